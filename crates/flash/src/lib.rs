@@ -1,1 +1,27 @@
-//! stub
+//! The flash tier's store: byte records in, locations out, one device read to get a record back.
+//!
+//! This crate knows bytes, devices and segments. It knows no Redis type, no key table and no async
+//! runtime: the `tier` crate joins it with those through two seams.
+//! - `Engine` / `EngineWorker` (`engine/`): what the tier may ask of a store. One engine is shared by
+//!   all workers; each worker thread owns one `EngineWorker` and never blocks in it.
+//! - `Owner`: what a collector may ask of the keyspace.
+//!
+//! Reading order: `location`, `record` (the byte format), `engine` (the seam).
+
+mod engine;
+mod error;
+mod limits;
+mod location;
+mod log;
+mod record;
+
+pub use engine::stats::{EngineStats, LatencySummary};
+pub use engine::{
+    CollectProgress, Completion, Engine, EngineWorker, FetchedRecord, FreeSpace, Liveness, Owner,
+    ReadStart,
+};
+pub use error::{AppendError, EngineError};
+pub use limits::*;
+pub use location::Location;
+pub use log::{Backend, LogConfig};
+pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};

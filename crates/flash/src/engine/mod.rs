@@ -1,0 +1,249 @@
+//! The seam between the tier and a store of records.
+//!
+//! One `Engine` is shared by all threads. Each worker thread asks it for an `EngineWorker` and drives that from its
+//! event loop: queue reads and appends, `submit` once a turn, `reap` when `wake_fd` is readable. Nothing here blocks,
+//! except what says so.
+//!
+//! Invariants that every engine keeps:
+//! 1. A location is readable from the moment `append` returns until `release`, by every worker.
+//! 2. Bytes that are not exactly the appended record are never handed out.
+//! 3. A record that could not be written is handed back by `Completion::WriteFailed`; nothing is lost silently.
+//! 4. The place of a released record is not used again while a read of it is in flight.
+
+pub mod stats;
+
+use std::ops::Range;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::error::{AppendError, EngineError};
+use crate::location::Location;
+use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
+use stats::EngineStats;
+
+/// A store of records, shared by all workers.
+pub trait Engine: Send + Sync {
+    /// The engine's side of one worker thread.
+    ///
+    /// Errors: the ring or the threads behind it could not be made.
+    fn worker(&self) -> Result<Box<dyn EngineWorker>, EngineError>;
+
+    /// Says that the record at `at` is dead; its space comes back with a later collection.
+    ///
+    /// Shape: `size` is the record's `record_size`. Each location is released at most once. Cost: one atomic subtraction.
+    fn release(&self, at: Location, size: usize);
+
+    /// A snapshot of all figures. Cost: a walk over the segment table; not for the data path.
+    fn stats(&self) -> EngineStats;
+
+    /// How much room there is. Cost: a few atomic loads; made to be asked every turn of the loop.
+    fn free_space(&self) -> FreeSpace;
+
+    /// Changes the flash size while running: grows at once, shrinks as segments become free.
+    ///
+    /// Errors: the paths cannot hold that much, or it is below the smallest size that can work. Nothing changed then.
+    fn resize(&self, bytes: u64) -> Result<(), EngineError>;
+
+    /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: do not release them.
+    ///
+    /// The caller keeps appends and relocations out until it returns (it holds the slots), so that there is no
+    /// doubt which locations are meant. Reads in flight may still answer, or answer `Gone`.
+    fn reset(&self);
+}
+
+/// One worker thread's side of an engine. Neither `Send` nor blocking.
+pub trait EngineWorker {
+    /// Copies a record into the open write buffer of its lane. The location is valid at once: reads are served
+    /// from the buffer until the record is on flash.
+    fn append(&mut self, lane: Lane, record: &Record<'_>) -> Result<Location, AppendError>;
+
+    /// As `append`, without a copy of a large payload: the engine keeps the record until it is on flash.
+    ///
+    /// Errors: with the record handed back.
+    fn append_owned(
+        &mut self,
+        lane: Lane,
+        record: OwnedRecord,
+    ) -> Result<Location, (AppendError, OwnedRecord)>;
+
+    /// Starts a read. `size` is the record's `record_size`. The device is asked at the next `submit`.
+    fn read(&mut self, at: Location, size: usize, token: u64) -> ReadStart;
+
+    /// Hands all queued work to the device. Cost: at most one system call.
+    fn submit(&mut self);
+
+    /// Appends what has completed to `done`. Call when `wake_fd` is readable; clears it. Never blocks.
+    fn reap(&mut self, done: &mut Vec<Completion>);
+
+    /// An eventfd that is readable when completions wait. Stays the engine's: do not close it.
+    fn wake_fd(&self) -> RawFd;
+
+    /// Reads and writes that the device was asked for and has not answered, collections included.
+    fn in_flight(&self) -> usize;
+
+    /// Reads a record and waits for it: for commands that learn of a key too late to prepare it.
+    fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError>;
+
+    /// Starts to write partly filled buffers (shutdown, memory pressure, tests). `in_flight` falls to 0 when done.
+    fn flush(&mut self);
+
+    /// Garbage collection, one bounded step of about `budget_bytes` of reading. Its reads go through `submit` and
+    /// `reap` like all others. Call each turn while it answers `Working`; when it answers `Idle` there is nothing to do.
+    ///
+    /// `owner` must be the same for all calls.
+    fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress;
+}
+
+/// How a read began.
+#[derive(Debug)]
+pub enum ReadStart {
+    /// The record was still in RAM: here it is.
+    Ready(FetchedRecord),
+    /// `reap` will answer with the token.
+    Pending,
+    /// Too many reads are in flight: call again after `reap`.
+    Busy,
+    /// It cannot be read.
+    Failed(EngineError),
+}
+
+/// What `reap` reports.
+#[derive(Debug)]
+pub enum Completion {
+    /// A read that was `Pending` has ended.
+    Read {
+        /// The token given to `read`.
+        token: u64,
+        /// The verified record.
+        result: Result<FetchedRecord, EngineError>,
+    },
+    /// These records did not reach flash: the tier puts them back in RAM, where the keyspace still points at the
+    /// location, and releases the location either way. Reads of these locations answer `Gone`.
+    WriteFailed {
+        /// Each record with the location that `append` gave.
+        records: Vec<(Location, OwnedRecord)>,
+        /// Why.
+        error: EngineError,
+    },
+}
+
+/// What one step of collection did.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum CollectProgress {
+    /// There is room enough, or nothing that could be collected.
+    Idle,
+    /// A collection is under way: call again.
+    Working,
+    /// A segment was freed.
+    Done {
+        /// Bytes that had to be moved.
+        relocated_bytes: u64,
+        /// Bytes of room that it made.
+        freed_bytes: u64,
+    },
+}
+
+/// Room on flash.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct FreeSpace {
+    /// Bytes of free segments that appends may take now, the collector's reserve left out.
+    pub free_bytes: u64,
+    /// Below this many free bytes `collect` starts to work; the nearer to 0, the more it should be given to do.
+    pub collect_below_bytes: u64,
+    /// Bytes that the engine may fill in all.
+    pub capacity_bytes: u64,
+    /// Bytes of records that live.
+    pub live_bytes: u64,
+}
+
+/// What the keyspace says of a record that a collection met.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Liveness {
+    /// The keyspace does not point at this location any more (overwritten, deleted, expired).
+    Dead,
+    /// The keyspace points here and nowhere else: keep it.
+    Live,
+    /// The value is in RAM too, and the keyspace has dropped its reference to this location just now: need not be
+    /// kept. The collector accounts for the release; the owner does not call `release`.
+    InRam,
+}
+
+/// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
+pub trait Owner {
+    /// Whether the keyspace still points at `at`. A record that is released while this runs may be called live.
+    fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness;
+
+    /// The record was copied from `from` to `to`: if the keyspace still points at `from`, it points at `to` from now
+    /// on and the answer is true (the collector accounts for `from`; do not release it). Otherwise false, and the
+    /// collector releases `to`. Compares the full location under the slot's lock.
+    fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool;
+}
+
+/// A verified record. Its buffer returns to the worker's pool when it is dropped: do not keep it for long.
+pub struct FetchedRecord {
+    bytes: Bytes,
+    at: Location,
+    meta: RecordMeta,
+    key: Range<usize>,
+    payload: Range<usize>,
+}
+
+/// Where a fetched record's bytes are.
+#[derive(Clone)]
+enum Bytes {
+    /// Copied out of a write buffer.
+    Heap(Rc<[u8]>),
+    /// A large record, assembled or still on its way to flash.
+    Owned(Arc<OwnedRecord>),
+}
+
+impl FetchedRecord {
+    /// What is stored besides key and payload.
+    pub fn meta(&self) -> RecordMeta {
+        self.meta
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Heap(bytes) => &bytes[self.key.clone()],
+            Bytes::Owned(record) => &record.key,
+        }
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Heap(bytes) => &bytes[self.payload.clone()],
+            Bytes::Owned(record) => &record.payload,
+        }
+    }
+
+    /// Where it was read from.
+    pub fn location(&self) -> Location {
+        self.at
+    }
+
+    /// The payload as a vector of its own; a large payload is handed over without a copy where nobody else holds it.
+    pub fn into_payload(self) -> Vec<u8> {
+        match self.bytes {
+            Bytes::Heap(bytes) => bytes[self.payload].to_vec(),
+            Bytes::Owned(record) => match Arc::try_unwrap(record) {
+                Ok(record) => record.payload,
+                Err(shared) => shared.payload.clone(),
+            },
+        }
+    }
+}
+
+impl std::fmt::Debug for FetchedRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FetchedRecord")
+            .field("at", &self.at)
+            .field("meta", &self.meta)
+            .field("key_len", &self.key().len())
+            .field("payload_len", &self.payload().len())
+            .finish()
+    }
+}

@@ -1,0 +1,97 @@
+//! The figures of an engine, as the operator sees them.
+
+/// Everything that an engine counts. All byte figures are of the flash unless they say RAM.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct EngineStats {
+    /// The I/O backend in use: "io_uring", "threads" or "sim".
+    pub backend: &'static str,
+    /// Bytes that the engine may fill: all segments in use or free.
+    pub capacity_bytes: u64,
+    /// Bytes of segments that are not free, dead space included.
+    pub used_bytes: u64,
+    /// Bytes of records that were appended and not released.
+    pub live_bytes: u64,
+    /// Bytes in used segments that a collection could give back.
+    pub dead_bytes: u64,
+    /// Bytes of free segments, the collector's reserve included.
+    pub free_bytes: u64,
+    /// Bytes of one segment.
+    pub segment_bytes: u64,
+    /// Segments that are free.
+    pub segments_free: u64,
+    /// Segments that are being filled.
+    pub segments_open: u64,
+    /// Segments that are full.
+    pub segments_sealed: u64,
+    /// Segments that are being collected.
+    pub segments_collecting: u64,
+    /// Segments that hold damaged records and wait for these to be released.
+    pub segments_quarantined: u64,
+    /// Paths that take no writes any more after a write error.
+    pub paths_failed: u64,
+    /// Reads asked of the engine, those answered from write buffers included.
+    pub reads: u64,
+    /// Reads answered from a write buffer.
+    pub reads_buffered: u64,
+    /// Reads that shared another read's device access.
+    pub reads_merged: u64,
+    /// Reads that the device was asked for, on behalf of clients.
+    pub device_reads: u64,
+    /// Bytes of these.
+    pub device_read_bytes: u64,
+    /// Writes that the device was asked for.
+    pub device_writes: u64,
+    /// Bytes of these.
+    pub device_write_bytes: u64,
+    /// Records appended by the tier.
+    pub appends: u64,
+    /// Bytes of these on flash: the denominator of write amplification.
+    pub append_bytes: u64,
+    /// Segments that collections freed.
+    pub gc_segments: u64,
+    /// Of these, segments freed without a read because nothing in them lived.
+    pub gc_segments_unread: u64,
+    /// Bytes that collections read.
+    pub gc_read_bytes: u64,
+    /// Records that collections moved.
+    pub gc_relocated: u64,
+    /// Bytes of these.
+    pub gc_relocated_bytes: u64,
+    /// Records that collections found dead or also in RAM, and left behind.
+    pub gc_dropped: u64,
+    /// Device reads that failed.
+    pub read_errors: u64,
+    /// Device writes that failed.
+    pub write_errors: u64,
+    /// Records whose bytes on flash were not what was written.
+    pub checksum_failures: u64,
+    /// RAM that the engine holds for buffers and tables, in bytes.
+    pub buffer_bytes: u64,
+    /// Time from a read's start to its completion.
+    pub read_latency: LatencySummary,
+}
+
+impl EngineStats {
+    /// Bytes written to the device for each byte appended by the tier; 0 before the first append.
+    pub fn write_amplification(&self) -> f64 {
+        if self.append_bytes == 0 {
+            return 0.0;
+        }
+        self.device_write_bytes as f64 / self.append_bytes as f64
+    }
+}
+
+/// Percentiles of a latency. Units: microseconds, within 1/8 of the true value.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub struct LatencySummary {
+    /// Samples counted.
+    pub count: u64,
+    /// Median.
+    pub us_p50: u64,
+    /// 99th percentile.
+    pub us_p99: u64,
+    /// 99.9th percentile.
+    pub us_p999: u64,
+    /// The largest.
+    pub us_max: u64,
+}

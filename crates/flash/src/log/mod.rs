@@ -1,0 +1,5 @@
+//! The segmented log: the default engine.
+
+mod config;
+
+pub use config::{Backend, LogConfig};

@@ -1,0 +1,379 @@
+//! The output buffer that commands write their replies to, in either version of the protocol.
+//!
+//! Invariants:
+//! 1. Bytes are only appended; [`Reply::truncate`] takes back a reply that was begun and could
+//!    not be finished.
+//! 2. A command writes the same calls for both versions: types that RESP2 lacks fall back to
+//!    what Redis sends there (a map is an array of twice the length, null is `$-1`, ...).
+//! 3. Simple strings and errors stay on one line whatever they are made of.
+
+use crate::{DoubleText, ProtocolError};
+
+/// The version of the protocol that a connection has chosen with HELLO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// Strings, errors, integers, bulks and arrays.
+    #[default]
+    Resp2,
+    /// With maps, sets, doubles, booleans, null, big numbers, attributes and pushes.
+    Resp3,
+}
+
+/// An output buffer.
+#[derive(Debug, Default)]
+pub struct Reply {
+    buffer: Vec<u8>,
+    protocol: Protocol,
+}
+
+impl Reply {
+    /// An empty buffer.
+    pub fn new(protocol: Protocol) -> Self {
+        Self { buffer: Vec::new(), protocol }
+    }
+
+    /// The version that replies are written in.
+    #[inline]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Changes the version for the replies to come.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    /// `+text`. Line ends become spaces.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.buffer.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// `+QUEUED`.
+    #[inline]
+    pub fn queued(&mut self) {
+        self.buffer.extend_from_slice(b"+QUEUED\r\n");
+    }
+
+    /// `-text`: the whole text with its code, such as `ERR syntax error`. Line ends become
+    /// spaces, since a client's own bytes may be quoted in it.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        self.line(b'-', text.as_ref());
+    }
+
+    /// The last reply of a connection that did not keep to the protocol.
+    pub fn protocol_error(&mut self, error: &ProtocolError) {
+        let mut text = b"ERR ".to_vec();
+        text.extend_from_slice(&error.to_bytes());
+        self.error(text);
+    }
+
+    /// `:number`.
+    #[inline]
+    pub fn integer(&mut self, number: i64) {
+        if let 0..=9 = number {
+            self.buffer.extend_from_slice(&[b':', b'0' + number as u8, b'\r', b'\n']);
+            return;
+        }
+        self.buffer.push(b':');
+        self.buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// `$length` and the bytes.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.header(b'$', bytes.len());
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// A bulk of `len` zeros for the caller to overwrite, so that a value that lies in pieces
+    /// needs no copy of its own.
+    pub fn reserve_bulk(&mut self, len: usize) -> &mut [u8] {
+        self.buffer.reserve(len + HEADER_BYTES_MAX + 2);
+        self.header(b'$', len);
+        let start = self.buffer.len();
+        self.buffer.resize(start + len, 0);
+        self.buffer.extend_from_slice(b"\r\n");
+        &mut self.buffer[start..start + len]
+    }
+
+    /// An integer as a bulk, as in the items of HGETALL.
+    pub fn bulk_integer(&mut self, number: i64) {
+        self.bulk(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// A double as a bulk, whatever the version.
+    pub fn bulk_double(&mut self, number: f64) {
+        self.bulk(DoubleText::new(number).as_bytes());
+    }
+
+    /// No value: `$-1`, or `_` in RESP3.
+    #[inline]
+    pub fn null(&mut self) {
+        match self.protocol {
+            Protocol::Resp2 => self.buffer.extend_from_slice(b"$-1\r\n"),
+            Protocol::Resp3 => self.buffer.extend_from_slice(b"_\r\n"),
+        }
+    }
+
+    /// No value where an array was expected: `*-1`, or `_` in RESP3.
+    pub fn null_array(&mut self) {
+        match self.protocol {
+            Protocol::Resp2 => self.buffer.extend_from_slice(b"*-1\r\n"),
+            Protocol::Resp3 => self.buffer.extend_from_slice(b"_\r\n"),
+        }
+    }
+
+    /// The header of an array; `len` replies follow.
+    #[inline]
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', len);
+    }
+
+    /// The header of a map; `pairs` times a key and a value follow.
+    pub fn map(&mut self, pairs: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', 2 * pairs),
+            Protocol::Resp3 => self.header(b'%', pairs),
+        }
+    }
+
+    /// The header of a set; `len` replies follow.
+    pub fn set(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', len),
+            Protocol::Resp3 => self.header(b'~', len),
+        }
+    }
+
+    /// The header of a message that answers no request, an array in RESP2; `len` replies follow.
+    pub fn push(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', len),
+            Protocol::Resp3 => self.header(b'>', len),
+        }
+    }
+
+    /// The header of attributes of the next reply; `pairs` times a key and a value follow.
+    ///
+    /// Panics: in RESP2, which has nothing like it. The caller leaves attributes out there.
+    pub fn attribute(&mut self, pairs: usize) {
+        assert_eq!(self.protocol, Protocol::Resp3);
+        self.header(b'|', pairs);
+    }
+
+    /// A double: a bulk, or `,number` in RESP3. Printed as Redis 7.0 does, see [`DoubleText`].
+    pub fn double(&mut self, number: f64) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk_double(number),
+            Protocol::Resp3 => self.line(b',', DoubleText::new(number).as_bytes()),
+        }
+    }
+
+    /// A truth value: `:1` or `:0`, or `#t` or `#f` in RESP3.
+    pub fn bool(&mut self, value: bool) {
+        let text: &[u8] = match (self.protocol, value) {
+            (Protocol::Resp2, true) => b":1\r\n",
+            (Protocol::Resp2, false) => b":0\r\n",
+            (Protocol::Resp3, true) => b"#t\r\n",
+            (Protocol::Resp3, false) => b"#f\r\n",
+        };
+        self.buffer.extend_from_slice(text);
+    }
+
+    /// An integer of any size, in decimal: a bulk, or `(digits` in RESP3.
+    pub fn big_number(&mut self, digits: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(digits.as_bytes()),
+            Protocol::Resp3 => self.line(b'(', digits.as_bytes()),
+        }
+    }
+
+    /// Text to be shown to people as it is: a bulk, or in RESP3 one with its format in front.
+    ///
+    /// Panics: if `format` is not of three bytes (`txt`, `mkd`), which the protocol asks for.
+    pub fn verbatim(&mut self, format: &str, text: impl AsRef<[u8]>) {
+        assert_eq!(format.len(), 3);
+        let text = text.as_ref();
+        if self.protocol == Protocol::Resp2 {
+            self.bulk(text);
+            return;
+        }
+        self.header(b'=', text.len() + 4);
+        self.buffer.extend_from_slice(format.as_bytes());
+        self.buffer.push(b':');
+        self.buffer.extend_from_slice(text);
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// Bytes that are a reply already.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// How many bytes have been written.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether nothing has been written.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// How many bytes the buffer holds on to.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Takes back what was written beyond `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.buffer.truncate(len);
+    }
+
+    /// What has been written.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Empties the buffer and keeps its memory.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+    }
+
+    /// Hands over what has been written, with its memory.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+
+    fn line(&mut self, marker: u8, text: &[u8]) {
+        self.buffer.push(marker);
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(text);
+        for byte in &mut self.buffer[start..] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// A marker and a length. Lengths below a thousand, which nearly all are, go out as one
+    /// array of a size known to the compiler.
+    #[inline]
+    fn header(&mut self, marker: u8, len: usize) {
+        let digit = |place: usize| b'0' + (len / place % 10) as u8;
+        match len {
+            0..=9 => self.buffer.extend_from_slice(&[marker, digit(1), b'\r', b'\n']),
+            10..=99 => {
+                self.buffer.extend_from_slice(&[marker, digit(10), digit(1), b'\r', b'\n']);
+            }
+            100..=999 => self.buffer.extend_from_slice(&[
+                marker,
+                digit(100),
+                digit(10),
+                digit(1),
+                b'\r',
+                b'\n',
+            ]),
+            _ => {
+                self.buffer.push(marker);
+                self.buffer.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
+                self.buffer.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+}
+
+/// A marker, the digits of a 64-bit length, and the line end.
+const HEADER_BYTES_MAX: usize = 1 + 20 + 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(expected: [&str; 2], write: impl Fn(&mut Reply)) {
+        for (protocol, expected) in [Protocol::Resp2, Protocol::Resp3].into_iter().zip(expected) {
+            let mut reply = Reply::new(protocol);
+            write(&mut reply);
+            assert_eq!(reply.as_slice().escape_ascii().to_string(), expected);
+        }
+    }
+
+    fn check_same(expected: &str, write: impl Fn(&mut Reply)) {
+        check([expected, expected], write);
+    }
+
+    #[test]
+    fn writes_what_both_versions_share() {
+        check_same(r"+OK\r\n", Reply::ok);
+        check_same(r"+QUEUED\r\n", Reply::queued);
+        check_same(r"+PONG\r\n", |reply| reply.simple("PONG"));
+        check_same(r"-ERR a  b\r\n", |reply| reply.error("ERR a\r\nb"));
+        check_same(r"-ERR Protocol error: expected \'$\', got \'\xff\'\r\n", |reply| {
+            reply.protocol_error(&ProtocolError::ExpectedBulk(0xff));
+        });
+        check_same(r"$0\r\n\r\n", |reply| reply.bulk(b""));
+        check_same(r"$3\r\na\r\n\r\n", |reply| reply.bulk(b"a\r\n"));
+        check_same(r"$2\r\n-7\r\n", |reply| reply.bulk_integer(-7));
+        check_same(r"$4\r\n-inf\r\n", |reply| reply.bulk_double(f64::NEG_INFINITY));
+        check_same(r"*2\r\n", |reply| reply.array(2));
+        check_same(r"$3\r\nxyz\r\n", |reply| reply.reserve_bulk(3).copy_from_slice(b"xyz"));
+        check_same(r":1\r\n", |reply| reply.raw(b":1\r\n"));
+    }
+
+    #[test]
+    fn falls_back_where_resp2_has_no_type() {
+        check([r"$-1\r\n", r"_\r\n"], Reply::null);
+        check([r"*-1\r\n", r"_\r\n"], Reply::null_array);
+        check([r"*6\r\n", r"%3\r\n"], |reply| reply.map(3));
+        check([r"*3\r\n", r"~3\r\n"], |reply| reply.set(3));
+        check([r"*3\r\n", r">3\r\n"], |reply| reply.push(3));
+        check([r"$5\r\n2.625\r\n", r",2.625\r\n"], |reply| reply.double(2.625));
+        check([r"$3\r\ninf\r\n", r",inf\r\n"], |reply| reply.double(f64::INFINITY));
+        check([r":1\r\n", r"#t\r\n"], |reply| reply.bool(true));
+        check([r":0\r\n", r"#f\r\n"], |reply| reply.bool(false));
+        check([r"$2\r\n12\r\n", r"(12\r\n"], |reply| reply.big_number("12"));
+        check([r"$2\r\nhi\r\n", r"=6\r\ntxt:hi\r\n"], |reply| reply.verbatim("txt", "hi"));
+    }
+
+    #[test]
+    fn numbers_of_all_widths() {
+        for number in [0, 7, 9, 10, 42, 99, 100, 512, 999, 1000, 123_456, i64::MAX] {
+            check_same(&format!(r":{number}\r\n"), |reply| reply.integer(number));
+            check_same(&format!(r"*{number}\r\n"), |reply| reply.array(number as usize));
+        }
+        check_same(r":-1\r\n", |reply| reply.integer(-1));
+        check_same(r":-9223372036854775808\r\n", |reply| reply.integer(i64::MIN));
+    }
+
+    #[test]
+    fn takes_back_a_reply_that_was_begun() {
+        let mut reply = Reply::new(Protocol::Resp2);
+        reply.ok();
+        let mark = reply.len();
+        reply.array(2);
+        reply.integer(1);
+        reply.truncate(mark);
+        reply.error("ERR no");
+        assert_eq!(reply.take(), b"+OK\r\n-ERR no\r\n");
+        assert!(reply.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion")]
+    fn attributes_need_resp3() {
+        Reply::new(Protocol::Resp2).attribute(1);
+    }
+}

@@ -1,1 +1,30 @@
-//! stub
+//! The keyspace: 16,384 slots, each a small hash table behind its own mutex, with every key of the
+//! data set in RAM and each value in RAM, on flash, or both.
+//!
+//! Invariants:
+//! 1. No I/O happens here. A record only *names* the place of its value on flash.
+//! 2. The slot mutex is the only lock; several slots are always locked in ascending order.
+//! 3. Time, counters and the list of dead flash copies are handed in ([`Tally`]), so that every
+//!    structure replays from a seed.
+//! 4. `unsafe` lives in `record.rs` and `prefetch.rs` alone.
+
+mod db;
+mod entry;
+mod key;
+mod keyspace;
+mod prefetch;
+mod record;
+mod segment;
+mod slot;
+mod table;
+mod tally;
+mod watch;
+
+pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
+pub use key::{Key, SLOT_COUNT, key_slot};
+pub use keyspace::{Keyspace, Locked, SlotGuard};
+pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
+pub use slot::{Cleared, DB_COUNT, SlotState, Swept, Verdict};
+pub use table::ScanPosition;
+pub use tally::{DeadCopy, Tally};
+pub use watch::WatchFlag;

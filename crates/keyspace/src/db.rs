@@ -1,0 +1,561 @@
+//! One database as a command sees it: the operations on keys of a locked slot.
+//!
+//! Every change goes through here, so that no caller can forget the counters ([`Tally`]), the
+//! watchers of a key, or the release of a flash copy that a change made worthless.
+
+use smallvec::SmallVec;
+
+use crate::entry::Entry;
+use crate::key::Key;
+use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
+use crate::slot::SlotState;
+use crate::table::{Position, Table, own};
+use crate::tally::{DeadCopy, Tally};
+
+/// Values shorter than this are not demoted: their place on flash would take nearly as much RAM.
+pub const DEMOTE_BYTES_MIN: usize = 32;
+
+/// A key copied to the stack while its record is rebuilt.
+type KeyCopy = SmallVec<[u8; 64]>;
+
+/// What a write does with the key's expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// Leaves it.
+    Keep,
+    /// Ends it.
+    Clear,
+    /// Sets it: Unix milliseconds, not 0.
+    At(u64),
+}
+
+/// Why a record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// A command removed it.
+    Removed,
+    /// Its time had come.
+    Expired,
+    /// The whole table was cleared.
+    Cleared,
+}
+
+/// A value with all that belongs to it, on its way to another key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Carried {
+    /// Type and encoding.
+    pub kind: u8,
+    /// Unix milliseconds, 0 for none.
+    pub expire_at_ms: u64,
+    /// The value's bytes.
+    pub value: Vec<u8>,
+}
+
+/// A database of a locked slot.
+pub struct Db<'a> {
+    slot: &'a mut SlotState,
+    table: u8,
+    now_ms: u64,
+    tally: &'a mut Tally,
+}
+
+impl<'a> Db<'a> {
+    /// `table` is the physical table behind the selected database; `now_ms` the time that decides
+    /// what has expired.
+    pub fn new(slot: &'a mut SlotState, table: u8, now_ms: u64, tally: &'a mut Tally) -> Self {
+        Db { slot, table, now_ms, tally }
+    }
+
+    #[inline]
+    fn entries(&mut self) -> &mut Table {
+        self.slot.table_mut(self.table)
+    }
+
+    /// Finds a key, removing it when its time has come.
+    #[inline]
+    fn locate(&mut self, key: &Key<'_>) -> Option<Position> {
+        let at = self.slot.table(self.table)?.find(key.hash, key.bytes)?;
+        if self.entries().get(at).is_volatile() {
+            return self.locate_volatile(at);
+        }
+        Some(at)
+    }
+
+    #[cold]
+    fn locate_volatile(&mut self, at: Position) -> Option<Position> {
+        let entry = self.entries().get(at);
+        if !crate::slot::is_expired(entry, self.now_ms) {
+            return Some(at);
+        }
+        self.slot.remove_at(self.table, at, self.tally, Gone::Expired);
+        None
+    }
+
+    /// What is known of a key, without counting as an access. Never needs flash.
+    #[inline]
+    pub fn peek(&mut self, key: &Key<'_>) -> Option<View<'_>> {
+        let at = self.locate(key)?;
+        Some(view_of(self.entries().get(at)))
+    }
+
+    /// The same, counting as an access. Returns the frequency before it, too.
+    #[inline]
+    pub fn read(&mut self, key: &Key<'_>) -> Option<(View<'_>, u8)> {
+        let at = self.locate(key)?;
+        let entry = self.entries().entry_mut(at);
+        let frequency = entry.frequency();
+        entry.touch();
+        Some((view_of(*entry), frequency))
+    }
+
+    /// How often a key was used lately, 0 to 3.
+    pub fn frequency(&mut self, key: &Key<'_>) -> Option<u8> {
+        let at = self.locate(key)?;
+        Some(self.entries().get(at).frequency())
+    }
+
+    /// Sets a key, whether it exists or not.
+    #[inline]
+    pub fn put(&mut self, key: &Key<'_>, kind: u8, value: &[u8], expiry: Expiry) {
+        self.tally.written_bytes += (key.bytes.len() + value.len()) as u64;
+        let Some(at) = self.locate(key) else { return self.put_new(key, kind, value, expiry) };
+        if !self.put_in_place(at, kind, value, expiry) {
+            let state = state_of(value);
+            self.put_over(key, at, kind, state, expiry);
+        }
+        self.slot.changed(self.table, key.bytes);
+    }
+
+    /// Sets a key from a buffer that it takes over: no copy when the value is long.
+    pub fn put_vec(&mut self, key: &Key<'_>, kind: u8, value: Vec<u8>, expiry: Expiry) {
+        if value.len() <= INLINE_BYTES_MAX {
+            return self.put(key, kind, &value, expiry);
+        }
+        self.tally.written_bytes += (key.bytes.len() + value.len()) as u64;
+        let state = NewState::Hot(value.into_boxed_slice());
+        match self.locate(key) {
+            None => self.insert(key, kind, state, expiry),
+            Some(at) => {
+                self.put_over(key, at, kind, state, expiry);
+                self.slot.changed(self.table, key.bytes);
+            }
+        }
+    }
+
+    fn put_new(&mut self, key: &Key<'_>, kind: u8, value: &[u8], expiry: Expiry) {
+        self.insert(key, kind, state_of(value), expiry);
+    }
+
+    /// Overwrites a value of the same length where it stands: no allocation, no bookkeeping.
+    #[inline]
+    fn put_in_place(&mut self, at: Position, kind: u8, value: &[u8], expiry: Expiry) -> bool {
+        let entry = self.slot.table_mut(self.table).entry_mut(at);
+        if expiry != Expiry::Keep && (entry.is_volatile() || expiry != Expiry::Clear) {
+            return false;
+        }
+        let mut record = own(*entry);
+        let fits = matches!(record.view().stored, Stored::Hot(old) if old.len() == value.len());
+        if !fits {
+            return false;
+        }
+        entry.touch();
+        record.set_kind(kind);
+        record.value_mut().expect("invariant: a hot value is in RAM").copy_from_slice(value);
+        self.tally.write_ram += 1;
+        true
+    }
+
+    fn put_over(
+        &mut self,
+        key: &Key<'_>,
+        at: Position,
+        kind: u8,
+        state: NewState<'_>,
+        expiry: Expiry,
+    ) {
+        let old = view_of(self.entries().get(at));
+        match old.stored {
+            Stored::Cold(..) => self.tally.write_flash += 1,
+            _ => self.tally.write_ram += 1,
+        }
+        let expire_at_ms = match expiry {
+            Expiry::Keep => old.expire_at_ms,
+            Expiry::Clear => 0,
+            Expiry::At(at_ms) => at_ms,
+        };
+        push_dead(&old, self.tally);
+        let record = Record::new(kind, expire_at_ms, key.bytes, state);
+        self.exchange(at, record);
+        self.entries().entry_mut(at).touch();
+    }
+
+    fn insert(&mut self, key: &Key<'_>, kind: u8, state: NewState<'_>, expiry: Expiry) {
+        self.tally.write_ram += 1;
+        let expire_at_ms = if let Expiry::At(at_ms) = expiry { at_ms } else { 0 };
+        let record = Record::new(kind, expire_at_ms, key.bytes, state);
+        if expire_at_ms != 0 {
+            self.slot.expires_at(expire_at_ms);
+        }
+        account(&record, self.table, 1, self.tally);
+        let demotable = is_demotable(&record);
+        let entries = self.slot.table_mut(self.table);
+        let at = entries.insert(key.hash, record, &mut self.tally.index_bytes);
+        entries.entry_mut(at).set_demotable(demotable);
+        self.slot.changed(self.table, key.bytes);
+    }
+
+    fn exchange(&mut self, at: Position, record: Record) {
+        let expire_at_ms = record.view().expire_at_ms;
+        if expire_at_ms != 0 {
+            self.slot.expires_at(expire_at_ms);
+        }
+        exchange(self.slot.table_mut(self.table), at, self.table, record, self.tally);
+    }
+
+    /// Removes a key. False: it did not exist.
+    pub fn remove(&mut self, key: &Key<'_>) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        self.slot.remove_at(self.table, at, self.tally, Gone::Removed);
+        true
+    }
+
+    /// Sets or ends the expiry of a key. False: it does not exist.
+    pub fn set_expiry(&mut self, key: &Key<'_>, expire_at_ms: u64) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        let entry = self.entries().get(at);
+        if entry.is_volatile() && expire_at_ms != 0 {
+            own(entry).set_expiry_in_place(expire_at_ms);
+            self.slot.expires_at(expire_at_ms);
+        } else if entry.is_volatile() || expire_at_ms != 0 {
+            self.rebuild(at, |carried| carried.expire_at_ms = expire_at_ms);
+        }
+        self.slot.changed(self.table, key.bytes);
+        true
+    }
+
+    /// Changes the kind of a key (its encoding) without touching its value.
+    pub fn set_kind(&mut self, key: &Key<'_>, kind: u8) {
+        if let Some(at) = self.locate(key) {
+            own(self.entries().get(at)).set_kind(kind);
+        }
+    }
+
+    /// The bytes of a resident value, to be changed in place. Its flash copy, if any, is dead from
+    /// here on. None: no such key, or its value is on flash.
+    pub fn value_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
+        let at = self.locate(key)?;
+        match view_of(self.entries().get(at)).stored {
+            Stored::Cold(..) => return None,
+            Stored::Clean(..) => {
+                push_dead(&view_of(self.slot.table_mut(self.table).get(at)), self.tally);
+                self.rebuild(at, |carried| carried.flash = None);
+            }
+            Stored::Hot(_) => {}
+        }
+        self.tally.write_ram += 1;
+        self.slot.changed(self.table, key.bytes);
+        let mut record = own(self.entries().get(at));
+        let value = record.value_mut().expect("invariant: the value is in RAM");
+        let (start, len) = (value.as_mut_ptr(), value.len());
+        Some(crate::record::reborrow(start, len))
+    }
+
+    /// Takes a resident value out for a change and puts the result back. None: no such key, or its
+    /// value is on flash. The kind may change with it. Cost: no copy of a long value.
+    pub fn update<R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut u8, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
+        let at = self.locate(key)?;
+        let view = view_of(self.slot.table_mut(self.table).get(at));
+        if let Stored::Cold(..) = view.stored {
+            return None;
+        }
+        push_dead(&view, self.tally);
+        let mut result = None;
+        self.rebuild(at, |carried| {
+            carried.flash = None;
+            let mut value = match carried.boxed.take() {
+                Some(boxed) => boxed.into_vec(),
+                None => std::mem::take(&mut carried.inline).into_vec(),
+            };
+            result = Some(change(&mut carried.kind, &mut value));
+            if value.len() <= INLINE_BYTES_MAX {
+                carried.inline = SmallVec::from_slice(&value);
+            } else {
+                carried.boxed = Some(value.into_boxed_slice());
+            }
+        });
+        self.tally.write_ram += 1;
+        self.tally.written_bytes += key.bytes.len() as u64;
+        self.entries().entry_mut(at).touch();
+        self.slot.changed(self.table, key.bytes);
+        result
+    }
+
+    /// Takes a record apart, lets `change` edit the parts, and makes a new one of them.
+    fn rebuild(&mut self, at: Position, change: impl FnOnce(&mut Parts)) {
+        let table = self.table;
+        let entries = self.slot.table_mut(table);
+        let old = own(entries.get(at));
+        account(&old, table, -1, self.tally);
+        let mut parts = Parts::of(old);
+        change(&mut parts);
+        let expire_at_ms = parts.expire_at_ms;
+        let record = parts.into_record();
+        account(&record, table, 1, self.tally);
+        let demotable = is_demotable(&record);
+        entries.replace(at, record);
+        entries.entry_mut(at).set_demotable(demotable);
+        if expire_at_ms != 0 {
+            self.slot.expires_at(expire_at_ms);
+        }
+    }
+
+    /// A copy of a resident value. None: no such key, or its value is on flash.
+    pub fn carry(&mut self, key: &Key<'_>) -> Option<Carried> {
+        let view = self.peek(key)?;
+        match view.stored {
+            Stored::Cold(..) => None,
+            Stored::Hot(value) | Stored::Clean(value, _) => Some(Carried {
+                kind: view.kind,
+                expire_at_ms: view.expire_at_ms,
+                value: value.to_vec(),
+            }),
+        }
+    }
+
+    /// Takes a resident value away from its key. None: no such key, or its value is on flash.
+    pub fn take(&mut self, key: &Key<'_>) -> Option<Carried> {
+        let carried = self.carry(key)?;
+        self.remove(key);
+        Some(carried)
+    }
+
+    /// Sets a key to a value that came from another one.
+    pub fn put_carried(&mut self, key: &Key<'_>, carried: Carried) {
+        let expiry = match carried.expire_at_ms {
+            0 => Expiry::Clear,
+            at_ms => Expiry::At(at_ms),
+        };
+        self.put_vec(key, carried.kind, carried.value, expiry);
+    }
+
+    /// Puts the value of a cold key back into RAM beside its flash copy. False: the key's value is
+    /// no longer (only) at `from`.
+    pub fn promote(&mut self, key: &Key<'_>, from: FlashRef, value: Box<[u8]>) -> bool {
+        self.replace_cold(key, from, |_| NewState::Clean(value, from))
+    }
+
+    /// Puts a value back into RAM whose flash copy turned out unwritable. The copy is not released:
+    /// the log already knows. False: nothing pointed at `from`.
+    pub fn restore(&mut self, key: &Key<'_>, from: FlashRef, value: &[u8]) -> bool {
+        if self.replace_cold(key, from, |_| state_of(value)) {
+            return true;
+        }
+        self.forget_copy(key, from)
+    }
+
+    /// Drops the flash copy of a value that is in RAM too; the log takes the space back itself.
+    /// False: the key has no clean copy at `from`.
+    pub fn forget_copy(&mut self, key: &Key<'_>, from: FlashRef) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        match view_of(self.entries().get(at)).stored {
+            Stored::Clean(_, place) if place.units == from.units => {
+                self.rebuild(at, |parts| parts.flash = None);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets a key point at `to` where it pointed at `from`. False: it did not.
+    pub fn relocate(&mut self, key: &Key<'_>, from: FlashRef, to: FlashRef) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        match view_of(self.entries().get(at)).stored {
+            Stored::Clean(_, place) | Stored::Cold(place, _) if place.units == from.units => {
+                self.rebuild(at, |parts| parts.flash = Some(to));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a value out of RAM whose copy lies at `flash`: the demotion of one named key. False:
+    /// no such key, or it is cold already.
+    pub fn demote(&mut self, key: &Key<'_>, flash: FlashRef) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        let table = self.table;
+        let entries = self.slot.table_mut(table);
+        if !entries.get(at).is_demotable() {
+            return false;
+        }
+        crate::slot::demote_at(entries, at, table, flash, self.tally);
+        true
+    }
+
+    fn replace_cold<'s>(
+        &mut self,
+        key: &Key<'_>,
+        from: FlashRef,
+        state: impl FnOnce(u32) -> NewState<'s>,
+    ) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        let view = view_of(self.slot.table_mut(self.table).get(at));
+        match view.stored {
+            Stored::Cold(place, len) if place == from => {
+                let state = state(len);
+                let record = Record::new(view.kind, view.expire_at_ms, view.key, state);
+                self.exchange(at, record);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The counters that this batch of operations adds to.
+    pub fn tally(&mut self) -> &mut Tally {
+        self.tally
+    }
+}
+
+/// A record taken apart, for a change of one of its parts.
+struct Parts {
+    kind: u8,
+    expire_at_ms: u64,
+    key: KeyCopy,
+    inline: SmallVec<[u8; INLINE_BYTES_MAX]>,
+    boxed: Option<Box<[u8]>>,
+    flash: Option<FlashRef>,
+    /// Length of a value that is on flash alone.
+    cold_len: u32,
+}
+
+impl Parts {
+    fn of(record: Record) -> Parts {
+        let view = record.view();
+        let mut parts = Parts {
+            kind: view.kind,
+            expire_at_ms: view.expire_at_ms,
+            key: KeyCopy::from_slice(view.key),
+            inline: SmallVec::new(),
+            boxed: None,
+            flash: None,
+            cold_len: 0,
+        };
+        match view.stored {
+            Stored::Hot(bytes) if record.is_inline() => parts.inline.extend_from_slice(bytes),
+            Stored::Hot(_) => {}
+            Stored::Clean(_, at) => parts.flash = Some(at),
+            Stored::Cold(at, len) => (parts.flash, parts.cold_len) = (Some(at), len),
+        }
+        parts.boxed = record.free();
+        parts
+    }
+
+    fn into_record(self) -> Record {
+        let state = match (self.boxed, self.flash) {
+            (Some(value), Some(at)) => NewState::Clean(value, at),
+            (Some(value), None) if value.len() <= INLINE_BYTES_MAX => {
+                let inline = SmallVec::<[u8; INLINE_BYTES_MAX]>::from_slice(&value);
+                return Record::new(
+                    self.kind,
+                    self.expire_at_ms,
+                    &self.key,
+                    NewState::Inline(&inline),
+                );
+            }
+            (Some(value), None) => NewState::Hot(value),
+            (None, Some(at)) => NewState::Cold(at, self.cold_len),
+            (None, None) => NewState::Inline(&self.inline),
+        };
+        Record::new(self.kind, self.expire_at_ms, &self.key, state)
+    }
+}
+
+fn state_of(value: &[u8]) -> NewState<'_> {
+    if value.len() <= INLINE_BYTES_MAX {
+        NewState::Inline(value)
+    } else {
+        NewState::Hot(value.into())
+    }
+}
+
+/// The view of an entry's record, for as long as the slot stays locked and unchanged.
+#[inline]
+pub(crate) fn view_of<'a>(entry: Entry) -> View<'a> {
+    crate::table::view(entry)
+}
+
+/// Replaces the record at `at`, freeing the old one.
+pub(crate) fn exchange(
+    entries: &mut Table,
+    at: Position,
+    table: u8,
+    record: Record,
+    tally: &mut Tally,
+) {
+    account(&record, table, 1, tally);
+    let demotable = is_demotable(&record);
+    let old = own(entries.replace(at, record));
+    entries.entry_mut(at).set_demotable(demotable);
+    account(&old, table, -1, tally);
+    old.free();
+}
+
+/// The record of a key whose value is to live at `flash` alone.
+pub(crate) fn cold_record(view: &View<'_>, flash: FlashRef) -> Record {
+    let state = NewState::Cold(flash, view.value_len() as u32);
+    Record::new(view.kind, view.expire_at_ms, view.key, state)
+}
+
+fn is_demotable(record: &Record) -> bool {
+    let view = record.view();
+    !matches!(view.stored, Stored::Cold(..)) && view.value_len() >= DEMOTE_BYTES_MIN
+}
+
+fn push_dead(view: &View<'_>, tally: &mut Tally) {
+    if let Stored::Clean(_, at) | Stored::Cold(at, _) = view.stored {
+        tally.dead.push(DeadCopy { at, key_len: view.key.len() as u32 });
+    }
+}
+
+/// Adds (`sign` 1) or takes away (-1) what a record counts for.
+pub(crate) fn account(record: &Record, table: u8, sign: i64, tally: &mut Tally) {
+    let (record_bytes, value_bytes) = record.footprint();
+    tally.index_bytes += sign * record_bytes as i64;
+    tally.value_bytes += sign * value_bytes as i64;
+    let view = record.view();
+    tally.keys[table as usize] += sign;
+    if view.expire_at_ms != 0 {
+        tally.volatile[table as usize] += sign;
+    }
+    let len = sign * view.value_len() as i64;
+    match view.stored {
+        Stored::Hot(_) => {
+            tally.hot_count += sign;
+            tally.hot_bytes += len;
+        }
+        Stored::Clean(..) => {
+            tally.clean_count += sign;
+            tally.clean_bytes += len;
+        }
+        Stored::Cold(..) => {
+            tally.cold_count += sign;
+            tally.cold_bytes += len;
+        }
+    }
+}
+
+/// Releases the flash copy of a record that goes, and counts why it went.
+pub(crate) fn account_gone(record: &Record, tally: &mut Tally, gone: Gone) {
+    let view = record.view();
+    push_dead(&view, tally);
+    match (gone, view.stored) {
+        (Gone::Removed, Stored::Cold(..)) => tally.delete_flash += 1,
+        (Gone::Removed, _) => tally.delete_ram += 1,
+        (Gone::Expired, _) => tally.expired += 1,
+        (Gone::Cleared, _) => {}
+    }
+}

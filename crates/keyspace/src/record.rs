@@ -1,0 +1,522 @@
+//! The record of a key: one allocation with the key, what is known of it, and its value or where
+//! the value lies.
+//!
+//! ```text
+//! offset 0  head: kind (bits 0-4), has expiry (bit 5), state (bits 6-7)
+//!        1  key length, 0 to 252; 253: two bytes follow; 254: four bytes follow
+//!        .  key
+//!        .  expiry, Unix milliseconds, 6 bytes             when "has expiry"
+//!        .  flash place, 5 bytes of 16-byte units          clean, cold
+//!        .  stored length << 1 | compressed, varint        clean, cold
+//!        .  value length, varint                           inline, hot; clean, cold: if compressed
+//!        .  address of the value, 8 bytes                  hot, clean
+//!        .  value                                          inline
+//! ```
+//!
+//! A cold key of 16 bytes with a value of 512 is 25 bytes. The kind is opaque here: the value
+//! crate's type and encoding.
+//!
+//! Invariants:
+//! 1. A `Record` owns its allocation and, when hot or clean, the value's; [`Record::free`] is the
+//!    one place where they end.
+//! 2. The layout is never edited except for the kind, the expiry in place and the value's own
+//!    bytes: every change of state makes a new record.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Longest key: Redis's own limit of a string.
+pub const KEY_BYTES_MAX: usize = 512 << 20;
+
+/// Values up to this length stand in the record itself: they save an address and a cache miss.
+pub(crate) const INLINE_BYTES_MAX: usize = 128;
+
+/// Records lie on multiples of 8, so that an address leaves three low bits to the table entry.
+pub(crate) const RECORD_ALIGN: usize = 8;
+
+const KIND_MASK: u8 = 0x1f;
+const EXPIRY_BIT: u8 = 0x20;
+const STATE_SHIFT: u32 = 6;
+const STATE_INLINE: u8 = 0;
+const STATE_HOT: u8 = 1;
+const STATE_CLEAN: u8 = 2;
+const STATE_COLD: u8 = 3;
+const KEY_LEN_U16: u8 = 253;
+const KEY_LEN_U32: u8 = 254;
+const EXPIRY_BYTES: usize = 6;
+const PLACE_BYTES: usize = 5;
+const ADDRESS_BYTES: usize = 8;
+const VARINT_BYTES_MAX: usize = 5;
+const HEAD_BYTES_MAX: usize = 6;
+const TAIL_BYTES_MAX: usize = EXPIRY_BYTES + PLACE_BYTES + 2 * VARINT_BYTES_MAX + ADDRESS_BYTES;
+
+/// Where a value lies on flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlashRef {
+    /// Place in the log, in 16-byte units: 40 bits.
+    pub units: u64,
+    /// Bytes of the stored (perhaps compressed) value.
+    pub stored_len: u32,
+    /// Whether those bytes are compressed.
+    pub compressed: bool,
+}
+
+/// Where the value of a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored<'a> {
+    /// In RAM alone.
+    Hot(&'a [u8]),
+    /// In RAM, with an identical copy on flash.
+    Clean(&'a [u8], FlashRef),
+    /// On flash alone; the length is that of the value itself.
+    Cold(FlashRef, u32),
+}
+
+/// A record taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Type and encoding of the value, opaque to the keyspace.
+    pub kind: u8,
+    /// Unix time in milliseconds, 0 for none.
+    pub expire_at_ms: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value or its place.
+    pub stored: Stored<'a>,
+}
+
+impl View<'_> {
+    /// Length of the value in bytes, wherever it is.
+    pub fn value_len(&self) -> usize {
+        match self.stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.len(),
+            Stored::Cold(_, len) => len as usize,
+        }
+    }
+}
+
+/// The state of a record about to be made.
+pub(crate) enum NewState<'a> {
+    /// Short value in RAM.
+    Inline(&'a [u8]),
+    /// Value in RAM, outside the record.
+    Hot(Box<[u8]>),
+    /// Value in RAM and on flash.
+    Clean(Box<[u8]>, FlashRef),
+    /// Value on flash.
+    Cold(FlashRef, u32),
+}
+
+/// An owned record. Dropping it leaks: the table frees it with [`Record::free`], because nearly
+/// always the value or the place in it goes on living elsewhere.
+pub(crate) struct Record(NonNull<u8>);
+
+// SAFETY: a record is plain owned memory; the slot mutex around it serialises all access.
+unsafe impl Send for Record {}
+
+impl Record {
+    /// Makes a record. Panics: if the key is longer than [`KEY_BYTES_MAX`].
+    pub(crate) fn new(kind: u8, expire_at_ms: u64, key: &[u8], state: NewState<'_>) -> Record {
+        assert!(key.len() <= KEY_BYTES_MAX);
+        assert!(kind & !KIND_MASK == 0);
+        let mut head = Scratch::<HEAD_BYTES_MAX>::new();
+        let mut tail = Scratch::<TAIL_BYTES_MAX>::new();
+        let mut inline: &[u8] = &[];
+        let expiry_bit = if expire_at_ms == 0 { 0 } else { EXPIRY_BIT };
+        if expire_at_ms != 0 {
+            tail.put(&expire_at_ms.to_le_bytes()[..EXPIRY_BYTES]);
+        }
+        let state_bits = match state {
+            NewState::Inline(bytes) => {
+                tail.put_varint(bytes.len() as u32);
+                inline = bytes;
+                STATE_INLINE
+            }
+            NewState::Hot(value) => {
+                tail.put_varint(value.len() as u32);
+                tail.put(&value_address(value).to_le_bytes());
+                STATE_HOT
+            }
+            NewState::Clean(value, at) => {
+                tail.put_place(at, value.len() as u32);
+                tail.put(&value_address(value).to_le_bytes());
+                STATE_CLEAN
+            }
+            NewState::Cold(at, len) => {
+                tail.put_place(at, len);
+                STATE_COLD
+            }
+        };
+        head.put(&[kind | expiry_bit | (state_bits << STATE_SHIFT)]);
+        head.put_key_len(key.len());
+        Record::assemble([head.bytes(), key, tail.bytes(), inline])
+    }
+
+    fn assemble(parts: [&[u8]; 4]) -> Record {
+        let layout = layout(parts.iter().map(|part| part.len()).sum());
+        // SAFETY: the layout's size is not zero: a head is at least two bytes.
+        let start = unsafe { alloc(layout) };
+        let Some(record) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let mut offset = 0;
+        for part in parts {
+            // SAFETY: the parts together are exactly the allocation's size, and a fresh allocation
+            // overlaps none of them.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), start.add(offset), part.len()) };
+            offset += part.len();
+        }
+        Record(record)
+    }
+
+    /// The address as a table entry keeps it.
+    pub(crate) fn into_address(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// The record behind an address that came from [`Record::into_address`].
+    ///
+    /// # Safety
+    /// The record must not have been freed, and the caller must hold the only access to it.
+    pub(crate) unsafe fn from_address(address: u64) -> Record {
+        let start = std::ptr::with_exposed_provenance_mut(address as usize);
+        Record(NonNull::new(start).expect("invariant: entries hold no null record"))
+    }
+
+    fn byte(&self, offset: usize) -> u8 {
+        // SAFETY: callers pass offsets inside the record, as its own header gives them.
+        unsafe { *self.0.as_ptr().add(offset) }
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: callers pass ranges inside the record, as its own header gives them.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().add(offset), len) }
+    }
+
+    /// The key's bytes. Cost: one cache line.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        let (start, len) = self.key_range();
+        self.slice(start, len)
+    }
+
+    #[inline]
+    fn key_range(&self) -> (usize, usize) {
+        match self.byte(1) {
+            KEY_LEN_U16 => (4, self.little_endian(2, 2) as usize),
+            KEY_LEN_U32 => (6, self.little_endian(2, 4) as usize),
+            len => (2, len as usize),
+        }
+    }
+
+    #[inline]
+    fn little_endian(&self, offset: usize, len: usize) -> u64 {
+        let mut bytes = [0u8; 8];
+        bytes[..len].copy_from_slice(self.slice(offset, len));
+        u64::from_le_bytes(bytes)
+    }
+
+    fn varint(&self, offset: &mut usize) -> u32 {
+        let mut value = 0u32;
+        for shift in (0..32).step_by(7) {
+            let byte = self.byte(*offset);
+            *offset += 1;
+            value |= u32::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+
+    /// Takes the record apart. Cost: a few branches; the value itself is not touched.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        self.parse().0
+    }
+
+    /// The view and the record's size in bytes.
+    #[inline]
+    fn parse(&self) -> (View<'_>, usize) {
+        let head = self.byte(0);
+        let (key_start, key_len) = self.key_range();
+        let mut offset = key_start + key_len;
+        let mut expire_at_ms = 0;
+        if head & EXPIRY_BIT != 0 {
+            expire_at_ms = self.little_endian(offset, EXPIRY_BYTES);
+            offset += EXPIRY_BYTES;
+        }
+        let stored = match head >> STATE_SHIFT {
+            STATE_INLINE => {
+                let len = self.varint(&mut offset) as usize;
+                offset += len;
+                Stored::Hot(self.slice(offset - len, len))
+            }
+            STATE_HOT => {
+                let len = self.varint(&mut offset);
+                Stored::Hot(self.value(&mut offset, len))
+            }
+            STATE_CLEAN => {
+                let (at, len) = self.place(&mut offset);
+                Stored::Clean(self.value(&mut offset, len), at)
+            }
+            _ => {
+                let (at, len) = self.place(&mut offset);
+                Stored::Cold(at, len)
+            }
+        };
+        let key = self.slice(key_start, key_len);
+        (View { kind: head & KIND_MASK, expire_at_ms, key, stored }, offset)
+    }
+
+    fn place(&self, offset: &mut usize) -> (FlashRef, u32) {
+        let units = self.little_endian(*offset, PLACE_BYTES);
+        *offset += PLACE_BYTES;
+        let stored = self.varint(offset);
+        let at = FlashRef { units, stored_len: stored >> 1, compressed: stored & 1 == 1 };
+        let len = if at.compressed { self.varint(offset) } else { at.stored_len };
+        (at, len)
+    }
+
+    fn value(&self, offset: &mut usize, len: u32) -> &[u8] {
+        let address = self.little_endian(*offset, ADDRESS_BYTES);
+        *offset += ADDRESS_BYTES;
+        let start = std::ptr::with_exposed_provenance(address as usize);
+        // SAFETY: a hot or clean record owns a value of this length at this address.
+        unsafe { std::slice::from_raw_parts(start, len as usize) }
+    }
+
+    /// The value's bytes for a change in place; none when it is not in RAM.
+    pub(crate) fn value_mut(&mut self) -> Option<&mut [u8]> {
+        let (address, len) = match self.view().stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => (bytes.as_ptr().addr(), bytes.len()),
+            Stored::Cold(..) => return None,
+        };
+        let start = if self.is_inline() {
+            // SAFETY: an inline value lies inside the record's allocation.
+            unsafe { self.0.as_ptr().add(address - self.0.addr().get()) }
+        } else {
+            std::ptr::with_exposed_provenance_mut(address)
+        };
+        // SAFETY: the bytes belong to this record (inline or boxed) and `self` is borrowed mutably.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// Asks for the first lines of a value that stands apart.
+    #[inline]
+    pub(crate) fn prefetch_value(&self) {
+        if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = self.view().stored {
+            crate::prefetch::prefetch(bytes.as_ptr());
+        }
+    }
+
+    /// Whether the value stands in the record itself.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.byte(0) >> STATE_SHIFT == STATE_INLINE
+    }
+
+    /// Changes the kind in place.
+    pub(crate) fn set_kind(&mut self, kind: u8) {
+        assert!(kind & !KIND_MASK == 0);
+        let head = (self.byte(0) & !KIND_MASK) | kind;
+        // SAFETY: offset 0 is inside every record, and `self` is borrowed mutably.
+        unsafe { *self.0.as_ptr() = head };
+    }
+
+    /// Changes an expiry that the record already has room for. Panics: when it has none.
+    pub(crate) fn set_expiry_in_place(&mut self, expire_at_ms: u64) {
+        assert!(self.byte(0) & EXPIRY_BIT != 0);
+        assert!(expire_at_ms != 0);
+        let (key_start, key_len) = self.key_range();
+        let bytes = expire_at_ms.to_le_bytes();
+        // SAFETY: the expiry bit says that six bytes of expiry follow the key.
+        unsafe {
+            let field = self.0.as_ptr().add(key_start + key_len);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), field, EXPIRY_BYTES);
+        }
+    }
+
+    /// Ends the record and hands out its boxed value, if it has one.
+    pub(crate) fn free(self) -> Option<Box<[u8]>> {
+        let (view, size) = self.parse();
+        let boxed = match view.stored {
+            Stored::Hot(bytes) if !self.is_inline() => Some((bytes.as_ptr().addr(), bytes.len())),
+            Stored::Clean(bytes, _) => Some((bytes.as_ptr().addr(), bytes.len())),
+            _ => None,
+        };
+        let boxed = boxed.map(|(address, len)| {
+            let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
+            let bytes = std::ptr::slice_from_raw_parts_mut(start, len);
+            // SAFETY: the address came out of `Box::into_raw` with this length, and the record
+            // that owned it ends here.
+            unsafe { Box::from_raw(bytes) }
+        });
+        // SAFETY: allocated in `assemble` with the layout of this very size.
+        unsafe { dealloc(self.0.as_ptr(), layout(size)) };
+        boxed
+    }
+
+    /// RAM of the record and of its boxed value, allocator rounding included.
+    pub(crate) fn footprint(&self) -> (usize, usize) {
+        let (view, size) = self.parse();
+        let value = match view.stored {
+            Stored::Hot(bytes) if !self.is_inline() => rounded(bytes.len()),
+            Stored::Clean(bytes, _) => rounded(bytes.len()),
+            _ => 0,
+        };
+        (rounded(size), value)
+    }
+}
+
+/// Lengthens the borrow of a value's bytes to that of the database view that found them.
+#[inline]
+pub(crate) fn reborrow<'a>(start: *mut u8, len: usize) -> &'a mut [u8] {
+    // SAFETY: only `Db::value_mut` calls this, with a value it has just found and whose slot its
+    // caller keeps borrowed mutably for as long as the result lives.
+    unsafe { std::slice::from_raw_parts_mut(start, len) }
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, RECORD_ALIGN).expect("invariant: records are below 1 GiB")
+}
+
+fn value_address(value: Box<[u8]>) -> u64 {
+    Box::into_raw(value).cast::<u8>().expose_provenance() as u64
+}
+
+/// What an allocation of `size` bytes takes: jemalloc's size classes with a quantum of 8, four a
+/// doubling (jemalloc(3), "Size classes").
+pub(crate) fn rounded(size: usize) -> usize {
+    match size {
+        0 => 0,
+        1..=64 => size.next_multiple_of(8),
+        _ => {
+            let spacing = (size - 1).ilog2() - 2;
+            size.next_multiple_of(1 << spacing)
+        }
+    }
+}
+
+/// A few bytes on the stack, filled front to back.
+struct Scratch<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Scratch<N> {
+    fn new() -> Self {
+        Scratch { bytes: [0; N], len: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    fn put_varint(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.put(&[value as u8 | 0x80]);
+            value >>= 7;
+        }
+        self.put(&[value as u8]);
+    }
+
+    fn put_key_len(&mut self, len: usize) {
+        if len < KEY_LEN_U16 as usize {
+            self.put(&[len as u8]);
+        } else if let Ok(len) = u16::try_from(len) {
+            self.put(&[KEY_LEN_U16]);
+            self.put(&len.to_le_bytes());
+        } else {
+            self.put(&[KEY_LEN_U32]);
+            self.put(&(len as u32).to_le_bytes());
+        }
+    }
+
+    fn put_place(&mut self, at: FlashRef, value_len: u32) {
+        assert!(at.units >> (8 * PLACE_BYTES) == 0);
+        self.put(&at.units.to_le_bytes()[..PLACE_BYTES]);
+        self.put_varint(at.stored_len << 1 | u32::from(at.compressed));
+        if at.compressed {
+            self.put_varint(value_len);
+        } else {
+            assert!(at.stored_len == value_len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(units: u64, stored_len: u32, compressed: bool) -> FlashRef {
+        FlashRef { units, stored_len, compressed }
+    }
+
+    #[test]
+    fn every_state_reads_back_as_it_was_made() {
+        for key_len in [0usize, 1, 15, 252, 253, 70_000] {
+            let key = vec![b'k'; key_len];
+            for expiry in [0u64, 1, 1_700_000_000_000] {
+                for value_len in [0usize, 5, 128, 129, 20_000] {
+                    let value = vec![7u8; value_len];
+                    let flash = at((1 << 40) - 1, value_len as u32, false);
+                    let packed = at(77, 3, true);
+                    let states: [(NewState, Stored); 5] = [
+                        (NewState::Inline(&value), Stored::Hot(&value)),
+                        (NewState::Hot(value.clone().into()), Stored::Hot(&value)),
+                        (
+                            NewState::Clean(value.clone().into(), flash),
+                            Stored::Clean(&value, flash),
+                        ),
+                        (
+                            NewState::Cold(flash, value_len as u32),
+                            Stored::Cold(flash, value_len as u32),
+                        ),
+                        (NewState::Cold(packed, 9_999), Stored::Cold(packed, 9_999)),
+                    ];
+                    for (state, expected) in states {
+                        let record = Record::new(9, expiry, &key, state);
+                        let view = record.view();
+                        assert_eq!(view.key, key);
+                        assert_eq!(view.kind, 9);
+                        assert_eq!(view.expire_at_ms, expiry);
+                        assert_eq!(view.stored, expected);
+                        record.free();
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cold_key_of_16_bytes_takes_25_bytes() {
+        let record = Record::new(0, 0, &[b'k'; 16], NewState::Cold(at(1, 512, false), 512));
+        assert_eq!(record.parse().1, 25);
+        assert_eq!(record.footprint(), (32, 0));
+        record.free();
+    }
+
+    #[test]
+    fn edits_in_place_change_nothing_else() {
+        let mut record = Record::new(1, 5, b"key", NewState::Inline(b"value"));
+        record.set_kind(2);
+        record.set_expiry_in_place(1 << 45);
+        record.value_mut().expect("in RAM").copy_from_slice(b"other");
+        let view = record.view();
+        assert_eq!((view.kind, view.expire_at_ms, view.key), (2, 1 << 45, &b"key"[..]));
+        assert_eq!(view.stored, Stored::Hot(b"other"));
+        record.free();
+    }
+
+    #[test]
+    fn size_classes_are_four_a_doubling() {
+        let cases =
+            [(1, 8), (24, 24), (25, 32), (64, 64), (65, 80), (512, 512), (513, 640), (4097, 5120)];
+        for (size, class) in cases {
+            assert_eq!(rounded(size), class, "{size}");
+        }
+    }
+}

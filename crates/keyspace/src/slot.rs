@@ -1,0 +1,340 @@
+//! A slot: the tables of its databases, who watches its keys, and the sweep that expires and
+//! demotes.
+
+use crate::db::{Gone, account, account_gone};
+use crate::entry::Entry;
+use crate::key::Key;
+use crate::prefetch::prefetch;
+use crate::record::{FlashRef, Record, View};
+use crate::table::{Position, Table, borrow, own};
+use crate::tally::Tally;
+use crate::watch::{WatchFlag, Watchers};
+use std::sync::Arc;
+
+/// Databases of a server (`SELECT 0` to `SELECT 15`).
+pub const DB_COUNT: usize = 16;
+
+/// Entries that the sweep looks ahead, so that records are on their way when it gets there.
+const SWEEP_AHEAD: usize = 8;
+
+/// What a slot's mutex guards.
+#[derive(Default)]
+pub struct SlotState {
+    first: Table,
+    /// Tables 1 to 15, made when first used: most servers have one database.
+    others: Option<Box<[Table; DB_COUNT - 1]>>,
+    watchers: Option<Box<Watchers>>,
+    /// No key of this slot expires before this time (Unix milliseconds); 0: none expires at all.
+    expiry_hint_ms: u64,
+}
+
+/// What the sweep is to do with a value that nobody has used for a while.
+pub enum Verdict {
+    /// It now has this copy on flash: take the value out of RAM.
+    Demote(FlashRef),
+    /// Leave it.
+    Keep,
+    /// Leave it, and end the sweep of this slot: the flash takes no more for now.
+    Stop,
+}
+
+/// What a sweep did.
+#[derive(Default, Clone, Copy, Debug)]
+pub struct Swept {
+    /// Entries looked at.
+    pub visited: u64,
+    /// Keys whose time had come.
+    pub expired: u64,
+    /// Whether the judge said [`Verdict::Stop`].
+    pub stopped: bool,
+}
+
+impl SlotState {
+    #[inline]
+    pub(crate) fn table(&self, table: u8) -> Option<&Table> {
+        match table {
+            0 => Some(&self.first),
+            _ => self.others.as_ref().map(|others| &others[table as usize - 1]),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn table_mut(&mut self, table: u8) -> &mut Table {
+        match table {
+            0 => &mut self.first,
+            _ => &mut self.others.get_or_insert_default()[table as usize - 1],
+        }
+    }
+
+    pub(crate) fn expires_at(&mut self, at_ms: u64) {
+        if self.expiry_hint_ms == 0 || at_ms < self.expiry_hint_ms {
+            self.expiry_hint_ms = at_ms;
+        }
+    }
+
+    /// Whether a key of this slot may have expired by `now_ms`.
+    pub fn may_have_expired(&self, now_ms: u64) -> bool {
+        self.expiry_hint_ms != 0 && self.expiry_hint_ms <= now_ms
+    }
+
+    /// Asks for the line where the table would look for `key`.
+    #[inline]
+    pub fn prefetch_entry(&self, table: u8, key: &Key<'_>) {
+        if let Some(table) = self.table(table) {
+            prefetch(table.home_address(key.hash));
+        }
+    }
+
+    /// Asks for the record that is probably `key`'s.
+    #[inline]
+    pub fn prefetch_record(&self, table: u8, key: &Key<'_>) {
+        if let Some(entry) = self.table(table).and_then(|table| table.guess(key.hash)) {
+            prefetch(entry.address() as *const u8);
+        }
+    }
+
+    /// Asks for the value that is probably `key`'s, when it stands apart from the record.
+    #[inline]
+    pub fn prefetch_value(&self, table: u8, key: &Key<'_>) {
+        if let Some(entry) = self.table(table).and_then(|table| table.guess(key.hash)) {
+            borrow(&entry).prefetch_value();
+        }
+    }
+
+    /// Watches `key` for `flag`.
+    pub fn watch(&mut self, table: u8, key: &[u8], flag: &Arc<WatchFlag>) {
+        self.watchers.get_or_insert_default().add(table, key, flag);
+    }
+
+    /// Ends all that `flag` watches here.
+    pub fn unwatch(&mut self, flag: &Arc<WatchFlag>) {
+        if let Some(watchers) = &mut self.watchers {
+            watchers.remove(flag);
+            if watchers.is_empty() {
+                self.watchers = None;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn changed(&self, table: u8, key: &[u8]) {
+        if let Some(watchers) = &self.watchers {
+            watchers.changed(table, key);
+        }
+    }
+
+    /// Raises the flags of watched keys whose existence in `table` is about to change: those that
+    /// exist now, and, when the table is to be swapped with `other`, those that exist there.
+    pub fn changed_all(&self, table: u8, other: Option<u8>, now_ms: u64) {
+        let Some(watchers) = &self.watchers else { return };
+        let exists = |table: u8, key: &[u8]| {
+            self.table(table).is_some_and(|entries| {
+                let at = entries.find(crate::key::hash(key), key);
+                at.is_some_and(|at| !is_expired(entries.get(at), now_ms))
+            })
+        };
+        for (key, flag) in watchers.keys(table) {
+            if exists(table, key) || other.is_some_and(|other| exists(other, key)) {
+                flag.raise();
+            }
+        }
+    }
+
+    /// Removes every key of `table`. Returns how many there were, and their records, so that the
+    /// caller can free them after it has let go of the slot.
+    pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Cleared {
+        if self.table(table).is_none_or(|table| table.len() == 0) {
+            return Cleared(Vec::new());
+        }
+        let entries = self.table_mut(table);
+        tally.index_bytes -= entries.ram_bytes() as i64;
+        let records = entries.drain();
+        for record in &records {
+            account(record, table, -1, tally);
+            account_gone(record, tally, Gone::Cleared);
+        }
+        Cleared(records)
+    }
+
+    /// Exchanges two tables whole.
+    pub fn swap_tables(&mut self, one: u8, two: u8) {
+        if self.table(one).is_some() || self.table(two).is_some() {
+            let first = std::mem::take(self.table_mut(one));
+            let second = std::mem::replace(self.table_mut(two), first);
+            *self.table_mut(one) = second;
+        }
+    }
+
+    /// Keys of `table`, expired ones included.
+    pub fn len(&self, table: u8) -> usize {
+        self.table(table).map_or(0, Table::len)
+    }
+
+    /// Visits the keys of `table` in scan order; see [`crate::ScanPosition`].
+    pub fn scan(
+        &self,
+        table: u8,
+        from: crate::ScanPosition,
+        mut visit: impl FnMut(View<'_>) -> bool,
+    ) -> Option<crate::ScanPosition> {
+        self.table(table)?.scan(from, |record| visit(record.view()))
+    }
+
+    /// The `nth` (modulo their number) key of `table`.
+    pub fn nth(&self, table: u8, nth: u64) -> Option<View<'_>> {
+        let entries = self.table(table)?;
+        let count = entries.len() as u64;
+        let nth = nth.checked_rem(count)? as usize;
+        let entry = entries.iter().nth(nth)?;
+        Some(crate::db::view_of(entry))
+    }
+
+    /// Removes the keys of all databases whose time has come.
+    pub fn expire(&mut self, now_ms: u64, tally: &mut Tally) -> Swept {
+        let mut swept = Swept::default();
+        self.expiry_hint_ms = 0;
+        for table in 0..DB_COUNT as u8 {
+            self.expire_table(table, now_ms, tally, &mut swept);
+        }
+        swept
+    }
+
+    fn expire_table(&mut self, table: u8, now_ms: u64, tally: &mut Tally, swept: &mut Swept) {
+        let Some(entries) = self.table(table) else { return };
+        for at in (0..entries.segment_count()).rev() {
+            let mut index = 0;
+            while let Some(segment) = self.table(table).map(|entries| entries.segment(at)) {
+                if index >= segment.capacity() {
+                    break;
+                }
+                let ahead = segment.peek(index + SWEEP_AHEAD);
+                if ahead.is_volatile() {
+                    prefetch(ahead.address() as *const u8);
+                }
+                let entry = segment.get(index);
+                index += 1;
+                if !entry.is_volatile() {
+                    continue;
+                }
+                swept.visited += 1;
+                let expire_at_ms = borrow(&entry).view().expire_at_ms;
+                if expire_at_ms > now_ms {
+                    self.expires_at(expire_at_ms);
+                    continue;
+                }
+                swept.expired += 1;
+                self.remove_at(table, Position::new(at, index - 1), tally, Gone::Expired);
+                // The gap was closed from behind: look at this place again.
+                index -= 1;
+            }
+        }
+    }
+
+    /// Passes the demotion hand over the slot: lowers the frequency of every entry, and asks
+    /// `judge` about each value in RAM whose frequency was 0 already.
+    pub fn pass_hand(
+        &mut self,
+        tally: &mut Tally,
+        mut judge: impl FnMut(View<'_>, u8) -> Verdict,
+    ) -> Swept {
+        let mut swept = Swept::default();
+        for table in 0..DB_COUNT as u8 {
+            let Some(entries) = self.table(table) else { continue };
+            for at in 0..entries.segment_count() {
+                self.pass_hand_segment(table, at, tally, &mut judge, &mut swept);
+                if swept.stopped {
+                    return swept;
+                }
+            }
+        }
+        swept
+    }
+
+    fn pass_hand_segment(
+        &mut self,
+        table: u8,
+        segment: u32,
+        tally: &mut Tally,
+        judge: &mut impl FnMut(View<'_>, u8) -> Verdict,
+        swept: &mut Swept,
+    ) {
+        let entries = self.table_mut(table);
+        for index in 0..entries.segment(segment).capacity() {
+            let ahead = entries.segment(segment).peek(index + SWEEP_AHEAD);
+            if ahead.is_demotable() && ahead.frequency() == 0 {
+                prefetch(ahead.address() as *const u8);
+            }
+            let at = Position::new(segment, index);
+            let entry = entries.get(at);
+            if entry.is_empty() {
+                continue;
+            }
+            swept.visited += 1;
+            if entry.frequency() > 0 {
+                entries.entry_mut(at).age();
+                continue;
+            }
+            if !entry.is_demotable() {
+                continue;
+            }
+            match judge(borrow(&entry).view(), table) {
+                Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
+                Verdict::Keep => {}
+                Verdict::Stop => {
+                    swept.stopped = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn remove_at(&mut self, table: u8, at: Position, tally: &mut Tally, gone: Gone) {
+        let record = own(self.table_mut(table).remove(at, &mut tally.index_bytes));
+        account(&record, table, -1, tally);
+        account_gone(&record, tally, gone);
+        if let Gone::Removed = gone {
+            self.changed(table, record.key());
+        }
+        record.free();
+    }
+}
+
+/// Takes a value out of RAM whose copy lies at `flash`.
+pub(crate) fn demote_at(
+    entries: &mut Table,
+    at: Position,
+    table: u8,
+    flash: FlashRef,
+    tally: &mut Tally,
+) {
+    let old = entries.get(at);
+    let record = crate::db::cold_record(&borrow(&old).view(), flash);
+    crate::db::exchange(entries, at, table, record, tally);
+}
+
+pub(crate) fn is_expired(entry: Entry, now_ms: u64) -> bool {
+    entry.is_volatile() && borrow(&entry).view().expire_at_ms <= now_ms
+}
+
+/// The records of a table that was cleared; dropping it frees them.
+pub struct Cleared(Vec<Record>);
+
+impl Cleared {
+    /// How many keys there were.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there were none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        for record in self.0.drain(..) {
+            record.free();
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The table of one slot and database: a segment, or a directory of segments once it has grown
+//! large (extendible hashing, Fagin et al. 1979), so that no resize ever touches more than one
+//! segment.
+
+use crate::entry::Entry;
+use crate::key;
+use crate::record::{Record, View, rounded};
+use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
+
+const TAG_SHIFT: u32 = 48;
+/// Hash bits below the tag that a directory may use.
+const DEPTH_MAX: u32 = 20;
+
+/// A place in the order in which a scan visits a table: segments by hash prefix, then tags. It
+/// stays valid through resizes and splits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScanPosition {
+    /// The hash bits that choose the segment, left-aligned in `DEPTH_MAX` bits.
+    pub prefix: u32,
+    /// The next tag.
+    pub tag: u16,
+}
+
+impl ScanPosition {
+    /// Bits of a packed position.
+    pub const BITS: u32 = DEPTH_MAX + 16;
+
+    /// The position as an integer below `1 << BITS`.
+    pub fn packed(self) -> u64 {
+        u64::from(self.prefix) << 16 | u64::from(self.tag)
+    }
+
+    /// The position in the low `BITS` bits of `packed`.
+    pub fn unpack(packed: u64) -> ScanPosition {
+        ScanPosition { prefix: (packed >> 16) as u32 & ((1 << DEPTH_MAX) - 1), tag: packed as u16 }
+    }
+}
+
+/// Where an entry is. Valid until the next insertion or removal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Position {
+    segment: u32,
+    index: u32,
+}
+
+impl Position {
+    pub(crate) fn new(segment: u32, index: usize) -> Position {
+        Position { segment, index: index as u32 }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    /// The only segment while `directory` is none.
+    root: Segment,
+    directory: Option<Box<Directory>>,
+}
+
+struct Directory {
+    depth: u32,
+    /// For each hash prefix of `depth` bits, which segment holds it.
+    index: Vec<u32>,
+    segments: Vec<Leaf>,
+}
+
+struct Leaf {
+    depth: u32,
+    segment: Segment,
+}
+
+#[inline]
+fn tag(hash: u64) -> u16 {
+    (hash >> TAG_SHIFT) as u16
+}
+
+/// The top `DEPTH_MAX` bits below the tag.
+#[inline]
+fn prefix(hash: u64) -> u32 {
+    (hash >> (TAG_SHIFT - DEPTH_MAX)) as u32 & ((1 << DEPTH_MAX) - 1)
+}
+
+impl Table {
+    pub(crate) fn len(&self) -> usize {
+        match &self.directory {
+            None => self.root.len(),
+            Some(directory) => directory.segments.iter().map(|leaf| leaf.segment.len()).sum(),
+        }
+    }
+
+    /// RAM of the table itself, without its records. Cost: linear in the segments of a directory;
+    /// insertion and removal report differences instead.
+    pub(crate) fn ram_bytes(&self) -> usize {
+        match &self.directory {
+            None => self.root.ram_bytes(),
+            Some(directory) => directory.ram_bytes(),
+        }
+    }
+
+    #[inline]
+    fn segment_index(&self, hash: u64) -> u32 {
+        match &self.directory {
+            None => 0,
+            Some(directory) => directory.lookup(prefix(hash)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn segment(&self, index: u32) -> &Segment {
+        match &self.directory {
+            None => &self.root,
+            Some(directory) => &directory.segments[index as usize].segment,
+        }
+    }
+
+    #[inline]
+    fn segment_mut(&mut self, index: u32) -> &mut Segment {
+        match &mut self.directory {
+            None => &mut self.root,
+            Some(directory) => &mut directory.segments[index as usize].segment,
+        }
+    }
+
+    pub(crate) fn segment_count(&self) -> u32 {
+        self.directory.as_ref().map_or(1, |directory| directory.segments.len() as u32)
+    }
+
+    /// Where the entry of `key` would be looked for first.
+    #[inline]
+    pub(crate) fn home_address(&self, hash: u64) -> *const Entry {
+        self.segment(self.segment_index(hash)).home_address(tag(hash))
+    }
+
+    /// The first entry whose tag fits, not yet compared by key: a guess for prefetching.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u64) -> Option<Entry> {
+        let segment = self.segment(self.segment_index(hash));
+        segment.find(tag(hash), |_| true).map(|index| segment.get(index))
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Position> {
+        let segment = self.segment_index(hash);
+        let index = self.segment(segment).find(tag(hash), |entry| borrow(&entry).key() == key)?;
+        Some(Position { segment, index: index as u32 })
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: Position) -> Entry {
+        self.segment(at.segment).get(at.index as usize)
+    }
+
+    #[inline]
+    pub(crate) fn entry_mut(&mut self, at: Position) -> &mut Entry {
+        self.segment_mut(at.segment).entry_mut(at.index as usize)
+    }
+
+    /// Puts a new record in the place of the old one, whose entry is handed back.
+    pub(crate) fn replace(&mut self, at: Position, record: Record) -> Entry {
+        let segment = self.segment_mut(at.segment);
+        let old = segment.get(at.index as usize);
+        segment.set(at.index as usize, Entry::new(old.tag(), record, old.frequency()));
+        old
+    }
+
+    /// Adds a record whose key the table does not hold. `ram_bytes` takes what the table grew by.
+    pub(crate) fn insert(&mut self, hash: u64, record: Record, ram_bytes: &mut i64) -> Position {
+        let mut index = self.segment_index(hash);
+        if self.segment(index).len() >= SEGMENT_ENTRIES_MAX {
+            let before = self.ram_bytes();
+            while self.segment(index).len() >= SEGMENT_ENTRIES_MAX && self.split(index) {
+                index = self.segment_index(hash);
+            }
+            *ram_bytes += self.ram_bytes() as i64 - before as i64;
+        }
+        let entry = Entry::new(tag(hash), record, 0);
+        let segment = self.segment_mut(index);
+        let before = segment.ram_bytes();
+        segment.insert(entry);
+        *ram_bytes += (segment.ram_bytes() - before) as i64;
+        let at = segment.find(tag(hash), |other| other == entry);
+        let at = at.expect("invariant: the entry was just inserted");
+        Position { segment: index, index: at as u32 }
+    }
+
+    /// Takes out an entry; its record is the caller's. `ram_bytes` takes what the table shrank by.
+    pub(crate) fn remove(&mut self, at: Position, ram_bytes: &mut i64) -> Entry {
+        let segment = self.segment_mut(at.segment);
+        let before = segment.ram_bytes();
+        let entry = segment.remove(at.index as usize);
+        *ram_bytes -= (before - segment.ram_bytes()) as i64;
+        entry
+    }
+
+    /// Divides a full segment by one more hash bit; false when the bits are used up, which only
+    /// a hash function that broke down could bring about: the segment then grows instead.
+    fn split(&mut self, index: u32) -> bool {
+        let directory = self.directory.get_or_insert_with(|| {
+            let root = Leaf { depth: 0, segment: std::mem::take(&mut self.root) };
+            Box::new(Directory { depth: 0, index: vec![0], segments: vec![root] })
+        });
+        directory.split(index)
+    }
+
+    /// All entries, in scan order within a segment.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Entry> {
+        (0..self.segment_count()).flat_map(|index| self.segment(index).iter_from(0))
+    }
+
+    /// Empties the table, handing out its records.
+    pub(crate) fn drain(&mut self) -> Vec<Record> {
+        let mut segments = vec![std::mem::take(&mut self.root)];
+        if let Some(directory) = self.directory.take() {
+            segments.extend(directory.segments.into_iter().map(|leaf| leaf.segment));
+        }
+        segments.into_iter().flat_map(|mut segment| segment.drain()).map(own).collect()
+    }
+
+    /// Visits entries in scan order from `from`, in whole runs of one tag, until `visit` says that
+    /// it was enough. Returns where to go on, or none at the end of the table.
+    pub(crate) fn scan(
+        &self,
+        from: ScanPosition,
+        mut visit: impl FnMut(&Record) -> bool,
+    ) -> Option<ScanPosition> {
+        let mut position = from;
+        let mut enough = false;
+        loop {
+            let (index, prefix, width) = match &self.directory {
+                None => (0, 0, 1 << DEPTH_MAX),
+                Some(directory) => directory.leaf_of(position.prefix),
+            };
+            // A cursor in the middle of a segment that has split since: this half starts at the
+            // same tag, the other halves are visited whole (some keys come twice, none is missed).
+            let mut last: Option<u16> = None;
+            for entry in self.segment(index).iter_from(position.tag) {
+                if enough && last.is_some_and(|tag| tag != entry.tag()) {
+                    return Some(ScanPosition { prefix: position.prefix, tag: entry.tag() });
+                }
+                last = Some(entry.tag());
+                enough = visit(&borrow(&entry));
+            }
+            let next = prefix + width;
+            if next >= 1 << DEPTH_MAX {
+                return None;
+            }
+            position = ScanPosition { prefix: next, tag: 0 };
+            if enough {
+                return Some(position);
+            }
+        }
+    }
+}
+
+impl Directory {
+    fn ram_bytes(&self) -> usize {
+        rounded(self.index.capacity() * size_of::<u32>())
+            + rounded(self.segments.capacity() * size_of::<Leaf>())
+            + self.segments.iter().map(|leaf| leaf.segment.ram_bytes()).sum::<usize>()
+    }
+
+    #[inline]
+    fn lookup(&self, prefix: u32) -> u32 {
+        self.index[(prefix >> (DEPTH_MAX - self.depth)) as usize]
+    }
+
+    /// The segment that holds `prefix`, the first prefix it holds, and how many.
+    fn leaf_of(&self, prefix: u32) -> (u32, u32, u32) {
+        let index = self.lookup(prefix);
+        let width = 1 << (DEPTH_MAX - self.segments[index as usize].depth);
+        (index, prefix & !(width - 1), width)
+    }
+
+    fn split(&mut self, index: u32) -> bool {
+        let depth = self.segments[index as usize].depth;
+        if depth == DEPTH_MAX {
+            return false;
+        }
+        if depth == self.depth {
+            self.index = self.index.iter().flat_map(|&segment| [segment, segment]).collect();
+            self.depth += 1;
+        }
+        let other = self.segments.len() as u32;
+        let old = &mut self.segments[index as usize];
+        old.depth = depth + 1;
+        let bit = 1u32 << (DEPTH_MAX - depth - 1);
+        let (mut low, mut high) = (Segment::default(), Segment::default());
+        for entry in old.segment.drain() {
+            let upper = prefix(key::hash(borrow(&entry).key())) & bit != 0;
+            if upper { high.insert(entry) } else { low.insert(entry) }
+        }
+        old.segment = low;
+        self.segments.push(Leaf { depth: depth + 1, segment: high });
+        let shift = DEPTH_MAX - self.depth;
+        for (slot, segment) in self.index.iter_mut().enumerate() {
+            if *segment == index && ((slot as u32) << shift) & bit != 0 {
+                *segment = other;
+            }
+        }
+        true
+    }
+}
+
+/// A record that is looked at while the table keeps it.
+pub(crate) struct Borrowed<'a>(Record, std::marker::PhantomData<&'a Entry>);
+
+impl std::ops::Deref for Borrowed<'_> {
+    type Target = Record;
+    #[inline]
+    fn deref(&self) -> &Record {
+        &self.0
+    }
+}
+
+/// Looks at the record of an entry.
+#[inline]
+pub(crate) fn borrow(entry: &Entry) -> Borrowed<'_> {
+    Borrowed(own(*entry), std::marker::PhantomData)
+}
+
+/// The parts of an entry's record. The caller lets go of them before the entry changes: they are
+/// handed out by [`crate::db::Db`] under a borrow of the locked slot.
+#[inline]
+#[allow(unsafe_code, reason = "ties the view to the caller's borrow instead of the local record")]
+pub(crate) fn view<'a>(entry: Entry) -> View<'a> {
+    // SAFETY: see `own`; the record outlives the local handle, which frees nothing when dropped.
+    unsafe { std::mem::transmute::<View<'_>, View<'a>>(own(entry).view()) }
+}
+
+/// Takes the record of an entry that has left the table.
+#[inline]
+#[allow(unsafe_code, reason = "the one bridge from entries to the records they own")]
+pub(crate) fn own(entry: Entry) -> Record {
+    // SAFETY: an entry's address came from `Entry::new`, which took the record over; entries are
+    // handed out only by the table they are in (behind the slot's mutex) or as they leave it, and
+    // a record is freed only after its entry has left.
+    unsafe { Record::from_address(entry.address()) }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if self.len() > 0 {
+            for record in self.drain() {
+                record.free();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::NewState;
+    use std::collections::HashSet;
+
+    fn add(table: &mut Table, number: u32) {
+        let name = number.to_string();
+        let hash = key::hash(name.as_bytes());
+        assert!(table.find(hash, name.as_bytes()).is_none());
+        table.insert(hash, Record::new(0, 0, name.as_bytes(), NewState::Inline(b"v")), &mut 0);
+    }
+
+    fn remove(table: &mut Table, number: u32) {
+        let name = number.to_string();
+        let at = table.find(key::hash(name.as_bytes()), name.as_bytes()).expect("present");
+        own(table.remove(at, &mut 0)).free();
+    }
+
+    #[test]
+    fn grows_into_a_directory_and_finds_every_key() {
+        let mut table = Table::default();
+        (0..20_000).for_each(|number| add(&mut table, number));
+        assert_eq!(table.len(), 20_000);
+        assert!(table.segment_count() > 8);
+        (0..20_000).step_by(3).for_each(|number| remove(&mut table, number));
+        for number in 0..20_000u32 {
+            let name = number.to_string();
+            let found = table.find(key::hash(name.as_bytes()), name.as_bytes()).is_some();
+            assert_eq!(found, number % 3 != 0, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_scan_sees_all_that_stays_while_the_table_changes() {
+        let mut table = Table::default();
+        (0..1_500).for_each(|number| add(&mut table, number));
+        let mut seen = HashSet::new();
+        let mut cursor = Some(ScanPosition::default());
+        let mut extra = 1_500;
+        while let Some(from) = cursor {
+            let mut left = 10;
+            cursor = table.scan(ScanPosition::unpack(from.packed()), |record| {
+                seen.insert(String::from_utf8(record.key().to_vec()).expect("digits"));
+                left -= 1;
+                left <= 0
+            });
+            // Splits segments under the scan's feet, and removes what it added.
+            if extra < 12_000 {
+                (extra..extra + 100).for_each(|number| add(&mut table, number));
+                (extra..extra + 30).for_each(|number| remove(&mut table, number));
+                extra += 100;
+            }
+        }
+        for number in 0..1_500 {
+            assert!(seen.contains(&number.to_string()), "{number} was missed");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What a batch of keyspace changes did to the counters: summed without atomics while slots are
+//! locked, then published once by whoever ran the batch.
+
+use crate::record::FlashRef;
+use crate::slot::DB_COUNT;
+
+/// A flash copy that nothing points at any more; its space is to be released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadCopy {
+    /// Where it lay.
+    pub at: FlashRef,
+    /// Length of the key stored beside it, which its size on flash depends on.
+    pub key_len: u32,
+}
+
+/// Changes since the last publication. Every field is a difference, so batches can be summed.
+#[derive(Default, Debug)]
+pub struct Tally {
+    /// Keys per logical table (see [`crate::Keyspace::table_of`]).
+    pub keys: [i64; DB_COUNT],
+    /// Keys with an expiry, likewise.
+    pub volatile: [i64; DB_COUNT],
+    /// Bytes of records and tables, allocator rounding included.
+    pub index_bytes: i64,
+    /// Bytes of values outside their records, allocator rounding included.
+    pub value_bytes: i64,
+    /// Values held in RAM alone (inline ones included).
+    pub hot_count: i64,
+    /// Their bytes, as the client counts them.
+    pub hot_bytes: i64,
+    /// Values held in RAM and on flash.
+    pub clean_count: i64,
+    /// Their bytes.
+    pub clean_bytes: i64,
+    /// Values held on flash alone.
+    pub cold_count: i64,
+    /// Their bytes before compression.
+    pub cold_bytes: i64,
+    /// Keys removed because their time had come.
+    pub expired: u64,
+    /// Reads that found their value in RAM.
+    pub read_ram: u64,
+    /// Reads that needed flash.
+    pub read_flash: u64,
+    /// Writes to a key that is new or whose value was in RAM.
+    pub write_ram: u64,
+    /// Writes to a key whose value was on flash alone.
+    pub write_flash: u64,
+    /// Deletions of a key whose value was in RAM.
+    pub delete_ram: u64,
+    /// Deletions of a key whose value was on flash alone.
+    pub delete_flash: u64,
+    /// Bytes of keys and values that writes brought.
+    pub written_bytes: u64,
+    /// Flash copies to release.
+    pub dead: Vec<DeadCopy>,
+}
+
+impl Tally {
+    /// RAM that the keyspace took (or gave back, when negative).
+    pub fn ram_bytes(&self) -> i64 {
+        self.index_bytes + self.value_bytes
+    }
+}

@@ -1,0 +1,206 @@
+//! Values that follow from their keys.
+//!
+//! A value is a slice of a pool of random bytes, chosen by a hash of key and version and XORed with
+//! a word of that hash. That costs little more than the copy into the request, looks random to any
+//! compressor (no two values share bytes, a long one does not repeat), and lets any part of a value
+//! be checked as it arrives, with nothing remembered.
+
+use crate::options::SizeRange;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// Largest value in bytes, as Redis has it by default.
+pub const VALUE_BYTES_MAX: usize = 512 << 20;
+/// Bytes of the pool; it stays in the second-level cache.
+const POOL_BYTES: usize = 64 << 10;
+/// The pool is the same in every process, so that one can check what another wrote.
+const POOL_SEED: u64 = 0x6B65_6C76_696E;
+/// XOR and compare go by words of so many bytes.
+const WORD_BYTES: usize = size_of::<u64>();
+
+const _: () = assert!(POOL_BYTES.is_power_of_two());
+
+/// Makes and checks values.
+#[derive(Debug, Clone)]
+pub struct Values {
+    pool: Box<[u8]>,
+    sizes: SizeRange,
+}
+
+/// One value, not yet written out: what it begins with in the pool, and its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Value {
+    hash: u64,
+    size: usize,
+}
+
+impl Value {
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Values {
+    /// Values of these sizes. Cost: fills a pool of 64 KiB.
+    pub fn new(sizes: SizeRange) -> Self {
+        let mut pool = vec![0; POOL_BYTES].into_boxed_slice();
+        SmallRng::seed_from_u64(POOL_SEED).fill(&mut pool[..]);
+        Self { pool, sizes }
+    }
+
+    /// The value of `key` in its `version`. The size depends on the key alone.
+    pub fn of(&self, key: u64, version: u32) -> Value {
+        let spread = (self.sizes.max - self.sizes.min) as u64 + 1;
+        // The high half of a product maps a hash to a range without a division.
+        let extra = (u128::from(mix(key)) * u128::from(spread)) >> u64::BITS;
+        let hash = mix(mix(key) ^ (u64::from(version) << 1 | 1));
+        Value { hash, size: self.sizes.min + extra as usize }
+    }
+
+    /// Appends all of `value` to `output`.
+    pub fn append(&self, value: Value, output: &mut Vec<u8>) {
+        let mut offset = 0;
+        while offset < value.size {
+            let (pooled, word) = self.stretch(value, offset, value.size - offset);
+            let start = output.len();
+            output.extend_from_slice(pooled);
+            xor(&mut output[start..], word);
+            offset += pooled.len();
+        }
+    }
+
+    /// Whether `bytes` are those at `offset` of `value`.
+    pub fn matches(&self, value: Value, mut offset: usize, mut bytes: &[u8]) -> bool {
+        if offset + bytes.len() > value.size {
+            return false;
+        }
+        while !bytes.is_empty() {
+            let (pooled, word) = self.stretch(value, offset, bytes.len());
+            let (head, rest) = bytes.split_at(pooled.len());
+            if !same(pooled, head, word) {
+                return false;
+            }
+            offset += head.len();
+            bytes = rest;
+        }
+        true
+    }
+
+    /// The pool's bytes for `offset` of `value`, at most `size_max` and not past the end of the
+    /// pool, and the word to XOR them with, turned so that it begins with them.
+    fn stretch(&self, value: Value, offset: usize, size_max: usize) -> (&[u8], u64) {
+        let position = (value.hash as usize & (POOL_BYTES - 1)) + offset;
+        let (round, start) = (position / POOL_BYTES, position % POOL_BYTES);
+        let end = POOL_BYTES.min(start + size_max);
+        let word = mix(value.hash ^ round as u64);
+        let phase = (position % WORD_BYTES * 8) as u32;
+        (&self.pool[start..end], word.rotate_right(phase))
+    }
+}
+
+fn xor(bytes: &mut [u8], word: u64) {
+    let (words, tail) = bytes.as_chunks_mut::<WORD_BYTES>();
+    for chunk in words {
+        *chunk = (u64::from_le_bytes(*chunk) ^ word).to_le_bytes();
+    }
+    for (byte, mask) in tail.iter_mut().zip(word.to_le_bytes()) {
+        *byte ^= mask;
+    }
+}
+
+fn same(pooled: &[u8], bytes: &[u8], word: u64) -> bool {
+    debug_assert_eq!(pooled.len(), bytes.len());
+    let (pooled_words, pooled_tail) = pooled.as_chunks::<WORD_BYTES>();
+    let (words, tail) = bytes.as_chunks::<WORD_BYTES>();
+    // Differences are collected rather than branched on, so that the loop is vector code.
+    let mut difference = 0;
+    for (pooled, word_read) in pooled_words.iter().zip(words) {
+        difference |= u64::from_le_bytes(*pooled) ^ u64::from_le_bytes(*word_read) ^ word;
+    }
+    let mut difference_tail = 0;
+    for ((pooled, byte), mask) in pooled_tail.iter().zip(tail).zip(word.to_le_bytes()) {
+        difference_tail |= pooled ^ byte ^ mask;
+    }
+    difference == 0 && difference_tail == 0
+}
+
+/// Spreads every bit of `x` over the whole word (the finaliser of SplitMix64).
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn values(min: usize, max: usize) -> Values {
+        Values::new(SizeRange { min, max })
+    }
+
+    fn bytes_of(values: &Values, key: u64, version: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        values.append(values.of(key, version), &mut bytes);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_matches_itself_in_any_pieces(
+            key: u64, version: u32, size in 0_usize..200_000, cuts: [prop::sample::Index; 3],
+        ) {
+            let values = values(size, size);
+            let value = values.of(key, version);
+            let bytes = bytes_of(&values, key, version);
+            prop_assert_eq!(bytes.len(), size);
+            let mut edges: Vec<usize> = cuts.iter().map(|cut| cut.index(size + 1)).collect();
+            edges.extend([0, size]);
+            edges.sort_unstable();
+            for pair in edges.windows(2) {
+                prop_assert!(values.matches(value, pair[0], &bytes[pair[0]..pair[1]]));
+            }
+        }
+
+        #[test]
+        fn one_wrong_bit_is_seen(
+            key: u64, size in 1_usize..70_000, place: prop::sample::Index, bit in 0_u32..8,
+        ) {
+            let values = values(size, size);
+            let mut bytes = bytes_of(&values, key, 0);
+            bytes[place.index(size)] ^= 1 << bit;
+            prop_assert!(!values.matches(values.of(key, 0), 0, &bytes));
+        }
+    }
+
+    #[test]
+    fn keys_and_versions_differ_and_too_long_is_wrong() {
+        let values = values(64, 64);
+        assert_ne!(bytes_of(&values, 1, 0), bytes_of(&values, 2, 0));
+        assert_ne!(bytes_of(&values, 1, 0), bytes_of(&values, 1, 1));
+        assert!(!values.matches(values.of(1, 0), 0, &[0; 65]));
+    }
+
+    #[test]
+    fn sizes_cover_the_range_and_belong_to_the_key() {
+        let values = values(10, 19);
+        let mut seen = [0; 10];
+        for key in 0..10_000 {
+            let size = values.of(key, 0).size();
+            assert_eq!(size, values.of(key, 9).size());
+            seen[size - 10] += 1;
+        }
+        assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn long_values_do_not_repeat() {
+        let values = values(POOL_BYTES * 2, POOL_BYTES * 2);
+        let bytes = bytes_of(&values, 5, 0);
+        let equal = bytes.iter().zip(&bytes[POOL_BYTES..]).filter(|(a, b)| a == b).count();
+        assert!(equal < POOL_BYTES / 16, "{equal}");
+    }
+}

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(&args[1], b"");
         assert_eq!(args.get(2), Some(&b"value"[..]));
         assert_eq!(args.get(3), None);
-        assert_eq!(args.iter().rev().next(), Some(&b"value"[..]));
+        assert_eq!(args.iter().next_back(), Some(&b"value"[..]));
         assert_eq!(format!("{args:?}"), r#"["SET", "", "value"]"#);
     }
 

@@ -1,1 +1,28 @@
-//! stub
+//! Commands: the table of their properties and the handlers of those that work on keys.
+//!
+//! Architecture invariants:
+//! - A handler is a plain synchronous function. It knows no socket, no file, no future and no
+//!   flash: when a value it needs is on flash alone it returns [`CommandError::NotResident`], and
+//!   its caller fetches the value and runs it again from the start.
+//! - Therefore a handler looks up every value it needs before its first change.
+//! - A command is one row, one function and its cases in one file of `family/`. Dispatch, arity,
+//!   key positions, COMMAND and the compatibility page come from the row.
+
+#![forbid(unsafe_code)]
+
+mod cx;
+mod error;
+pub mod family;
+#[cfg(test)]
+mod harness;
+mod keys;
+mod spec;
+mod table;
+
+pub use cx::{Cx, Fetched, NothingFetched, Value};
+pub use error::{CommandError, CommandResult};
+pub use keys::{KeyAt, find_keys};
+pub use spec::{
+    Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,
+};
+pub use table::{CommandTable, Name};

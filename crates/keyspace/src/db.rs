@@ -98,14 +98,22 @@ impl<'a> Db<'a> {
         Some(view_of(self.entries().get(at)))
     }
 
-    /// The same, counting as an access. Returns the frequency before it, too.
+    /// [`Db::peek`] for as long as the slot is borrowed.
     #[inline]
-    pub fn read(&mut self, key: &Key<'_>) -> Option<(View<'_>, u8)> {
+    pub fn into_view(mut self, key: &Key<'_>) -> Option<View<'a>> {
+        let at = self.locate(key)?;
+        Some(view_of(self.entries().get(at)))
+    }
+
+    /// The same, counting as an access, with the counters for the caller to say where the value
+    /// was found.
+    #[inline]
+    pub fn into_read(mut self, key: &Key<'_>) -> Option<(View<'a>, &'a mut Tally)> {
         let at = self.locate(key)?;
         let entry = self.entries().entry_mut(at);
-        let frequency = entry.frequency();
         entry.touch();
-        Some((view_of(*entry), frequency))
+        let view = view_of(*entry);
+        Some((view, self.tally))
     }
 
     /// How often a key was used lately, 0 to 3.
@@ -242,7 +250,7 @@ impl<'a> Db<'a> {
 
     /// The bytes of a resident value, to be changed in place. Its flash copy, if any, is dead from
     /// here on. None: no such key, or its value is on flash.
-    pub fn value_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
+    pub fn into_value_mut(mut self, key: &Key<'_>) -> Option<&'a mut [u8]> {
         let at = self.locate(key)?;
         match view_of(self.entries().get(at)).stored {
             Stored::Cold(..) => return None,

@@ -8,6 +8,11 @@
 
 mod float_text;
 
+mod kind;
+
 pub mod glob;
 pub mod number;
 pub mod string;
+
+pub use kind::{KIND_BITS, Kind};
+pub use number::parse_i64;

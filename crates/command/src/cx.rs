@@ -1,0 +1,202 @@
+//! What a handler sees: its keys, the locked slots, the time, the limits.
+
+use keyspace::{Carried, Db, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View};
+
+use crate::error::{CommandError, NotResident};
+use value::Kind;
+
+/// Values that were fetched from flash for this run.
+pub trait Fetched {
+    /// The (uncompressed) value that lies at `at`, if it was fetched.
+    fn value(&self, at: FlashRef) -> Option<&[u8]>;
+}
+
+/// Nothing was fetched: the first run of every command.
+pub struct NothingFetched;
+
+impl Fetched for NothingFetched {
+    fn value(&self, _at: FlashRef) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// A value that a handler reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a> {
+    /// Type and encoding.
+    pub kind: Kind,
+    /// Unix milliseconds, 0 for none.
+    pub expire_at_ms: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// The context of one run of a command.
+pub struct Cx<'a> {
+    /// The slots it holds.
+    pub locked: Locked<'a>,
+    /// Its keys, hashed, in the order of its key specifications.
+    pub keys: &'a [Key<'a>],
+    /// The selected database.
+    pub db: u8,
+    /// The time, Unix milliseconds: the same for a whole transaction.
+    pub now_ms: u64,
+    /// Counters.
+    pub tally: &'a mut Tally,
+    /// Values from flash.
+    pub fetched: &'a dyn Fetched,
+    /// Longest string (`proto-max-bulk-len`).
+    pub string_bytes_max: usize,
+    /// A random number of this run, for commands that choose at random.
+    pub random: u64,
+    /// Changes made, for the statistics.
+    pub changes: u64,
+}
+
+impl<'a> Cx<'a> {
+    /// The `index`-th key of the command.
+    #[inline]
+    pub fn key(&self, index: usize) -> Key<'a> {
+        self.keys[index]
+    }
+
+    /// The keyspace, for walks over slots.
+    pub fn keyspace(&self) -> &'a Keyspace {
+        self.locked.keyspace()
+    }
+
+    /// The selected database, in the slot of `key`.
+    #[inline]
+    pub fn db(&mut self, key: &Key<'_>) -> Db<'_> {
+        self.db_at(self.db, key)
+    }
+
+    /// Another database, in the slot of `key`.
+    #[inline]
+    pub fn db_at(&mut self, db: u8, key: &Key<'_>) -> Db<'_> {
+        let table = self.locked.keyspace().table_of(db);
+        Db::new(self.locked.slot(key.slot), table, self.now_ms, self.tally)
+    }
+
+    /// What is known of a key, without its value and without counting as an access.
+    #[inline]
+    pub fn peek(&mut self, key: &Key<'_>) -> Option<View<'_>> {
+        self.db(key).into_view(key)
+    }
+
+    /// Whether a key exists.
+    pub fn exists(&mut self, key: &Key<'_>) -> bool {
+        self.peek(key).is_some()
+    }
+
+    /// The value of a key, counting as an access.
+    ///
+    /// Errors: [`CommandError::NotResident`] when it is on flash and was not fetched.
+    #[inline]
+    pub fn read(&mut self, key: &Key<'_>) -> Result<Option<Value<'_>>, CommandError> {
+        let fetched = self.fetched;
+        let Some((view, tally)) = self.db(key).into_read(key) else { return Ok(None) };
+        let bytes = match view.stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
+                tally.read_ram += 1;
+                bytes
+            }
+            Stored::Cold(at, _) => match fetched.value(at) {
+                Some(bytes) => {
+                    tally.read_flash += 1;
+                    bytes
+                }
+                None => return Err(not_resident(key, at)),
+            },
+        };
+        Ok(Some(Value { kind: Kind::from_bits(view.kind), expire_at_ms: view.expire_at_ms, bytes }))
+    }
+
+    /// The bytes of a string key, counting as an access.
+    ///
+    /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
+    #[inline]
+    pub fn read_string(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, CommandError> {
+        match self.read(key)? {
+            None => Ok(None),
+            Some(value) if value.kind.is_string() => Ok(Some(value.bytes)),
+            Some(_) => Err(CommandError::WRONG_TYPE),
+        }
+    }
+
+    /// Puts the value of a key into RAM if it was fetched, so that it can be changed.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn make_resident(&mut self, key: &Key<'_>) -> Result<(), CommandError> {
+        let Some(Stored::Cold(at, _)) = self.peek(key).map(|view| view.stored) else {
+            return Ok(());
+        };
+        let Some(bytes) = self.fetched.value(at) else { return Err(not_resident(key, at)) };
+        let promoted = self.db(key).promote(key, at, bytes.into());
+        assert!(promoted, "the slot is locked, so the value is where it was");
+        self.tally.read_flash += 1;
+        Ok(())
+    }
+
+    /// Sets a string, whether the key exists or not. Its encoding follows from the bytes, as when
+    /// a client SETs it.
+    #[inline]
+    pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
+        let kind = Kind::of_string(bytes);
+        self.db(key).put(key, kind.bits(), bytes, expiry);
+        self.changes += 1;
+    }
+
+    /// Sets a string from a buffer that it takes over, with the given kind.
+    pub fn set_string_vec(&mut self, key: &Key<'_>, kind: Kind, bytes: Vec<u8>, expiry: Expiry) {
+        self.db(key).put_vec(key, kind.bits(), bytes, expiry);
+        self.changes += 1;
+    }
+
+    /// Changes a value that [`Cx::read`] or [`Cx::make_resident`] has found. Cost: a long value is
+    /// not copied. Panics: if the key is missing or cold.
+    pub fn update<R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut Kind, &mut Vec<u8>) -> R,
+    ) -> Result<R, CommandError> {
+        self.make_resident(key)?;
+        let result = self.db(key).update(key, |bits, bytes| {
+            let mut kind = Kind::from_bits(*bits);
+            let result = change(&mut kind, bytes);
+            *bits = kind.bits();
+            result
+        });
+        self.changes += 1;
+        Ok(result.expect("invariant: the handler found the key before it changes it"))
+    }
+
+    /// The bytes of a value that exists, to be changed in place (same length).
+    pub fn value_mut(&mut self, key: &Key<'_>) -> Result<&mut [u8], CommandError> {
+        self.make_resident(key)?;
+        self.changes += 1;
+        let table = self.locked.keyspace().table_of(self.db);
+        let db = Db::new(self.locked.slot(key.slot), table, self.now_ms, self.tally);
+        Ok(db.into_value_mut(key).expect("invariant: the handler found the key before"))
+    }
+
+    /// Removes a key. False: it did not exist.
+    pub fn remove(&mut self, key: &Key<'_>) -> bool {
+        let removed = self.db(key).remove(key);
+        self.changes += u64::from(removed);
+        removed
+    }
+
+    /// A copy of a value with its expiry, for another key.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn carry(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
+        self.make_resident(key)?;
+        Ok(self.db(key).carry(key))
+    }
+}
+
+#[cold]
+fn not_resident(key: &Key<'_>, at: FlashRef) -> CommandError {
+    CommandError::NotResident(Box::new(NotResident { key: key.bytes.into(), at }))
+}

@@ -1,0 +1,52 @@
+//! What a handler can answer instead of a result.
+
+use std::borrow::Cow;
+
+use keyspace::FlashRef;
+
+/// How a handler ends.
+pub type CommandResult = Result<(), CommandError>;
+
+/// An error for the client, or the wish for a value.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// The full text of an error reply, with its code.
+    Reply(Cow<'static, str>),
+    /// A value is on flash alone: fetch it and run the command again. Nothing was changed.
+    NotResident(Box<NotResident>),
+}
+
+/// Which value a handler misses.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NotResident {
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// Its place.
+    pub at: FlashRef,
+}
+
+impl CommandError {
+    /// An operation on a key of another type.
+    pub const WRONG_TYPE: CommandError =
+        fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// Unknown or contradictory arguments.
+    pub const SYNTAX: CommandError = fixed("ERR syntax error");
+    /// An argument or value that should be a 64-bit integer.
+    pub const NOT_INTEGER: CommandError = fixed("ERR value is not an integer or out of range");
+    /// An argument or value that should be a number.
+    pub const NOT_FLOAT: CommandError = fixed("ERR value is not a valid float");
+    /// A missing key where there must be one.
+    pub const NO_SUCH_KEY: CommandError = fixed("ERR no such key");
+    /// An index out of range.
+    pub const OUT_OF_RANGE: CommandError = fixed("ERR index out of range");
+
+    /// An error made on the spot.
+    pub fn owned(text: String) -> CommandError {
+        CommandError::Reply(Cow::Owned(text))
+    }
+}
+
+/// An error with a constant text (its code included).
+pub const fn fixed(text: &'static str) -> CommandError {
+    CommandError::Reply(Cow::Borrowed(text))
+}

@@ -1,0 +1,195 @@
+//! Runs command lines against a keyspace of their own, for the cases beside each command.
+//!
+//! Every case runs twice: with all values in RAM, and with every value demoted after each command,
+//! so that a handler that forgets about flash fails beside its own code.
+
+use std::collections::HashMap;
+
+use keyspace::{FlashRef, Key, Keyspace, SLOT_COUNT, Tally, Verdict};
+use resp::{ArgRange, Args, Protocol, Reply};
+use smallvec::SmallVec;
+
+use crate::cx::{Cx, Fetched};
+use crate::error::CommandError;
+use crate::family::FAMILIES;
+use crate::keys::find_keys;
+use crate::spec::{Command, Locks};
+
+/// Runs `(command line, expected reply)` pairs in order; see [`show`] for how replies read.
+/// `\xNN` escapes and quotes work as in redis-cli. An expectation of `*` accepts any reply.
+pub(crate) fn check(cases: &[(&str, &str)]) {
+    for demote in [false, true] {
+        let mut server = Harness::new(demote);
+        for (line, expected) in cases {
+            let got = server.run(line);
+            assert!(
+                got == *expected || *expected == "*",
+                "{line} (values on flash: {demote})\n  expected {expected}\n  got      {got}"
+            );
+        }
+    }
+}
+
+/// A keyspace, a clock, and a pretended flash.
+pub(crate) struct Harness {
+    keyspace: Keyspace,
+    flash: FakeFlash,
+    demote: bool,
+    /// The clock: tests move it by hand.
+    pub(crate) now_ms: u64,
+}
+
+#[derive(Default)]
+struct FakeFlash {
+    values: HashMap<u64, Vec<u8>>,
+    fetched: Vec<u64>,
+}
+
+impl Fetched for FakeFlash {
+    fn value(&self, at: FlashRef) -> Option<&[u8]> {
+        let fetched = self.fetched.contains(&at.units);
+        fetched.then(|| &*self.values[&at.units])
+    }
+}
+
+impl Harness {
+    pub(crate) fn new(demote: bool) -> Self {
+        let now_ms = 1_700_000_000_000;
+        Harness { keyspace: Keyspace::default(), flash: FakeFlash::default(), demote, now_ms }
+    }
+
+    /// Runs one line and shows its reply.
+    pub(crate) fn run(&mut self, line: &str) -> String {
+        let mut buffer = line.as_bytes().to_vec();
+        let mut ranges: Vec<ArgRange> = Vec::new();
+        resp::split_words(&mut buffer, &mut ranges).expect("balanced quotes");
+        let args = Args::new(&buffer, &ranges);
+        let mut reply = Reply::new(Protocol::Resp3);
+        let command = find(args);
+        if command.spec().takes(args.len()) {
+            self.execute(command, args, &mut reply);
+        } else {
+            reply.error(format!(
+                "ERR wrong number of arguments for '{}' command",
+                command.name.replace('|', "|").to_ascii_lowercase()
+            ));
+        }
+        if self.demote {
+            self.demote_all();
+        }
+        show(reply.as_slice())
+    }
+
+    fn execute(&mut self, command: &Command, args: Args<'_>, reply: &mut Reply) {
+        let mut found = SmallVec::new();
+        find_keys(command.keys, args, &mut found);
+        let keys: Vec<Key<'_>> = found.iter().map(|at| Key::new(&args[at.index])).collect();
+        self.flash.fetched.clear();
+        loop {
+            let locked = match command.locks {
+                Locks::All => self.keyspace.lock_all(),
+                Locks::None => self.keyspace.unlocked(),
+                Locks::Keys => self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
+            };
+            let mut tally = Tally::default();
+            let mut cx = Cx {
+                locked,
+                keys: &keys,
+                db: 0,
+                now_ms: self.now_ms,
+                tally: &mut tally,
+                fetched: &self.flash,
+                string_bytes_max: 512 << 20,
+                random: 7,
+                changes: 0,
+            };
+            let result = (command.run)(&mut cx, args, reply);
+            let changes = cx.changes;
+            drop(cx);
+            match result {
+                Ok(()) => return,
+                Err(CommandError::Reply(text)) => {
+                    reply.clear();
+                    return reply.error(text.as_bytes());
+                }
+                Err(CommandError::NotResident(missing)) => {
+                    assert!(changes == 0, "{} changed something first", command.name);
+                    reply.clear();
+                    let units = missing.at.units;
+                    assert!(!self.flash.fetched.contains(&units), "fetched in vain");
+                    self.flash.fetched.push(units);
+                }
+            }
+        }
+    }
+
+    fn demote_all(&mut self) {
+        let mut tally = Tally::default();
+        for slot in 0..SLOT_COUNT as u16 {
+            let mut state = self.keyspace.lock(slot);
+            for _ in 0..4 {
+                state.pass_hand(&mut tally, |view, _table| {
+                    let keyspace::Stored::Hot(bytes) = view.stored else {
+                        let keyspace::Stored::Clean(_, at) = view.stored else {
+                            panic!("a cold value is not demotable");
+                        };
+                        return Verdict::Demote(at);
+                    };
+                    let units = self.flash.values.len() as u64;
+                    self.flash.values.insert(units, bytes.to_vec());
+                    let stored_len = bytes.len() as u32;
+                    Verdict::Demote(FlashRef { units, stored_len, compressed: false })
+                });
+            }
+        }
+    }
+}
+
+fn find(args: Args<'_>) -> &'static Command {
+    let rows = || FAMILIES.iter().copied().flatten();
+    let is = |row: &Command, name: &[u8]| row.name.as_bytes().eq_ignore_ascii_case(name);
+    if let Some(sub) = args.get(1) {
+        let name = [&args[0], b"|", sub].concat();
+        if let Some(row) = rows().find(|row| is(row, &name)) {
+            return row;
+        }
+    }
+    rows().find(|row| is(row, &args[0])).expect("a command of this crate")
+}
+
+/// A reply on one line: `+OK`, `-ERR text`, `:5`, `_` (null), `$3 abc`, `,1.5`, `#t`, and
+/// `[a, b]` for arrays, `~[..]` for sets, `{k: v, ..}` for maps. Bytes outside printable ASCII
+/// are escaped.
+pub(crate) fn show(reply: &[u8]) -> String {
+    let mut rest = reply;
+    let text = show_one(&mut rest);
+    assert!(rest.is_empty(), "more than one reply: {}", reply.escape_ascii());
+    text
+}
+
+fn show_one(rest: &mut &[u8]) -> String {
+    let end = rest.windows(2).position(|pair| pair == b"\r\n").expect("a whole line");
+    let line = String::from_utf8_lossy(&rest[..end]).into_owned();
+    *rest = &rest[end + 2..];
+    let (kind, text) = line.split_at(1);
+    let mut items = |count: usize| -> Vec<String> { (0..count).map(|_| show_one(rest)).collect() };
+    let len = text.parse::<i64>();
+    match (kind, len) {
+        ("*" | "$", Ok(-1)) => "_".into(),
+        ("$" | "=", Ok(len)) => {
+            let bytes = &rest[..len as usize];
+            let shown = format!("{kind}{len} {}", bytes.escape_ascii());
+            *rest = &rest[len as usize + 2..];
+            shown.trim_end().into()
+        }
+        ("*", Ok(len)) => format!("[{}]", items(len as usize).join(", ")),
+        ("~", Ok(len)) => format!("~[{}]", items(len as usize).join(", ")),
+        ("%", Ok(len)) => {
+            let items = items(2 * len as usize);
+            let pairs: Vec<String> =
+                items.chunks(2).map(|pair| format!("{}: {}", pair[0], pair[1])).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        _ => line,
+    }
+}

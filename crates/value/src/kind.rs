@@ -1,0 +1,66 @@
+//! Type and encoding of a value in the five bits that a key's record has for them.
+
+use crate::string::{Encoding, encoding_of};
+
+/// Bits of a kind.
+pub const KIND_BITS: u32 = 5;
+
+const TYPE_STRING: u8 = 0;
+const ENCODING_SHIFT: u32 = 3;
+const TYPE_MASK: u8 = (1 << ENCODING_SHIFT) - 1;
+
+/// What a value is and how `OBJECT ENCODING` names its form.
+///
+/// Format: bits 0-2 the type (0 string), bits 3-4 the encoding within the type (string: 0 int,
+/// 1 embstr, 2 raw).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(u8);
+
+impl Kind {
+    /// A string with an encoding of its own, such as the raw form that APPEND leaves.
+    #[inline]
+    pub const fn string(encoding: Encoding) -> Kind {
+        Kind(TYPE_STRING | (encoding as u8) << ENCODING_SHIFT)
+    }
+
+    /// A string as SET stores it.
+    #[inline]
+    pub fn of_string(bytes: &[u8]) -> Kind {
+        Kind::string(encoding_of(bytes))
+    }
+
+    /// The bits as a record keeps them.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The kind that `bits` stand for.
+    #[inline]
+    pub const fn from_bits(bits: u8) -> Kind {
+        Kind(bits)
+    }
+
+    /// Whether the value is a string.
+    #[inline]
+    pub const fn is_string(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_STRING
+    }
+
+    /// As `TYPE` names it.
+    pub const fn type_name(self) -> &'static str {
+        match self.0 & TYPE_MASK {
+            TYPE_STRING => "string",
+            _ => "unknown",
+        }
+    }
+
+    /// As `OBJECT ENCODING` names it.
+    pub const fn encoding_name(self) -> &'static str {
+        match self.0 >> ENCODING_SHIFT {
+            0 => "int",
+            1 => "embstr",
+            _ => "raw",
+        }
+    }
+}

@@ -106,12 +106,14 @@ impl<'a> Worker<'a> {
             if now_ns >= end_ns && !self.stopped {
                 self.stop(end_ns);
             }
-            self.send_due(now_ns);
+            let room = self.send_due(now_ns);
             if now_ns >= tick_ns {
                 self.give_up_silent(now_ns);
                 tick_ns = now_ns + TICK.as_nanos() as u64;
             }
-            let timeout = self.timeout(clock());
+            let now_ns = clock();
+            let end = Duration::from_nanos(end_ns.saturating_sub(now_ns));
+            let timeout = if self.stopped { TICK } else { self.timeout(room, now_ns).min(end) };
             self.epoll
                 .wait(timeout)
                 .map_err(|source| LoadError::System { what: "epoll_pwait2", source })?;
@@ -146,15 +148,13 @@ impl<'a> Worker<'a> {
     }
 
     /// Sends the requests that are due by the schedule, in turn on all connections with room.
-    fn send_due(&mut self, now_ns: u64) {
-        let Some(mut pace) = self.pace.take() else { return };
+    /// Returns whether there was room for all.
+    fn send_due(&mut self, now_ns: u64) -> bool {
+        let Some(mut pace) = self.pace.take() else { return true };
         let clients = self.connections.len();
+        let mut due = pace.due(now_ns).saturating_sub(pace.sent);
         let mut full = 0;
-        while !self.stopped && full < clients {
-            let due = pace.due(now_ns).saturating_sub(pace.sent);
-            if due == 0 {
-                break;
-            }
+        while due > 0 && full < clients && !self.stopped {
             let token = pace.turn;
             pace.turn = (pace.turn + 1) % clients;
             full += 1;
@@ -163,24 +163,24 @@ impl<'a> Worker<'a> {
             let first_ns = pace.sent as f64 * pace.step_ns;
             let schedule = Schedule { first_ns, step_ns: pace.step_ns };
             let outcome = connection.issue(&mut self.kit, share, schedule, now_ns);
-            if let Ok(sent) = outcome {
+            if let Ok(sent @ 1..) = outcome {
                 pace.sent += sent as u64;
-                if sent > 0 {
-                    full = 0;
-                }
+                due -= sent as u64;
+                full = 0;
             }
             self.settle(token, outcome.map(|_| ()));
         }
         self.pace = Some(pace);
+        due == 0
     }
 
-    /// How long to wait for sockets at `now_ns`: until the next request is due, if one has room.
-    fn timeout(&self, now_ns: u64) -> Duration {
+    /// How long to wait for sockets at `now_ns`: on schedule until the next request is due, unless
+    /// there is no room for it before a reply has come.
+    fn timeout(&self, room: bool, now_ns: u64) -> Duration {
         match &self.pace {
-            // What is overdue has no room: a reply must come first.
-            Some(pace) if pace.due(now_ns) <= pace.sent => {
+            Some(pace) if room => {
                 let next_ns = pace.sent as f64 * pace.step_ns;
-                Duration::from_nanos((next_ns - now_ns as f64).max(1.0) as u64).min(TICK)
+                Duration::from_nanos((next_ns - now_ns as f64).max(0.0) as u64).min(TICK)
             }
             _ => TICK,
         }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// Loads a Redis-compatible server and checks what it answers.
 #[derive(Parser)]
-#[command(name = "kelvin-load", version)]
+#[command(name = "kelvin-load", version, args_override_self = true)]
 struct Line {
     #[command(flatten)]
     options: Options,

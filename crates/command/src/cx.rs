@@ -1,6 +1,8 @@
 //! What a handler sees: its keys, the locked slots, the time, the limits.
 
-use keyspace::{Carried, Db, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View};
+use keyspace::{
+    Carried, Cleared, Db, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
+};
 
 use crate::error::{CommandError, NotResident};
 use value::Kind;
@@ -18,6 +20,13 @@ impl Fetched for NothingFetched {
     fn value(&self, _at: FlashRef) -> Option<&[u8]> {
         None
     }
+}
+
+/// What a command may ask about the whole data set, which no locked slot can tell.
+pub trait Statistics {
+    /// Keys of a physical table (see [`Keyspace::table_of`]), expired ones not yet removed
+    /// included, as last published: without what the run's own [`Tally`] still holds.
+    fn keys(&self, table: u8) -> u64;
 }
 
 /// A value that a handler reads.
@@ -45,6 +54,13 @@ pub struct Cx<'a> {
     pub tally: &'a mut Tally,
     /// Values from flash.
     pub fetched: &'a dyn Fetched,
+    /// Figures of the whole data set.
+    pub statistics: &'a dyn Statistics,
+    /// Whether `maxmemory-policy` is one that counts uses (LFU).
+    pub lfu: bool,
+    /// Tables that the command emptied. Whoever runs it frees them with [`Cleared::free`] once the
+    /// slots are unlocked, so that nobody waits for it.
+    pub cleared: Vec<Cleared>,
     /// Longest string (`proto-max-bulk-len`).
     pub string_bytes_max: usize,
     /// A random number of this run, for commands that choose at random.
@@ -63,6 +79,13 @@ impl<'a> Cx<'a> {
     /// The keyspace, for walks over slots.
     pub fn keyspace(&self) -> &'a Keyspace {
         self.locked.keyspace()
+    }
+
+    /// Keys of a database. Cost: none; counters.
+    pub fn key_count(&self, db: u8) -> u64 {
+        let table = self.keyspace().table_of(db);
+        let unpublished = self.tally.keys[table as usize];
+        self.statistics.keys(table).saturating_add_signed(unpublished)
     }
 
     /// The selected database, in the slot of `key`.

@@ -1,15 +1,16 @@
 //! Runs command lines against a keyspace of their own, for the cases beside each command.
 //!
 //! Every case runs twice: with all values in RAM, and with every value demoted after each command,
-//! so that a handler that forgets about flash fails beside its own code.
+//! so that a handler that forgets about flash fails beside its own code. The counters are summed up
+//! as a server would, and compared with a recount at the end.
 
 use std::collections::HashMap;
 
-use keyspace::{FlashRef, Key, Keyspace, SLOT_COUNT, Tally, Verdict};
+use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, SLOT_COUNT, Tally, Verdict};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
-use crate::cx::{Cx, Fetched};
+use crate::cx::{Cx, Fetched, Statistics};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
 use crate::keys::find_keys;
@@ -27,6 +28,7 @@ pub(crate) fn check(cases: &[(&str, &str)]) {
                 "{line} (values on flash: {demote})\n  expected {expected}\n  got      {got}"
             );
         }
+        server.check_counts();
     }
 }
 
@@ -34,7 +36,12 @@ pub(crate) fn check(cases: &[(&str, &str)]) {
 pub(crate) struct Harness {
     keyspace: Keyspace,
     flash: FakeFlash,
+    counts: Counts,
     demote: bool,
+    /// The selected database: `SELECT` changes it.
+    pub(crate) db: u8,
+    /// Whether the eviction policy counts uses.
+    pub(crate) lfu: bool,
     /// The clock: tests move it by hand.
     pub(crate) now_ms: u64,
 }
@@ -43,6 +50,24 @@ pub(crate) struct Harness {
 struct FakeFlash {
     values: HashMap<u64, Vec<u8>>,
     fetched: Vec<u64>,
+}
+
+/// Keys of each physical table, summed from the tallies.
+#[derive(Default)]
+struct Counts([i64; DB_COUNT]);
+
+impl Counts {
+    fn publish(&mut self, tally: &Tally) {
+        for (count, change) in self.0.iter_mut().zip(tally.keys) {
+            *count += change;
+        }
+    }
+}
+
+impl Statistics for Counts {
+    fn keys(&self, table: u8) -> u64 {
+        self.0[table as usize].try_into().expect("a count is not negative")
+    }
 }
 
 impl Fetched for FakeFlash {
@@ -54,8 +79,15 @@ impl Fetched for FakeFlash {
 
 impl Harness {
     pub(crate) fn new(demote: bool) -> Self {
-        let now_ms = 1_700_000_000_000;
-        Harness { keyspace: Keyspace::default(), flash: FakeFlash::default(), demote, now_ms }
+        Harness {
+            keyspace: Keyspace::default(),
+            flash: FakeFlash::default(),
+            counts: Counts::default(),
+            demote,
+            db: 0,
+            lfu: false,
+            now_ms: 1_700_000_000_000,
+        }
     }
 
     /// Runs one line and shows its reply.
@@ -65,6 +97,10 @@ impl Harness {
         resp::split_words(&mut buffer, &mut ranges).expect("balanced quotes");
         let args = Args::new(&buffer, &ranges);
         let mut reply = Reply::new(Protocol::Resp3);
+        if args[0].eq_ignore_ascii_case(b"SELECT") {
+            self.db = value::parse_i64(&args[1]).expect("a number") as u8;
+            return "+OK".into();
+        }
         let command = find(args);
         if command.spec().takes(args.len()) {
             self.execute(command, args, &mut reply);
@@ -95,17 +131,23 @@ impl Harness {
             let mut cx = Cx {
                 locked,
                 keys: &keys,
-                db: 0,
+                db: self.db,
                 now_ms: self.now_ms,
                 tally: &mut tally,
                 fetched: &self.flash,
+                statistics: &self.counts,
+                lfu: self.lfu,
+                cleared: Vec::new(),
                 string_bytes_max: 512 << 20,
                 random: 7,
                 changes: 0,
             };
             let result = (command.run)(&mut cx, args, reply);
             let changes = cx.changes;
+            let cleared = std::mem::take(&mut cx.cleared);
             drop(cx);
+            cleared.into_iter().for_each(|cleared| cleared.free(&mut tally));
+            self.counts.publish(&tally);
             match result {
                 Ok(()) => return,
                 Err(CommandError::Reply(text)) => {
@@ -120,6 +162,14 @@ impl Harness {
                     self.flash.fetched.push(units);
                 }
             }
+        }
+    }
+
+    fn check_counts(&self) {
+        for table in 0..DB_COUNT as u8 {
+            let count = |slot| self.keyspace.lock(slot).len(table) as i64;
+            let counted: i64 = (0..SLOT_COUNT as u16).map(count).sum();
+            assert_eq!(counted, self.counts.0[table as usize], "keys of table {table}");
         }
     }
 

@@ -19,7 +19,7 @@ mod keys;
 mod spec;
 mod table;
 
-pub use cx::{Cx, Fetched, NothingFetched, Value};
+pub use cx::{Cx, Fetched, NothingFetched, Statistics, Value};
 pub use error::{CommandError, CommandResult};
 pub use keys::{KeyAt, find_keys};
 pub use spec::{

@@ -36,8 +36,6 @@ pub(crate) enum Gone {
     Removed,
     /// Its time had come.
     Expired,
-    /// The whole table was cleared.
-    Cleared,
 }
 
 /// A value with all that belongs to it, on its way to another key.
@@ -523,7 +521,7 @@ fn is_demotable(record: &Record) -> bool {
     !matches!(view.stored, Stored::Cold(..)) && view.value_len() >= DEMOTE_BYTES_MIN
 }
 
-fn push_dead(view: &View<'_>, tally: &mut Tally) {
+pub(crate) fn push_dead(view: &View<'_>, tally: &mut Tally) {
     if let Stored::Clean(_, at) | Stored::Cold(at, _) = view.stored {
         tally.dead.push(DeadCopy { at, key_len: view.key.len() as u32 });
     }
@@ -531,14 +529,24 @@ fn push_dead(view: &View<'_>, tally: &mut Tally) {
 
 /// Adds (`sign` 1) or takes away (-1) what a record counts for.
 pub(crate) fn account(record: &Record, table: u8, sign: i64, tally: &mut Tally) {
+    let volatile = i64::from(record.view().expire_at_ms != 0);
+    account_keys(table, sign, sign * volatile, tally);
+    account_values(record, sign, tally);
+}
+
+/// The part of [`account`] that belongs to keys: a difference in their number and in that of keys
+/// with an expiry.
+pub(crate) fn account_keys(table: u8, keys: i64, volatile: i64, tally: &mut Tally) {
+    tally.keys[table as usize] += keys;
+    tally.volatile[table as usize] += volatile;
+}
+
+/// The part of [`account`] that belongs to records and values.
+pub(crate) fn account_values(record: &Record, sign: i64, tally: &mut Tally) {
     let (record_bytes, value_bytes) = record.footprint();
     tally.index_bytes += sign * record_bytes as i64;
     tally.value_bytes += sign * value_bytes as i64;
     let view = record.view();
-    tally.keys[table as usize] += sign;
-    if view.expire_at_ms != 0 {
-        tally.volatile[table as usize] += sign;
-    }
     let len = sign * view.value_len() as i64;
     match view.stored {
         Stored::Hot(_) => {
@@ -564,6 +572,5 @@ pub(crate) fn account_gone(record: &Record, tally: &mut Tally, gone: Gone) {
         (Gone::Removed, Stored::Cold(..)) => tally.delete_flash += 1,
         (Gone::Removed, _) => tally.delete_ram += 1,
         (Gone::Expired, _) => tally.expired += 1,
-        (Gone::Cleared, _) => {}
     }
 }

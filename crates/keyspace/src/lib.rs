@@ -8,6 +8,7 @@
 //!    structure replays from a seed.
 //! 4. `unsafe` lives in `record.rs` and `prefetch.rs` alone.
 
+mod cleared;
 mod db;
 mod entry;
 mod key;
@@ -20,11 +21,12 @@ mod table;
 mod tally;
 mod watch;
 
+pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
 pub use key::{Key, SLOT_COUNT, key_slot};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
-pub use slot::{Cleared, DB_COUNT, SlotState, Swept, Verdict};
+pub use slot::{DB_COUNT, SlotState, Swept, Verdict};
 pub use table::ScanPosition;
 pub use tally::{DeadCopy, Tally};
 pub use watch::WatchFlag;

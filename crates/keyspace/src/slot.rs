@@ -1,11 +1,12 @@
 //! A slot: the tables of its databases, who watches its keys, and the sweep that expires and
 //! demotes.
 
+use crate::cleared::Cleared;
 use crate::db::{Gone, account, account_gone};
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::prefetch::prefetch;
-use crate::record::{FlashRef, Record, View};
+use crate::record::{FlashRef, View};
 use crate::table::{Position, Table, borrow, own};
 use crate::tally::Tally;
 use crate::watch::{WatchFlag, Watchers};
@@ -140,28 +141,22 @@ impl SlotState {
         }
     }
 
-    /// Removes every key of `table`. Returns how many there were, and their records, so that the
-    /// caller can free them after it has let go of the slot.
-    pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Cleared {
-        if self.table(table).is_none_or(|table| table.len() == 0) {
-            return Cleared(Vec::new());
+    /// Removes every key of `table` and hands the emptied-out table to the caller, who frees it
+    /// after it has let go of the slot. None: there was no key. Cost: the table's entries are read
+    /// once; no record is touched.
+    pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Option<Cleared> {
+        if self.len(table) == 0 {
+            return None;
         }
-        let entries = self.table_mut(table);
-        tally.index_bytes -= entries.ram_bytes() as i64;
-        let records = entries.drain();
-        for record in &records {
-            account(record, table, -1, tally);
-            account_gone(record, tally, Gone::Cleared);
-        }
-        Cleared(records)
+        let entries = std::mem::take(self.table_mut(table));
+        Some(Cleared::new(entries, table, tally))
     }
 
-    /// Exchanges two tables whole.
-    pub fn swap_tables(&mut self, one: u8, two: u8) {
-        if self.table(one).is_some() || self.table(two).is_some() {
-            let first = std::mem::take(self.table_mut(one));
-            let second = std::mem::replace(self.table_mut(two), first);
-            *self.table_mut(one) = second;
+    /// Lets the watchers of two databases follow SWAPDB, which exchanges their tables: who watches
+    /// a key of database 0 goes on watching database 0.
+    pub fn swap_watchers(&mut self, one: u8, two: u8) {
+        if let Some(watchers) = &mut self.watchers {
+            watchers.swap_tables(one, two);
         }
     }
 
@@ -178,6 +173,18 @@ impl SlotState {
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
         self.table(table)?.scan(from, |record| visit(record.view()))
+    }
+
+    /// [`SlotState::scan`] with each key's frequency beside it, for samples.
+    pub fn scan_ranked(
+        &self,
+        table: u8,
+        from: crate::ScanPosition,
+        mut visit: impl FnMut(View<'_>, u8) -> bool,
+    ) -> Option<crate::ScanPosition> {
+        self.table(table)?.scan_entries(from, |entry| {
+            visit(borrow(&entry).view(), entry.frequency())
+        })
     }
 
     /// The `nth` (modulo their number) key of `table`.
@@ -314,27 +321,4 @@ pub(crate) fn demote_at(
 
 pub(crate) fn is_expired(entry: Entry, now_ms: u64) -> bool {
     entry.is_volatile() && borrow(&entry).view().expire_at_ms <= now_ms
-}
-
-/// The records of a table that was cleared; dropping it frees them.
-pub struct Cleared(Vec<Record>);
-
-impl Cleared {
-    /// How many keys there were.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there were none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl Drop for Cleared {
-    fn drop(&mut self) {
-        for record in self.0.drain(..) {
-            record.free();
-        }
-    }
 }

@@ -222,6 +222,15 @@ impl Table {
         from: ScanPosition,
         mut visit: impl FnMut(&Record) -> bool,
     ) -> Option<ScanPosition> {
+        self.scan_entries(from, |entry| visit(&borrow(&entry)))
+    }
+
+    /// [`Table::scan`] over entries.
+    pub(crate) fn scan_entries(
+        &self,
+        from: ScanPosition,
+        mut visit: impl FnMut(Entry) -> bool,
+    ) -> Option<ScanPosition> {
         let mut position = from;
         let mut enough = false;
         loop {
@@ -237,7 +246,7 @@ impl Table {
                     return Some(ScanPosition { prefix: position.prefix, tag: entry.tag() });
                 }
                 last = Some(entry.tag());
-                enough = visit(&borrow(&entry));
+                enough = visit(entry);
             }
             let next = prefix + width;
             if next >= 1 << DEPTH_MAX {

@@ -46,6 +46,17 @@ impl Watchers {
         }
     }
 
+    /// Exchanges two tables in what is watched.
+    pub(crate) fn swap_tables(&mut self, one: u8, two: u8) {
+        for watcher in &mut self.0 {
+            watcher.table = match watcher.table {
+                table if table == one => two,
+                table if table == two => one,
+                table => table,
+            };
+        }
+    }
+
     /// The watched keys of a table, for changes that hit a whole table at once.
     pub(crate) fn keys(&self, table: u8) -> impl Iterator<Item = (&[u8], &WatchFlag)> {
         self.0.iter().filter(move |w| w.table == table).map(|w| (&*w.key, &*w.flag))

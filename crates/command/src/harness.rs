@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 
-use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, SLOT_COUNT, Tally, Verdict};
+use keyspace::{DB_COUNT, Db, FlashRef, Key, Keyspace, SLOT_COUNT, Tally, Verdict};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
+use value::Kind;
 
 use crate::cx::{Cx, Fetched, Statistics};
 use crate::error::CommandError;
@@ -44,6 +45,10 @@ pub(crate) struct Harness {
     pub(crate) lfu: bool,
     /// The clock: tests move it by hand.
     pub(crate) now_ms: u64,
+    /// Longest string.
+    pub(crate) string_bytes_max: usize,
+    /// Changes that the commands so far have counted.
+    pub(crate) changes: u64,
 }
 
 #[derive(Default)]
@@ -87,7 +92,18 @@ impl Harness {
             db: 0,
             lfu: false,
             now_ms: 1_700_000_000_000,
+            string_bytes_max: 512 << 20,
+            changes: 0,
         }
+    }
+
+    /// The encoding of a key of database 0, as OBJECT ENCODING names it.
+    pub(crate) fn encoding(&self, key: &str) -> &'static str {
+        let key = Key::new(key.as_bytes());
+        let mut tally = Tally::default();
+        let mut slot = self.keyspace.lock(key.slot);
+        let mut db = Db::new(&mut slot, 0, self.now_ms, &mut tally);
+        Kind::from_bits(db.peek(&key).expect("the key exists").kind).encoding_name()
     }
 
     /// Runs one line and shows its reply.
@@ -107,7 +123,7 @@ impl Harness {
         } else {
             reply.error(format!(
                 "ERR wrong number of arguments for '{}' command",
-                command.name.replace('|', "|").to_ascii_lowercase()
+                command.name.to_ascii_lowercase()
             ));
         }
         if self.demote {
@@ -138,7 +154,7 @@ impl Harness {
                 statistics: &self.counts,
                 lfu: self.lfu,
                 cleared: Vec::new(),
-                string_bytes_max: 512 << 20,
+                string_bytes_max: self.string_bytes_max,
                 random: 7,
                 changes: 0,
             };
@@ -149,7 +165,10 @@ impl Harness {
             cleared.into_iter().for_each(|cleared| cleared.free(&mut tally));
             self.counts.publish(&tally);
             match result {
-                Ok(()) => return,
+                Ok(()) => {
+                    self.changes += changes;
+                    return;
+                }
                 Err(CommandError::Reply(text)) => {
                     reply.clear();
                     return reply.error(text.as_bytes());

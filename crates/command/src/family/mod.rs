@@ -1,8 +1,12 @@
 //! The families of commands that work on keys: one line each.
 
 pub mod string;
+pub mod string_many;
+pub mod string_number;
+pub mod string_range;
 
 use crate::spec::Command;
 
 /// Every command of this crate.
-pub const FAMILIES: &[&[Command]] = &[string::COMMANDS];
+pub const FAMILIES: &[&[Command]] =
+    &[string::COMMANDS, string_many::COMMANDS, string_number::COMMANDS, string_range::COMMANDS];

@@ -39,6 +39,9 @@ pub enum ProtocolError {
     /// A request of 4 GiB or more. Redis closes such connections by its query buffer limit.
     #[error("Protocol error: too big request")]
     TooBigRequest,
+    /// A reply that is none, and what is wrong with it.
+    #[error("Protocol error: {0}")]
+    InvalidReply(&'static str),
 }
 
 impl ProtocolError {

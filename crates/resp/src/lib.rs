@@ -14,13 +14,16 @@
 mod args;
 mod double;
 mod error;
+mod frame;
 mod inline;
+mod integer;
 mod reply;
 mod request;
 
 pub use args::{ArgRange, Args};
 pub use double::DoubleText;
 pub use error::ProtocolError;
+pub use frame::{FRAME_DEPTH_MAX, Frame, parse_frame};
 pub use inline::{UnbalancedQuotes, split_words};
 pub use reply::{Protocol, Reply};
 pub use request::{Limits, RequestParser};

@@ -14,6 +14,7 @@
 use memchr::memchr;
 
 use crate::inline::split_words;
+use crate::integer::parse_integer;
 use crate::{ArgRange, ProtocolError};
 
 /// Arguments that a client may send in one request before it has authenticated.
@@ -247,7 +248,7 @@ fn long_args_header(input: &[u8], limits: &Limits) -> Result<Option<(i64, usize)
     else {
         return Ok(None);
     };
-    let count = parse_length(&line[1..]).ok_or(ProtocolError::InvalidMultibulkLength)?;
+    let count = parse_integer(&line[1..]).ok_or(ProtocolError::InvalidMultibulkLength)?;
     Ok(Some((count, line.len() + 2)))
 }
 
@@ -266,7 +267,7 @@ fn long_bulk_header(
         // An empty line shows its own end.
         return Err(ProtocolError::ExpectedBulk(line.first().copied().unwrap_or(b'\r')));
     }
-    match parse_length(&line[1..]) {
+    match parse_integer(&line[1..]) {
         Some(len) if len >= 0 => Ok(Some((len, at + line.len() + 2))),
         _ => Err(ProtocolError::InvalidBulkLength),
     }
@@ -285,31 +286,6 @@ fn header_line<'a>(input: &'a [u8], limits: &Limits) -> Result<Option<&'a [u8]>,
         None if input.len() > limits.inline_bytes_max => Err(LineTooLong),
         None => Ok(None),
     }
-}
-
-/// A decimal integer as Redis reads it: no sign but a minus, no leading zeros, no `-0`, in the
-/// range of 64 bits.
-fn parse_length(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits == b"0" && !negative {
-        return Some(0);
-    }
-    if !matches!(digits.first(), Some(b'1'..=b'9')) {
-        return None;
-    }
-    // Counted downwards, because the negative range is the longer one.
-    let mut number: i64 = 0;
-    for digit in digits {
-        let value = digit.wrapping_sub(b'0');
-        if value > 9 {
-            return None;
-        }
-        number = number.checked_mul(10)?.checked_sub(i64::from(value))?;
-    }
-    if negative { Some(number) } else { number.checked_neg() }
 }
 
 /// Cuts one line and splits it into words.

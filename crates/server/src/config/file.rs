@@ -1,0 +1,237 @@
+//! Options from a file in the syntax of `redis.conf`, and from a command line as `redis-server`
+//! takes it.
+//!
+//! A line is a name and its words, with the quotes of inline commands; `#` starts a comment line;
+//! `include` reads another file in its place. A command line is turned into such lines, read
+//! after those of the file, so the last line that names an option wins.
+//!
+//! Both are read once, before the server starts. Invariant: everything read is bounded by a
+//! named limit, and the first error ends the reading.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use value::glob;
+
+use super::cell::split_value;
+use super::options::Config;
+use super::quote::quote;
+use super::find_named;
+
+/// Files that include each other go no deeper.
+const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// Bytes of a file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What is known of where the options came from.
+#[derive(Debug, Default)]
+pub struct Source {
+    /// The file, absolute, that CONFIG REWRITE rewrites.
+    pub(super) path: Option<PathBuf>,
+}
+
+/// Why options could not be read. `Display` is what to print before giving up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadError {
+    /// A line that is wrong.
+    Line {
+        /// Counted from one; those of the command line are counted after the file's.
+        number: usize,
+        /// The line.
+        text: String,
+        /// What is wrong with it, in Redis's words.
+        reason: String,
+    },
+    /// A file that cannot be read.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line { number, text, reason } => write!(
+                formatter,
+                "*** FATAL CONFIG FILE ERROR ***\n\
+                 Reading the configuration file, at line {number}\n>>> '{text}'\n{reason}"
+            ),
+            Self::File { path, reason } => {
+                write!(formatter, "Fatal error, can't open config file '{}': {reason}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl Config {
+    /// Options as given to `redis-server`: `[file] [--name value [value...]]...`. An option and
+    /// its value may be one argument (`"--port 6379"`). `--save` may stand without a value.
+    /// Errors: [`LoadError`]; some options may have been set then.
+    pub fn load_arguments(&self, arguments: &[Vec<u8>]) -> Result<(), LoadError> {
+        let mut lines_before = 0;
+        let mut arguments = arguments;
+        if let [file, rest @ ..] = arguments
+            && !file.starts_with(b"-")
+        {
+            lines_before = self.load_file(Path::new(std::ffi::OsStr::from_bytes(file)))?;
+            arguments = rest;
+        }
+        for (index, line) in argument_lines(arguments).iter().enumerate() {
+            // One more, because Redis ends the file with a line of its own.
+            self.load_line(line, lines_before + index + 2, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Options from a file, which CONFIG REWRITE will rewrite. Returns how many lines it has.
+    /// Errors: [`LoadError`]; some options may have been set then.
+    pub fn load_file(&self, path: &Path) -> Result<usize, LoadError> {
+        let count = self.load_lines(path, 0)?;
+        let absolute = path.canonicalize().map_err(|error| file_error(path, &error))?;
+        self.lock_source().path = Some(absolute);
+        Ok(count)
+    }
+
+    fn load_lines(&self, path: &Path, depth: usize) -> Result<usize, LoadError> {
+        let text = read_bounded(path).map_err(|error| file_error(path, &error))?;
+        let mut count = 0;
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            self.load_line(line, index + 1, depth)?;
+            count = index + 1;
+        }
+        Ok(count)
+    }
+
+    fn load_line(&self, line: &[u8], number: usize, depth: usize) -> Result<(), LoadError> {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            return Ok(());
+        }
+        let error = |reason: String| LoadError::Line {
+            number,
+            text: String::from_utf8_lossy(line).into_owned(),
+            reason,
+        };
+        let words = split_line(line)
+            .ok_or_else(|| error("Unbalanced quotes in configuration line".to_owned()))?;
+        if let [name, pattern] = words.as_slice()
+            && name.eq_ignore_ascii_case(b"include")
+        {
+            if depth == INCLUDE_DEPTH_MAX {
+                return Err(error("too many files include each other".to_owned()));
+            }
+            return self.load_included(pattern, depth + 1);
+        }
+        self.load_words(&words).map_err(error)
+    }
+
+    /// Loads the file, or those whose last part matches a pattern, in the order of their names.
+    fn load_included(&self, pattern: &[u8], depth: usize) -> Result<(), LoadError> {
+        let path = Path::new(std::ffi::OsStr::from_bytes(pattern));
+        if glob::is_literal(pattern) {
+            return self.load_lines(path, depth).map(|_| ());
+        }
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            return Ok(());
+        };
+        let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        let entries = directory.read_dir().map_err(|error| file_error(directory, &error))?;
+        let mut paths: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| {
+                path.file_name().is_some_and(|file| {
+                    glob::matches(name.as_bytes(), file.as_bytes(), glob::Case::Sensitive)
+                })
+            })
+            .collect();
+        paths.sort();
+        paths.iter().try_for_each(|path| self.load_lines(path, depth).map(|_| ()))
+    }
+
+    fn load_words(&self, words: &[Vec<u8>]) -> Result<(), String> {
+        let Some((name, values)) = words.split_first() else {
+            return Ok(());
+        };
+        let (row, _) =
+            find_named(name).ok_or("Bad directive or wrong number of arguments".to_owned())?;
+        let setting = (row.setting)(self);
+        let store = match values {
+            [value] => setting.parse(&split_value(value, setting.takes_many_words()))?,
+            many if setting.takes_many_words() => setting.parse(many)?,
+            _ => return Err("wrong number of arguments".to_owned()),
+        };
+        store();
+        Ok(())
+    }
+}
+
+/// The words of a line, or nothing if its quotes are unbalanced.
+pub(super) fn split_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut line = line.to_vec();
+    let mut ranges = Vec::new();
+    resp::split_words(&mut line, &mut ranges).ok()?;
+    Some(resp::Args::new(&line, &ranges).iter().map(<[u8]>::to_vec).collect())
+}
+
+/// Reads a file of reasonable size.
+pub(super) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    }
+    Ok(text)
+}
+
+/// The system's words for an error, without the number that Rust puts behind them.
+pub(super) fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+fn file_error(path: &Path, error: &io::Error) -> LoadError {
+    LoadError::File { path: path.to_owned(), reason: system_text(error) }
+}
+
+/// Turns arguments into lines. What follows an option is its value even if it starts with `--`,
+/// unless it already has one.
+fn argument_lines(arguments: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut lines: Vec<Vec<u8>> = Vec::new();
+    let mut lacks_value = false;
+    for (index, argument) in arguments.iter().enumerate() {
+        let is_option = argument.starts_with(b"--");
+        if lacks_value || !is_option {
+            if lines.is_empty() {
+                lines.push(Vec::new());
+            }
+            let line = lines.last_mut().expect("invariant: there is a line");
+            line.push(b' ');
+            line.extend_from_slice(&quote(argument));
+            lacks_value = false;
+            continue;
+        }
+        let mut line = argument[2..].to_vec();
+        lacks_value = split_line(argument).is_some_and(|words| words.len() == 1);
+        // People who build command lines from lists end up with a bare `--save`.
+        let next = arguments.get(index + 1);
+        if argument.eq_ignore_ascii_case(b"--save")
+            && next.is_none_or(|next| next.starts_with(b"--"))
+        {
+            line.extend_from_slice(b" \"\"");
+            lacks_value = false;
+        }
+        lines.push(line);
+    }
+    lines
+}

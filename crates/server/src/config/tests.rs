@@ -1,0 +1,1 @@
+//! Cases of the whole: names, values, texts of errors, files and command lines.

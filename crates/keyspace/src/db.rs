@@ -120,6 +120,14 @@ impl<'a> Db<'a> {
         Some(self.entries().get(at).frequency())
     }
 
+    /// RAM that a key takes with its value, allocator rounding and table entry included. Never needs
+    /// flash. Units: bytes.
+    pub fn ram_bytes(&mut self, key: &Key<'_>) -> Option<usize> {
+        let at = self.locate(key)?;
+        let (record_bytes, value_bytes) = own(self.entries().get(at)).footprint();
+        Some(size_of::<Entry>() + record_bytes + value_bytes)
+    }
+
     /// Sets a key, whether it exists or not.
     #[inline]
     pub fn put(&mut self, key: &Key<'_>, kind: u8, value: &[u8], expiry: Expiry) {
@@ -229,8 +237,7 @@ impl<'a> Db<'a> {
     pub fn set_expiry(&mut self, key: &Key<'_>, expire_at_ms: u64) -> bool {
         let Some(at) = self.locate(key) else { return false };
         let entry = self.entries().get(at);
-        if entry.is_volatile() && expire_at_ms != 0 {
-            own(entry).set_expiry_in_place(expire_at_ms);
+        if expire_at_ms != 0 && own(entry).set_expiry_in_place(expire_at_ms) {
             self.slot.expires_at(expire_at_ms);
         } else if entry.is_volatile() || expire_at_ms != 0 {
             self.rebuild(at, |carried| carried.expire_at_ms = expire_at_ms);
@@ -332,11 +339,17 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Takes a resident value away from its key. None: no such key, or its value is on flash.
+    /// Takes a resident value away from its key. None: no such key, or its value is on flash. Cost:
+    /// no copy of a long value.
     pub fn take(&mut self, key: &Key<'_>) -> Option<Carried> {
-        let carried = self.carry(key)?;
-        self.remove(key);
-        Some(carried)
+        let at = self.locate(key)?;
+        if let Stored::Cold(..) = view_of(self.entries().get(at)).stored {
+            return None;
+        }
+        let record = self.slot.detach_at(self.table, at, self.tally, Gone::Removed);
+        let parts = Parts::of(record);
+        let value = parts.boxed.map_or_else(|| parts.inline.into_vec(), <[u8]>::into_vec);
+        Some(Carried { kind: parts.kind, expire_at_ms: parts.expire_at_ms, value })
     }
 
     /// Sets a key to a value that came from another one.

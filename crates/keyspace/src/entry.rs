@@ -6,7 +6,8 @@
 //!      47-4   address of the record / 8
 //!      3      the key has an expiry
 //!      2      the value may be demoted: it is in RAM, and long enough to gain by it
-//!      1-0    frequency, 0 to 3: raised by an access, lowered by the hand, kept while cold
+//!      1-0    frequency, 0 to 3: raised by an access, lowered by the hand, for cold values too:
+//!             that is how a second access within one turn of the hand is told from a first
 //! ```
 
 use crate::record::{RECORD_ALIGN, Record};
@@ -32,7 +33,7 @@ impl Entry {
     pub(crate) fn new(tag: u16, record: Record, frequency: u8) -> Entry {
         let volatile = record.view().expire_at_ms != 0;
         let address = record.into_address();
-        assert!(address % RECORD_ALIGN as u64 == 0);
+        assert!(address.is_multiple_of(RECORD_ALIGN as u64));
         assert!(address >> (ADDRESS_BITS + 3) == 0);
         let mut bits = u64::from(tag) << TAG_SHIFT | (address >> 3) << ADDRESS_SHIFT;
         bits |= u64::from(frequency.min(FREQUENCY_MAX));

@@ -13,6 +13,8 @@ mod db;
 mod entry;
 mod key;
 mod keyspace;
+#[cfg(test)]
+mod model;
 mod prefetch;
 mod record;
 mod segment;

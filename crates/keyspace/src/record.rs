@@ -6,6 +6,7 @@
 //!        1  key length, 0 to 252; 253: two bytes follow; 254: four bytes follow
 //!        .  key
 //!        .  expiry, Unix milliseconds, 6 bytes             when "has expiry"
+//!        .  expiry, 8 bytes                                when the 6 are all ones (year 10889)
 //!        .  flash place, 5 bytes of 16-byte units          clean, cold
 //!        .  stored length << 1 | compressed, varint        clean, cold
 //!        .  value length, varint                           inline, hot; clean, cold: if compressed
@@ -44,11 +45,15 @@ const STATE_COLD: u8 = 3;
 const KEY_LEN_U16: u8 = 253;
 const KEY_LEN_U32: u8 = 254;
 const EXPIRY_BYTES: usize = 6;
+const EXPIRY_WIDE_BYTES: usize = 8;
+/// Expiries from here on stand in the wide field behind this mark: a client may ask for any.
+const EXPIRY_WIDE: u64 = (1 << (8 * EXPIRY_BYTES)) - 1;
 const PLACE_BYTES: usize = 5;
 const ADDRESS_BYTES: usize = 8;
 const VARINT_BYTES_MAX: usize = 5;
 const HEAD_BYTES_MAX: usize = 6;
-const TAIL_BYTES_MAX: usize = EXPIRY_BYTES + PLACE_BYTES + 2 * VARINT_BYTES_MAX + ADDRESS_BYTES;
+const TAIL_BYTES_MAX: usize =
+    EXPIRY_BYTES + EXPIRY_WIDE_BYTES + PLACE_BYTES + 2 * VARINT_BYTES_MAX + ADDRESS_BYTES;
 
 /// Where a value lies on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +129,10 @@ impl Record {
         let mut inline: &[u8] = &[];
         let expiry_bit = if expire_at_ms == 0 { 0 } else { EXPIRY_BIT };
         if expire_at_ms != 0 {
-            tail.put(&expire_at_ms.to_le_bytes()[..EXPIRY_BYTES]);
+            tail.put(&expire_at_ms.min(EXPIRY_WIDE).to_le_bytes()[..EXPIRY_BYTES]);
+        }
+        if expire_at_ms >= EXPIRY_WIDE {
+            tail.put(&expire_at_ms.to_le_bytes());
         }
         let state_bits = match state {
             NewState::Inline(bytes) => {
@@ -244,6 +252,10 @@ impl Record {
             expire_at_ms = self.little_endian(offset, EXPIRY_BYTES);
             offset += EXPIRY_BYTES;
         }
+        if expire_at_ms == EXPIRY_WIDE {
+            expire_at_ms = self.little_endian(offset, EXPIRY_WIDE_BYTES);
+            offset += EXPIRY_WIDE_BYTES;
+        }
         let stored = match head >> STATE_SHIFT {
             STATE_INLINE => {
                 let len = self.varint(&mut offset) as usize;
@@ -321,17 +333,22 @@ impl Record {
         unsafe { *self.0.as_ptr() = head };
     }
 
-    /// Changes an expiry that the record already has room for. Panics: when it has none.
-    pub(crate) fn set_expiry_in_place(&mut self, expire_at_ms: u64) {
-        assert!(self.byte(0) & EXPIRY_BIT != 0);
+    /// Changes an expiry where it stands. False, and nothing done: the record has no room for this
+    /// one. Panics: at 0, which ends an expiry and gives back its room.
+    pub(crate) fn set_expiry_in_place(&mut self, expire_at_ms: u64) -> bool {
         assert!(expire_at_ms != 0);
+        let narrow = 1..EXPIRY_WIDE;
+        if !narrow.contains(&self.view().expire_at_ms) || !narrow.contains(&expire_at_ms) {
+            return false;
+        }
         let (key_start, key_len) = self.key_range();
         let bytes = expire_at_ms.to_le_bytes();
-        // SAFETY: the expiry bit says that six bytes of expiry follow the key.
+        // SAFETY: the record has an expiry, so six bytes for it follow the key.
         unsafe {
             let field = self.0.as_ptr().add(key_start + key_len);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), field, EXPIRY_BYTES);
         }
+        true
     }
 
     /// Ends the record and hands out its boxed value, if it has one.
@@ -459,7 +476,7 @@ mod tests {
     fn every_state_reads_back_as_it_was_made() {
         for key_len in [0usize, 1, 15, 252, 253, 70_000] {
             let key = vec![b'k'; key_len];
-            for expiry in [0u64, 1, 1_700_000_000_000] {
+            for expiry in [0u64, 1, 1_700_000_000_000, EXPIRY_WIDE - 1, EXPIRY_WIDE, u64::MAX] {
                 for value_len in [0usize, 5, 128, 129, 20_000] {
                     let value = vec![7u8; value_len];
                     let flash = at((1 << 40) - 1, value_len as u32, false);
@@ -503,7 +520,8 @@ mod tests {
     fn edits_in_place_change_nothing_else() {
         let mut record = Record::new(1, 5, b"key", NewState::Inline(b"value"));
         record.set_kind(2);
-        record.set_expiry_in_place(1 << 45);
+        assert!(record.set_expiry_in_place(1 << 45));
+        assert!(!record.set_expiry_in_place(1 << 48), "no room for a wide one");
         record.value_mut().expect("in RAM").copy_from_slice(b"other");
         let view = record.view();
         assert_eq!((view.kind, view.expire_at_ms, view.key), (2, 1 << 45, &b"key"[..]));

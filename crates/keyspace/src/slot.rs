@@ -6,7 +6,7 @@ use crate::db::{Gone, account, account_gone};
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::prefetch::prefetch;
-use crate::record::{FlashRef, View};
+use crate::record::{FlashRef, Record, Stored, View};
 use crate::table::{Position, Table, borrow, own};
 use crate::tally::Tally;
 use crate::watch::{WatchFlag, Watchers};
@@ -102,7 +102,9 @@ impl SlotState {
         }
     }
 
-    /// Watches `key` for `flag`.
+    /// Watches `key` for `flag`. The caller looks the key up first ([`crate::Db::peek`]), so that a
+    /// key whose time has come counts as missing, and once more before the transaction runs, so
+    /// that one whose time has come in between counts as changed.
     pub fn watch(&mut self, table: u8, key: &[u8], flag: &Arc<WatchFlag>) {
         self.watchers.get_or_insert_default().add(table, key, flag);
     }
@@ -125,27 +127,27 @@ impl SlotState {
     }
 
     /// Raises the flags of watched keys whose existence in `table` is about to change: those that
-    /// exist now, and, when the table is to be swapped with `other`, those that exist there.
+    /// exist now (also when their time has come, since they lived when the watch began), and, when
+    /// the table is to be swapped with `other`, those that exist there.
     pub fn changed_all(&self, table: u8, other: Option<u8>, now_ms: u64) {
         let Some(watchers) = &self.watchers else { return };
-        let exists = |table: u8, key: &[u8]| {
-            self.table(table).is_some_and(|entries| {
-                let at = entries.find(crate::key::hash(key), key);
-                at.is_some_and(|at| !is_expired(entries.get(at), now_ms))
-            })
+        let find = |table: u8, key: &[u8]| {
+            let entries = self.table(table)?;
+            entries.find(crate::key::hash(key), key).map(|at| entries.get(at))
         };
         for (key, flag) in watchers.keys(table) {
-            if exists(table, key) || other.is_some_and(|other| exists(other, key)) {
+            let comes = |other| find(other, key).is_some_and(|entry| !is_expired(entry, now_ms));
+            if find(table, key).is_some() || other.is_some_and(comes) {
                 flag.raise();
             }
         }
     }
 
     /// Removes every key of `table` and hands the emptied-out table to the caller, who frees it
-    /// after it has let go of the slot. None: there was no key. Cost: the table's entries are read
-    /// once; no record is touched.
+    /// after it has let go of the slot. None: there was nothing, not even an empty array. Cost: the
+    /// table's entries are read once; no record is touched.
     pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Option<Cleared> {
-        if self.len(table) == 0 {
+        if self.table(table)?.ram_bytes() == 0 {
             return None;
         }
         let entries = std::mem::take(self.table_mut(table));
@@ -182,18 +184,15 @@ impl SlotState {
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>, u8) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan_entries(from, |entry| {
-            visit(borrow(&entry).view(), entry.frequency())
-        })
+        self.table(table)?
+            .scan_entries(from, |entry| visit(borrow(&entry).view(), entry.frequency()))
     }
 
-    /// The `nth` (modulo their number) key of `table`.
+    /// The `nth` (modulo their number) key of `table`. Cost: at most one segment's entries.
     pub fn nth(&self, table: u8, nth: u64) -> Option<View<'_>> {
         let entries = self.table(table)?;
-        let count = entries.len() as u64;
-        let nth = nth.checked_rem(count)? as usize;
-        let entry = entries.iter().nth(nth)?;
-        Some(crate::db::view_of(entry))
+        let nth = nth.checked_rem(entries.len() as u64)? as usize;
+        entries.nth(nth).map(crate::db::view_of)
     }
 
     /// Removes the keys of all databases whose time has come.
@@ -207,33 +206,49 @@ impl SlotState {
     }
 
     fn expire_table(&mut self, table: u8, now_ms: u64, tally: &mut Tally, swept: &mut Swept) {
-        let Some(entries) = self.table(table) else { return };
-        for at in (0..entries.segment_count()).rev() {
-            let mut index = 0;
-            while let Some(segment) = self.table(table).map(|entries| entries.segment(at)) {
-                if index >= segment.capacity() {
-                    break;
-                }
-                let ahead = segment.peek(index + SWEEP_AHEAD);
-                if ahead.is_volatile() {
-                    prefetch(ahead.address() as *const u8);
-                }
-                let entry = segment.get(index);
-                index += 1;
-                if !entry.is_volatile() {
-                    continue;
-                }
-                swept.visited += 1;
-                let expire_at_ms = borrow(&entry).view().expire_at_ms;
-                if expire_at_ms > now_ms {
-                    self.expires_at(expire_at_ms);
-                    continue;
-                }
-                swept.expired += 1;
-                self.remove_at(table, Position::new(at, index - 1), tally, Gone::Expired);
-                // The gap was closed from behind: look at this place again.
-                index -= 1;
+        let segments = self.table(table).map_or(0, Table::segment_count);
+        for segment in 0..segments {
+            self.expire_segment(table, segment, now_ms, tally, swept);
+        }
+    }
+
+    fn expire_segment(
+        &mut self,
+        table: u8,
+        segment: u32,
+        now_ms: u64,
+        tally: &mut Tally,
+        swept: &mut Swept,
+    ) {
+        let mut index = 0;
+        loop {
+            let entries = self.table_mut(table).segment(segment);
+            let capacity = entries.capacity();
+            if index >= capacity {
+                return;
             }
+            let ahead = entries.peek(index + SWEEP_AHEAD);
+            if ahead.is_volatile() {
+                prefetch(ahead.address() as *const u8);
+            }
+            let entry = entries.get(index);
+            index += 1;
+            if !entry.is_volatile() {
+                continue;
+            }
+            swept.visited += 1;
+            let expire_at_ms = borrow(&entry).view().expire_at_ms;
+            if expire_at_ms > now_ms {
+                self.expires_at(expire_at_ms);
+                continue;
+            }
+            swept.expired += 1;
+            self.remove_at(table, Position::new(segment, index - 1), tally, Gone::Expired);
+            // The gap was closed from behind: look at this place again. When the array shrank,
+            // entries not yet seen may have moved in front of it: start over, which happens only
+            // each time that a third of the entries has gone.
+            let shrank = self.table_mut(table).segment(segment).capacity() != capacity;
+            index = if shrank { 0 } else { index - 1 };
         }
     }
 
@@ -296,13 +311,22 @@ impl SlotState {
     }
 
     pub(crate) fn remove_at(&mut self, table: u8, at: Position, tally: &mut Tally, gone: Gone) {
+        self.detach_at(table, at, tally, gone).free();
+    }
+
+    /// Takes a record out of its table, the counters and the watchers' sight; the caller frees it.
+    pub(crate) fn detach_at(
+        &mut self,
+        table: u8,
+        at: Position,
+        tally: &mut Tally,
+        gone: Gone,
+    ) -> Record {
         let record = own(self.table_mut(table).remove(at, &mut tally.index_bytes));
         account(&record, table, -1, tally);
         account_gone(&record, tally, gone);
-        if let Gone::Removed = gone {
-            self.changed(table, record.key());
-        }
-        record.free();
+        self.changed(table, record.key());
+        record
     }
 }
 
@@ -315,7 +339,12 @@ pub(crate) fn demote_at(
     tally: &mut Tally,
 ) {
     let old = entries.get(at);
-    let record = crate::db::cold_record(&borrow(&old).view(), flash);
+    let old = borrow(&old);
+    let view = old.view();
+    if !matches!(view.stored, Stored::Clean(_, copy) if copy == flash) {
+        crate::db::push_dead(&view, tally);
+    }
+    let record = crate::db::cold_record(&view, flash);
     crate::db::exchange(entries, at, table, record, tally);
 }
 

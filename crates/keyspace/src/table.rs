@@ -206,6 +206,18 @@ impl Table {
         (0..self.segment_count()).flat_map(|index| self.segment(index).iter_from(0))
     }
 
+    /// The `nth` entry in the order of [`Table::iter`].
+    pub(crate) fn nth(&self, mut nth: usize) -> Option<Entry> {
+        for index in 0..self.segment_count() {
+            let segment = self.segment(index);
+            if nth < segment.len() {
+                return segment.iter_from(0).nth(nth);
+            }
+            nth -= segment.len();
+        }
+        None
+    }
+
     /// Empties the table, handing out its records.
     pub(crate) fn drain(&mut self) -> Vec<Record> {
         let mut segments = vec![std::mem::take(&mut self.root)];

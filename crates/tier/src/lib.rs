@@ -1,1 +1,34 @@
-//! stub
+//! The tier: which values are in RAM and which on flash, so that one memory budget holds.
+//!
+//! It joins the keyspace, which knows places but does no I/O, to the flash engine, which knows
+//! bytes but no keys. It depends on no runtime: its futures are woken by [`TierWorker::reap`] and
+//! [`TierWorker::submitter`], which the server drives from its event loop.
+//!
+//! Invariants:
+//! 1. A value leaves RAM only after the engine has taken a copy of it (served from the engine's
+//!    write buffer until it is on flash), and comes back if that copy cannot be written.
+//! 2. No slot is locked while anything is awaited.
+//! 3. Demotion, collection and eviction run in bounded slices.
+
+#![forbid(unsafe_code)]
+
+mod budget;
+mod collect;
+mod compress;
+mod counters;
+mod demote;
+mod evict;
+mod fetch;
+mod policy;
+mod process_memory;
+mod tier;
+mod worker;
+
+pub use budget::{Budget, MemoryUse};
+pub use counters::{Counters, KeyspaceCounts};
+pub use demote::{Demoted, StopReason};
+pub use fetch::{FetchedSet, Want};
+pub use policy::{EvictionPolicy, Promotion, Settings};
+pub use process_memory::AllocatorStats;
+pub use tier::{Pressure, Tier, TierError};
+pub use worker::TierWorker;

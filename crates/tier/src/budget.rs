@@ -1,0 +1,222 @@
+//! The memory budget: `maxmemory` bounds what the process takes from the machine.
+//!
+//! What the program allocates is known exactly and at once (`tracked`); what the machine gives for
+//! it (`resident`: rounding to pages, allocator slack, code, stacks) is measured ten times a
+//! second. Their ratio moves slowly, so the bound on resident memory is turned into a bound on
+//! tracked memory, which the workers keep to the byte:
+//!
+//! ```text
+//! limit = (maxmemory - margin - base) / ratio        ratio = (resident - base) / tracked
+//! ```
+//!
+//! The ratio is measured only while `tracked` is near its peak: memory that was freed a moment ago
+//! is still resident, yet free to be used again, and must not be taken for overhead.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::process_memory::ResidentSet;
+
+/// Part of `maxmemory` that is kept free for what grows between two measurements: 1/64.
+const MARGIN_SHIFT: u32 = 6;
+/// Demotion begins this part of the limit below it: 1/64.
+const WATERMARK_SHIFT: u32 = 6;
+/// Below this many tracked bytes the ratio says nothing.
+const RATIO_BYTES_MIN: i64 = 32 << 20;
+/// The ratio in units of 1/1024.
+const RATIO_ONE: i64 = 1024;
+const RATIO_MAX: i64 = 4 * RATIO_ONE;
+/// What the peak of tracked bytes loses at each measurement: 1/512, so that it follows a data set
+/// that shrinks within a minute.
+const PEAK_DECAY_SHIFT: u32 = 9;
+
+/// Memory in use, by purpose.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryUse {
+    /// Allocated for the data set.
+    pub data_bytes: i64,
+    /// Allocated for connections' buffers.
+    pub client_bytes: i64,
+    /// Held by the flash engine.
+    pub engine_bytes: i64,
+    /// The limit on the sum of the three.
+    pub limit_bytes: i64,
+    /// Resident memory of the process at the last measurement.
+    pub resident_bytes: u64,
+    /// The highest such measurement.
+    pub resident_peak_bytes: u64,
+}
+
+/// The budget, shared by all workers.
+#[derive(Debug)]
+pub struct Budget {
+    max_bytes: AtomicU64,
+    data_bytes: AtomicI64,
+    client_bytes: AtomicI64,
+    engine_bytes: AtomicI64,
+    limit_bytes: AtomicI64,
+    resident_bytes: AtomicU64,
+    resident_peak_bytes: AtomicU64,
+    meter: Mutex<Meter>,
+}
+
+#[derive(Debug)]
+struct Meter {
+    resident: ResidentSet,
+    base_bytes: i64,
+    peak_bytes: i64,
+    ratio: i64,
+}
+
+impl Budget {
+    /// A budget of `max_bytes`, 0 for none. Call before anything large is allocated: what is
+    /// resident now is the base. Errors: `/proc` is not mounted.
+    pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
+        let mut resident = ResidentSet::open()?;
+        let base_bytes = resident.bytes().unwrap_or(0) as i64;
+        let meter = Meter { resident, base_bytes, peak_bytes: 0, ratio: RATIO_ONE };
+        let budget = Budget {
+            max_bytes: AtomicU64::new(max_bytes),
+            data_bytes: AtomicI64::new(0),
+            client_bytes: AtomicI64::new(0),
+            engine_bytes: AtomicI64::new(0),
+            limit_bytes: AtomicI64::new(i64::MAX),
+            resident_bytes: AtomicU64::new(base_bytes as u64),
+            resident_peak_bytes: AtomicU64::new(base_bytes as u64),
+            meter: Mutex::new(meter),
+        };
+        budget.measure();
+        Ok(budget)
+    }
+
+    /// `maxmemory`, 0 for none.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes `maxmemory`; in force at once.
+    pub fn set_max_bytes(&self, bytes: u64) {
+        self.max_bytes.store(bytes, Ordering::Relaxed);
+        self.measure();
+    }
+
+    /// Adds what the data set grew (or shrank) by.
+    #[inline]
+    pub(crate) fn add_data(&self, bytes: i64) {
+        if bytes != 0 {
+            self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what connections' buffers grew (or shrank) by.
+    #[inline]
+    pub fn add_clients(&self, bytes: i64) {
+        if bytes != 0 {
+            self.client_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_engine(&self, bytes: u64) {
+        self.engine_bytes.store(bytes as i64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn tracked(&self) -> i64 {
+        self.data_bytes.load(Ordering::Relaxed)
+            + self.client_bytes.load(Ordering::Relaxed)
+            + self.engine_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes over the limit, at most 0 when there is room.
+    #[inline]
+    pub fn over_limit(&self) -> i64 {
+        self.tracked() - self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes over the mark at which demotion begins, at most 0 when there is nothing to do.
+    #[inline]
+    pub fn over_watermark(&self) -> i64 {
+        let limit = self.limit_bytes.load(Ordering::Relaxed);
+        self.tracked() - (limit - (limit >> WATERMARK_SHIFT))
+    }
+
+    /// Measures resident memory and sets the limit anew. Cost: about 3 us; ten times a second.
+    pub fn measure(&self) {
+        let mut meter = self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(resident) = meter.resident.bytes() else { return };
+        self.resident_bytes.store(resident, Ordering::Relaxed);
+        self.resident_peak_bytes.fetch_max(resident, Ordering::Relaxed);
+        let limit = match self.max_bytes() {
+            0 => i64::MAX,
+            max => meter.limit(max as i64, resident as i64, self.tracked()),
+        };
+        self.limit_bytes.store(limit, Ordering::Relaxed);
+    }
+
+    /// What is in use.
+    pub fn memory_use(&self) -> MemoryUse {
+        MemoryUse {
+            data_bytes: self.data_bytes.load(Ordering::Relaxed),
+            client_bytes: self.client_bytes.load(Ordering::Relaxed),
+            engine_bytes: self.engine_bytes.load(Ordering::Relaxed),
+            limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
+            resident_bytes: self.resident_bytes.load(Ordering::Relaxed),
+            resident_peak_bytes: self.resident_peak_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What is resident before any data is.
+    pub fn base_bytes(&self) -> u64 {
+        self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).base_bytes as u64
+    }
+}
+
+impl Meter {
+    fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
+        self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> PEAK_DECAY_SHIFT));
+        let near_peak = tracked >= self.peak_bytes - self.peak_bytes / 16;
+        if near_peak && tracked >= RATIO_BYTES_MIN {
+            let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
+            self.ratio = measured.clamp(RATIO_ONE, RATIO_MAX);
+        }
+        let target = max_bytes - (max_bytes >> MARGIN_SHIFT) - self.base_bytes;
+        target.max(0) * RATIO_ONE / self.ratio
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter() -> Meter {
+        let resident = ResidentSet::open().expect("/proc");
+        Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, ratio: RATIO_ONE }
+    }
+
+    #[test]
+    fn the_limit_leaves_room_for_what_the_allocator_adds() {
+        let mut meter = meter();
+        let max = 1 << 30;
+        let tracked = 500 << 20;
+        let limit = meter.limit(max, (10 << 20) + tracked + tracked / 10, tracked);
+        let expected = (max - (max >> MARGIN_SHIFT) - (10 << 20)) * 10 / 11;
+        assert!((limit - expected).abs() < expected / 500, "{limit} {expected}");
+    }
+
+    #[test]
+    fn freed_memory_that_is_still_resident_is_not_taken_for_overhead() {
+        let mut meter = meter();
+        let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
+        let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn no_budget_is_no_limit() {
+        let budget = Budget::new(0).expect("/proc");
+        assert!(budget.over_watermark() < 0);
+        budget.set_max_bytes(1 << 20);
+        budget.add_data(2 << 20);
+        assert!(budget.over_limit() > 0, "a budget below the base leaves no room at all");
+    }
+}

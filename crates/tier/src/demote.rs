@@ -1,0 +1,267 @@
+//! Demotion: values that were not used for a while leave RAM.
+//!
+//! A CLOCK whose hand passes over the slots. An entry's frequency (0 to 3) is raised by use and
+//! lowered by the hand; a value met at 0 goes. Since keys stay in RAM, the frequency of a cold key
+//! is its history: what other caches keep a ghost list for. Each worker's hand covers its own
+//! share of the slots.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta};
+use keyspace::{FlashRef, Key, SLOT_COUNT, SlotState, Stored, Tally, Verdict, View};
+
+use crate::compress::Compressor;
+use crate::worker::TierWorker;
+
+/// Values that expire within this time stay: they free their RAM without a write.
+const EXPIRES_SOON_MS: u64 = 5_000;
+/// Values that expire within this time share segments, which then die together.
+const SHORT_LIVED_MS: u64 = 10 * 60_000;
+/// Slots that one slice passes at most.
+const SLICE_SLOTS_MAX: usize = 256;
+/// Passes after which every frequency is down to 0.
+const PASSES_MAX: usize = 4;
+
+/// Where a worker's hand is.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    slot: Cell<usize>,
+    first: usize,
+    step: usize,
+    /// Slots passed since anything could be demoted: nothing is left after `PASSES_MAX` rounds.
+    idle_slots: Cell<usize>,
+}
+
+impl Hand {
+    pub(crate) fn new(worker: usize, workers: usize) -> Hand {
+        Hand { slot: Cell::new(worker), first: worker, step: workers, idle_slots: Cell::new(0) }
+    }
+
+    fn advance(&self) -> u16 {
+        let slot = self.slot.get();
+        let next = slot + self.step;
+        self.slot.set(if next < SLOT_COUNT { next } else { self.first });
+        slot as u16
+    }
+
+    fn slots(&self) -> usize {
+        SLOT_COUNT.div_ceil(self.step)
+    }
+}
+
+/// Why demotion stopped early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// Every write buffer is on its way to the device.
+    Busy,
+    /// Flash has no free segment.
+    Full,
+    /// The device takes no writes, or there is none.
+    Failed,
+}
+
+/// What a slice of demotion did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demoted {
+    /// RAM given back, as allocated.
+    pub freed_bytes: i64,
+    /// Values that left RAM.
+    pub values: u64,
+    /// Why it stopped before it had freed what was wanted.
+    pub stopped: Option<StopReason>,
+}
+
+impl TierWorker {
+    /// Frees about `wanted` bytes, passing a bounded number of slots.
+    pub(crate) fn demote(&self, wanted: i64) -> Demoted {
+        let mut total = Demoted::default();
+        if self.engine.is_none() {
+            total.stopped = Some(StopReason::Failed);
+            return total;
+        }
+        for _ in 0..SLICE_SLOTS_MAX {
+            if total.freed_bytes >= wanted || total.stopped.is_some() {
+                break;
+            }
+            if self.hand.idle_slots.get() > PASSES_MAX * self.hand.slots() {
+                // Everything that can go is gone; look again from here next time.
+                self.hand.idle_slots.set((PASSES_MAX - 1) * self.hand.slots());
+                total.stopped = Some(StopReason::Full);
+                break;
+            }
+            let slot = self.hand.advance();
+            let part = self.demote_slot(slot);
+            let idle = if part.values > 0 { 0 } else { self.hand.idle_slots.get() + 1 };
+            self.hand.idle_slots.set(idle);
+            total.freed_bytes += part.freed_bytes;
+            total.values += part.values;
+            total.stopped = part.stopped;
+        }
+        self.want_submit();
+        total
+    }
+
+    fn demote_slot(&self, slot: u16) -> Demoted {
+        let Some(engine) = &self.engine else { return Demoted::default() };
+        let Some(mut state) = self.tier.keyspace.try_lock(slot) else { return Demoted::default() };
+        let mut tally = Tally::default();
+        let mut demoter = Demoter {
+            engine: &mut **engine.borrow_mut(),
+            compressor: &mut self.compressor.borrow_mut(),
+            compress_bytes_min: self.tier.settings.compress_bytes_min(),
+            now_ms: unix_ms(),
+            slot,
+            clean: 0,
+            dirty: 0,
+            compressed_away: 0,
+            stopped: None,
+        };
+        state.pass_hand(&mut tally, |view, table| demoter.judge(view, table));
+        drop(state);
+        let demoted = Demoted {
+            freed_bytes: -tally.ram_bytes(),
+            values: demoter.clean + demoter.dirty,
+            stopped: demoter.stopped,
+        };
+        let counters = &self.tier.counters;
+        if demoted.values > 0 {
+            counters.demoted_clean.fetch_add(demoter.clean, Ordering::Relaxed);
+            counters.demoted_dirty.fetch_add(demoter.dirty, Ordering::Relaxed);
+            counters.compressed_away_bytes.fetch_add(demoter.compressed_away, Ordering::Relaxed);
+        }
+        self.tier.publish(&mut tally);
+        demoted
+    }
+
+    /// Demotes all slots, this worker's share or not.
+    pub(crate) fn demote_everything(&self) -> Demoted {
+        let mut total = Demoted::default();
+        for slot in 0..SLOT_COUNT as u16 {
+            for _ in 0..PASSES_MAX {
+                let part = self.demote_slot(slot);
+                total.freed_bytes += part.freed_bytes;
+                total.values += part.values;
+                if part.stopped.is_some() {
+                    total.stopped = part.stopped;
+                    self.want_submit();
+                    return total;
+                }
+            }
+        }
+        self.want_submit();
+        total
+    }
+
+    pub(crate) fn demote_named(
+        &self,
+        state: &mut SlotState,
+        table: u8,
+        key: &Key<'_>,
+        now_ms: u64,
+        tally: &mut Tally,
+    ) -> Result<bool, StopReason> {
+        let Some(engine) = &self.engine else { return Err(StopReason::Failed) };
+        let mut demoter = Demoter {
+            engine: &mut **engine.borrow_mut(),
+            compressor: &mut self.compressor.borrow_mut(),
+            compress_bytes_min: self.tier.settings.compress_bytes_min(),
+            now_ms: 0,
+            slot: key.slot,
+            clean: 0,
+            dirty: 0,
+            compressed_away: 0,
+            stopped: None,
+        };
+        let mut db = keyspace::Db::new(state, table, now_ms, tally);
+        let Some(view) = db.peek(key) else { return Ok(false) };
+        if matches!(view.stored, Stored::Cold(..)) || view.value_len() < keyspace::DEMOTE_BYTES_MIN
+        {
+            return Ok(false);
+        }
+        match demoter.judge(view, table) {
+            Verdict::Demote(flash) => {
+                self.tier.counters.demoted_dirty.fetch_add(demoter.dirty, Ordering::Relaxed);
+                self.tier.counters.demoted_clean.fetch_add(demoter.clean, Ordering::Relaxed);
+                Ok(db.demote(key, flash))
+            }
+            Verdict::Keep => Ok(false),
+            Verdict::Stop => Err(demoter.stopped.unwrap_or(StopReason::Failed)),
+        }
+    }
+}
+
+/// Writes values to flash as the hand meets them.
+struct Demoter<'a> {
+    engine: &'a mut dyn EngineWorker,
+    compressor: &'a mut Compressor,
+    compress_bytes_min: u32,
+    now_ms: u64,
+    slot: u16,
+    clean: u64,
+    dirty: u64,
+    compressed_away: u64,
+    stopped: Option<StopReason>,
+}
+
+impl Demoter<'_> {
+    fn judge(&mut self, view: View<'_>, table: u8) -> Verdict {
+        let expire_at_ms = view.expire_at_ms;
+        if expire_at_ms != 0 && expire_at_ms <= self.now_ms + EXPIRES_SOON_MS {
+            return Verdict::Keep;
+        }
+        match view.stored {
+            Stored::Clean(_, at) => {
+                self.clean += 1;
+                Verdict::Demote(at)
+            }
+            Stored::Hot(value) => self.write(&view, table, value),
+            Stored::Cold(..) => Verdict::Keep,
+        }
+    }
+
+    fn write(&mut self, view: &View<'_>, table: u8, value: &[u8]) -> Verdict {
+        let expire_at_ms = view.expire_at_ms;
+        let short_lived = expire_at_ms != 0 && expire_at_ms <= self.now_ms + SHORT_LIVED_MS;
+        let lane = if short_lived { Lane::ShortLived } else { Lane::Demote };
+        let packed = self.compressor.compress(value, self.compress_bytes_min);
+        let payload = packed.unwrap_or(value);
+        let record = Record {
+            meta: RecordMeta {
+                slot: self.slot,
+                db: table,
+                kind: view.kind,
+                compressed: packed.is_some(),
+                expire_at_ms: expire_at_ms as i64,
+            },
+            key: view.key,
+            payload,
+        };
+        match self.engine.append(lane, &record) {
+            Ok(at) => {
+                self.dirty += 1;
+                self.compressed_away += (value.len() - payload.len()) as u64;
+                Verdict::Demote(FlashRef {
+                    units: at.units(),
+                    stored_len: payload.len() as u32,
+                    compressed: packed.is_some(),
+                })
+            }
+            Err(AppendError::TooLarge) => Verdict::Keep,
+            Err(AppendError::Busy) => self.stop(StopReason::Busy),
+            Err(AppendError::Full) => self.stop(StopReason::Full),
+            Err(_) => self.stop(StopReason::Failed),
+        }
+    }
+
+    fn stop(&mut self, reason: StopReason) -> Verdict {
+        self.stopped = Some(reason);
+        Verdict::Stop
+    }
+}
+
+/// The time, Unix milliseconds.
+fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

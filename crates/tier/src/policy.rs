@@ -1,0 +1,127 @@
+//! The settings that decide what stays in RAM, changeable while running.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// When a value that was read from flash comes back to RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promotion {
+    /// At once.
+    Access,
+    /// When it was used before within the last passes of the demotion hand: a scan or a stray
+    /// read does not push out what is in use.
+    SecondTouch,
+}
+
+/// What goes when neither RAM nor flash has room: Redis's `maxmemory-policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Redis's")]
+pub enum EvictionPolicy {
+    NoEviction,
+    AllKeysLru,
+    AllKeysLfu,
+    AllKeysRandom,
+    VolatileLru,
+    VolatileLfu,
+    VolatileRandom,
+    VolatileTtl,
+}
+
+impl EvictionPolicy {
+    /// All policies with the names that `CONFIG` knows them by.
+    pub const NAMES: [(EvictionPolicy, &'static str); 8] = [
+        (EvictionPolicy::NoEviction, "noeviction"),
+        (EvictionPolicy::AllKeysLru, "allkeys-lru"),
+        (EvictionPolicy::AllKeysLfu, "allkeys-lfu"),
+        (EvictionPolicy::AllKeysRandom, "allkeys-random"),
+        (EvictionPolicy::VolatileLru, "volatile-lru"),
+        (EvictionPolicy::VolatileLfu, "volatile-lfu"),
+        (EvictionPolicy::VolatileRandom, "volatile-random"),
+        (EvictionPolicy::VolatileTtl, "volatile-ttl"),
+    ];
+
+    /// The policy of a name.
+    pub fn from_name(name: &str) -> Option<EvictionPolicy> {
+        EvictionPolicy::NAMES.iter().find(|(_, other)| *other == name).map(|(policy, _)| *policy)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        EvictionPolicy::NAMES[self as usize].1
+    }
+
+    /// Whether only keys with an expiry may go.
+    pub fn is_volatile(self) -> bool {
+        self as u8 >= EvictionPolicy::VolatileLru as u8
+    }
+
+    /// Whether it goes by frequency (`OBJECT FREQ` is allowed).
+    pub fn is_lfu(self) -> bool {
+        matches!(self, EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu)
+    }
+}
+
+/// The settings, as every worker reads them.
+#[derive(Debug)]
+pub struct Settings {
+    second_touch: AtomicBool,
+    policy: AtomicU8,
+    samples: AtomicU32,
+    compress_bytes_min: AtomicU32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            second_touch: AtomicBool::new(false),
+            policy: AtomicU8::new(0),
+            samples: AtomicU32::new(5),
+            compress_bytes_min: AtomicU32::new(u32::MAX),
+        }
+    }
+}
+
+impl Settings {
+    /// When a value comes back to RAM.
+    #[inline]
+    pub fn promotion(&self) -> Promotion {
+        match self.second_touch.load(Ordering::Relaxed) {
+            true => Promotion::SecondTouch,
+            false => Promotion::Access,
+        }
+    }
+
+    /// Sets when a value comes back to RAM.
+    pub fn set_promotion(&self, promotion: Promotion) {
+        self.second_touch.store(promotion == Promotion::SecondTouch, Ordering::Relaxed);
+    }
+
+    /// What goes when nothing has room.
+    pub fn policy(&self) -> EvictionPolicy {
+        EvictionPolicy::NAMES[self.policy.load(Ordering::Relaxed) as usize].0
+    }
+
+    /// Sets what goes when nothing has room.
+    pub fn set_policy(&self, policy: EvictionPolicy) {
+        self.policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// Keys looked at for one eviction (`maxmemory-samples`).
+    pub fn samples(&self) -> u32 {
+        self.samples.load(Ordering::Relaxed)
+    }
+
+    /// Sets how many keys are looked at for one eviction.
+    pub fn set_samples(&self, samples: u32) {
+        self.samples.store(samples.max(1), Ordering::Relaxed);
+    }
+
+    /// Values from this length on are compressed on their way to flash; `u32::MAX`: none is.
+    pub fn compress_bytes_min(&self) -> u32 {
+        self.compress_bytes_min.load(Ordering::Relaxed)
+    }
+
+    /// Sets the length from which values are compressed.
+    pub fn set_compress_bytes_min(&self, bytes: u32) {
+        self.compress_bytes_min.store(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the process takes from the machine, and what its allocator says about it.
+
+use std::io::{Read, Seek};
+
+/// Reads the resident set of this process. Cost: one read of a small kernel file, about 2 us.
+#[derive(Debug)]
+pub(crate) struct ResidentSet {
+    statm: std::fs::File,
+    page_bytes: u64,
+}
+
+impl ResidentSet {
+    /// Opens the kernel's account. Errors: `/proc` is not mounted.
+    pub(crate) fn open() -> std::io::Result<ResidentSet> {
+        let statm = std::fs::File::open("/proc/self/statm")?;
+        Ok(ResidentSet { statm, page_bytes: rustix::param::page_size() as u64 })
+    }
+
+    /// Resident bytes; none when the kernel's account cannot be read.
+    pub(crate) fn bytes(&mut self) -> Option<u64> {
+        let mut text = [0u8; 128];
+        self.statm.rewind().ok()?;
+        let len = self.statm.read(&mut text).ok()?;
+        let mut fields = std::str::from_utf8(&text[..len]).ok()?.split_ascii_whitespace();
+        let pages: u64 = fields.nth(1)?.parse().ok()?;
+        Some(pages * self.page_bytes)
+    }
+}
+
+/// The allocator's own account, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AllocatorStats {
+    /// Handed out to the program, rounding included.
+    pub allocated: u64,
+    /// In pages that hold at least one allocation.
+    pub active: u64,
+    /// In pages that the kernel backs with memory.
+    pub resident: u64,
+    /// For the allocator's own tables.
+    pub metadata: u64,
+    /// Given back but kept mapped.
+    pub retained: u64,
+}
+
+impl AllocatorStats {
+    /// Reads the account; zeros when the program does not run on jemalloc. Cost: about 20 us.
+    pub fn read() -> AllocatorStats {
+        use tikv_jemalloc_ctl::{epoch, stats};
+        if epoch::advance().is_err() {
+            return AllocatorStats::default();
+        }
+        let bytes = |result: Result<usize, _>| result.map_or(0, |bytes| bytes as u64);
+        AllocatorStats {
+            allocated: bytes(stats::allocated::read()),
+            active: bytes(stats::active::read()),
+            resident: bytes(stats::resident::read()),
+            metadata: bytes(stats::metadata::read()),
+            retained: bytes(stats::retained::read()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_touched_allocation_becomes_resident() {
+        let mut resident = ResidentSet::open().expect("/proc");
+        let before = resident.bytes().expect("statm");
+        let block = std::hint::black_box(vec![1u8; 64 << 20]);
+        let after = resident.bytes().expect("statm");
+        assert!(after >= before + (60 << 20), "{before} {after}");
+        drop(block);
+    }
+}

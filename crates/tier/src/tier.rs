@@ -1,0 +1,117 @@
+//! What all workers share: keyspace, engine, budget, counters, settings.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use flash::{Engine, Location, record_size};
+use keyspace::{DeadCopy, Keyspace, Tally};
+
+use crate::budget::Budget;
+use crate::counters::Counters;
+use crate::policy::Settings;
+
+/// How urgently room is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// There is room.
+    None,
+    /// Demotion should run, nobody need wait.
+    Demote,
+    /// Writers must wait until there is room.
+    Wait,
+}
+
+/// Why a write cannot be given room.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TierError {
+    /// Neither RAM nor flash has room, and the policy lets nothing go.
+    #[error("OOM command not allowed when used memory > 'maxmemory'.")]
+    OutOfMemory,
+}
+
+/// The shared side of the tier.
+pub struct Tier {
+    /// The data set.
+    pub keyspace: Arc<Keyspace>,
+    /// The store on flash; none: all values stay in RAM.
+    pub engine: Option<Arc<dyn Engine>>,
+    /// The memory budget.
+    pub budget: Budget,
+    /// Counters.
+    pub counters: Counters,
+    /// Settings that can change while running.
+    pub settings: Settings,
+    /// Worker threads: each passes its hand over its share of the slots.
+    pub workers: usize,
+}
+
+impl Tier {
+    /// Joins a keyspace to an engine.
+    pub fn new(
+        keyspace: Arc<Keyspace>,
+        engine: Option<Arc<dyn Engine>>,
+        budget: Budget,
+        workers: usize,
+    ) -> Tier {
+        assert!(workers > 0);
+        Tier {
+            keyspace,
+            engine,
+            budget,
+            counters: Counters::default(),
+            settings: Settings::default(),
+            workers,
+        }
+    }
+
+    /// Publishes a batch: counters, memory, and the flash copies it made worthless. The tally is
+    /// empty afterwards. Cost: a few atomic additions; nothing for a batch that changed nothing.
+    #[inline]
+    pub fn publish(&self, tally: &mut Tally) {
+        self.budget.add_data(tally.ram_bytes());
+        self.counters.add(tally);
+        if !tally.dead.is_empty() {
+            self.release(&mut tally.dead);
+        }
+    }
+
+    fn release(&self, dead: &mut Vec<DeadCopy>) {
+        let engine = self.engine.as_ref().expect("invariant: without flash there are no copies");
+        for copy in dead.drain(..) {
+            let size = record_size(copy.key_len as usize, copy.at.stored_len as usize);
+            engine.release(Location::from_units(copy.at.units), size);
+        }
+        // One large deletion must not keep its list's memory for ever.
+        dead.shrink_to(1024);
+    }
+
+    /// How urgently room is needed. Cost: a few relaxed loads.
+    #[inline]
+    pub fn pressure(&self) -> Pressure {
+        if self.budget.over_watermark() <= 0 {
+            Pressure::None
+        } else if self.budget.over_limit() <= 0 {
+            Pressure::Demote
+        } else {
+            Pressure::Wait
+        }
+    }
+
+    /// Keys of a database.
+    pub fn key_count(&self, db: u8) -> u64 {
+        self.counters.table(self.keyspace.table_of(db)).keys
+    }
+
+    /// Measures memory; ten times a second.
+    pub fn measure(&self) {
+        if let Some(engine) = &self.engine {
+            self.budget.set_engine(engine.stats().buffer_bytes);
+        }
+        self.budget.measure();
+    }
+
+    /// Values that came back to RAM because they could not be written, so far.
+    pub fn restored(&self) -> u64 {
+        self.counters.restored.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,362 @@
+//! A worker thread's side of the tier: its reads from flash, its share of demotion, collection and
+//! eviction.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use flash::{Completion, EngineError, EngineWorker, Location, OwnedRecord, ReadStart, record_size};
+use keyspace::{Db, Key, Stored, Tally};
+
+use crate::compress::{Compressor, decompress};
+use crate::demote::{Demoted, Hand, StopReason};
+use crate::fetch::{FetchedSet, Group, GroupDone, Want};
+use crate::tier::{Pressure, Tier, TierError};
+
+/// How long a write waits for room before it is refused.
+const ROOM_WAIT_MAX: Duration = Duration::from_millis(200);
+/// Bytes that one slice of demotion frees at most before others get their turn.
+pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
+
+/// The worker's side; not shared between threads.
+pub struct TierWorker {
+    /// The shared side.
+    pub tier: Arc<Tier>,
+    pub(crate) engine: Option<RefCell<Box<dyn EngineWorker>>>,
+    pub(crate) compressor: RefCell<Compressor>,
+    pub(crate) hand: Hand,
+    pub(crate) random: Cell<u64>,
+    reads: RefCell<Reads>,
+    done: RefCell<Vec<Completion>>,
+    submitter: Cell<Option<Waker>>,
+    unsubmitted: Cell<bool>,
+    reaped: RefCell<Vec<Waker>>,
+}
+
+/// Reads in flight, by token, and those that wait for a place.
+#[derive(Default)]
+struct Reads {
+    waiting: Vec<Option<(Want, Rc<Group>)>>,
+    free: Vec<usize>,
+    /// Bounds: a connection waits for its group before it asks for more, so this holds at most one
+    /// batch of each connection.
+    queue: VecDeque<(Want, Rc<Group>)>,
+}
+
+impl TierWorker {
+    /// The side of worker `index`. Errors: the engine's ring or threads could not be made.
+    pub fn new(tier: Arc<Tier>, index: usize) -> Result<TierWorker, EngineError> {
+        let engine = match &tier.engine {
+            Some(engine) => Some(RefCell::new(engine.worker()?)),
+            None => None,
+        };
+        let hand = Hand::new(index, tier.workers);
+        Ok(TierWorker {
+            tier,
+            engine,
+            compressor: RefCell::default(),
+            hand,
+            random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ index as u64),
+            reads: RefCell::default(),
+            done: RefCell::default(),
+            submitter: Cell::new(None),
+            unsubmitted: Cell::new(false),
+            reaped: RefCell::default(),
+        })
+    }
+
+    /// Readable when [`TierWorker::reap`] has something to do; none without flash.
+    pub fn wake_fd(&self) -> Option<RawFd> {
+        self.engine.as_ref().map(|engine| engine.borrow().wake_fd())
+    }
+
+    /// Reads values from flash, all at once. `wants` names each place once.
+    pub async fn fetch(&self, wants: Vec<Want>) -> FetchedSet {
+        if wants.is_empty() {
+            return FetchedSet::default();
+        }
+        let group = Rc::new(Group::default());
+        group.expect(wants.len());
+        for want in wants {
+            self.start_read(want, &group);
+        }
+        self.want_submit();
+        GroupDone(group).await
+    }
+
+    fn start_read(&self, want: Want, group: &Rc<Group>) {
+        let mut reads = self.reads.borrow_mut();
+        if !reads.queue.is_empty() {
+            return reads.queue.push_back((want, group.clone()));
+        }
+        if !self.try_read(&mut reads, want, group) {
+            reads.queue.push_back((want, group.clone()));
+        }
+    }
+
+    /// False: the engine takes no more reads for now.
+    fn try_read(&self, reads: &mut Reads, want: Want, group: &Rc<Group>) -> bool {
+        let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
+        let token = reads.free.pop().unwrap_or_else(|| {
+            reads.waiting.push(None);
+            reads.waiting.len() - 1
+        });
+        let size = record_size(want.key_len as usize, want.at.stored_len as usize);
+        let at = Location::from_units(want.at.units);
+        match engine.borrow_mut().read(at, size, token as u64) {
+            ReadStart::Pending => {
+                reads.waiting[token] = Some((want, group.clone()));
+                return true;
+            }
+            ReadStart::Ready(record) => group.complete(&want, Ok(record)),
+            ReadStart::Failed(error) => group.complete(&want, Err(error)),
+            ReadStart::Busy => {
+                reads.free.push(token);
+                return false;
+            }
+        }
+        reads.free.push(token);
+        true
+    }
+
+    /// Reads one value and waits for it with the thread: for what a transaction learns too late.
+    pub fn fetch_blocking(&self, want: Want) -> FetchedSet {
+        let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
+        let size = record_size(want.key_len as usize, want.at.stored_len as usize);
+        let at = Location::from_units(want.at.units);
+        let result = engine.borrow_mut().read_blocking(at, size);
+        let mut set = FetchedSet::default();
+        set.push(&want, result);
+        set
+    }
+
+    /// Makes the submitter run once the connections that are ready have had their turn, so that
+    /// one system call starts all their reads.
+    pub(crate) fn want_submit(&self) {
+        if !self.unsubmitted.replace(true)
+            && let Some(waker) = self.submitter.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Hands queued I/O to the kernel once a turn of the loop. Never ends; to be spawned once.
+    pub async fn submitter(&self) {
+        std::future::poll_fn(|cx| {
+            if self.unsubmitted.take() {
+                self.submit();
+            }
+            self.submitter.set(Some(cx.waker().clone()));
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    fn submit(&self) {
+        if let Some(engine) = &self.engine {
+            engine.borrow_mut().submit();
+        }
+    }
+
+    /// Takes what the device has finished: wakes the connections whose values are there, starts
+    /// reads that waited for a place, and puts back into RAM what could not be written.
+    pub fn reap(&self) {
+        let Some(engine) = &self.engine else { return };
+        let mut done = self.done.take();
+        engine.borrow_mut().reap(&mut done);
+        let mut reads = self.reads.borrow_mut();
+        let mut failed = Vec::new();
+        for completion in done.drain(..) {
+            match completion {
+                Completion::Read { token, result } => {
+                    let token = token as usize;
+                    let (want, group) =
+                        reads.waiting[token].take().expect("invariant: each token completes once");
+                    reads.free.push(token);
+                    group.complete(&want, result);
+                }
+                Completion::WriteFailed { records, error } => failed.push((records, error)),
+            }
+        }
+        while let Some((want, group)) = reads.queue.pop_front() {
+            if !self.try_read(&mut reads, want, &group) {
+                reads.queue.push_front((want, group));
+                break;
+            }
+        }
+        drop(reads);
+        self.done.replace(done);
+        for (records, error) in failed {
+            self.restore(records, &error);
+        }
+        for waker in self.reaped.borrow_mut().drain(..) {
+            waker.wake();
+        }
+        self.want_submit();
+    }
+
+    /// Puts values back into RAM whose write failed. Values that do not unpack cannot exist: they
+    /// come from memory, not from the device.
+    fn restore(&self, records: Vec<(Location, OwnedRecord)>, error: &EngineError) {
+        tracing::error!(%error, records = records.len(), "flash write failed; values stay in RAM");
+        let engine = self.tier.engine.as_ref().expect("invariant: an engine reported this");
+        let mut tally = Tally::default();
+        for (at, record) in records {
+            let key = Key::new(&record.key);
+            let mut slot = self.tier.keyspace.lock(key.slot);
+            let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
+            if restore_one(&mut db, &key, at, &record) {
+                engine.release(at, record_size(record.key.len(), record.payload.len()));
+                self.tier.counters.restored.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.tier.publish(&mut tally);
+    }
+
+    /// Ends a batch: publishes it, and demotes a little when memory is short. `may_demote` is what
+    /// this batch should pay at most, in bytes.
+    #[inline]
+    pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
+        let grown = tally.ram_bytes();
+        self.tier.publish(tally);
+        let pressure = self.tier.pressure();
+        if pressure == Pressure::None {
+            return pressure;
+        }
+        self.relieve(grown)
+    }
+
+    #[cold]
+    fn relieve(&self, grown: i64) -> Pressure {
+        let over = self.tier.budget.over_watermark();
+        // Twice what the batch brought: writers pay their own way and catch up a little.
+        let wanted = (2 * grown.max(0)).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
+        self.demote(wanted);
+        self.tier.pressure()
+    }
+
+    /// Waits until there is room for a write.
+    ///
+    /// Errors: [`TierError::OutOfMemory`] when neither demotion nor eviction makes any within
+    /// `ROOM_WAIT_MAX`.
+    pub async fn room(&self) -> Result<(), TierError> {
+        let start = Instant::now();
+        let result = self.wait_for_room(start).await;
+        let waited_us = start.elapsed().as_micros() as u64;
+        self.tier.counters.pressure_us.fetch_add(waited_us, Ordering::Relaxed);
+        self.tier.counters.pressure_waits.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    async fn wait_for_room(&self, start: Instant) -> Result<(), TierError> {
+        loop {
+            let over = self.tier.budget.over_limit();
+            if over <= 0 {
+                return Ok(());
+            }
+            let demoted = self.demote(over.min(SLICE_BYTES_MAX));
+            if demoted.freed_bytes > 0 {
+                continue;
+            }
+            let in_time = start.elapsed() < ROOM_WAIT_MAX;
+            match demoted.stopped {
+                Some(StopReason::Busy) if in_time => self.io().await,
+                Some(StopReason::Full) if in_time && self.collect() => self.io().await,
+                _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}
+                _ => return Err(TierError::OutOfMemory),
+            }
+        }
+    }
+
+    /// Waits for the next completions of the device.
+    async fn io(&self) {
+        self.submit();
+        let mut waited = false;
+        std::future::poll_fn(|cx| {
+            if waited {
+                return Poll::Ready(());
+            }
+            waited = true;
+            self.reaped.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// The worker's share of upkeep, to be called every few milliseconds: demotion ahead of need,
+    /// collection. True: there is more to do at once.
+    pub fn upkeep(&self) -> bool {
+        let over = self.tier.budget.over_watermark();
+        let mut more = false;
+        if over > 0 {
+            let demoted = self.demote(over.min(SLICE_BYTES_MAX));
+            more = demoted.freed_bytes > 0 && demoted.freed_bytes < over;
+        }
+        self.collect();
+        self.want_submit();
+        more
+    }
+
+    /// Starts to write what stands in write buffers, for tests and a clean stop.
+    pub fn flush(&self) {
+        if let Some(engine) = &self.engine {
+            engine.borrow_mut().flush();
+            self.submit();
+        }
+    }
+
+    /// Reads and writes in flight.
+    pub fn in_flight(&self) -> usize {
+        self.engine.as_ref().map_or(0, |engine| engine.borrow().in_flight())
+    }
+
+    /// Demotes one key. False: it does not exist, is cold already, or is too short to gain by it.
+    ///
+    /// Errors: the engine takes no more for now.
+    pub fn demote_key(&self, db: u8, key: &Key<'_>, now_ms: u64) -> Result<bool, StopReason> {
+        let mut tally = Tally::default();
+        let table = self.tier.keyspace.table_of(db);
+        let mut slot = self.tier.keyspace.lock(key.slot);
+        let result = self.demote_named(&mut slot, table, key, now_ms, &mut tally);
+        drop(slot);
+        self.tier.publish(&mut tally);
+        self.want_submit();
+        result
+    }
+
+    /// Demotes every value that can be, in one go: for tests and measurements.
+    pub fn demote_all(&self) -> Demoted {
+        self.demote_everything()
+    }
+
+    /// The next number of the worker's generator.
+    pub fn next_random(&self) -> u64 {
+        // SplitMix64 (Steele, Lea and Flood 2014).
+        let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.random.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Makes a key whose copy at `at` is lost live in RAM alone. False: it does not point there.
+fn restore_one(db: &mut Db<'_>, key: &Key<'_>, at: Location, record: &OwnedRecord) -> bool {
+    let Some(view) = db.peek(key) else { return false };
+    match view.stored {
+        Stored::Cold(place, len) if place.units == at.units() => {
+            let unpacked = record.meta.compressed.then(|| {
+                decompress(&record.payload, len as usize)
+                    .expect("invariant: what was compressed in memory unpacks")
+            });
+            db.restore(key, place, unpacked.as_deref().unwrap_or(&record.payload))
+        }
+        Stored::Clean(_, place) if place.units == at.units() => db.forget_copy(key, place),
+        _ => false,
+    }
+}

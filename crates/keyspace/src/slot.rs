@@ -351,3 +351,177 @@ pub(crate) fn demote_at(
 pub(crate) fn is_expired(entry: Entry, now_ms: u64) -> bool {
     entry.is_volatile() && borrow(&entry).view().expire_at_ms <= now_ms
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Expiry};
+    use crate::watch::WatchFlag;
+    use std::collections::BTreeSet;
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    fn with_db<R>(slot: &mut SlotState, table: u8, run: impl FnOnce(&mut Db<'_>) -> R) -> R {
+        run(&mut Db::new(slot, table, NOW_MS, &mut Tally::default()))
+    }
+
+    fn put(slot: &mut SlotState, table: u8, name: &str, len: usize, expiry: Expiry) {
+        let key = Key::new(name.as_bytes());
+        with_db(slot, table, |db| db.put(&key, 0, &vec![b'v'; len], expiry));
+    }
+
+    fn names(slot: &SlotState, table: u8) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        slot.scan(table, crate::ScanPosition::default(), |view| {
+            names.insert(String::from_utf8_lossy(view.key).into_owned());
+            false
+        });
+        names
+    }
+
+    #[test]
+    fn a_sweep_finds_every_key_whose_time_has_come_however_arrays_shrink() {
+        for live_every in [3, 7, 50] {
+            let (mut slot, mut tally) = (SlotState::default(), Tally::default());
+            for number in 0..5_000u64 {
+                let expiry = match number % live_every {
+                    0 => Expiry::Clear,
+                    1 => Expiry::At(NOW_MS + 1 + number),
+                    _ => Expiry::At(NOW_MS - number),
+                };
+                put(&mut slot, (number % 3) as u8, &format!("key-{number}"), 1, expiry);
+            }
+            assert!(slot.may_have_expired(NOW_MS));
+            let swept = slot.expire(NOW_MS, &mut tally);
+            let expected = (0..5_000u64).filter(|number| number % live_every > 1).count();
+            assert_eq!(swept.expired, expected as u64);
+            assert_eq!(tally.expired, expected as u64);
+            let left: usize = (0..3).map(|table| slot.len(table)).sum();
+            assert_eq!(left, 5_000 - expected);
+            assert!(!slot.may_have_expired(NOW_MS + 1), "the next one is due at + 2");
+            assert!(slot.may_have_expired(NOW_MS + 2));
+            assert_eq!(slot.expire(NOW_MS + 10_000, &mut tally).expired as usize, {
+                (0..5_000u64).filter(|number| number % live_every == 1).count()
+            });
+            assert!(!slot.may_have_expired(u64::MAX));
+        }
+    }
+
+    /// Passes the hand, demoting whatever it asks about, and returns what it asked about.
+    fn hand(slot: &mut SlotState) -> BTreeSet<String> {
+        let mut asked = BTreeSet::new();
+        slot.pass_hand(&mut Tally::default(), |view, _table| {
+            asked.insert(String::from_utf8_lossy(view.key).into_owned());
+            let stored_len = view.value_len() as u32;
+            Verdict::Demote(FlashRef { units: 7, stored_len, compressed: false })
+        });
+        asked
+    }
+
+    fn frequency(slot: &mut SlotState, name: &str) -> Option<u8> {
+        with_db(slot, 0, |db| db.frequency(&Key::new(name.as_bytes())))
+    }
+
+    fn read(slot: &mut SlotState, name: &str) {
+        let db = Db::new(slot, 0, NOW_MS, &mut Tally::default())
+            .into_read(&Key::new(name.as_bytes()))
+            .is_some();
+        assert!(db);
+    }
+
+    #[test]
+    fn the_hand_takes_what_nobody_used_since_it_last_came() {
+        let mut slot = SlotState::default();
+        for (name, len) in [("idle", 100), ("busy", 100), ("tiny", 31), ("rewritten", 100)] {
+            put(&mut slot, 0, name, len, Expiry::Clear);
+        }
+        (0..9).for_each(|_| read(&mut slot, "busy"));
+        put(&mut slot, 0, "rewritten", 100, Expiry::Clear);
+        let frequencies = |slot: &mut SlotState| {
+            ["idle", "busy", "tiny", "rewritten"].map(|name| frequency(slot, name).expect("there"))
+        };
+        assert_eq!(frequencies(&mut slot), [0, 3, 0, 1], "a write to an existing key counts");
+        assert_eq!(hand(&mut slot), ["idle".to_owned()].into());
+        assert_eq!(frequencies(&mut slot), [0, 2, 0, 0]);
+        assert_eq!(hand(&mut slot), ["rewritten".to_owned()].into());
+        assert_eq!(frequencies(&mut slot), [0, 1, 0, 0]);
+        assert_eq!(hand(&mut slot), BTreeSet::new());
+        assert_eq!(hand(&mut slot), ["busy".to_owned()].into());
+        // Cold values keep a history: an access counts, the hand forgets it.
+        read(&mut slot, "idle");
+        assert_eq!(frequency(&mut slot, "idle"), Some(1));
+        assert_eq!(hand(&mut slot), BTreeSet::new());
+        assert_eq!(frequency(&mut slot, "idle"), Some(0));
+        assert_eq!(frequency(&mut slot, "missing"), None);
+    }
+
+    #[test]
+    fn the_hand_stops_when_told_and_leaves_what_is_kept() {
+        let mut slot = SlotState::default();
+        (0..100).for_each(|number| put(&mut slot, 0, &number.to_string(), 100, Expiry::Clear));
+        let mut tally = Tally::default();
+        let mut asked = 0;
+        let swept = slot.pass_hand(&mut tally, |_, _| {
+            asked += 1;
+            if asked < 10 { Verdict::Keep } else { Verdict::Stop }
+        });
+        assert!(swept.stopped);
+        assert_eq!(asked, 10);
+        assert_eq!(tally.cold_count, 0);
+        assert_eq!(names(&slot, 0).len(), 100);
+    }
+
+    fn watch(slot: &mut SlotState, table: u8, name: &str) -> Arc<WatchFlag> {
+        let flag = Arc::new(WatchFlag::default());
+        slot.watch(table, name.as_bytes(), &flag);
+        flag
+    }
+
+    #[test]
+    fn watchers_of_a_swapped_database_follow_it() {
+        let mut slot = SlotState::default();
+        put(&mut slot, 0, "only-here", 1, Expiry::Clear);
+        put(&mut slot, 1, "only-there", 1, Expiry::Clear);
+        put(&mut slot, 1, "gone-there", 1, Expiry::At(NOW_MS));
+        // Watched in the database that is table 0 now.
+        let cases =
+            [("only-here", true), ("only-there", true), ("gone-there", false), ("new", false)];
+        let flags = cases.map(|(name, _)| watch(&mut slot, 0, name));
+        slot.changed_all(0, Some(1), NOW_MS);
+        slot.changed_all(1, Some(0), NOW_MS);
+        slot.swap_watchers(0, 1);
+        for ((name, raised), flag) in cases.iter().zip(&flags) {
+            assert_eq!(flag.is_raised(), *raised, "{name}");
+        }
+        put(&mut slot, 0, "new", 1, Expiry::Clear);
+        assert!(!flags[3].is_raised(), "table 0 is another database's now");
+        put(&mut slot, 1, "new", 1, Expiry::Clear);
+        assert!(flags[3].is_raised());
+    }
+
+    #[test]
+    fn to_clear_a_table_changes_the_keys_that_were_watched_alive() {
+        let mut slot = SlotState::default();
+        put(&mut slot, 0, "lives", 1, Expiry::Clear);
+        put(&mut slot, 0, "expires", 1, Expiry::At(NOW_MS));
+        let flags = ["lives", "expires", "missing"].map(|name| watch(&mut slot, 0, name));
+        slot.changed_all(0, None, NOW_MS);
+        let mut tally = Tally::default();
+        slot.clear(0, &mut tally).expect("two keys").free(&mut tally);
+        assert_eq!(flags.map(|flag| flag.is_raised()), [true, true, false]);
+        assert_eq!(tally.keys[0], -2);
+        assert_eq!(tally.hot_count, -2);
+        assert!(slot.clear(0, &mut tally).is_none());
+    }
+
+    #[test]
+    fn the_nth_key_is_every_key_once() {
+        let mut slot = SlotState::default();
+        (0..5_000).for_each(|number| put(&mut slot, 0, &number.to_string(), 1, Expiry::Clear));
+        let nth = |nth| slot.nth(0, nth).map(|view| String::from_utf8_lossy(view.key).into_owned());
+        let all: BTreeSet<String> = (0..5_000).filter_map(nth).collect();
+        assert_eq!(all.len(), 5_000);
+        assert_eq!(nth(5_003), nth(3));
+        assert!(slot.nth(1, 3).is_none());
+    }
+}

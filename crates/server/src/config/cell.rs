@@ -155,10 +155,12 @@ fn parse_default<K: Kind>(kind: &K, default: &str) -> K::Value {
     kind.parse(&words, None).expect("invariant: defaults are valid")
 }
 
-/// The words of a value that came as one: it is one, unless the option takes many.
+/// The words of a value that came as one: it is one, unless the option takes many. Two spaces
+/// stand around an empty word, as in Redis.
 pub(super) fn split_value(value: &[u8], many_words: bool) -> Vec<Vec<u8>> {
-    if !many_words {
-        return vec![value.to_vec()];
+    match (many_words, value) {
+        (true, []) => Vec::new(),
+        (true, _) => value.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect(),
+        (false, _) => vec![value.to_vec()],
     }
-    value.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).map(<[u8]>::to_vec).collect()
 }

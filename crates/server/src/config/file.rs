@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use value::glob;
 
 use super::cell::split_value;
+use super::find_named;
 use super::options::Config;
 use super::quote::quote;
-use super::find_named;
 
 /// Files that include each other go no deeper.
 const INCLUDE_DEPTH_MAX: usize = 16;
@@ -63,7 +63,11 @@ impl fmt::Display for LoadError {
                  Reading the configuration file, at line {number}\n>>> '{text}'\n{reason}"
             ),
             Self::File { path, reason } => {
-                write!(formatter, "Fatal error, can't open config file '{}': {reason}", path.display())
+                write!(
+                    formatter,
+                    "Fatal error, can't open config file '{}': {reason}",
+                    path.display()
+                )
             }
         }
     }

@@ -82,7 +82,10 @@ impl Kind for Integer {
         let value =
             parse_i64(&words[0]).ok_or("argument couldn't be parsed into an integer".to_owned())?;
         if value < self.min || value > self.max {
-            return Err(format!("argument must be between {} and {} inclusive", self.min, self.max));
+            return Err(format!(
+                "argument must be between {} and {} inclusive",
+                self.min, self.max
+            ));
         }
         Ok(value.clamp(self.clamp.0, self.clamp.1))
     }
@@ -155,7 +158,10 @@ impl Kind for Memory {
     fn parse(&self, words: &[Vec<u8>], _: Option<&u64>) -> Result<u64, String> {
         let value = parse_memory(&words[0]).ok_or("argument must be a memory value".to_owned())?;
         if value < self.min || value > self.max {
-            return Err(format!("argument must be between {} and {} inclusive", self.min, self.max));
+            return Err(format!(
+                "argument must be between {} and {} inclusive",
+                self.min, self.max
+            ));
         }
         Ok(value)
     }
@@ -193,13 +199,11 @@ pub fn parse_memory(text: &[u8]) -> Option<u64> {
         b"gb" => 1 << 30,
         _ => return None,
     };
-    // Leading zeros are fine here, unlike elsewhere.
-    let number = match number {
-        [zeros @ .., _] => {
-            let first = zeros.iter().position(|digit| *digit != b'0').unwrap_or(zeros.len());
-            parse_u64(&number[first..])?
-        }
-        [] => return None,
+    // As in Redis, leading zeros are fine here, and a unit alone is none of it.
+    let zeros = number.iter().take_while(|digit| **digit == b'0').count();
+    let number = match &number[zeros..] {
+        [] => 0,
+        digits => parse_u64(digits)?,
     };
     number.checked_mul(unit)
 }
@@ -230,11 +234,7 @@ pub enum MemoryShare {
 impl Kind for MemoryOrPercent {
     type Value = MemoryShare;
 
-    fn parse(
-        &self,
-        words: &[Vec<u8>],
-        _: Option<&MemoryShare>,
-    ) -> Result<MemoryShare, String> {
+    fn parse(&self, words: &[Vec<u8>], _: Option<&MemoryShare>) -> Result<MemoryShare, String> {
         let invalid = || "argument must be a memory or percent value".to_owned();
         let [percent @ .., b'%'] = words[0].as_slice() else {
             let bytes = parse_memory(&words[0]).ok_or_else(invalid)?;
@@ -350,11 +350,7 @@ impl Text {
 impl Kind for Text {
     type Value = Vec<u8>;
 
-    fn parse(
-        &self,
-        words: &[Vec<u8>],
-        _: Option<&Vec<u8>>,
-    ) -> Result<Vec<u8>, String> {
+    fn parse(&self, words: &[Vec<u8>], _: Option<&Vec<u8>>) -> Result<Vec<u8>, String> {
         (self.check)(&words[0])
     }
 

@@ -22,11 +22,7 @@ impl Kind for Words {
     type Value = Vec<Vec<u8>>;
     const MANY_WORDS: bool = true;
 
-    fn parse(
-        &self,
-        words: &[Vec<u8>],
-        _: Option<&Self::Value>,
-    ) -> Result<Self::Value, String> {
+    fn parse(&self, words: &[Vec<u8>], _: Option<&Self::Value>) -> Result<Self::Value, String> {
         let words: Vec<_> = words.iter().filter(|word| !word.is_empty()).cloned().collect();
         (self.check)(&words)?;
         Ok(words)
@@ -67,7 +63,7 @@ impl Kind for Percentiles {
                 .to_owned()),
             None => Err(invalid()),
         };
-        words.iter().filter(|word| !word.is_empty()).map(percentile).collect()
+        words.iter().map(percentile).collect()
     }
 
     fn print(&self, value: &Vec<f64>) -> Vec<u8> {
@@ -168,7 +164,8 @@ impl Kind for OutputLimits {
 }
 
 fn class_named(text: &[u8]) -> Option<ClientClass> {
-    let is_named = |names: &[&str]| names.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
+    let is_named =
+        |names: &[&str]| names.iter().any(|name| text.eq_ignore_ascii_case(name.as_bytes()));
     CLASSES.iter().find(|(_, names)| is_named(names)).map(|(class, _)| *class)
 }
 

@@ -15,7 +15,6 @@ mod options;
 mod quote;
 mod rewrite;
 
-
 use std::sync::{MutexGuard, PoisonError};
 
 use thiserror::Error;

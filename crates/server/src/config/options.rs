@@ -6,9 +6,9 @@
 //! line; one of which only a single value is true of us takes no other.
 
 use super::cell::{Atomic, Setting, Shared};
+use super::file::{Source, system_text};
 use super::kind::{Choice, Integer, Memory, MemoryOrPercent, Names, Permissions, Text, YesNo};
 use super::list::{KeyspaceEvents, OutputLimits, Percentiles, Words};
-use super::file::{Source, system_text};
 
 /// Integers of C's `int`, which most of Redis's options are.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -288,7 +288,7 @@ options! {
     // Memory.
 
     /// Bytes of resident memory, all included; 0 is no bound.
-    maxmemory: Atomic<Memory> = Memory::between(0, BYTES_MAX), "maxmemory", "0", RUNTIME;
+    maxmemory: Atomic<Memory> = Memory::between(0, u64::MAX), "maxmemory", "0", RUNTIME;
     /// What to do when memory, and flash if there is any, is full.
     maxmemory_policy: Atomic<Choice<MaxmemoryPolicy>> = Choice::new(), "maxmemory-policy", "noeviction", RUNTIME;
     /// Keys that are looked at to find one to evict.

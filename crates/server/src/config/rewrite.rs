@@ -93,7 +93,8 @@ fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
-    let written = write_file(&temporary, text, path).and_then(|()| std::fs::rename(&temporary, path));
+    let written =
+        write_file(&temporary, text, path).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         // It is of no use to anyone; the first error is the one to report.
         let _ = std::fs::remove_file(&temporary);

@@ -8,6 +8,7 @@
 //!
 //! Reading order: `location`, `record` (the byte format), `engine` (the seam).
 
+mod device;
 mod engine;
 mod error;
 mod limits;
@@ -15,13 +16,14 @@ mod location;
 mod log;
 mod record;
 
+pub use device::sim::{SimDisk, SimFaults, SimRandom};
+pub use engine::fetched::FetchedRecord;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
-    CollectProgress, Completion, Engine, EngineWorker, FetchedRecord, FreeSpace, Liveness, Owner,
-    ReadStart,
+    CollectProgress, Completion, Engine, EngineWorker, FreeSpace, Liveness, Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
 pub use limits::*;
 pub use location::Location;
-pub use log::{Backend, LogConfig};
+pub use log::{Backend, LogConfig, open_log, open_sim};
 pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};

@@ -10,5 +10,56 @@ pub const RECORD_BYTES_MAX: usize = (512 << 20) + (1 << 20);
 /// Reads that one worker may have in flight; more answer `Busy`. An NVMe drive is saturated well below this.
 pub const READS_IN_FLIGHT_MAX: usize = 1024;
 
-/// Bytes of one write buffer: the size of the ordinary device write.
+/// Bytes of one write buffer: the size of the ordinary device write. Large enough that a drive streams, small
+/// enough that a write does not stand in front of a read for long (50 us at 5 GB/s).
 pub const WRITE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Write buffers of one worker: one open for each lane and the rest in flight.
+pub const WRITE_BUFFERS: usize = 12;
+
+/// Bytes of the pool of read buffers of one worker, registered with the ring where that is allowed.
+pub const READ_POOL_BYTES: usize = 3 << 20;
+
+/// Bytes of read buffers of one worker beside the pool, when it is used up; then reads answer `Busy`.
+pub const READ_HEAP_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of large records that one worker reads at the same time; a single larger one is read alone.
+pub const LARGE_READ_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of large records that one worker keeps until they are written; a single larger one is written alone.
+pub const LARGE_WRITE_BYTES_MAX: usize = 32 << 20;
+
+/// Device reads or writes that one large record has in flight.
+pub const LARGE_PIECES_IN_FLIGHT_MAX: usize = 4;
+
+/// Block reads that one collection has in flight: enough to keep it busy, few beside the reads of clients.
+pub const COLLECT_READS_IN_FLIGHT_MAX: usize = 2;
+
+/// Bytes of the largest segment.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of the smallest segment.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes of a segment where the flash is large enough for it.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// Segments of one log: 16 TiB of 64 MiB.
+pub const SEGMENTS_MAX: usize = 1 << 18;
+
+/// Paths of one log.
+pub const PATHS_MAX: usize = 64;
+
+/// Threads of the thread-pool backend for each worker.
+pub const POOL_THREADS: usize = 8;
+
+const _: () = assert!(WRITE_BUFFERS > 4 + LARGE_PIECES_IN_FLIGHT_MAX);
+const _: () = assert!(RECORD_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(SEGMENT_BYTES_MAX < u32::MAX as u64);
+const _: () = assert!(
+    WRITE_BUFFERS * WRITE_BUFFER_BYTES
+        + READ_POOL_BYTES
+        + READ_HEAP_BYTES_MAX
+        + COLLECT_READS_IN_FLIGHT_MAX * WRITE_BUFFER_BYTES
+        <= 8 << 20
+);

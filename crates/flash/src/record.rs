@@ -19,10 +19,21 @@
 //! The place is part of the checksum though it is not stored: a write that the drive misdirected or lost leaves
 //! bytes behind that were valid elsewhere or before, and these must not pass.
 
-use crate::limits::RECORD_ALIGN;
+use std::ops::Range;
+
+use crate::limits::{RECORD_ALIGN, RECORD_BYTES_MAX};
+use crate::location::Location;
 
 /// Bytes of the header in front of the key.
 pub(crate) const RECORD_HEADER_BYTES: usize = 32;
+
+/// Magic and version of the format.
+pub(crate) const RECORD_MAGIC: u8 = 0xA1;
+
+const SLOT_MASK: u16 = (1 << 14) - 1;
+const COMPRESSED: u16 = 1 << 14;
+const CHECKSUMMED_FROM: usize = 4;
+const SEQUENCE_BITS: u32 = 56;
 
 /// What is stored with a record besides its key and its payload.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -84,4 +95,270 @@ pub enum Lane {
 /// Bytes that a record takes on flash, header and rounding to 16 bytes included.
 pub const fn record_size(key_len: usize, payload_len: usize) -> usize {
     (RECORD_HEADER_BYTES + key_len + payload_len).next_multiple_of(RECORD_ALIGN)
+}
+
+/// Where a record is written: what its checksum starts from.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) at: Location,
+    /// How often the segment was opened, modulo 2^32.
+    pub(crate) generation: u32,
+}
+
+impl Place {
+    fn checksum(self) -> u32 {
+        crc32c::crc32c_append(self.generation, &self.at.units().to_le_bytes())
+    }
+}
+
+/// A record's header, as read and found plausible. Only the checksum says that it is right.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Header {
+    pub(crate) meta: RecordMeta,
+    pub(crate) sequence: u64,
+    pub(crate) key_len: usize,
+    pub(crate) payload_len: usize,
+    checksum: u32,
+}
+
+impl Header {
+    pub(crate) fn record_size(&self) -> usize {
+        record_size(self.key_len, self.payload_len)
+    }
+
+    /// Where the key lies in the record.
+    pub(crate) fn key(&self) -> Range<usize> {
+        RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.key_len
+    }
+
+    /// Where the payload lies in the record.
+    pub(crate) fn payload(&self) -> Range<usize> {
+        let start = RECORD_HEADER_BYTES + self.key_len;
+        start..start + self.payload_len
+    }
+
+    /// Bytes without the padding.
+    pub(crate) fn bytes_len(&self) -> usize {
+        RECORD_HEADER_BYTES + self.key_len + self.payload_len
+    }
+
+    /// Reads a header. Errors: what cannot be.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let Some(bytes) = bytes.first_chunk::<RECORD_HEADER_BYTES>() else {
+            return Err("header cut off");
+        };
+        let word = |offset: usize| {
+            u32::from_le_bytes([
+                bytes[offset],
+                bytes[offset + 1],
+                bytes[offset + 2],
+                bytes[offset + 3],
+            ])
+        };
+        if bytes[4] != RECORD_MAGIC {
+            return Err("no record here");
+        }
+        let slot_and_flags = u16::from_le_bytes([bytes[6], bytes[7]]);
+        if slot_and_flags & !(SLOT_MASK | COMPRESSED) != 0 {
+            return Err("unknown flags");
+        }
+        let (key_len, payload_len) = (word(8) as usize, word(12) as usize);
+        if key_len.saturating_add(payload_len) > RECORD_BYTES_MAX {
+            return Err("length beyond the limit");
+        }
+        let long = |offset: usize| u64::from(word(offset)) | u64::from(word(offset + 4)) << 32;
+        let meta = RecordMeta {
+            slot: slot_and_flags & SLOT_MASK,
+            db: bytes[31],
+            kind: bytes[5],
+            compressed: slot_and_flags & COMPRESSED != 0,
+            expire_at_ms: long(16) as i64,
+        };
+        let sequence = long(24) & ((1 << SEQUENCE_BITS) - 1);
+        Ok(Self { meta, sequence, key_len, payload_len, checksum: word(0) })
+    }
+}
+
+/// The header of a record, and its checksum as far as the header goes: the rest is added to it as it comes.
+pub(crate) struct HeaderBytes {
+    bytes: [u8; RECORD_HEADER_BYTES],
+    checksum: u32,
+}
+
+impl HeaderBytes {
+    pub(crate) fn new(
+        meta: RecordMeta,
+        lengths: (usize, usize),
+        sequence: u64,
+        place: Place,
+    ) -> Self {
+        let (key_len, payload_len) = lengths;
+        assert!(meta.slot <= SLOT_MASK, "slots have 14 bits");
+        assert!(key_len + payload_len <= RECORD_BYTES_MAX, "the caller bounds records");
+        debug_assert!(sequence < 1 << SEQUENCE_BITS);
+        let flags = if meta.compressed { COMPRESSED } else { 0 };
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        bytes[4] = RECORD_MAGIC;
+        bytes[5] = meta.kind;
+        bytes[6..8].copy_from_slice(&(meta.slot | flags).to_le_bytes());
+        bytes[8..12].copy_from_slice(&(key_len as u32).to_le_bytes());
+        bytes[12..16].copy_from_slice(&(payload_len as u32).to_le_bytes());
+        bytes[16..24].copy_from_slice(&meta.expire_at_ms.to_le_bytes());
+        bytes[24..32].copy_from_slice(&sequence.to_le_bytes());
+        bytes[31] = meta.db;
+        let checksum = crc32c::crc32c_append(place.checksum(), &bytes[CHECKSUMMED_FROM..]);
+        Self { bytes, checksum }
+    }
+
+    /// Adds bytes of the key and then of the payload, in order.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.checksum = crc32c::crc32c_append(self.checksum, bytes);
+    }
+
+    /// The header, after all bytes were added.
+    pub(crate) fn finish(&self) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = self.bytes;
+        bytes[..CHECKSUMMED_FROM].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
+}
+
+/// Writes a record to the start of `target`, padding included.
+///
+/// Shape: `target` is at least `record_size` long.
+pub(crate) fn encode(record: &Record<'_>, sequence: u64, place: Place, target: &mut [u8]) {
+    let lengths = (record.key.len(), record.payload.len());
+    let mut header = HeaderBytes::new(record.meta, lengths, sequence, place);
+    let size = record_size(lengths.0, lengths.1);
+    let (key_end, end) =
+        (RECORD_HEADER_BYTES + lengths.0, RECORD_HEADER_BYTES + lengths.0 + lengths.1);
+    target[RECORD_HEADER_BYTES..key_end].copy_from_slice(record.key);
+    target[key_end..end].copy_from_slice(record.payload);
+    target[end..size].fill(0);
+    header.add(&target[RECORD_HEADER_BYTES..end]);
+    target[..RECORD_HEADER_BYTES].copy_from_slice(&header.finish());
+}
+
+/// Checks that `bytes` begin with the record of that place. Errors: what is wrong.
+pub(crate) fn verify(bytes: &[u8], place: Place) -> Result<Header, &'static str> {
+    let header = Header::decode(bytes)?;
+    if bytes.len() < header.record_size() {
+        return Err("record cut off");
+    }
+    let checksummed = &bytes[CHECKSUMMED_FROM..header.bytes_len()];
+    if crc32c::crc32c_append(place.checksum(), checksummed) != header.checksum {
+        return Err("checksum");
+    }
+    Ok(header)
+}
+
+/// The check of a record that comes in pieces.
+pub(crate) struct PieceChecker {
+    header: Header,
+    checksum: u32,
+}
+
+impl PieceChecker {
+    /// Begins with the record's first bytes, the header at least.
+    pub(crate) fn new(bytes: &[u8], place: Place) -> Result<Self, &'static str> {
+        let header = Header::decode(bytes)?;
+        let rest = &bytes[CHECKSUMMED_FROM..RECORD_HEADER_BYTES];
+        Ok(Self { header, checksum: crc32c::crc32c_append(place.checksum(), rest) })
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Adds bytes of the key and then of the payload, in order.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.checksum = crc32c::crc32c_append(self.checksum, bytes);
+    }
+
+    /// Errors: when what was added is not the record.
+    pub(crate) fn finish(&self) -> Result<(), &'static str> {
+        if self.checksum == self.header.checksum { Ok(()) } else { Err("checksum") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(units: u64, generation: u32) -> Place {
+        Place { at: Location::from_units(units), generation }
+    }
+
+    #[test]
+    fn the_format_does_not_change() {
+        let meta = RecordMeta {
+            slot: 0x1234,
+            db: 3,
+            kind: 7,
+            compressed: true,
+            expire_at_ms: 0x0102_0304,
+        };
+        let record = Record { meta, key: b"key", payload: b"payload" };
+        let mut bytes = [0xFF; 48];
+        encode(&record, 0x0A0B0C, place(5, 2), &mut bytes);
+        let golden: [u8; 48] = [
+            0xC4, 0x3E, 0x1C, 0xF9, 0xA1, 7, 0x34, 0x52, 3, 0, 0, 0, 7, 0, 0, 0, 4, 3, 2, 1, 0, 0,
+            0, 0, 0x0C, 0x0B, 0x0A, 0, 0, 0, 0, 3, b'k', b'e', b'y', b'p', b'a', b'y', b'l', b'o',
+            b'a', b'd', 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(bytes, golden);
+    }
+
+    #[test]
+    fn a_record_is_valid_in_its_place_only() {
+        let record = Record { meta: RecordMeta::default(), key: b"k", payload: b"v" };
+        let mut bytes = [0; 48];
+        encode(&record, 1, place(100, 7), &mut bytes);
+        assert!(verify(&bytes, place(100, 7)).is_ok());
+        assert_eq!(verify(&bytes, place(101, 7)), Err("checksum"));
+        assert_eq!(verify(&bytes, place(100, 8)), Err("checksum"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_verified_and_a_flipped_bit_is_not(
+            key in prop::collection::vec(any::<u8>(), 0..100),
+            payload in prop::collection::vec(any::<u8>(), 0..1000),
+            slot in 0u16..16_384, db: u8, kind: u8, compressed: bool, expire_at_ms: i64,
+            units in 0u64..1 << 40, generation: u32, flip: prop::sample::Index,
+        ) {
+            let meta = RecordMeta { slot, db, kind, compressed, expire_at_ms };
+            let record = Record { meta, key: &key, payload: &payload };
+            let mut bytes = vec![0; record_size(key.len(), payload.len())];
+            encode(&record, 99, place(units, generation), &mut bytes);
+            let header = verify(&bytes, place(units, generation)).expect("valid");
+            prop_assert_eq!(header.meta, meta);
+            prop_assert_eq!(header.sequence, 99);
+            prop_assert_eq!(&bytes[header.key()], &key[..]);
+            prop_assert_eq!(&bytes[header.payload()], &payload[..]);
+            let bit = flip.index(header.bytes_len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(verify(&bytes, place(units, generation)).is_err());
+        }
+
+        #[test]
+        fn pieces_check_as_the_whole_does(payload in prop::collection::vec(any::<u8>(), 0..1000), cut: prop::sample::Index) {
+            let record = Record { meta: RecordMeta::default(), key: b"some key", payload: &payload };
+            let mut bytes = vec![0; record_size(8, payload.len())];
+            encode(&record, 1, place(1, 1), &mut bytes);
+            let mut checker = PieceChecker::new(&bytes, place(1, 1)).expect("header");
+            let body = &bytes[RECORD_HEADER_BYTES..checker.header().bytes_len()];
+            let (front, back) = body.split_at(cut.index(body.len()));
+            checker.add(front);
+            prop_assert_eq!(checker.finish().is_ok(), back.is_empty());
+            checker.add(back);
+            prop_assert!(checker.finish().is_ok());
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = verify(&bytes, place(0, 0));
+        }
+    }
 }

@@ -10,16 +10,15 @@
 //! 3. A record that could not be written is handed back by `Completion::WriteFailed`; nothing is lost silently.
 //! 4. The place of a released record is not used again while a read of it is in flight.
 
-pub mod stats;
+pub(crate) mod fetched;
+pub(crate) mod stats;
 
-use std::ops::Range;
 use std::os::fd::RawFd;
-use std::rc::Rc;
-use std::sync::Arc;
 
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
-use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
+use crate::record::{Lane, OwnedRecord, Record};
+use fetched::FetchedRecord;
 use stats::EngineStats;
 
 /// A store of records, shared by all workers.
@@ -178,72 +177,4 @@ pub trait Owner {
     /// on and the answer is true (the collector accounts for `from`; do not release it). Otherwise false, and the
     /// collector releases `to`. Compares the full location under the slot's lock.
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool;
-}
-
-/// A verified record. Its buffer returns to the worker's pool when it is dropped: do not keep it for long.
-pub struct FetchedRecord {
-    bytes: Bytes,
-    at: Location,
-    meta: RecordMeta,
-    key: Range<usize>,
-    payload: Range<usize>,
-}
-
-/// Where a fetched record's bytes are.
-#[derive(Clone)]
-enum Bytes {
-    /// Copied out of a write buffer.
-    Heap(Rc<[u8]>),
-    /// A large record, assembled or still on its way to flash.
-    Owned(Arc<OwnedRecord>),
-}
-
-impl FetchedRecord {
-    /// What is stored besides key and payload.
-    pub fn meta(&self) -> RecordMeta {
-        self.meta
-    }
-
-    /// The key.
-    pub fn key(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Heap(bytes) => &bytes[self.key.clone()],
-            Bytes::Owned(record) => &record.key,
-        }
-    }
-
-    /// The payload.
-    pub fn payload(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Heap(bytes) => &bytes[self.payload.clone()],
-            Bytes::Owned(record) => &record.payload,
-        }
-    }
-
-    /// Where it was read from.
-    pub fn location(&self) -> Location {
-        self.at
-    }
-
-    /// The payload as a vector of its own; a large payload is handed over without a copy where nobody else holds it.
-    pub fn into_payload(self) -> Vec<u8> {
-        match self.bytes {
-            Bytes::Heap(bytes) => bytes[self.payload].to_vec(),
-            Bytes::Owned(record) => match Arc::try_unwrap(record) {
-                Ok(record) => record.payload,
-                Err(shared) => shared.payload.clone(),
-            },
-        }
-    }
-}
-
-impl std::fmt::Debug for FetchedRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FetchedRecord")
-            .field("at", &self.at)
-            .field("meta", &self.meta)
-            .field("key_len", &self.key().len())
-            .field("payload_len", &self.payload().len())
-            .finish()
-    }
 }

@@ -25,8 +25,9 @@ pub struct EngineStats {
     pub segments_sealed: u64,
     /// Segments that are being collected.
     pub segments_collecting: u64,
-    /// Segments that hold damaged records and wait for these to be released.
-    pub segments_quarantined: u64,
+    /// Segments with nothing to collect that wait for the release of their last records (damaged ones, for example)
+    /// or for the end of reads.
+    pub segments_emptied: u64,
     /// Paths that take no writes any more after a write error.
     pub paths_failed: u64,
     /// Reads asked of the engine, those answered from write buffers included.

@@ -1,5 +1,131 @@
 //! The segmented log: the default engine.
+//!
+//! Reading order: `segment` (states, and what of a segment is in RAM), `format` (the bytes), `append`, `read`,
+//! `collect`, then `shared` and `worker`, which hold the parts together.
 
+mod append;
+mod collect;
 mod config;
+mod counters;
+mod format;
+mod geometry;
+mod io;
+mod janitor;
+mod large;
+mod large_read;
+mod read;
+mod segment;
+mod shared;
+mod space;
+mod table;
+mod worker;
+
+use std::sync::Arc;
 
 pub use config::{Backend, LogConfig};
+use geometry::Geometry;
+use janitor::Janitor;
+use shared::Shared;
+use worker::LogWorker;
+
+use crate::device::Drives;
+use crate::device::files::FileDrives;
+use crate::device::sim::SimDisk;
+use crate::engine::stats::EngineStats;
+use crate::engine::{Engine, EngineWorker, FreeSpace};
+use crate::error::EngineError;
+use crate::limits::{PATHS_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::location::Location;
+
+/// Opens a log on files. They are emptied first, and removed when the engine and its workers are dropped.
+///
+/// Errors: with a text for the operator: no path, a path that is not a directory, not writable, in use by another
+/// server, without enough space; a size with which the log cannot work.
+pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
+    let invalid = |text: String| Err(EngineError::Settings(text));
+    if config.paths.is_empty() || config.paths.len() > PATHS_MAX {
+        return invalid(format!("flash needs 1 to {PATHS_MAX} paths"));
+    }
+    let segment_bytes = segment_bytes(config)?;
+    let least = Shared::segments_min(config.workers.max(1)) as u64 * segment_bytes;
+    if config.flash_bytes < least {
+        let bytes = config.flash_bytes;
+        return invalid(format!(
+            "flash size too small: {bytes} bytes, at least {least} are needed"
+        ));
+    }
+    let drives = FileDrives::create(&config.paths, config.backend)?;
+    let engine = LogEngine::new(Arc::new(drives), config, segment_bytes)?;
+    let janitor = Janitor::start(Arc::clone(&engine.shared))?;
+    Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
+}
+
+/// Opens a log on simulated drives; `config.paths` and `config.backend` do not matter. Nothing runs in the background.
+///
+/// Errors: a size with which the log cannot work.
+pub fn open_sim(disk: &SimDisk, config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
+    let engine = LogEngine::new(disk.drives(), config, segment_bytes(config)?)?;
+    Ok(Arc::new(engine))
+}
+
+/// The segment size that was asked for, or the one that suits the flash.
+fn segment_bytes(config: &LogConfig) -> Result<u64, EngineError> {
+    let Some(bytes) = config.segment_bytes else {
+        return Ok(Geometry::segment_bytes_for(config.flash_bytes));
+    };
+    if bytes.is_power_of_two() && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) {
+        return Ok(bytes);
+    }
+    Err(EngineError::Settings(format!(
+        "flash segment size {bytes}: not a power of two from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+    )))
+}
+
+/// The log as the tier holds it.
+struct LogEngine {
+    shared: Arc<Shared>,
+    /// Gives space back to the filesystems in the background; not on simulated drives.
+    janitor: Option<Janitor>,
+}
+
+impl LogEngine {
+    fn new(
+        drives: Arc<dyn Drives>,
+        config: &LogConfig,
+        segment_bytes: u64,
+    ) -> Result<Self, EngineError> {
+        let geometry = Geometry::new(segment_bytes, drives.sector_bytes());
+        let shared = Arc::new(Shared::new(drives, geometry, config.workers.max(1)));
+        shared.resize(config.flash_bytes)?;
+        Ok(Self { shared, janitor: None })
+    }
+}
+
+impl Engine for LogEngine {
+    fn worker(&self) -> Result<Box<dyn EngineWorker>, EngineError> {
+        Ok(Box::new(LogWorker::new(Arc::clone(&self.shared))?))
+    }
+
+    fn release(&self, at: Location, size: usize) {
+        self.shared.release(at, size);
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.shared.stats()
+    }
+
+    fn free_space(&self) -> FreeSpace {
+        self.shared.free_space()
+    }
+
+    fn resize(&self, bytes: u64) -> Result<(), EngineError> {
+        self.shared.resize(bytes)
+    }
+
+    fn reset(&self) {
+        self.shared.reset();
+        if let Some(janitor) = &self.janitor {
+            janitor.wake();
+        }
+    }
+}

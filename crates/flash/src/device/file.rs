@@ -1,0 +1,193 @@
+//! The data files of a log: one for each path, opened for this process alone, as large as the path's share.
+//!
+//! The files are scratch space: emptied when opened, removed when the log is closed.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::Errno as RustixErrno;
+
+use super::{Errno, Extent, FileIndex};
+use crate::error::EngineError;
+use crate::limits::PATHS_MAX;
+
+/// The name of the data file in each path.
+pub(crate) const FILE_NAME: &str = "kelvin.flash";
+
+/// The sector size where the filesystem does not tell.
+const SECTOR_BYTES_DEFAULT: u32 = 4096;
+
+/// The smallest sector there is.
+pub(crate) const SECTOR_BYTES_MIN: u32 = 512;
+
+/// One data file.
+pub(crate) struct DataFile {
+    path: PathBuf,
+    fd: OwnedFd,
+    sector_bytes: u32,
+    direct: bool,
+}
+
+impl DataFile {
+    /// Makes an empty data file in a directory.
+    ///
+    /// Errors: with a text for the operator: no directory, no permission, used by another server.
+    pub(crate) fn create(directory: &Path) -> Result<Self, EngineError> {
+        if !directory.is_dir() {
+            let shown = directory.display();
+            return Err(EngineError::Settings(format!("flash path {shown} is not a directory")));
+        }
+        let path = directory.join(FILE_NAME);
+        let (fd, direct) = open(&path).map_err(|errno| failed(&path, "open", errno))?;
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(RustixErrno::WOULDBLOCK) => {
+                let shown = path.display();
+                return Err(EngineError::Settings(format!("{shown} is in use by another server")));
+            }
+            Err(errno) => return Err(failed(&path, "lock", errno)),
+        }
+        rustix::fs::ftruncate(&fd, 0).map_err(|errno| failed(&path, "truncate", errno))?;
+        let sector_bytes = if direct { sector_bytes(&fd) } else { SECTOR_BYTES_MIN };
+        Ok(Self { path, fd, sector_bytes, direct })
+    }
+
+    /// Reserves the bytes from `from` to `to` on the drive.
+    ///
+    /// Reserved but unwritten: the filesystem notes what was written when a write ends. Writing zeros first would
+    /// save that, and cost a full pass over the drive at every start.
+    pub(crate) fn reserve(&self, from: u64, to: u64) -> Result<(), EngineError> {
+        assert!(from <= to);
+        if from == to {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, to - from) {
+            Ok(()) => Ok(()),
+            Err(RustixErrno::OPNOTSUPP) => rustix::fs::ftruncate(&self.fd, to)
+                .map_err(|errno| failed(&self.path, "truncate", errno)),
+            Err(RustixErrno::NOSPC) => {
+                // A reservation that failed half way keeps its blocks until the file is cut.
+                let _ = rustix::fs::ftruncate(&self.fd, from);
+                Err(EngineError::Settings(format!(
+                    "not enough space for the flash tier: {} cannot grow to {to} bytes",
+                    self.path.display()
+                )))
+            }
+            Err(errno) => Err(failed(&self.path, "reserve", errno)),
+        }
+    }
+
+    /// Gives the bytes of a range back to the filesystem, and so to the drive. They read as zeros afterwards.
+    pub(crate) fn punch(&self, offset: u64, size: u64) -> Result<(), EngineError> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.fd, flags, offset, size)
+            .map_err(|errno| failed(&self.path, "punch a hole", errno))
+    }
+
+    /// Removes the file's name; the space goes with the last descriptor.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "flash file not removed");
+        }
+    }
+
+    /// Reads at once. Errors: the errno; a file that ends early is EIO.
+    pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pread(&self.fd, &mut bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(libc::EIO),
+                Ok(read) => done += read,
+                Err(RustixErrno::INTR) => {}
+                Err(errno) => return Err(errno.raw_os_error()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes at once. Errors: the errno.
+    pub(crate) fn write_now(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(&self.fd, &bytes[done..], offset + done as u64) {
+                Ok(0) => return Err(libc::ENOSPC),
+                Ok(written) => done += written,
+                Err(RustixErrno::INTR) => {}
+                Err(errno) => return Err(errno.raw_os_error()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Offsets and sizes of reads and writes are multiples of this.
+    pub(crate) fn sector_bytes(&self) -> u32 {
+        self.sector_bytes
+    }
+
+    /// Whether reads and writes bypass the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
+fn failed(path: &Path, operation: &'static str, errno: RustixErrno) -> EngineError {
+    EngineError::io(path, operation, errno.raw_os_error())
+}
+
+/// Opens for direct access; where the filesystem refuses that, through the page cache.
+fn open(path: &Path) -> Result<(OwnedFd, bool), RustixErrno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        Ok(fd) => Ok((fd, true)),
+        Err(RustixErrno::INVAL) => Ok((rustix::fs::open(path, flags, mode)?, false)),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn sector_bytes(fd: &OwnedFd) -> u32 {
+    let empty = OsStr::new("");
+    match rustix::fs::statx(fd.as_fd(), empty, AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(stat) if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            match stat.stx_dio_offset_align {
+                0 => SECTOR_BYTES_DEFAULT,
+                align => align.max(SECTOR_BYTES_MIN),
+            }
+        }
+        _ => SECTOR_BYTES_DEFAULT,
+    }
+}
+
+/// The data files of a log, in the order of its paths.
+pub(crate) struct FileSet {
+    files: Vec<DataFile>,
+}
+
+impl FileSet {
+    pub(crate) fn new(files: Vec<DataFile>) -> Self {
+        assert!(!files.is_empty() && files.len() <= PATHS_MAX);
+        Self { files }
+    }
+
+    pub(crate) fn get(&self, index: FileIndex) -> &DataFile {
+        &self.files[usize::from(index.0)]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &DataFile> {
+        self.files.iter()
+    }
+
+    pub(crate) fn read_now(&self, extent: Extent, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.get(extent.file).read_now(extent.offset, &mut bytes[..extent.size])
+    }
+}

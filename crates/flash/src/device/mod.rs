@@ -1,0 +1,157 @@
+//! The seam between the log and the drives: queued reads and writes of whole sectors.
+//!
+//! Each worker owns one `Device`. Operations are queued, handed over together by `submit`, and come back through
+//! `reap` with the buffer that they were given. A device never blocks, except in `read_now` and when it is dropped:
+//! then it waits for what is in flight, because the memory must outlive the operation.
+//!
+//! Invariants:
+//! 1. Each queued operation comes back exactly once.
+//! 2. `wake_fd` becomes readable after a completion that `reap` has not seen.
+//! 3. A write that comes back without an error was accepted whole; a read without an error filled the whole length.
+
+pub(crate) mod buffer;
+pub(crate) mod file;
+pub(crate) mod files;
+
+pub(crate) mod sim;
+pub(crate) mod threads;
+pub(crate) mod uring;
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use crate::error::EngineError;
+use buffer::{AlignedBuffer, IoBuffer};
+
+/// Which of the data files, one a path.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) struct FileIndex(pub(crate) u16);
+
+/// A range of whole sectors in a data file.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Extent {
+    pub(crate) file: FileIndex,
+    /// Bytes from the start of the file.
+    pub(crate) offset: u64,
+    /// Bytes.
+    pub(crate) size: usize,
+}
+
+/// An errno.
+pub(crate) type Errno = i32;
+
+/// An operation that has ended.
+pub(crate) enum Done {
+    /// A read; the buffer is filled when the result is `Ok`.
+    Read { user: u64, buffer: IoBuffer, result: Result<(), Errno> },
+    /// A write.
+    Write { user: u64, buffer: Arc<AlignedBuffer>, result: Result<(), Errno> },
+}
+
+/// One worker's queue to the drives.
+pub(crate) trait Device {
+    /// Queues a read of `extent` into the start of `buffer`. `user` comes back with it.
+    fn read(&mut self, extent: Extent, buffer: IoBuffer, user: u64);
+
+    /// Queues a write of the start of `buffer`. Nobody changes the buffer until it comes back.
+    fn write(&mut self, extent: Extent, buffer: Arc<AlignedBuffer>, user: u64);
+
+    /// Hands over what is queued.
+    fn submit(&mut self);
+
+    /// Moves what has ended to `done`, and makes `wake_fd` unreadable.
+    fn reap(&mut self, done: &mut Vec<Done>);
+
+    /// Reads at once and waits for it.
+    fn read_now(&mut self, extent: Extent, buffer: &mut IoBuffer) -> Result<(), Errno>;
+
+    /// Readable when `reap` has something to report.
+    fn wake_fd(&self) -> RawFd;
+
+    /// Operations queued or handed over that `reap` has not reported.
+    fn in_flight(&self) -> usize;
+
+    /// Where the buffers of reads come from.
+    fn pool(&self) -> &buffer::ReadPool;
+}
+
+/// The drives behind a log: what is done to whole files, and where workers get their devices.
+pub(crate) trait Drives: Send + Sync {
+    /// A device for the calling thread.
+    fn device(&self) -> Result<Box<dyn Device>, EngineError>;
+
+    /// The name of the backend, for people.
+    fn backend(&self) -> &'static str;
+
+    /// Data files, one a path.
+    fn count(&self) -> usize;
+
+    /// The name of a data file, for people.
+    fn name(&self, file: FileIndex) -> String;
+
+    /// Offsets and sizes of all operations are multiples of this.
+    fn sector_bytes(&self) -> u32;
+
+    /// Makes a range of a file writable without running out of space.
+    fn reserve(&self, file: FileIndex, from: u64, to: u64) -> Result<(), EngineError>;
+
+    /// Gives the space of a range back. What was in it is gone.
+    fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError>;
+}
+
+/// What an operation holds on to while it is in flight.
+pub(crate) enum Operation {
+    Read { user: u64, buffer: IoBuffer, size: usize },
+    Write { user: u64, buffer: Arc<AlignedBuffer>, size: usize },
+}
+
+impl Operation {
+    /// Ends the operation with what the kernel answered: a byte count, or a negated errno.
+    pub(crate) fn end(self, answer: i32) -> Done {
+        let result = |size: usize, short: Errno| match answer {
+            errno if errno < 0 => Err(-errno),
+            bytes if bytes as usize == size => Ok(()),
+            _ => Err(short),
+        };
+        match self {
+            // The files are as long as their segments, so a read that ends early is a broken file.
+            Self::Read { user, buffer, size } => {
+                Done::Read { user, buffer, result: result(size, libc::EIO) }
+            }
+            // A write ends early where the space does.
+            Self::Write { user, buffer, size } => {
+                Done::Write { user, buffer, result: result(size, libc::ENOSPC) }
+            }
+        }
+    }
+}
+
+/// Operations in flight, found by a small number that fits a ring's user data. Numbers are reused.
+pub(crate) struct OperationTable {
+    operations: Vec<Option<Operation>>,
+    free: Vec<u32>,
+}
+
+impl OperationTable {
+    pub(crate) fn new() -> Self {
+        Self { operations: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn insert(&mut self, operation: Operation) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.operations[index as usize] = Some(operation);
+            return index;
+        }
+        self.operations.push(Some(operation));
+        u32::try_from(self.operations.len() - 1).expect("invariant: operations are bounded")
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) -> Operation {
+        self.free.push(index);
+        self.operations[index as usize].take().expect("invariant: each operation ends once")
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.operations.len() - self.free.len()
+    }
+}

@@ -1,0 +1,320 @@
+//! Simulated drives: in memory, deterministic from a seed, with every fault that a drive can have.
+//!
+//! One thread drives a simulated device. Operations complete in an order that the seed chooses, some at each `reap`,
+//! and take effect when they complete. Faults are switched on and off while the drives run.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::event::EventfdFlags;
+
+use super::buffer::{AlignedBuffer, IoBuffer, ReadPool};
+use super::{Device, Done, Drives, Errno, Extent, FileIndex};
+use crate::error::EngineError;
+
+/// Which faults happen. Shares are of a thousand operations, chosen by the seed.
+#[derive(Clone, Debug, Default)]
+pub struct SimFaults {
+    /// The operation with this number, counted from 0 over all devices, fails with an I/O error.
+    pub fail_operation: Option<u64>,
+    /// Reads that fail with an I/O error, of a thousand.
+    pub failed_reads: u16,
+    /// Writes that fail with an I/O error, of a thousand. Part of the data may have been written.
+    pub failed_writes: u16,
+    /// Writes that are reported done and are not, of a thousand.
+    pub lost_writes: u16,
+    /// Writes that are reported done and are partly done, of a thousand.
+    pub torn_writes: u16,
+    /// Writes that are reported done and went to another sector, of a thousand.
+    pub misdirected_writes: u16,
+    /// Reads that bring one flipped bit, of a thousand.
+    pub flipped_bits: u16,
+    /// Writes fail with "no space left".
+    pub full: bool,
+}
+
+/// Simulated drives, as the test that owns them sees them. Clones are the same drives.
+#[derive(Clone)]
+pub struct SimDisk(Arc<Mutex<SimState>>);
+
+struct SimState {
+    files: Vec<Vec<u8>>,
+    sector_bytes: u32,
+    random: SimRandom,
+    faults: SimFaults,
+    operations: u64,
+    failures: u64,
+}
+
+/// A small generator of random numbers, good enough to choose faults (splitmix64).
+#[derive(Clone, Debug)]
+pub struct SimRandom(u64);
+
+impl SimRandom {
+    /// The generator of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`, which is above zero.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0);
+        self.next_u64() % bound
+    }
+
+    /// A number from 0 up to 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn happens(&mut self, of_a_thousand: u16) -> bool {
+        of_a_thousand > 0 && self.below(1000) < u64::from(of_a_thousand)
+    }
+}
+
+impl SimDisk {
+    /// Empty drives, one for each path of the log.
+    pub fn new(seed: u64, paths: usize, sector_bytes: u32) -> Self {
+        assert!(paths > 0);
+        Self(Arc::new(Mutex::new(SimState {
+            files: vec![Vec::new(); paths],
+            sector_bytes,
+            random: SimRandom::new(seed),
+            faults: SimFaults::default(),
+            operations: 0,
+            failures: 0,
+        })))
+    }
+
+    /// Changes which faults happen from now on.
+    pub fn set_faults(&self, faults: SimFaults) {
+        self.0.lock().faults = faults;
+    }
+
+    /// Reads and writes that have completed, in all.
+    pub fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+
+    /// Operations that a fault has hit, silently or not.
+    pub fn failures(&self) -> u64 {
+        self.0.lock().failures
+    }
+
+    /// Flips one bit of what is stored.
+    pub fn flip_bit(&self, path: usize, offset: usize) {
+        let mut state = self.0.lock();
+        if let Some(byte) = state.files[path].get_mut(offset) {
+            *byte ^= 1;
+        }
+    }
+
+    pub(crate) fn drives(&self) -> Arc<dyn Drives> {
+        Arc::new(SimDrives(self.0.clone()))
+    }
+}
+
+impl SimState {
+    /// Counts an operation; true when it is to fail.
+    fn fails(&mut self, of_a_thousand: u16) -> bool {
+        let number = self.operations;
+        self.operations += 1;
+        let fails =
+            self.faults.fail_operation == Some(number) || self.random.happens(of_a_thousand);
+        self.failures += u64::from(fails);
+        fails
+    }
+
+    fn hits(&mut self, of_a_thousand: u16) -> bool {
+        let hits = self.random.happens(of_a_thousand);
+        self.failures += u64::from(hits);
+        hits
+    }
+
+    fn read(&mut self, extent: Extent, target: &mut [u8]) -> Result<(), Errno> {
+        if self.fails(self.faults.failed_reads) {
+            return Err(libc::EIO);
+        }
+        let file = &self.files[usize::from(extent.file.0)];
+        let start = extent.offset as usize;
+        let Some(source) = file.get(start..start + extent.size) else { return Err(libc::EIO) };
+        target[..extent.size].copy_from_slice(source);
+        if self.hits(self.faults.flipped_bits) {
+            let bit = self.random.below(extent.size as u64 * 8) as usize;
+            target[bit / 8] ^= 1 << (bit % 8);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, extent: Extent, source: &[u8]) -> Result<(), Errno> {
+        let sectors = (extent.size / self.sector_bytes as usize) as u64;
+        assert_eq!(sectors as usize * self.sector_bytes as usize, extent.size, "whole sectors");
+        assert_eq!(extent.offset % u64::from(self.sector_bytes), 0, "whole sectors");
+        let fails = self.fails(self.faults.failed_writes);
+        if self.faults.full {
+            self.failures += 1;
+            return Err(libc::ENOSPC);
+        }
+        let mut start = extent.offset as usize;
+        let mut size = extent.size;
+        if self.hits(self.faults.lost_writes) {
+            size = 0;
+        }
+        if fails || self.hits(self.faults.torn_writes) {
+            size = self.random.below(sectors) as usize * self.sector_bytes as usize;
+        }
+        if self.hits(self.faults.misdirected_writes) {
+            start += self.sector_bytes as usize;
+        }
+        let file = &mut self.files[usize::from(extent.file.0)];
+        let end = (start + size).min(file.len());
+        file[start..end].copy_from_slice(&source[..end - start]);
+        if fails { Err(libc::EIO) } else { Ok(()) }
+    }
+}
+
+struct SimDrives(Arc<Mutex<SimState>>);
+
+impl Drives for SimDrives {
+    fn device(&self) -> Result<Box<dyn Device>, EngineError> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let wake = rustix::event::eventfd(0, flags).map_err(|errno| EngineError::Io {
+            path: self.name(FileIndex(0)),
+            operation: "device set-up",
+            errno: errno.raw_os_error(),
+        })?;
+        Ok(Box::new(SimDevice {
+            state: Arc::clone(&self.0),
+            queued: Vec::new(),
+            submitted: Vec::new(),
+            wake,
+            pool: ReadPool::new(),
+        }))
+    }
+
+    fn backend(&self) -> &'static str {
+        "sim"
+    }
+
+    fn count(&self) -> usize {
+        self.0.lock().files.len()
+    }
+
+    fn name(&self, file: FileIndex) -> String {
+        format!("sim{}", file.0)
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.0.lock().sector_bytes
+    }
+
+    fn reserve(&self, file: FileIndex, _from: u64, to: u64) -> Result<(), EngineError> {
+        let mut state = self.0.lock();
+        let file = &mut state.files[usize::from(file.0)];
+        let size = file.len().max(to as usize);
+        file.resize(size, 0);
+        Ok(())
+    }
+
+    fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
+        let mut state = self.0.lock();
+        let file = &mut state.files[usize::from(file.0)];
+        file[offset as usize..(offset + size) as usize].fill(0);
+        Ok(())
+    }
+}
+
+struct SimDevice {
+    state: Arc<Mutex<SimState>>,
+    queued: Vec<SimOperation>,
+    submitted: Vec<SimOperation>,
+    wake: OwnedFd,
+    pool: ReadPool,
+}
+
+enum SimOperation {
+    Read { extent: Extent, buffer: IoBuffer, user: u64 },
+    Write { extent: Extent, buffer: Arc<AlignedBuffer>, user: u64 },
+}
+
+impl SimOperation {
+    fn run(self, state: &mut SimState) -> Done {
+        match self {
+            Self::Read { extent, mut buffer, user } => {
+                let result = state.read(extent, buffer.bytes_mut());
+                Done::Read { user, buffer, result }
+            }
+            Self::Write { extent, buffer, user } => {
+                let result = state.write(extent, &buffer[..extent.size]);
+                Done::Write { user, buffer, result }
+            }
+        }
+    }
+}
+
+impl SimDevice {
+    fn signal(&self) {
+        if !self.submitted.is_empty() {
+            // The counter is far from full.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Device for SimDevice {
+    fn read(&mut self, extent: Extent, buffer: IoBuffer, user: u64) {
+        assert!(buffer.bytes().len() >= extent.size);
+        self.queued.push(SimOperation::Read { extent, buffer, user });
+    }
+
+    fn write(&mut self, extent: Extent, buffer: Arc<AlignedBuffer>, user: u64) {
+        assert!(buffer.len() >= extent.size);
+        self.queued.push(SimOperation::Write { extent, buffer, user });
+    }
+
+    fn submit(&mut self) {
+        self.submitted.append(&mut self.queued);
+        self.signal();
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) {
+        let mut count = [0; 8];
+        // EAGAIN when nothing was signalled.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        let state = &mut *self.state.lock();
+        if !self.submitted.is_empty() {
+            let count = 1 + state.random.below(self.submitted.len() as u64);
+            for _ in 0..count {
+                let at = state.random.below(self.submitted.len() as u64) as usize;
+                done.push(self.submitted.swap_remove(at).run(state));
+            }
+        }
+        self.signal();
+    }
+
+    fn read_now(&mut self, extent: Extent, buffer: &mut IoBuffer) -> Result<(), Errno> {
+        self.state.lock().read(extent, buffer.bytes_mut())
+    }
+
+    fn wake_fd(&self) -> RawFd {
+        self.wake.as_raw_fd()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.queued.len() + self.submitted.len()
+    }
+
+    fn pool(&self) -> &ReadPool {
+        &self.pool
+    }
+}

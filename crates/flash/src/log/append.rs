@@ -1,0 +1,493 @@
+//! How records reach flash: lanes, write buffers, blocks, footers.
+//!
+//! Each lane has at most one open segment with one open block, which lies in the segment's `pending` so that all
+//! workers can read from it. A full block goes to the device and the next begins where it ends. A full segment gets
+//! its footer and is left to `closing` until its last write has ended; only then it is sealed.
+//!
+//! A failed write takes the segment out of use (and the path, unless it was only full): what was on its way is handed
+//! back to the tier, what is on flash stays readable.
+
+use std::sync::Arc;
+
+use super::format::{
+    BLOCKS_MAX, Block, FOOTER_BYTES, Footer, Part, SEGMENT_HEADER_BYTES, encode_segment_header,
+    next_record,
+};
+use super::io::{Io, User};
+use super::large::LargeWrites;
+use super::segment::{OpenBlock, State, WritingBlock};
+use super::shared::LANES;
+use super::space::Purpose;
+use crate::device::buffer::AlignedBuffer;
+use crate::engine::Completion;
+use crate::error::{AppendError, EngineError};
+use crate::limits::{RECORD_BYTES_MAX, WRITE_BUFFERS};
+use crate::location::Location;
+use crate::record::{self, Lane, OwnedRecord, Record, record_size};
+
+/// The lane of records that are too large for a write buffer.
+pub(crate) const LARGE_LANE: usize = LANES - 1;
+
+/// One worker's open segments and writes.
+pub(crate) struct Appender {
+    lanes: [Option<Filling>; LANES],
+    /// Segments that are full, or given up, and have writes in flight.
+    closing: Vec<Filling>,
+    pub(crate) buffers: WriteBuffers,
+    pub(crate) large: LargeWrites,
+}
+
+/// A segment that this worker fills.
+pub(crate) struct Filling {
+    pub(crate) segment: u32,
+    /// Where the next block begins.
+    pub(crate) next: u32,
+    pub(crate) footer: Footer,
+    /// Writes in flight; a large record counts as one.
+    pub(crate) writes: u32,
+    outcome: Outcome,
+}
+
+/// How the filling of a segment ends.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Outcome {
+    Good,
+    /// A write failed: there is no footer.
+    Failed,
+    /// A reset has made its records void.
+    Forgotten,
+}
+
+impl Filling {
+    /// Where the next record would begin if it began a block.
+    pub(crate) fn next_record(&self) -> u32 {
+        if self.next == 0 { SEGMENT_HEADER_BYTES as u32 } else { self.next }
+    }
+
+    /// Whether a block with a record of that size fits.
+    pub(crate) fn has_room(&self, size: usize, data_end: u32) -> bool {
+        self.footer.blocks.len() < BLOCKS_MAX
+            && u64::from(self.next_record()) + size as u64 <= u64::from(data_end)
+    }
+}
+
+/// The write buffers of a worker. Made when first needed, then reused.
+pub(crate) struct WriteBuffers {
+    size: usize,
+    free: Vec<AlignedBuffer>,
+    made: usize,
+}
+
+impl WriteBuffers {
+    pub(crate) fn take(&mut self) -> Option<AlignedBuffer> {
+        if let Some(buffer) = self.free.pop() {
+            return Some(buffer);
+        }
+        (self.made < WRITE_BUFFERS).then(|| {
+            self.made += 1;
+            AlignedBuffer::new(self.size)
+        })
+    }
+
+    /// Takes a buffer back from the device.
+    pub(crate) fn give_back(&mut self, buffer: Arc<AlignedBuffer>) {
+        let buffer = Arc::into_inner(buffer);
+        self.free.push(buffer.expect("invariant: whoever shared the buffer let it go first"));
+    }
+
+    pub(crate) fn give(&mut self, buffer: AlignedBuffer) {
+        self.free.push(buffer);
+    }
+
+    /// RAM held, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.made * self.size
+    }
+}
+
+impl Appender {
+    pub(crate) fn new(write_buffer_bytes: usize) -> Self {
+        Self {
+            lanes: [const { None }; LANES],
+            closing: Vec::new(),
+            buffers: WriteBuffers { size: write_buffer_bytes, free: Vec::new(), made: 0 },
+            large: LargeWrites::default(),
+        }
+    }
+
+    /// Appends a record of any size.
+    pub(crate) fn append(
+        &mut self,
+        io: &mut Io,
+        lane: Lane,
+        record: &Record<'_>,
+    ) -> Result<Location, AppendError> {
+        let size = bounded_size(record)?;
+        if size <= io.shared.geometry.small_record_max() {
+            return self.append_small(io, lane, record, size);
+        }
+        self.large.check_room(size)?;
+        let owned = OwnedRecord {
+            meta: record.meta,
+            key: record.key.to_vec(),
+            payload: record.payload.to_vec(),
+        };
+        self.append_large(io, purpose(lane), owned, size).map_err(|(error, _)| error)
+    }
+
+    /// Appends a record of any size without a copy of a large one.
+    pub(crate) fn append_owned(
+        &mut self,
+        io: &mut Io,
+        lane: Lane,
+        record: OwnedRecord,
+    ) -> Result<Location, (AppendError, OwnedRecord)> {
+        let size = match bounded_size(&record.as_record()) {
+            Ok(size) => size,
+            Err(error) => return Err((error, record)),
+        };
+        if size <= io.shared.geometry.small_record_max() {
+            let appended = self.append_small(io, lane, &record.as_record(), size);
+            return appended.map_err(|error| (error, record));
+        }
+        if let Err(error) = self.large.check_room(size) {
+            return Err((error, record));
+        }
+        self.append_large(io, purpose(lane), record, size)
+    }
+
+    fn append_small(
+        &mut self,
+        io: &mut Io,
+        lane: Lane,
+        record: &Record<'_>,
+        size: usize,
+    ) -> Result<Location, AppendError> {
+        let (data_end, slot) = (io.shared.geometry.data_end(), lane as usize);
+        loop {
+            self.open_block(io, slot, purpose(lane), size)?;
+            let filling = self.lanes[slot].as_mut().expect("invariant: the lane was opened");
+            let shared = &io.shared;
+            let segment = shared.table.get(filling.segment);
+            let mut pending = segment.pending.lock();
+            let open = pending.open.as_mut().expect("invariant: the block was opened");
+            let offset = open.offset + open.len;
+            let end = open.len as usize + size;
+            if end <= open.buffer.len() && u64::from(offset) + size as u64 <= u64::from(data_end) {
+                let place = shared.place(filling.segment, offset);
+                let sequence = shared.next_sequence();
+                let target = &mut open.buffer[open.len as usize..end];
+                record::encode(record, sequence, place, target);
+                open.len = end as u32;
+                drop(pending);
+                filling.footer.add_record(sequence);
+                shared.add_live(segment, size);
+                return Ok(place.at);
+            }
+            drop(pending);
+            self.close_block(io, slot);
+        }
+    }
+
+    /// Sees to it that a lane has an open block, which may be too full, in a segment with room for a block.
+    fn open_block(
+        &mut self,
+        io: &mut Io,
+        lane: usize,
+        purpose: Purpose,
+        size: usize,
+    ) -> Result<(), AppendError> {
+        loop {
+            let Some(filling) = &self.lanes[lane] else {
+                self.open_segment(io, lane, purpose)?;
+                continue;
+            };
+            let mut pending = io.shared.table.get(filling.segment).pending.lock();
+            if pending.open.is_some() {
+                return Ok(());
+            }
+            if !filling.has_room(size, io.shared.geometry.data_end()) {
+                drop(pending);
+                self.close_segment(io, lane);
+                continue;
+            }
+            let mut buffer = self.buffers.take().ok_or(AppendError::Busy)?;
+            let mut len = 0;
+            if filling.next == 0 {
+                let id = io.shared.id(filling.segment);
+                let part = Part { first: id.segment, number: 0 };
+                encode_segment_header(id, part, &mut buffer);
+                len = SEGMENT_HEADER_BYTES as u32;
+            }
+            pending.open = Some(OpenBlock { offset: filling.next, len, buffer });
+            return Ok(());
+        }
+    }
+
+    /// Opens a segment for a lane that has none.
+    pub(crate) fn open_segment(
+        &mut self,
+        io: &mut Io,
+        lane: usize,
+        purpose: Purpose,
+    ) -> Result<(), AppendError> {
+        assert!(self.lanes[lane].is_none());
+        let segment = io.shared.open_segments(1, purpose)?[0];
+        self.lanes[lane] = Some(Filling {
+            segment,
+            next: 0,
+            footer: Footer::default(),
+            writes: 0,
+            outcome: Outcome::Good,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn lane_mut(&mut self, lane: usize) -> Option<&mut Filling> {
+        self.lanes[lane].as_mut()
+    }
+
+    /// Hands the open block of a lane to the device.
+    fn close_block(&mut self, io: &mut Io, lane: usize) {
+        let Some(filling) = &mut self.lanes[lane] else { return };
+        let shared = Arc::clone(&io.shared);
+        let mut pending = shared.table.get(filling.segment).pending.lock();
+        let Some(open) = pending.open.take() else { return };
+        let OpenBlock { offset, len, mut buffer } = open;
+        let size = shared.geometry.sector_up(u64::from(len)) as usize;
+        buffer[len as usize..size].fill(0);
+        let buffer = Arc::new(buffer);
+        pending.writing.push(WritingBlock { offset, len, buffer: Arc::clone(&buffer) });
+        drop(pending);
+        filling.footer.blocks.push(Block { offset, size: size as u32 });
+        filling.next = offset + size as u32;
+        filling.writes += 1;
+        let user = User::Block { segment: filling.segment, offset };
+        io.write((filling.segment, offset), buffer, size, user);
+    }
+
+    /// Writes the footer of a lane's segment and leaves the segment to its last writes.
+    pub(crate) fn close_segment(&mut self, io: &mut Io, lane: usize) {
+        self.close_block(io, lane);
+        let Some(mut filling) = self.lanes[lane].take() else { return };
+        let mut buffer = AlignedBuffer::new(FOOTER_BYTES);
+        filling.footer.encode(io.shared.id(filling.segment), &mut buffer);
+        filling.writes += 1;
+        let place = (filling.segment, io.shared.geometry.data_end());
+        let user = User::Footer { segment: filling.segment };
+        io.write(place, Arc::new(buffer), FOOTER_BYTES, user);
+        self.closing.push(filling);
+    }
+
+    /// Hands all open blocks that hold records to the device.
+    pub(crate) fn flush(&mut self, io: &mut Io) {
+        for lane in 0..LANES {
+            let Some(filling) = &self.lanes[lane] else { continue };
+            let pending = io.shared.table.get(filling.segment).pending.lock();
+            let begun = pending.open.as_ref().is_some_and(|open| {
+                let empty = Block { offset: open.offset, size: 0 };
+                open.len as usize > empty.first_record()
+            });
+            drop(pending);
+            if begun {
+                self.close_block(io, lane);
+            }
+        }
+    }
+
+    /// A write of a block or a footer has ended.
+    pub(crate) fn finish_write(
+        &mut self,
+        io: &mut Io,
+        user: User,
+        buffer: Arc<AlignedBuffer>,
+        result: Result<(), i32>,
+    ) -> Option<Completion> {
+        let (segment, block) = match user {
+            User::Block { segment, offset } => (segment, Some(offset)),
+            User::Footer { segment } => (segment, None),
+            _ => unreachable!("invariant: only blocks and footers come here"),
+        };
+        let written = block.map(|offset| self.take_written(io, segment, offset, result.is_ok()));
+        let failed = result.err().and_then(|errno| {
+            let mut records = Vec::new();
+            if let Some(block) = &written
+                && self.filling(segment).outcome != Outcome::Forgotten
+            {
+                let bytes = &buffer[..block.len as usize];
+                collect_records(io, (segment, block.offset), bytes, &mut records);
+            }
+            self.fail(io, segment, errno, records)
+        });
+        drop(written);
+        if block.is_some() {
+            self.buffers.give_back(buffer);
+        }
+        self.write_ended(io, segment);
+        failed
+    }
+
+    /// Takes a block out of what is pending.
+    fn take_written(&mut self, io: &Io, segment: u32, offset: u32, good: bool) -> WritingBlock {
+        let next = self.filling(segment).next;
+        let entry = io.shared.table.get(segment);
+        let mut pending = entry.pending.lock();
+        let at = pending.writing.iter().position(|block| block.offset == offset);
+        let block =
+            pending.writing.swap_remove(at.expect("invariant: blocks in flight are listed"));
+        if !good {
+            pending.lost.push(offset..offset + block.len);
+        }
+        entry.set_flushed(pending.flushed(next));
+        block
+    }
+
+    /// The segment that this worker fills or has filled.
+    pub(crate) fn filling(&mut self, segment: u32) -> &mut Filling {
+        let open = self.lanes.iter_mut().flatten();
+        open.chain(&mut self.closing)
+            .find(|filling| filling.segment == segment)
+            .expect("invariant: segments with writes in flight are listed")
+    }
+
+    /// One write of a segment has ended: seals the segment if that was the last.
+    pub(crate) fn write_ended(&mut self, io: &Io, segment: u32) {
+        self.filling(segment).writes -= 1;
+        self.seal_if_ended(io, segment);
+    }
+
+    fn seal_if_ended(&mut self, io: &Io, segment: u32) {
+        let ended = |filling: &Filling| filling.segment == segment && filling.writes == 0;
+        let Some(at) = self.closing.iter().position(ended) else { return };
+        let state = match self.closing.swap_remove(at).outcome {
+            Outcome::Good => State::Sealed,
+            Outcome::Failed => State::Emptied,
+            Outcome::Forgotten => {
+                io.shared.forget_live(segment);
+                State::Emptied
+            }
+        };
+        io.shared.seal(segment, state);
+    }
+
+    /// A write to a segment failed: gives up the segment, or all on its path, and hands back what was not written:
+    /// `records`, and what the open blocks hold.
+    pub(crate) fn fail(
+        &mut self,
+        io: &mut Io,
+        segment: u32,
+        errno: i32,
+        mut records: Vec<(Location, OwnedRecord)>,
+    ) -> Option<Completion> {
+        io.counters.write_errors.add(1);
+        let file = io.shared.table.home(segment).file;
+        let error = io.shared.write_failed(file, errno);
+        for lane in 0..LANES {
+            let Some(filling) = &self.lanes[lane] else { continue };
+            let same_path = io.shared.table.home(filling.segment).file == file;
+            if filling.segment == segment || (errno != libc::ENOSPC && same_path) {
+                self.give_up_lane(io, lane, Outcome::Failed, &mut records);
+            }
+        }
+        let closing = self.closing.iter_mut().filter(|filling| filling.segment == segment);
+        closing.filter(|filling| filling.outcome == Outcome::Good).for_each(|filling| {
+            filling.outcome = Outcome::Failed;
+        });
+        failed_completion(records, error)
+    }
+
+    /// Takes a lane's segment out of use without a footer; its open block is lost.
+    fn give_up_lane(
+        &mut self,
+        io: &mut Io,
+        lane: usize,
+        outcome: Outcome,
+        records: &mut Vec<(Location, OwnedRecord)>,
+    ) {
+        let Some(mut filling) = self.lanes[lane].take() else { return };
+        filling.outcome = outcome;
+        let segment = filling.segment;
+        let entry = io.shared.table.get(segment);
+        let mut pending = entry.pending.lock();
+        if let Some(open) = pending.open.take() {
+            pending.lost.push(open.offset..open.offset + open.len);
+            entry.set_flushed(pending.flushed(filling.next));
+            drop(pending);
+            if outcome == Outcome::Failed {
+                let bytes = &open.buffer[..open.len as usize];
+                collect_records(io, (segment, open.offset), bytes, records);
+            }
+            self.buffers.give(open.buffer);
+        }
+        self.closing.push(filling);
+        self.seal_if_ended(io, segment);
+    }
+
+    /// A reset has made everything void: gives up all segments.
+    pub(crate) fn forget(&mut self, io: &mut Io) {
+        self.closing.iter_mut().for_each(|filling| filling.outcome = Outcome::Forgotten);
+        for lane in 0..LANES {
+            self.give_up_lane(io, lane, Outcome::Forgotten, &mut Vec::new());
+        }
+        self.large.forget(io);
+    }
+
+    /// Whether nothing waits to be written or is being written.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.closing.is_empty() && self.large.is_empty()
+    }
+
+    /// Closes all segments: the worker ends.
+    pub(crate) fn close(&mut self, io: &mut Io) {
+        for lane in 0..LANES {
+            if self.lanes[lane].is_some() {
+                self.close_segment(io, lane);
+            }
+        }
+    }
+}
+
+/// Who fills a lane.
+fn purpose(lane: Lane) -> Purpose {
+    match lane {
+        Lane::Survivor => Purpose::Collected,
+        Lane::Demote | Lane::ShortLived => Purpose::Fresh,
+    }
+}
+
+/// The size on flash, if the record is within the limit.
+fn bounded_size(record: &Record<'_>) -> Result<usize, AppendError> {
+    if record.key.len().saturating_add(record.payload.len()) > RECORD_BYTES_MAX {
+        return Err(AppendError::TooLarge);
+    }
+    Ok(record_size(record.key.len(), record.payload.len()))
+}
+
+/// What to tell the tier of a failed write, if anything was in it.
+pub(crate) fn failed_completion(
+    records: Vec<(Location, OwnedRecord)>,
+    error: EngineError,
+) -> Option<Completion> {
+    (!records.is_empty()).then_some(Completion::WriteFailed { records, error })
+}
+
+/// Copies the records of a block that was not written.
+fn collect_records(
+    io: &Io,
+    (segment, offset): (u32, u32),
+    bytes: &[u8],
+    records: &mut Vec<(Location, OwnedRecord)>,
+) {
+    let block = Block { offset, size: bytes.len() as u32 };
+    let mut from = block.first_record();
+    while let Some((at, header)) = next_record(bytes, from) {
+        let record = &bytes[at..];
+        let owned = OwnedRecord {
+            meta: header.meta,
+            key: record[header.key()].to_vec(),
+            payload: record[header.payload()].to_vec(),
+        };
+        records.push((io.shared.geometry.join(segment, offset + at as u32), owned));
+        from = at + header.record_size();
+    }
+}

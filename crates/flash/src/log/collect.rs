@@ -1,0 +1,370 @@
+//! Garbage collection: moves what lives out of a segment that is mostly dead, and frees it.
+//!
+//! One worker collects one victim at a time, in steps: the footer tells the blocks, whole blocks are read (a few in
+//! flight, so that client reads are not held up), and each record that the keyspace still points at is appended to the
+//! survivors' lane and relocated. Whole blocks, not single records: a drive streams at a fraction of the cost of
+//! reading records one by one, and liveness is known only to the owner, who needs the key.
+//!
+//! Invariants:
+//! 1. The victim is freed only when no live byte is left in it. What could not be read, or is damaged, stays where it
+//!    is until the keyspace lets go of it.
+//! 2. No memory is needed but the worker's buffers, and no free segment but the reserve. A large record takes its own
+//!    size while it is moved.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::append::Appender;
+use super::format::{Block, FOOTER_BYTES, Footer, decode_segment_header, next_record};
+use super::io::{Io, User};
+use super::large_read::LargeReads;
+use super::segment::State;
+use crate::device::buffer::IoBuffer;
+use crate::engine::fetched::FetchedRecord;
+use crate::engine::{CollectProgress, Liveness, Owner};
+use crate::error::{AppendError, EngineError};
+use crate::limits::COLLECT_READS_IN_FLIGHT_MAX;
+use crate::location::Location;
+use crate::record::{self, Lane, Record, record_size};
+
+/// One worker's collection.
+#[derive(Default)]
+pub(crate) struct Collector {
+    active: Option<Collection>,
+}
+
+/// A collection under way.
+struct Collection {
+    segment: u32,
+    /// The log's count of resets when it began.
+    resets: u64,
+    /// Blocks that the footer lists, without the ones that were dealt with or are being read.
+    blocks: VecDeque<Block>,
+    /// Blocks that were asked for.
+    asked: Vec<Block>,
+    /// Blocks that were read.
+    ready: VecDeque<Walk>,
+    large: Large,
+    in_flight: usize,
+    /// No more is read: the log was reset, or survivors cannot be written.
+    given_up: bool,
+    relocated_bytes: u64,
+}
+
+/// The large record that fills a block.
+enum Large {
+    None,
+    Reading(Location),
+    Read(Location, Result<FetchedRecord, EngineError>),
+}
+
+/// A block in memory and how far the walk has come.
+struct Walk {
+    block: Block,
+    buffer: IoBuffer,
+    at: usize,
+}
+
+/// Why a step has to end early.
+enum Stop {
+    /// The write buffers are in flight, or the budget is spent.
+    Later,
+    /// Survivors cannot be written.
+    GiveUp,
+}
+
+impl Collector {
+    /// See `EngineWorker::collect`.
+    pub(crate) fn step(
+        &mut self,
+        io: &mut Io,
+        (appender, large): (&mut Appender, &mut LargeReads),
+        owner: &dyn Owner,
+        budget_bytes: usize,
+    ) -> CollectProgress {
+        io.shared.settle();
+        let Some(active) = &mut self.active else { return self.begin(io) };
+        if active.resets != io.shared.resets() {
+            active.give_up();
+        }
+        let stop = active.work(io, appender, owner, budget_bytes);
+        if let Err(Stop::GiveUp) = stop {
+            active.give_up();
+        }
+        active.ask(io, large, budget_bytes);
+        if active.is_done() {
+            return self.end(io);
+        }
+        CollectProgress::Working
+    }
+
+    /// Chooses a victim and asks for its footer.
+    fn begin(&mut self, io: &mut Io) -> CollectProgress {
+        let resets = io.shared.resets();
+        let Some(buffer) = io.device.pool().take(FOOTER_BYTES) else {
+            return CollectProgress::Idle;
+        };
+        let Some(segment) = io.shared.take_victim() else { return CollectProgress::Idle };
+        self.active = Some(Collection {
+            segment,
+            resets,
+            blocks: VecDeque::new(),
+            asked: Vec::new(),
+            ready: VecDeque::new(),
+            large: Large::None,
+            in_flight: 1,
+            given_up: false,
+            relocated_bytes: 0,
+        });
+        io.counters.gc_read_bytes.add(FOOTER_BYTES as u64);
+        io.read(segment, io.shared.geometry.data_end(), buffer, User::CollectFooter);
+        CollectProgress::Working
+    }
+
+    /// The victim's footer was read, or not.
+    pub(crate) fn finish_footer(&mut self, io: &Io, buffer: &IoBuffer, result: Result<(), i32>) {
+        let active = self.active.as_mut().expect("invariant: a collection waits for its footer");
+        active.in_flight -= 1;
+        if active.given_up {
+            return;
+        }
+        let segment_bytes = io.shared.geometry.segment_bytes();
+        let id = io.shared.id(active.segment);
+        let what = match result {
+            Ok(()) => match Footer::decode(buffer.bytes(), id, segment_bytes) {
+                Ok(footer) => {
+                    active.blocks = footer.blocks.into();
+                    return;
+                }
+                Err(what) => what,
+            },
+            Err(_) => "footer not readable",
+        };
+        active.report(io, io.shared.geometry.data_end(), what);
+    }
+
+    /// A block of the victim was read, or not.
+    pub(crate) fn finish_block(
+        &mut self,
+        io: &Io,
+        index: u32,
+        buffer: IoBuffer,
+        result: Result<(), i32>,
+    ) {
+        let active = self.active.as_mut().expect("invariant: a collection waits for its blocks");
+        active.in_flight -= 1;
+        if active.given_up {
+            return;
+        }
+        let block = active.asked[index as usize];
+        match result {
+            Ok(()) => {
+                if block.offset == 0
+                    && let Err(what) = decode_segment_header(buffer.bytes())
+                {
+                    active.report(io, block.offset, what);
+                }
+                active.ready.push_back(Walk { block, buffer, at: block.first_record() });
+            }
+            Err(_) => {
+                io.counters.read_errors.add(1);
+                active.report(io, block.offset, "block not readable");
+            }
+        }
+    }
+
+    /// The large record that a collection waits for was read, or not.
+    pub(crate) fn finish_large(&mut self, result: Result<FetchedRecord, EngineError>) {
+        let active = self.active.as_mut().expect("invariant: a collection waits for its record");
+        active.in_flight -= 1;
+        if let Large::Reading(at) = active.large {
+            active.large = Large::Read(at, result);
+        }
+    }
+
+    /// The last record of the victim was dealt with.
+    fn end(&mut self, io: &Io) -> CollectProgress {
+        let active = self.active.take().expect("invariant: a collection ends once");
+        let is_void = active.resets != io.shared.resets();
+        if is_void {
+            io.shared.forget_live(active.segment);
+        } else if active.given_up {
+            io.shared.give_up_collecting(active.segment);
+            return CollectProgress::Idle;
+        }
+        let freed_bytes = match io.shared.table.get(active.segment).live_bytes() {
+            0 => io.shared.geometry.segment_bytes(),
+            _ => 0,
+        };
+        io.shared.seal(active.segment, State::Emptied);
+        io.shared.settle();
+        io.counters.gc_segments.add(1);
+        CollectProgress::Done { relocated_bytes: active.relocated_bytes, freed_bytes }
+    }
+}
+
+impl Collection {
+    fn give_up(&mut self) {
+        self.given_up = true;
+        self.blocks.clear();
+        self.ready.clear();
+        self.large = Large::None;
+    }
+
+    fn is_done(&self) -> bool {
+        self.in_flight == 0
+            && self.blocks.is_empty()
+            && self.ready.is_empty()
+            && matches!(self.large, Large::None)
+    }
+
+    /// Tells the operator of damage. What is damaged keeps the segment from being freed while it lives.
+    fn report(&self, io: &Io, offset: u32, what: &'static str) {
+        let at = io.shared.geometry.join(self.segment, offset);
+        let error = io.shared.corrupted(at, what);
+        tracing::error!(%error, "flash segment not collected as a whole");
+    }
+
+    /// Asks for the next blocks. A block that is larger than a write buffer is one large record.
+    fn ask(&mut self, io: &mut Io, large: &mut LargeReads, budget_bytes: usize) {
+        let mut bytes = 0;
+        while self.in_flight + self.ready.len() < COLLECT_READS_IN_FLIGHT_MAX
+            && matches!(self.large, Large::None)
+            && (bytes == 0 || bytes < budget_bytes)
+            && let Some(&block) = self.blocks.front()
+        {
+            if block.size as usize > io.shared.geometry.write_buffer_bytes() {
+                if self.in_flight + self.ready.len() == 0 {
+                    self.blocks.pop_front();
+                    self.ask_large(io, large, block);
+                }
+                return;
+            }
+            let Some(buffer) = io.device.pool().take(block.size as usize) else { return };
+            self.blocks.pop_front();
+            let user = User::CollectBlock { index: self.asked.len() as u32 };
+            self.asked.push(block);
+            self.in_flight += 1;
+            bytes += block.size as usize;
+            io.counters.gc_read_bytes.add(u64::from(block.size));
+            io.read(self.segment, block.offset, buffer, user);
+        }
+    }
+
+    fn ask_large(&mut self, io: &mut Io, large: &mut LargeReads, block: Block) {
+        let first = block.first_record() as u32;
+        let at = io.shared.geometry.join(self.segment, block.offset + first);
+        let size = (block.size - first) as usize;
+        // Always granted: a segment that is being collected is neither free nor a span.
+        let is_pinned = io.shared.table.get(self.segment).pin();
+        assert!(is_pinned, "a victim is not free");
+        io.counters.gc_read_bytes.add(u64::from(block.size));
+        if let Err(error) = large.start_collecting(io, at, size) {
+            io.shared.unpin(self.segment);
+            tracing::error!(%error, "flash segment not collected as a whole");
+            return;
+        }
+        self.in_flight += 1;
+        self.large = Large::Reading(at);
+    }
+
+    /// Deals with what was read, up to about the budget.
+    fn work(
+        &mut self,
+        io: &mut Io,
+        appender: &mut Appender,
+        owner: &dyn Owner,
+        budget_bytes: usize,
+    ) -> Result<(), Stop> {
+        self.work_large(io, appender, owner)?;
+        let mut left = budget_bytes.max(1);
+        while let Some(walk) = self.ready.front_mut() {
+            let Some((start, header)) = next_record(walk.buffer.bytes(), walk.at) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let offset = walk.block.offset + start as u32;
+            let place = io.shared.place(self.segment, offset);
+            let size = header.record_size();
+            let bytes = &walk.buffer.bytes()[start..start + size];
+            match record::verify(bytes, place) {
+                Ok(_) => {
+                    let record = Record {
+                        meta: header.meta,
+                        key: &bytes[header.key()],
+                        payload: &bytes[header.payload()],
+                    };
+                    let moved = relocate(io, appender, owner, &record, place.at)?;
+                    self.relocated_bytes += moved as u64;
+                    walk.at = start + size;
+                }
+                Err(what) => {
+                    walk.at = start + crate::limits::RECORD_ALIGN;
+                    io.counters.checksum_failures.add(1);
+                    self.report(io, offset, what);
+                }
+            }
+            left = left.saturating_sub(size);
+            if left == 0 {
+                return Err(Stop::Later);
+            }
+        }
+        Ok(())
+    }
+
+    fn work_large(
+        &mut self,
+        io: &mut Io,
+        appender: &mut Appender,
+        owner: &dyn Owner,
+    ) -> Result<(), Stop> {
+        let Large::Read(at, result) = &self.large else { return Ok(()) };
+        match result {
+            Ok(fetched) => {
+                let record =
+                    Record { meta: fetched.meta(), key: fetched.key(), payload: fetched.payload() };
+                let moved = relocate(io, appender, owner, &record, *at)?;
+                self.relocated_bytes += moved as u64;
+            }
+            Err(error) => {
+                tracing::error!(%error, "flash segment not collected as a whole");
+            }
+        }
+        self.large = Large::None;
+        Ok(())
+    }
+}
+
+/// Deals with one record of a victim. Returns the bytes that had to be moved.
+fn relocate(
+    io: &mut Io,
+    appender: &mut Appender,
+    owner: &dyn Owner,
+    record: &Record<'_>,
+    from: Location,
+) -> Result<usize, Stop> {
+    let size = record_size(record.key.len(), record.payload.len());
+    match owner.is_live(record, from) {
+        Liveness::Dead => {
+            io.counters.gc_dropped.add(1);
+            return Ok(0);
+        }
+        Liveness::InRam => {
+            io.counters.gc_dropped.add(1);
+            io.shared.release(from, size);
+            return Ok(0);
+        }
+        Liveness::Live => {}
+    }
+    let shared = Arc::clone(&io.shared);
+    let to = match appender.append(io, Lane::Survivor, record) {
+        Ok(to) => to,
+        Err(AppendError::Busy) => return Err(Stop::Later),
+        Err(_) => return Err(Stop::GiveUp),
+    };
+    io.counters.gc_relocated.add(1);
+    io.counters.gc_relocated_bytes.add(size as u64);
+    let is_current = owner.relocate(record, from, to);
+    shared.release(if is_current { from } else { to }, size);
+    Ok(size)
+}

@@ -1,0 +1,272 @@
+//! How records come back: from a write buffer, or by one device read of exactly their sectors.
+//!
+//! Two reads of the same sectors share one device read while it is in flight: a small table remembers for the recent
+//! reads where they began. It is a cache, not an index: an entry that was overwritten costs a second device read.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::io::{Io, User};
+use super::large_read::LargeReads;
+use super::segment::Found;
+use crate::device::buffer::IoBuffer;
+use crate::engine::fetched::FetchedRecord;
+use crate::engine::{Completion, ReadStart};
+use crate::error::EngineError;
+use crate::limits::READS_IN_FLIGHT_MAX;
+use crate::location::Location;
+use crate::record::{self, Header, Place, RECORD_HEADER_BYTES};
+
+/// Entries of the table of recent reads.
+const RECENT: usize = 2 * READS_IN_FLIGHT_MAX;
+
+/// One worker's reads.
+pub(crate) struct Reader {
+    reads: Vec<Option<DeviceRead>>,
+    free: Vec<u32>,
+    /// For a hash of the first sector, the read that began there last.
+    recent: Vec<u32>,
+    pub(crate) large: LargeReads,
+}
+
+/// A device read in flight.
+struct DeviceRead {
+    segment: u32,
+    generation: u32,
+    /// Where it begins in the segment, in bytes.
+    start: u32,
+    end: u32,
+    started: Instant,
+    first: Waiter,
+    more: Vec<Waiter>,
+}
+
+/// A read of the tier's.
+struct Waiter {
+    at: Location,
+    offset: u32,
+    size: usize,
+    token: u64,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        Self {
+            reads: Vec::new(),
+            free: Vec::new(),
+            recent: vec![0; RECENT],
+            large: LargeReads::default(),
+        }
+    }
+
+    /// See `EngineWorker::read`.
+    pub(crate) fn read(&mut self, io: &mut Io, at: Location, size: usize, token: u64) -> ReadStart {
+        let (segment, offset) = match pin(io, at, size) {
+            Ok(place) => place,
+            Err(error) => return ReadStart::Failed(error),
+        };
+        let started = match in_ram(io, (segment, offset), at, size) {
+            Some(Ok(record)) => {
+                io.counters.reads_buffered.add(1);
+                ReadStart::Ready(record)
+            }
+            Some(Err(error)) => ReadStart::Failed(error),
+            None if size > io.shared.geometry.small_record_max() => {
+                self.large.start(io, at, size, token)
+            }
+            None => self.start(io, (segment, offset), Waiter { at, offset, size, token }),
+        };
+        // A read that was started keeps the pin until it ends, one that was merged has that of the other.
+        match &started {
+            ReadStart::Pending => io.counters.reads.add(1),
+            ReadStart::Ready(_) | ReadStart::Failed(_) => {
+                io.counters.reads.add(1);
+                io.shared.unpin(segment);
+            }
+            ReadStart::Busy => io.shared.unpin(segment),
+        }
+        started
+    }
+
+    /// Starts a device read, or joins one.
+    fn start(&mut self, io: &mut Io, (segment, offset): (u32, u32), waiter: Waiter) -> ReadStart {
+        let sectors = io.shared.geometry.sectors(offset, waiter.size);
+        let slot = recent_slot(segment, sectors.start);
+        if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)
+            && read.segment == segment
+            && read.start <= sectors.start
+            && sectors.end <= read.end
+        {
+            read.more.push(waiter);
+            io.counters.reads_merged.add(1);
+            io.shared.unpin(segment);
+            return ReadStart::Pending;
+        }
+        if self.reads.len() - self.free.len() == READS_IN_FLIGHT_MAX {
+            return ReadStart::Busy;
+        }
+        let Some(buffer) = io.device.pool().take(sectors.len()) else { return ReadStart::Busy };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.reads.push(None);
+            self.reads.len() as u32 - 1
+        });
+        self.recent[slot] = index;
+        self.reads[index as usize] = Some(DeviceRead {
+            segment,
+            generation: io.shared.table.get(segment).generation(),
+            start: sectors.start,
+            end: sectors.end,
+            started: Instant::now(),
+            first: waiter,
+            more: Vec::new(),
+        });
+        io.counters.device_reads.add(1);
+        io.counters.device_read_bytes.add(sectors.len() as u64);
+        io.read(segment, sectors.start, buffer, User::Read { index });
+        ReadStart::Pending
+    }
+
+    /// A device read has ended. `now` is the time of the turn.
+    pub(crate) fn finish(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        (buffer, result): (IoBuffer, Result<(), i32>),
+        now: Instant,
+        done: &mut Vec<Completion>,
+    ) {
+        let read = self.reads[index as usize].take().expect("invariant: each read ends once");
+        self.free.push(index);
+        let us = now.saturating_duration_since(read.started).as_micros();
+        io.counters.read_latency.add(us as u64);
+        if let Err(errno) = result {
+            io.counters.read_errors.add(1);
+            let error = io.shared.read_error(read.segment, errno);
+            for waiter in std::iter::once(read.first).chain(read.more) {
+                done.push(Completion::Read { token: waiter.token, result: Err(error.clone()) });
+            }
+        } else if read.more.is_empty() {
+            let waiter = read.first;
+            let start = (waiter.offset - read.start) as usize;
+            let result = verify(io, buffer.bytes(), start, &waiter, read.generation)
+                .map(|header| FetchedRecord::in_buffer(waiter.at, header, buffer, start));
+            done.push(Completion::Read { token: waiter.token, result });
+        } else {
+            let buffer = Rc::new(buffer);
+            for waiter in std::iter::once(read.first).chain(read.more) {
+                let start = (waiter.offset - read.start) as usize;
+                let shared = Rc::clone(&buffer);
+                let result = verify(io, buffer.bytes(), start, &waiter, read.generation)
+                    .map(|header| FetchedRecord::in_shared(waiter.at, header, shared, start));
+                done.push(Completion::Read { token: waiter.token, result });
+            }
+        }
+        io.shared.unpin(read.segment);
+    }
+
+    /// See `EngineWorker::read_blocking`.
+    pub(crate) fn read_blocking(
+        &mut self,
+        io: &mut Io,
+        at: Location,
+        size: usize,
+    ) -> Result<FetchedRecord, EngineError> {
+        let (segment, offset) = pin(io, at, size)?;
+        io.counters.reads.add(1);
+        let result = match in_ram(io, (segment, offset), at, size) {
+            Some(result) => {
+                io.counters.reads_buffered.add(1);
+                result
+            }
+            None if size > io.shared.geometry.small_record_max() => {
+                LargeReads::read_blocking(io, at, size)
+            }
+            None => read_now(io, (segment, offset), at, size),
+        };
+        io.shared.unpin(segment);
+        result
+    }
+}
+
+/// Counts a read in at its segment. Errors: there is no record.
+fn pin(io: &Io, at: Location, size: usize) -> Result<(u32, u32), EngineError> {
+    let gone = EngineError::Gone { units: at.units() };
+    if size < RECORD_HEADER_BYTES {
+        return Err(gone);
+    }
+    let Some((segment, offset)) = io.shared.split(at, size) else { return Err(gone) };
+    if io.shared.table.get(segment).pin() { Ok((segment, offset)) } else { Err(gone) }
+}
+
+/// Looks for a record among what is not on flash yet; `None` when it is on flash.
+fn in_ram(
+    io: &Io,
+    (index, offset): (u32, u32),
+    at: Location,
+    size: usize,
+) -> Option<Result<FetchedRecord, EngineError>> {
+    let segment = io.shared.table.get(index);
+    if u64::from(offset) + size as u64 <= u64::from(segment.flushed()) {
+        return None;
+    }
+    let found = segment.pending.lock().find(offset, size as u32);
+    match found {
+        Found::OnFlash => None,
+        Found::Lost => Some(Err(EngineError::Gone { units: at.units() })),
+        Found::Large(record) => Some(Ok(FetchedRecord::owned(at, record))),
+        Found::Copied(bytes) => Some(match Header::decode(&bytes) {
+            Ok(header) if header.record_size() == size => {
+                Ok(FetchedRecord::copied(at, header, bytes))
+            }
+            // Not damage: the bytes never left RAM. The location is not one that `append` gave.
+            _ => Err(EngineError::Gone { units: at.units() }),
+        }),
+    }
+}
+
+/// Checks a record in the middle of what was read.
+fn verify(
+    io: &Io,
+    bytes: &[u8],
+    start: usize,
+    waiter: &Waiter,
+    generation: u32,
+) -> Result<Header, EngineError> {
+    let place = Place { at: waiter.at, generation };
+    let bytes = &bytes[start..start + waiter.size];
+    let header = record::verify(bytes, place).and_then(|header| {
+        if header.record_size() == waiter.size { Ok(header) } else { Err("length") }
+    });
+    header.map_err(|what| {
+        io.counters.checksum_failures.add(1);
+        io.shared.corrupted(waiter.at, what)
+    })
+}
+
+fn read_now(
+    io: &mut Io,
+    (segment, offset): (u32, u32),
+    at: Location,
+    size: usize,
+) -> Result<FetchedRecord, EngineError> {
+    let sectors = io.shared.geometry.sectors(offset, size);
+    let mut buffer = io.device.pool().take_beyond(sectors.len());
+    let extent = io.shared.extent(segment, sectors.start, sectors.len());
+    io.counters.device_reads.add(1);
+    io.counters.device_read_bytes.add(sectors.len() as u64);
+    io.device.read_now(extent, &mut buffer).map_err(|errno| {
+        io.counters.read_errors.add(1);
+        io.shared.read_error(segment, errno)
+    })?;
+    let start = (offset - sectors.start) as usize;
+    let generation = io.shared.table.get(segment).generation();
+    let waiter = Waiter { at, offset, size, token: 0 };
+    let header = verify(io, buffer.bytes(), start, &waiter, generation)?;
+    Ok(FetchedRecord::in_buffer(at, header, buffer, start))
+}
+
+fn recent_slot(segment: u32, start: u32) -> usize {
+    // Fibonacci hashing: spreads multiples of the sector over the high bits.
+    let mixed = (u64::from(segment) << 32 | u64::from(start)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> (u64::BITS - RECENT.ilog2())) as usize
+}

@@ -1,0 +1,314 @@
+//! One segment as all workers see it: its state, its counters, and what of it is not on flash yet.
+//!
+//! ```text
+//!             open                   seal                  choose a victim
+//!   Free ------------> Open -------------------> Sealed -------------------> Collecting
+//!    ^                  |  \                       |                              |
+//!    |                  |   \ large record         | nothing lives                | survivors moved
+//!    |                  |    v                     |                              v
+//!    |        a write   |   Span, SpanPart         |          +--------------- Emptied
+//!    |        failed    |     | released           |          |     (also after a failed write, or
+//!    |                  +-----|--------------------|----------+      with damaged records that live)
+//!    |                        v                    v          | nothing lives
+//!    +-------------------- Draining <-------------------------+
+//!      no read in flight      |
+//!                             +---> Retired (the path failed, or the flash size was lowered) ---> Free (raised)
+//! ```
+//! - Free -> Open: `Space`, for one worker, who alone appends. The generation goes up.
+//! - Open -> Sealed / Emptied / Span: that worker, when the last write has ended.
+//! - Sealed -> Collecting: one collector. Back to Sealed when it gives up.
+//! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment with a damaged
+//!   record stays here as long as the keyspace points at the record, so that it is reported and not replaced by
+//!   whatever would be written there next.
+//! - Draining: free but for reads in flight.
+//!
+//! Invariants:
+//! 1. A segment is used again only when nothing in it lives and no read of it is in flight: a reader counts itself
+//!    in `readers` first and looks at the state then, who frees it changes the state first and looks at `readers`
+//!    then, both sequentially consistent.
+//! 2. Bytes below `flushed` are on flash. Bytes above are in `pending`, or on flash, or lost (and listed as lost).
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::device::buffer::AlignedBuffer;
+use crate::record::OwnedRecord;
+
+/// See the file's header.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum State {
+    Free,
+    Open,
+    Sealed,
+    Collecting,
+    Emptied,
+    /// The first segment of a record that is larger than a segment.
+    Span,
+    /// The others.
+    SpanPart,
+    Draining,
+    Retired,
+}
+
+const STATES: [State; 9] = [
+    State::Free,
+    State::Open,
+    State::Sealed,
+    State::Collecting,
+    State::Emptied,
+    State::Span,
+    State::SpanPart,
+    State::Draining,
+    State::Retired,
+];
+
+/// One segment. A cache line or two of its own, as reads of neighbours count themselves all the time.
+#[repr(align(64))]
+pub(crate) struct Segment {
+    state: AtomicU8,
+    /// Reads in flight.
+    readers: AtomicU32,
+    /// How often it was opened.
+    generation: AtomicU32,
+    /// Bytes of records that were appended and not released.
+    live_bytes: AtomicU32,
+    /// Bytes from the start that are on flash.
+    flushed: AtomicU32,
+    /// The reading of the log's clock when it was sealed: its age.
+    sealed_at: AtomicU64,
+    /// What is not on flash yet.
+    pub(crate) pending: Mutex<Pending>,
+}
+
+impl Segment {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: AtomicU8::new(State::Free as u8),
+            readers: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            live_bytes: AtomicU32::new(0),
+            flushed: AtomicU32::new(0),
+            sealed_at: AtomicU64::new(0),
+            pending: Mutex::new(Pending::default()),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        STATES[usize::from(self.state.load(Ordering::SeqCst))]
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// Goes from one state to another; false when it was in a third.
+    pub(crate) fn change_state(&self, from: State, to: State) -> bool {
+        let order = Ordering::SeqCst;
+        self.state.compare_exchange(from as u8, to as u8, order, order).is_ok()
+    }
+
+    /// Makes an empty, open segment of a free one.
+    pub(crate) fn open(&self) {
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.live_bytes.store(0, Ordering::Relaxed);
+        self.flushed.store(0, Ordering::Relaxed);
+        *self.pending.lock() = Pending::default();
+        assert!(self.change_state(State::Free, State::Open), "only free segments are opened");
+    }
+
+    /// Counts a read in; false when there is nothing to read. Each `true` takes an `unpin`.
+    pub(crate) fn pin(&self) -> bool {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        match self.state() {
+            State::Free | State::Draining | State::Retired => {
+                self.unpin();
+                false
+            }
+            _ => true,
+        }
+    }
+
+    pub(crate) fn unpin(&self) {
+        let before = self.readers.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a pin for each unpin");
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.readers.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn live_bytes(&self) -> u32 {
+        self.live_bytes.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn add_live(&self, bytes: u32) {
+        self.live_bytes.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// Takes live bytes away; returns how many there were to take and how many are left. Never below zero: a
+    /// collector may release a record that a reset has forgotten already.
+    pub(crate) fn sub_live(&self, bytes: u32) -> (u32, u32) {
+        let order = Ordering::SeqCst;
+        let subtract = |live: u32| Some(live.saturating_sub(bytes));
+        let before =
+            self.live_bytes.fetch_update(order, order, subtract).unwrap_or_else(|live| live);
+        (before.min(bytes), before.saturating_sub(bytes))
+    }
+
+    /// Forgets all live bytes; returns how many there were.
+    pub(crate) fn clear_live(&self) -> u32 {
+        self.live_bytes.swap(0, Ordering::SeqCst)
+    }
+
+    pub(crate) fn flushed(&self) -> u32 {
+        self.flushed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_flushed(&self, offset: u32) {
+        self.flushed.store(offset, Ordering::Release);
+    }
+
+    pub(crate) fn sealed_at(&self) -> u64 {
+        self.sealed_at.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_sealed_at(&self, clock: u64) {
+        self.sealed_at.store(clock, Ordering::Relaxed);
+    }
+}
+
+/// What of an open segment is in RAM.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// The write buffer that is being filled.
+    pub(crate) open: Option<OpenBlock>,
+    /// Write buffers on their way to flash.
+    pub(crate) writing: Vec<WritingBlock>,
+    /// Large records on their way.
+    pub(crate) large: Vec<LargeRecord>,
+    /// Ranges that did not reach flash.
+    pub(crate) lost: Vec<Range<u32>>,
+}
+
+/// A write buffer that is being filled.
+pub(crate) struct OpenBlock {
+    /// Where it will lie in the segment, in bytes.
+    pub(crate) offset: u32,
+    /// Bytes in use.
+    pub(crate) len: u32,
+    pub(crate) buffer: AlignedBuffer,
+}
+
+/// A write buffer on its way to flash.
+pub(crate) struct WritingBlock {
+    pub(crate) offset: u32,
+    pub(crate) len: u32,
+    pub(crate) buffer: Arc<AlignedBuffer>,
+}
+
+/// A large record on its way to flash.
+pub(crate) struct LargeRecord {
+    pub(crate) offset: u32,
+    pub(crate) record: Arc<OwnedRecord>,
+}
+
+/// Where the bytes of a record are.
+pub(crate) enum Found {
+    /// In a write buffer: a copy.
+    Copied(Rc<[u8]>),
+    /// A large record.
+    Large(Arc<OwnedRecord>),
+    /// Nowhere.
+    Lost,
+    /// Not in RAM, so on flash.
+    OnFlash,
+}
+
+impl Pending {
+    /// Looks for the record at `offset`.
+    pub(crate) fn find(&self, offset: u32, size: u32) -> Found {
+        let inside = |start: u32, len: u32| start <= offset && offset + size <= start + len;
+        if let Some(open) = &self.open
+            && inside(open.offset, open.len)
+        {
+            return Found::copy(&open.buffer, offset - open.offset, size);
+        }
+        if let Some(block) = self.writing.iter().find(|block| inside(block.offset, block.len)) {
+            return Found::copy(&block.buffer, offset - block.offset, size);
+        }
+        if let Some(large) = self.large.iter().find(|large| large.offset == offset) {
+            return Found::Large(Arc::clone(&large.record));
+        }
+        if self.lost.iter().any(|range| range.contains(&offset)) {
+            return Found::Lost;
+        }
+        Found::OnFlash
+    }
+
+    /// How far the segment is on flash without a gap, when appends have come to `next`.
+    pub(crate) fn flushed(&self, next: u32) -> u32 {
+        let open = self.open.iter().map(|open| open.offset);
+        let writing = self.writing.iter().map(|block| block.offset);
+        let large = self.large.iter().map(|large| large.offset);
+        let lost = self.lost.iter().map(|range| range.start);
+        open.chain(writing).chain(large).chain(lost).fold(next, u32::min)
+    }
+}
+
+impl Found {
+    fn copy(buffer: &AlignedBuffer, start: u32, size: u32) -> Self {
+        Self::Copied(Rc::from(&buffer[start as usize..(start + size) as usize]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_segment_is_known_to_be_pinned_and_a_free_one_is_not_pinned() {
+        let segment = Segment::new();
+        assert!(!segment.pin());
+        segment.open();
+        assert!(segment.pin());
+        assert!(segment.is_pinned());
+        segment.unpin();
+        assert!(!segment.is_pinned());
+    }
+
+    #[test]
+    fn live_bytes_do_not_go_below_zero() {
+        let segment = Segment::new();
+        segment.open();
+        segment.add_live(100);
+        assert_eq!(segment.sub_live(60), (60, 40));
+        assert_eq!(segment.sub_live(60), (40, 0));
+    }
+
+    #[test]
+    fn the_flushed_mark_stops_at_the_first_gap() {
+        let mut pending = Pending::default();
+        assert_eq!(pending.flushed(4096), 4096);
+        let buffer = || AlignedBuffer::new(512);
+        pending.open = Some(OpenBlock { offset: 3072, len: 10, buffer: buffer() });
+        let block = WritingBlock { offset: 1024, len: 512, buffer: Arc::new(buffer()) };
+        pending.writing.push(block);
+        assert_eq!(pending.flushed(4096), 1024);
+        assert!(matches!(pending.find(1024, 48), Found::Copied(_)));
+        pending.writing.clear();
+        assert_eq!(pending.flushed(4096), 3072);
+        assert!(matches!(pending.find(1024, 48), Found::OnFlash));
+        pending.lost.push(512..1024);
+        assert_eq!(pending.flushed(4096), 512);
+        assert!(matches!(pending.find(512, 48), Found::Lost));
+    }
+}

@@ -1,0 +1,87 @@
+//! The table of all segments: read without a lock, grown while it is read, never shrunk.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::segment::Segment;
+use crate::device::FileIndex;
+use crate::limits::SEGMENTS_MAX;
+
+const CHUNK_SEGMENTS: usize = 256;
+const CHUNKS: usize = SEGMENTS_MAX / CHUNK_SEGMENTS;
+
+/// Where a segment's bytes are. Decided when the segment is made, for good.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) file: FileIndex,
+    /// Segments of that file in front of it.
+    pub(crate) number: u32,
+}
+
+struct Entry {
+    segment: Segment,
+    home: OnceLock<Home>,
+}
+
+pub(crate) struct SegmentTable {
+    chunks: Box<[OnceLock<Box<[Entry]>>]>,
+    count: AtomicU32,
+}
+
+impl SegmentTable {
+    pub(crate) fn new() -> Self {
+        let chunks = (0..CHUNKS).map(|_| OnceLock::new()).collect();
+        Self { chunks, count: AtomicU32::new(0) }
+    }
+
+    /// Adds a free segment. Called by one thread at a time.
+    pub(crate) fn push(&self, home: Home) -> u32 {
+        let index = self.count();
+        let (chunk, rest) = split(index);
+        let entries = self.chunks[chunk].get_or_init(|| {
+            let entry = |_| Entry { segment: Segment::new(), home: OnceLock::new() };
+            (0..CHUNK_SEGMENTS).map(entry).collect()
+        });
+        entries[rest].home.set(home).expect("invariant: segments are added once");
+        self.count.store(index + 1, Ordering::Release);
+        index
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The segment with an index that may come from outside.
+    pub(crate) fn find(&self, index: u32) -> Option<&Segment> {
+        (index < self.count()).then(|| self.get(index))
+    }
+
+    /// The segment with a known index.
+    pub(crate) fn get(&self, index: u32) -> &Segment {
+        &self.entry(index).segment
+    }
+
+    pub(crate) fn home(&self, index: u32) -> Home {
+        *self.entry(index).home.get().expect("invariant: segments have a home")
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        (0..self.count()).map(|index| (index, self.get(index)))
+    }
+
+    /// RAM held, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
+        CHUNKS * size_of::<OnceLock<Box<[Entry]>>>() + chunks * CHUNK_SEGMENTS * size_of::<Entry>()
+    }
+
+    fn entry(&self, index: u32) -> &Entry {
+        let (chunk, rest) = split(index);
+        let entries = self.chunks[chunk].get();
+        &entries.expect("invariant: indexes are of segments in the table")[rest]
+    }
+}
+
+fn split(index: u32) -> (usize, usize) {
+    (index as usize / CHUNK_SEGMENTS, index as usize % CHUNK_SEGMENTS)
+}

@@ -1,0 +1,201 @@
+//! One worker's side of the log: hands calls to the parts, and completions back to the part that waits for them.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags};
+
+use super::append::Appender;
+use super::collect::Collector;
+use super::io::{Io, User};
+use super::large_read::{LargeResult, ReadFor};
+use super::read::Reader;
+use super::shared::Shared;
+use crate::device::Done;
+use crate::engine::fetched::FetchedRecord;
+use crate::engine::{CollectProgress, Completion, EngineWorker, Owner, ReadStart};
+use crate::error::{AppendError, EngineError};
+use crate::limits::RECORD_ALIGN;
+use crate::location::Location;
+use crate::record::{Lane, OwnedRecord, Record, record_size};
+
+pub(crate) struct LogWorker {
+    io: Io,
+    appender: Appender,
+    reader: Reader,
+    collector: Collector,
+    /// The log's count of resets that this worker knows of.
+    resets: u64,
+    /// Ended device operations, between the device and the parts.
+    done: Vec<Done>,
+}
+
+impl LogWorker {
+    pub(crate) fn new(shared: Arc<Shared>) -> Result<Self, EngineError> {
+        let device = shared.drives.device()?;
+        let counters = shared.add_worker();
+        let appender = Appender::new(shared.geometry.write_buffer_bytes());
+        let resets = shared.resets();
+        let io = Io { shared, device, counters };
+        let worker = Self {
+            io,
+            appender,
+            reader: Reader::new(),
+            collector: Collector::default(),
+            resets,
+            done: Vec::new(),
+        };
+        worker.count_buffers();
+        Ok(worker)
+    }
+
+    /// Gives up what a reset has made void.
+    fn notice_reset(&mut self) {
+        let resets = self.io.shared.resets();
+        if self.resets != resets {
+            self.resets = resets;
+            self.appender.forget(&mut self.io);
+        }
+    }
+
+    fn count_append(&self, size: usize) {
+        self.io.counters.appends.add(1);
+        self.io.counters.append_bytes.add(size as u64);
+    }
+
+    fn count_buffers(&self) {
+        let pool = self.io.device.pool().bytes();
+        let large = self.appender.large.bytes() + self.reader.large.bytes();
+        let bytes = pool + large + self.appender.buffers.bytes();
+        self.io.counters.buffer_bytes.set(bytes as u64);
+    }
+
+    /// Hands an ended operation to the part that waits for it.
+    fn finish(&mut self, ended: Done, now: Instant, completions: &mut Vec<Completion>) {
+        let io = &mut self.io;
+        match ended {
+            Done::Read { user, buffer, result } => match User::unpack(user) {
+                User::Read { index } => {
+                    self.reader.finish(io, index, (buffer, result), now, completions);
+                }
+                User::LargeRead { index, piece } => {
+                    let large = &mut self.reader.large;
+                    if let Some(ended) = large.finish_piece(io, (index, piece), buffer, result) {
+                        self.finish_large_read(ended, completions);
+                    }
+                }
+                User::CollectFooter => self.collector.finish_footer(io, &buffer, result),
+                User::CollectBlock { index } => {
+                    self.collector.finish_block(io, index, buffer, result);
+                }
+                user => unreachable!("invariant: {user:?} does not read"),
+            },
+            Done::Write { user, buffer, result } => {
+                completions.extend(match User::unpack(user) {
+                    User::LargeWrite { piece } => {
+                        self.appender.finish_large_piece(io, piece, buffer, result)
+                    }
+                    user => self.appender.finish_write(io, user, buffer, result),
+                });
+            }
+        }
+    }
+
+    fn finish_large_read(&mut self, ended: LargeResult, completions: &mut Vec<Completion>) {
+        match ended.read_for {
+            ReadFor::Client(token) => {
+                completions.push(Completion::Read { token, result: ended.result });
+            }
+            ReadFor::Collector => self.collector.finish_large(ended.result),
+        }
+    }
+}
+
+impl EngineWorker for LogWorker {
+    fn append(&mut self, lane: Lane, record: &Record<'_>) -> Result<Location, AppendError> {
+        self.notice_reset();
+        let at = self.appender.append(&mut self.io, lane, record)?;
+        self.count_append(record_size(record.key.len(), record.payload.len()));
+        Ok(at)
+    }
+
+    fn append_owned(
+        &mut self,
+        lane: Lane,
+        record: OwnedRecord,
+    ) -> Result<Location, (AppendError, OwnedRecord)> {
+        self.notice_reset();
+        let lengths = (record.key.len(), record.payload.len());
+        let at = self.appender.append_owned(&mut self.io, lane, record)?;
+        self.count_append(record_size(lengths.0, lengths.1));
+        Ok(at)
+    }
+
+    fn read(&mut self, at: Location, size: usize, token: u64) -> ReadStart {
+        debug_assert_eq!(size % RECORD_ALIGN, 0);
+        self.reader.read(&mut self.io, at, size, token)
+    }
+
+    fn submit(&mut self) {
+        self.appender.continue_large(&mut self.io);
+        self.io.device.submit();
+    }
+
+    fn reap(&mut self, completions: &mut Vec<Completion>) {
+        self.notice_reset();
+        let mut done = std::mem::take(&mut self.done);
+        self.io.device.reap(&mut done);
+        if !done.is_empty() {
+            let now = Instant::now();
+            for ended in done.drain(..) {
+                self.finish(ended, now, completions);
+            }
+            self.reader.large.continue_all(&mut self.io);
+            self.count_buffers();
+        }
+        self.done = done;
+    }
+
+    fn wake_fd(&self) -> RawFd {
+        self.io.device.wake_fd()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.io.device.in_flight() + usize::from(!self.appender.is_idle())
+    }
+
+    fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {
+        self.reader.read_blocking(&mut self.io, at, size)
+    }
+
+    fn flush(&mut self) {
+        self.notice_reset();
+        self.appender.flush(&mut self.io);
+    }
+
+    fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress {
+        self.notice_reset();
+        let parts = (&mut self.appender, &mut self.reader.large);
+        self.collector.step(&mut self.io, parts, owner, budget_bytes)
+    }
+}
+
+impl Drop for LogWorker {
+    /// Brings what was appended to flash, because other workers may still read it, and waits for what is in flight.
+    fn drop(&mut self) {
+        self.notice_reset();
+        self.appender.close(&mut self.io);
+        let mut completions = Vec::new();
+        while self.in_flight() > 0 {
+            self.submit();
+            // SAFETY: the device keeps its descriptor open for as long as it lives.
+            let wake = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.wake_fd()) };
+            // An error (a signal) means another turn.
+            let _ = rustix::event::poll(&mut [PollFd::new(&wake, PollFlags::IN)], None);
+            self.reap(&mut completions);
+            completions.clear();
+        }
+        self.io.counters.buffer_bytes.set(0);
+    }
+}

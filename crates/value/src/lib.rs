@@ -1,16 +1,21 @@
 //! Pure functions on values: numbers in text, bits, patterns, common subsequences.
 //!
 //! The crate knows neither keys nor storage nor the protocol. What its functions take and give is
-//! byte for byte what redis-server 7.0 takes and gives on x86-64; `tests/redis.rs` compares them
+//! byte for byte what redis-server 7.0 takes and gives on x86-64; `tests/redis` compares them
 //! with a real one.
 
 #![forbid(unsafe_code)]
 
+mod big;
 mod float_text;
 
 mod kind;
 
+pub mod bitfield;
+pub mod bits;
 pub mod glob;
+pub mod lcs;
+pub mod long_double;
 pub mod number;
 pub mod string;
 

@@ -217,6 +217,15 @@ impl<'a> Cx<'a> {
         self.make_resident(key)?;
         Ok(self.db(key).carry(key))
     }
+
+    /// Takes a value with its expiry away from its key, for another one. The change is the caller's
+    /// to count.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn take(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
+        self.make_resident(key)?;
+        Ok(self.db(key).take(key))
+    }
 }
 
 #[cold]

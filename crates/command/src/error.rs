@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use keyspace::FlashRef;
 
+/// Bytes of a client's argument that an error quotes.
+const QUOTED_BYTES_MAX: usize = 128;
+
 /// How a handler ends.
 pub type CommandResult = Result<(), CommandError>;
 
@@ -39,6 +42,13 @@ impl CommandError {
     pub const NO_SUCH_KEY: CommandError = fixed("ERR no such key");
     /// An index out of range.
     pub const OUT_OF_RANGE: CommandError = fixed("ERR index out of range");
+
+    /// A container command with a subcommand that it does not have.
+    pub fn unknown_subcommand(container: &str, given: &[u8]) -> CommandError {
+        let given = String::from_utf8_lossy(&given[..given.len().min(QUOTED_BYTES_MAX)]);
+        let text = format!("ERR unknown subcommand '{given}'. Try {container} HELP.");
+        CommandError::owned(text)
+    }
 
     /// An error made on the spot.
     pub fn owned(text: String) -> CommandError {

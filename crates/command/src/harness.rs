@@ -47,6 +47,8 @@ pub(crate) struct Harness {
     pub(crate) now_ms: u64,
     /// Longest string.
     pub(crate) string_bytes_max: usize,
+    /// What the context draws at random.
+    pub(crate) random: u64,
     /// Changes that the commands so far have counted.
     pub(crate) changes: u64,
 }
@@ -93,6 +95,7 @@ impl Harness {
             lfu: false,
             now_ms: 1_700_000_000_000,
             string_bytes_max: 512 << 20,
+            random: 7,
             changes: 0,
         }
     }
@@ -155,7 +158,7 @@ impl Harness {
                 lfu: self.lfu,
                 cleared: Vec::new(),
                 string_bytes_max: self.string_bytes_max,
-                random: 7,
+                random: self.random,
                 changes: 0,
             };
             let result = (command.run)(&mut cx, args, reply);

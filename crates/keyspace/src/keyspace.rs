@@ -128,6 +128,9 @@ impl<'k> Locked<'k> {
     }
 
     fn position(&self, slot: u16) -> Option<usize> {
+        if self.all {
+            return Some(slot as usize);
+        }
         self.guards.binary_search_by_key(&slot, |guard| guard.0).ok()
     }
 

@@ -1,5 +1,11 @@
 //! The families of commands that work on keys: one line each.
 
+pub mod database;
+pub mod expire;
+pub mod generic;
+pub mod memory;
+pub mod object;
+pub mod scan;
 pub mod string;
 pub mod string_many;
 pub mod string_number;
@@ -8,5 +14,15 @@ pub mod string_range;
 use crate::spec::Command;
 
 /// Every command of this crate.
-pub const FAMILIES: &[&[Command]] =
-    &[string::COMMANDS, string_many::COMMANDS, string_number::COMMANDS, string_range::COMMANDS];
+pub const FAMILIES: &[&[Command]] = &[
+    string::COMMANDS,
+    string_many::COMMANDS,
+    string_number::COMMANDS,
+    string_range::COMMANDS,
+    generic::COMMANDS,
+    expire::COMMANDS,
+    scan::COMMANDS,
+    object::COMMANDS,
+    database::COMMANDS,
+    memory::COMMANDS,
+];

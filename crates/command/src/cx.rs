@@ -41,9 +41,9 @@ pub struct Value<'a> {
 }
 
 /// The context of one run of a command.
-pub struct Cx<'a> {
+pub struct Cx<'a, 'k> {
     /// The slots it holds.
-    pub locked: Locked<'a>,
+    pub locked: &'a mut Locked<'k>,
     /// Its keys, hashed, in the order of its key specifications.
     pub keys: &'a [Key<'a>],
     /// The selected database.
@@ -69,7 +69,7 @@ pub struct Cx<'a> {
     pub changes: u64,
 }
 
-impl<'a> Cx<'a> {
+impl<'a, 'k> Cx<'a, 'k> {
     /// The `index`-th key of the command.
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
@@ -77,7 +77,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The keyspace, for walks over slots.
-    pub fn keyspace(&self) -> &'a Keyspace {
+    pub fn keyspace(&self) -> &'k Keyspace {
         self.locked.keyspace()
     }
 

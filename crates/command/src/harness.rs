@@ -141,14 +141,14 @@ impl Harness {
         let keys: Vec<Key<'_>> = found.iter().map(|at| Key::new(&args[at.index])).collect();
         self.flash.fetched.clear();
         loop {
-            let locked = match command.locks {
+            let mut locked = match command.locks {
                 Locks::All => self.keyspace.lock_all(),
                 Locks::None => self.keyspace.unlocked(),
                 Locks::Keys => self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
             };
             let mut tally = Tally::default();
             let mut cx = Cx {
-                locked,
+                locked: &mut locked,
                 keys: &keys,
                 db: self.db,
                 now_ms: self.now_ms,

@@ -20,7 +20,7 @@ mod spec;
 mod table;
 
 pub use cx::{Cx, Fetched, NothingFetched, Statistics, Value};
-pub use error::{CommandError, CommandResult};
+pub use error::{CommandError, CommandResult, fixed};
 pub use keys::{KeyAt, find_keys};
 pub use spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,

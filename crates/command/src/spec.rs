@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::error::CommandResult;
 
 /// A handler of a command that works on keys.
-pub type Handler = fn(&mut Cx<'_>, Args<'_>, &mut Reply) -> CommandResult;
+pub type Handler = fn(&mut Cx<'_, '_>, Args<'_>, &mut Reply) -> CommandResult;
 
 /// A row with a handler that needs nothing but the keyspace.
 pub type Command = Row<Handler>;

@@ -107,7 +107,10 @@ impl<'a> Db<'a> {
     /// was found.
     #[inline]
     pub fn into_read(mut self, key: &Key<'_>) -> Option<(View<'a>, &'a mut Tally)> {
-        let at = self.locate(key)?;
+        let Some(at) = self.locate(key) else {
+            self.tally.missed += 1;
+            return None;
+        };
         let entry = self.entries().entry_mut(at);
         entry.touch();
         let view = view_of(*entry);

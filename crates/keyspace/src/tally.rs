@@ -42,6 +42,8 @@ pub struct Tally {
     pub read_ram: u64,
     /// Reads that needed flash.
     pub read_flash: u64,
+    /// Reads of keys that do not exist.
+    pub missed: u64,
     /// Writes to a key that is new or whose value was in RAM.
     pub write_ram: u64,
     /// Writes to a key whose value was on flash alone.

@@ -252,6 +252,14 @@ impl Reply {
         self.buffer.clear();
     }
 
+    /// Writes into `buffer`, an empty one with memory of its own, from here on. Panics: when what
+    /// was written before has not been taken.
+    pub fn give(&mut self, buffer: Vec<u8>) {
+        assert!(self.buffer.is_empty());
+        assert!(buffer.is_empty());
+        self.buffer = buffer;
+    }
+
     /// Hands over what has been written, with its memory.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.buffer)

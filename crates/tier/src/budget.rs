@@ -108,12 +108,9 @@ impl Budget {
         }
     }
 
-    /// Adds what connections' buffers grew (or shrank) by.
-    #[inline]
-    pub fn add_clients(&self, bytes: i64) {
-        if bytes != 0 {
-            self.client_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
+    /// Says what connections' buffers take.
+    pub fn set_clients(&self, bytes: i64) {
+        self.client_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn set_engine(&self, bytes: u64) {

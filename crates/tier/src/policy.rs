@@ -39,11 +39,6 @@ impl EvictionPolicy {
         (EvictionPolicy::VolatileTtl, "volatile-ttl"),
     ];
 
-    /// The policy of a name.
-    pub fn from_name(name: &str) -> Option<EvictionPolicy> {
-        EvictionPolicy::NAMES.iter().find(|(_, other)| *other == name).map(|(policy, _)| *policy)
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
         EvictionPolicy::NAMES[self as usize].1

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,9 +70,11 @@ impl TierWorker {
         })
     }
 
-    /// Readable when [`TierWorker::reap`] has something to do; none without flash.
-    pub fn wake_fd(&self) -> Option<RawFd> {
-        self.engine.as_ref().map(|engine| engine.borrow().wake_fd())
+    /// Readable when [`TierWorker::reap`] has something to do; none without flash. A duplicate, to
+    /// be registered with the event loop. Errors: no more file descriptors.
+    pub fn wake_fd(&self) -> std::io::Result<Option<OwnedFd>> {
+        let Some(engine) = &self.engine else { return Ok(None) };
+        engine.borrow().wake_fd().try_clone_to_owned().map(Some)
     }
 
     /// Reads values from flash, all at once. `wants` names each place once.

@@ -80,12 +80,12 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-fn dbsize(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn dbsize(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     reply.integer(cx.key_count(cx.db) as i64);
     Ok(())
 }
 
-fn flushdb(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn flushdb(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     check_flush_options(args)?;
     let table = cx.keyspace().table_of(cx.db);
     flush(cx, table..table + 1);
@@ -93,7 +93,7 @@ fn flushdb(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult 
     Ok(())
 }
 
-fn flushall(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn flushall(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     check_flush_options(args)?;
     flush(cx, 0..DB_COUNT as u8);
     reply.ok();
@@ -112,7 +112,7 @@ fn check_flush_options(args: Args<'_>) -> CommandResult {
     Err(CommandError::SYNTAX)
 }
 
-fn flush(cx: &mut Cx<'_>, tables: std::ops::Range<u8>) {
+fn flush(cx: &mut Cx<'_, '_>, tables: std::ops::Range<u8>) {
     assert!(cx.locked.holds_all());
     for slot in 0..SLOT_COUNT as u16 {
         let state = cx.locked.slot(slot);
@@ -126,7 +126,7 @@ fn flush(cx: &mut Cx<'_>, tables: std::ops::Range<u8>) {
     }
 }
 
-fn swapdb(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn swapdb(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let first = parse_index(&args[1]).ok_or(FIRST_INVALID)?;
     let second = parse_index(&args[2]).ok_or(SECOND_INVALID)?;
     let db = |index: i32| {
@@ -145,7 +145,7 @@ fn parse_index(text: &[u8]) -> Option<i32> {
     parse_i64(text).and_then(|number| i32::try_from(number).ok())
 }
 
-fn swap(cx: &mut Cx<'_>, first: u8, second: u8) {
+fn swap(cx: &mut Cx<'_, '_>, first: u8, second: u8) {
     assert!(cx.locked.holds_all());
     let keyspace = cx.keyspace();
     let (one, two) = (keyspace.table_of(first), keyspace.table_of(second));
@@ -155,7 +155,7 @@ fn swap(cx: &mut Cx<'_>, first: u8, second: u8) {
         state.changed_all(two, Some(one), cx.now_ms);
         state.swap_watchers(one, two);
     }
-    keyspace.swap_tables(&cx.locked, first, second);
+    keyspace.swap_tables(cx.locked, first, second);
 }
 
 #[cfg(test)]

@@ -138,24 +138,24 @@ const fn getter(
     }
 }
 
-fn expire(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn expire(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     set(cx, args, reply, Unit::Seconds, Origin::Now)
 }
 
-fn pexpire(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn pexpire(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     set(cx, args, reply, Unit::Milliseconds, Origin::Now)
 }
 
-fn expireat(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn expireat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     set(cx, args, reply, Unit::Seconds, Origin::Epoch)
 }
 
-fn pexpireat(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn pexpireat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     set(cx, args, reply, Unit::Milliseconds, Origin::Epoch)
 }
 
 fn set(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     args: Args<'_>,
     reply: &mut Reply,
     unit: Unit,
@@ -260,23 +260,23 @@ impl Condition {
     }
 }
 
-fn ttl(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn ttl(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     get(cx, reply, Unit::Seconds, Origin::Now)
 }
 
-fn pttl(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn pttl(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     get(cx, reply, Unit::Milliseconds, Origin::Now)
 }
 
-fn expiretime(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn expiretime(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     get(cx, reply, Unit::Seconds, Origin::Epoch)
 }
 
-fn pexpiretime(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn pexpiretime(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     get(cx, reply, Unit::Milliseconds, Origin::Epoch)
 }
 
-fn get(cx: &mut Cx<'_>, reply: &mut Reply, unit: Unit, origin: Origin) -> CommandResult {
+fn get(cx: &mut Cx<'_, '_>, reply: &mut Reply, unit: Unit, origin: Origin) -> CommandResult {
     let key = cx.key(0);
     let number = match cx.peek(&key).map(|view| view.expire_at_ms) {
         None => NO_KEY,
@@ -296,7 +296,7 @@ fn get(cx: &mut Cx<'_>, reply: &mut Reply, unit: Unit, origin: Origin) -> Comman
     Ok(())
 }
 
-fn persist(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn persist(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let persisted = cx.peek(&key).is_some_and(|view| view.expire_at_ms != 0);
     if persisted {

@@ -171,23 +171,23 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
-fn remove(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn remove(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     count(cx, reply, Cx::remove)
 }
 
-fn exists(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn exists(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     count(cx, reply, Cx::exists)
 }
 
-fn touch(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn touch(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     count(cx, reply, |cx, key| cx.db(key).into_read(key).is_some())
 }
 
 /// Answers for how many of the command's keys `holds` is true.
-fn count<'a>(
-    cx: &mut Cx<'a>,
+fn count<'a, 'k>(
+    cx: &mut Cx<'a, 'k>,
     reply: &mut Reply,
-    mut holds: impl FnMut(&mut Cx<'a>, &Key<'_>) -> bool,
+    mut holds: impl FnMut(&mut Cx<'a, 'k>, &Key<'_>) -> bool,
 ) -> CommandResult {
     let keys = cx.keys;
     let count = keys.iter().filter(|key| holds(cx, key)).count();
@@ -195,7 +195,7 @@ fn count<'a>(
     Ok(())
 }
 
-fn type_of(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn type_of(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let name = cx.peek(&key).map_or("none", |view| Kind::from_bits(view.kind).type_name());
     reply.simple(name);
@@ -225,7 +225,7 @@ impl CopyOptions {
     }
 }
 
-fn copy(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn copy(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let options = CopyOptions::parse(args, cx.db)?;
     let (source, target) = (cx.key(0), cx.key(1));
     if options.db == cx.db && source.bytes == target.bytes {
@@ -242,7 +242,7 @@ fn copy(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     Ok(())
 }
 
-fn move_to_db(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn move_to_db(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let db = db_index(&args[2])?;
     let key = cx.key(0);
     if db == cx.db {
@@ -258,7 +258,7 @@ fn move_to_db(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     Ok(())
 }
 
-fn rename(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn rename(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (source, target) = (cx.key(0), cx.key(1));
     if !cx.exists(&source) {
         return Err(CommandError::NO_SUCH_KEY);
@@ -270,7 +270,7 @@ fn rename(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult 
     Ok(())
 }
 
-fn rename_to_new(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn rename_to_new(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (source, target) = (cx.key(0), cx.key(1));
     if !cx.exists(&source) {
         return Err(CommandError::NO_SUCH_KEY);
@@ -284,7 +284,7 @@ fn rename_to_new(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> Command
 }
 
 /// Moves a value that exists to another key, over what that holds.
-fn move_to_key(cx: &mut Cx<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
+fn move_to_key(cx: &mut Cx<'_, '_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let carried = cx.take(source)?.expect("invariant: the key exists");
     cx.db(target).put_carried(target, carried);
     cx.changes += 1;

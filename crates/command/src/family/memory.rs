@@ -25,7 +25,7 @@ pub const COMMANDS: &[Command] = &[Command {
     run: usage,
 }];
 
-fn usage(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn usage(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     check_options(args)?;
     let key = cx.key(0);
     match cx.db(&key).ram_bytes(&key) {

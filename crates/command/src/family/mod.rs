@@ -1,5 +1,7 @@
 //! The families of commands that work on keys: one line each.
 
+pub mod bitmap;
+pub mod bitmap_field;
 pub mod database;
 pub mod expire;
 pub mod generic;
@@ -7,6 +9,7 @@ pub mod memory;
 pub mod object;
 pub mod scan;
 pub mod string;
+pub mod string_lcs;
 pub mod string_many;
 pub mod string_number;
 pub mod string_range;
@@ -19,6 +22,9 @@ pub const FAMILIES: &[&[Command]] = &[
     string_many::COMMANDS,
     string_number::COMMANDS,
     string_range::COMMANDS,
+    string_lcs::COMMANDS,
+    bitmap::COMMANDS,
+    bitmap_field::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
     scan::COMMANDS,

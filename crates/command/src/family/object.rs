@@ -108,11 +108,11 @@ const fn about(
     }
 }
 
-fn unknown(_cx: &mut Cx<'_>, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
+fn unknown(_cx: &mut Cx<'_, '_>, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
     Err(CommandError::unknown_subcommand("OBJECT", &args[1]))
 }
 
-fn encoding(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn encoding(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     match cx.peek(&key) {
         Some(view) => reply.bulk(Kind::from_bits(view.kind).encoding_name().as_bytes()),
@@ -121,7 +121,7 @@ fn encoding(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResul
     Ok(())
 }
 
-fn frequency(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn frequency(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     match cx.db(&key).frequency(&key) {
         Some(_) if !cx.lfu => return Err(LFU_NOT_SELECTED),
@@ -131,7 +131,7 @@ fn frequency(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResu
     Ok(())
 }
 
-fn idle_time(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn idle_time(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let Some(frequency) = cx.db(&key).frequency(&key) else {
         reply.null();
@@ -145,7 +145,7 @@ fn idle_time(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResu
     Ok(())
 }
 
-fn reference_count(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn reference_count(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, lfu) = (cx.key(0), cx.lfu);
     match cx.peek(&key) {
         Some(view) if !lfu && is_shared_integer(&view) => reply.integer(SHARED_REFERENCES),
@@ -162,7 +162,7 @@ fn is_shared_integer(view: &View<'_>) -> bool {
         && parse_i64(bytes).is_some_and(|number| SHARED_INTEGERS.contains(&number))
 }
 
-fn help(_cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn help(_cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     reply.array(HELP.len());
     HELP.iter().for_each(|line| reply.simple(line));
     Ok(())

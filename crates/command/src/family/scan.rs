@@ -1,7 +1,8 @@
 //! Walks over the keys of a database: KEYS, SCAN and RANDOMKEY.
 //!
-//! A walk locks one slot at a time, so it delays nobody, and is not a snapshot: keys that are there
-//! from its start to its end are found, others may be. None of these commands reads flash.
+//! A walk locks one slot at a time, so it delays others by no more than that, and is not a snapshot:
+//! keys that are there from its start to its end are found, others may be. None of these commands
+//! reads flash. In a transaction every slot has to be held already ([`keyspace::Locked::visit`]).
 //!
 //! A cursor of SCAN is the place where the next call goes on, and nothing is kept between calls:
 //!
@@ -116,7 +117,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-fn keys(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn keys(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let mut filter = Filter::all(cx.now_ms);
     filter.set_pattern(&args[1]);
     let table = cx.keyspace().table_of(cx.db);
@@ -157,7 +158,7 @@ impl Names {
     }
 }
 
-fn scan(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn scan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let cursor = args.get(1).and_then(parse_cursor).ok_or(INVALID_CURSOR)?;
     let (filter, count) = scan_options(args, cx.now_ms)?;
     let mut names = Names::new(reply);
@@ -229,7 +230,13 @@ impl Walk {
 
     /// Visits about `count` keys, whether they are listed or not, and returns the next cursor.
     /// Cost: at most one look into each slot besides.
-    fn run(mut self, cx: &mut Cx<'_>, filter: &Filter<'_>, count: usize, names: &mut Names) -> u64 {
+    fn run(
+        mut self,
+        cx: &mut Cx<'_, '_>,
+        filter: &Filter<'_>,
+        count: usize,
+        names: &mut Names,
+    ) -> u64 {
         let table = cx.keyspace().table_of(cx.db);
         let (now_ms, tally) = (cx.now_ms, &mut *cx.tally);
         let mut visited = 0;
@@ -264,7 +271,7 @@ impl Walk {
 /// Picks with chances in proportion to the number of keys in each of a few random slots: as good as
 /// uniform unless hash tags crowd most keys into few slots. A database with so few keys that those
 /// slots are empty is walked whole, and every key has the same chance.
-fn random_key(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn random_key(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let mut random = Random(cx.random);
     let some: [u16; RANDOM_SLOTS] = std::array::from_fn(|_| random.below(SLOT_COUNT as u64) as u16);
     let mut picked = None;
@@ -281,7 +288,7 @@ fn random_key(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 
 /// A key of some of the slots, each with the same chance (reservoir sampling by slot).
 fn pick_key(
-    cx: &mut Cx<'_>,
+    cx: &mut Cx<'_, '_>,
     slots: impl Iterator<Item = u16>,
     random: &mut Random,
 ) -> Option<Box<[u8]>> {

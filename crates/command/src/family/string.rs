@@ -275,14 +275,18 @@ fn is(option: &[u8], name: &str) -> bool {
     option.eq_ignore_ascii_case(name.as_bytes())
 }
 
-fn get(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn get(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     reply_value(cx, &cx.key(0), reply)?;
     Ok(())
 }
 
 /// Replies with the string value of a key, or with null. Says whether the key exists.
 #[inline]
-fn reply_value(cx: &mut Cx<'_>, key: &Key<'_>, reply: &mut Reply) -> Result<bool, CommandError> {
+fn reply_value(
+    cx: &mut Cx<'_, '_>,
+    key: &Key<'_>,
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
     match cx.read_string(key)? {
         Some(bytes) => {
             reply.bulk(bytes);
@@ -295,7 +299,7 @@ fn reply_value(cx: &mut Cx<'_>, key: &Key<'_>, reply: &mut Reply) -> Result<bool
     }
 }
 
-fn set(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn set(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     if args.len() > 3 {
         return set_with_options(cx, args, reply);
     }
@@ -304,7 +308,7 @@ fn set(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     Ok(())
 }
 
-fn set_with_options(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn set_with_options(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let options = SetOptions::parse(args)?;
     let expiry = options.expiry(args, cx.now_ms)?;
     let key = cx.key(0);
@@ -326,7 +330,7 @@ fn set_with_options(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> Comma
 }
 
 /// Sets a string. One whose time has come already is not stored only to expire: the key goes.
-fn set_until(cx: &mut Cx<'_>, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
+fn set_until(cx: &mut Cx<'_, '_>, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
     match expiry {
         Expiry::At(at_ms) if at_ms <= cx.now_ms => {
             cx.remove(key);
@@ -335,7 +339,7 @@ fn set_until(cx: &mut Cx<'_>, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
     }
 }
 
-fn getex(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn getex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ending = parse_getex(args)?;
     let (key, now_ms) = (cx.key(0), cx.now_ms);
     let Some(value) = cx.read(&key)? else {
@@ -377,13 +381,13 @@ fn parse_getex(args: Args<'_>) -> Result<Ending, CommandError> {
     Ok(ending)
 }
 
-fn set_expiry(cx: &mut Cx<'_>, key: &Key<'_>, expire_at_ms: u64) {
+fn set_expiry(cx: &mut Cx<'_, '_>, key: &Key<'_>, expire_at_ms: u64) {
     let found = cx.db(key).set_expiry(key, expire_at_ms);
     assert!(found, "the slot is locked, so the key that was read is still there");
     cx.changes += 1;
 }
 
-fn getdel(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn getdel(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     if reply_value(cx, &key, reply)? {
         cx.remove(&key);
@@ -391,14 +395,14 @@ fn getdel(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult 
     Ok(())
 }
 
-fn getset(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn getset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     reply_value(cx, &key, reply)?;
     cx.set_string(&key, &args[2], Expiry::Clear);
     Ok(())
 }
 
-fn setnx(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn setnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let sets = !cx.exists(&key);
     if sets {
@@ -408,19 +412,19 @@ fn setnx(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     Ok(())
 }
 
-fn setex(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn setex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     set_for(cx, args, TimeForm::Ex, "setex")?;
     reply.ok();
     Ok(())
 }
 
-fn psetex(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn psetex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     set_for(cx, args, TimeForm::Px, "psetex")?;
     reply.ok();
     Ok(())
 }
 
-fn set_for(cx: &mut Cx<'_>, args: Args<'_>, form: TimeForm, command: &str) -> CommandResult {
+fn set_for(cx: &mut Cx<'_, '_>, args: Args<'_>, form: TimeForm, command: &str) -> CommandResult {
     let at_ms = form.at_ms(&args[2], cx.now_ms, command)?;
     cx.set_string(&cx.key(0), &args[3], Expiry::At(at_ms));
     Ok(())

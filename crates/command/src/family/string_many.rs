@@ -62,7 +62,7 @@ pub const COMMANDS: &[Command] = &[
 const MSET_ARITY: CommandError = fixed("ERR wrong number of arguments for 'mset' command");
 const MSETNX_ARITY: CommandError = fixed("ERR wrong number of arguments for 'msetnx' command");
 
-fn mget(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn mget(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let keys = cx.keys;
     reply.array(keys.len());
     for key in keys {
@@ -75,7 +75,7 @@ fn mget(cx: &mut Cx<'_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     Ok(())
 }
 
-fn mset(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn mset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     if !is_paired(args) {
         return Err(MSET_ARITY);
     }
@@ -84,7 +84,7 @@ fn mset(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     Ok(())
 }
 
-fn msetnx(cx: &mut Cx<'_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn msetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     if !is_paired(args) {
         return Err(MSETNX_ARITY);
     }
@@ -103,7 +103,7 @@ fn is_paired(args: Args<'_>) -> bool {
 }
 
 /// Sets in the order of the arguments, so that of a key named twice the last value stays.
-fn set_pairs(cx: &mut Cx<'_>, args: Args<'_>) {
+fn set_pairs(cx: &mut Cx<'_, '_>, args: Args<'_>) {
     let keys = cx.keys;
     for (pair, key) in keys.iter().enumerate() {
         cx.set_string(key, &args[2 * pair + 2], Expiry::Clear);

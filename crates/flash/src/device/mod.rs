@@ -17,7 +17,7 @@ pub(crate) mod sim;
 pub(crate) mod threads;
 pub(crate) mod uring;
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::error::EngineError;
@@ -66,7 +66,7 @@ pub(crate) trait Device {
     fn read_now(&mut self, extent: Extent, buffer: &mut IoBuffer) -> Result<(), Errno>;
 
     /// Readable when `reap` has something to report.
-    fn wake_fd(&self) -> RawFd;
+    fn wake_fd(&self) -> BorrowedFd<'_>;
 
     /// Operations queued or handed over that `reap` has not reported.
     fn in_flight(&self) -> usize;

@@ -3,7 +3,7 @@
 //! One thread drives a simulated device. Operations complete in an order that the seed chooses, some at each `reap`,
 //! and take effect when they complete. Faults are switched on and off while the drives run.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -306,8 +306,8 @@ impl Device for SimDevice {
         self.state.lock().read(extent, buffer.bytes_mut())
     }
 
-    fn wake_fd(&self) -> RawFd {
-        self.wake.as_raw_fd()
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
     }
 
     fn in_flight(&self) -> usize {

@@ -4,7 +4,7 @@
 //! gets the address. That is what the kernel does with a ring, and it holds for the same reason: the table keeps
 //! the buffer until the operation is reaped, and the device waits for its operations before it goes.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -148,8 +148,8 @@ impl Device for ThreadDevice {
         self.files.read_now(extent, buffer.bytes_mut())
     }
 
-    fn wake_fd(&self) -> RawFd {
-        self.wake.as_raw_fd()
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
     }
 
     fn in_flight(&self) -> usize {

@@ -3,7 +3,7 @@
 //! Only the worker's thread uses the ring, and completions are run when that thread enters the kernel, not by an
 //! interrupt of it. An eventfd tells the event loop that there is something to reap.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, squeue, types};
@@ -155,8 +155,8 @@ impl Device for UringDevice {
         self.files.read_now(extent, buffer.bytes_mut())
     }
 
-    fn wake_fd(&self) -> RawFd {
-        self.wake.as_raw_fd()
+    fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
     }
 
     fn in_flight(&self) -> usize {

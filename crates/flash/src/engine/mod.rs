@@ -10,10 +10,12 @@
 //! 3. A record that could not be written is handed back by `Completion::WriteFailed`; nothing is lost silently.
 //! 4. The place of a released record is not used again while a read of it is in flight.
 
+#[cfg(test)]
+pub(crate) mod conformance;
 pub(crate) mod fetched;
 pub(crate) mod stats;
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
@@ -76,7 +78,7 @@ pub trait EngineWorker {
     fn reap(&mut self, done: &mut Vec<Completion>);
 
     /// An eventfd that is readable when completions wait. Stays the engine's: do not close it.
-    fn wake_fd(&self) -> RawFd;
+    fn wake_fd(&self) -> BorrowedFd<'_>;
 
     /// Reads and writes that the device was asked for and has not answered, collections included.
     fn in_flight(&self) -> usize;

@@ -18,6 +18,8 @@ mod segment;
 mod shared;
 mod space;
 mod table;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! One worker's side of the log: hands calls to the parts, and completions back to the part that waits for them.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -157,7 +157,7 @@ impl EngineWorker for LogWorker {
         self.done = done;
     }
 
-    fn wake_fd(&self) -> RawFd {
+    fn wake_fd(&self) -> BorrowedFd<'_> {
         self.io.device.wake_fd()
     }
 
@@ -189,9 +189,8 @@ impl Drop for LogWorker {
         let mut completions = Vec::new();
         while self.in_flight() > 0 {
             self.submit();
-            // SAFETY: the device keeps its descriptor open for as long as it lives.
-            let wake = unsafe { std::os::fd::BorrowedFd::borrow_raw(self.wake_fd()) };
             // An error (a signal) means another turn.
+            let wake = self.wake_fd();
             let _ = rustix::event::poll(&mut [PollFd::new(&wake, PollFlags::IN)], None);
             self.reap(&mut completions);
             completions.clear();

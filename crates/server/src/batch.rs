@@ -1,0 +1,153 @@
+//! The requests of a connection that have arrived and not run yet.
+
+use command::find_keys;
+use keyspace::Key;
+use resp::{ArgRange, Args, Limits, ProtocolError, RequestParser};
+use smallvec::SmallVec;
+
+use crate::limits::BATCH_REQUESTS_MAX;
+use crate::table::{Entry, Run, TABLE};
+
+/// One request, cut out of the input.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    /// Its command; none when there is no such command.
+    pub(crate) entry: Option<&'static Entry>,
+    /// Its argument ranges within the batch's.
+    first: u32,
+    count: u32,
+    /// Slot and hash of its key, when it has exactly one.
+    key: Option<(u32, u16, u64)>,
+}
+
+/// Parsed requests over the connection's input.
+#[derive(Default)]
+pub(crate) struct Batch {
+    parser: RequestParser,
+    requests: Vec<Request>,
+    ranges: Vec<ArgRange>,
+    scratch: Vec<ArgRange>,
+    /// The next request to run.
+    next: usize,
+    /// Bytes of input that the parsed requests take.
+    pub(crate) parsed_bytes: usize,
+    /// What stopped the parser for good; reported after the requests before it.
+    pub(crate) error: Option<ProtocolError>,
+}
+
+impl Batch {
+    /// Parses what has arrived. The batch must be used up. False: there is no whole request.
+    pub(crate) fn parse(&mut self, input: &mut [u8], limits: &Limits) -> bool {
+        assert!(self.is_done());
+        self.requests.clear();
+        self.ranges.clear();
+        self.next = 0;
+        self.parsed_bytes = 0;
+        while self.requests.len() < BATCH_REQUESTS_MAX && self.error.is_none() {
+            let base = self.parsed_bytes;
+            if base == input.len() {
+                break;
+            }
+            match self.parser.parse(&mut input[base..], &mut self.scratch, limits) {
+                Ok(Some(consumed)) => {
+                    self.parsed_bytes += consumed;
+                    self.push(&input[base..base + consumed], base);
+                }
+                Ok(None) => break,
+                Err(error) => self.error = Some(error),
+            }
+            // Before it has authenticated, a client's next request may fall under other limits.
+            if !limits.authenticated {
+                break;
+            }
+        }
+        !self.requests.is_empty()
+    }
+
+    fn push(&mut self, request: &[u8], base: usize) {
+        if self.scratch.is_empty() {
+            return;
+        }
+        let args = Args::new(request, &self.scratch);
+        let mut entry = TABLE.get(&args[0]);
+        if let Some(container) = entry
+            && !container.subcommands.is_empty()
+            && let Some(name) = args.get(1)
+        {
+            entry = container.subcommand(name).or(entry);
+        }
+        let key = entry.and_then(|entry| single_key(entry, args));
+        let first = self.ranges.len() as u32;
+        let base = base as u32;
+        self.ranges.extend(
+            self.scratch.iter().map(|range| ArgRange { start: range.start + base, len: range.len }),
+        );
+        let count = self.scratch.len() as u32;
+        self.requests.push(Request { entry, first, count, key });
+    }
+
+    /// The next request.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<Request> {
+        self.requests.get(self.next).copied()
+    }
+
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.next += 1;
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.next >= self.requests.len()
+    }
+
+    /// The requests from the next one on.
+    pub(crate) fn rest(&self) -> &[Request] {
+        &self.requests[self.next..]
+    }
+
+    /// Forgets what has not run.
+    pub(crate) fn drop_rest(&mut self) {
+        self.next = self.requests.len();
+    }
+
+    /// The arguments of a request.
+    #[inline]
+    pub(crate) fn args<'a>(&'a self, request: &Request, input: &'a [u8]) -> Args<'a> {
+        let first = request.first as usize;
+        Args::new(input, &self.ranges[first..first + request.count as usize])
+    }
+
+    /// Bytes that a request under way still needs, when that is known.
+    pub(crate) fn bytes_wanted(&self) -> usize {
+        self.parser.bytes_wanted()
+    }
+}
+
+impl Request {
+    /// The key of a request that has exactly one.
+    #[inline]
+    pub(crate) fn key<'a>(&self, args: Args<'a>) -> Option<Key<'a>> {
+        let (index, slot, hash) = self.key?;
+        Some(Key { bytes: args.get(index as usize)?, slot, hash })
+    }
+}
+
+/// Hashes the key of a request with one key, ahead of its run, so that its cache lines can be on
+/// their way.
+#[inline]
+fn single_key(entry: &Entry, args: Args<'_>) -> Option<(u32, u16, u64)> {
+    let Run::Keys(_) = entry.run else { return None };
+    let [spec] = entry.spec.keys else { return None };
+    if let command::Begin::Index(index) = spec.begin
+        && let command::Find::Range { last: 0, .. } = spec.find
+    {
+        let key = Key::new(args.get(index)?);
+        return Some((index as u32, key.slot, key.hash));
+    }
+    let mut found = SmallVec::new();
+    find_keys(entry.spec.keys, args, &mut found);
+    let [at] = *found.as_slice() else { return None };
+    let key = Key::new(&args[at.index]);
+    Some((at.index as u32, key.slot, key.hash))
+}

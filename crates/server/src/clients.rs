@@ -1,0 +1,125 @@
+//! The register of connections: what CLIENT LIST shows, and how one is told to go.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+/// What others may know of a connection, and do to it.
+#[derive(Default)]
+pub(crate) struct Client {
+    pub(crate) id: u64,
+    /// Peer address, as CLIENT LIST shows it.
+    pub(crate) address: String,
+    /// Own address of the connection.
+    pub(crate) local_address: String,
+    pub(crate) is_unix_socket: bool,
+    /// File descriptor, for people only.
+    pub(crate) fd: i32,
+    pub(crate) worker: usize,
+    pub(crate) created_ms: u64,
+    pub(crate) last_seen_ms: AtomicU64,
+    pub(crate) db: AtomicU8,
+    pub(crate) protocol: AtomicU8,
+    /// Commands queued by MULTI, -1 outside of one.
+    pub(crate) queued: AtomicI64,
+    pub(crate) watched: AtomicU32,
+    /// Bytes of requests that have arrived.
+    pub(crate) input_bytes: AtomicU64,
+    pub(crate) input_capacity: AtomicU64,
+    /// Bytes of replies that the client has not taken yet.
+    pub(crate) output_bytes: AtomicU64,
+    pub(crate) output_capacity: AtomicU64,
+    pub(crate) queued_bytes: AtomicU64,
+    pub(crate) is_monitor: AtomicBool,
+    pub(crate) is_blocked: AtomicBool,
+    pub(crate) no_evict: AtomicBool,
+    pub(crate) no_touch: AtomicBool,
+    /// Index of the last command in the table, plus one; 0 for none.
+    pub(crate) last_command: AtomicU32,
+    /// Requests served.
+    pub(crate) requests: AtomicU64,
+    pub(crate) labels: Mutex<Labels>,
+    pub(crate) killed: AtomicBool,
+    waker: OnceLock<Waker>,
+}
+
+/// Names that a client gave itself.
+#[derive(Default, Clone)]
+pub(crate) struct Labels {
+    pub(crate) name: String,
+    pub(crate) library_name: String,
+    pub(crate) library_version: String,
+}
+
+impl Client {
+    /// Remembers how to wake the connection's task.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        self.waker.get_or_init(|| waker.clone());
+    }
+
+    /// Lets the connection's task look around.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Tells the connection to end without another word.
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+
+    /// Memory of the connection's buffers.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.input_capacity.load(Ordering::Relaxed)
+            + self.output_capacity.load(Ordering::Relaxed)
+            + self.queued_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// All connections.
+#[derive(Default)]
+pub(crate) struct Clients {
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+    next_id: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Clients {
+    /// An id that no connection had before.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn add(&self, client: Arc<Client>) {
+        self.by_id.lock().insert(client.id, client);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        if self.by_id.lock().remove(&id).is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.by_id.lock().get(&id).cloned()
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Everyone, by id.
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
+        self.by_id.lock().values().cloned().collect()
+    }
+}

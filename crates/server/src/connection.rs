@@ -1,0 +1,416 @@
+//! A connection: bytes in, batches of requests run, bytes out.
+//!
+//! Everything that has arrived is parsed and run before anything is awaited, and the replies leave
+//! in one write. While a client does not take its replies its requests are still read and run, as
+//! with Redis (clients that send a whole pipeline before they read depend on it); what it leaves
+//! unread counts in the memory budget and is bounded by the output limits.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use resp::{Limits, Reply};
+use tier::FetchedSet;
+use tokio::io::AsyncReadExt;
+
+use crate::batch::Batch;
+use crate::clients::Client;
+use crate::config::ClientClass;
+use crate::dispatch::Outcome;
+use crate::limits::{ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, WRITE_EARLY_BYTES};
+use crate::listener::Accepted;
+use crate::server::unix_ms;
+use crate::session::{Closing, Session};
+use crate::stream::Stream;
+use crate::worker::Worker;
+
+/// How long a paused client sleeps before it looks again.
+const PAUSE_POLL: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// A client's connection. Its task owns it.
+pub(crate) struct Connection {
+    worker: Rc<Worker>,
+    stream: Stream,
+    pub(crate) session: Session,
+    input: Vec<u8>,
+    pub(crate) batch: Batch,
+    reply: Reply,
+    /// Bytes of `reply` that the socket has taken.
+    written: usize,
+    /// Values fetched for the batch under way.
+    pub(crate) fetched: FetchedSet,
+    /// How often the request under way had to be run again.
+    pub(crate) attempts: u32,
+    /// The request under way was let past the memory limit after waiting.
+    pub(crate) has_room: bool,
+    /// When output first exceeded the soft limit, Unix ms.
+    soft_since_ms: Option<u64>,
+}
+
+/// What the connection waits for.
+pub(crate) enum Next {
+    /// The socket.
+    Io,
+    /// Values from flash.
+    Fetch(Vec<tier::Want>),
+    /// Memory for a write.
+    Room,
+    /// The end of CLIENT PAUSE.
+    Pause,
+}
+
+impl Connection {
+    /// Registers an accepted socket. Errors: the runtime cannot watch it.
+    pub(crate) fn new(worker: Rc<Worker>, accepted: Accepted) -> io::Result<Connection> {
+        let stream = accepted.stream.into_stream()?;
+        let client = Arc::new(Client { worker: worker.index, ..accepted.client });
+        worker.server.clients.add(client.clone());
+        worker.stats.connections.add(1);
+        let session = Session::new(worker.clone(), client);
+        Ok(Connection {
+            worker,
+            stream,
+            reply: Reply::new(session.protocol),
+            session,
+            input: Vec::new(),
+            batch: Batch::default(),
+            written: 0,
+            fetched: FetchedSet::default(),
+            attempts: 0,
+            has_room: false,
+            soft_since_ms: None,
+        })
+    }
+
+    /// Serves the client until it goes.
+    pub(crate) async fn serve(mut self) {
+        poll_fn(|cx| {
+            self.session.client.set_waker(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        while self.session.closing != Closing::Now {
+            match self.run_requests() {
+                Next::Io => {
+                    if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
+                        break;
+                    }
+                }
+                Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
+                Next::Room => self.wait_for_room().await,
+                Next::Pause => {
+                    self.session.client.is_blocked.store(true, Ordering::Relaxed);
+                    tokio::time::sleep(PAUSE_POLL).await;
+                    self.session.client.is_blocked.store(false, Ordering::Relaxed);
+                }
+            }
+            if self.session.client.is_killed() {
+                break;
+            }
+        }
+        let client = self.session.client.id;
+        drop(self.session);
+        self.worker.server.clients.remove(client);
+    }
+
+    async fn wait_for_room(&mut self) {
+        // A refusal is the dispatcher's to word: it finds no room and no wait left.
+        let _refused_later = self.worker.tier.room().await;
+        self.has_room = true;
+    }
+
+    /// Runs requests until something must be awaited.
+    fn run_requests(&mut self) -> Next {
+        loop {
+            if self.batch.is_done() && !self.start_batch() {
+                return Next::Io;
+            }
+            while let Some(request) = self.batch.current() {
+                match self.dispatch(&request) {
+                    Outcome::Done => {
+                        self.batch.advance();
+                        self.attempts = 0;
+                        self.has_room = false;
+                    }
+                    Outcome::Fetch(wants) => {
+                        self.attempts += 1;
+                        self.publish();
+                        return Next::Fetch(wants);
+                    }
+                    Outcome::Room => {
+                        self.publish();
+                        return Next::Room;
+                    }
+                    Outcome::Paused => {
+                        self.publish();
+                        return Next::Pause;
+                    }
+                }
+                if self.session.closing != Closing::No {
+                    self.batch.drop_rest();
+                    break;
+                }
+            }
+            if self.finish_batch() {
+                return Next::Io;
+            }
+        }
+    }
+
+    fn start_batch(&mut self) -> bool {
+        if self.session.closing != Closing::No {
+            return false;
+        }
+        let limits = self.limits();
+        self.session.now_ms = unix_ms();
+        if self.batch.parse(&mut self.input, &limits) {
+            self.prefetch();
+            if self.reply.capacity() == 0 {
+                self.reply.give(self.worker.take_buffer());
+            }
+            return true;
+        }
+        self.drop_input();
+        if let Some(error) = self.batch.error.take() {
+            self.reply.protocol_error(&error);
+            self.worker.stats.error_replies.add(1);
+            self.session.closing = Closing::AfterReplies;
+        }
+        false
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            bulk_bytes_max: self.worker.server.config.proto_max_bulk_len.load() as usize,
+            inline_bytes_max: INLINE_BYTES_MAX,
+            args_max: ARGS_MAX,
+            authenticated: self.session.authenticated,
+        }
+    }
+
+    /// Overlaps the cache misses of a pipeline: slots first, then entries, then records.
+    fn prefetch(&self) {
+        let requests = self.batch.rest();
+        if requests.len() < 2 {
+            return;
+        }
+        let keyspace = &*self.worker.server.tier.keyspace;
+        let table = keyspace.table_of(self.session.db);
+        let key =
+            |request: &crate::batch::Request| request.key(self.batch.args(request, &self.input));
+        for key in requests.iter().filter_map(key) {
+            keyspace.prefetch(&key);
+        }
+        for key in requests.iter().filter_map(key) {
+            if let Some(slot) = keyspace.try_lock(key.slot) {
+                slot.prefetch_entry(table, &key);
+            }
+        }
+        for key in requests.iter().filter_map(key) {
+            if let Some(slot) = keyspace.try_lock(key.slot) {
+                slot.prefetch_record(table, &key);
+            }
+        }
+    }
+
+    /// Ends a batch. True: there is something to write before more is run.
+    fn finish_batch(&mut self) -> bool {
+        self.publish();
+        self.fetched.clear();
+        self.drop_input();
+        let unwritten = self.reply.len() - self.written;
+        self.session.closing != Closing::No || unwritten > WRITE_EARLY_BYTES
+    }
+
+    /// Adds what the requests so far have changed to the shared counters, and demotes a little
+    /// when memory is short.
+    fn publish(&self) {
+        self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
+    }
+
+    /// Forgets the input that has been run.
+    fn drop_input(&mut self) {
+        let parsed = std::mem::take(&mut self.batch.parsed_bytes);
+        if parsed == self.input.len() {
+            if self.input.capacity() > 0 {
+                self.worker.give_buffer(std::mem::take(&mut self.input));
+            }
+        } else if parsed > 0 {
+            self.input.drain(..parsed);
+        }
+    }
+
+    /// Writes what there is to write and reads what there is to read. Ready when something was
+    /// read, or when everything is written and the batch goes on; an error ends the connection.
+    fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.session.client.is_killed() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        self.take_monitor_lines();
+        let wrote_all = match self.poll_write(cx) {
+            Poll::Ready(result) => {
+                result?;
+                true
+            }
+            Poll::Pending => false,
+        };
+        if self.session.closing != Closing::No {
+            return match wrote_all {
+                true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+                false => Poll::Pending,
+            };
+        }
+        self.check_output_limit()?;
+        if self.batch.error.is_some() || self.has_whole_request() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_read(cx)
+    }
+
+    /// Whether the last batch ended at its limit with more behind it.
+    fn has_whole_request(&mut self) -> bool {
+        if self.input.is_empty() || !self.batch.is_done() {
+            return !self.batch.is_done();
+        }
+        let limits = self.limits();
+        self.session.now_ms = unix_ms();
+        let found = self.batch.parse(&mut self.input, &limits);
+        if found {
+            self.prefetch();
+        }
+        found || self.batch.error.is_some()
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.written < self.reply.len() {
+            let bytes = &self.reply.as_slice()[self.written..];
+            let count = match self.stream.poll_write(cx, bytes) {
+                Poll::Ready(result) => result?,
+                Poll::Pending => {
+                    self.note_memory();
+                    return Poll::Pending;
+                }
+            };
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.written += count;
+            self.worker.stats.net_output_bytes.add(count as u64);
+            self.worker.stats.writes.add(1);
+        }
+        self.written = 0;
+        self.reply.clear();
+        if self.reply.capacity() > 0 {
+            self.worker.give_buffer(self.reply.take());
+        }
+        self.note_memory();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.input.capacity() == 0 {
+            self.input = self.worker.take_buffer();
+        }
+        let wanted = self.batch.bytes_wanted();
+        let spare = self.input.capacity() - self.input.len();
+        if wanted > spare {
+            self.input.reserve_exact(wanted + READ_BUFFER_BYTES);
+        } else if spare == 0 {
+            self.input.reserve(READ_BUFFER_BYTES);
+        }
+        let result = pin!(self.stream.read_buf(&mut self.input)).poll(cx);
+        if result.is_pending() {
+            self.drop_input();
+        }
+        let count = ready!(result)?;
+        if count == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.worker.stats.net_input_bytes.add(count as u64);
+        self.worker.stats.reads.add(1);
+        let client = &self.session.client;
+        client.last_seen_ms.store(self.session.now_ms, Ordering::Relaxed);
+        client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
+        if self.input.len() as u64 > self.worker.server.config.client_query_buffer_limit.load() {
+            tracing::warn!(
+                client = client.id,
+                "closing a client that exceeds the query buffer limit"
+            );
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn take_monitor_lines(&mut self) {
+        if let Some(feed) = &self.session.feed {
+            for line in feed.take() {
+                self.reply.raw(&line);
+            }
+        }
+    }
+
+    fn check_output_limit(&mut self) -> io::Result<()> {
+        let unread = (self.reply.len() - self.written) as u64;
+        if unread == 0 {
+            self.soft_since_ms = None;
+            return Ok(());
+        }
+        let limit = self.worker.server.config.client_output_buffer_limit.load();
+        let limit = limit.of(ClientClass::Normal);
+        let hard = limit.hard_bytes != 0 && unread > limit.hard_bytes;
+        let soft = limit.soft_bytes != 0 && unread > limit.soft_bytes;
+        let since = *self.soft_since_ms.get_or_insert(self.session.now_ms);
+        if !soft {
+            self.soft_since_ms = None;
+        }
+        let too_long = soft && self.session.now_ms > since + 1000 * limit.soft_seconds;
+        if hard || too_long {
+            tracing::warn!(
+                client = self.session.client.id,
+                unread,
+                "closing a client that exceeds the output buffer limit"
+            );
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
+    }
+
+    /// Shows the connection's memory to the register.
+    fn note_memory(&self) {
+        let client = &self.session.client;
+        let unread = (self.reply.len() - self.written) as u64;
+        client.output_bytes.store(unread, Ordering::Relaxed);
+        client.output_capacity.store(self.reply.capacity() as u64, Ordering::Relaxed);
+        client.input_capacity.store(self.input.capacity() as u64, Ordering::Relaxed);
+    }
+
+    /// The parts of a connection that running a request needs at once.
+    pub(crate) fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            worker: &self.worker,
+            session: &mut self.session,
+            batch: &self.batch,
+            input: &self.input,
+            reply: &mut self.reply,
+            fetched: &mut self.fetched,
+            attempts: self.attempts,
+            has_room: self.has_room,
+        }
+    }
+}
+
+/// See [`Connection::parts`].
+pub(crate) struct Parts<'a> {
+    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) session: &'a mut Session,
+    pub(crate) batch: &'a Batch,
+    pub(crate) input: &'a [u8],
+    pub(crate) reply: &'a mut Reply,
+    pub(crate) fetched: &'a mut FetchedSet,
+    pub(crate) attempts: u32,
+    pub(crate) has_room: bool,
+}

@@ -1,0 +1,26 @@
+//! The bounds of everything that grows with what clients send.
+
+/// Requests parsed ahead of one connection: their cold reads fly together.
+pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
+/// Bytes of values that one connection fetches from flash at a time (one value may exceed it).
+pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;
+/// How often a command is run again because a value went cold in between, before the value is read
+/// with its slot held.
+pub(crate) const ATTEMPTS_MAX: u32 = 8;
+/// Bytes of a buffer that a connection borrows for reading.
+pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
+/// Buffers that a worker keeps for its connections.
+pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
+/// Output at which a connection writes before it runs more requests.
+pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;
+/// Lines that a MONITOR client may fall behind.
+pub(crate) const MONITOR_LINES_MAX: usize = 8192;
+/// Bytes of one inline request, and of a header line.
+pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
+/// Arguments of one request.
+pub(crate) const ARGS_MAX: usize = 1 << 20;
+/// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
+/// 1/4. Beyond it the largest is closed.
+pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;
+/// Bytes that commands queued by one MULTI may take.
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;

@@ -1,0 +1,110 @@
+//! MONITOR: every request, shown to those who ask.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use resp::Args;
+
+use crate::clients::Client;
+use crate::limits::MONITOR_LINES_MAX;
+
+/// Those who watch.
+#[derive(Default)]
+pub(crate) struct Monitors {
+    count: AtomicUsize,
+    feeds: Mutex<Vec<Arc<Feed>>>,
+}
+
+/// Lines on their way to one client.
+pub(crate) struct Feed {
+    client: Arc<Client>,
+    lines: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl Monitors {
+    /// Whether anybody watches. Cost: one load.
+    #[inline]
+    pub(crate) fn are_watching(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Starts to show requests to a client.
+    pub(crate) fn add(&self, client: &Arc<Client>) -> Arc<Feed> {
+        let feed = Arc::new(Feed { client: client.clone(), lines: Mutex::default() });
+        self.feeds.lock().push(feed.clone());
+        self.count.fetch_add(1, Ordering::Relaxed);
+        client.is_monitor.store(true, Ordering::Relaxed);
+        feed
+    }
+
+    /// Ends it.
+    pub(crate) fn remove(&self, feed: &Arc<Feed>) {
+        let mut feeds = self.feeds.lock();
+        let before = feeds.len();
+        feeds.retain(|other| !Arc::ptr_eq(other, feed));
+        self.count.fetch_sub(before - feeds.len(), Ordering::Relaxed);
+        feed.client.is_monitor.store(false, Ordering::Relaxed);
+    }
+
+    /// Shows one request. A client that falls too far behind is closed, as one that exceeds its
+    /// output limit.
+    pub(crate) fn show(&self, now_us: u128, db: u8, address: &str, args: Args<'_>) {
+        let line = line(now_us, db, address, args);
+        for feed in self.feeds.lock().iter() {
+            let mut lines = feed.lines.lock();
+            if lines.len() >= MONITOR_LINES_MAX {
+                feed.client.kill();
+            } else {
+                lines.push_back(line.clone());
+                feed.client.wake();
+            }
+        }
+    }
+}
+
+impl Feed {
+    /// Takes the lines that have come.
+    pub(crate) fn take(&self) -> VecDeque<Vec<u8>> {
+        std::mem::take(&mut *self.lines.lock())
+    }
+}
+
+fn line(now_us: u128, db: u8, address: &str, args: Args<'_>) -> Vec<u8> {
+    let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
+    let mut line = format!("+{seconds}.{micros:06} [{db} {address}]").into_bytes();
+    for arg in args.iter() {
+        line.extend_from_slice(b" \"");
+        for &byte in arg {
+            match byte {
+                b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
+                b'\n' => line.extend_from_slice(b"\\n"),
+                b'\r' => line.extend_from_slice(b"\\r"),
+                b'\t' => line.extend_from_slice(b"\\t"),
+                0x07 => line.extend_from_slice(b"\\a"),
+                0x08 => line.extend_from_slice(b"\\b"),
+                0x20..=0x7e => line.push(byte),
+                _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+            }
+        }
+        line.push(b'"');
+    }
+    line.extend_from_slice(b"\r\n");
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use resp::ArgRange;
+
+    #[test]
+    fn lines_are_quoted_as_redis_quotes_them() {
+        let buffer = b"set k\"\\\x00\n";
+        let ranges = [ArgRange { start: 0, len: 3 }, ArgRange { start: 4, len: 5 }];
+        let text = line(1_700_000_000_000_042, 3, "127.0.0.1:5", Args::new(buffer, &ranges));
+        let expected = b"+1700000000.000042 [3 127.0.0.1:5] \"set\" \"k\\\"\\\\\\x00\\n\"\r\n";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,133 @@
+//! What all workers share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use command::Statistics;
+use quanta::Clock;
+use tier::Tier;
+use tokio::sync::Notify;
+
+use crate::clients::Clients;
+use crate::config::{Config, Flags, OptionRow};
+use crate::latency::LatencyMonitor;
+use crate::monitor::Monitors;
+use crate::pause::Pause;
+use crate::slowlog::SlowLog;
+use crate::stats::WorkerStats;
+
+/// Version of Redis whose behaviour this server follows: clients choose their commands by it.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+/// Kelvin's own version.
+pub(crate) const KELVIN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The server: one for a process.
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    pub(crate) tier: Arc<Tier>,
+    pub(crate) clients: Clients,
+    pub(crate) monitors: Monitors,
+    pub(crate) pause: Pause,
+    pub(crate) slowlog: SlowLog,
+    pub(crate) latency: LatencyMonitor,
+    /// One for each worker.
+    pub(crate) stats: Vec<Arc<WorkerStats>>,
+    pub(crate) samples: crate::cron::Samples,
+    /// The clock of command durations.
+    pub(crate) clock: Clock,
+    pub(crate) started: Instant,
+    pub(crate) started_unix: u64,
+    /// 40 hexadecimal digits of this run.
+    pub(crate) run_id: String,
+    /// The address that clients connect to, once it is known (port 0 chooses one).
+    pub(crate) tcp_port: AtomicU64,
+    pub(crate) active_expire: AtomicBool,
+    pub(crate) rejected_connections: AtomicU64,
+    stopping: AtomicBool,
+    stop: Notify,
+}
+
+impl Server {
+    pub(crate) fn new(config: Config, tier: Arc<Tier>) -> Server {
+        let stats = (0..tier.workers).map(|_| Arc::new(WorkerStats::default())).collect();
+        Server {
+            config,
+            tier,
+            clients: Clients::default(),
+            monitors: Monitors::default(),
+            pause: Pause::default(),
+            slowlog: SlowLog::default(),
+            latency: LatencyMonitor::default(),
+            stats,
+            samples: crate::cron::Samples::default(),
+            clock: Clock::new(),
+            started: Instant::now(),
+            started_unix: unix_ms() / 1000,
+            run_id: random_hex(40),
+            tcp_port: AtomicU64::new(0),
+            active_expire: AtomicBool::new(true),
+            rejected_connections: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
+            stop: Notify::new(),
+        }
+    }
+
+    /// Asks the process to end.
+    pub(crate) fn shut_down(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop.notify_waiters();
+        for client in self.clients.all() {
+            client.kill();
+        }
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the process is to end.
+    pub(crate) async fn stopped(&self) {
+        let notified = self.stop.notified();
+        if !self.is_stopping() {
+            notified.await;
+        }
+    }
+
+    /// The sum of a counter over all workers.
+    pub(crate) fn sum(&self, count: impl Fn(&WorkerStats) -> u64) -> u64 {
+        self.stats.iter().map(|stats| count(stats)).sum()
+    }
+
+    /// Values of options that must not appear anywhere: whether `name` is one.
+    pub(crate) fn is_sensitive(name: &[u8]) -> bool {
+        OptionRow::find(name).is_some_and(|row| row.flags.contains(Flags::SENSITIVE))
+    }
+}
+
+impl Statistics for Server {
+    fn keys(&self, table: u8) -> u64 {
+        self.tier.counters.table(table).keys
+    }
+}
+
+/// The time, Unix milliseconds.
+pub(crate) fn unix_ms() -> u64 {
+    unix_us() as u64 / 1000
+}
+
+/// The time, Unix microseconds.
+pub(crate) fn unix_us() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros())
+}
+
+fn random_hex(digits: usize) -> String {
+    use std::hash::{BuildHasher, Hasher};
+    let mut text = String::new();
+    while text.len() < digits {
+        let state = std::collections::hash_map::RandomState::new();
+        text.push_str(&format!("{:016x}", state.build_hasher().finish()));
+    }
+    text.truncate(digits);
+    text
+}

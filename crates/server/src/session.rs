@@ -1,0 +1,146 @@
+//! What is known of a client between its requests.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspace::Key;
+use resp::Protocol;
+
+use crate::clients::Client;
+use crate::monitor::Feed;
+use crate::server::Server;
+use crate::transaction::Transaction;
+use crate::worker::Worker;
+
+/// Which replies a client wants (CLIENT REPLY).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyMode {
+    On,
+    Off,
+    /// The command under way is not answered, later ones are.
+    SkipThis,
+    /// The next command is not answered.
+    SkipNext,
+}
+
+/// How a connection goes on after a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Closing {
+    No,
+    /// After what has been answered is written.
+    AfterReplies,
+    /// At once.
+    Now,
+}
+
+/// One client's state; owned by its connection's task.
+pub(crate) struct Session {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) db: u8,
+    pub(crate) protocol: Protocol,
+    pub(crate) authenticated: bool,
+    pub(crate) transaction: Transaction,
+    pub(crate) reply_mode: ReplyMode,
+    pub(crate) closing: Closing,
+    pub(crate) feed: Option<Arc<Feed>>,
+    /// The time of the batch under way, Unix milliseconds.
+    pub(crate) now_ms: u64,
+}
+
+impl Session {
+    pub(crate) fn new(worker: Rc<Worker>, client: Arc<Client>) -> Session {
+        let authenticated = worker.server.config.requirepass.load().is_empty();
+        Session {
+            worker,
+            client,
+            db: 0,
+            protocol: Protocol::Resp2,
+            authenticated,
+            transaction: Transaction::default(),
+            reply_mode: ReplyMode::On,
+            closing: Closing::No,
+            feed: None,
+            now_ms: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn server(&self) -> &Server {
+        &self.worker.server
+    }
+
+    /// Selects a database that exists.
+    pub(crate) fn select(&mut self, db: u8) {
+        self.db = db;
+        self.client.db.store(db, Ordering::Relaxed);
+    }
+
+    /// Starts to watch a key for the transaction to come.
+    pub(crate) fn watch(&mut self, key: &[u8]) {
+        let key = Key::new(key);
+        let server = self.worker.server.clone();
+        self.transaction.watch(&server.tier.keyspace, self.db, &key, self.now_ms);
+        self.client.watched.store(self.transaction.watched_count() as u32, Ordering::Relaxed);
+    }
+
+    /// Ends every watch.
+    pub(crate) fn unwatch(&mut self) {
+        let server = self.worker.server.clone();
+        self.transaction.unwatch(&server.tier.keyspace);
+        self.client.watched.store(0, Ordering::Relaxed);
+    }
+
+    /// Leaves MULTI, dropping what was queued.
+    pub(crate) fn discard(&mut self) {
+        self.transaction.discard();
+        self.unwatch();
+        self.client.queued.store(-1, Ordering::Relaxed);
+        self.client.queued_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Back to how the connection began (RESET).
+    pub(crate) fn reset(&mut self) {
+        self.discard();
+        self.stop_monitor();
+        self.select(0);
+        self.set_protocol(Protocol::Resp2);
+        self.authenticated = self.server().config.requirepass.load().is_empty();
+        self.reply_mode = ReplyMode::On;
+        *self.client.labels.lock() = Default::default();
+        self.client.no_evict.store(false, Ordering::Relaxed);
+        self.client.no_touch.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        let number = if protocol == Protocol::Resp3 { 3 } else { 2 };
+        self.client.protocol.store(number, Ordering::Relaxed);
+    }
+
+    /// Names the connection, for CLIENT LIST. Errors: the name has characters that would break the
+    /// list's format.
+    pub(crate) fn set_name(&mut self, name: &[u8]) -> command::CommandResult {
+        if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+            return Err(command::fixed(
+                "ERR Client names cannot contain spaces, newlines or special characters.",
+            ));
+        }
+        self.client.labels.lock().name = String::from_utf8_lossy(name).into_owned();
+        Ok(())
+    }
+
+    pub(crate) fn stop_monitor(&mut self) {
+        if let Some(feed) = self.feed.take() {
+            self.server().monitors.remove(&feed);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.discard();
+        self.stop_monitor();
+    }
+}

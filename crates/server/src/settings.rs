@@ -1,0 +1,83 @@
+//! Makes the server act on options: at the start, and when CONFIG SET changes them.
+
+use tier::{EvictionPolicy, Promotion};
+
+use crate::config::{ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion};
+use crate::server::Server;
+
+/// Acts on every option that can change while running.
+pub(crate) fn apply_all(server: &Server) {
+    apply_tier(server);
+    server.samples.update_slow_ticks(server);
+}
+
+/// Acts on options that CONFIG SET has stored.
+///
+/// Errors: an option cannot take effect; the caller puts the old values back and applies again.
+pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), ApplyError> {
+    for row in rows {
+        match row.name {
+            "flash-size" => apply_flash_size(server)?,
+            "flash-path" => {
+                return Err(refused("flash-path", "can be changed by a restart only"));
+            }
+            "maxmemory" => apply_max_memory(server)?,
+            "bind" | "port" => {
+                return Err(refused(row.name, "can be changed by a restart only"));
+            }
+            _ => {}
+        }
+    }
+    apply_all(server);
+    Ok(())
+}
+
+fn apply_tier(server: &Server) {
+    let settings = &server.tier.settings;
+    settings.set_promotion(match server.config.tier_promotion.load() {
+        TierPromotion::Access => Promotion::Access,
+        TierPromotion::SecondTouch => Promotion::SecondTouch,
+    });
+    settings.set_policy(policy(server.config.maxmemory_policy.load()));
+    settings.set_samples(server.config.maxmemory_samples.load() as u32);
+    settings.set_compress_bytes_min(match server.config.tier_compression.load() {
+        TierCompression::None => u32::MAX,
+        TierCompression::Lz4 => {
+            server.config.tier_compression_min_bytes.load().min(u64::from(u32::MAX)) as u32
+        }
+    });
+}
+
+fn policy(option: MaxmemoryPolicy) -> EvictionPolicy {
+    match option {
+        MaxmemoryPolicy::Noeviction => EvictionPolicy::NoEviction,
+        MaxmemoryPolicy::AllkeysLru => EvictionPolicy::AllKeysLru,
+        MaxmemoryPolicy::AllkeysLfu => EvictionPolicy::AllKeysLfu,
+        MaxmemoryPolicy::AllkeysRandom => EvictionPolicy::AllKeysRandom,
+        MaxmemoryPolicy::VolatileLru => EvictionPolicy::VolatileLru,
+        MaxmemoryPolicy::VolatileLfu => EvictionPolicy::VolatileLfu,
+        MaxmemoryPolicy::VolatileRandom => EvictionPolicy::VolatileRandom,
+        MaxmemoryPolicy::VolatileTtl => EvictionPolicy::VolatileTtl,
+    }
+}
+
+fn apply_max_memory(server: &Server) -> Result<(), ApplyError> {
+    let max = server.config.maxmemory.load();
+    if max != 0 && max < server.tier.budget.base_bytes() {
+        return Err(refused("maxmemory", "is less than the server takes without any data"));
+    }
+    server.tier.budget.set_max_bytes(max);
+    Ok(())
+}
+
+fn apply_flash_size(server: &Server) -> Result<(), ApplyError> {
+    let Some(engine) = &server.tier.engine else {
+        return Err(refused("flash-size", "there is no flash: start with flash-path"));
+    };
+    let bytes = server.config.flash_size.load();
+    engine.resize(bytes).map_err(|error| refused("flash-size", &error.to_string()))
+}
+
+fn refused(name: &'static str, reason: &str) -> ApplyError {
+    ApplyError { name, reason: reason.to_owned() }
+}

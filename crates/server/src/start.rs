@@ -1,0 +1,193 @@
+//! From the command line to a running server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, bail};
+use flash::{Backend, Engine, LogConfig};
+use keyspace::Keyspace;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use thiserror::Error;
+use tier::{Budget, Tier};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::config::{Config, FlashIo, LoadError};
+use crate::listener::Listeners;
+use crate::server::{KELVIN_VERSION, Server};
+
+/// Accepted connections on their way to one worker.
+const ACCEPTED_MAX: usize = 1024;
+/// File descriptors besides those of clients.
+const OWN_FILES: u64 = 128;
+/// The least `maxmemory` that leaves anything for data.
+const MAX_MEMORY_MIN: u64 = 32 << 20;
+
+/// Why the server does not start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The options cannot be read.
+    #[error("{0}")]
+    Options(#[from] LoadError),
+    /// `maxmemory` is too small.
+    #[error(
+        "maxmemory {given} is too small: the server itself takes {base} bytes; \
+         give it {least} or more"
+    )]
+    MaxMemory {
+        /// As given.
+        given: u64,
+        /// What is resident without any data.
+        base: u64,
+        /// What would do.
+        least: u64,
+    },
+    /// `flash-size` without `flash-path`, or the other way round.
+    #[error("flash-path and flash-size belong together: {0} is missing")]
+    HalfFlash(&'static str),
+}
+
+/// Runs a server with the arguments of `kelvin server` until it is told to stop.
+///
+/// Errors: the options make no sense, the flash cannot be opened, an address is taken: each says
+/// what to do.
+pub fn run(arguments: &[Vec<u8>]) -> anyhow::Result<()> {
+    let config = Config::default();
+    config.load_arguments(arguments).map_err(StartError::Options)?;
+    crate::log::start(&config)?;
+    raise_file_limit(&config);
+    let budget = open_budget(&config)?;
+    let workers = worker_count(&config);
+    let engine = open_flash(&config, workers)?;
+    let tier = Arc::new(Tier::new(Arc::new(Keyspace::default()), engine, budget, workers));
+    let server = Arc::new(Server::new(config, tier));
+    crate::settings::apply_all(&server);
+    serve(&server, workers)
+}
+
+fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
+    let mut senders = Vec::new();
+    let mut threads = Vec::new();
+    for index in 0..workers {
+        let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
+        senders.push(sender);
+        let server = server.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || {
+                let result = crate::worker::run(server.clone(), index, receiver);
+                if let Err(error) = &result {
+                    tracing::error!(%error, "a worker cannot run; stopping");
+                    server.shut_down();
+                }
+                result
+            })
+            .context("cannot start a worker thread")?;
+        threads.push(thread);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot make the listener's runtime")?;
+    let served = runtime.block_on(listen(server, senders));
+    server.shut_down();
+    for thread in threads {
+        match thread.join() {
+            Ok(result) => result?,
+            Err(_) => bail!("a worker thread panicked"),
+        }
+    }
+    served
+}
+
+async fn listen(
+    server: &Arc<Server>,
+    workers: Vec<mpsc::Sender<crate::listener::Accepted>>,
+) -> anyhow::Result<()> {
+    let listeners = Listeners::bind(server)?;
+    let port = server.tcp_port.load(Ordering::Relaxed);
+    tracing::info!(
+        version = KELVIN_VERSION,
+        pid = std::process::id(),
+        port,
+        workers = server.tier.workers,
+        "ready to accept connections"
+    );
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+    tokio::select! {
+        () = listeners.serve(server.clone(), workers) => {}
+        _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+        _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+    }
+    let path = server.config.unixsocket.load();
+    if !path.is_empty() {
+        let path = String::from_utf8_lossy(&path).into_owned();
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(%error, path, "the socket was gone already");
+        }
+    }
+    Ok(())
+}
+
+fn worker_count(config: &Config) -> usize {
+    match config.workers.load() {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        workers => workers as usize,
+    }
+}
+
+fn open_budget(config: &Config) -> anyhow::Result<Budget> {
+    let max = config.maxmemory.load();
+    let budget = Budget::new(max).context("cannot read /proc/self/statm")?;
+    let base = budget.base_bytes();
+    let least = base + MAX_MEMORY_MIN;
+    if max != 0 && max < least {
+        bail!(StartError::MaxMemory { given: max, base, least });
+    }
+    Ok(budget)
+}
+
+fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn Engine>>> {
+    let words = config.flash_path.load();
+    let paths: Vec<PathBuf> = words
+        .iter()
+        .map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()))
+        .collect();
+    let flash_bytes = config.flash_size.load();
+    match (paths.is_empty(), flash_bytes) {
+        (true, 0) => return Ok(None),
+        (true, _) => bail!(StartError::HalfFlash("flash-path")),
+        (false, 0) => bail!(StartError::HalfFlash("flash-size")),
+        (false, _) => {}
+    }
+    let backend = match config.flash_io.load() {
+        FlashIo::Auto => Backend::Auto,
+        FlashIo::Uring => Backend::Uring,
+        FlashIo::Threads => Backend::Threads,
+    };
+    let segment_bytes = match config.flash_segment_size.load() {
+        0 => None,
+        bytes => Some(bytes),
+    };
+    let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
+    Ok(Some(flash::open_log(&log)?))
+}
+
+/// Room for `maxclients` sockets, as far as the system allows.
+fn raise_file_limit(config: &Config) {
+    let wanted = config.maxclients.load() as u64 + OWN_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let maximum = limit.maximum.map_or(wanted, |maximum| maximum.max(wanted));
+        let raised = Rlimit { current: Some(wanted), maximum: Some(maximum) };
+        let capped = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        if setrlimit(Resource::Nofile, raised).is_err()
+            && setrlimit(Resource::Nofile, capped).is_err()
+        {
+            tracing::warn!(wanted, "cannot raise the limit on open files");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The table of all commands: those on keys from the `command` crate and those on sessions.
+
+use std::sync::LazyLock;
+
+use command::{Command, CommandTable, Handler, Locks, Row, Spec};
+use resp::{Args, Reply};
+
+use crate::family;
+use crate::session::Session;
+
+/// A handler that needs the connection or the server.
+pub(crate) type SessionHandler = fn(&mut Session, Args<'_>, &mut Reply) -> command::CommandResult;
+
+/// A row of such a command.
+pub(crate) type SessionCommand = Row<SessionHandler>;
+
+/// How a command runs.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    /// With the slots of its keys locked.
+    Keys(Handler),
+    /// On the session; it locks what it needs.
+    Session(SessionHandler),
+    /// It is part of the machinery of transactions.
+    Transaction(Verb),
+    /// It only has subcommands.
+    Container,
+}
+
+/// The commands of a transaction, which the dispatcher itself carries out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+}
+
+/// A command, or a subcommand of a container.
+pub(crate) struct Entry {
+    pub(crate) spec: Spec,
+    pub(crate) run: Run,
+    pub(crate) subcommands: Vec<&'static Entry>,
+    /// Its place in the statistics.
+    pub(crate) index: usize,
+    /// In lower case, as errors and statistics name it.
+    pub(crate) lower: String,
+}
+
+/// All commands.
+pub(crate) struct Table {
+    names: CommandTable<&'static Entry>,
+    /// Commands without their subcommands, sorted by name.
+    pub(crate) commands: Vec<&'static Entry>,
+    /// Everything, by `index`.
+    pub(crate) entries: Vec<&'static Entry>,
+}
+
+/// The one table; it lives as long as the process.
+pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
+
+impl Table {
+    /// The command of a name, in any case.
+    #[inline]
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&'static Entry> {
+        self.names.get(name)
+    }
+
+    fn build() -> Table {
+        let keys = command::family::FAMILIES.iter().copied().flatten();
+        let sessions = family::FAMILIES.iter().copied().flatten();
+        let mut rows: Vec<(Spec, Run)> = Vec::new();
+        rows.extend(keys.map(|row: &Command| (row.spec(), Run::Keys(row.run))));
+        rows.extend(sessions.map(|row| (row.spec(), Run::Session(row.run))));
+        rows.extend(
+            family::transaction::COMMANDS.iter().map(|row| (row.spec(), Run::Transaction(row.run))),
+        );
+        rows.sort_by_key(|(spec, _)| spec.name);
+        let mut entries = Vec::new();
+        let mut subcommands: Vec<&'static Entry> = Vec::new();
+        for (spec, run) in rows.iter().filter(|(spec, _)| spec.name.contains('|')) {
+            subcommands.push(new_entry(*spec, *run, Vec::new(), &mut entries));
+        }
+        let mut commands = Vec::new();
+        for (spec, run) in rows.iter().filter(|(spec, _)| !spec.name.contains('|')) {
+            let own = |entry: &&&'static Entry| container(entry) == spec.name;
+            let own = subcommands.iter().filter(own).copied().collect();
+            commands.push(new_entry(*spec, *run, own, &mut entries));
+        }
+        for name in subcommands.iter().map(container) {
+            assert!(commands.iter().any(|entry| entry.spec.name == name), "{name} has no row");
+        }
+        let names = CommandTable::new(commands.iter().map(|entry| (entry.spec.name, *entry)));
+        Table { names, commands, entries }
+    }
+}
+
+impl Entry {
+    /// The subcommand of a container that `name` stands for.
+    pub(crate) fn subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
+        let skip = self.spec.name.len() + 1;
+        let is =
+            |entry: &&&'static Entry| entry.spec.name.as_bytes()[skip..].eq_ignore_ascii_case(name);
+        self.subcommands.iter().find(is).copied()
+    }
+
+    /// Whether slots are locked for it in a transaction beyond those of its keys: it walks or
+    /// replaces whole databases.
+    pub(crate) fn wants_all_slots(&self) -> bool {
+        matches!(self.run, Run::Keys(_)) && self.spec.locks != Locks::Keys
+    }
+}
+
+fn container(entry: &&'static Entry) -> &'static str {
+    entry.spec.name.split('|').next().unwrap_or_default()
+}
+
+fn new_entry(
+    spec: Spec,
+    run: Run,
+    subcommands: Vec<&'static Entry>,
+    entries: &mut Vec<&'static Entry>,
+) -> &'static Entry {
+    let lower = spec.name.to_ascii_lowercase();
+    let index = entries.len();
+    let entry: &'static Entry = Box::leak(Box::new(Entry { spec, run, subcommands, index, lower }));
+    entries.push(entry);
+    entry
+}

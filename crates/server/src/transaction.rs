@@ -1,0 +1,331 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! EXEC locks the slots of all its keys, in ascending order, and holds them until its last command
+//! has run: no other client sees a part of it, whatever slots and workers are involved. Values
+//! that its commands need are fetched before anything is locked for good; one that turns out cold
+//! in the middle (a command that names its keys in its arguments' values) is read with the locks
+//! held, because what ran before cannot be undone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use command::{CommandError, Flags, Needs};
+use keyspace::{Key, Keyspace, Locked, Tally, WatchFlag};
+use resp::{ArgRange, Args, Reply};
+use smallvec::SmallVec;
+use tier::{FetchedSet, Want};
+
+use crate::dispatch::{HandlerRun, Keys, Outcome, cold, keys_with_needs, run_locked};
+use crate::limits::{ATTEMPTS_MAX, TRANSACTION_BYTES_MAX};
+use crate::session::Session;
+use crate::table::{Entry, Run, Verb};
+
+/// A connection's transaction: open or not, what it queued, what it watches.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    is_open: bool,
+    /// A command could not be queued: EXEC will refuse.
+    has_failed: bool,
+    queued: Vec<Queued>,
+    bytes: usize,
+    flags: u32,
+    flag: Option<Arc<WatchFlag>>,
+    watched: Vec<Watched>,
+}
+
+struct Queued {
+    entry: &'static Entry,
+    buffer: Box<[u8]>,
+    ranges: Box<[ArgRange]>,
+}
+
+struct Watched {
+    db: u8,
+    table: u8,
+    key: Box<[u8]>,
+    /// It had expired already when the watch began: its removal is no change.
+    was_expired: bool,
+}
+
+/// The transaction would take more memory than any may.
+pub(crate) struct TooLarge;
+
+impl Transaction {
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn watched_count(&self) -> usize {
+        self.watched.len()
+    }
+
+    pub(crate) fn has_flag(&self, flag: Flags) -> bool {
+        self.flags & flag.0 != 0
+    }
+
+    /// Makes an open transaction's EXEC refuse.
+    #[inline]
+    pub(crate) fn fail(&mut self) {
+        self.has_failed |= self.is_open;
+    }
+
+    /// Keeps a command for EXEC.
+    pub(crate) fn queue(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), TooLarge> {
+        let size: usize = args.iter().map(<[u8]>::len).sum();
+        let bytes = self.bytes + size + args.len() * size_of::<ArgRange>() + size_of::<Queued>();
+        if bytes > TRANSACTION_BYTES_MAX {
+            return Err(TooLarge);
+        }
+        self.bytes = bytes;
+        let mut buffer = Vec::with_capacity(size);
+        let ranges = args.iter().map(|arg| {
+            let start = buffer.len() as u32;
+            buffer.extend_from_slice(arg);
+            ArgRange { start, len: arg.len() as u32 }
+        });
+        let ranges = ranges.collect();
+        self.flags |= entry.spec.flags.0;
+        self.queued.push(Queued { entry, buffer: buffer.into(), ranges });
+        Ok(())
+    }
+
+    pub(crate) fn discard(&mut self) {
+        self.is_open = false;
+        self.has_failed = false;
+        self.queued.clear();
+        self.queued.shrink_to(64);
+        self.bytes = 0;
+        self.flags = 0;
+    }
+
+    pub(crate) fn watch(&mut self, keyspace: &Keyspace, db: u8, key: &Key<'_>, now_ms: u64) {
+        if self.watched.iter().any(|watched| watched.db == db && *watched.key == *key.bytes) {
+            return;
+        }
+        let table = keyspace.table_of(db);
+        let flag = self.flag.get_or_insert_default();
+        let mut slot = keyspace.lock(key.slot);
+        let mut tally = Tally::default();
+        let view = keyspace::Db::new(&mut slot, table, 0, &mut tally).into_view(key);
+        let was_expired =
+            view.is_some_and(|view| view.expire_at_ms != 0 && view.expire_at_ms <= now_ms);
+        slot.watch(table, key.bytes, flag);
+        self.watched.push(Watched { db, table, key: key.bytes.into(), was_expired });
+    }
+
+    pub(crate) fn unwatch(&mut self, keyspace: &Keyspace) {
+        let Some(flag) = self.flag.take() else { return };
+        for watched in self.watched.drain(..) {
+            let slot = Key::new(&watched.key).slot;
+            keyspace.lock(slot).unwatch(&flag);
+        }
+    }
+
+    /// Whether a watched key has changed, or expired, since the watch began.
+    fn is_disturbed(&self, keyspace: &Keyspace, now_ms: u64) -> bool {
+        if self.flag.as_ref().is_some_and(|flag| flag.is_raised()) {
+            return true;
+        }
+        self.watched.iter().filter(|watched| !watched.was_expired).any(|watched| {
+            let key = Key::new(&watched.key);
+            let mut slot = keyspace.lock(key.slot);
+            let mut tally = Tally::default();
+            let view = keyspace::Db::new(&mut slot, watched.table, 0, &mut tally).into_view(&key);
+            view.is_some_and(|view| view.expire_at_ms != 0 && view.expire_at_ms <= now_ms)
+        })
+    }
+}
+
+impl Queued {
+    fn args(&self) -> Args<'_> {
+        Args::new(&self.buffer, &self.ranges)
+    }
+}
+
+/// Carries out a command of the transaction machinery.
+pub(crate) fn run(
+    verb: Verb,
+    session: &mut Session,
+    args: Args<'_>,
+    fetched: &mut FetchedSet,
+    attempts: u32,
+    reply: &mut Reply,
+) -> Outcome {
+    match verb {
+        Verb::Exec => return exec(session, fetched, attempts, reply),
+        Verb::Multi if session.transaction.is_open => {
+            reply.error("ERR MULTI calls can not be nested");
+        }
+        Verb::Multi => {
+            session.transaction.is_open = true;
+            session.client.queued.store(0, Ordering::Relaxed);
+            reply.ok();
+        }
+        Verb::Discard if !session.transaction.is_open => reply.error("ERR DISCARD without MULTI"),
+        Verb::Discard => {
+            session.discard();
+            reply.ok();
+        }
+        Verb::Watch if session.transaction.is_open => {
+            reply.error("ERR WATCH inside MULTI is not allowed");
+        }
+        Verb::Watch => {
+            crate::dispatch::publish(session);
+            for key in args.iter().skip(1) {
+                session.watch(key);
+            }
+            reply.ok();
+        }
+        Verb::Unwatch => {
+            session.unwatch();
+            reply.ok();
+        }
+    }
+    Outcome::Done
+}
+
+fn exec(
+    session: &mut Session,
+    fetched: &mut FetchedSet,
+    attempts: u32,
+    reply: &mut Reply,
+) -> Outcome {
+    if !session.transaction.is_open {
+        reply.error("ERR EXEC without MULTI");
+        return Outcome::Done;
+    }
+    if session.transaction.has_failed {
+        session.discard();
+        reply.error("EXECABORT Transaction discarded because of previous errors.");
+        return Outcome::Done;
+    }
+    let server = session.worker.server.clone();
+    let keyspace = &*server.tier.keyspace;
+    if session.transaction.is_disturbed(keyspace, session.now_ms) {
+        session.discard();
+        reply.null_array();
+        return Outcome::Done;
+    }
+    let mut locked = lock(keyspace, &session.transaction);
+    let wants = missing(session, &mut locked, fetched);
+    if !wants.is_empty() && attempts < ATTEMPTS_MAX {
+        return Outcome::Fetch(wants);
+    }
+    // Nobody can change a key of ours from here on; a change before it has raised the flag.
+    if session.transaction.flag.as_ref().is_some_and(|flag| flag.is_raised()) {
+        drop(locked);
+        session.discard();
+        reply.null_array();
+        return Outcome::Done;
+    }
+    let transaction = std::mem::take(&mut session.transaction);
+    reply.array(transaction.queued.len());
+    for queued in &transaction.queued {
+        reply.set_protocol(session.protocol);
+        run_queued(session, queued, &mut locked, fetched, reply);
+    }
+    drop(locked);
+    session.transaction.flag = transaction.flag;
+    session.transaction.watched = transaction.watched;
+    session.discard();
+    Outcome::Done
+}
+
+/// Locks what the queued commands work on.
+fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
+    if transaction.queued.iter().any(|queued| queued.entry.wants_all_slots()) {
+        return keyspace.lock_all();
+    }
+    let mut slots: SmallVec<[u16; 8]> = SmallVec::new();
+    for queued in &transaction.queued {
+        slots.extend(keys_with_needs(queued.entry, queued.args()).map(|(key, _)| key.slot));
+    }
+    keyspace.lock_many(slots)
+}
+
+/// The cold values that the queued commands want and that were not fetched. SELECT inside a
+/// transaction moves the commands behind it to another database.
+fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Vec<Want> {
+    let mut db = session.db;
+    let mut wants: Vec<Want> = Vec::new();
+    for queued in &session.transaction.queued {
+        let args = queued.args();
+        if queued.entry.spec.name == "SELECT"
+            && let Some(chosen) = value::parse_i64(&args[1])
+            && (0..keyspace::DB_COUNT as i64).contains(&chosen)
+        {
+            db = chosen as u8;
+        }
+        let table = locked.keyspace().table_of(db);
+        for (key, at) in keys_with_needs(queued.entry, args) {
+            if at.needs == Needs::Value
+                && let Some(want) = cold(locked, table, &key)
+                && fetched.value(want.at).is_none()
+                && fetched.failure(want.at).is_none()
+            {
+                wants.push(want);
+            }
+        }
+    }
+    wants.sort_unstable_by_key(|want| want.at.units);
+    wants.dedup_by_key(|want| want.at.units);
+    wants
+}
+
+fn run_queued(
+    session: &mut Session,
+    queued: &Queued,
+    locked: &mut Locked<'_>,
+    fetched: &mut FetchedSet,
+    reply: &mut Reply,
+) {
+    let args = queued.args();
+    let length = reply.len();
+    let start_ticks = session.server().clock.raw();
+    let result = match queued.entry.run {
+        Run::Keys(handler) => {
+            let keys: Keys<'_> = keys_with_needs(queued.entry, args).map(|(key, _)| key).collect();
+            loop {
+                let run = HandlerRun { handler, keys: &keys, args, fetched };
+                let result = run_locked(session, locked, run, reply);
+                let Err(CommandError::NotResident(missing)) = result else { break result };
+                reply.truncate(length);
+                if let Some(failure) = fetched.failure(missing.at) {
+                    let text = format!("ERR cannot read the value of a key: {failure}");
+                    break Err(CommandError::owned(text));
+                }
+                let key = Key::new(&missing.key);
+                let table = locked.keyspace().table_of(session.db);
+                let want = cold(locked, table, &key)
+                    .expect("invariant: the slot is held, so the value is where it was");
+                *fetched = session.worker.tier.fetch_blocking(want);
+            }
+        }
+        Run::Session(handler) => {
+            crate::dispatch::publish(session);
+            handler(session, args, reply)
+        }
+        Run::Transaction(_) => {
+            reply.ok();
+            Ok(())
+        }
+        Run::Container => unreachable!("never queued"),
+    };
+    if let Err(CommandError::Reply(text)) = result {
+        reply.truncate(length);
+        reply.error(text.as_bytes());
+        session.worker.stats.commands[queued.entry.index].failed.add(1);
+        session.worker.stats.error_replies.add(1);
+    }
+    let ticks = session.server().clock.raw() - start_ticks;
+    session.worker.stats.commands[queued.entry.index].count(ticks);
+}

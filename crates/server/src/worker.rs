@@ -1,0 +1,121 @@
+//! A worker thread: its runtime, its connections, its share of the tier.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::Context;
+use keyspace::Tally;
+use tier::TierWorker;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::connection::Connection;
+use crate::limits::{BUFFERS_KEPT_MAX, READ_BUFFER_BYTES};
+use crate::listener::Accepted;
+use crate::server::Server;
+use crate::stats::WorkerStats;
+
+/// What the connections of one thread share.
+pub(crate) struct Worker {
+    pub(crate) server: Arc<Server>,
+    pub(crate) index: usize,
+    pub(crate) tier: TierWorker,
+    pub(crate) stats: Arc<WorkerStats>,
+    /// What the batch under way has changed.
+    pub(crate) tally: RefCell<Tally>,
+    /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
+    /// connections cost none.
+    buffers: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Worker {
+    /// An empty buffer to read into.
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        let kept = self.buffers.borrow_mut().pop();
+        kept.unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
+    }
+
+    /// Gives a buffer back. One that has grown is let go.
+    pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < BUFFERS_KEPT_MAX {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+}
+
+/// Runs a worker until the server stops. Errors: its runtime or its engine could not be made.
+pub(crate) fn run(
+    server: Arc<Server>,
+    index: usize,
+    accepted: Receiver<Accepted>,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot make a worker's runtime")?;
+    let tier = TierWorker::new(server.tier.clone(), index)?;
+    let stats = server.stats[index].clone();
+    let worker = Rc::new(Worker {
+        server,
+        index,
+        tier,
+        stats,
+        tally: RefCell::default(),
+        buffers: RefCell::default(),
+    });
+    let local = LocalSet::new();
+    local.block_on(&runtime, serve(worker, accepted))
+}
+
+async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::Result<()> {
+    if let Some(fd) = worker.tier.wake_fd().context("cannot watch the flash device")? {
+        let watched = crate::wake::watch(fd).context("cannot watch the flash device")?;
+        spawn_local(reap(worker.clone(), watched));
+        let submitting = worker.clone();
+        spawn_local(async move { submitting.tier.submitter().await });
+    }
+    spawn_local(crate::cron::upkeep(worker.clone()));
+    if worker.index == 0 {
+        spawn_local(crate::cron::measure(worker.server.clone()));
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = worker.server.stopped() => return Ok(()),
+            new = accepted.recv() => match new {
+                None => return Ok(()),
+                Some(new) => start_connection(&worker, new),
+            },
+        }
+    }
+}
+
+fn start_connection(worker: &Rc<Worker>, new: Accepted) {
+    match Connection::new(worker.clone(), new) {
+        Ok(connection) => {
+            spawn_local(connection.serve());
+        }
+        Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+    }
+}
+
+/// Takes what flash has finished whenever its eventfd says so.
+async fn reap(worker: Rc<Worker>, watched: AsyncFd<OwnedFd>) {
+    loop {
+        match watched.readable().await {
+            Ok(mut ready) => {
+                ready.clear_ready();
+                worker.tier.reap();
+            }
+            Err(error) => {
+                tracing::error!(%error, "lost sight of the flash device; stopping");
+                return worker.server.shut_down();
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The request parser: whatever arrives, in whatever pieces, it does not panic, its ranges lie in
+//! the bytes it was given, and the requests are those of the bytes in one piece.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use resp::{ArgRange, Args, Limits, ProtocolError, RequestParser};
+
+/// Bytes of the input that say where to cut and what the limits are; the rest is the stream.
+const CUTS: usize = 6;
+
+/// A request's words, or the error that ends the stream.
+type Parsed = Result<Vec<Vec<u8>>, ProtocolError>;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((head, stream)) = input.split_first_chunk::<{ CUTS + 1 }>() else {
+        return;
+    };
+    let limits = Limits {
+        bulk_bytes_max: 1 << 16,
+        inline_bytes_max: if head[CUTS] & 2 == 0 { 32 } else { 64 << 10 },
+        args_max: 1 << 20,
+        authenticated: head[CUTS] & 1 == 0,
+    };
+    let mut offsets: Vec<usize> =
+        head[..CUTS].iter().map(|cut| usize::from(*cut) * (stream.len() + 1) / 256).collect();
+    offsets.extend([0, stream.len()]);
+    offsets.sort_unstable();
+    let pieces: Vec<&[u8]> =
+        offsets.windows(2).map(|pair| &stream[pair[0]..pair[1]]).collect();
+    assert_eq!(parse(&pieces, &limits), parse(&[stream], &limits));
+});
+
+fn parse(pieces: &[&[u8]], limits: &Limits) -> Vec<Parsed> {
+    let mut parser = RequestParser::new();
+    let mut buffer = Vec::new();
+    let mut parsed = Vec::new();
+    for piece in pieces {
+        let wanted = parser.bytes_wanted();
+        buffer.extend_from_slice(piece);
+        loop {
+            // What a caller leaves in its vector is none of the parser's business.
+            let mut ranges = vec![ArgRange { start: u32::MAX, len: u32::MAX }];
+            match parser.parse(&mut buffer, &mut ranges, limits) {
+                Ok(Some(consumed)) => {
+                    assert!(consumed > 0 && consumed <= buffer.len());
+                    assert_eq!(parser.bytes_wanted(), 0);
+                    // Panics if a range is out of bounds.
+                    let args = Args::new(&buffer[..consumed], &ranges);
+                    parsed.push(Ok(args.iter().map(<[u8]>::to_vec).collect()));
+                    buffer.drain(..consumed);
+                }
+                Ok(None) => {
+                    assert!(ranges.is_empty());
+                    break;
+                }
+                Err(error) => {
+                    assert!(ranges.is_empty());
+                    parsed.push(Err(error));
+                    return parsed;
+                }
+            }
+        }
+        if piece.len() < wanted {
+            assert_eq!(parser.bytes_wanted(), wanted - piece.len());
+        }
+    }
+    parsed
+}

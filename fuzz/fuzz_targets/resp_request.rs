@@ -26,8 +26,7 @@ fuzz_target!(|input: &[u8]| {
         head[..CUTS].iter().map(|cut| usize::from(*cut) * (stream.len() + 1) / 256).collect();
     offsets.extend([0, stream.len()]);
     offsets.sort_unstable();
-    let pieces: Vec<&[u8]> =
-        offsets.windows(2).map(|pair| &stream[pair[0]..pair[1]]).collect();
+    let pieces: Vec<&[u8]> = offsets.windows(2).map(|pair| &stream[pair[0]..pair[1]]).collect();
     assert_eq!(parse(&pieces, &limits), parse(&[stream], &limits));
 });
 

@@ -72,6 +72,46 @@ fn one_of<T: Copy>(random: &mut StdRng, choices: &[T]) -> T {
     choices[random.random_range(0..choices.len())]
 }
 
+/// Corners of the syntax and of the ranges.
+const ODD_NUMBERS: &[&str] = &[
+    "inf",
+    "-inf",
+    "nan",
+    "infinity",
+    "",
+    " 1",
+    "1 ",
+    "1e",
+    "0x",
+    "0x1p",
+    "-",
+    ".",
+    "5.",
+    ".5",
+    "1e4932",
+    "1.18973149535723176502e4932",
+    "3.6e-4951",
+    "1e-4951",
+    "-0",
+    "0x1p-16445",
+    "0x1p-16446",
+    "18446744073709551615",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "1\0",
+    "1,5",
+    "1_000",
+    "0e99999",
+    "00012",
+    "1e+5",
+    "1E5",
+    "0X1P5",
+    "0x.8",
+    "0x.",
+    "INF",
+];
+
 /// Text that is a number, or nearly.
 fn random_number(random: &mut StdRng) -> String {
     let digits = |random: &mut StdRng, len_max: usize| -> String {
@@ -109,48 +149,7 @@ fn random_number(random: &mut StdRng) -> String {
             random.random_range(0..100),
             "0".repeat(random.random_range(10..22))
         ),
-        _ => one_of(
-            random,
-            &[
-                "inf",
-                "-inf",
-                "nan",
-                "infinity",
-                "",
-                " 1",
-                "1 ",
-                "1e",
-                "0x",
-                "0x1p",
-                "-",
-                ".",
-                "5.",
-                ".5",
-                "1e4932",
-                "1.18973149535723176502e4932",
-                "3.6e-4951",
-                "1e-4951",
-                "-0",
-                "0x1p-16445",
-                "0x1p-16446",
-                "18446744073709551615",
-                "9223372036854775807",
-                "-9223372036854775808",
-                "9223372036854775808",
-                "1\0",
-                "1,5",
-                "1_000",
-                "0e99999",
-                "00012",
-                "1e+5",
-                "1E5",
-                "0X1P5",
-                "0x.8",
-                "0x.",
-                "INF",
-            ],
-        )
-        .to_owned(),
+        _ => one_of(random, ODD_NUMBERS).to_owned(),
     }
 }
 

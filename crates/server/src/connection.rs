@@ -24,6 +24,7 @@ use crate::dispatch::Outcome;
 use crate::limits::{ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, WRITE_EARLY_BYTES};
 use crate::listener::Accepted;
 use crate::server::unix_ms;
+use crate::errand::Errand;
 use crate::session::{Closing, Session};
 use crate::stream::Stream;
 use crate::worker::Worker;
@@ -61,6 +62,8 @@ pub(crate) enum Next {
     Room,
     /// The end of CLIENT PAUSE.
     Pause,
+    /// What the request under way asked for (see [`Errand`]).
+    Errand,
 }
 
 impl Connection {
@@ -102,6 +105,7 @@ impl Connection {
                 }
                 Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
                 Next::Room => self.wait_for_room().await,
+                Next::Errand => self.session.errand = self.session.errand.run(&self.worker).await,
                 Next::Pause => {
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
                     tokio::time::sleep(PAUSE_POLL).await;
@@ -131,7 +135,7 @@ impl Connection {
             }
             while let Some(request) = self.batch.current() {
                 match self.dispatch(&request) {
-                    Outcome::Done => {
+                    Outcome::Done | Outcome::NotRun => {
                         self.batch.advance();
                         self.attempts = 0;
                         self.has_room = false;
@@ -148,6 +152,10 @@ impl Connection {
                     Outcome::Paused => {
                         self.publish();
                         return Next::Pause;
+                    }
+                    Outcome::Errand => {
+                        self.publish();
+                        return Next::Errand;
                     }
                 }
                 if self.session.closing != Closing::No {
@@ -177,7 +185,7 @@ impl Connection {
         self.drop_input();
         if let Some(error) = self.batch.error.take() {
             self.reply.protocol_error(&error);
-            self.worker.stats.error_replies.add(1);
+            self.worker.stats.count_error("ERR");
             self.session.closing = Closing::AfterReplies;
         }
         false

@@ -23,12 +23,16 @@ use crate::table::{Entry, Run, SessionHandler, Verb};
 pub(crate) enum Outcome {
     /// It was answered.
     Done,
+    /// It was answered without having run: queued, or refused.
+    NotRun,
     /// It needs these values; then it is to be run again.
     Fetch(Vec<Want>),
     /// It must wait for memory, then it is to be run again.
     Room,
     /// It must wait for the end of a pause.
     Paused,
+    /// It must wait for the session's errand, then it is to be run again.
+    Errand,
 }
 
 /// Keys of one request.
@@ -43,7 +47,6 @@ impl Connection {
         let length = parts.reply.len();
         let Some(entry) = request.entry else {
             unknown_command(parts.session, args, parts.reply);
-            parts.worker.stats.error_replies.add(1);
             finish_reply(parts.session, parts.reply, length);
             return Outcome::Done;
         };
@@ -62,6 +65,10 @@ impl Connection {
                 finish_reply(parts.session, parts.reply, length);
                 count(parts.session, entry, args, start_ticks);
                 Outcome::Done
+            }
+            Outcome::NotRun => {
+                finish_reply(parts.session, parts.reply, length);
+                Outcome::NotRun
             }
             Outcome::Fetch(wants) => {
                 parts.reply.truncate(length);
@@ -173,8 +180,19 @@ impl Runner<'_> {
         self.session.transaction.fail();
         let stats = &self.session.worker.stats;
         stats.commands[self.entry.index].rejected.add(1);
-        stats.error_replies.add(1);
+        stats.count_error(text);
         reply.error(text);
+        Outcome::NotRun
+    }
+
+    /// Answers an error instead of what was written from `length` on.
+    #[cold]
+    fn fail(&self, reply: &mut Reply, length: usize, text: &str) -> Outcome {
+        reply.truncate(length);
+        reply.error(text);
+        let stats = &self.session.worker.stats;
+        stats.commands[self.entry.index].failed.add(1);
+        stats.count_error(text);
         Outcome::Done
     }
 
@@ -213,7 +231,7 @@ impl Runner<'_> {
         client.queued.store(self.session.transaction.len() as i64, Ordering::Relaxed);
         client.queued_bytes.store(self.session.transaction.bytes() as u64, Ordering::Relaxed);
         reply.queued();
-        Outcome::Done
+        Outcome::NotRun
     }
 
     #[inline]
@@ -235,20 +253,12 @@ impl Runner<'_> {
             let run = HandlerRun { handler, keys: &keys, args: self.args, fetched: self.fetched };
             match run_locked(self.session, &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,
-                Err(CommandError::Reply(text)) => {
-                    reply.truncate(length);
-                    reply.error(text.as_bytes());
-                    let stats = &self.session.worker.stats;
-                    stats.commands[self.entry.index].failed.add(1);
-                    stats.error_replies.add(1);
-                    return Outcome::Done;
-                }
+                Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
                     if let Some(failure) = self.fetched.failure(missing.at) {
-                        reply.error(format!("ERR cannot read the value of a key: {failure}"));
-                        self.session.worker.stats.error_replies.add(1);
-                        return Outcome::Done;
+                        let text = format!("ERR cannot read the value of a key: {failure}");
+                        return self.fail(reply, length, &text);
                     }
                     let key = Key::new(&missing.key);
                     let table = keyspace.table_of(self.session.db);
@@ -266,18 +276,20 @@ impl Runner<'_> {
     fn run_session(&mut self, handler: SessionHandler, reply: &mut Reply) -> Outcome {
         let length = reply.len();
         publish(self.session);
-        if let Err(CommandError::Reply(text)) = handler(self.session, self.args, reply) {
-            reply.truncate(length);
-            reply.error(text.as_bytes());
-            let stats = &self.session.worker.stats;
-            stats.commands[self.entry.index].failed.add(1);
-            stats.error_replies.add(1);
+        match handler(self.session, self.args, reply) {
+            Err(CommandError::Reply(text)) => self.fail(reply, length, &text),
+            _ if self.session.errand.is_wanted() => Outcome::Errand,
+            _ => Outcome::Done,
         }
-        Outcome::Done
     }
 
     fn run_transaction(&mut self, verb: Verb, reply: &mut Reply) -> Outcome {
-        crate::transaction::run(verb, self.session, self.args, self.fetched, self.attempts, reply)
+        let length = reply.len();
+        let (session, fetched) = (&mut *self.session, &mut *self.fetched);
+        match crate::transaction::run(verb, session, self.args, fetched, self.attempts, reply) {
+            Ok(outcome) => outcome,
+            Err(text) => self.fail(reply, length, text),
+        }
     }
 }
 
@@ -487,7 +499,9 @@ fn unknown_command(session: &mut Session, args: Args<'_>, reply: &mut Reply) {
     reply.set_protocol(session.protocol);
     if !session.authenticated {
         session.transaction.fail();
-        return reply.error("NOAUTH Authentication required.");
+        let text = "NOAUTH Authentication required.";
+        session.worker.stats.count_error(text);
+        return reply.error(text);
     }
     if matches!(args[0].to_ascii_lowercase().as_slice(), b"post" | b"host:") {
         // A browser was tricked into speaking to us: let it say no more.
@@ -508,11 +522,15 @@ fn unknown_command(session: &mut Session, args: Args<'_>, reply: &mut Reply) {
         shown.push_str(&format!("'{}' ", clean(arg, SHOWN_BYTES_MAX - shown.len())));
     }
     let name = clean(&args[0], SHOWN_BYTES_MAX);
+    session.worker.stats.count_error("ERR");
     reply.error(format!("ERR unknown command '{name}', with args beginning with: {shown}"));
 }
 
 fn unknown_subcommand(entry: &Entry, args: Args<'_>) -> String {
-    let name = String::from_utf8_lossy(&args[1]).replace(['\r', '\n'], " ");
+    /// As much of the name as the error repeats.
+    const SHOWN_BYTES_MAX: usize = 128;
+    let name = &args[1][..args[1].len().min(SHOWN_BYTES_MAX)];
+    let name = String::from_utf8_lossy(name).replace(['\r', '\n'], " ");
     format!("ERR unknown subcommand '{name}'. Try {} HELP.", entry.spec.name)
 }
 

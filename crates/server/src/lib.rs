@@ -13,6 +13,7 @@ pub mod config;
 mod connection;
 mod cron;
 mod dispatch;
+mod errand;
 mod family;
 mod latency;
 mod limits;

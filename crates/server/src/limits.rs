@@ -22,5 +22,7 @@ pub(crate) const ARGS_MAX: usize = 1 << 20;
 /// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
 /// 1/4. Beyond it the largest is closed.
 pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;
+/// Error codes that are counted apart.
+pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;

@@ -8,6 +8,7 @@ use keyspace::Key;
 use resp::Protocol;
 
 use crate::clients::Client;
+use crate::errand::Errand;
 use crate::monitor::Feed;
 use crate::server::Server;
 use crate::transaction::Transaction;
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) reply_mode: ReplyMode,
     pub(crate) closing: Closing,
     pub(crate) feed: Option<Arc<Feed>>,
+    /// What the command under way waits for, and then what came of it.
+    pub(crate) errand: Errand,
     /// The time of the batch under way, Unix milliseconds.
     pub(crate) now_ms: u64,
 }
@@ -62,6 +65,7 @@ impl Session {
             reply_mode: ReplyMode::On,
             closing: Closing::No,
             feed: None,
+            errand: Errand::None,
             now_ms: 0,
         }
     }

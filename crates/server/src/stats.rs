@@ -1,7 +1,11 @@
 //! Counters of a worker: written by it alone, read by any.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
+use crate::limits::ERROR_CODES_MAX;
 use crate::table::TABLE;
 
 /// Buckets of the latency histograms: bucket `b` counts durations from 2^b to 2^(b+1) ticks.
@@ -50,6 +54,8 @@ pub(crate) struct WorkerStats {
     pub(crate) keyspace_hits: Counter,
     pub(crate) keyspace_misses: Counter,
     pub(crate) error_replies: Counter,
+    /// Error replies by code; the worker's own, so that its lock is never waited for.
+    errors: Mutex<BTreeMap<Box<str>, u64>>,
     pub(crate) changes: Counter,
     pub(crate) reads: Counter,
     pub(crate) writes: Counter,
@@ -69,6 +75,7 @@ impl Default for WorkerStats {
             keyspace_hits: Counter::default(),
             keyspace_misses: Counter::default(),
             error_replies: Counter::default(),
+            errors: Mutex::default(),
             changes: Counter::default(),
             reads: Counter::default(),
             writes: Counter::default(),
@@ -76,7 +83,72 @@ impl Default for WorkerStats {
     }
 }
 
+impl WorkerStats {
+    /// Counts an error reply by the code that its text begins with.
+    #[cold]
+    pub(crate) fn count_error(&self, text: &str) {
+        /// A longer first word is no code.
+        const CODE_BYTES_MAX: usize = 32;
+        self.error_replies.add(1);
+        let code = text.split(' ').next().filter(|code| code.len() < CODE_BYTES_MAX);
+        let code = code.unwrap_or("ERR");
+        let mut errors = self.errors.lock();
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if errors.len() < ERROR_CODES_MAX {
+            errors.insert(code.into(), 1);
+        }
+    }
+
+    /// Adds the error replies by code to `total`.
+    pub(crate) fn add_errors(&self, total: &mut BTreeMap<Box<str>, u64>) {
+        for (code, count) in &*self.errors.lock() {
+            *total.entry(code.clone()).or_default() += count;
+        }
+    }
+
+    /// Starts again from 0, for CONFIG RESETSTAT. A count under way on the worker may survive.
+    pub(crate) fn reset(&self) {
+        let WorkerStats {
+            commands,
+            net_input_bytes,
+            net_output_bytes,
+            connections,
+            keyspace_hits,
+            keyspace_misses,
+            error_replies,
+            errors,
+            changes: _,
+            reads,
+            writes,
+        } = self;
+        let counters = [
+            net_input_bytes,
+            net_output_bytes,
+            connections,
+            keyspace_hits,
+            keyspace_misses,
+            error_replies,
+            reads,
+            writes,
+        ];
+        counters.into_iter().for_each(Counter::reset);
+        errors.lock().clear();
+        for command in commands {
+            for counter in [&command.calls, &command.ticks, &command.rejected, &command.failed] {
+                counter.reset();
+            }
+            command.reset_latency();
+        }
+    }
+}
+
 impl CommandStats {
+    /// Forgets how long calls took, for LATENCY RESET and CONFIG RESETSTAT.
+    pub(crate) fn reset_latency(&self) {
+        self.latency.iter().flat_map(|latency| latency.iter()).for_each(Counter::reset);
+    }
+
     /// Counts one call of `ticks`.
     #[inline]
     pub(crate) fn count(&self, ticks: u64) {

@@ -85,8 +85,8 @@ impl Table {
         let mut commands = Vec::new();
         for (spec, run) in rows.iter().filter(|(spec, _)| !spec.name.contains('|')) {
             let own = |entry: &&&'static Entry| container(entry) == spec.name;
-            let own = subcommands.iter().filter(own).copied().collect();
-            commands.push(new_entry(*spec, *run, own, &mut entries));
+            let own: Vec<&'static Entry> = subcommands.iter().filter(own).copied().collect();
+            commands.push(new_entry(*spec, container_run(spec, *run, &own), own, &mut entries));
         }
         for name in subcommands.iter().map(container) {
             assert!(commands.iter().any(|entry| entry.spec.name == name), "{name} has no row");
@@ -110,6 +110,11 @@ impl Entry {
     pub(crate) fn wants_all_slots(&self) -> bool {
         matches!(self.run, Run::Keys(_)) && self.spec.locks != Locks::Keys
     }
+}
+
+/// How a command with subcommands runs: only through them, unless it may stand alone (COMMAND).
+fn container_run(spec: &Spec, run: Run, subcommands: &[&'static Entry]) -> Run {
+    if subcommands.is_empty() || spec.takes(1) { run } else { Run::Container }
 }
 
 fn container(entry: &&'static Entry) -> &'static str {

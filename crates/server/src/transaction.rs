@@ -159,24 +159,24 @@ pub(crate) fn run(
     fetched: &mut FetchedSet,
     attempts: u32,
     reply: &mut Reply,
-) -> Outcome {
+) -> Result<Outcome, &'static str> {
     match verb {
         Verb::Exec => return exec(session, fetched, attempts, reply),
         Verb::Multi if session.transaction.is_open => {
-            reply.error("ERR MULTI calls can not be nested");
+            return Err("ERR MULTI calls can not be nested");
         }
         Verb::Multi => {
             session.transaction.is_open = true;
             session.client.queued.store(0, Ordering::Relaxed);
             reply.ok();
         }
-        Verb::Discard if !session.transaction.is_open => reply.error("ERR DISCARD without MULTI"),
+        Verb::Discard if !session.transaction.is_open => return Err("ERR DISCARD without MULTI"),
         Verb::Discard => {
             session.discard();
             reply.ok();
         }
         Verb::Watch if session.transaction.is_open => {
-            reply.error("ERR WATCH inside MULTI is not allowed");
+            return Err("ERR WATCH inside MULTI is not allowed");
         }
         Verb::Watch => {
             crate::dispatch::publish(session);
@@ -190,7 +190,7 @@ pub(crate) fn run(
             reply.ok();
         }
     }
-    Outcome::Done
+    Ok(Outcome::Done)
 }
 
 fn exec(
@@ -198,34 +198,32 @@ fn exec(
     fetched: &mut FetchedSet,
     attempts: u32,
     reply: &mut Reply,
-) -> Outcome {
+) -> Result<Outcome, &'static str> {
     if !session.transaction.is_open {
-        reply.error("ERR EXEC without MULTI");
-        return Outcome::Done;
+        return Err("ERR EXEC without MULTI");
     }
     if session.transaction.has_failed {
         session.discard();
-        reply.error("EXECABORT Transaction discarded because of previous errors.");
-        return Outcome::Done;
+        return Err("EXECABORT Transaction discarded because of previous errors.");
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
     if session.transaction.is_disturbed(keyspace, session.now_ms) {
         session.discard();
         reply.null_array();
-        return Outcome::Done;
+        return Ok(Outcome::Done);
     }
     let mut locked = lock(keyspace, &session.transaction);
     let wants = missing(session, &mut locked, fetched);
     if !wants.is_empty() && attempts < ATTEMPTS_MAX {
-        return Outcome::Fetch(wants);
+        return Ok(Outcome::Fetch(wants));
     }
     // Nobody can change a key of ours from here on; a change before it has raised the flag.
     if session.transaction.flag.as_ref().is_some_and(|flag| flag.is_raised()) {
         drop(locked);
         session.discard();
         reply.null_array();
-        return Outcome::Done;
+        return Ok(Outcome::Done);
     }
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
@@ -237,7 +235,7 @@ fn exec(
     session.transaction.flag = transaction.flag;
     session.transaction.watched = transaction.watched;
     session.discard();
-    Outcome::Done
+    Ok(Outcome::Done)
 }
 
 /// Locks what the queued commands work on.
@@ -324,7 +322,7 @@ fn run_queued(
         reply.truncate(length);
         reply.error(text.as_bytes());
         session.worker.stats.commands[queued.entry.index].failed.add(1);
-        session.worker.stats.error_replies.add(1);
+        session.worker.stats.count_error(&text);
     }
     let ticks = session.server().clock.raw() - start_ticks;
     session.worker.stats.commands[queued.entry.index].count(ticks);

@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta};
-use keyspace::{FlashRef, Key, SLOT_COUNT, SlotState, Stored, Tally, Verdict, View};
+use keyspace::{FlashRef, Key, SLOT_COUNT, SlotGuard, SlotState, Stored, Tally, Verdict, View};
 
 use crate::compress::Compressor;
-use crate::worker::TierWorker;
+use crate::worker::{TierWorker, yield_once};
 
 /// Values that expire within this time stay: they free their RAM without a write.
 const EXPIRES_SOON_MS: u64 = 5_000;
@@ -22,6 +22,9 @@ const SHORT_LIVED_MS: u64 = 10 * 60_000;
 const SLICE_SLOTS_MAX: usize = 256;
 /// Passes after which every frequency is down to 0.
 const PASSES_MAX: usize = 4;
+
+/// Turns of the device without progress after which demoting everything gives up.
+const IDLE_TURNS_MAX: usize = 10_000;
 
 /// Where a worker's hand is.
 #[derive(Debug)]
@@ -103,8 +106,14 @@ impl TierWorker {
     }
 
     fn demote_slot(&self, slot: u16) -> Demoted {
+        match self.tier.keyspace.try_lock(slot) {
+            Some(state) => self.demote_locked(slot, state),
+            None => Demoted::default(),
+        }
+    }
+
+    fn demote_locked(&self, slot: u16, mut state: SlotGuard<'_>) -> Demoted {
         let Some(engine) = &self.engine else { return Demoted::default() };
-        let Some(mut state) = self.tier.keyspace.try_lock(slot) else { return Demoted::default() };
         let mut tally = Tally::default();
         let mut demoter = Demoter {
             engine: &mut **engine.borrow_mut(),
@@ -134,23 +143,43 @@ impl TierWorker {
         demoted
     }
 
-    /// Demotes all slots, this worker's share or not.
-    pub(crate) fn demote_everything(&self) -> Demoted {
+    /// Demotes every value that can be, in this worker's share of the slots or not, and starts to
+    /// write all of it: for tests and measurements. Takes as long as the drive needs; others have
+    /// their turn after every slot, and what they bring to RAM behind the hand stays there.
+    pub async fn demote_all(&self) -> Demoted {
         let mut total = Demoted::default();
+        if self.engine.is_none() {
+            total.stopped = Some(StopReason::Failed);
+            return total;
+        }
         for slot in 0..SLOT_COUNT as u16 {
-            for _ in 0..PASSES_MAX {
-                let part = self.demote_slot(slot);
-                total.freed_bytes += part.freed_bytes;
-                total.values += part.values;
-                if part.stopped.is_some() {
-                    total.stopped = part.stopped;
-                    self.want_submit();
-                    return total;
-                }
+            self.demote_whole_slot(slot, &mut total).await;
+            if total.stopped.is_some() {
+                break;
+            }
+            self.want_submit();
+            yield_once().await;
+        }
+        self.flush();
+        total
+    }
+
+    async fn demote_whole_slot(&self, slot: u16, total: &mut Demoted) {
+        let (mut passes, mut idle_turns) = (0, 0);
+        while passes < PASSES_MAX {
+            let part = self.demote_locked(slot, self.tier.keyspace.lock(slot));
+            total.freed_bytes += part.freed_bytes;
+            total.values += part.values;
+            idle_turns = if part.values > 0 { 0 } else { idle_turns + 1 };
+            match part.stopped {
+                None => passes += 1,
+                Some(StopReason::Failed) => return total.stopped = part.stopped,
+                Some(_) if idle_turns > IDLE_TURNS_MAX => return total.stopped = part.stopped,
+                Some(StopReason::Busy) => self.device_turn().await,
+                Some(StopReason::Full) if self.collect() => self.device_turn().await,
+                Some(StopReason::Full) => return total.stopped = part.stopped,
             }
         }
-        self.want_submit();
-        total
     }
 
     pub(crate) fn demote_named(
@@ -183,6 +212,8 @@ impl TierWorker {
             Verdict::Demote(flash) => {
                 self.tier.counters.demoted_dirty.fetch_add(demoter.dirty, Ordering::Relaxed);
                 self.tier.counters.demoted_clean.fetch_add(demoter.clean, Ordering::Relaxed);
+                let away = demoter.compressed_away;
+                self.tier.counters.compressed_away_bytes.fetch_add(away, Ordering::Relaxed);
                 Ok(db.demote(key, flash))
             }
             Verdict::Keep => Ok(false),

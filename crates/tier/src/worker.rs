@@ -14,7 +14,7 @@ use flash::{Completion, EngineError, EngineWorker, Location, OwnedRecord, ReadSt
 use keyspace::{Db, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
-use crate::demote::{Demoted, Hand, StopReason};
+use crate::demote::{Hand, StopReason};
 use crate::fetch::{FetchedSet, Group, GroupDone, Want};
 use crate::tier::{Pressure, Tier, TierError};
 
@@ -267,17 +267,21 @@ impl TierWorker {
             }
             let in_time = start.elapsed() < ROOM_WAIT_MAX;
             match demoted.stopped {
-                Some(StopReason::Busy) if in_time => self.io().await,
-                Some(StopReason::Full) if in_time && self.collect() => self.io().await,
+                Some(StopReason::Busy) if in_time => self.device_turn().await,
+                Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
                 _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}
                 _ => return Err(TierError::OutOfMemory),
             }
         }
     }
 
-    /// Waits for the next completions of the device.
-    async fn io(&self) {
+    /// Waits for the next completions of the device; when it has nothing to do, for others to have
+    /// their turn.
+    pub async fn device_turn(&self) {
         self.submit();
+        if self.in_flight() == 0 {
+            return yield_once().await;
+        }
         let mut waited = false;
         std::future::poll_fn(|cx| {
             if waited {
@@ -331,11 +335,6 @@ impl TierWorker {
         result
     }
 
-    /// Demotes every value that can be, in one go: for tests and measurements.
-    pub fn demote_all(&self) -> Demoted {
-        self.demote_everything()
-    }
-
     /// The next number of the worker's generator.
     pub fn next_random(&self) -> u64 {
         // SplitMix64 (Steele, Lea and Flood 2014).
@@ -345,6 +344,20 @@ impl TierWorker {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
+}
+
+/// Lets every other task have its turn.
+pub(crate) async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Makes a key whose copy at `at` is lost live in RAM alone. False: it does not point there.

@@ -3,8 +3,38 @@
 pub(crate) mod connection;
 pub(crate) mod transaction;
 
+use command::{CommandResult, Docs, Flags, Group, Locks, Row};
+use resp::{Args, Reply};
+
+use crate::session::Session;
 use crate::table::SessionCommand;
 
 /// Every command of this crate that runs on a session; those of `transaction` the dispatcher
 /// carries out itself.
 pub(crate) const FAMILIES: &[&[SessionCommand]] = &[connection::COMMANDS];
+
+/// The row of a command that only has subcommands.
+pub(crate) const fn container(
+    name: &'static str,
+    group: Group,
+    since: &'static str,
+    summary: &'static str,
+) -> SessionCommand {
+    let docs =
+        Docs { group, since, summary, complexity: "Depends on the subcommand", syntax: "" };
+    Row { name, arity: -2, flags: Flags::NONE, keys: &[], locks: Locks::None, docs, run: never }
+}
+
+/// The table runs containers through their subcommands alone (see `table`).
+fn never(_session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
+    unreachable!("{args:?} is a container")
+}
+
+/// Answers HELP.
+pub(crate) fn write_help(lines: &[&str], reply: &mut Reply) -> CommandResult {
+    reply.array(lines.len());
+    for line in lines {
+        reply.simple(line);
+    }
+    Ok(())
+}

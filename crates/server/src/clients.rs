@@ -43,7 +43,7 @@ pub(crate) struct Client {
     pub(crate) requests: AtomicU64,
     pub(crate) labels: Mutex<Labels>,
     pub(crate) killed: AtomicBool,
-    waker: OnceLock<Waker>,
+    pub(crate) waker: OnceLock<Waker>,
 }
 
 /// Names that a client gave itself.

@@ -238,6 +238,7 @@ impl Connection {
     /// when memory is short.
     fn publish(&self) {
         self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
+        self.worker.free_cleared();
     }
 
     /// Forgets the input that has been run.

@@ -342,10 +342,7 @@ pub(crate) fn run_locked(
     worker.stats.keyspace_hits.add(tally.read_ram + tally.read_flash - hits);
     worker.stats.keyspace_misses.add(tally.missed - misses);
     if !cleared.is_empty() {
-        // Freed by the caller's next step would be later; the slots' tables are empty already.
-        for table in cleared {
-            table.free(&mut tally);
-        }
+        worker.free_later(cleared);
     }
     result
 }

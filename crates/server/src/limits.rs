@@ -11,6 +11,8 @@ pub(crate) const ATTEMPTS_MAX: u32 = 8;
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that a worker keeps for its connections.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
+/// Keys of cleared databases that a worker frees itself; more go to a thread of their own.
+pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
 /// Output at which a connection writes before it runs more requests.
 pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;
 /// Lines that a MONITOR client may fall behind.

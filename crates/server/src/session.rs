@@ -85,7 +85,8 @@ impl Session {
     pub(crate) fn watch(&mut self, key: &[u8]) {
         let key = Key::new(key);
         let server = self.worker.server.clone();
-        self.transaction.watch(&server.tier.keyspace, self.db, &key, self.now_ms);
+        let tally = &mut self.worker.tally.borrow_mut();
+        self.transaction.watch(&server.tier.keyspace, self.db, &key, self.now_ms, tally);
         self.client.watched.store(self.transaction.watched_count() as u32, Ordering::Relaxed);
     }
 

@@ -41,10 +41,7 @@ struct Queued {
 
 struct Watched {
     db: u8,
-    table: u8,
     key: Box<[u8]>,
-    /// It had expired already when the watch began: its removal is no change.
-    was_expired: bool,
 }
 
 /// The transaction would take more memory than any may.
@@ -107,19 +104,24 @@ impl Transaction {
         self.flags = 0;
     }
 
-    pub(crate) fn watch(&mut self, keyspace: &Keyspace, db: u8, key: &Key<'_>, now_ms: u64) {
+    pub(crate) fn watch(
+        &mut self,
+        keyspace: &Keyspace,
+        db: u8,
+        key: &Key<'_>,
+        now_ms: u64,
+        tally: &mut Tally,
+    ) {
         if self.watched.iter().any(|watched| watched.db == db && *watched.key == *key.bytes) {
             return;
         }
         let table = keyspace.table_of(db);
         let flag = self.flag.get_or_insert_default();
         let mut slot = keyspace.lock(key.slot);
-        let mut tally = Tally::default();
-        let view = keyspace::Db::new(&mut slot, table, 0, &mut tally).into_view(key);
-        let was_expired =
-            view.is_some_and(|view| view.expire_at_ms != 0 && view.expire_at_ms <= now_ms);
+        // A key that has expired goes before the watch begins: its removal is no change.
+        keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
         slot.watch(table, key.bytes, flag);
-        self.watched.push(Watched { db, table, key: key.bytes.into(), was_expired });
+        self.watched.push(Watched { db, key: key.bytes.into() });
     }
 
     pub(crate) fn unwatch(&mut self, keyspace: &Keyspace) {
@@ -131,17 +133,14 @@ impl Transaction {
     }
 
     /// Whether a watched key has changed, or expired, since the watch began.
-    fn is_disturbed(&self, keyspace: &Keyspace, now_ms: u64) -> bool {
-        if self.flag.as_ref().is_some_and(|flag| flag.is_raised()) {
-            return true;
-        }
-        self.watched.iter().filter(|watched| !watched.was_expired).any(|watched| {
+    fn is_disturbed(&self, keyspace: &Keyspace, now_ms: u64, tally: &mut Tally) -> bool {
+        for watched in &self.watched {
+            // Removes the key, and raises the flag with it, when its time has come.
             let key = Key::new(&watched.key);
-            let mut slot = keyspace.lock(key.slot);
-            let mut tally = Tally::default();
-            let view = keyspace::Db::new(&mut slot, watched.table, 0, &mut tally).into_view(&key);
-            view.is_some_and(|view| view.expire_at_ms != 0 && view.expire_at_ms <= now_ms)
-        })
+            let table = keyspace.table_of(watched.db);
+            keyspace::Db::new(&mut keyspace.lock(key.slot), table, now_ms, tally).peek(&key);
+        }
+        self.flag.as_ref().is_some_and(|flag| flag.is_raised())
     }
 }
 
@@ -208,7 +207,11 @@ fn exec(
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
-    if session.transaction.is_disturbed(keyspace, session.now_ms) {
+    let is_disturbed = {
+        let tally = &mut session.worker.tally.borrow_mut();
+        session.transaction.is_disturbed(keyspace, session.now_ms, tally)
+    };
+    if is_disturbed {
         session.discard();
         reply.null_array();
         return Ok(Outcome::Done);

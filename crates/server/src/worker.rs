@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::Context;
-use keyspace::Tally;
+use keyspace::{Cleared, Tally};
 use tier::TierWorker;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::connection::Connection;
-use crate::limits::{BUFFERS_KEPT_MAX, READ_BUFFER_BYTES};
+use crate::limits::{BUFFERS_KEPT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::listener::Accepted;
 use crate::server::Server;
 use crate::stats::WorkerStats;
@@ -26,12 +26,48 @@ pub(crate) struct Worker {
     pub(crate) stats: Arc<WorkerStats>,
     /// What the batch under way has changed.
     pub(crate) tally: RefCell<Tally>,
+    /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
+    cleared: RefCell<Vec<Cleared>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
     /// connections cost none.
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Worker {
+    /// Keeps tables whose records are to be freed when the slots are unlocked.
+    pub(crate) fn free_later(&self, tables: Vec<Cleared>) {
+        self.cleared.borrow_mut().extend(tables);
+    }
+
+    /// Frees tables that were cleared, on a thread of its own: millions of records take seconds.
+    /// No slot may be held.
+    #[inline]
+    pub(crate) fn free_cleared(&self) {
+        if !self.cleared.borrow().is_empty() {
+            self.start_freeing();
+        }
+    }
+
+    #[cold]
+    fn start_freeing(&self) {
+        let tables = self.cleared.take();
+        let keys: usize = tables.iter().map(Cleared::len).sum();
+        let tier = self.server.tier.clone();
+        let free = move || {
+            let mut tally = Tally::default();
+            for table in tables {
+                table.free(&mut tally);
+                tier.publish(&mut tally);
+            }
+        };
+        if keys <= FREE_AT_ONCE_MAX {
+            return free();
+        }
+        if let Err(error) = std::thread::Builder::new().name("free".into()).spawn(free) {
+            // The tables went with the closure: freed, but still counted.
+            tracing::error!(%error, "cannot start a thread to free a cleared database");
+        }
+    }
     /// An empty buffer to read into.
     pub(crate) fn take_buffer(&self) -> Vec<u8> {
         let kept = self.buffers.borrow_mut().pop();
@@ -66,6 +102,7 @@ pub(crate) fn run(
         tier,
         stats,
         tally: RefCell::default(),
+        cleared: RefCell::default(),
         buffers: RefCell::default(),
     });
     let local = LocalSet::new();

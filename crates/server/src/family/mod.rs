@@ -1,6 +1,7 @@
 //! The families of commands that need the session or the server: one line each.
 
 pub(crate) mod connection;
+pub(crate) mod memory;
 pub(crate) mod transaction;
 
 use command::{CommandResult, Docs, Flags, Group, Locks, Row};
@@ -11,7 +12,7 @@ use crate::table::SessionCommand;
 
 /// Every command of this crate that runs on a session; those of `transaction` the dispatcher
 /// carries out itself.
-pub(crate) const FAMILIES: &[&[SessionCommand]] = &[connection::COMMANDS];
+pub(crate) const FAMILIES: &[&[SessionCommand]] = &[connection::COMMANDS, memory::COMMANDS];
 
 /// The row of a command that only has subcommands.
 pub(crate) const fn container(

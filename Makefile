@@ -1,0 +1,64 @@
+# The two commands of the README do all their own set-up on a fresh Debian machine.
+#
+#   make run    builds Kelvin, starts a tiered server on ./data, tells how to connect
+#   make test   formats, lints, unit, property, differential and client tests
+#   make bench  the acceptance benchmarks against redis-server (quiet machine, about an hour)
+
+SHELL := /bin/bash
+CACHE := $(HOME)/.cache/kelvin
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+PORT ?= 6379
+MAXMEMORY ?= 1gb
+FLASH_SIZE ?= 16gb
+DATA ?= $(CURDIR)/data
+
+.PHONY: run test bench build setup setup-test lint unit differential clients valkey fuzz
+
+run: build
+	@mkdir -p $(DATA)
+	@echo "Kelvin: connect with   redis-cli -p $(PORT)   (maxmemory $(MAXMEMORY), flash $(FLASH_SIZE) in $(DATA))"
+	exec $(CARGO_TARGET_DIR)/release/kelvin server --port $(PORT) --maxmemory $(MAXMEMORY) \
+		--flash-path $(DATA) --flash-size $(FLASH_SIZE)
+
+build: setup
+	cargo build --release -p kelvin
+
+test: setup setup-test lint unit differential clients valkey
+
+# What a build needs: a C compiler (jemalloc) and Rust.
+setup:
+	@scripts/setup.sh build
+
+# What the tests need besides: redis-server as oracle, clients in three languages.
+setup-test:
+	@scripts/setup.sh test
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --profile fast -- -D warnings
+
+unit:
+	cargo test --workspace --profile fast
+
+# A million random commands against redis-server, values forced to flash in between.
+differential:
+	KELVIN_DIFF_COMMANDS=$${KELVIN_DIFF_COMMANDS:-1000000} \
+		cargo test --profile fast -p kelvin --test differential -- --nocapture
+
+# redis-cli, redis-benchmark, redis-py, ioredis and go-redis doing their ordinary work.
+clients:
+	scripts/with_server.sh tests/clients/run.py
+
+# The units of Valkey's own suite that need only strings and keys.
+valkey:
+	scripts/with_server.sh tests/valkey/run.py --port
+
+bench: build
+	python3 benches/run_all.py --kelvin $(CARGO_TARGET_DIR)/release/kelvin
+
+# An hour for each parser and decoder.
+fuzz:
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=3600 || exit 1; done

@@ -32,7 +32,7 @@ impl Location {
     }
 
     /// The byte offset in the address space.
-    pub(crate) fn bytes(self) -> u64 {
+    pub fn bytes(self) -> u64 {
         self.0 * RECORD_ALIGN as u64
     }
 }

@@ -180,7 +180,7 @@ impl Rig {
                 }
                 850..985 => self.turn(worker),
                 985..998 => self.workers[worker].flush(),
-                _ if mix.resets => self.reset(),
+                _ if mix.resets && self.random.below(4) == 0 => self.reset(),
                 _ => self.read_blocking(worker, key),
             }
         }
@@ -294,8 +294,8 @@ impl Rig {
     /// One turn of a worker's loop.
     pub(crate) fn turn(&mut self, worker: usize) {
         let mut done = Vec::new();
-        self.workers[worker].submit();
         self.workers[worker].reap(&mut done);
+        self.workers[worker].submit();
         for completion in done {
             match completion {
                 Completion::Read { token, result } => {
@@ -418,11 +418,6 @@ impl Rig {
     /// Keys whose values are on flash.
     pub(crate) fn keys_on_flash(&self) -> usize {
         self.keyspace.entries.borrow().values().filter(|entry| entry.at.is_some()).count()
-    }
-
-    /// Where a key's value is.
-    pub(crate) fn location(&self, key: u32) -> Option<Location> {
-        self.keyspace.entries.borrow().get(&key).and_then(|entry| entry.at)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The seam between the tier and a store of records.
 //!
 //! One `Engine` is shared by all threads. Each worker thread asks it for an `EngineWorker` and drives that from its
-//! event loop: queue reads and appends, `submit` once a turn, `reap` when `wake_fd` is readable. Nothing here blocks,
-//! except what says so.
+//! event loop: `reap` when `wake_fd` is readable, queue reads and appends, `submit` at the end of each turn, before it
+//! sleeps (`reap` and `collect` queue work too). Nothing here blocks, except what says so.
 //!
 //! Invariants that every engine keeps:
 //! 1. A location is readable from the moment `append` returns until `release`, by every worker.
@@ -119,8 +119,9 @@ pub enum Completion {
         /// The verified record.
         result: Result<FetchedRecord, EngineError>,
     },
-    /// These records did not reach flash: the tier puts them back in RAM, where the keyspace still points at the
-    /// location, and releases the location either way. Reads of these locations answer `Gone`.
+    /// These records did not reach flash. For each whose location the keyspace still points at, the tier puts the
+    /// record back in RAM and releases the location; the others were released when the keyspace let go of them.
+    /// Reads of these locations answer `Gone`.
     WriteFailed {
         /// Each record with the location that `append` gave.
         records: Vec<(Location, OwnedRecord)>,

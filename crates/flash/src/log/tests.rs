@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 
 use super::config::{Backend, LogConfig};
+use super::shared::Shared;
 use super::{open_log, open_sim};
 use crate::device::sim::{SimDisk, SimFaults};
 use crate::engine::Engine;
@@ -84,8 +85,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn conformance_on_simulated_drives(seed: u64, paths in 1usize..4, workers in 1usize..4) {
-        let (_disk, engine) = sim(seed, paths, 64, workers);
+    fn conformance_on_simulated_drives(
+        seed: u64, paths in 1usize..4, workers in 1usize..4, extra in 0u64..16,
+    ) {
+        let segments = Shared::segments_min(workers) as u64 + extra;
+        let (_disk, engine) = sim(seed, paths, segments, workers);
         let mut rig = Rig::new(engine, workers, seed);
         rig.run(&MIX);
         rig.check_all_space_comes_back();
@@ -123,6 +127,7 @@ fn the_nth_operation_fails_for_every_n() {
         let mut rig = Rig::new(engine, 1, 7);
         rig.run(&FAULT_MIX);
         let operations = disk.operations();
+        disk.set_faults(SimFaults::default());
         // A read that failed once succeeds now, and a record that was not written is in RAM.
         let failed_before = rig.failed_reads;
         rig.check_all();

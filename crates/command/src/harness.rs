@@ -4,12 +4,11 @@
 //! so that a handler that forgets about flash fails beside its own code. The counters are summed up
 //! as a server would, and compared with a recount at the end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use keyspace::{DB_COUNT, Db, FlashRef, Key, Keyspace, SLOT_COUNT, Tally, Verdict};
+use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Verdict};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
-use value::Kind;
 
 use crate::cx::{Cx, Fetched, Statistics};
 use crate::error::CommandError;
@@ -39,6 +38,8 @@ pub(crate) struct Harness {
     flash: FakeFlash,
     counts: Counts,
     demote: bool,
+    /// The slots where there may be keys.
+    slots: BTreeSet<u16>,
     /// The selected database: `SELECT` changes it.
     pub(crate) db: u8,
     /// Whether the eviction policy counts uses.
@@ -91,6 +92,7 @@ impl Harness {
             flash: FakeFlash::default(),
             counts: Counts::default(),
             demote,
+            slots: BTreeSet::new(),
             db: 0,
             lfu: false,
             now_ms: 1_700_000_000_000,
@@ -98,15 +100,6 @@ impl Harness {
             random: 7,
             changes: 0,
         }
-    }
-
-    /// The encoding of a key of database 0, as OBJECT ENCODING names it.
-    pub(crate) fn encoding(&self, key: &str) -> &'static str {
-        let key = Key::new(key.as_bytes());
-        let mut tally = Tally::default();
-        let mut slot = self.keyspace.lock(key.slot);
-        let mut db = Db::new(&mut slot, 0, self.now_ms, &mut tally);
-        Kind::from_bits(db.peek(&key).expect("the key exists").kind).encoding_name()
     }
 
     /// Runs one line and shows its reply.
@@ -140,6 +133,7 @@ impl Harness {
         find_keys(command.keys, args, &mut found);
         let keys: Vec<Key<'_>> = found.iter().map(|at| Key::new(&args[at.index])).collect();
         self.flash.fetched.clear();
+        self.slots.extend(keys.iter().map(|key| key.slot));
         loop {
             let mut locked = match command.locks {
                 Locks::All => self.keyspace.lock_all(),
@@ -189,15 +183,15 @@ impl Harness {
 
     fn check_counts(&self) {
         for table in 0..DB_COUNT as u8 {
-            let count = |slot| self.keyspace.lock(slot).len(table) as i64;
-            let counted: i64 = (0..SLOT_COUNT as u16).map(count).sum();
+            let count = |slot: &u16| self.keyspace.lock(*slot).len(table) as i64;
+            let counted: i64 = self.slots.iter().map(count).sum();
             assert_eq!(counted, self.counts.0[table as usize], "keys of table {table}");
         }
     }
 
     fn demote_all(&mut self) {
         let mut tally = Tally::default();
-        for slot in 0..SLOT_COUNT as u16 {
+        for &slot in &self.slots {
             let mut state = self.keyspace.lock(slot);
             for _ in 0..4 {
                 state.pass_hand(&mut tally, |view, _table| {

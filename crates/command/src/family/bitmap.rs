@@ -453,16 +453,16 @@ mod tests {
     #[test]
     fn encodings() {
         for (line, expected) in [
-            ("SETBIT k 0 0", "raw"),
-            ("SETBIT k 0 1", "raw"),
-            ("SETBIT k 100 1", "raw"),
-            ("GETBIT k 0", "int"),
-            ("BITOP AND k k", "raw"),
+            ("SETBIT k 0 0", "$3 raw"),
+            ("SETBIT k 0 1", "$3 raw"),
+            ("SETBIT k 100 1", "$3 raw"),
+            ("GETBIT k 0", "$3 int"),
+            ("BITOP AND k k", "$3 raw"),
         ] {
             let mut server = Harness::new(false);
             server.run("SET k 1234");
             server.run(line);
-            assert_eq!(server.encoding("k"), expected, "{line}");
+            assert_eq!(server.run("OBJECT ENCODING k"), expected, "{line}");
         }
     }
 }

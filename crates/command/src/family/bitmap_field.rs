@@ -391,15 +391,15 @@ mod tests {
     #[test]
     fn a_write_leaves_the_raw_encoding() {
         for (line, expected) in [
-            ("BITFIELD k GET u8 0", "int"),
-            ("BITFIELD k OVERFLOW FAIL SET u8 0 256", "raw"),
-            ("BITFIELD k SET u8 0 49", "raw"),
-            ("BITFIELD k SET u8 100 49", "raw"),
+            ("BITFIELD k GET u8 0", "$3 int"),
+            ("BITFIELD k OVERFLOW FAIL SET u8 0 256", "$3 raw"),
+            ("BITFIELD k SET u8 0 49", "$3 raw"),
+            ("BITFIELD k SET u8 100 49", "$3 raw"),
         ] {
             let mut server = Harness::new(false);
             server.run("SET k 1234");
             server.run(line);
-            assert_eq!(server.encoding("k"), expected, "{line}");
+            assert_eq!(server.run("OBJECT ENCODING k"), expected, "{line}");
         }
     }
 }

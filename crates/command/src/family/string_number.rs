@@ -228,15 +228,15 @@ mod tests {
     #[test]
     fn encodings() {
         for (setup, line, expected) in [
-            ("APPEND k 12", "INCR k", "int"),
-            ("SET k 12", "INCRBYFLOAT k 1", "embstr"),
-            ("SET k 1e43", "INCRBYFLOAT k 0", "embstr"),
-            ("SET k 1e44", "INCRBYFLOAT k 0", "raw"),
+            ("APPEND k 12", "INCR k", "$3 int"),
+            ("SET k 12", "INCRBYFLOAT k 1", "$6 embstr"),
+            ("SET k 1e43", "INCRBYFLOAT k 0", "$6 embstr"),
+            ("SET k 1e44", "INCRBYFLOAT k 0", "$3 raw"),
         ] {
             let mut server = Harness::new(false);
             server.run(setup);
             server.run(line);
-            assert_eq!(server.encoding("k"), expected, "{setup}, {line}");
+            assert_eq!(server.run("OBJECT ENCODING k"), expected, "{setup}, {line}");
         }
     }
 

@@ -351,20 +351,20 @@ mod tests {
     #[test]
     fn a_change_of_some_bytes_leaves_the_raw_encoding() {
         for (line, expected) in [
-            ("APPEND k 1", "raw"),
-            ("APPEND k ''", "raw"),
-            ("SETRANGE k 0 1", "raw"),
-            ("SETRANGE k 5 1", "raw"),
-            ("SETRANGE k 5 ''", "int"),
-            ("APPEND new 12", "int"),
-            ("APPEND new x", "embstr"),
-            ("SETRANGE new 1 1", "raw"),
+            ("APPEND k 1", "$3 raw"),
+            ("APPEND k ''", "$3 raw"),
+            ("SETRANGE k 0 1", "$3 raw"),
+            ("SETRANGE k 5 1", "$3 raw"),
+            ("SETRANGE k 5 ''", "$3 int"),
+            ("APPEND new 12", "$3 int"),
+            ("APPEND new x", "$6 embstr"),
+            ("SETRANGE new 1 1", "$3 raw"),
         ] {
             let mut server = Harness::new(false);
             server.run("SET k 1234");
             server.run(line);
             let key = line.split(' ').nth(1).expect("a key");
-            assert_eq!(server.encoding(key), expected, "{line}");
+            assert_eq!(server.run(&format!("OBJECT ENCODING {key}")), expected, "{line}");
         }
     }
 }

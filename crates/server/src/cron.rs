@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::{SLOT_COUNT, Tally};
 use parking_lot::Mutex;
+use tier::AllocatorStats;
 
 use crate::config::MemoryShare;
 use crate::limits::CLIENTS_SHARE_SHIFT;
@@ -106,6 +107,7 @@ pub(crate) async fn measure(server: Arc<Server>) {
     loop {
         server.samples.update_slow_ticks(&server);
         server.tier.measure();
+        server.totals.note_used(AllocatorStats::read().allocated);
         sample(&server);
         if clients_due.elapsed() >= CLIENTS_EVERY {
             clients_due = Instant::now();
@@ -177,6 +179,7 @@ fn close_largest(server: &Server) {
             tracing::warn!(client = client.id, "closing the largest client: maxmemory-clients");
             excess = excess.saturating_sub(client.memory_bytes());
             client.kill();
+            server.totals.evicted_clients.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -212,6 +215,7 @@ fn expire(worker: &Worker, slot: &mut usize) {
             drop(state);
             server.tier.publish(&mut tally);
             if start.elapsed() > EXPIRE_SLICE {
+                worker.stats.expire_cut_short.add(1);
                 break;
             }
         }
@@ -220,4 +224,5 @@ fn expire(worker: &Worker, slot: &mut usize) {
             *slot = worker.index;
         }
     }
+    worker.stats.expire_us.add(start.elapsed().as_micros() as u64);
 }

@@ -15,7 +15,7 @@ use crate::latency::LatencyMonitor;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::slowlog::SlowLog;
-use crate::stats::WorkerStats;
+use crate::stats::{Totals, WorkerStats};
 
 /// Version of Redis whose behaviour this server follows: clients choose their commands by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -33,6 +33,7 @@ pub(crate) struct Server {
     pub(crate) latency: LatencyMonitor,
     /// One for each worker.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
+    pub(crate) totals: Totals,
     pub(crate) samples: crate::cron::Samples,
     /// The clock of command durations.
     pub(crate) clock: Clock,
@@ -60,6 +61,7 @@ impl Server {
             slowlog: SlowLog::default(),
             latency: LatencyMonitor::default(),
             stats,
+            totals: Totals::default(),
             samples: crate::cron::Samples::default(),
             clock: Clock::new(),
             started: Instant::now(),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flash::EngineStats;
 use parking_lot::Mutex;
+use tier::AllocatorStats;
 
 use crate::limits::ERROR_CODES_MAX;
 use crate::table::TABLE;
@@ -59,6 +61,35 @@ pub(crate) struct WorkerStats {
     pub(crate) changes: Counter,
     pub(crate) reads: Counter,
     pub(crate) writes: Counter,
+    /// Time spent on looking for keys whose time has come, in microseconds.
+    pub(crate) expire_us: Counter,
+    /// How often that was left for later because it took too long.
+    pub(crate) expire_cut_short: Counter,
+}
+
+/// What is counted of the whole server.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    /// Allocated when the server started.
+    pub(crate) startup_bytes: u64,
+    /// The most that was allocated.
+    pub(crate) used_peak_bytes: AtomicU64,
+    /// Clients closed because all together held too much.
+    pub(crate) evicted_clients: AtomicU64,
+    /// The flash engine's figures at the last CONFIG RESETSTAT: it never resets them itself.
+    pub(crate) flash_base: Mutex<EngineStats>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        let allocated = AllocatorStats::read().allocated;
+        Totals {
+            startup_bytes: allocated,
+            used_peak_bytes: AtomicU64::new(allocated),
+            evicted_clients: AtomicU64::new(0),
+            flash_base: Mutex::default(),
+        }
+    }
 }
 
 impl Default for WorkerStats {
@@ -79,6 +110,8 @@ impl Default for WorkerStats {
             changes: Counter::default(),
             reads: Counter::default(),
             writes: Counter::default(),
+            expire_us: Counter::default(),
+            expire_cut_short: Counter::default(),
         }
     }
 }
@@ -121,6 +154,8 @@ impl WorkerStats {
             changes: _,
             reads,
             writes,
+            expire_us,
+            expire_cut_short,
         } = self;
         let counters = [
             net_input_bytes,
@@ -131,6 +166,8 @@ impl WorkerStats {
             error_replies,
             reads,
             writes,
+            expire_us,
+            expire_cut_short,
         ];
         counters.into_iter().for_each(Counter::reset);
         errors.lock().clear();

@@ -134,6 +134,11 @@ impl Config {
         setting.parse(&words).map_err(|reason| refused(target.name, reason))
     }
 
+    /// The file that options were read from, and that CONFIG REWRITE rewrites.
+    pub fn file(&self) -> Option<std::path::PathBuf> {
+        self.lock_source().path.clone()
+    }
+
     /// The lock that makes changes come one at a time, and what is known of the file.
     fn lock_source(&self) -> MutexGuard<'_, Source> {
         self.source.lock().unwrap_or_else(PoisonError::into_inner)

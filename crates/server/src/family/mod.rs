@@ -1,7 +1,9 @@
 //! The families of commands that need the session or the server: one line each.
 
 pub(crate) mod connection;
+pub(crate) mod info;
 pub(crate) mod memory;
+pub(crate) mod tier;
 pub(crate) mod transaction;
 
 use command::{CommandResult, Docs, Flags, Group, Locks, Row};
@@ -12,7 +14,8 @@ use crate::table::SessionCommand;
 
 /// Every command of this crate that runs on a session; those of `transaction` the dispatcher
 /// carries out itself.
-pub(crate) const FAMILIES: &[&[SessionCommand]] = &[connection::COMMANDS, memory::COMMANDS];
+pub(crate) const FAMILIES: &[&[SessionCommand]] =
+    &[connection::COMMANDS, info::COMMANDS, tier::COMMANDS, memory::COMMANDS];
 
 /// The row of a command that only has subcommands.
 pub(crate) const fn container(
@@ -21,8 +24,7 @@ pub(crate) const fn container(
     since: &'static str,
     summary: &'static str,
 ) -> SessionCommand {
-    let docs =
-        Docs { group, since, summary, complexity: "Depends on the subcommand", syntax: "" };
+    let docs = Docs { group, since, summary, complexity: "Depends on the subcommand", syntax: "" };
     Row { name, arity: -2, flags: Flags::NONE, keys: &[], locks: Locks::None, docs, run: never }
 }
 

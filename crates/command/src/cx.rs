@@ -58,6 +58,8 @@ pub struct Cx<'a, 'k> {
     pub statistics: &'a dyn Statistics,
     /// Whether `maxmemory-policy` is one that counts uses (LFU).
     pub lfu: bool,
+    /// Whether reads leave the frequency of keys as it is (CLIENT NO-TOUCH).
+    pub no_touch: bool,
     /// Tables that the command emptied. Whoever runs it frees them with [`Cleared::free`] once the
     /// slots are unlocked, so that nobody waits for it.
     pub cleared: Vec<Cleared>,
@@ -112,13 +114,15 @@ impl<'a, 'k> Cx<'a, 'k> {
         self.peek(key).is_some()
     }
 
-    /// The value of a key, counting as an access.
+    /// The value of a key, counting as an access unless the client said NO-TOUCH.
     ///
     /// Errors: [`CommandError::NotResident`] when it is on flash and was not fetched.
     #[inline]
     pub fn read(&mut self, key: &Key<'_>) -> Result<Option<Value<'_>>, CommandError> {
-        let fetched = self.fetched;
-        let Some((view, tally)) = self.db(key).into_read(key) else { return Ok(None) };
+        let (fetched, no_touch) = (self.fetched, self.no_touch);
+        let db = self.db(key);
+        let found = if no_touch { db.into_quiet_read(key) } else { db.into_read(key) };
+        let Some((view, tally)) = found else { return Ok(None) };
         let bytes = match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
                 tally.read_ram += 1;

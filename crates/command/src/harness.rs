@@ -44,6 +44,8 @@ pub(crate) struct Harness {
     pub(crate) db: u8,
     /// Whether the eviction policy counts uses.
     pub(crate) lfu: bool,
+    /// Whether reads leave frequencies as they are.
+    pub(crate) no_touch: bool,
     /// The clock: tests move it by hand.
     pub(crate) now_ms: u64,
     /// Longest string.
@@ -95,6 +97,7 @@ impl Harness {
             slots: BTreeSet::new(),
             db: 0,
             lfu: false,
+            no_touch: false,
             now_ms: 1_700_000_000_000,
             string_bytes_max: 512 << 20,
             random: 7,
@@ -150,6 +153,7 @@ impl Harness {
                 fetched: &self.flash,
                 statistics: &self.counts,
                 lfu: self.lfu,
+                no_touch: self.no_touch,
                 cleared: Vec::new(),
                 string_bytes_max: self.string_bytes_max,
                 random: self.random,

@@ -117,6 +117,16 @@ impl<'a> Db<'a> {
         Some((view, self.tally))
     }
 
+    /// The same without being an access: for clients that watch and do not use.
+    pub fn into_quiet_read(mut self, key: &Key<'_>) -> Option<(View<'a>, &'a mut Tally)> {
+        let Some(at) = self.locate(key) else {
+            self.tally.missed += 1;
+            return None;
+        };
+        let view = view_of(self.entries().get(at));
+        Some((view, self.tally))
+    }
+
     /// How often a key was used lately, 0 to 3.
     pub fn frequency(&mut self, key: &Key<'_>) -> Option<u8> {
         let at = self.locate(key)?;

@@ -21,10 +21,10 @@ use crate::batch::Batch;
 use crate::clients::Client;
 use crate::config::ClientClass;
 use crate::dispatch::Outcome;
+use crate::errand::Errand;
 use crate::limits::{ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, WRITE_EARLY_BYTES};
 use crate::listener::Accepted;
 use crate::server::unix_ms;
-use crate::errand::Errand;
 use crate::session::{Closing, Session};
 use crate::stream::Stream;
 use crate::worker::Worker;
@@ -174,7 +174,9 @@ impl Connection {
             return false;
         }
         let limits = self.limits();
-        self.session.now_ms = unix_ms();
+        let now_ms = unix_ms();
+        self.session.now_ms = now_ms;
+        self.session.client.last_seen_ms.store(now_ms, Ordering::Relaxed);
         if self.batch.parse(&mut self.input, &limits) {
             self.prefetch();
             if self.reply.capacity() == 0 {
@@ -342,7 +344,6 @@ impl Connection {
         self.worker.stats.net_input_bytes.add(count as u64);
         self.worker.stats.reads.add(1);
         let client = &self.session.client;
-        client.last_seen_ms.store(self.session.now_ms, Ordering::Relaxed);
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
         if self.input.len() as u64 > self.worker.server.config.client_query_buffer_limit.load() {
             tracing::warn!(
@@ -394,6 +395,7 @@ impl Connection {
         let unread = (self.reply.len() - self.written) as u64;
         client.output_bytes.store(unread, Ordering::Relaxed);
         client.output_capacity.store(self.reply.capacity() as u64, Ordering::Relaxed);
+        client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
         client.input_capacity.store(self.input.capacity() as u64, Ordering::Relaxed);
     }
 

@@ -324,6 +324,7 @@ pub(crate) fn run_locked(
         fetched: &fetched,
         statistics: &**server,
         lfu: server.tier.settings.policy().is_lfu(),
+        no_touch: session.no_touch,
         cleared: Vec::new(),
         string_bytes_max: server.config.proto_max_bulk_len.load() as usize,
         random: worker.tier.next_random(),

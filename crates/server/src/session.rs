@@ -48,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) feed: Option<Arc<Feed>>,
     /// What the command under way waits for, and then what came of it.
     pub(crate) errand: Errand,
+    /// Reads are no uses of keys (CLIENT NO-TOUCH).
+    pub(crate) no_touch: bool,
     /// The time of the batch under way, Unix milliseconds.
     pub(crate) now_ms: u64,
 }
@@ -55,6 +57,8 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(worker: Rc<Worker>, client: Arc<Client>) -> Session {
         let authenticated = worker.server.config.requirepass.load().is_empty();
+        client.queued.store(-1, Ordering::Relaxed);
+        client.protocol.store(2, Ordering::Relaxed);
         Session {
             worker,
             client,
@@ -66,6 +70,7 @@ impl Session {
             closing: Closing::No,
             feed: None,
             errand: Errand::None,
+            no_touch: false,
             now_ms: 0,
         }
     }
@@ -113,9 +118,10 @@ impl Session {
         self.set_protocol(Protocol::Resp2);
         self.authenticated = self.server().config.requirepass.load().is_empty();
         self.reply_mode = ReplyMode::On;
-        *self.client.labels.lock() = Default::default();
+        // The library stays what it is.
+        self.client.labels.lock().name.clear();
         self.client.no_evict.store(false, Ordering::Relaxed);
-        self.client.no_touch.store(false, Ordering::Relaxed);
+        self.set_no_touch(false);
     }
 
     pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
@@ -134,6 +140,17 @@ impl Session {
         }
         self.client.labels.lock().name = String::from_utf8_lossy(name).into_owned();
         Ok(())
+    }
+
+    /// Says whether reads are left out of the frequency of keys.
+    pub(crate) fn set_no_touch(&mut self, no_touch: bool) {
+        self.no_touch = no_touch;
+        self.client.no_touch.store(no_touch, Ordering::Relaxed);
+    }
+
+    /// Whether EXEC is under way: it holds slots, and it has announced how many replies follow.
+    pub(crate) fn is_in_exec(&self) -> bool {
+        !self.transaction.is_open() && self.client.queued.load(Ordering::Relaxed) >= 0
     }
 
     pub(crate) fn stop_monitor(&mut self) {

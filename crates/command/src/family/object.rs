@@ -216,4 +216,19 @@ mod tests {
         server.lfu = false;
         assert_eq!(server.run("OBJECT IDLETIME k"), ":0");
     }
+
+    #[test]
+    fn reads_of_a_client_that_said_no_touch_leave_no_trace() {
+        let mut server = Harness::new(false);
+        server.lfu = true;
+        server.run("SET k v");
+        server.no_touch = true;
+        server.run("GET k");
+        assert_eq!(server.run("OBJECT FREQ k"), ":0");
+        server.run("TOUCH k");
+        assert_eq!(server.run("OBJECT FREQ k"), ":85");
+        server.no_touch = false;
+        server.run("GET k");
+        assert_eq!(server.run("OBJECT FREQ k"), ":170");
+    }
 }

@@ -19,13 +19,7 @@ const ADMIN: Flags = OWN.and(Flags::ADMIN);
 /// The rows of this family.
 pub(crate) const COMMANDS: &[SessionCommand] = &[
     container("CLIENT", Group::Connection, "2.4.0", "Inspects and controls connections."),
-    row(
-        ("CLIENT|ID", 2, OWN, "5.0.0"),
-        "Answers the number of the connection.",
-        "O(1)",
-        "",
-        id,
-    ),
+    row(("CLIENT|ID", 2, OWN, "5.0.0"), "Answers the number of the connection.", "O(1)", "", id),
     row(
         ("CLIENT|GETNAME", 2, OWN, "2.6.9"),
         "Answers the name of the connection.",

@@ -48,7 +48,7 @@ impl fmt::Display for Line<'_> {
             out,
             " events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             last_command(client),
-            client.protocol.load(Ordering::Relaxed).max(2),
+            client.protocol.load(Ordering::Relaxed),
             labels.library_name,
             labels.library_version,
         )
@@ -100,7 +100,7 @@ fn last_command(client: &Client) -> &'static str {
 
 /// The types of connections that options name. All connections are of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClientType {
+pub(super) enum ClientType {
     Normal,
     /// Replication and subscriptions, which no connection is used for.
     Other,
@@ -123,21 +123,17 @@ impl ClientType {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Show {
     All,
-    OfType(ClientTypeShown),
+    OfType(ClientType),
     /// Those with these numbers, sorted.
     WithIds(Vec<u64>),
 }
-
-/// See [`ClientType`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClientTypeShown(ClientType);
 
 impl Show {
     /// Parses the arguments of CLIENT LIST.
     pub(super) fn parse(args: Args<'_>) -> Result<Show, CommandError> {
         let Some(option) = args.get(2) else { return Ok(Show::All) };
         if option.eq_ignore_ascii_case(b"TYPE") && args.len() == 4 {
-            return Ok(Show::OfType(ClientTypeShown(ClientType::parse(&args[3])?)));
+            return Ok(Show::OfType(ClientType::parse(&args[3])?));
         }
         if !option.eq_ignore_ascii_case(b"ID") || args.len() < 4 {
             return Err(CommandError::SYNTAX);
@@ -154,7 +150,7 @@ impl Show {
         !client.is_killed()
             && match self {
                 Show::All => true,
-                Show::OfType(ClientTypeShown(kind)) => *kind == ClientType::Normal,
+                Show::OfType(kind) => *kind == ClientType::Normal,
                 Show::WithIds(ids) => ids.binary_search(&client.id).is_ok(),
             }
     }
@@ -273,6 +269,7 @@ mod tests {
     fn a_line_has_redis_fields_in_redis_order() {
         let client = client();
         client.queued.store(-1, Ordering::Relaxed);
+        client.protocol.store(3, Ordering::Relaxed);
         client.last_seen_ms.store(1_004_000, Ordering::Relaxed);
         client.labels.lock().name = "me".into();
         client.labels.lock().library_name = "lib".into();
@@ -281,7 +278,7 @@ mod tests {
             line.to_string(),
             "id=7 addr=10.0.0.1:5000 laddr=10.0.0.2:6379 fd=9 name=me age=9 idle=5 flags=N db=0 \
              sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
-             obl=0 oll=0 omem=0 tot-mem=1024 events=r cmd=NULL user=default redir=-1 resp=2 \
+             obl=0 oll=0 omem=0 tot-mem=1024 events=r cmd=NULL user=default redir=-1 resp=3 \
              lib-name=lib lib-ver="
         );
     }

@@ -1,5 +1,7 @@
 //! The families of commands that need the session or the server: one line each.
 
+mod client;
+mod client_list;
 pub(crate) mod connection;
 pub(crate) mod info;
 pub(crate) mod memory;
@@ -15,7 +17,7 @@ use crate::table::SessionCommand;
 /// Every command of this crate that runs on a session; those of `transaction` the dispatcher
 /// carries out itself.
 pub(crate) const FAMILIES: &[&[SessionCommand]] =
-    &[connection::COMMANDS, info::COMMANDS, tier::COMMANDS, memory::COMMANDS];
+    &[connection::COMMANDS, client::COMMANDS, info::COMMANDS, tier::COMMANDS, memory::COMMANDS];
 
 /// The row of a command that only has subcommands.
 pub(crate) const fn container(
@@ -40,4 +42,11 @@ pub(crate) fn write_help(lines: &[&str], reply: &mut Reply) -> CommandResult {
         reply.simple(line);
     }
     Ok(())
+}
+
+/// A client's word as an error repeats it: not all of a long one.
+pub(crate) fn quoted(word: &[u8]) -> String {
+    /// Bytes that are repeated.
+    const QUOTED_BYTES_MAX: usize = 128;
+    String::from_utf8_lossy(&word[..word.len().min(QUOTED_BYTES_MAX)]).into_owned()
 }

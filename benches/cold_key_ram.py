@@ -26,11 +26,11 @@ def main():
 
 
 def measure(bench, keys):
-    """Bytes of resident memory for each of `keys` cold keys, beyond the key; None without a tier."""
-    kelvin = bench.kelvin(maxmemory="4gb", flash_size="40gb")
+    """Bytes of resident memory a cold key, beyond the key itself; None without a tier."""
+    kelvin = bench.kelvin(4096, flash_size="40gb")
     settle(kelvin, 5)
     before, _ = memory_bytes(kelvin.pid)
-    bench.load(kelvin, f"-n allkeys -c 16 --pipeline 32 --ratio 1:0 --key-pattern P:P -d 100 "
+    bench.load(kelvin, f"-n allkeys -c 16 --pipeline 32 --ratio 1:0 --key-pattern P:P -d 512 "
                        f"--key-minimum 1 --key-maximum {keys}")
     cold = kelvin.has_tier()
     if cold:
@@ -41,8 +41,8 @@ def measure(bench, keys):
     after, _ = memory_bytes(kelvin.pid)
     bytes_a_key = (after - before) / keys
     overhead = bytes_a_key - key_bytes_mean(keys)
-    print(f"   {keys:>11,} keys: {before / MIB:.1f} -> {after / MIB:.1f} MiB, {bytes_a_key:.2f} bytes "
-          f"a key, {overhead:.2f} beyond its {key_bytes_mean(keys):.2f}")
+    print(f"   {keys:>11,} keys: {before / MIB:.1f} -> {after / MIB:.1f} MiB, "
+          f"{bytes_a_key:.2f} bytes a key, {overhead:.2f} beyond its {key_bytes_mean(keys):.2f}")
     bench.record("growth", {"keys": keys, "before": before, "after": after, "overhead": overhead})
     bench.stop(kelvin)
     return overhead if cold else None

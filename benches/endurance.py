@@ -11,17 +11,17 @@ from harness import GIB, MIB, Bench, demote_all, settle, tiering
 VALUE_BYTES = 512
 FILL_OF_FLASH = 0.7
 AMPLIFICATION_BAR = 1.5
-# What a record of the log has beside the value: header, key and rounding (for the size of the fill).
+# What a record of the log has beside the value (header, key, rounding), to size the data set.
 RECORD_EXTRA_BYTES = 64
 LOAD = "-c 32 --pipeline 8"
 
 
 def main():
-    with Bench("endurance", "no writes when reading, write amplification of Zipf overwrites") as bench:
-        flash_bytes = bench.scaled(8 * GIB, 256 * MIB)
+    with Bench("endurance", "no writes by reading, amplification of overwrites") as bench:
+        flash_bytes = bench.scaled(8 * GIB, 1 * GIB)
         keys = int(flash_bytes * FILL_OF_FLASH) // (VALUE_BYTES + RECORD_EXTRA_BYTES)
         span = f"--key-minimum 1 --key-maximum {keys} -d {VALUE_BYTES} {LOAD}"
-        kelvin = bench.kelvin(maxmemory="1gb", flash_size=f"{flash_bytes // MIB}mb")
+        kelvin = bench.kelvin(bench.scaled(1024, 256), flash_size=f"{flash_bytes // MIB}mb")
         bench.load(kelvin, f"{span} -n allkeys --ratio 1:0 --key-pattern P:P")
         if kelvin.has_tier():
             demote_all(kelvin)
@@ -40,10 +40,12 @@ def read_only(bench, kelvin, span):
     with kelvin.measure() as idle:
         time.sleep(seconds)
     result, measured = bench.load(kelvin, f"{reads} --seed 2 --test-time {seconds}")
-    bench.record("read_only", {"load": result, "server": measured.as_dict(), "idle": idle.as_dict()})
-    print(f"   {result['get']['count']:,} reads: server wrote {measured.process_write_bytes} bytes, drive "
+    bench.record("read_only", {"load": result, "server": measured.as_dict(),
+                               "idle": idle.as_dict()})
+    written = measured.process_write_bytes
+    print(f"   {result['get']['count']:,} reads: server wrote {written} bytes, drive "
           f"{measured.device['write_bytes']}, idle drive {idle.device['write_bytes']}")
-    bench.check("bytes written by a pure-read workload", measured.process_write_bytes, "<=", 0, "bytes")
+    bench.check("bytes written by a pure-read workload", written, "<=", 0, "bytes")
     # What others write to the drive comes now and then: allow for it.
     beyond = max(measured.device["write_bytes"] - idle.device["write_bytes"], 0) / MIB
     bench.check("the same by the drive's counter, beyond idle", beyond, "<=", 1, "MiB")
@@ -63,10 +65,12 @@ def overwrites(bench, kelvin, span, keys, flash_bytes):
     bench.record("overwrites", {"load": result, "server": measured.as_dict()})
     if kelvin.has_tier():
         bench.record("tiering after overwrites", tiering(kelvin))
-    print(f"   {keys:,} keys, {user_bytes / GIB:.2f} GiB overwritten at {result['all']['per_second']:.0f} "
-          f"ops/s: drive {measured.device['write_bytes'] / GIB:.2f} GiB, {by_device:.2f}x "
+    print(f"   {keys:,} keys, {user_bytes / GIB:.2f} GiB overwritten at "
+          f"{result['all']['per_second']:.0f} ops/s: drive "
+          f"{measured.device['write_bytes'] / GIB:.2f} GiB, {by_device:.2f}x "
           f"({by_process:.2f}x by the server's account); stall {result['stall_ms_max']:.0f} ms")
-    bench.check("bytes to the drive over value bytes overwritten", by_device, "<=", AMPLIFICATION_BAR, "x")
+    bench.check("bytes to the drive over value bytes overwritten", by_device,
+                "<=", AMPLIFICATION_BAR, "x")
     checked, _ = bench.load(kelvin, f"{span} -n allkeys --ratio 0:1 --key-pattern P:P --verify "
                                     f"--value-version 2 --accept-older")
     bench.check("wrong or missing values afterwards", checked["wrong"] + checked["misses"], "<=", 0)

@@ -1,4 +1,4 @@
-"""What every acceptance script shares: servers and loads pinned to cores, and the kernel's counters.
+"""What the acceptance scripts share: servers and loads pinned to cores, and the kernel's counters.
 
 A measurement is worth something only if nothing else runs: the server has core 0, the load core 1.
 CPU time is the kernel's account of the server process (/proc/PID/stat), resident memory is sampled
@@ -280,8 +280,11 @@ class Bench:
         self.data = {}
         self.checks = []
         print(f"== {name}: {description}")
-        print(f"   drive {self.drive.name}, {datetime.datetime.now():%Y-%m-%d %H:%M}, "
-              f"load average {os.getloadavg()[0]:.2f}{', quick' if self.quick else ''}")
+        print(f"   drive {self.drive.name}, {datetime.datetime.now():%Y-%m-%d %H:%M}"
+              f"{', quick' if self.quick else ''}")
+        self.data["noise"] = noise(self.drive)
+        if self.data["noise"]["busy_cores"] > 0.1 or self.data["noise"]["drive_ops"] > 100:
+            print(f"   WARNING: the machine is not idle, figures mean little: {self.data['noise']}")
 
     def __enter__(self):
         return self
@@ -290,7 +293,12 @@ class Bench:
         for server in self.servers:
             server.stop()
         shutil.rmtree(self.flash / self.name, ignore_errors=True)
+        (self.flash / "fio.dat").unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def maxmemory_mib(self):
+        """Memory of a server that tiers: a smoke run has less of it, to have cold values too."""
+        return self.scaled(1024, 96)
 
     def scaled(self, full, quick):
         """A size of the run: the acceptance's own, or that of a smoke run."""
@@ -298,7 +306,7 @@ class Bench:
 
     # Servers.
 
-    def kelvin(self, maxmemory, flash_size="16gb", workers=1, cores=SERVER_CORE, more=()):
+    def kelvin(self, maxmemory_mib, flash_size="16gb", workers=1, cores=SERVER_CORE, more=()):
         """Starts the server under test. With a redis-server as binary, it is a dry run."""
         port = self._port()
         binary = self.options.kelvin
@@ -308,7 +316,7 @@ class Bench:
         flash.mkdir(parents=True, exist_ok=True)
         command = [
             binary, "server", "--port", port, "--bind", "127.0.0.1", "--protected-mode", "no",
-            "--workers", workers, "--maxmemory", maxmemory,
+            "--workers", workers, "--maxmemory", f"{maxmemory_mib}mb",
             "--flash-path", flash, "--flash-size", flash_size, *more]
         return self._start("kelvin", command, port, cores)
 
@@ -477,6 +485,20 @@ def median(values):
     return statistics.median(values)
 
 
+def noise(drive):
+    """What the machine does by itself in a second: cores that are busy, reads and writes."""
+    def now():
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+        counters = drive.counters()
+        # All but idle (3) and waiting for the drive (4).
+        return sum(fields) - fields[3] - fields[4], counters["reads"] + counters["writes"]
+
+    before = now()
+    time.sleep(1)
+    after = now()
+    return {"busy_cores": (after[0] - before[0]) / CLOCK_TICKS, "drive_ops": after[1] - before[1]}
+
+
 def key_bytes_mean(count, prefix="memtier-"):
     """Average length of the keys `prefix`1 to `prefix``count`."""
     digits, low = 0, 1
@@ -487,11 +509,11 @@ def key_bytes_mean(count, prefix="memtier-"):
     return len(prefix) + digits / count
 
 
-def settle(server, seconds_max=60):
+def settle(server, seconds_max=90):
     """Waits until resident memory has stopped shrinking and the drive is at rest."""
     quiet, before = 0, None
     deadline = time.monotonic() + seconds_max
-    while quiet < 4 and time.monotonic() < deadline:
+    while quiet < 8 and time.monotonic() < deadline:
         time.sleep(0.5)
         now = (memory_bytes(server.pid)[0] // MIB, process_io_bytes(server.pid)[1] // MIB)
         quiet = quiet + 1 if now == before else 0
@@ -501,7 +523,7 @@ def settle(server, seconds_max=60):
 # ---------------------------------------------------------------- tier
 
 def share_in_ram(server, keys, samples=4000):
-    """Share of the values of keys 1 to `keys` that are in RAM, by TIER LOCATE of evenly spaced ones.
+    """Share of the values of keys 1 to `keys` that are in RAM, by TIER LOCATE of some of them.
 
     It does not trust the server's own counters; 4,000 samples are good to about half a per cent.
     """
@@ -509,9 +531,12 @@ def share_in_ram(server, keys, samples=4000):
     samples = min(samples, keys)
     in_ram = 0
     for index in range(samples):
-        place = client.call("TIER", "LOCATE", f"memtier-{1 + index * keys // samples}")
-        text = place if isinstance(place, bytes) else str(place).encode()
-        in_ram += text.lower().find(b"cold") < 0
+        key = f"memtier-{1 + index * keys // samples}"
+        place = client.call("TIER", "LOCATE", key)
+        state = dict(zip(place[::2], place[1::2]))[b"state"]
+        if state == b"missing":
+            raise SystemExit(f"{key} is missing")
+        in_ram += state != b"cold"
     client.close()
     return in_ram / samples
 

@@ -25,7 +25,7 @@ def main():
 
 
 def compare_with_redis(bench):
-    servers = {"redis": bench.redis(), "kelvin": bench.kelvin(maxmemory="6gb")}
+    servers = {"redis": bench.redis(), "kelvin": bench.kelvin(6144)}
     for server in servers.values():
         fill(bench, server)
     rounds = bench.options.rounds or bench.scaled(5, 1)
@@ -80,8 +80,9 @@ def cross_check(bench, servers):
             for index in range(rounds):
                 for name in ordered(servers, index):
                     server = servers[name]
-                    command = ["taskset", "-c", LOAD_CORE, "redis-benchmark", "-p", str(server.port),
-                               "-n", str(requests[pipeline]), "-r", str(KEYS), "-P", str(pipeline),
+                    command = ["taskset", "-c", LOAD_CORE, "redis-benchmark",
+                               "-p", str(server.port), "-n", str(requests[pipeline]),
+                               "-r", str(KEYS), "-P", str(pipeline),
                                "-c", str(CONNECTIONS[pipeline]), "-q", *CROSS_CHECK[kind]]
                     with servers[other(name)].paused(), server.measure() as measured:
                         subprocess.run(command, check=True, capture_output=True)
@@ -94,7 +95,7 @@ def cross_check(bench, servers):
 
 def compare_workers(bench):
     """CPU an operation of two workers over one; servers and load share both cores in each case."""
-    servers = {workers: bench.kelvin(maxmemory="6gb", workers=workers, cores="0,1")
+    servers = {workers: bench.kelvin(6144, workers=workers, cores="0,1")
                for workers in (1, 2)}
     for server in servers.values():
         fill(bench, server)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import harness
 
-SCRIPTS = ["fill_and_read", "cold_key_ram", "ram_speed", "flash_speed", "cold_neighbour", "endurance"]
+SCRIPTS = ["fill_and_read", "cold_key_ram", "ram_speed", "flash_speed", "cold_neighbour",
+           "endurance"]
 
 
 def main():

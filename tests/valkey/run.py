@@ -134,8 +134,7 @@ def run_unit(source, host, port, unit, skipped):
             return outcome
         culprit = find_culprit(output)
         if culprit is None or culprit in crashed:
-            tail = "\n".join(output.splitlines()[-20:])
-            outcome["failed"].append(f"(the suite broke off)\n{tail}")
+            outcome["failed"].append(f"(the unit broke off) {find_reason(output)}")
             return outcome
         crashed.append(culprit)
     outcome["failed"].append(f"(given up after {RERUNS_MAX} runs)")
@@ -183,10 +182,16 @@ def find_culprit(output):
     if match is None:
         return None
     name = next(group for group in match.groups() if group is not None)
-    reason = output[start:].splitlines()[0].removeprefix("[exception]: ")
     # The trace shows the source: what a variable stands for there is not known.
     pattern = "/^" + re.sub(r"\\\$\w+", ".*", re.escape(name)) + "$"
-    return pattern, f"{name}: {reason}"
+    return pattern, f"{name}: {find_reason(output)}"
+
+
+def find_reason(output):
+    """The line that says what ended a run."""
+    lines = output[max(output.find("[exception]"), 0):].strip().splitlines()
+    exception = lines and lines[0].startswith("[exception]")
+    return lines[0] if exception else "\n".join(lines[-5:])
 
 
 def show(unit, outcome):

@@ -330,8 +330,12 @@ class Bench:
         shutil.rmtree(self.flash / self.name / str(server.port), ignore_errors=True)
 
     def _port(self):
-        self.next_port += 1
-        return self.next_port
+        """The next port that nobody listens on: a stranger there would be measured instead."""
+        while True:
+            self.next_port += 1
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.next_port)) != 0:
+                    return self.next_port
 
     def _start(self, name, command, port, cores):
         server = Server(name, command, port, cores, self.directory, self.drive)

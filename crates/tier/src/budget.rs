@@ -23,9 +23,12 @@ const MARGIN_SHIFT: u32 = 6;
 const WATERMARK_SHIFT: u32 = 6;
 /// Below this many tracked bytes the ratio says nothing.
 const RATIO_BYTES_MIN: i64 = 32 << 20;
-/// The ratio in units of 1/1024.
-const RATIO_ONE: i64 = 1024;
+/// The ratio in units of 1/65536.
+const RATIO_ONE: i64 = 1 << 16;
 const RATIO_MAX: i64 = 4 * RATIO_ONE;
+/// The ratio moves by at most this part of itself at each measurement: 1/256, which is 4 % a second.
+/// A jump would make every writer wait until the difference has been demoted.
+const RATIO_STEP_SHIFT: u32 = 8;
 /// What the peak of tracked bytes loses at each measurement: 1/512, so that it follows a data set
 /// that shrinks within a minute.
 const PEAK_DECAY_SHIFT: u32 = 9;
@@ -174,7 +177,9 @@ impl Meter {
         let near_peak = tracked >= self.peak_bytes - self.peak_bytes / 16;
         if near_peak && tracked >= RATIO_BYTES_MIN {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
-            self.ratio = measured.clamp(RATIO_ONE, RATIO_MAX);
+            let step = self.ratio >> RATIO_STEP_SHIFT;
+            self.ratio = measured.clamp(self.ratio - step, self.ratio + step);
+            self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
         }
         let target = max_bytes - (max_bytes >> MARGIN_SHIFT) - self.base_bytes;
         target.max(0) * RATIO_ONE / self.ratio
@@ -195,7 +200,10 @@ mod tests {
         let mut meter = meter();
         let max = 1 << 30;
         let tracked = 500 << 20;
-        let limit = meter.limit(max, (10 << 20) + tracked + tracked / 10, tracked);
+        let mut measure = || meter.limit(max, (10 << 20) + tracked + tracked / 10, tracked);
+        let first = measure();
+        let limit = (0..100).map(|_| measure()).last().expect("measured");
+        assert!(first > limit, "the limit moves in steps");
         let expected = (max - (max >> MARGIN_SHIFT) - (10 << 20)) * 10 / 11;
         assert!((limit - expected).abs() < expected / 500, "{limit} {expected}");
     }

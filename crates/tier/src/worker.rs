@@ -18,8 +18,8 @@ use crate::demote::{Hand, StopReason};
 use crate::fetch::{FetchedSet, Group, GroupDone, Want};
 use crate::tier::{Pressure, Tier, TierError};
 
-/// How long a write waits for room before it is refused.
-const ROOM_WAIT_MAX: Duration = Duration::from_millis(200);
+/// How long a write waits for room before it is refused, while the drive still makes some.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Bytes that one slice of demotion frees at most before others get their turn.
 pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
 
@@ -263,10 +263,13 @@ impl TierWorker {
             }
             let demoted = self.demote(over.min(SLICE_BYTES_MAX));
             if demoted.freed_bytes > 0 {
+                yield_once().await;
                 continue;
             }
             let in_time = start.elapsed() < ROOM_WAIT_MAX;
             match demoted.stopped {
+                // The hand met nothing that may go yet: it goes on where it stopped.
+                None if in_time => yield_once().await,
                 Some(StopReason::Busy) if in_time => self.device_turn().await,
                 Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
                 _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}

@@ -18,7 +18,6 @@ pub(crate) struct Client {
     pub(crate) is_unix_socket: bool,
     /// File descriptor, for people only.
     pub(crate) fd: i32,
-    pub(crate) worker: usize,
     pub(crate) created_ms: u64,
     pub(crate) last_seen_ms: AtomicU64,
     pub(crate) db: AtomicU8,
@@ -39,8 +38,6 @@ pub(crate) struct Client {
     pub(crate) no_touch: AtomicBool,
     /// Index of the last command in the table, plus one; 0 for none.
     pub(crate) last_command: AtomicU32,
-    /// Requests served.
-    pub(crate) requests: AtomicU64,
     pub(crate) labels: Mutex<Labels>,
     pub(crate) killed: AtomicBool,
     pub(crate) waker: OnceLock<Waker>,
@@ -65,6 +62,12 @@ impl Client {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Whether it comes from this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let peer: Option<std::net::SocketAddr> = self.address.parse().ok();
+        self.is_unix_socket || peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
     /// Tells the connection to end without another word.
@@ -108,10 +111,6 @@ impl Clients {
         if self.by_id.lock().remove(&id).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-
-    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
-        self.by_id.lock().get(&id).cloned()
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -18,10 +18,8 @@ use tier::FetchedSet;
 use tokio::io::AsyncReadExt;
 
 use crate::batch::Batch;
-use crate::clients::Client;
 use crate::config::ClientClass;
 use crate::dispatch::Outcome;
-use crate::errand::Errand;
 use crate::limits::{ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, WRITE_EARLY_BYTES};
 use crate::listener::Accepted;
 use crate::server::unix_ms;
@@ -70,7 +68,7 @@ impl Connection {
     /// Registers an accepted socket. Errors: the runtime cannot watch it.
     pub(crate) fn new(worker: Rc<Worker>, accepted: Accepted) -> io::Result<Connection> {
         let stream = accepted.stream.into_stream()?;
-        let client = Arc::new(Client { worker: worker.index, ..accepted.client });
+        let client = Arc::new(accepted.client);
         worker.server.clients.add(client.clone());
         worker.stats.connections.add(1);
         let session = Session::new(worker.clone(), client);

@@ -7,14 +7,14 @@ use command::{
     CommandError, CommandResult, Cx, Fetched, Flags, Handler, KeyAt, Locks, Needs, find_keys,
 };
 use keyspace::{FlashRef, Key, Locked, Stored, Tally};
-use resp::{Args, Protocol, Reply};
+use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, Pressure, Promotion, Want};
 
 use crate::batch::Request;
 use crate::connection::{Connection, Parts};
 use crate::limits::{ATTEMPTS_MAX, FETCH_BYTES_MAX};
-use crate::server::{Server, unix_us};
+use crate::secrets::{REDACTED, secret_args};
 use crate::session::{Closing, ReplyMode, Session};
 use crate::slowlog::{SlowCommand, trimmed};
 use crate::table::{Entry, Run, SessionHandler, Verb};
@@ -154,12 +154,9 @@ impl Runner<'_> {
                 _ => self.refuse(reply, text),
             };
         }
-        if self.session.feed.is_some() && !matches!(spec.name, "RESET" | "QUIT" | "PING") {
+        let uses_data = spec.flags.has(Flags::READONLY | Flags::WRITE);
+        if self.session.feed.is_some() && uses_data {
             return self.refuse(reply, "ERR Replica can't interact with the keyspace");
-        }
-        if server.monitors.are_watching() && !spec.flags.has(Flags::SKIP_MONITOR) {
-            let db = self.session.db;
-            server.monitors.show(unix_us(), db, &self.session.client.address, self.args);
         }
         if self.session.transaction.is_open() && self.is_queued() {
             return self.queue(reply);
@@ -435,9 +432,9 @@ fn drop_reply(session: &mut Session, reply: &mut Reply, length: usize) {
     }
 }
 
-/// Counts a call, and notes it when it was slow.
+/// Counts a call, notes it when it was slow, and shows it to those who watch.
 #[inline]
-fn count(session: &Session, entry: &Entry, args: Args<'_>, start_ticks: u64) {
+pub(crate) fn count(session: &Session, entry: &Entry, args: Args<'_>, start_ticks: u64) {
     let server = session.server();
     let ticks = server.clock.raw() - start_ticks;
     session.worker.stats.commands[entry.index].count(ticks);
@@ -445,6 +442,9 @@ fn count(session: &Session, entry: &Entry, args: Args<'_>, start_ticks: u64) {
     client.last_command.store(entry.index as u32 + 1, Ordering::Relaxed);
     if ticks > server.samples.slow_ticks() {
         note_slow(session, entry, args, ticks);
+    }
+    if server.monitors.are_watching() && !entry.spec.flags.has(Flags::SKIP_MONITOR | Flags::ADMIN) {
+        server.monitors.show(session, args);
     }
 }
 
@@ -477,16 +477,10 @@ fn note_slow(session: &Session, entry: &Entry, args: Args<'_>, ticks: u64) {
 /// The arguments for the slow log, secrets left out.
 fn redacted(args: Args<'_>) -> Vec<Vec<u8>> {
     let mut shown = trimmed(args);
-    let name = args[0].to_ascii_uppercase();
-    let hidden: Vec<usize> = match name.as_slice() {
-        b"AUTH" => (1..shown.len()).collect(),
-        b"CONFIG" => {
-            (3..shown.len()).filter(|index| Server::is_sensitive(&shown[index - 1])).collect()
+    for index in secret_args(args) {
+        if let Some(arg) = shown.get_mut(index) {
+            *arg = REDACTED.to_vec();
         }
-        _ => Vec::new(),
-    };
-    for index in hidden {
-        shown[index] = b"(redacted)".to_vec();
     }
     shown
 }
@@ -534,9 +528,4 @@ fn unknown_subcommand(entry: &Entry, args: Args<'_>) -> String {
 
 fn wrong_arity(entry: &Entry) -> String {
     format!("ERR wrong number of arguments for '{}' command", entry.lower)
-}
-
-/// The protocol of replies, for those that differ.
-pub(crate) fn is_resp3(session: &Session) -> bool {
-    session.protocol == Protocol::Resp3
 }

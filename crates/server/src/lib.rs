@@ -21,6 +21,7 @@ mod listener;
 mod log;
 mod monitor;
 mod pause;
+mod secrets;
 mod server;
 mod session;
 mod settings;

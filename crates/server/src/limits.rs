@@ -17,6 +17,8 @@ pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
 pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;
 /// Lines that a MONITOR client may fall behind.
 pub(crate) const MONITOR_LINES_MAX: usize = 8192;
+/// Bytes of such lines.
+pub(crate) const MONITOR_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one inline request, and of a header line.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
 /// Arguments of one request.

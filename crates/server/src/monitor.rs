@@ -8,7 +8,10 @@ use parking_lot::Mutex;
 use resp::Args;
 
 use crate::clients::Client;
-use crate::limits::MONITOR_LINES_MAX;
+use crate::limits::{MONITOR_BYTES_MAX, MONITOR_LINES_MAX};
+use crate::secrets::{REDACTED, secret_args};
+use crate::server::unix_us;
+use crate::session::Session;
 
 /// Those who watch.
 #[derive(Default)]
@@ -20,7 +23,13 @@ pub(crate) struct Monitors {
 /// Lines on their way to one client.
 pub(crate) struct Feed {
     client: Arc<Client>,
-    lines: Mutex<VecDeque<Vec<u8>>>,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Default)]
+struct Lines {
+    queue: VecDeque<Arc<[u8]>>,
+    bytes: usize,
 }
 
 impl Monitors {
@@ -48,16 +57,27 @@ impl Monitors {
         feed.client.is_monitor.store(false, Ordering::Relaxed);
     }
 
-    /// Shows one request. A client that falls too far behind is closed, as one that exceeds its
-    /// output limit.
-    pub(crate) fn show(&self, now_us: u128, db: u8, address: &str, args: Args<'_>) {
-        let line = line(now_us, db, address, args);
+    /// Shows a request that has run. A client that falls too far behind is closed, as one that
+    /// exceeds its output limit.
+    #[cold]
+    pub(crate) fn show(&self, session: &Session, args: Args<'_>) {
+        let client = &session.client;
+        let source = match client.address.strip_suffix(":0") {
+            Some(path) if client.is_unix_socket => format!("unix:{path}"),
+            _ => client.address.clone(),
+        };
+        let size: usize = args.iter().map(<[u8]>::len).sum();
+        if size > MONITOR_BYTES_MAX {
+            return self.feeds.lock().iter().for_each(|feed| feed.client.kill());
+        }
+        let line: Arc<[u8]> = line(unix_us(), session.db, &source, args).into();
         for feed in self.feeds.lock().iter() {
             let mut lines = feed.lines.lock();
-            if lines.len() >= MONITOR_LINES_MAX {
+            if lines.queue.len() >= MONITOR_LINES_MAX || lines.bytes > MONITOR_BYTES_MAX {
                 feed.client.kill();
             } else {
-                lines.push_back(line.clone());
+                lines.bytes += line.len();
+                lines.queue.push_back(line.clone());
                 feed.client.wake();
             }
         }
@@ -66,17 +86,19 @@ impl Monitors {
 
 impl Feed {
     /// Takes the lines that have come.
-    pub(crate) fn take(&self) -> VecDeque<Vec<u8>> {
-        std::mem::take(&mut *self.lines.lock())
+    pub(crate) fn take(&self) -> VecDeque<Arc<[u8]>> {
+        std::mem::take(&mut *self.lines.lock()).queue
     }
 }
 
-fn line(now_us: u128, db: u8, address: &str, args: Args<'_>) -> Vec<u8> {
+/// A request as a line, secrets left out.
+fn line(now_us: u128, db: u8, source: &str, args: Args<'_>) -> Vec<u8> {
     let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
-    let mut line = format!("+{seconds}.{micros:06} [{db} {address}]").into_bytes();
-    for arg in args.iter() {
+    let mut line = format!("+{seconds}.{micros:06} [{db} {source}]").into_bytes();
+    let secrets = secret_args(args);
+    for (index, arg) in args.iter().enumerate() {
         line.extend_from_slice(b" \"");
-        for &byte in arg {
+        for &byte in if secrets.contains(&index) { REDACTED } else { arg } {
             match byte {
                 b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
                 b'\n' => line.extend_from_slice(b"\\n"),
@@ -106,5 +128,12 @@ mod tests {
         let text = line(1_700_000_000_000_042, 3, "127.0.0.1:5", Args::new(buffer, &ranges));
         let expected = b"+1700000000.000042 [3 127.0.0.1:5] \"set\" \"k\\\"\\\\\\x00\\n\"\r\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn lines_hold_no_passwords() {
+        let ranges = [ArgRange { start: 0, len: 4 }, ArgRange { start: 5, len: 2 }];
+        let text = line(0, 0, "unix:/s", Args::new(b"auth pw", &ranges));
+        assert_eq!(text, b"+0.000000 [0 unix:/s] \"auth\" \"(redacted)\"\r\n");
     }
 }

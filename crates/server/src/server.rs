@@ -101,6 +101,19 @@ impl Server {
         self.stats.iter().map(|stats| count(stats)).sum()
     }
 
+    /// Lets every statistic begin again (CONFIG RESETSTAT).
+    pub(crate) fn reset_stats(&self) {
+        for stats in &self.stats {
+            stats.reset();
+        }
+        self.tier.counters.reset();
+        self.rejected_connections.store(0, Ordering::Relaxed);
+        self.totals.evicted_clients.store(0, Ordering::Relaxed);
+        if let Some(engine) = &self.tier.engine {
+            *self.totals.flash_base.lock() = engine.stats();
+        }
+    }
+
     /// Values of options that must not appear anywhere: whether `name` is one.
     pub(crate) fn is_sensitive(name: &[u8]) -> bool {
         OptionRow::find(name).is_some_and(|row| row.flags.contains(Flags::SENSITIVE))

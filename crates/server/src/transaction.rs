@@ -327,6 +327,5 @@ fn run_queued(
         session.worker.stats.commands[queued.entry.index].failed.add(1);
         session.worker.stats.count_error(&text);
     }
-    let ticks = session.server().clock.raw() - start_ticks;
-    session.worker.stats.commands[queued.entry.index].count(ticks);
+    crate::dispatch::count(session, queued.entry, args, start_ticks);
 }

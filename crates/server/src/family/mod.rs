@@ -1,10 +1,18 @@
 //! The families of commands that need the session or the server: one line each.
 
+mod acl;
 mod client;
 mod client_list;
+mod command_docs;
+mod command_info;
+mod commands;
+mod config;
 pub(crate) mod connection;
 pub(crate) mod info;
+mod lolwut;
 pub(crate) mod memory;
+mod server;
+mod syntax;
 pub(crate) mod tier;
 pub(crate) mod transaction;
 
@@ -16,8 +24,17 @@ use crate::table::SessionCommand;
 
 /// Every command of this crate that runs on a session; those of `transaction` the dispatcher
 /// carries out itself.
-pub(crate) const FAMILIES: &[&[SessionCommand]] =
-    &[connection::COMMANDS, client::COMMANDS, info::COMMANDS, tier::COMMANDS, memory::COMMANDS];
+pub(crate) const FAMILIES: &[&[SessionCommand]] = &[
+    connection::COMMANDS,
+    client::COMMANDS,
+    config::COMMANDS,
+    commands::COMMANDS,
+    server::COMMANDS,
+    acl::COMMANDS,
+    info::COMMANDS,
+    tier::COMMANDS,
+    memory::COMMANDS,
+];
 
 /// The row of a command that only has subcommands.
 pub(crate) const fn container(

@@ -1,0 +1,175 @@
+//! What COMMAND DOCS answers of a command, as Redis 7.0 writes it: redis-cli shows it as hints.
+
+use resp::Reply;
+
+use super::syntax::{Argument, ArgumentKind, parse_syntax};
+use crate::table::Entry;
+
+/// Names of arguments that are keys, in the commands that have keys.
+const KEYS: &[&str] = &["key", "key1", "key2", "newkey", "destkey", "source", "destination"];
+/// Names of arguments that are integers.
+const INTEGERS: &[&str] = &[
+    "bit",
+    "client-id",
+    "count",
+    "cursor",
+    "db",
+    "decrement",
+    "destination-db",
+    "end",
+    "increment",
+    "index",
+    "index1",
+    "index2",
+    "maxage",
+    "milliseconds",
+    "min-match-len",
+    "offset",
+    "protover",
+    "seconds",
+    "start",
+    "timeout",
+    "version",
+];
+/// Names of arguments that are times since 1970.
+const UNIX_TIMES: &[&str] = &["unix-time-seconds", "unix-time-milliseconds"];
+/// Names of arguments that are glob-like patterns.
+const PATTERNS: &[&str] = &["pattern"];
+/// Commands whose increment is not an integer.
+const ADD_DOUBLES: &[&str] = &["INCRBYFLOAT"];
+
+/// Writes what people should know of a command, with its subcommands.
+pub(super) fn write_docs(entry: &Entry, reply: &mut Reply) {
+    let docs = &entry.spec.docs;
+    let arguments = parse_syntax(docs.syntax).expect("invariant: a test parses every row's");
+    let optional_fields =
+        [!docs.complexity.is_empty(), !arguments.is_empty(), !entry.subcommands.is_empty()];
+    reply.map(3 + optional_fields.iter().filter(|is| **is).count());
+    write_field("summary", docs.summary, reply);
+    write_field("since", docs.since, reply);
+    write_field("group", docs.group.name(), reply);
+    if !docs.complexity.is_empty() {
+        write_field("complexity", docs.complexity, reply);
+    }
+    if !arguments.is_empty() {
+        reply.bulk(b"arguments");
+        let mut writer = Writer { entry, key_specs: 0, reply: &mut *reply };
+        writer.write_all(&arguments);
+    }
+    if !entry.subcommands.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(entry.subcommands.len());
+        for entry in &entry.subcommands {
+            reply.bulk(entry.lower.as_bytes());
+            write_docs(entry, reply);
+        }
+    }
+}
+
+fn write_field(name: &str, text: &str, reply: &mut Reply) {
+    reply.bulk(name.as_bytes());
+    reply.bulk(text.as_bytes());
+}
+
+/// Writes the arguments of a command in their order, so that each key finds its specification.
+struct Writer<'a> {
+    entry: &'a Entry,
+    /// Key specifications whose arguments have been written.
+    key_specs: usize,
+    reply: &'a mut Reply,
+}
+
+impl Writer<'_> {
+    fn write_all(&mut self, arguments: &[Argument]) {
+        self.reply.array(arguments.len());
+        for argument in arguments {
+            self.write(argument);
+        }
+    }
+
+    fn write(&mut self, argument: &Argument) {
+        let kind = self.kind(argument);
+        let flags: Vec<&str> = [
+            (argument.optional, "optional"),
+            (argument.multiple, "multiple"),
+            (argument.multiple_token, "multiple_token"),
+        ]
+        .into_iter()
+        .filter_map(|(is, flag)| is.then_some(flag))
+        .collect();
+        let optional_fields = [
+            kind == "key",
+            argument.token.is_some(),
+            !flags.is_empty(),
+            !argument.inner.is_empty(),
+        ];
+        self.reply.map(2 + optional_fields.iter().filter(|is| **is).count());
+        write_field("name", &argument.name, self.reply);
+        write_field("type", kind, self.reply);
+        if kind == "key" {
+            self.reply.bulk(b"key_spec_index");
+            let last = self.entry.spec.keys.len() - 1;
+            self.reply.integer(self.key_specs.min(last) as i64);
+            self.key_specs += 1;
+        }
+        if let Some(token) = &argument.token {
+            write_field("token", token, self.reply);
+        }
+        if !flags.is_empty() {
+            self.reply.bulk(b"flags");
+            self.reply.set(flags.len());
+            flags.iter().for_each(|flag| self.reply.simple(flag));
+        }
+        if !argument.inner.is_empty() {
+            self.reply.bulk(b"arguments");
+            self.write_all(&argument.inner);
+        }
+    }
+
+    /// The type of an argument, as Redis names it.
+    fn kind(&self, argument: &Argument) -> &'static str {
+        let spec = &self.entry.spec;
+        let name = argument.name.as_str();
+        match argument.kind {
+            ArgumentKind::PureToken => "pure-token",
+            ArgumentKind::OneOf => "oneof",
+            ArgumentKind::Block => "block",
+            ArgumentKind::Value if !spec.keys.is_empty() && KEYS.contains(&name) => "key",
+            ArgumentKind::Value if ADD_DOUBLES.contains(&spec.name) && name == "increment" => {
+                "double"
+            }
+            ArgumentKind::Value if INTEGERS.contains(&name) => "integer",
+            ArgumentKind::Value if UNIX_TIMES.contains(&name) => "unix-time",
+            ArgumentKind::Value if PATTERNS.contains(&name) => "pattern",
+            ArgumentKind::Value => "string",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::TABLE;
+
+    #[test]
+    fn every_syntax_is_understood() {
+        for entry in &TABLE.entries {
+            let parsed = parse_syntax(entry.spec.docs.syntax);
+            assert!(parsed.is_ok(), "{}: {parsed:?}", entry.spec.name);
+        }
+    }
+
+    #[test]
+    fn every_key_specification_has_an_argument() {
+        fn count(arguments: &[Argument]) -> usize {
+            let own = |argument: &Argument| {
+                usize::from(KEYS.contains(&argument.name.as_str())) + count(&argument.inner)
+            };
+            arguments.iter().map(own).sum()
+        }
+        for entry in TABLE.entries.iter().filter(|entry| !entry.spec.keys.is_empty()) {
+            let arguments = parse_syntax(entry.spec.docs.syntax).expect("see above");
+            assert!(count(&arguments) >= entry.spec.keys.len(), "{}", entry.spec.name);
+        }
+    }
+}

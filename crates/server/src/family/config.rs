@@ -1,0 +1,135 @@
+//! CONFIG: options, shown and changed while the server runs.
+
+use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
+use resp::{Args, Reply};
+
+use super::{container, write_help};
+use crate::config::{ConfigError, ProtectedAction, ProtectedOptions};
+use crate::session::Session;
+use crate::table::{SessionCommand, SessionHandler};
+
+/// Flags of all subcommands but HELP.
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
+
+/// The rows of this family.
+pub(crate) const COMMANDS: &[SessionCommand] = &[
+    container("CONFIG", Group::Server, "2.0.0", "Shows and changes the server's options."),
+    row(
+        ("CONFIG|GET", -3, ADMIN, "2.0.0"),
+        "Answers options with their values.",
+        "O(N) for N options",
+        "parameter [parameter ...]",
+        get,
+    ),
+    row(
+        ("CONFIG|SET", -4, ADMIN, "2.0.0"),
+        "Changes options, all or none of them.",
+        "O(N) for N options",
+        "parameter value [parameter value ...]",
+        set,
+    ),
+    row(
+        ("CONFIG|REWRITE", 2, ADMIN, "2.8.0"),
+        "Writes the options to the file they came from.",
+        "O(N) for N options",
+        "",
+        rewrite,
+    ),
+    row(
+        ("CONFIG|RESETSTAT", 2, ADMIN, "2.0.0"),
+        "Lets the statistics of INFO begin again.",
+        "O(1)",
+        "",
+        reset_stat,
+    ),
+    row(
+        ("CONFIG|HELP", 2, Flags::LOADING.and(Flags::STALE), "5.0.0"),
+        "Lists the subcommands.",
+        "O(1)",
+        "",
+        help,
+    ),
+];
+
+const HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern> [<pattern> ...]",
+    "    Answer the options that match a glob-like <pattern>, with their values.",
+    "SET <option> <value> [<option> <value> ...]",
+    "    Change options.",
+    "RESETSTAT",
+    "    Let the statistics of INFO begin again.",
+    "REWRITE",
+    "    Write the options to the configuration file.",
+    "HELP",
+    "    Print this help.",
+];
+
+const fn row(
+    (name, arity, flags, since): (&'static str, i32, Flags, &'static str),
+    summary: &'static str,
+    complexity: &'static str,
+    syntax: &'static str,
+    run: SessionHandler,
+) -> SessionCommand {
+    let docs = Docs { group: Group::Server, since, summary, complexity, syntax };
+    Row { name, arity, flags, keys: &[], locks: Locks::None, docs, run }
+}
+
+fn get(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let patterns: Vec<&[u8]> = args.from(2).iter().collect();
+    let found = session.server().config.get(&patterns);
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name.as_bytes());
+        reply.bulk(&value);
+    }
+    Ok(())
+}
+
+fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let server = session.server();
+    let words: Vec<&[u8]> = args.from(2).iter().collect();
+    let allowed = session.is_allowed(server.config.enable_protected_configs.load());
+    let protected = if allowed { ProtectedOptions::Allowed } else { ProtectedOptions::Refused };
+    let mut apply = |rows: &[_]| crate::settings::apply(server, rows);
+    server.config.set(&words, protected, &mut apply).map_err(refusal)?;
+    reply.ok();
+    Ok(())
+}
+
+fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    session.server().config.rewrite().map_err(|error| {
+        tracing::warn!(%error, "CONFIG REWRITE failed");
+        refusal(error)
+    })?;
+    tracing::info!("CONFIG REWRITE: the configuration file is up to date");
+    reply.ok();
+    Ok(())
+}
+
+fn refusal(error: ConfigError) -> CommandError {
+    CommandError::owned(error.to_string())
+}
+
+fn reset_stat(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    session.server().reset_stats();
+    reply.ok();
+    Ok(())
+}
+
+fn help(_session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    write_help(HELP, reply)
+}
+
+impl Session {
+    /// Whether this client may do what `action` permits: it may be meant for clients of this
+    /// machine only.
+    pub(super) fn is_allowed(&self, action: ProtectedAction) -> bool {
+        match action {
+            ProtectedAction::No => false,
+            ProtectedAction::Yes => true,
+            ProtectedAction::Local => self.client.is_local(),
+        }
+    }
+}

@@ -88,8 +88,7 @@ fn fill(worker: &mut dyn EngineWorker, arguments: &Arguments) -> Vec<Location> {
     let mut locations = Vec::new();
     while (locations.len() * size) as u64 <= arguments.data_bytes {
         let key = format!("key-{:012}", locations.len());
-        let record =
-            Record { meta: RecordMeta::default(), key: key.as_bytes(), payload: &payload };
+        let record = Record { meta: RecordMeta::default(), key: key.as_bytes(), payload: &payload };
         match worker.append(Lane::Demote, &record) {
             Ok(at) => locations.push(at),
             Err(AppendError::Busy) => turn(worker, true, &mut Vec::new()),

@@ -14,7 +14,7 @@ pub const READS_IN_FLIGHT_MAX: usize = 1024;
 /// enough that a write does not stand in front of a read for long (50 us at 5 GB/s).
 pub const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
-/// Write buffers of one worker: one open for each lane and the rest in flight.
+/// Write buffers of one worker: one open for each stream and the rest in flight.
 pub const WRITE_BUFFERS: usize = 12;
 
 /// Bytes of the pool of read buffers of one worker, registered with the ring where that is allowed.
@@ -53,7 +53,8 @@ pub const PATHS_MAX: usize = 64;
 /// Threads of the thread-pool backend for each worker.
 pub const POOL_THREADS: usize = 8;
 
-const _: () = assert!(WRITE_BUFFERS > 4 + LARGE_PIECES_IN_FLIGHT_MAX);
+// Five streams may have one open each while a large record is written; one more must be left.
+const _: () = assert!(WRITE_BUFFERS > 5 + LARGE_PIECES_IN_FLIGHT_MAX);
 const _: () = assert!(RECORD_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(SEGMENT_BYTES_MAX < u32::MAX as u64);
 const _: () = assert!(

@@ -81,14 +81,16 @@ impl OwnedRecord {
 
 /// How long a record is expected to live: records of one lane share segments, so that they die together.
 ///
-/// Records too large for a write buffer have segments of their own whatever lane they are given.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+/// `Engine::release` tells the lane that suits a key's next record. Large records have segments of their own whatever
+/// lane they are given, and so have records that a collection keeps.
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Lane {
-    /// Values demoted from RAM.
+    /// Values demoted from RAM of which nothing is known, or which change seldom.
+    #[default]
     Demote,
-    /// Values that a collection kept: older, and likely to stay. The collector uses it.
-    Survivor,
-    /// Values with a short time to live.
+    /// Values that change now and then.
+    MidLived,
+    /// Values that change often, or have a short time to live.
     ShortLived,
 }
 

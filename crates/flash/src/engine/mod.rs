@@ -32,8 +32,10 @@ pub trait Engine: Send + Sync {
 
     /// Says that the record at `at` is dead; its space comes back with a later collection.
     ///
-    /// Shape: `size` is the record's `record_size`. Each location is released at most once. Cost: one atomic subtraction.
-    fn release(&self, at: Location, size: usize);
+    /// Answers with the lane that suits the next record of the same key, judged by how long this one lived.
+    /// Shape: `size` is the record's `record_size`. Each location is released at most once. Cost: two atomic
+    /// subtractions.
+    fn release(&self, at: Location, size: usize) -> Lane;
 
     /// A snapshot of all figures. Cost: a walk over the segment table; not for the data path.
     fn stats(&self) -> EngineStats;
@@ -153,9 +155,10 @@ pub struct FreeSpace {
     pub free_bytes: u64,
     /// Below this many free bytes `collect` starts to work; the nearer to 0, the more it should be given to do.
     pub collect_below_bytes: u64,
-    /// Bytes that the engine may fill in all.
+    /// Bytes that the engine may fill in all; after the flash size was lowered, the new size.
     pub capacity_bytes: u64,
-    /// Bytes of records that live.
+    /// Bytes of records that live. The nearer to the capacity, the more each append costs in collection: evict before
+    /// nine tenths.
     pub live_bytes: u64,
 }
 

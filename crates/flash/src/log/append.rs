@@ -1,6 +1,6 @@
-//! How records reach flash: lanes, write buffers, blocks, footers.
+//! How records reach flash: streams, write buffers, blocks, footers.
 //!
-//! Each lane has at most one open segment with one open block, which lies in the segment's `pending` so that all
+//! Each stream has at most one open segment with one open block, which lies in the segment's `pending` so that all
 //! workers can read from it. A full block goes to the device and the next begins where it ends. A full segment gets
 //! its footer and is left to `closing` until its last write has ended; only then it is sealed.
 //!
@@ -15,22 +15,19 @@ use super::format::{
 };
 use super::io::{Io, User};
 use super::large::LargeWrites;
+use super::lifetime::{STREAMS, Stream};
 use super::segment::{OpenBlock, State, WritingBlock};
-use super::shared::LANES;
 use super::space::Purpose;
 use crate::device::buffer::AlignedBuffer;
 use crate::engine::Completion;
 use crate::error::{AppendError, EngineError};
 use crate::limits::{RECORD_BYTES_MAX, WRITE_BUFFERS};
 use crate::location::Location;
-use crate::record::{self, Lane, OwnedRecord, Record, record_size};
-
-/// The lane of records that are too large for a write buffer.
-pub(crate) const LARGE_LANE: usize = LANES - 1;
+use crate::record::{self, OwnedRecord, Record, record_size};
 
 /// One worker's open segments and writes.
 pub(crate) struct Appender {
-    lanes: [Option<Filling>; LANES],
+    streams: [Option<Filling>; STREAMS.len()],
     /// Segments that are full, or given up, and have writes in flight.
     closing: Vec<Filling>,
     pub(crate) buffers: WriteBuffers,
@@ -108,7 +105,7 @@ impl WriteBuffers {
 impl Appender {
     pub(crate) fn new(write_buffer_bytes: usize) -> Self {
         Self {
-            lanes: [const { None }; LANES],
+            streams: [const { None }; _],
             closing: Vec::new(),
             buffers: WriteBuffers { size: write_buffer_bytes, free: Vec::new(), made: 0 },
             large: LargeWrites::default(),
@@ -119,12 +116,12 @@ impl Appender {
     pub(crate) fn append(
         &mut self,
         io: &mut Io,
-        lane: Lane,
+        stream: Stream,
         record: &Record<'_>,
     ) -> Result<Location, AppendError> {
         let size = bounded_size(record)?;
         if size <= io.shared.geometry.small_record_max() {
-            return self.append_small(io, lane, record, size);
+            return self.append_small(io, stream, record, size);
         }
         self.large.check_room(size)?;
         let owned = OwnedRecord {
@@ -132,14 +129,14 @@ impl Appender {
             key: record.key.to_vec(),
             payload: record.payload.to_vec(),
         };
-        self.append_large(io, purpose(lane), owned, size).map_err(|(error, _)| error)
+        self.append_large(io, stream.purpose(), owned, size).map_err(|(error, _)| error)
     }
 
     /// Appends a record of any size without a copy of a large one.
     pub(crate) fn append_owned(
         &mut self,
         io: &mut Io,
-        lane: Lane,
+        stream: Stream,
         record: OwnedRecord,
     ) -> Result<Location, (AppendError, OwnedRecord)> {
         let size = match bounded_size(&record.as_record()) {
@@ -147,26 +144,27 @@ impl Appender {
             Err(error) => return Err((error, record)),
         };
         if size <= io.shared.geometry.small_record_max() {
-            let appended = self.append_small(io, lane, &record.as_record(), size);
+            let appended = self.append_small(io, stream, &record.as_record(), size);
             return appended.map_err(|error| (error, record));
         }
         if let Err(error) = self.large.check_room(size) {
             return Err((error, record));
         }
-        self.append_large(io, purpose(lane), record, size)
+        self.append_large(io, stream.purpose(), record, size)
     }
 
     fn append_small(
         &mut self,
         io: &mut Io,
-        lane: Lane,
+        stream: Stream,
         record: &Record<'_>,
         size: usize,
     ) -> Result<Location, AppendError> {
-        let (data_end, slot) = (io.shared.geometry.data_end(), lane as usize);
+        let data_end = io.shared.geometry.data_end();
         loop {
-            self.open_block(io, slot, purpose(lane), size)?;
-            let filling = self.lanes[slot].as_mut().expect("invariant: the lane was opened");
+            self.open_block(io, stream, size)?;
+            let filling =
+                self.streams[stream as usize].as_mut().expect("invariant: the stream was opened");
             let shared = &io.shared;
             let segment = shared.table.get(filling.segment);
             let mut pending = segment.pending.lock();
@@ -185,21 +183,15 @@ impl Appender {
                 return Ok(place.at);
             }
             drop(pending);
-            self.close_block(io, slot);
+            self.close_block(io, stream);
         }
     }
 
-    /// Sees to it that a lane has an open block, which may be too full, in a segment with room for a block.
-    fn open_block(
-        &mut self,
-        io: &mut Io,
-        lane: usize,
-        purpose: Purpose,
-        size: usize,
-    ) -> Result<(), AppendError> {
+    /// Sees to it that a stream has an open block, which may be too full, in a segment with room for a block.
+    fn open_block(&mut self, io: &mut Io, stream: Stream, size: usize) -> Result<(), AppendError> {
         loop {
-            let Some(filling) = &self.lanes[lane] else {
-                self.open_segment(io, lane, purpose)?;
+            let Some(filling) = &self.streams[stream as usize] else {
+                self.open_segment(io, stream, stream.purpose())?;
                 continue;
             };
             let mut pending = io.shared.table.get(filling.segment).pending.lock();
@@ -208,7 +200,7 @@ impl Appender {
             }
             if !filling.has_room(size, io.shared.geometry.data_end()) {
                 drop(pending);
-                self.close_segment(io, lane);
+                self.close_segment(io, stream);
                 continue;
             }
             let mut buffer = self.buffers.take().ok_or(AppendError::Busy)?;
@@ -224,16 +216,16 @@ impl Appender {
         }
     }
 
-    /// Opens a segment for a lane that has none.
+    /// Opens a segment for a stream that has none.
     pub(crate) fn open_segment(
         &mut self,
         io: &mut Io,
-        lane: usize,
+        stream: Stream,
         purpose: Purpose,
     ) -> Result<(), AppendError> {
-        assert!(self.lanes[lane].is_none());
-        let segment = io.shared.open_segments(1, purpose)?[0];
-        self.lanes[lane] = Some(Filling {
+        assert!(self.streams[stream as usize].is_none());
+        let segment = io.shared.open_segments(1, stream, purpose)?[0];
+        self.streams[stream as usize] = Some(Filling {
             segment,
             next: 0,
             footer: Footer::default(),
@@ -243,13 +235,13 @@ impl Appender {
         Ok(())
     }
 
-    pub(crate) fn lane_mut(&mut self, lane: usize) -> Option<&mut Filling> {
-        self.lanes[lane].as_mut()
+    pub(crate) fn filling_of(&mut self, stream: Stream) -> Option<&mut Filling> {
+        self.streams[stream as usize].as_mut()
     }
 
-    /// Hands the open block of a lane to the device.
-    fn close_block(&mut self, io: &mut Io, lane: usize) {
-        let Some(filling) = &mut self.lanes[lane] else { return };
+    /// Hands the open block of a stream to the device.
+    fn close_block(&mut self, io: &mut Io, stream: Stream) {
+        let Some(filling) = &mut self.streams[stream as usize] else { return };
         let shared = Arc::clone(&io.shared);
         let mut pending = shared.table.get(filling.segment).pending.lock();
         let Some(open) = pending.open.take() else { return };
@@ -259,6 +251,9 @@ impl Appender {
         let buffer = Arc::new(buffer);
         pending.writing.push(WritingBlock { offset, len, buffer: Arc::clone(&buffer) });
         drop(pending);
+        if stream.purpose() == Purpose::Fresh {
+            shared.lifetimes.advance(size as u64);
+        }
         filling.footer.blocks.push(Block { offset, size: size as u32 });
         filling.next = offset + size as u32;
         filling.writes += 1;
@@ -266,10 +261,10 @@ impl Appender {
         io.write((filling.segment, offset), buffer, size, user);
     }
 
-    /// Writes the footer of a lane's segment and leaves the segment to its last writes.
-    pub(crate) fn close_segment(&mut self, io: &mut Io, lane: usize) {
-        self.close_block(io, lane);
-        let Some(mut filling) = self.lanes[lane].take() else { return };
+    /// Writes the footer of a stream's segment and leaves the segment to its last writes.
+    pub(crate) fn close_segment(&mut self, io: &mut Io, stream: Stream) {
+        self.close_block(io, stream);
+        let Some(mut filling) = self.streams[stream as usize].take() else { return };
         let mut buffer = AlignedBuffer::new(FOOTER_BYTES);
         filling.footer.encode(io.shared.id(filling.segment), &mut buffer);
         filling.writes += 1;
@@ -281,8 +276,8 @@ impl Appender {
 
     /// Hands all open blocks that hold records to the device.
     pub(crate) fn flush(&mut self, io: &mut Io) {
-        for lane in 0..LANES {
-            let Some(filling) = &self.lanes[lane] else { continue };
+        for stream in STREAMS {
+            let Some(filling) = &self.streams[stream as usize] else { continue };
             let pending = io.shared.table.get(filling.segment).pending.lock();
             let begun = pending.open.as_ref().is_some_and(|open| {
                 let empty = Block { offset: open.offset, size: 0 };
@@ -290,7 +285,7 @@ impl Appender {
             });
             drop(pending);
             if begun {
-                self.close_block(io, lane);
+                self.close_block(io, stream);
             }
         }
     }
@@ -344,7 +339,7 @@ impl Appender {
 
     /// The segment that this worker fills or has filled.
     pub(crate) fn filling(&mut self, segment: u32) -> &mut Filling {
-        let open = self.lanes.iter_mut().flatten();
+        let open = self.streams.iter_mut().flatten();
         open.chain(&mut self.closing)
             .find(|filling| filling.segment == segment)
             .expect("invariant: segments with writes in flight are listed")
@@ -359,7 +354,9 @@ impl Appender {
     fn seal_if_ended(&mut self, io: &Io, segment: u32) {
         let ended = |filling: &Filling| filling.segment == segment && filling.writes == 0;
         let Some(at) = self.closing.iter().position(ended) else { return };
-        let state = match self.closing.swap_remove(at).outcome {
+        let filling = self.closing.swap_remove(at);
+        io.shared.table.get(segment).set_used_bytes(filling.next);
+        let state = match filling.outcome {
             Outcome::Good => State::Sealed,
             Outcome::Failed => State::Emptied,
             Outcome::Forgotten => {
@@ -382,11 +379,11 @@ impl Appender {
         io.counters.write_errors.add(1);
         let file = io.shared.table.home(segment).file;
         let error = io.shared.write_failed(file, errno);
-        for lane in 0..LANES {
-            let Some(filling) = &self.lanes[lane] else { continue };
+        for stream in STREAMS {
+            let Some(filling) = &self.streams[stream as usize] else { continue };
             let same_path = io.shared.table.home(filling.segment).file == file;
             if filling.segment == segment || (errno != libc::ENOSPC && same_path) {
-                self.give_up_lane(io, lane, Outcome::Failed, &mut records);
+                self.give_up_stream(io, stream, Outcome::Failed, &mut records);
             }
         }
         let closing = self.closing.iter_mut().filter(|filling| filling.segment == segment);
@@ -396,15 +393,15 @@ impl Appender {
         failed_completion(records, error)
     }
 
-    /// Takes a lane's segment out of use without a footer; its open block is lost.
-    fn give_up_lane(
+    /// Takes a stream's segment out of use without a footer; its open block is lost.
+    fn give_up_stream(
         &mut self,
         io: &mut Io,
-        lane: usize,
+        stream: Stream,
         outcome: Outcome,
         records: &mut Vec<(Location, OwnedRecord)>,
     ) {
-        let Some(mut filling) = self.lanes[lane].take() else { return };
+        let Some(mut filling) = self.streams[stream as usize].take() else { return };
         filling.outcome = outcome;
         let segment = filling.segment;
         let entry = io.shared.table.get(segment);
@@ -426,8 +423,8 @@ impl Appender {
     /// A reset has made everything void: gives up all segments.
     pub(crate) fn forget(&mut self, io: &mut Io) {
         self.closing.iter_mut().for_each(|filling| filling.outcome = Outcome::Forgotten);
-        for lane in 0..LANES {
-            self.give_up_lane(io, lane, Outcome::Forgotten, &mut Vec::new());
+        for stream in STREAMS {
+            self.give_up_stream(io, stream, Outcome::Forgotten, &mut Vec::new());
         }
         self.large.forget(io);
     }
@@ -439,19 +436,11 @@ impl Appender {
 
     /// Closes all segments: the worker ends.
     pub(crate) fn close(&mut self, io: &mut Io) {
-        for lane in 0..LANES {
-            if self.lanes[lane].is_some() {
-                self.close_segment(io, lane);
+        for stream in STREAMS {
+            if self.streams[stream as usize].is_some() {
+                self.close_segment(io, stream);
             }
         }
-    }
-}
-
-/// Who fills a lane.
-fn purpose(lane: Lane) -> Purpose {
-    match lane {
-        Lane::Survivor => Purpose::Collected,
-        Lane::Demote | Lane::ShortLived => Purpose::Fresh,
     }
 }
 

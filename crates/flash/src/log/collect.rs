@@ -25,7 +25,7 @@ use crate::engine::{CollectProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
 use crate::limits::COLLECT_READS_IN_FLIGHT_MAX;
 use crate::location::Location;
-use crate::record::{self, Lane, Record, record_size};
+use crate::record::{self, Record, record_size};
 
 /// One worker's collection.
 #[derive(Default)]
@@ -101,10 +101,8 @@ impl Collector {
     /// Chooses a victim and asks for its footer.
     fn begin(&mut self, io: &mut Io) -> CollectProgress {
         let resets = io.shared.resets();
-        let Some(buffer) = io.device.pool().take(FOOTER_BYTES) else {
-            return CollectProgress::Idle;
-        };
         let Some(segment) = io.shared.take_victim() else { return CollectProgress::Idle };
+        let buffer = io.device.pool().take_beyond(FOOTER_BYTES);
         self.active = Some(Collection {
             segment,
             resets,
@@ -240,7 +238,8 @@ impl Collection {
                 }
                 return;
             }
-            let Some(buffer) = io.device.pool().take(block.size as usize) else { return };
+            // Bounded by the reads in flight: client reads must not keep a full log from being collected.
+            let buffer = io.device.pool().take_beyond(block.size as usize);
             self.blocks.pop_front();
             let user = User::CollectBlock { index: self.asked.len() as u32 };
             self.asked.push(block);
@@ -357,7 +356,8 @@ fn relocate(
         Liveness::Live => {}
     }
     let shared = Arc::clone(&io.shared);
-    let to = match appender.append(io, Lane::Survivor, record) {
+    let stream = shared.table.get(shared.geometry.split(from).0).stream().survivors();
+    let to = match appender.append(io, stream, record) {
         Ok(to) => to,
         Err(AppendError::Busy) => return Err(Stop::Later),
         Err(_) => return Err(Stop::GiveUp),

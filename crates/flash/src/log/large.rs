@@ -2,7 +2,7 @@
 //!
 //! The log keeps the record itself (the tier hands it over) and copies it piece by piece into write buffers, a few of
 //! them in flight: beyond the record, memory stays bounded. Until the last piece is on flash, reads are answered from
-//! the record. A record that fits a segment shares one in a lane of its own; a larger one has whole segments to
+//! the record. A record that fits a segment shares one in a stream of its own; a larger one has whole segments to
 //! itself, wherever they are free, so that a fragmented log can still take it.
 //!
 //! Its header, with the checksum of everything, stands in the first piece, which is therefore written last.
@@ -11,10 +11,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::append::{Appender, LARGE_LANE, WriteBuffers, failed_completion};
+use super::append::{Appender, WriteBuffers, failed_completion};
 use super::format::{Block, Part, SEGMENT_HEADER_BYTES, encode_segment_header};
 use super::geometry::Piece;
 use super::io::{Io, User};
+use super::lifetime::Stream;
 use super::segment::{LargeRecord, State};
 use super::space::Purpose;
 use crate::device::buffer::AlignedBuffer;
@@ -181,10 +182,11 @@ impl Appender {
         let reserved = if spans {
             let count = io.shared.geometry.span_segments(size);
             io.shared
-                .open_segments(count, purpose)
+                .open_segments(count, Stream::Large, purpose)
                 .map(|segments| (segments, SEGMENT_HEADER_BYTES as u32))
         } else {
-            self.reserve_in_lane(io, purpose, size).map(|(segment, offset)| (vec![segment], offset))
+            self.reserve_in_stream(io, purpose, size)
+                .map(|(segment, offset)| (vec![segment], offset))
         };
         let (segments, offset) = match reserved {
             Ok(reserved) => reserved,
@@ -223,21 +225,21 @@ impl Appender {
         Ok(place.at)
     }
 
-    /// Reserves a block for one record in the lane of large records.
-    fn reserve_in_lane(
+    /// Reserves a block for one record in the stream of large records.
+    fn reserve_in_stream(
         &mut self,
         io: &mut Io,
         purpose: Purpose,
         size: usize,
     ) -> Result<(u32, u32), AppendError> {
         let (geometry, data_end) = (io.shared.geometry, io.shared.geometry.data_end());
-        if self.lane_mut(LARGE_LANE).is_some_and(|filling| !filling.has_room(size, data_end)) {
-            self.close_segment(io, LARGE_LANE);
+        if self.filling_of(Stream::Large).is_some_and(|filling| !filling.has_room(size, data_end)) {
+            self.close_segment(io, Stream::Large);
         }
-        if self.lane_mut(LARGE_LANE).is_none() {
-            self.open_segment(io, LARGE_LANE, purpose)?;
+        if self.filling_of(Stream::Large).is_none() {
+            self.open_segment(io, Stream::Large, purpose)?;
         }
-        let filling = self.lane_mut(LARGE_LANE).expect("invariant: the lane was opened");
+        let filling = self.filling_of(Stream::Large).expect("invariant: the stream was opened");
         let (start, offset) = (filling.next, filling.next_record());
         let end = geometry.sector_up(u64::from(offset) + size as u64) as u32;
         filling.footer.blocks.push(Block { offset: start, size: end - start });

@@ -13,6 +13,7 @@ mod io;
 mod janitor;
 mod large;
 mod large_read;
+mod lifetime;
 mod read;
 mod segment;
 mod shared;
@@ -27,6 +28,7 @@ use std::sync::Arc;
 pub use config::{Backend, LogConfig};
 use geometry::Geometry;
 use janitor::Janitor;
+use lifetime::Lifetimes;
 use shared::Shared;
 use worker::LogWorker;
 
@@ -38,6 +40,7 @@ use crate::engine::{Engine, EngineWorker, FreeSpace};
 use crate::error::EngineError;
 use crate::limits::{PATHS_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::location::Location;
+use crate::record::Lane;
 
 /// Opens a log on files. They are emptied first, and removed when the engine and its workers are dropped.
 ///
@@ -97,7 +100,9 @@ impl LogEngine {
         segment_bytes: u64,
     ) -> Result<Self, EngineError> {
         let geometry = Geometry::new(segment_bytes, drives.sector_bytes());
-        let shared = Arc::new(Shared::new(drives, geometry, config.workers.max(1)));
+        let lifetimes = Lifetimes::new(config.flash_bytes);
+        let shared = Shared::new(drives, geometry, config.workers.max(1), lifetimes);
+        let shared = Arc::new(shared);
         shared.resize(config.flash_bytes)?;
         Ok(Self { shared, janitor: None })
     }
@@ -108,8 +113,8 @@ impl Engine for LogEngine {
         Ok(Box::new(LogWorker::new(Arc::clone(&self.shared))?))
     }
 
-    fn release(&self, at: Location, size: usize) {
-        self.shared.release(at, size);
+    fn release(&self, at: Location, size: usize) -> Lane {
+        self.shared.release(at, size)
     }
 
     fn stats(&self) -> EngineStats {

@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use super::lifetime::{STREAMS, Stream};
 use crate::device::buffer::AlignedBuffer;
 use crate::record::OwnedRecord;
 
@@ -79,8 +80,12 @@ pub(crate) struct Segment {
     live_bytes: AtomicU32,
     /// Bytes from the start that are on flash.
     flushed: AtomicU32,
-    /// The reading of the log's clock when it was sealed: its age.
+    /// Bytes from the start that blocks were written to, once it is sealed.
+    used_bytes: AtomicU32,
+    /// The log's clock when it was opened, and when it was sealed.
+    opened_at: AtomicU64,
     sealed_at: AtomicU64,
+    stream: AtomicU8,
     /// What is not on flash yet.
     pub(crate) pending: Mutex<Pending>,
 }
@@ -93,7 +98,10 @@ impl Segment {
             generation: AtomicU32::new(0),
             live_bytes: AtomicU32::new(0),
             flushed: AtomicU32::new(0),
+            used_bytes: AtomicU32::new(0),
+            opened_at: AtomicU64::new(0),
             sealed_at: AtomicU64::new(0),
+            stream: AtomicU8::new(0),
             pending: Mutex::new(Pending::default()),
         }
     }
@@ -113,7 +121,9 @@ impl Segment {
     }
 
     /// Makes an empty, open segment of a free one.
-    pub(crate) fn open(&self) {
+    pub(crate) fn open(&self, stream: Stream, clock: u64) {
+        self.stream.store(stream as u8, Ordering::Relaxed);
+        self.opened_at.store(clock, Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.live_bytes.store(0, Ordering::Relaxed);
         self.flushed.store(0, Ordering::Relaxed);
@@ -175,6 +185,22 @@ impl Segment {
 
     pub(crate) fn set_flushed(&self, offset: u32) {
         self.flushed.store(offset, Ordering::Release);
+    }
+
+    pub(crate) fn used_bytes(&self) -> u32 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_used_bytes(&self, bytes: u32) {
+        self.used_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stream(&self) -> Stream {
+        STREAMS[usize::from(self.stream.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn opened_at(&self) -> u64 {
+        self.opened_at.load(Ordering::Relaxed)
     }
 
     pub(crate) fn sealed_at(&self) -> u64 {
@@ -278,7 +304,7 @@ mod tests {
     fn a_pinned_segment_is_known_to_be_pinned_and_a_free_one_is_not_pinned() {
         let segment = Segment::new();
         assert!(!segment.pin());
-        segment.open();
+        segment.open(Stream::Demote, 0);
         assert!(segment.pin());
         assert!(segment.is_pinned());
         segment.unpin();
@@ -288,7 +314,7 @@ mod tests {
     #[test]
     fn live_bytes_do_not_go_below_zero() {
         let segment = Segment::new();
-        segment.open();
+        segment.open(Stream::Demote, 0);
         segment.add_live(100);
         assert_eq!(segment.sub_live(60), (60, 40));
         assert_eq!(segment.sub_live(60), (40, 0));

@@ -108,6 +108,10 @@ impl Space {
         self.active
     }
 
+    pub(crate) fn target(&self) -> usize {
+        self.target
+    }
+
     /// Whether there are more segments than the flash size allows.
     pub(crate) fn is_over_target(&self) -> bool {
         self.active > self.target

@@ -115,7 +115,7 @@ impl LogWorker {
 impl EngineWorker for LogWorker {
     fn append(&mut self, lane: Lane, record: &Record<'_>) -> Result<Location, AppendError> {
         self.notice_reset();
-        let at = self.appender.append(&mut self.io, lane, record)?;
+        let at = self.appender.append(&mut self.io, lane.into(), record)?;
         self.count_append(record_size(record.key.len(), record.payload.len()));
         Ok(at)
     }
@@ -127,7 +127,7 @@ impl EngineWorker for LogWorker {
     ) -> Result<Location, (AppendError, OwnedRecord)> {
         self.notice_reset();
         let lengths = (record.key.len(), record.payload.len());
-        let at = self.appender.append_owned(&mut self.io, lane, record)?;
+        let at = self.appender.append_owned(&mut self.io, lane.into(), record)?;
         self.count_append(record_size(lengths.0, lengths.1));
         Ok(at)
     }

@@ -106,7 +106,7 @@ impl Server {
         for stats in &self.stats {
             stats.reset();
         }
-        self.tier.counters.reset();
+        self.tier.counters.reset_statistics();
         self.rejected_connections.store(0, Ordering::Relaxed);
         self.totals.evicted_clients.store(0, Ordering::Relaxed);
         if let Some(engine) = &self.tier.engine {

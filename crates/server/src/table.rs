@@ -67,6 +67,14 @@ impl Table {
         self.names.get(name)
     }
 
+    /// All commands by name, each before its subcommands.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &'static Entry> {
+        let own = |entry: &&'static Entry| {
+            std::iter::once(*entry).chain(entry.subcommands.iter().copied())
+        };
+        self.commands.iter().flat_map(own)
+    }
+
     fn build() -> Table {
         let keys = command::family::FAMILIES.iter().copied().flatten();
         let sessions = family::FAMILIES.iter().copied().flatten();

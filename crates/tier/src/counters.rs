@@ -51,31 +51,6 @@ pub struct KeyspaceCounts {
 }
 
 impl Counters {
-    /// Lets what is counted since the start begin again; what is there now stays counted.
-    pub fn reset(&self) {
-        let counts = [
-            &self.expired,
-            &self.evicted,
-            &self.read_ram,
-            &self.read_flash,
-            &self.write_ram,
-            &self.write_flash,
-            &self.delete_ram,
-            &self.delete_flash,
-            &self.written_bytes,
-            &self.demoted_clean,
-            &self.demoted_dirty,
-            &self.promoted,
-            &self.restored,
-            &self.pressure_us,
-            &self.pressure_waits,
-            &self.compressed_away_bytes,
-        ];
-        for count in counts {
-            count.store(0, Ordering::Relaxed);
-        }
-    }
-
     /// Adds a batch and resets the tally, but for its dead copies, which the caller releases.
     pub(crate) fn add(&self, tally: &mut Tally) {
         for (total, part) in self.keys.iter().zip(&mut tally.keys) {

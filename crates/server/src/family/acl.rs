@@ -73,7 +73,7 @@ fn cat(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResu
     if !CATEGORIES.iter().any(is_wanted) {
         return Err(CommandError::owned(format!("ERR Unknown category '{}'", quoted(wanted))));
     }
-    let entries = TABLE.entries.iter();
+    let entries = TABLE.in_order();
     let found: Vec<_> =
         entries.filter(|entry| categories(entry).any(|category| is_wanted(&category))).collect();
     reply.array(found.len());

@@ -67,7 +67,7 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[
         kill,
     ),
     row(
-        ("CLIENT|PAUSE", -3, ADMIN, "3.0.0"),
+        ("CLIENT|PAUSE", -3, ADMIN, "2.9.50"),
         "Lets the commands of all clients wait.",
         "O(1)",
         "timeout [WRITE | ALL]",

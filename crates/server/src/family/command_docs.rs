@@ -35,8 +35,12 @@ const INTEGERS: &[&str] = &[
 const UNIX_TIMES: &[&str] = &["unix-time-seconds", "unix-time-milliseconds"];
 /// Names of arguments that are glob-like patterns.
 const PATTERNS: &[&str] = &["pattern"];
-/// Commands whose increment is not an integer.
-const ADD_DOUBLES: &[&str] = &["INCRBYFLOAT"];
+/// Arguments whose names mean something else in a command: it, the name, the type.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("BITFIELD", "value", "integer"),
+    ("INCRBYFLOAT", "increment", "double"),
+    ("SETBIT", "value", "integer"),
+];
 
 /// Writes what people should know of a command, with its subcommands.
 pub(super) fn write_docs(entry: &Entry, reply: &mut Reply) {
@@ -130,14 +134,17 @@ impl Writer<'_> {
     fn kind(&self, argument: &Argument) -> &'static str {
         let spec = &self.entry.spec;
         let name = argument.name.as_str();
+        let is_exception = |(command, argument, _): &&(&str, &str, &str)| {
+            *command == spec.name && *argument == name
+        };
+        if let Some((_, _, kind)) = EXCEPTIONS.iter().find(is_exception) {
+            return kind;
+        }
         match argument.kind {
             ArgumentKind::PureToken => "pure-token",
             ArgumentKind::OneOf => "oneof",
             ArgumentKind::Block => "block",
             ArgumentKind::Value if !spec.keys.is_empty() && KEYS.contains(&name) => "key",
-            ArgumentKind::Value if ADD_DOUBLES.contains(&spec.name) && name == "increment" => {
-                "double"
-            }
             ArgumentKind::Value if INTEGERS.contains(&name) => "integer",
             ArgumentKind::Value if UNIX_TIMES.contains(&name) => "unix-time",
             ArgumentKind::Value if PATTERNS.contains(&name) => "pattern",

@@ -158,7 +158,7 @@ fn find(name: &[u8]) -> Option<&'static Entry> {
 fn list(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let mut names: Vec<&str> = Vec::new();
     if args.len() == 2 {
-        names.extend(TABLE.entries.iter().map(|entry| entry.lower.as_str()));
+        names.extend(TABLE.in_order().map(|entry| entry.lower.as_str()));
     } else {
         if args.len() != 5 || !args[2].eq_ignore_ascii_case(b"FILTERBY") {
             return Err(CommandError::SYNTAX);
@@ -174,7 +174,7 @@ fn list(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
             }
             _ => return Err(CommandError::SYNTAX),
         };
-        let found = TABLE.entries.iter().filter(|entry| is_wanted(entry));
+        let found = TABLE.in_order().filter(|entry| is_wanted(entry));
         names.extend(found.map(|entry| entry.lower.as_str()));
     }
     reply.array(names.len());

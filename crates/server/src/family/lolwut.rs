@@ -14,9 +14,9 @@ pub(super) fn snow_crystal(mut seed: u64) -> String {
     let mut canvas = vec![vec![b' '; COLUMNS as usize]; LINES as usize];
     for step in 0..=ARM {
         plot(&mut canvas, f64::from(step), 0.0);
-        // The lowest bits of the seed decide on this step; twigs are shorter near the tip.
-        let length = (seed % 8) as i32 - 1;
-        seed = seed.rotate_right(5).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        // Twigs leave gaps between them, and are shorter near the tip.
+        let length = if step % 3 == 2 { (seed % 7) as i32 } else { 0 };
+        seed = seed.rotate_right(7).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         for twig in 1..=length.min(ARM - step) {
             let (sin, cos) = 60f64.to_radians().sin_cos();
             let (along, across) = (f64::from(step) + f64::from(twig) * cos, f64::from(twig) * sin);

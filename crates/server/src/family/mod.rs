@@ -8,6 +8,7 @@ mod command_info;
 mod commands;
 mod config;
 pub(crate) mod connection;
+mod debug;
 pub(crate) mod info;
 mod lolwut;
 pub(crate) mod memory;
@@ -30,6 +31,7 @@ pub(crate) const FAMILIES: &[&[SessionCommand]] = &[
     config::COMMANDS,
     commands::COMMANDS,
     server::COMMANDS,
+    debug::COMMANDS,
     acl::COMMANDS,
     info::COMMANDS,
     tier::COMMANDS,

@@ -137,15 +137,23 @@ fn take_repetition(alternatives: &mut Vec<Sequence>) -> bool {
 }
 
 fn lower_sequence(items: &[Item]) -> Result<Vec<Argument>, SyntaxError> {
-    if let Some((before, repeated)) = split_repetition(items) {
-        let mut arguments = lower_items(before)?;
-        let mut last = block(lower_items(repeated)?);
-        last.multiple = true;
-        last.multiple_token = last.token.is_some();
-        arguments.push(last);
-        return Ok(arguments);
+    let Some((mut before, repeated)) = split_repetition(items) else {
+        return lower_items(items);
+    };
+    let mut last = block(lower_items(repeated)?);
+    last.multiple = true;
+    last.multiple_token = last.token.is_some();
+    // The token of `ID client-id [client-id ...]` stands once before all of them.
+    if let Some((Item::Word(word), rest)) = before.split_last()
+        && is_token(word)
+        && last.token.is_none()
+    {
+        last.token = Some(word.clone());
+        before = rest;
     }
-    lower_items(items)
+    let mut arguments = lower_items(before)?;
+    arguments.push(last);
+    Ok(arguments)
 }
 
 /// Splits `a b c [b c ...]` into `a` and `b c`.
@@ -275,6 +283,7 @@ mod tests {
             ("key value [key value ...]", "(key value)+"),
             ("to key [key ...]", "to key+"),
             ("[section [section ...]]", "section?+"),
+            ("[ID number [number ...]]", "'ID=number?+"),
             ("key [GET type at [GET type at ...]]", "key 'GET=(type at)?+'"),
             ("[start [end [BYTE | BIT]]]", "(start (end <'BYTE 'BIT>?)?)?"),
             ("<AND | OR> to", "<'AND 'OR> to"),

@@ -63,20 +63,31 @@ impl DataFile {
         if from == to {
             return Ok(());
         }
+        // Asked first, because a reservation that fails takes all blocks of the filesystem before it does.
+        let stat =
+            rustix::fs::fstatvfs(&self.fd).map_err(|errno| failed(&self.path, "stat", errno))?;
+        let available = stat.f_bavail.saturating_mul(stat.f_frsize);
+        if to - from > available {
+            return Err(self.no_space(to - from, available));
+        }
         match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, to - from) {
             Ok(()) => Ok(()),
             Err(RustixErrno::OPNOTSUPP) => rustix::fs::ftruncate(&self.fd, to)
                 .map_err(|errno| failed(&self.path, "truncate", errno)),
-            Err(RustixErrno::NOSPC) => {
+            Err(RustixErrno::NOSPC | RustixErrno::FBIG) => {
                 // A reservation that failed half way keeps its blocks until the file is cut.
                 let _ = rustix::fs::ftruncate(&self.fd, from);
-                Err(EngineError::Settings(format!(
-                    "not enough space for the flash tier: {} cannot grow to {to} bytes",
-                    self.path.display()
-                )))
+                Err(self.no_space(to - from, available))
             }
             Err(errno) => Err(failed(&self.path, "reserve", errno)),
         }
+    }
+
+    fn no_space(&self, wanted: u64, available: u64) -> EngineError {
+        let path = self.path.display();
+        EngineError::Settings(format!(
+            "not enough space for the flash tier: {path} needs {wanted} bytes more, {available} are free"
+        ))
     }
 
     /// Gives the bytes of a range back to the filesystem, and so to the drive. They read as zeros afterwards.

@@ -53,6 +53,10 @@ pub trait Engine: Send + Sync {
     /// The caller keeps appends and relocations out until it returns (it holds the slots), so that there is no
     /// doubt which locations are meant. Reads in flight may still answer, or answer `Gone`.
     fn reset(&self);
+
+    /// Gives the blocks of some space that is free for long back to the filesystem. False: there is nothing to give.
+    /// Engines on files do it by themselves in the background. Blocks; not for the data path.
+    fn give_space_back(&self) -> bool;
 }
 
 /// One worker thread's side of an engine. Neither `Send` nor blocking.

@@ -135,4 +135,8 @@ impl Engine for LogEngine {
             janitor.wake();
         }
     }
+
+    fn give_space_back(&self) -> bool {
+        self.shared.punch_one()
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) struct FreeSegment {
 
 #[derive(Default)]
 struct FileSpace {
-    /// In the order in which they were freed, the punched ones in front.
+    /// The ones with old data at the end, in the order in which they were freed.
     free: VecDeque<FreeSegment>,
     /// Free segments with old data.
     written: usize,
@@ -177,10 +177,11 @@ impl Space {
         let file = &mut self.files[usize::from(free.file.0)];
         file.written += usize::from(free.blocks == Blocks::Written);
         self.free += 1;
-        if free.blocks == Blocks::Punched {
-            file.free.push_front(free);
-        } else {
+        // The end is used first: what was written last, then what was reserved, in the order of the file.
+        if free.blocks == Blocks::Written {
             file.free.push_back(free);
+        } else {
+            file.free.push_front(free);
         }
     }
 
@@ -339,7 +340,7 @@ mod tests {
         (0..4).for_each(|segment| space.add(segment, FileIndex(segment as u16 % 2)));
         let taken: Vec<u32> =
             (0..4).filter_map(|_| take(&mut space, Purpose::Fresh).ok()).collect();
-        assert_eq!(taken.iter().map(|segment| segment % 2).collect::<Vec<_>>(), [0, 1, 0, 1]);
+        assert_eq!(taken, [0, 1, 2, 3]);
     }
 
     #[test]

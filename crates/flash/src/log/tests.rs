@@ -10,8 +10,12 @@ use super::config::{Backend, LogConfig};
 use super::shared::Shared;
 use super::{open_log, open_sim};
 use crate::device::sim::{SimDisk, SimFaults};
-use crate::engine::Engine;
 use crate::engine::conformance::{Mix, Rig};
+use crate::engine::{Completion, Engine, EngineWorker, ReadStart};
+use crate::error::{AppendError, EngineError};
+use crate::limits::{READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX};
+use crate::location::Location;
+use crate::record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -155,4 +159,314 @@ fn a_full_filesystem_stops_appends_to_new_blocks_only() {
     rig.run(&mix);
     assert_eq!(rig.failed_reads, failed_before);
     assert!(rig.keys_on_flash() > 0, "blocks that are there are used");
+}
+
+// Single behaviours, on simulated drives.
+
+fn record<'a>(key: &'a [u8], payload: &'a [u8]) -> Record<'a> {
+    Record { meta: RecordMeta::default(), key, payload }
+}
+
+fn append(worker: &mut dyn EngineWorker, key: &[u8], payload: &[u8]) -> Location {
+    loop {
+        match worker.append(Lane::Demote, &record(key, payload)) {
+            Ok(at) => return at,
+            Err(AppendError::Busy) => drop(settle(worker)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Turns until nothing is in flight; returns what completed.
+fn settle(worker: &mut dyn EngineWorker) -> Vec<Completion> {
+    let mut done = Vec::new();
+    while worker.in_flight() > 0 {
+        worker.submit();
+        worker.reap(&mut done);
+    }
+    done
+}
+
+#[test]
+fn a_record_is_served_from_the_write_buffer_to_every_worker() {
+    let (disk, engine) = sim(2, 1, 64, 2);
+    let mut one = engine.worker().expect("a worker");
+    let mut two = engine.worker().expect("a worker");
+    let at = append(&mut *one, b"key", b"payload");
+    for worker in [&mut one, &mut two] {
+        match worker.read(at, record_size(3, 7), 1) {
+            ReadStart::Ready(record) => assert_eq!(record.payload(), b"payload"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(disk.operations(), 0);
+    one.flush();
+    settle(&mut *one);
+    assert!(matches!(two.read(at, record_size(3, 7), 1), ReadStart::Pending));
+}
+
+#[test]
+fn reads_of_the_same_sectors_share_one_device_read() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let first = append(&mut *worker, b"one", b"payload of one");
+    let second = append(&mut *worker, b"two", b"payload of two");
+    worker.flush();
+    settle(&mut *worker);
+    let before = disk.operations();
+    for (token, at) in [(1, first), (2, second), (3, first)] {
+        assert!(matches!(worker.read(at, record_size(3, 14), token), ReadStart::Pending));
+    }
+    let done = settle(&mut *worker);
+    assert_eq!(disk.operations() - before, 1);
+    assert_eq!(engine.stats().reads_merged, 2);
+    assert_eq!(done.len(), 3);
+    for completion in done {
+        let Completion::Read { token, result } = completion else { panic!("{completion:?}") };
+        let key: &[u8] = if token == 2 { b"two" } else { b"one" };
+        assert_eq!(result.expect("read").key(), key);
+    }
+}
+
+#[test]
+fn a_cold_read_is_one_device_read_of_its_sectors_only() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let places: Vec<Location> =
+        (0..100u32).map(|key| append(&mut *worker, &key.to_le_bytes(), &[7; 1000])).collect();
+    worker.flush();
+    settle(&mut *worker);
+    let (before, stats) = (disk.operations(), engine.stats());
+    for (token, &at) in places.iter().enumerate() {
+        assert!(matches!(worker.read(at, record_size(4, 1000), token as u64), ReadStart::Pending));
+        settle(&mut *worker);
+    }
+    assert_eq!(disk.operations() - before, 100);
+    let bytes = engine.stats().device_read_bytes - stats.device_read_bytes;
+    // 1,040 bytes lie in three or four sectors of 512.
+    assert!((100 * 3 * 512..=100 * 4 * 512).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn reads_in_flight_are_bounded() {
+    let (_disk, engine) = sim(2, 1, 64, 1);
+    let mut worker = engine.worker().expect("a worker");
+    // One record a sector, so that no two reads are merged.
+    let places: Vec<Location> = (0..READS_IN_FLIGHT_MAX as u32 + 1)
+        .map(|key| append(&mut *worker, &key.to_le_bytes(), &[7; 512 - 36]))
+        .collect();
+    worker.flush();
+    settle(&mut *worker);
+    let mut starts = places.iter().map(|&at| worker.read(at, 512, at.units()));
+    assert!(
+        starts.by_ref().take(READS_IN_FLIGHT_MAX).all(|start| matches!(start, ReadStart::Pending))
+    );
+    assert!(matches!(starts.next(), Some(ReadStart::Busy)));
+    drop(starts);
+    assert_eq!(settle(&mut *worker).len(), READS_IN_FLIGHT_MAX);
+}
+
+#[test]
+fn a_record_beyond_the_limit_is_refused() {
+    let (_disk, engine) = sim(2, 1, 64, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let payload = vec![0; RECORD_BYTES_MAX];
+    let owned = OwnedRecord { payload, key: b"k".to_vec(), ..OwnedRecord::default() };
+    let refused = worker.append(Lane::Demote, &owned.as_record());
+    assert!(matches!(refused, Err(AppendError::TooLarge)));
+    let refused = worker.append_owned(Lane::Demote, owned);
+    assert!(matches!(refused, Err((AppendError::TooLarge, _))));
+}
+
+#[test]
+fn a_record_that_no_segment_run_can_hold_leaves_the_log_as_it_was() {
+    let (_disk, engine) = sim(2, 1, 24, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let refused = worker.append(Lane::Demote, &record(b"k", &vec![0; 30 * SEGMENT_BYTES as usize]));
+    assert!(matches!(refused, Err(AppendError::Full)));
+    assert_eq!(engine.stats().segments_free, 24);
+    let at = append(&mut *worker, b"k", &vec![1; 10 * SEGMENT_BYTES as usize]);
+    settle(&mut *worker);
+    let size = record_size(1, 10 * SEGMENT_BYTES as usize);
+    let read = worker.read_blocking(at, size).expect("read");
+    assert!(read.payload().iter().all(|&byte| byte == 1));
+    engine.release(at, size);
+    assert!(matches!(worker.read(at, size, 1), ReadStart::Pending | ReadStart::Failed(_)));
+    settle(&mut *worker);
+}
+
+#[test]
+fn a_location_that_was_never_given_is_refused_and_never_panics() {
+    let (_disk, engine) = sim(2, 1, 24, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let at = append(&mut *worker, b"key", b"payload");
+    let first = at.units();
+    for flushed in [false, true] {
+        if flushed {
+            worker.flush();
+            settle(&mut *worker);
+        }
+        for units in [0, first - 1, first + 1, first + 5000, u64::from(u32::MAX), (1 << 40) - 1] {
+            for size in [0, 16, 32, 48, 4096, 60_000, 1 << 20] {
+                let at = Location::from_units(units);
+                if (units, size) == (first, 48) {
+                    continue;
+                }
+                match worker.read(at, size, 1) {
+                    ReadStart::Failed(EngineError::Gone { .. }) => {}
+                    ReadStart::Pending => {
+                        let done = settle(&mut *worker);
+                        let failed = matches!(done[..], [Completion::Read { result: Err(_), .. }]);
+                        assert!(failed, "{units} {size}");
+                    }
+                    other => panic!("{units} {size}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_is_reported_with_its_place() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let at = append(&mut *worker, b"key", b"payload");
+    worker.flush();
+    settle(&mut *worker);
+    disk.flip_bit(0, at.bytes() as usize + 36);
+    match worker.read_blocking(at, record_size(3, 7)) {
+        Err(EngineError::Corrupted { path, segment, offset, what }) => {
+            assert_eq!((path.as_str(), segment, offset, what), ("sim0", 0, 64, "checksum"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(engine.stats().checksum_failures, 1);
+}
+
+#[test]
+fn a_failed_path_is_left_and_the_others_go_on() {
+    let (disk, engine) = sim(4, 2, 64, 1);
+    let mut rig = Rig::new(engine, 1, 4);
+    let mix = Mix { steps: 300, resets: false, may_fail: true, ..MIX };
+    rig.run(&mix);
+    disk.set_faults(SimFaults { fail_operation: Some(disk.operations()), ..SimFaults::default() });
+    while rig.engine.stats().paths_failed == 0 {
+        // The operation with that number may be a read: the next one it is then.
+        let fail_operation = Some(disk.operations());
+        disk.set_faults(SimFaults { fail_operation, ..SimFaults::default() });
+        rig.run(&Mix { steps: 20, ..mix });
+    }
+    disk.set_faults(SimFaults::default());
+    let failed_before = rig.failed_reads;
+    rig.run(&mix);
+    assert_eq!(rig.failed_reads, failed_before, "what the failed path holds stays readable");
+    assert_eq!(rig.engine.stats().paths_failed, 1);
+    assert!(rig.keys_on_flash() > 0);
+}
+
+#[test]
+fn when_all_paths_have_failed_appends_say_so() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let at = append(&mut *worker, b"key", b"payload");
+    disk.set_faults(SimFaults { failed_writes: 1000, ..SimFaults::default() });
+    worker.flush();
+    let done = settle(&mut *worker);
+    let [Completion::WriteFailed { records, error }] = &done[..] else { panic!("{done:?}") };
+    assert_eq!(records.len(), 1);
+    assert_eq!((records[0].0, &records[0].1.key[..]), (at, &b"key"[..]));
+    assert!(matches!(error, EngineError::Io { operation: "write", errno: libc::EIO, .. }));
+    let read = worker.read(at, record_size(3, 7), 1);
+    assert!(matches!(read, ReadStart::Failed(EngineError::Gone { .. })));
+    let refused = worker.append(Lane::Demote, &record(b"key", b"payload"));
+    assert!(matches!(refused, Err(AppendError::Failed(EngineError::Io { .. }))));
+}
+
+#[test]
+fn the_flash_size_can_be_raised_and_lowered_under_load() {
+    let (_disk, engine) = sim(6, 2, 40, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 6);
+    let mix = Mix { steps: 3000, resets: false, ..MIX };
+    for segments in [40, 80, 24, 60, 30] {
+        engine.resize(segments * SEGMENT_BYTES).expect("resized");
+        rig.run(&mix);
+        rig.collect_all();
+        let stats = engine.stats();
+        assert_eq!(engine.free_space().capacity_bytes, segments * SEGMENT_BYTES);
+        assert_eq!(stats.capacity_bytes, segments * SEGMENT_BYTES, "{stats:?}");
+    }
+    let refused = engine.resize(3 * SEGMENT_BYTES);
+    assert!(matches!(refused, Err(EngineError::Settings(text)) if text.contains("too small")));
+    rig.check_all_space_comes_back();
+}
+
+#[test]
+fn space_that_is_free_for_long_goes_back_to_the_drive() {
+    let (_disk, engine) = sim(2, 1, 64, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    (0..100).for_each(|key| rig.put(0, key, 20_000));
+    rig.check_all_space_comes_back();
+    let punched = std::iter::from_fn(|| engine.give_space_back().then_some(())).count();
+    assert!(punched > 10, "{punched}");
+    let stats = engine.stats();
+    assert_eq!(stats.capacity_bytes, 64 * SEGMENT_BYTES);
+    // What was given back is written again without harm.
+    rig.run(&Mix { resets: false, ..MIX });
+}
+
+#[test]
+fn buffers_stay_within_eight_mebibytes_a_worker() {
+    let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
+    let disk = SimDisk::new(1, 1, 512);
+    let engine = open_sim(&disk, &config).expect("opens");
+    let table_bytes = engine.stats().buffer_bytes;
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 1);
+    rig.run(&Mix { keys: 2000, steps: 10_000, lens: [20_000, 200_000, 200_000], ..MIX });
+    let bytes = engine.stats().buffer_bytes - table_bytes;
+    assert!(bytes <= 8 << 20, "{bytes}");
+}
+
+// Errors that the operator meets, on files.
+
+fn refusal(config: &LogConfig) -> String {
+    match open_log(config) {
+        Ok(_) => panic!("{config:?} cannot work"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_with_a_reason() {
+    let directory = Directory::new();
+    let file = directory.0.join("file");
+    std::fs::write(&file, "text").expect("written");
+    let at = |path: PathBuf| LogConfig { paths: vec![path], ..config(64, 1) };
+    let here = at(directory.0.clone());
+    let cases = [
+        (LogConfig { paths: Vec::new(), ..here.clone() }, "1 to 64 paths"),
+        (at("/nonexistent/flash".into()), "is not a directory"),
+        (at(file), "is not a directory"),
+        (at("/proc".into()), "open failed"),
+        (LogConfig { flash_bytes: 1 << 16, ..here.clone() }, "flash size too small"),
+        (LogConfig { segment_bytes: Some(100_000), ..here.clone() }, "not a power of two"),
+        (LogConfig { flash_bytes: 1 << 60, ..here.clone() }, "flash size too large"),
+        (LogConfig { flash_bytes: 1 << 44, segment_bytes: Some(1 << 26), ..here.clone() }, "space"),
+    ];
+    for (config, reason) in cases {
+        let text = refusal(&config);
+        assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+    }
+    let left: Vec<_> = std::fs::read_dir(&directory.0).expect("the directory").flatten().collect();
+    assert_eq!(left.len(), 1, "a refusal leaves nothing behind: {left:?}");
+}
+
+#[test]
+fn a_path_has_one_server() {
+    let directory = Directory::new();
+    let config = LogConfig { paths: vec![directory.0.clone()], ..config(64, 1) };
+    let engine = open_log(&config).expect("opens");
+    assert!(refusal(&config).contains("in use by another server"));
+    assert!(directory.0.join("kelvin.flash").exists(), "the refused one removes nothing");
+    drop(engine);
+    open_log(&config).expect("opens again");
 }

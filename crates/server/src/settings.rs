@@ -21,7 +21,7 @@ pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), 
             "flash-path" => {
                 return Err(refused("flash-path", "can be changed by a restart only"));
             }
-            "maxmemory" => apply_max_memory(server)?,
+            "maxmemory" => apply_max_memory(server),
             "bind" | "port" => {
                 return Err(refused(row.name, "can be changed by a restart only"));
             }
@@ -61,13 +61,15 @@ fn policy(option: MaxmemoryPolicy) -> EvictionPolicy {
     }
 }
 
-fn apply_max_memory(server: &Server) -> Result<(), ApplyError> {
+/// A bound that cannot be held is taken as Redis takes it: everything that can go goes, and what
+/// needs memory is refused.
+fn apply_max_memory(server: &Server) {
     let max = server.config.maxmemory.load();
-    if max != 0 && max < server.tier.budget.base_bytes() {
-        return Err(refused("maxmemory", "is less than the server takes without any data"));
+    let base = server.tier.budget.base_bytes();
+    if max != 0 && max < base {
+        tracing::warn!(max, base, "maxmemory is less than the server takes without any data");
     }
     server.tier.budget.set_max_bytes(max);
-    Ok(())
 }
 
 fn apply_flash_size(server: &Server) -> Result<(), ApplyError> {

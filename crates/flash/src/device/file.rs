@@ -75,8 +75,10 @@ impl DataFile {
             Err(RustixErrno::OPNOTSUPP) => rustix::fs::ftruncate(&self.fd, to)
                 .map_err(|errno| failed(&self.path, "truncate", errno)),
             Err(RustixErrno::NOSPC | RustixErrno::FBIG) => {
-                // A reservation that failed half way keeps its blocks until the file is cut.
-                let _ = rustix::fs::ftruncate(&self.fd, from);
+                // A reservation that failed half way keeps its blocks.
+                if let Err(error) = self.punch(from, to - from) {
+                    tracing::warn!(%error, "flash space not given back");
+                }
                 Err(self.no_space(to - from, available))
             }
             Err(errno) => Err(failed(&self.path, "reserve", errno)),

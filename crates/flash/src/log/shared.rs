@@ -4,6 +4,7 @@
 //! The mutex of `Space` is taken once for each segment that is opened or freed.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -166,8 +167,9 @@ impl Shared {
         *self.last_write_error.lock() = Some(error.clone());
         let mut space = self.space.lock();
         if errno == libc::ENOSPC {
-            tracing::error!(%error, "flash path is full: freed blocks are not used again");
-            space.set_no_space(file);
+            tracing::error!(%error, "flash path is full: what was given back is not used again");
+            let retired = space.set_no_space(file);
+            self.set_states(&retired, State::Retired);
         } else {
             let retired = space.fail_file(file);
             if !retired.is_empty() {
@@ -431,15 +433,17 @@ impl Shared {
             self.publish(&space);
             return Ok(());
         }
-        let homes = space.plan_homes(wanted);
+        let missing = wanted - space.active();
+        let returning = space.take_retired(missing);
+        let homes = space.plan_homes(missing - returning.len());
         drop(space);
-        for (file, numbers) in &homes {
-            let end = u64::from(numbers.end) * self.geometry.segment_bytes();
-            let start = u64::from(numbers.start) * self.geometry.segment_bytes();
-            self.drives.reserve(*file, start, end)?;
-        }
+        let reserved = self.reserve(&returning, &homes);
         let mut space = self.space.lock();
-        let freed = space.raise_target(wanted);
+        if let Err(error) = reserved {
+            space.retire_again(returning);
+            return Err(error);
+        }
+        let freed = space.raise_target(wanted, returning);
         self.set_states(&freed, State::Free);
         for (file, numbers) in homes {
             for number in numbers {
@@ -448,6 +452,25 @@ impl Shared {
             }
         }
         self.publish(&space);
+        Ok(())
+    }
+
+    /// Makes retired segments and new ones writable.
+    fn reserve(
+        &self,
+        returning: &[FreeSegment],
+        homes: &[(FileIndex, Range<u32>)],
+    ) -> Result<(), EngineError> {
+        let segment_bytes = self.geometry.segment_bytes();
+        for free in returning {
+            let start = self.extent(free.segment, 0, 0).offset;
+            self.drives.reserve(free.file, start, start + segment_bytes)?;
+        }
+        for (file, numbers) in homes {
+            let range = u64::from(numbers.start)..u64::from(numbers.end);
+            let (start, end) = (range.start * segment_bytes, range.end * segment_bytes);
+            self.drives.reserve(*file, start, end)?;
+        }
         Ok(())
     }
 
@@ -498,8 +521,9 @@ impl Shared {
             tracing::warn!(%error, "flash space not given back");
         }
         let mut space = self.space.lock();
-        let freed = space.give_punched(free);
-        self.set_states(&freed, State::Free);
+        if space.give_punched(free) {
+            self.table.get(free.segment).set_state(State::Free);
+        }
         self.publish(&space);
         true
     }

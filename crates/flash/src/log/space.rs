@@ -134,37 +134,34 @@ impl Space {
         if self.free < count + reserved {
             return Err(NoSegment::Full);
         }
-        let mut taken = Vec::with_capacity(count);
-        while taken.len() < count {
-            // Punched segments that cannot be written are counted as free, so there may be too few.
-            let Some(free) = self.take_next() else {
-                taken.into_iter().for_each(|free| self.put(free));
-                return Err(NoSegment::Full);
-            };
-            taken.push(free);
-        }
-        Ok(taken.iter().map(|free| free.segment).collect())
+        let taken = std::iter::from_fn(|| self.take_next()).take(count);
+        let segments: Vec<u32> = taken.map(|free| free.segment).collect();
+        assert_eq!(segments.len(), count, "free segments are counted");
+        Ok(segments)
     }
 
+    /// The next free segment: of the files in turn.
     fn take_next(&mut self) -> Option<FreeSegment> {
-        for turn in 0..self.files.len() {
-            let index = (self.next_file + turn) % self.files.len();
-            let file = &mut self.files[index];
-            let usable = |free: &FreeSegment| !file.no_space || free.blocks != Blocks::Punched;
-            let Some(at) = file.free.iter().rposition(usable) else { continue };
-            let taken = file.free.remove(at).expect("invariant: the position was found");
-            file.written -= usize::from(taken.blocks == Blocks::Written);
-            self.free -= 1;
-            self.next_file = (index + 1) % self.files.len();
-            return Some(taken);
-        }
-        None
+        let count = self.files.len();
+        let mut turns = (0..count).map(|turn| (self.next_file + turn) % count);
+        let index = turns.find(|&index| !self.files[index].free.is_empty())?;
+        self.next_file = (index + 1) % count;
+        let taken = self.files[index].free.pop_back()?;
+        self.forget(&taken);
+        Some(taken)
+    }
+
+    /// Counts out a free segment.
+    fn forget(&mut self, free: &FreeSegment) {
+        self.files[usize::from(free.file.0)].written -= usize::from(free.blocks == Blocks::Written);
+        self.free -= 1;
     }
 
     /// Takes a segment back: as a free one, or as one that does not count any more. True when it is free.
     pub(crate) fn give(&mut self, free: FreeSegment) -> bool {
         let failed = self.files[usize::from(free.file.0)].failed;
-        if failed || self.is_over_target() {
+        // A lower flash size must not take the collector's reserve: it is what makes room.
+        if failed || (self.is_over_target() && self.free >= self.reserve) {
             self.active -= 1;
             self.retired.push(free);
             return false;
@@ -191,19 +188,30 @@ impl Space {
         if let Some(at) = self.retired.iter().position(|free| free.blocks == Blocks::Written) {
             return Some(self.retired.swap_remove(at));
         }
+        if self.free <= self.reserve {
+            return None;
+        }
         let file = self.files.iter_mut().find(|file| file.written > keep)?;
         let at = file.free.iter().position(|free| free.blocks == Blocks::Written)?;
-        file.written -= 1;
-        self.free -= 1;
+        let free = file.free.remove(at)?;
+        self.forget(&free);
         // Out of the count while it is away, as if it were retired.
         self.active -= 1;
-        file.free.remove(at)
+        Some(free)
     }
 
-    /// Takes back what `take_to_punch` gave. Returns the segments that are free now.
-    pub(crate) fn give_punched(&mut self, free: FreeSegment) -> Vec<u32> {
-        self.retired.push(FreeSegment { blocks: Blocks::Punched, ..free });
-        self.unretire()
+    /// Takes back what `take_to_punch` gave. True when it is free.
+    pub(crate) fn give_punched(&mut self, free: FreeSegment) -> bool {
+        let free = FreeSegment { blocks: Blocks::Punched, ..free };
+        let file = &self.files[usize::from(free.file.0)];
+        let is_free = self.active < self.target && !file.failed && !file.no_space;
+        if is_free {
+            self.active += 1;
+            self.put(free);
+        } else {
+            self.retired.push(free);
+        }
+        is_free
     }
 
     /// Adds a segment that was just made at the end of its file.
@@ -213,17 +221,16 @@ impl Space {
         self.put(FreeSegment { segment, file, blocks: Blocks::Reserved });
     }
 
-    /// Changes how many segments count. Returns the free ones that do not count any more; those in use follow when
+    /// Lowers how many segments count. Returns the free ones that do not count any more; those in use follow when
     /// they are freed.
     pub(crate) fn lower_target(&mut self, segments: usize) -> Vec<u32> {
         self.target = segments;
         let mut retired = Vec::new();
         while self.is_over_target()
+            && self.free > self.reserve
             && let Some(free) = self.files.iter_mut().find_map(|file| file.free.pop_front())
         {
-            self.files[usize::from(free.file.0)].written -=
-                usize::from(free.blocks == Blocks::Written);
-            self.free -= 1;
+            self.forget(&free);
             self.active -= 1;
             self.retired.push(free);
             retired.push(free.segment);
@@ -231,39 +238,51 @@ impl Space {
         retired
     }
 
-    /// Changes how many segments count. Returns those that were retired and are free now; for the rest the caller
-    /// adds new ones.
-    pub(crate) fn raise_target(&mut self, segments: usize) -> Vec<u32> {
+    /// Raises how many segments count; the caller has reserved the blocks of those that return, and adds the new ones.
+    /// Paths that were out of blocks are tried again. Returns the segments that were retired and are free now.
+    pub(crate) fn raise_target(
+        &mut self,
+        segments: usize,
+        returning: Vec<FreeSegment>,
+    ) -> Vec<u32> {
         self.target = segments;
-        self.unretire()
-    }
-
-    fn unretire(&mut self) -> Vec<u32> {
-        let mut freed = Vec::new();
-        while self.active < self.target {
-            let back = |free: &FreeSegment| {
-                free.blocks != Blocks::Written && !self.files[usize::from(free.file.0)].failed
-            };
-            let Some(at) = self.retired.iter().position(back) else { break };
-            let free = self.retired.swap_remove(at);
+        self.files.iter_mut().for_each(|file| file.no_space = false);
+        let freed = returning.iter().map(|free| free.segment).collect();
+        for mut free in returning {
+            if free.blocks == Blocks::Punched {
+                free.blocks = Blocks::Reserved;
+            }
             self.active += 1;
             self.put(free);
-            freed.push(free.segment);
         }
         freed
     }
 
-    /// Which new segments each file needs for a raised target, after the retired ones that come back: the emptiest
-    /// file that works gets the next.
-    pub(crate) fn plan_homes(&self, target: usize) -> Vec<(FileIndex, Range<u32>)> {
-        let works = |file: FileIndex| !self.files[usize::from(file.0)].failed;
-        let back = |free: &&FreeSegment| free.blocks != Blocks::Written && works(free.file);
-        let returning = self.retired.iter().filter(back).count();
-        let mut missing = target.saturating_sub(self.active + returning);
+    /// Takes retired segments that can be used again, up to that many. They come back by `raise_target`, or by
+    /// `retire_again`.
+    pub(crate) fn take_retired(&mut self, count: usize) -> Vec<FreeSegment> {
+        let mut taken = Vec::new();
+        self.retired.retain(|free| {
+            let takes = taken.len() < count && !self.files[usize::from(free.file.0)].failed;
+            if takes {
+                taken.push(*free);
+            }
+            !takes
+        });
+        taken
+    }
+
+    /// Takes back what `take_retired` gave.
+    pub(crate) fn retire_again(&mut self, segments: Vec<FreeSegment>) {
+        self.retired.extend(segments);
+    }
+
+    /// Which new segments each file gets when that many are missing: the emptiest file that works gets the next.
+    pub(crate) fn plan_homes(&self, mut missing: usize) -> Vec<(FileIndex, Range<u32>)> {
         let mut plan: Vec<(FileIndex, Range<u32>)> = (0..self.files.len() as u16)
-            .map(|index| (FileIndex(index), self.files[usize::from(index)].numbers))
-            .filter(|(file, _)| works(*file))
-            .map(|(file, numbers)| (file, numbers..numbers))
+            .map(|index| (FileIndex(index), &self.files[usize::from(index)]))
+            .filter(|(_, file)| !file.failed)
+            .map(|(index, file)| (index, file.numbers..file.numbers))
             .collect();
         while missing > 0
             && let Some((_, numbers)) = plan.iter_mut().min_by_key(|(_, numbers)| numbers.end)
@@ -276,20 +295,28 @@ impl Space {
 
     /// Writes to a file fail: its free segments do not count any more. Returns them.
     pub(crate) fn fail_file(&mut self, index: FileIndex) -> Vec<u32> {
-        let file = &mut self.files[usize::from(index.0)];
-        file.failed = true;
-        file.written = 0;
-        let free: Vec<FreeSegment> = file.free.drain(..).collect();
-        self.free -= free.len();
-        self.active -= free.len();
-        let segments = free.iter().map(|free| free.segment).collect();
-        self.retired.extend(free);
-        segments
+        self.files[usize::from(index.0)].failed = true;
+        self.retire_free(index, |_| true)
     }
 
-    /// The filesystem of a file ran out of blocks: only segments that have theirs are used from now on.
-    pub(crate) fn set_no_space(&mut self, index: FileIndex) {
+    /// The filesystem of a file ran out of blocks: the free segments that have none do not count any more. Returns
+    /// them.
+    pub(crate) fn set_no_space(&mut self, index: FileIndex) -> Vec<u32> {
         self.files[usize::from(index.0)].no_space = true;
+        self.retire_free(index, |free| free.blocks == Blocks::Punched)
+    }
+
+    fn retire_free(&mut self, index: FileIndex, chosen: fn(&FreeSegment) -> bool) -> Vec<u32> {
+        let all = std::mem::take(&mut self.files[usize::from(index.0)].free);
+        let (retired, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(chosen);
+        self.files[usize::from(index.0)].free = kept.into();
+        for free in &retired {
+            self.forget(free);
+            self.active -= 1;
+        }
+        let segments = retired.iter().map(|free| free.segment).collect();
+        self.retired.extend(retired);
+        segments
     }
 }
 
@@ -306,7 +333,7 @@ mod tests {
     /// A space of `count` new segments on one file, two of them reserved.
     fn space(count: u32) -> Space {
         let mut space = Space::new(1, 2);
-        assert!(space.raise_target(count as usize).is_empty());
+        assert!(space.raise_target(count as usize, Vec::new()).is_empty());
         (0..count).for_each(|segment| space.add(segment, ONE));
         space
     }
@@ -336,7 +363,7 @@ mod tests {
     #[test]
     fn files_take_turns() {
         let mut space = Space::new(2, 0);
-        space.raise_target(4);
+        space.raise_target(4, Vec::new());
         (0..4).for_each(|segment| space.add(segment, FileIndex(segment as u16 % 2)));
         let taken: Vec<u32> =
             (0..4).filter_map(|_| take(&mut space, Purpose::Fresh).ok()).collect();
@@ -344,34 +371,36 @@ mod tests {
     }
 
     #[test]
-    fn a_lowered_flash_size_retires_and_a_raised_one_brings_back() {
-        let mut space = space(4);
+    fn a_lowered_flash_size_retires_all_but_the_reserve_and_a_raised_one_brings_back() {
+        let mut space = space(6);
         let used = take(&mut space, Purpose::Fresh).expect("free");
         assert_eq!(space.lower_target(1).len(), 3);
-        assert_eq!((space.free(), space.active()), (0, 1));
-        assert_eq!(space.raise_target(3).len(), 2);
-        assert_eq!(space.active(), 3);
-        space.lower_target(0);
+        assert_eq!((space.free(), space.active()), (2, 3));
         assert!(!space.give(written(used)));
-        assert_eq!((space.free(), space.active()), (0, 0));
-        // Old data is punched out before the segment counts again.
-        let punch = space.take_to_punch(9);
-        assert_eq!(punch.map(|free| free.segment), Some(used));
+        assert_eq!((space.free(), space.active()), (2, 2));
+        assert_eq!(take(&mut space, Purpose::Collected), Ok(1));
+        assert!(space.give(written(1)), "the reserve is filled first");
+        let returning = space.take_retired(9);
+        assert_eq!(returning.len(), 4);
+        assert!(space.take_retired(9).is_empty());
+        assert_eq!(space.raise_target(6, returning).len(), 4);
+        assert_eq!((space.free(), space.active()), (6, 6));
     }
 
     #[test]
     fn old_data_is_punched_beyond_what_is_kept() {
-        let mut space = space(3);
+        let mut space = space(5);
         let taken = space.take_many(3, Purpose::Collected).expect("free");
         taken.iter().for_each(|&segment| assert!(space.give(written(segment))));
         assert!(space.take_to_punch(3).is_none());
         let punch = space.take_to_punch(2).expect("three are written");
         assert_eq!(punch.segment, taken[0]);
         assert!(space.take_to_punch(2).is_none());
-        assert_eq!(space.give_punched(punch), [taken[0]]);
-        // Freed last, used first: the punched one comes last, and not at all where blocks have run out.
+        assert!(space.give_punched(punch));
+        // Freed last, used first; the punched one comes last, and not at all where blocks have run out.
         assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![taken[2], taken[1]]));
-        space.set_no_space(ONE);
+        assert_eq!(space.set_no_space(ONE), [taken[0]]);
+        assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![3, 4]));
         assert_eq!(take(&mut space, Purpose::Collected), Err(NoSegment::Full));
     }
 

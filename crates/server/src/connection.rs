@@ -108,6 +108,8 @@ impl Connection {
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
                     tokio::time::sleep(PAUSE_POLL).await;
                     self.session.client.is_blocked.store(false, Ordering::Relaxed);
+                    // Else the pause would be in force for ever.
+                    self.session.now_ms = unix_ms();
                 }
             }
             if self.session.client.is_killed() {
@@ -185,7 +187,7 @@ impl Connection {
         self.drop_input();
         if let Some(error) = self.batch.error.take() {
             self.reply.protocol_error(&error);
-            self.worker.stats.count_error("ERR");
+            self.worker.stats.count_error(b"ERR");
             self.session.closing = Closing::AfterReplies;
         }
         false

@@ -35,6 +35,9 @@ pub(crate) enum Outcome {
     Errand,
 }
 
+/// Bytes of a client's own words that an error repeats.
+const QUOTED_BYTES_MAX: usize = 128;
+
 /// Keys of one request.
 pub(crate) type Keys<'a> = SmallVec<[Key<'a>; 4]>;
 
@@ -127,10 +130,10 @@ impl Runner<'_> {
         reply.set_protocol(self.session.protocol);
         let spec = &self.entry.spec;
         if !spec.takes(self.args.len()) {
-            return self.refuse(reply, &wrong_arity(self.entry));
+            return self.refuse(reply, wrong_arity(self.entry));
         }
         if let Run::Container = self.entry.run {
-            return self.refuse(reply, &unknown_subcommand(self.entry, self.args));
+            return self.refuse(reply, unknown_subcommand(self.entry, self.args));
         }
         if !self.session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return self.refuse(reply, "NOAUTH Authentication required.");
@@ -146,13 +149,7 @@ impl Runner<'_> {
                 return Outcome::Room;
             }
             let text = "OOM command not allowed when used memory > 'maxmemory'.";
-            return match self.entry.run {
-                Run::Transaction(Verb::Exec) => {
-                    self.session.transaction.fail();
-                    self.run(reply)
-                }
-                _ => self.refuse(reply, text),
-            };
+            return self.refuse(reply, text);
         }
         let uses_data = spec.flags.has(Flags::READONLY | Flags::WRITE);
         if self.session.feed.is_some() && uses_data {
@@ -173,8 +170,24 @@ impl Runner<'_> {
         }
     }
 
-    fn refuse(&mut self, reply: &mut Reply, text: &str) -> Outcome {
+    /// Answers an error without running the command; a transaction will not run either.
+    fn refuse(&mut self, reply: &mut Reply, text: impl AsRef<[u8]>) -> Outcome {
+        if matches!(self.entry.run, Run::Transaction(Verb::Exec)) {
+            return self.refuse_exec(reply, text.as_ref());
+        }
         self.session.transaction.fail();
+        self.write_refusal(reply, text.as_ref())
+    }
+
+    /// A refused EXEC ends the transaction, and says why.
+    fn refuse_exec(&mut self, reply: &mut Reply, text: &[u8]) -> Outcome {
+        self.session.discard();
+        let reason = text.strip_prefix(b"ERR ").unwrap_or(text);
+        let begin = b"EXECABORT Transaction discarded because of: ";
+        self.write_refusal(reply, &[begin, reason].concat())
+    }
+
+    fn write_refusal(&self, reply: &mut Reply, text: &[u8]) -> Outcome {
         let stats = &self.session.worker.stats;
         stats.commands[self.entry.index].rejected.add(1);
         stats.count_error(text);
@@ -189,7 +202,7 @@ impl Runner<'_> {
         reply.error(text);
         let stats = &self.session.worker.stats;
         stats.commands[self.entry.index].failed.add(1);
-        stats.count_error(text);
+        stats.count_error(text.as_bytes());
         Outcome::Done
     }
 
@@ -486,13 +499,11 @@ fn redacted(args: Args<'_>) -> Vec<Vec<u8>> {
 }
 
 fn unknown_command(session: &mut Session, args: Args<'_>, reply: &mut Reply) {
-    /// As much of the name, and of all arguments together, as the error repeats.
-    const SHOWN_BYTES_MAX: usize = 128;
     reply.set_protocol(session.protocol);
     if !session.authenticated {
         session.transaction.fail();
         let text = "NOAUTH Authentication required.";
-        session.worker.stats.count_error(text);
+        session.worker.stats.count_error(text.as_bytes());
         return reply.error(text);
     }
     if matches!(args[0].to_ascii_lowercase().as_slice(), b"post" | b"host:") {
@@ -502,28 +513,30 @@ fn unknown_command(session: &mut Session, args: Args<'_>, reply: &mut Reply) {
         return;
     }
     session.transaction.fail();
-    let clean = |bytes: &[u8], max: usize| {
-        let shown = &bytes[..bytes.len().min(max)];
-        String::from_utf8_lossy(shown).replace(['\r', '\n'], " ")
-    };
-    let mut shown = String::new();
+    session.worker.stats.count_error(b"ERR");
+    let mut shown = Vec::new();
     for arg in args.iter().skip(1) {
-        if shown.len() >= SHOWN_BYTES_MAX {
+        if shown.len() >= QUOTED_BYTES_MAX {
             break;
         }
-        shown.push_str(&format!("'{}' ", clean(arg, SHOWN_BYTES_MAX - shown.len())));
+        let part = quoted(arg, QUOTED_BYTES_MAX - shown.len());
+        shown.extend_from_slice(&[b"'", part, b"' "].concat());
     }
-    let name = clean(&args[0], SHOWN_BYTES_MAX);
-    session.worker.stats.count_error("ERR");
-    reply.error(format!("ERR unknown command '{name}', with args beginning with: {shown}"));
+    let name = quoted(&args[0], QUOTED_BYTES_MAX);
+    let begin = [b"ERR unknown command '", name, b"', with args beginning with: "].concat();
+    reply.error([begin, shown].concat());
 }
 
-fn unknown_subcommand(entry: &Entry, args: Args<'_>) -> String {
-    /// As much of the name as the error repeats.
-    const SHOWN_BYTES_MAX: usize = 128;
-    let name = &args[1][..args[1].len().min(SHOWN_BYTES_MAX)];
-    let name = String::from_utf8_lossy(name).replace(['\r', '\n'], " ");
-    format!("ERR unknown subcommand '{name}'. Try {} HELP.", entry.spec.name)
+fn unknown_subcommand(entry: &Entry, args: Args<'_>) -> Vec<u8> {
+    let name = quoted(&args[1], QUOTED_BYTES_MAX);
+    let container = entry.spec.name.as_bytes();
+    [b"ERR unknown subcommand '", name, b"'. Try ", container, b" HELP."].concat()
+}
+
+/// As much of an argument as an error repeats: Redis prints it as a C string.
+fn quoted(arg: &[u8], bytes_max: usize) -> &[u8] {
+    let end = arg.iter().position(|byte| *byte == 0).unwrap_or(arg.len());
+    &arg[..end.min(bytes_max)]
 }
 
 fn wrong_arity(entry: &Entry) -> String {

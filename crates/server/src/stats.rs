@@ -119,11 +119,12 @@ impl Default for WorkerStats {
 impl WorkerStats {
     /// Counts an error reply by the code that its text begins with.
     #[cold]
-    pub(crate) fn count_error(&self, text: &str) {
+    pub(crate) fn count_error(&self, text: &[u8]) {
         /// A longer first word is no code.
         const CODE_BYTES_MAX: usize = 32;
         self.error_replies.add(1);
-        let code = text.split(' ').next().filter(|code| code.len() < CODE_BYTES_MAX);
+        let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let code = std::str::from_utf8(code).ok().filter(|code| code.len() < CODE_BYTES_MAX);
         let code = code.unwrap_or("ERR");
         let mut errors = self.errors.lock();
         if let Some(count) = errors.get_mut(code) {

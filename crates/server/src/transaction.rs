@@ -325,7 +325,7 @@ fn run_queued(
         reply.truncate(length);
         reply.error(text.as_bytes());
         session.worker.stats.commands[queued.entry.index].failed.add(1);
-        session.worker.stats.count_error(&text);
+        session.worker.stats.count_error(text.as_bytes());
     }
     crate::dispatch::count(session, queued.entry, args, start_ticks);
 }

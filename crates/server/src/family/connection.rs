@@ -191,9 +191,12 @@ fn write_hello(session: &Session, reply: &mut Reply) {
 }
 
 fn select(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let Some(index) = value::parse_i64(&args[1]) else {
-        return Err(command::fixed("ERR invalid DB index"));
-    };
+    let index = value::parse_i64(&args[1]).ok_or(CommandError::NOT_INTEGER)?;
+    if i32::try_from(index).is_err() {
+        return Err(command::fixed(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
     let databases = session.server().config.databases.load();
     if !(0..databases.min(keyspace::DB_COUNT as i64)).contains(&index) {
         return Err(command::fixed("ERR DB index is out of range"));

@@ -1,0 +1,145 @@
+//! Which commands are sent, how often, in which shapes, and how their replies are compared.
+
+/// How the replies of two servers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Byte by byte.
+    Exact,
+    /// Numbers that follow from the time at which a server ran the command may differ a little.
+    Time,
+    /// Elements of an array may come in any order.
+    AnyOrder,
+    /// Only their type; errors must be equal.
+    Kind,
+    /// Kelvin checks all arguments, and takes BITCOUNT with a start alone, as Valkey does; Redis 7.0
+    /// answers 0 or -1 for a missing key without a look at them.
+    Checked,
+}
+
+/// A command.
+pub struct Command {
+    pub name: &'static str,
+    /// How often it is chosen, against the others.
+    pub weight: u32,
+    pub rule: Rule,
+    pub shape: &'static str,
+    /// Whether it can set an expiry: then no argument is replaced by a small number, which would
+    /// be a time that comes while the test runs.
+    pub sets_expiry: bool,
+}
+
+const fn exact(name: &'static str, weight: u32, shape: &'static str) -> Command {
+    Command { name, weight, rule: Rule::Exact, shape, sets_expiry: false }
+}
+
+const fn ruled(name: &'static str, weight: u32, rule: Rule, shape: &'static str) -> Command {
+    Command { name, weight, rule, shape, sets_expiry: false }
+}
+
+const fn expiring(name: &'static str, weight: u32, shape: &'static str) -> Command {
+    Command { name, weight, rule: Rule::Exact, shape, sets_expiry: true }
+}
+
+/// Every command that is sent.
+///
+/// `GT` and `LT` stand with absolute times only, which are far from all others: which of two
+/// relative times is the greater depends on when they came.
+pub const COMMANDS: &[Command] = &[
+    exact("GET", 160, "<key>"),
+    expiring("SET", 160, "<key> <value>"),
+    expiring("SET", 50, "<key> <value> [<expiry> | KEEPTTL] [NX | XX] [GET]"),
+    expiring("GETEX", 15, "<key> [<expiry> | PERSIST]"),
+    exact("GETDEL", 10, "<key>"),
+    exact("GETSET", 10, "<key> <value>"),
+    exact("SETNX", 10, "<key> <value>"),
+    expiring("SETEX", 10, "<key> (100000 | 200000 | 300000) <value>"),
+    expiring("PSETEX", 10, "<key> (100000000 | 200000000) <value>"),
+    exact("MGET", 30, "<key>+"),
+    exact("MSET", 20, "(<key> <value>)+"),
+    exact("MSETNX", 10, "(<key> <value>)+"),
+    exact("INCR", 20, "<key>"),
+    exact("DECR", 20, "<key>"),
+    exact("INCRBY", 20, "<key> <integer>"),
+    exact("DECRBY", 20, "<key> <integer>"),
+    exact("INCRBYFLOAT", 20, "<key> <float>"),
+    exact("APPEND", 30, "<key> <value>"),
+    exact("STRLEN", 20, "<key>"),
+    exact("GETRANGE", 20, "<key> <index> <index>"),
+    exact("SUBSTR", 5, "<key> <index> <index>"),
+    exact("SETRANGE", 25, "<key> <offset> <value>"),
+    // Its table has the product of both lengths: keys of their own, whose values stay short.
+    expiring("SET", 4, "<short-key> <short-value>"),
+    exact("LCS", 6, "<short-key> <short-key> [LEN] [IDX] [MINMATCHLEN <integer>] [WITHMATCHLEN]"),
+    exact("SETBIT", 25, "<key> <bit-offset> (0 | 1)"),
+    exact("SETBIT", 1, "<key> <bit-offset> <integer>"),
+    exact("GETBIT", 15, "<key> <bit-offset>"),
+    ruled("BITCOUNT", 15, Rule::Checked, "<key> [<index> <index> [BYTE | BIT]]"),
+    ruled("BITPOS", 15, Rule::Checked, "<key> (0 | 1) [<index> [<index> [BYTE | BIT]]]"),
+    exact("BITOP", 12, "(AND | OR | XOR) <key> <key>+"),
+    exact("BITOP", 4, "NOT <key> <key>"),
+    exact("BITFIELD", 15, "<key> ([OVERFLOW (WRAP | SAT | FAIL)] <bit-operation>)+"),
+    exact("BITFIELD_RO", 8, "<key> (GET <bit-type> <bit-position>)+"),
+    exact("DEL", 20, "<key>+"),
+    exact("UNLINK", 10, "<key>+"),
+    exact("EXISTS", 15, "<key>+"),
+    exact("TOUCH", 5, "<key>+"),
+    exact("TYPE", 10, "<key>"),
+    exact("COPY", 20, "<key> <key> [DB <db>] [REPLACE]"),
+    exact("MOVE", 10, "<key> <db>"),
+    exact("RENAME", 12, "<key> <key>"),
+    exact("RENAMENX", 8, "<key> <key>"),
+    exact("OBJECT", 15, "ENCODING <key>"),
+    // The references that Redis counts tell of its inside: of arguments queued, of copies made.
+    ruled("OBJECT", 6, Rule::Kind, "(REFCOUNT | IDLETIME | FREQ) <key>"),
+    exact("OBJECT", 1, "<value> <key>"),
+    ruled("KEYS", 1, Rule::AnyOrder, "<pattern>"),
+    ruled("SCAN", 4, Rule::Kind, "<integer> [MATCH <pattern>] [COUNT <integer>] [TYPE string]"),
+    ruled("RANDOMKEY", 3, Rule::Kind, ""),
+    exact("DBSIZE", 5, ""),
+    exact("PERSIST", 10, "<key>"),
+    expiring("EXPIRE", 10, "<key> (100000 | 200000 | 300000) [NX | XX]"),
+    expiring("PEXPIRE", 8, "<key> (100000000 | 200000000) [NX | XX]"),
+    expiring("EXPIREAT", 10, "<key> <time> [NX | XX | GT | LT | XX GT | NX GT]"),
+    expiring("PEXPIREAT", 8, "<key> <time-ms> [NX | XX | GT | LT | XX LT | GT LT]"),
+    ruled("TTL", 10, Rule::Time, "<key>"),
+    ruled("PTTL", 10, Rule::Time, "<key>"),
+    ruled("EXPIRETIME", 8, Rule::Time, "<key>"),
+    ruled("PEXPIRETIME", 8, Rule::Time, "<key>"),
+    exact("SELECT", 8, "<db>"),
+    exact("ECHO", 3, "<value>"),
+    exact("PING", 3, "[<value>]"),
+    ruled("HELLO", 2, Rule::Kind, "(2 | 3)"),
+    exact("NOSUCHCOMMAND", 2, "<key> <value>"),
+];
+
+/// Commands that are rare, because they wipe what the others have built.
+pub const SWEEPING: &[Command] = &[
+    exact("FLUSHALL", 1, "[ASYNC | SYNC]"),
+    exact("FLUSHDB", 4, "[ASYNC | SYNC]"),
+    exact("SWAPDB", 6, "<db> <db>"),
+    exact("RESET", 2, ""),
+];
+
+/// Commands of transactions; the generator places them.
+pub const TRANSACTION: &[Command] = &[
+    exact("WATCH", 1, "<key>+"),
+    exact("MULTI", 1, ""),
+    exact("EXEC", 1, ""),
+    exact("DISCARD", 1, ""),
+    exact("UNWATCH", 1, ""),
+];
+
+/// Commands of the keyspace that are not sent, with the reason.
+pub const LEFT_OUT: &[(&str, &str)] = &[
+    ("OBJECT|HELP", "its text is our own"),
+    ("MEMORY|USAGE", "values take other amounts of memory here"),
+];
+
+/// Asked of Kelvin alone.
+pub const TIER: &[Command] = &[
+    exact("TIER", 60, "DEMOTE <key>"),
+    exact("TIER", 12, "PROMOTE <key>"),
+    exact("TIER", 4, "LOCATE <key>"),
+    exact("TIER", 2, "FLUSH"),
+    exact("TIER", 1, "DEMOTE ALL"),
+];

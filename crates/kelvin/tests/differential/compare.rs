@@ -1,0 +1,100 @@
+//! Whether two replies are the same.
+
+use resp::Frame;
+
+use super::commands::Rule;
+
+/// Numbers below it are no times.
+const TIME_MIN: i64 = 20_000;
+/// Milliseconds that two servers may run the same command apart.
+const TIME_TOLERANCE_MS: i64 = 20_000;
+
+/// Compares by a rule.
+pub fn same(rule: Rule, redis: &Frame, kelvin: &Frame) -> bool {
+    redis == kelvin
+        || match rule {
+            Rule::Exact => false,
+            Rule::Time => same_time(redis, kelvin),
+            Rule::AnyOrder => sorted(redis).is_some() && sorted(redis) == sorted(kelvin),
+            Rule::Kind => same_kind(redis, kelvin),
+            Rule::Checked => match (redis, kelvin) {
+                (Frame::Integer(0 | -1), Frame::Error(_)) => true,
+                // BITCOUNT with a start alone.
+                (Frame::Error(text), Frame::Integer(_)) => text == b"ERR syntax error",
+                (Frame::Error(text), Frame::Error(_)) => text == b"ERR syntax error",
+                _ => false,
+            },
+        }
+}
+
+/// Compares the reply of EXEC, whose elements go by the rules of the commands that were queued.
+pub fn same_all(rules: &[Rule], redis: &Frame, kelvin: &Frame) -> bool {
+    match (redis, kelvin) {
+        (Frame::Array(redis), Frame::Array(kelvin)) if redis.len() == rules.len() => {
+            redis.len() == kelvin.len()
+                && rules
+                    .iter()
+                    .zip(redis)
+                    .zip(kelvin)
+                    .all(|((rule, one), two)| same(*rule, one, two))
+        }
+        _ => redis == kelvin,
+    }
+}
+
+fn same_time(redis: &Frame, kelvin: &Frame) -> bool {
+    match (redis, kelvin) {
+        (Frame::Integer(one), Frame::Integer(two)) => {
+            *one > TIME_MIN && *two > TIME_MIN && (one - two).abs() <= TIME_TOLERANCE_MS
+        }
+        _ => false,
+    }
+}
+
+fn sorted(frame: &Frame) -> Option<Vec<Vec<u8>>> {
+    let Frame::Array(items) = frame else { return None };
+    let mut encoded: Vec<Vec<u8>> = Vec::new();
+    for item in items {
+        let mut bytes = Vec::new();
+        item.encode(&mut bytes);
+        encoded.push(bytes);
+    }
+    encoded.sort_unstable();
+    Some(encoded)
+}
+
+fn same_kind(redis: &Frame, kelvin: &Frame) -> bool {
+    std::mem::discriminant(redis) == std::mem::discriminant(kelvin)
+        && !matches!(redis, Frame::Error(_))
+}
+
+#[test]
+fn each_rule_allows_what_it_says() {
+    let number = Frame::Integer;
+    let list = |items: &[i64]| Frame::Array(items.iter().map(|item| number(*item)).collect());
+    let error = |text: &str| Frame::Error(text.as_bytes().to_vec());
+    let cases = [
+        (Rule::Exact, number(1), number(1), true),
+        (Rule::Exact, number(1), number(2), false),
+        (Rule::Time, number(99_999), number(100_000), true),
+        (Rule::Time, number(1), number(2), false),
+        (Rule::Time, number(100_000), number(200_000), false),
+        (Rule::Time, number(100_000), Frame::Null, false),
+        (Rule::AnyOrder, list(&[1, 2]), list(&[2, 1]), true),
+        (Rule::AnyOrder, list(&[1, 2]), list(&[2, 2]), false),
+        (Rule::AnyOrder, error("ERR a"), error("ERR b"), false),
+        (Rule::Kind, number(1), number(2), true),
+        (Rule::Kind, number(1), Frame::NullBulk, false),
+        (Rule::Kind, error("ERR a"), error("ERR b"), false),
+        (Rule::Checked, number(0), error("ERR syntax error"), true),
+        (Rule::Checked, number(1), error("ERR syntax error"), false),
+        (Rule::Checked, error("ERR syntax error"), number(0), true),
+        (Rule::Checked, error("WRONGTYPE"), number(0), false),
+    ];
+    for (rule, redis, kelvin, expected) in cases {
+        assert_eq!(same(rule, &redis, &kelvin), expected, "{rule:?} {redis:?} {kelvin:?}");
+    }
+    assert!(same_all(&[Rule::Kind, Rule::Exact], &list(&[1, 5]), &list(&[2, 5])));
+    assert!(!same_all(&[Rule::Kind, Rule::Exact], &list(&[1, 5]), &list(&[2, 6])));
+    assert!(!same_all(&[Rule::Kind], &list(&[1, 5]), &list(&[2, 5])));
+}

@@ -1,0 +1,209 @@
+//! From a seed to a stream of requests on several connections.
+
+use super::commands::{COMMANDS, Command, Rule, SWEEPING, TIER, TRANSACTION};
+use super::grammar::{Part, Shape};
+use super::random::Random;
+use super::words;
+
+/// Connections; each turn is sent on one of them.
+pub const CONNECTIONS: usize = 4;
+/// Requests of one turn.
+const TURN_MAX: usize = 600;
+/// Bytes of one turn, about.
+const TURN_BYTES_MAX: usize = 2 << 20;
+
+/// The words of a request.
+pub type Words = Vec<Vec<u8>>;
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub connection: usize,
+    /// Neighbours of the same turn are sent in one pipeline.
+    pub turn: usize,
+    pub action: Action,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Sends a request to both servers.
+    Both(Words, Rule),
+    /// Sends a request to Kelvin alone.
+    Kelvin(Words),
+    /// Walks over all keys with SCAN on both servers.
+    Scan(Words),
+}
+
+/// Writes the stream of one seed.
+pub struct Generator {
+    random: Random,
+    turn: usize,
+    in_transaction: [bool; CONNECTIONS],
+    usual: Menu,
+    sweeping: Menu,
+    transaction: Menu,
+    tier: Menu,
+}
+
+struct Menu {
+    commands: &'static [Command],
+    shapes: Vec<Shape>,
+}
+
+impl Menu {
+    fn new(commands: &'static [Command]) -> Menu {
+        Menu { commands, shapes: commands.iter().map(|one| Shape::parse(one.shape)).collect() }
+    }
+
+    fn choose(&self, random: &mut Random) -> (Words, &'static Command) {
+        let weights = self.commands.iter().map(|command| command.weight);
+        self.instance(random.weighted(weights), random)
+    }
+
+    fn named(&self, name: &str, random: &mut Random) -> (Words, &'static Command) {
+        let index = self.commands.iter().position(|command| command.name == name);
+        self.instance(index.expect("a command of the menu"), random)
+    }
+
+    fn instance(&self, index: usize, random: &mut Random) -> (Words, &'static Command) {
+        let command = &self.commands[index];
+        let mut request = vec![command.name.as_bytes().to_vec()];
+        self.shapes[index].write(random, &mut |random, part| match part {
+            Part::Word(word) => request.push(word.as_bytes().to_vec()),
+            Part::Sort(sort) => words::write(sort, random, &mut request),
+        });
+        (request, command)
+    }
+}
+
+impl Generator {
+    pub fn new(seed: u64) -> Generator {
+        Generator {
+            random: Random::new(seed),
+            turn: 0,
+            in_transaction: [false; CONNECTIONS],
+            usual: Menu::new(COMMANDS),
+            sweeping: Menu::new(SWEEPING),
+            transaction: Menu::new(TRANSACTION),
+            tier: Menu::new(TIER),
+        }
+    }
+
+    /// The next turn: requests for one connection.
+    pub fn turn(&mut self) -> Vec<Step> {
+        let connection = self.random.below(CONNECTIONS);
+        let wanted = match self.random.below(10) {
+            0 => 1,
+            1..5 => 1 + self.random.below(40),
+            _ => 1 + self.random.below(TURN_MAX),
+        };
+        self.turn += 1;
+        let mut turn = Turn { connection, turn: self.turn, steps: Vec::new(), bytes: 0 };
+        if self.random.chance(1, 400) && !self.in_transaction[connection] {
+            turn.push(Action::Scan(self.walk()));
+            return turn.steps;
+        }
+        while turn.steps.len() < wanted && turn.bytes < TURN_BYTES_MAX {
+            self.step(&mut turn);
+        }
+        turn.steps
+    }
+
+    fn walk(&mut self) -> Words {
+        let mut request: Words = vec![b"COUNT".to_vec(), b"500".to_vec()];
+        if self.random.chance(1, 2) {
+            request.push(b"MATCH".to_vec());
+            words::write("pattern", &mut self.random, &mut request);
+        }
+        request
+    }
+
+    fn step(&mut self, turn: &mut Turn) {
+        let in_transaction = self.in_transaction[turn.connection];
+        let random = &mut self.random;
+        // Kelvin refuses TIER in transactions.
+        if !in_transaction && random.chance(1, 20) {
+            return turn.push(Action::Kelvin(self.tier.choose(random).0));
+        }
+        let (request, command) = if in_transaction && random.chance(1, 10) {
+            let name = if random.chance(1, 6) { "DISCARD" } else { "EXEC" };
+            self.transaction.named(name, random)
+        } else if random.chance(1, 60) {
+            let name = match random.below(10) {
+                0..4 => "WATCH",
+                4..8 => "MULTI",
+                8 => "UNWATCH",
+                // Mostly an error.
+                _ => "EXEC",
+            };
+            self.transaction.named(name, random)
+        } else if random.chance(1, 4_000) {
+            self.sweeping.choose(random)
+        } else {
+            self.usual.choose(random)
+        };
+        let request = distort(request, command, random);
+        match request[0].to_ascii_uppercase().as_slice() {
+            b"MULTI" if request.len() == 1 => self.in_transaction[turn.connection] = true,
+            b"EXEC" | b"DISCARD" | b"RESET" if request.len() == 1 => {
+                self.in_transaction[turn.connection] = false;
+            }
+            _ => {}
+        }
+        let follow_up = follow_up(&request);
+        turn.push(Action::Both(request, command.rule));
+        if let Some(request) = follow_up {
+            turn.push(Action::Both(request, Rule::Exact));
+        }
+    }
+}
+
+struct Turn {
+    connection: usize,
+    turn: usize,
+    steps: Vec<Step>,
+    bytes: usize,
+}
+
+impl Turn {
+    fn push(&mut self, action: Action) {
+        let (Action::Both(words, _) | Action::Kelvin(words) | Action::Scan(words)) = &action;
+        self.bytes += words.iter().map(Vec::len).sum::<usize>();
+        self.steps.push(Step { connection: self.connection, turn: self.turn, action });
+    }
+}
+
+/// Spoils some requests: arguments missing, doubled, at the edge of what is allowed, in lower case.
+fn distort(mut request: Words, command: &Command, random: &mut Random) -> Words {
+    if !random.chance(1, 30) {
+        return request;
+    }
+    let index = random.below(request.len());
+    match random.below(6) {
+        0 if request.len() > 1 => {
+            request.remove(index.max(1));
+        }
+        1 => request.insert(index + 1, request[index].clone()),
+        2 => request.push(edge(command, random)),
+        3 if index > 0 => request[index] = edge(command, random),
+        _ => request[index].make_ascii_lowercase(),
+    }
+    request
+}
+
+fn edge(command: &Command, random: &mut Random) -> Vec<u8> {
+    let edges = if command.sets_expiry { words::EDGES_OF_TIME } else { words::EDGES };
+    random.pick(edges).as_bytes().to_vec()
+}
+
+/// A SET with a time that has passed leaves a key that Redis counts in DBSIZE until somebody meets
+/// it: meet it at once.
+fn follow_up(request: &Words) -> Option<Words> {
+    let is_set = request[0].eq_ignore_ascii_case(b"SET");
+    let has_time = request.iter().any(|word| {
+        let word = word.to_ascii_uppercase();
+        matches!(word.as_slice(), b"EX" | b"PX" | b"EXAT" | b"PXAT")
+    });
+    (is_set && has_time && request.len() > 4).then(|| vec![b"EXISTS".to_vec(), request[1].clone()])
+}

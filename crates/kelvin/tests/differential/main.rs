@@ -1,0 +1,176 @@
+//! Random commands, sent to a real redis-server and to Kelvin, must be answered alike, whatever is
+//! on flash.
+//!
+//! Kelvin gets so little memory that values leave it by themselves, and between the commands it is
+//! told to demote, promote and flush besides. Replies are compared byte by byte, but for what
+//! depends on time or has no order (see `commands`).
+//!
+//! `KELVIN_DIFF_COMMANDS` says how many commands all tests together send, `KELVIN_DIFF_SEED` with
+//! which seed. A failure prints its seed and the shortest run that shows it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod commands;
+mod compare;
+mod generator;
+mod grammar;
+mod random;
+mod runner;
+mod shrink;
+mod words;
+
+use std::collections::BTreeSet;
+
+use generator::{Action, Generator, Step};
+use random::Random;
+use runner::Pair;
+use support::Server;
+
+/// Commands of all tests together when nobody says how many: enough to notice that something is
+/// wrong, in a debug build too.
+const COMMANDS_DEFAULT: usize = 40_000;
+/// The tests that share them.
+const TESTS: usize = 4;
+const SEED_DEFAULT: u64 = 20_260_000;
+/// Runs shorter than this do not fill Kelvin's memory first.
+const FILLED_MIN: usize = 100_000;
+/// Steps before the difference that are shown when it does not show again.
+const SHOWN_STEPS: usize = 60;
+
+#[test]
+fn one_worker() {
+    check(1, &["--workers", "1"]);
+}
+
+#[test]
+fn two_workers() {
+    check(2, &["--workers", "2", "--tier-compression-min-bytes", "64"]);
+}
+
+#[test]
+fn one_worker_with_promotion_at_the_second_touch() {
+    check(3, &["--workers", "1", "--tier-promotion", "second-touch", "--flash-io", "threads"]);
+}
+
+#[test]
+fn two_workers_with_promotion_at_the_second_touch() {
+    check(4, &["--workers", "2", "--tier-promotion", "second-touch", "--tier-compression", "none"]);
+}
+
+#[test]
+fn every_command_on_keys_is_sent() {
+    let sent = commands::COMMANDS.iter().chain(commands::SWEEPING).chain(commands::TRANSACTION);
+    let sent: BTreeSet<&str> = sent.map(|command| command.name).collect();
+    for row in command::family::FAMILIES.iter().copied().flatten() {
+        let container = row.name.split('|').next().expect("a name");
+        let is_left_out = commands::LEFT_OUT.iter().any(|(name, _)| *name == row.name);
+        assert!(sent.contains(container) || is_left_out, "{} is never sent", row.name);
+    }
+}
+
+/// Sends this test's share of the commands.
+fn check(test: u64, options: &[&str]) {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let commands =
+        number("KELVIN_DIFF_COMMANDS").map_or(COMMANDS_DEFAULT, |count: u64| count as usize);
+    let commands = commands / TESTS;
+    let seed = number("KELVIN_DIFF_SEED").unwrap_or(SEED_DEFAULT) + test;
+    let all = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let options: Vec<&str> = all.iter().chain(options).copied().collect();
+    let pair =
+        Pair { redis: Server::redis(&[]), kelvin: Server::kelvin_with_flash("512mb", &options) };
+    let mut runner = pair.connect();
+    let fill = if commands < FILLED_MIN { Vec::new() } else { fill(seed) };
+    runner.run(&fill).expect("SET is answered alike");
+    let mut generator = Generator::new(seed);
+    let mut sent = 0;
+    while sent < commands {
+        let turn = generator.turn();
+        if let Err(difference) = runner.run(&turn) {
+            let mut steps = replay(seed, sent);
+            steps.extend_from_slice(&turn[..=difference.step]);
+            drop(runner);
+            fail(&pair, seed, fill, steps, &difference);
+        }
+        sent += turn.len();
+    }
+    let moved = check_moves(&pair.kelvin);
+    eprintln!("seed {seed}: {sent} commands answered alike with {options:?}\n  {moved}");
+}
+
+/// Checks that values have been on flash, and answers how often.
+fn check_moves(kelvin: &Server) -> String {
+    let info = support::text(&kelvin.connect().call(&["INFO", "tiering"]));
+    let count = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in INFO")).parse::<u64>().expect("a number")
+    };
+    let names = [
+        "tier_demoted_dirty",
+        "tier_demoted_clean",
+        "tier_promoted",
+        "tier_read_ram",
+        "tier_read_flash",
+        "flash_device_reads",
+        "flash_device_writes",
+        "flash_gc_segments",
+        "flash_gc_relocated",
+        "tier_pressure_waits",
+    ];
+    for name in &names[..5] {
+        assert!(count(name) > 0, "{name} is 0: the test does not reach flash");
+    }
+    names.map(|name| format!("{name} {}", count(name))).join(", ")
+}
+
+/// Sets all wide keys.
+fn fill(seed: u64) -> Vec<Step> {
+    let mut random = Random::new(seed);
+    let set = |index| {
+        let value = words::wide_value(&mut random);
+        let words = vec![b"SET".to_vec(), words::wide_key(index), value];
+        Step {
+            connection: 0,
+            turn: index / 100,
+            action: Action::Both(words, commands::Rule::Exact),
+        }
+    };
+    (0..words::WIDE_KEYS).map(set).collect()
+}
+
+/// The first `count` steps of a seed again.
+fn replay(seed: u64, count: usize) -> Vec<Step> {
+    let mut generator = Generator::new(seed);
+    let mut steps = Vec::new();
+    while steps.len() < count {
+        steps.extend(generator.turn());
+    }
+    steps
+}
+
+fn fail(
+    pair: &Pair,
+    seed: u64,
+    fill: Vec<Step>,
+    generated: Vec<Step>,
+    first: &runner::Difference,
+) -> ! {
+    let count = generated.len();
+    let steps: Vec<Step> = fill.into_iter().chain(generated).collect();
+    let (note, steps, difference) = match shrink::shrink(pair, &steps) {
+        Some(shrunk) => ("shortened to", shrunk.steps, Some(shrunk.difference)),
+        None => {
+            let tail = steps.len().saturating_sub(SHOWN_STEPS);
+            ("which did not show again; the last steps were", steps[tail..].to_vec(), None)
+        }
+    };
+    let difference = difference.as_ref().unwrap_or(first);
+    panic!(
+        "seed {seed} (KELVIN_DIFF_SEED minus the number of the test): the servers differ at step \
+         {count}, {note}\n{}\n  redis   {}\n  kelvin  {}\n",
+        shrink::show(&steps),
+        difference.redis,
+        difference.kelvin,
+    );
+}

@@ -1,0 +1,226 @@
+//! Random arguments: keys that collide, values of all sizes, numbers at every edge.
+
+use super::random::Random;
+
+/// Keys that most commands choose from: few, so that they meet.
+const KEYS: usize = 28;
+/// Keys whose values together exceed the memory that Kelvin is given.
+pub const WIDE_KEYS: usize = 12_000;
+/// Bytes of their values.
+const WIDE_BYTES_MAX: usize = 6_000;
+
+/// Keys with something odd about them.
+const ODD_KEYS: &[&[u8]] = &[
+    b"",
+    b"{tag}a",
+    b"{tag}b",
+    b"a key with spaces",
+    b"\x00\xff\r\n",
+    b"*",
+    b"[k]?",
+    b"back\\slash",
+    b"none-such",
+];
+
+/// Numbers around the edges of what is allowed. None lies where an offset would make a value of
+/// many megabytes.
+pub const EDGES: &[&str] = &[
+    "0",
+    "-1",
+    "1",
+    "7",
+    "+1",
+    "-0",
+    "007",
+    " 1",
+    "1 ",
+    "",
+    "x",
+    "1.5",
+    "0x10",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "-9223372036854775809",
+    "18446744073709551616",
+    "4294967296",
+    "-4294967296",
+    "100000000000000000000000000000",
+];
+
+/// Numbers that no command takes for a time that is still to come.
+pub const EDGES_OF_TIME: &[&str] = &[
+    "0",
+    "-1",
+    "",
+    "x",
+    "1.5",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+];
+
+const FLOATS: &[&str] = &[
+    "1.5",
+    "-0.1",
+    "3.0",
+    "1e5",
+    "-2.5e-3",
+    "1e17",
+    "123456789.987654321",
+    "0.000000000000000001",
+    "1e400",
+    "inf",
+    "-inf",
+    "nan",
+    "0x1p4",
+    " 1",
+    "1 ",
+    "",
+    "x",
+    ".5",
+    "5.",
+    "+3",
+    "1e4932",
+];
+
+const PATTERNS: &[&str] = &["*", "k1*", "k?", "[^k]*", "k[0-5]", "\\*", "*tag*", "w0001?", "x", ""];
+const DATABASES: &[&str] = &["0", "0", "0", "1", "2", "9", "15"];
+const BAD_DATABASES: &[&str] = &["16", "-1", "x", "", "1.0", "9999999999"];
+const BIT_TYPES: &[&str] =
+    &["u1", "i1", "u4", "i5", "u8", "i8", "u16", "i16", "u32", "i33", "u63", "i64"];
+const BAD_BIT_TYPES: &[&str] = &["u64", "i65", "u0", "x8", "", "i"];
+
+/// Arguments of a sort. Some sorts are several words.
+pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
+    let mut push = |word: &str| words.push(word.as_bytes().to_vec());
+    match sort {
+        "key" => words.push(key(random)),
+        "value" => words.push(value(random)),
+        "short-key" => push(&format!("short{}", random.below(6))),
+        "short-value" => words.push(letters(random, 120)),
+        "integer" => push(&integer(random)),
+        "index" => push(&index(random)),
+        "offset" => push(&offset(random, 3_000, 200_000)),
+        "bit-offset" => push(&offset(random, 20_000, 1_000_000)),
+        "float" => push(random.pick(FLOATS)),
+        "pattern" => push(random.pick(PATTERNS)),
+        "db" if random.chance(1, 30) => push(random.pick(BAD_DATABASES)),
+        "db" => push(random.pick(DATABASES)),
+        "time" => push(random.pick(&["4000000000", "4100000000", "1000000", "1", "-5"])),
+        "time-ms" => push(random.pick(&["4000000000000", "4100000000000", "1000000", "-5"])),
+        "expiry" => {
+            let (option, times): (_, &[&str]) = match random.below(4) {
+                0 => ("EX", &["100000", "200000"]),
+                1 => ("PX", &["100000000", "300000000"]),
+                2 => ("EXAT", &["4000000000", "4100000000", "1000000"]),
+                _ => ("PXAT", &["4000000000000", "4100000000000", "1000000"]),
+            };
+            push(option);
+            push(random.pick(times));
+        }
+        "bit-type" => push(bit_type(random)),
+        "bit-position" => push(&bit_position(random)),
+        "bit-operation" => {
+            let operation = random.pick(&["GET", "SET", "INCRBY"]);
+            push(operation);
+            push(bit_type(random));
+            push(&bit_position(random));
+            if operation != "GET" {
+                push(&integer(random));
+            }
+        }
+        other => panic!("there are no arguments of the sort {other}"),
+    }
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    match random.below(100) {
+        0..80 => format!("k{}", random.below(KEYS)).into_bytes(),
+        80..92 => wide_key(random.below(WIDE_KEYS)),
+        92..98 => random.pick(ODD_KEYS).to_vec(),
+        _ => vec![b'L'; 300],
+    }
+}
+
+/// A key of the wide sort.
+pub fn wide_key(index: usize) -> Vec<u8> {
+    format!("w{index:05}").into_bytes()
+}
+
+/// A value of its size.
+pub fn wide_value(random: &mut Random) -> Vec<u8> {
+    noise(random, WIDE_BYTES_MAX)
+}
+
+fn value(random: &mut Random) -> Vec<u8> {
+    match random.below(1000) {
+        0..300 => integer(random).into_bytes(),
+        300..340 => random.pick(FLOATS).as_bytes().to_vec(),
+        340..360 => Vec::new(),
+        360..600 => letters(random, 60),
+        600..800 => letters(random, 2_000),
+        800..900 => noise(random, 2_000),
+        900..997 => wide_value(random),
+        _ => noise(random, 400_000),
+    }
+}
+
+/// Text that compresses well.
+fn letters(random: &mut Random, bytes_max: usize) -> Vec<u8> {
+    let len = random.below(bytes_max + 1);
+    let mut seed = random.next();
+    let letter = |_| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        b"abcd "[(seed >> 61) as usize % 5]
+    };
+    (0..len).map(letter).collect()
+}
+
+/// Bytes that do not compress.
+fn noise(random: &mut Random, bytes_max: usize) -> Vec<u8> {
+    let len = random.below(bytes_max + 1);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+fn integer(random: &mut Random) -> String {
+    match random.below(10) {
+        0..7 => random.between(-1_000, 12_000).to_string(),
+        7 => random.between(i64::MIN / 2, i64::MAX / 2).to_string(),
+        _ => random.pick(EDGES).to_owned(),
+    }
+}
+
+fn index(random: &mut Random) -> String {
+    match random.below(10) {
+        0..5 => random.between(-10, 10).to_string(),
+        5..9 => random.between(-3_000, 3_000).to_string(),
+        _ => random.pick(EDGES).to_owned(),
+    }
+}
+
+fn offset(random: &mut Random, usual_max: i64, rare_max: i64) -> String {
+    match random.below(1000) {
+        0..960 => random.between(0, usual_max).to_string(),
+        960..963 => random.between(0, rare_max).to_string(),
+        _ => random.pick(EDGES).to_owned(),
+    }
+}
+
+fn bit_type(random: &mut Random) -> &'static str {
+    if random.chance(1, 40) { random.pick(BAD_BIT_TYPES) } else { random.pick(BIT_TYPES) }
+}
+
+fn bit_position(random: &mut Random) -> String {
+    match random.below(20) {
+        0..10 => offset(random, 2_000, 20_000),
+        10..19 => format!("#{}", random.between(0, 2_000)),
+        // Redis 7.0 overflows on multiples beyond 64 bits.
+        _ => format!("#{}", random.pick(&["-1", "x", "", "4294967296", "9223372036854775808"])),
+    }
+}

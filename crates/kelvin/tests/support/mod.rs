@@ -382,3 +382,25 @@ pub fn text(frame: &Frame) -> String {
         other => panic!("not a text: {}", show(other)),
     }
 }
+
+/// Runs each line on both servers, in both versions of the protocol, on one connection each, and
+/// compares the replies byte by byte. Panics: with all lines whose replies differ.
+pub fn assert_same_replies(kelvin: &Server, redis: &Server, lines: &[&str]) {
+    let mut differences = Vec::new();
+    for version in ["2", "3"] {
+        let (mut ours, mut theirs) = (kelvin.connect(), redis.connect());
+        ours.call(&["HELLO", version]);
+        theirs.call(&["HELLO", version]);
+        for line in lines {
+            let (own, expected) = (ours.line(line), theirs.line(line));
+            if own != expected {
+                differences.push(format!(
+                    "{line} (RESP{version})\n  kelvin {}\n  redis  {}",
+                    show(&own),
+                    show(&expected)
+                ));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "\n{}", differences.join("\n"));
+}

@@ -2,6 +2,7 @@
 
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
+use value::glob;
 
 use super::{container, write_help};
 use crate::config::{ConfigError, ProtectedAction, ProtectedOptions};
@@ -81,10 +82,18 @@ fn get(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let found = session.server().config.get(&patterns);
     reply.map(found.len());
     for (name, value) in found {
-        reply.bulk(name.as_bytes());
+        reply.bulk(name_as_asked(name, &patterns));
         reply.bulk(&value);
     }
     Ok(())
+}
+
+/// The name of an option in the case in which the client wrote it, if it wrote it out.
+fn name_as_asked<'a>(name: &'a str, patterns: &[&'a [u8]]) -> &'a [u8] {
+    let name = name.as_bytes();
+    let matches = |pattern: &&&[u8]| glob::matches(pattern, name, glob::Case::Insensitive);
+    let first = patterns.iter().find(matches);
+    first.filter(|pattern| pattern.eq_ignore_ascii_case(name)).unwrap_or(&name)
 }
 
 fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {

@@ -1,0 +1,133 @@
+//! CONFIG on a running server.
+
+mod support;
+
+use support::{Server, assert_same_replies, text};
+
+#[test]
+fn replies_are_those_of_redis() {
+    assert_same_replies(
+        &Server::kelvin(&[]),
+        &Server::redis(&[]),
+        &[
+            "CONFIG",
+            "CONFIG FOO",
+            "CONFIG GET",
+            "CONFIG GET foo",
+            "CONFIG GET maxmemory maxmemory",
+            "CONFIG GET MaxMemory-Samples",
+            "CONFIG GET PORT[x] TIMEOUT time*t",
+            "CONFIG GET time*t TIMEOUT",
+            "CONFIG SET",
+            "CONFIG SET foo",
+            "CONFIG SET foo bar",
+            "CONFIG SET maxmemory",
+            "CONFIG SET maxmemory 100mb port",
+            "CONFIG SET maxmemory x",
+            "CONFIG SET port abc",
+            "CONFIG SET daemonize yes",
+            "CONFIG SET dir /nonexistent",
+            "CONFIG SET timeout 5 timeout 6",
+            "CONFIG SET timeout 100 slowlog-max-len 7",
+            "CONFIG GET timeout",
+            "CONFIG GET slowlog-max-len",
+            "CONFIG SET timeout 200 slowlog-max-len x",
+            "CONFIG GET timeout",
+            "CONFIG SET maxmemory 1gb",
+            "CONFIG GET maxmemory",
+            "CONFIG SET maxmemory 0",
+            "CONFIG REWRITE",
+            "CONFIG REWRITE x",
+            "CONFIG RESETSTAT",
+            "CONFIG RESETSTAT x",
+        ],
+    );
+}
+
+#[test]
+fn what_was_set_survives_in_the_file() {
+    let text_of = |server: &Server| {
+        std::fs::read_to_string(server.directory().join("kelvin.conf")).expect("the file")
+    };
+    let server = Server::kelvin_with_file("# Mine.\ntimeout 10\n", &[]);
+    let mut client = server.connect();
+    assert_eq!(client.show("CONFIG GET timeout"), "[$timeout $10]");
+    assert_eq!(client.show("CONFIG SET timeout 77 maxmemory-policy allkeys-lru"), "+OK");
+    assert_eq!(text_of(&server), "# Mine.\ntimeout 10\n");
+    assert_eq!(client.show("CONFIG REWRITE"), "+OK");
+    let written = text_of(&server);
+    assert!(written.starts_with("# Mine.\ntimeout 77\n"), "{written}");
+    assert!(written.contains("\nmaxmemory-policy allkeys-lru\n"), "{written}");
+}
+
+#[test]
+fn options_are_acted_on_at_once() {
+    let server = Server::kelvin(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.connect();
+    client.line("SET k v");
+    assert!(client.show("OBJECT FREQ k").starts_with("-ERR An LFU maxmemory policy is not"));
+    client.line("CONFIG SET maxmemory-policy allkeys-lfu");
+    assert_eq!(client.show("OBJECT FREQ k"), ":0");
+    client.line("CONFIG SET requirepass secret");
+    let mut other = server.connect();
+    assert_eq!(other.show("GET k"), "-NOAUTH Authentication required.");
+    assert_eq!(other.show("AUTH secret"), "+OK");
+    assert_eq!(other.show("GET k"), "$v");
+}
+
+#[test]
+fn a_bound_below_what_the_server_takes_stops_writes_and_nothing_else() {
+    let server = Server::kelvin(&[]);
+    let mut client = server.connect();
+    client.line("SET k v");
+    assert_eq!(client.show("CONFIG SET maxmemory 1"), "+OK");
+    assert_eq!(client.show("SET k w"), "-OOM command not allowed when used memory > 'maxmemory'.");
+    assert_eq!(client.show("GET k"), "$v");
+    assert_eq!(client.show("CONFIG SET maxmemory 0"), "+OK");
+    assert_eq!(client.show("SET k w"), "+OK");
+}
+
+#[test]
+fn options_that_one_must_restart_for_say_so() {
+    let server = Server::kelvin(&[]);
+    let mut client = server.connect();
+    for line in ["CONFIG SET port 1", "CONFIG SET flash-path /tmp", "CONFIG SET flash-size 1gb"] {
+        let reply = client.show(line);
+        assert!(reply.starts_with("-ERR CONFIG SET failed (possibly related to"), "{reply}");
+    }
+    let port = server.port().to_string();
+    assert_eq!(server.connect().show("PING"), "+PONG", "{port}");
+}
+
+#[test]
+fn protected_options_are_for_whom_they_are_allowed() {
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'dir') - can't set \
+                   protected config";
+    for (allowed, expected) in [("no", refused), ("local", "+OK"), ("yes", "+OK")] {
+        let server = Server::kelvin(&["--enable-protected-configs", allowed]);
+        assert_eq!(server.connect().show("CONFIG SET dir /"), expected, "{allowed}");
+    }
+}
+
+#[test]
+fn statistics_begin_again() {
+    let server = Server::kelvin(&[]);
+    let mut client = server.connect();
+    for line in ["SET k v", "GET k", "GET missing", "CONFIG SET foo bar"] {
+        client.line(line);
+    }
+    let stat = |client: &mut support::Client, name: &str| {
+        let info = text(&client.call(&["INFO", "everything"]));
+        let value = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+        value.map(str::to_owned)
+    };
+    assert_eq!(stat(&mut client, "keyspace_hits").as_deref(), Some("1"));
+    assert_eq!(stat(&mut client, "keyspace_misses").as_deref(), Some("1"));
+    assert!(stat(&mut client, "errorstat_ERR").is_some());
+    assert!(stat(&mut client, "cmdstat_get").is_some());
+    assert_eq!(client.show("CONFIG RESETSTAT"), "+OK");
+    assert_eq!(stat(&mut client, "keyspace_hits").as_deref(), Some("0"));
+    assert_eq!(stat(&mut client, "keyspace_misses").as_deref(), Some("0"));
+    assert_eq!(stat(&mut client, "errorstat_ERR"), None);
+    assert_eq!(stat(&mut client, "cmdstat_get"), None);
+}

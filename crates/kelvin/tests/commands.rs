@@ -238,3 +238,26 @@ fn lists_count_what_there_is() {
     let at = |name: &str| names.iter().position(|other| other == name).expect("listed");
     assert!(at("config") < at("config|get"));
 }
+
+#[test]
+fn what_is_missing_is_said_to_be_missing() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let (missing, _) = page.split_once("## What differs").expect("a section of what differs");
+    let names = |server: &Server| {
+        let Frame::Array(names) = server.connect().call(&["COMMAND", "LIST"]) else {
+            panic!("an array")
+        };
+        let names = names.iter().map(text).filter(|name| !name.ends_with("|help"));
+        names.collect::<Vec<_>>()
+    };
+    let (ours, theirs) = (names(&Server::kelvin(&[])), names(&Server::redis(&[])));
+    for name in theirs {
+        // Subcommands of a container that is missing as a whole need no mention.
+        let container = name.split('|').next().expect("a first part").to_owned();
+        let mention = if ours.contains(&container) { &name } else { &container };
+        let mention = format!("`{}`", mention.to_uppercase().replace('|', " "));
+        let is_there = ours.contains(&name);
+        assert_eq!(missing.contains(&mention), !is_there, "{mention} in docs/compatibility.md");
+    }
+}

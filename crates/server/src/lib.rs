@@ -9,6 +9,8 @@
 
 mod batch;
 mod clients;
+#[cfg(test)]
+mod compatibility;
 pub mod config;
 mod connection;
 mod cron;

@@ -11,6 +11,8 @@
 mod device;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod limits;
 mod location;
 mod log;

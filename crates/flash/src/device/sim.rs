@@ -111,12 +111,11 @@ impl SimDisk {
         self.0.lock().failures
     }
 
-    /// Flips one bit of what is stored.
-    pub fn flip_bit(&self, path: usize, offset: usize) {
+    /// Overwrites what is stored, as far as the drive reaches.
+    pub fn overwrite(&self, path: usize, offset: usize, bytes: &[u8]) {
         let mut state = self.0.lock();
-        if let Some(byte) = state.files[path].get_mut(offset) {
-            *byte ^= 1;
-        }
+        let stored = state.files[path].iter_mut().skip(offset);
+        stored.zip(bytes).for_each(|(stored, byte)| *stored = *byte);
     }
 
     pub(crate) fn drives(&self) -> Arc<dyn Drives> {

@@ -7,7 +7,7 @@ mod append;
 mod collect;
 mod config;
 mod counters;
-mod format;
+pub(crate) mod format;
 mod geometry;
 mod io;
 mod janitor;

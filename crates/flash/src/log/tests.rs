@@ -333,7 +333,7 @@ fn damage_is_reported_with_its_place() {
     let at = append(&mut *worker, b"key", b"payload");
     worker.flush();
     settle(&mut *worker);
-    disk.flip_bit(0, at.bytes() as usize + 36);
+    disk.overwrite(0, at.bytes() as usize + 36, b"!");
     match worker.read_blocking(at, record_size(3, 7)) {
         Err(EngineError::Corrupted { path, segment, offset, what }) => {
             assert_eq!((path.as_str(), segment, offset, what), ("sim0", 0, 64, "checksum"));

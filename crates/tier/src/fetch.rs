@@ -85,6 +85,21 @@ impl FetchedSet {
         self.0.push((want.at.units, fetched));
     }
 
+    /// Adds a value whose slot is held: that it is gone is a failure then, not a reason to look
+    /// again.
+    pub(crate) fn push_final(
+        &mut self,
+        want: &Want,
+        result: Result<FetchedRecord, EngineError>,
+    ) {
+        self.push(want, result);
+        for (_, fetched) in &mut self.0 {
+            if let Fetched::Gone = fetched {
+                *fetched = Fetched::Failed("its record is gone".into());
+            }
+        }
+    }
+
     fn sort(&mut self) {
         self.0.sort_unstable_by_key(|(units, _)| *units);
     }

@@ -133,7 +133,7 @@ impl TierWorker {
         let at = Location::from_units(want.at.units);
         let result = engine.borrow_mut().read_blocking(at, size);
         let mut set = FetchedSet::default();
-        set.push(&want, result);
+        set.push_final(&want, result);
         set
     }
 

@@ -250,8 +250,8 @@ impl Runner<'_> {
             Some(key) => SmallVec::from_slice(&[key]),
             None => keys_with_needs(self.entry, self.args).map(|(key, _)| key).collect(),
         };
-        let server = self.session.worker.server.clone();
-        let keyspace = &*server.tier.keyspace;
+        let worker = self.session.worker.clone();
+        let keyspace = &*worker.server.tier.keyspace;
         let length = reply.len();
         let mut locked = match (self.entry.spec.locks, keys.as_slice()) {
             (Locks::Keys, [key]) => keyspace.lock_one(key.slot),

@@ -11,8 +11,8 @@ pub enum Rule {
     AnyOrder,
     /// Only their type; errors must be equal.
     Kind,
-    /// Kelvin checks all arguments, and takes BITCOUNT with a start alone, as Valkey does; Redis 7.0
-    /// answers 0 or -1 for a missing key without a look at them.
+    /// Kelvin checks all arguments in Valkey's order, and takes BITCOUNT with a start alone; Redis
+    /// 7.0 answers 0 or -1 for a missing key without a look at them.
     Checked,
 }
 

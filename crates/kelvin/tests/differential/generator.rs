@@ -138,7 +138,7 @@ impl Generator {
                 _ => "EXEC",
             };
             self.transaction.named(name, random)
-        } else if random.chance(1, 4_000) {
+        } else if random.chance(1, 12_000) {
             self.sweeping.choose(random)
         } else {
             self.usual.choose(random)

@@ -76,10 +76,10 @@ fn check(test: u64, options: &[&str]) {
         number("KELVIN_DIFF_COMMANDS").map_or(COMMANDS_DEFAULT, |count: u64| count as usize);
     let commands = commands / TESTS;
     let seed = number("KELVIN_DIFF_SEED").unwrap_or(SEED_DEFAULT) + test;
-    let all = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let all = ["--maxmemory", "48mb", "--flash-segment-size", "1mb"];
     let options: Vec<&str> = all.iter().chain(options).copied().collect();
     let pair =
-        Pair { redis: Server::redis(&[]), kelvin: Server::kelvin_with_flash("512mb", &options) };
+        Pair { redis: Server::redis(&[]), kelvin: Server::kelvin_with_flash("72mb", &options) };
     let mut runner = pair.connect();
     let fill = if commands < FILLED_MIN { Vec::new() } else { fill(seed) };
     runner.run(&fill).expect("SET is answered alike");

@@ -4,7 +4,7 @@ use super::generator::{Action, Step};
 use super::runner::{Difference, Pair, shorten};
 
 /// Steps that all trials together may run.
-const TRIAL_STEPS_MAX: usize = 4_000_000;
+const TRIAL_STEPS_MAX: usize = 2_000_000;
 /// The first trial takes this many steps before the difference.
 const TAIL_STEPS_MIN: usize = 32;
 

@@ -5,7 +5,7 @@ use super::random::Random;
 /// Keys that most commands choose from: few, so that they meet.
 const KEYS: usize = 28;
 /// Keys whose values together exceed the memory that Kelvin is given.
-pub const WIDE_KEYS: usize = 12_000;
+pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
 const WIDE_BYTES_MAX: usize = 6_000;
 
@@ -136,8 +136,8 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
 
 fn key(random: &mut Random) -> Vec<u8> {
     match random.below(100) {
-        0..80 => format!("k{}", random.below(KEYS)).into_bytes(),
-        80..92 => wide_key(random.below(WIDE_KEYS)),
+        0..76 => format!("k{}", random.below(KEYS)).into_bytes(),
+        76..92 => wide_key(random.below(WIDE_KEYS)),
         92..98 => random.pick(ODD_KEYS).to_vec(),
         _ => vec![b'L'; 300],
     }

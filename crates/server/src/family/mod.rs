@@ -10,9 +10,11 @@ mod config;
 pub(crate) mod connection;
 mod debug;
 pub(crate) mod info;
+mod latency;
 mod lolwut;
-pub(crate) mod memory;
+mod memory;
 mod server;
+mod slowlog;
 mod syntax;
 pub(crate) mod tier;
 pub(crate) mod transaction;
@@ -36,6 +38,8 @@ pub(crate) const FAMILIES: &[&[SessionCommand]] = &[
     info::COMMANDS,
     tier::COMMANDS,
     memory::COMMANDS,
+    slowlog::COMMANDS,
+    latency::COMMANDS,
 ];
 
 /// The row of a command that only has subcommands.

@@ -13,6 +13,8 @@ mod text;
 pub(crate) mod tiering;
 mod unused;
 
+pub(crate) use self::commands::latency_counts;
+
 use command::{CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 

@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::{Server, assert_same_replies, text};
+use resp::Frame;
+use support::{Server, assert_same_replies, show, text};
 
 #[test]
 fn replies_are_those_of_redis() {
@@ -95,8 +96,28 @@ fn options_that_one_must_restart_for_say_so() {
         let reply = client.show(line);
         assert!(reply.starts_with("-ERR CONFIG SET failed (possibly related to"), "{reply}");
     }
-    let port = server.port().to_string();
-    assert_eq!(server.connect().show("PING"), "+PONG", "{port}");
+    // What stays as it is may be set, as programs do that set everything.
+    for name in ["port", "bind", "flash-path", "flash-size"] {
+        let shown = client.call(&["CONFIG", "GET", name]);
+        let Frame::Array(pair) = shown else { panic!("a name and a value") };
+        let reply = client.call(&["CONFIG", "SET", name, &text(&pair[1])]);
+        assert_eq!(show(&reply), "+OK", "{name}");
+    }
+}
+
+#[test]
+fn the_log_says_as_much_as_is_asked_for() {
+    for (level, shows_information) in [("warning", false), ("notice", true)] {
+        let server = Server::kelvin(&["--enable-debug-command", "yes"]);
+        let mut client = server.connect();
+        client.call(&["CONFIG", "SET", "loglevel", level]);
+        client.line("DEBUG LOG hello");
+        client.write(b"SHUTDOWN\r\n");
+        assert_eq!(client.try_read(), None);
+        let log = server.log_to_its_end();
+        assert!(log.contains("DEBUG LOG: hello"), "{log}");
+        assert_eq!(log.contains("SHUTDOWN: stopping"), shows_information, "{level}: {log}");
+    }
 }
 
 #[test]

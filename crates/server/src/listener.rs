@@ -125,7 +125,7 @@ fn bind_unix(server: &Server) -> anyhow::Result<Option<UnixListener>> {
         _ => {}
     }
     let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen on {path}"))?;
-    let mode = server.config.unixsocketperm.load() as u32;
+    let mode = server.config.unixsocketperm.load();
     if mode != 0 {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))
             .with_context(|| format!("cannot set the permissions of {path}"))?;

@@ -45,12 +45,17 @@ pub(crate) struct Server {
     pub(crate) tcp_port: AtomicU64,
     pub(crate) active_expire: AtomicBool,
     pub(crate) rejected_connections: AtomicU64,
+    /// What the options that need a restart were at the start.
+    started_with: Vec<(&'static str, Vec<u8>)>,
     stopping: AtomicBool,
     stop: Notify,
 }
 
 impl Server {
     pub(crate) fn new(config: Config, tier: Arc<Tier>) -> Server {
+        let fixed: Vec<&[u8]> =
+            crate::settings::NEED_RESTART.iter().map(|name| name.as_bytes()).collect();
+        let started_with = config.get(&fixed);
         let stats = (0..tier.workers).map(|_| Arc::new(WorkerStats::default())).collect();
         Server {
             config,
@@ -70,6 +75,7 @@ impl Server {
             tcp_port: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             rejected_connections: AtomicU64::new(0),
+            started_with,
             stopping: AtomicBool::new(false),
             stop: Notify::new(),
         }
@@ -99,6 +105,13 @@ impl Server {
     /// The sum of a counter over all workers.
     pub(crate) fn sum(&self, count: impl Fn(&WorkerStats) -> u64) -> u64 {
         self.stats.iter().map(|stats| count(stats)).sum()
+    }
+
+    /// Whether an option that needs a restart is what it was at the start.
+    pub(crate) fn is_as_started(&self, name: &str) -> bool {
+        let now = self.config.get(&[name.as_bytes()]);
+        let started_with = |value: &(&'static str, Vec<u8>)| self.started_with.contains(value);
+        now.iter().all(started_with)
     }
 
     /// Lets every statistic begin again (CONFIG RESETSTAT).

@@ -5,6 +5,9 @@ use tier::{EvictionPolicy, Promotion};
 use crate::config::{ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion};
 use crate::server::Server;
 
+/// Options that CONFIG SET takes as long as they stay what they are.
+pub(crate) const NEED_RESTART: &[&str] = &["bind", "flash-path", "port"];
+
 /// Acts on every option that can change while running.
 pub(crate) fn apply_all(server: &Server) {
     apply_tier(server);
@@ -18,12 +21,10 @@ pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), 
     for row in rows {
         match row.name {
             "flash-size" => apply_flash_size(server)?,
-            "flash-path" => {
-                return Err(refused("flash-path", "can be changed by a restart only"));
-            }
             "maxmemory" => apply_max_memory(server),
-            "bind" | "port" => {
-                return Err(refused(row.name, "can be changed by a restart only"));
+            "loglevel" => crate::log::set_level(server.config.loglevel.load()),
+            name if NEED_RESTART.contains(&name) && !server.is_as_started(name) => {
+                return Err(refused(name, "can be changed by a restart only"));
             }
             _ => {}
         }
@@ -73,10 +74,13 @@ fn apply_max_memory(server: &Server) {
 }
 
 fn apply_flash_size(server: &Server) -> Result<(), ApplyError> {
+    let bytes = server.config.flash_size.load();
     let Some(engine) = &server.tier.engine else {
+        if bytes == 0 {
+            return Ok(());
+        }
         return Err(refused("flash-size", "there is no flash: start with flash-path"));
     };
-    let bytes = server.config.flash_size.load();
     engine.resize(bytes).map_err(|error| refused("flash-size", &error.to_string()))
 }
 

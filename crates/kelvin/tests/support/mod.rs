@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use resp::{Frame, Reply, parse_frame};
@@ -29,7 +30,8 @@ pub struct Server {
     process: Child,
     directory: Directory,
     address: Address,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Log,
+    log_reader: Option<JoinHandle<()>>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,10 +74,16 @@ impl Server {
     fn start_kelvin(mut command: Command, directory: Directory) -> Server {
         // Colours would hide the port in the log.
         command.env("NO_COLOR", "1").current_dir(directory.path());
-        let (process, log, ready) = start(command, "ready to accept connections");
+        let (process, log, log_reader, ready) = start(command, "ready to accept connections");
         let port = ready.split("port=").nth(1).and_then(|rest| rest.split_whitespace().next());
         let port = port.and_then(|port| port.parse().ok()).expect("the log names the port");
-        Server { process, directory, address: Address::Tcp(port), log }
+        Server {
+            process,
+            directory,
+            address: Address::Tcp(port),
+            log,
+            log_reader: Some(log_reader),
+        }
     }
 
     /// Starts the real redis-server with these options, without persistence, on a Unix socket.
@@ -85,8 +93,14 @@ impl Server {
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&path).args(options);
         command.current_dir(directory.path());
-        let (process, log, _) = start(command, "ready to accept");
-        Server { process, directory, address: Address::Unix(path), log }
+        let (process, log, log_reader, _) = start(command, "ready to accept");
+        Server {
+            process,
+            directory,
+            address: Address::Unix(path),
+            log,
+            log_reader: Some(log_reader),
+        }
     }
 
     /// The port of a server that listens on one.
@@ -136,6 +150,15 @@ impl Server {
         self.process.try_wait().expect("a child can be asked").is_none()
     }
 
+    /// All that the server has logged, once it has ended by itself.
+    pub fn log_to_its_end(mut self) -> String {
+        self.wait();
+        if let Some(reader) = self.log_reader.take() {
+            reader.join().expect("the log can be read");
+        }
+        self.log()
+    }
+
     /// What the server has logged so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("nobody panics with the log").join("\n")
@@ -159,7 +182,7 @@ impl Drop for Server {
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// Starts a server and waits for the line of its log that says it is ready.
-fn start(mut command: Command, ready: &str) -> (Child, Log, String) {
+fn start(mut command: Command, ready: &str) -> (Child, Log, JoinHandle<()>, String) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut process =
         command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
@@ -172,19 +195,19 @@ fn start(mut command: Command, ready: &str) -> (Child, Log, String) {
         let line = line.trim_end().to_owned();
         log.lock().expect("unshared").push(line.clone());
         if line.contains(ready) {
-            keep_reading(output, log.clone());
-            return (process, log, line);
+            let reader = keep_reading(output, log.clone());
+            return (process, log, reader, line);
         }
     }
 }
 
 /// Takes the log as it comes, so that the server never waits for its reader.
-fn keep_reading(output: BufReader<ChildStdout>, log: Log) {
+fn keep_reading(output: BufReader<ChildStdout>, log: Log) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for line in output.lines().map_while(Result::ok) {
             log.lock().expect("nobody panics with the log").push(line);
         }
-    });
+    })
 }
 
 /// A temporary directory that goes with its owner.

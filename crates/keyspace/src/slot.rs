@@ -126,6 +126,22 @@ impl SlotState {
         }
     }
 
+    /// Removes, from both tables, keys whose time has come and which somebody watches in either:
+    /// before SWAPDB, so that a stale key is no key to whom it would come.
+    pub fn expire_watched(&mut self, one: u8, two: u8, now_ms: u64, tally: &mut Tally) {
+        let Some(watchers) = &self.watchers else { return };
+        let watched: Vec<Box<[u8]>> = [one, two]
+            .into_iter()
+            .flat_map(|table| watchers.keys(table).map(|(key, _)| key.into()))
+            .collect();
+        for key in watched {
+            let key = Key::new(&key);
+            for table in [one, two] {
+                crate::Db::new(self, table, now_ms, tally).peek(&key);
+            }
+        }
+    }
+
     /// Raises the flags of watched keys whose existence in `table` is about to change: those that
     /// exist now (also when their time has come, since they lived when the watch began), and, when
     /// the table is to be swapped with `other`, those that exist there.

@@ -162,6 +162,7 @@ pub(crate) fn run(
     match verb {
         Verb::Exec => return exec(session, fetched, attempts, reply),
         Verb::Multi if session.transaction.is_open => {
+            session.transaction.fail();
             return Err("ERR MULTI calls can not be nested");
         }
         Verb::Multi => {

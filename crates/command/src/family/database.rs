@@ -151,6 +151,7 @@ fn swap(cx: &mut Cx<'_, '_>, first: u8, second: u8) {
     let (one, two) = (keyspace.table_of(first), keyspace.table_of(second));
     for slot in 0..SLOT_COUNT as u16 {
         let state = cx.locked.slot(slot);
+        state.expire_watched(one, two, cx.now_ms, cx.tally);
         state.changed_all(one, Some(two), cx.now_ms);
         state.changed_all(two, Some(one), cx.now_ms);
         state.swap_watchers(one, two);

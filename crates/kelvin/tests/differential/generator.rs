@@ -132,6 +132,8 @@ impl Generator {
         } else if random.chance(1, 60) {
             let name = match random.below(10) {
                 0..4 => "WATCH",
+                // After a MULTI inside a MULTI, Kelvin's EXEC refuses as Valkey's does.
+                4..8 if in_transaction => "UNWATCH",
                 4..8 => "MULTI",
                 8 => "UNWATCH",
                 // Mostly an error.

@@ -87,11 +87,7 @@ impl FetchedSet {
 
     /// Adds a value whose slot is held: that it is gone is a failure then, not a reason to look
     /// again.
-    pub(crate) fn push_final(
-        &mut self,
-        want: &Want,
-        result: Result<FetchedRecord, EngineError>,
-    ) {
+    pub(crate) fn push_final(&mut self, want: &Want, result: Result<FetchedRecord, EngineError>) {
         self.push(want, result);
         for (_, fetched) in &mut self.0 {
             if let Fetched::Gone = fetched {

@@ -56,8 +56,9 @@ impl DataFile {
 
     /// Reserves the bytes from `from` to `to` on the drive.
     ///
-    /// Reserved but unwritten: the filesystem notes what was written when a write ends. Writing zeros first would
-    /// save that, and cost a full pass over the drive at every start.
+    /// Reserved but unwritten: the filesystem notes what was written when a write ends. On ext4 the first pass over a
+    /// file then takes 256 KiB writes at 1.7 GB/s where later ones reach 3.0 (measured with fio); both are more than a
+    /// server demotes. Writing zeros first would cost a full pass over the drive at every start.
     pub(crate) fn reserve(&self, from: u64, to: u64) -> Result<(), EngineError> {
         assert!(from <= to);
         if from == to {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::file::{DataFile, FileSet};
 use super::threads::ThreadDevice;
@@ -13,7 +14,10 @@ use crate::log::Backend;
 /// Data files and the backend that serves them.
 pub(crate) struct FileDrives {
     files: Arc<FileSet>,
-    uring: bool,
+    backend: Backend,
+    /// Workers that io_uring serves, and workers that threads serve.
+    uring_workers: AtomicUsize,
+    thread_workers: AtomicUsize,
 }
 
 impl FileDrives {
@@ -35,45 +39,63 @@ impl FileDrives {
             let path = file.path().display();
             tracing::warn!(%path, "the filesystem takes no direct I/O: flash reads go through the page cache");
         }
-        let mut drives = Self { files: Arc::new(FileSet::new(files)), uring: false };
-        drives.uring = drives.choose_uring(backend)?;
+        let drives = Self {
+            files: Arc::new(FileSet::new(files)),
+            backend,
+            uring_workers: AtomicUsize::new(0),
+            thread_workers: AtomicUsize::new(0),
+        };
+        if backend == Backend::Uring {
+            // Says so now, not when the first worker starts.
+            drives.ring()?;
+        }
         Ok(drives)
     }
 
-    /// Whether to use io_uring: tries to make a ring.
-    fn choose_uring(&self, backend: Backend) -> Result<bool, EngineError> {
-        if backend == Backend::Threads {
-            return Ok(false);
+    /// A ring; `None` where threads are to take over: asked for, or because rings are refused, or because there is not
+    /// enough lockable memory for one more.
+    fn ring(&self) -> Result<Option<UringDevice>, EngineError> {
+        if self.backend == Backend::Threads {
+            return Ok(None);
         }
         match UringDevice::new(Arc::clone(&self.files)) {
-            Ok(_) => Ok(true),
-            Err(errno) if backend == Backend::Uring => {
-                let path = self.files.get(FileIndex(0)).path();
-                Err(EngineError::io(path, "io_uring set-up", errno))
+            Ok(device) => Ok(Some(device)),
+            Err(errno) if self.backend == Backend::Uring => {
+                Err(self.failed("io_uring set-up", errno))
             }
             Err(errno) => {
                 let error = std::io::Error::from_raw_os_error(errno);
                 tracing::warn!(%error, "io_uring is refused: flash I/O goes through a pool of threads");
-                Ok(false)
+                Ok(None)
             }
         }
+    }
+
+    fn failed(&self, operation: &'static str, errno: i32) -> EngineError {
+        EngineError::io(self.files.get(FileIndex(0)).path(), operation, errno)
     }
 }
 
 impl Drives for FileDrives {
     fn device(&self) -> Result<Box<dyn Device>, EngineError> {
-        let files = Arc::clone(&self.files);
-        let failed =
-            |errno| EngineError::io(self.files.get(FileIndex(0)).path(), "device set-up", errno);
-        if self.uring {
-            Ok(Box::new(UringDevice::new(files).map_err(failed)?))
-        } else {
-            Ok(Box::new(ThreadDevice::new(files).map_err(failed)?))
+        if let Some(device) = self.ring()? {
+            self.uring_workers.fetch_add(1, Ordering::Relaxed);
+            return Ok(Box::new(device));
         }
+        let device = ThreadDevice::new(Arc::clone(&self.files))
+            .map_err(|errno| self.failed("thread set-up", errno))?;
+        self.thread_workers.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(device))
     }
 
     fn backend(&self) -> &'static str {
-        if self.uring { "io_uring" } else { "threads" }
+        let workers = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        match (workers(&self.uring_workers), workers(&self.thread_workers)) {
+            (0, 0) => "none",
+            (_, 0) => "io_uring",
+            (0, _) => "threads",
+            _ => "io_uring and threads",
+        }
     }
 
     fn count(&self) -> usize {

@@ -75,6 +75,10 @@ pub trait EngineWorker {
     ) -> Result<Location, (AppendError, OwnedRecord)>;
 
     /// Starts a read. `size` is the record's `record_size`. The device is asked at the next `submit`.
+    ///
+    /// Called with the key's slot locked, the location cannot have been released. Otherwise an error may mean that it
+    /// was, and that its place is free (`Gone`) or used again (`Corrupted`): look whether the keyspace still points
+    /// there before it is reported. Once `Pending`, a read brings what was there when it began.
     fn read(&mut self, at: Location, size: usize, token: u64) -> ReadStart;
 
     /// Hands all queued work to the device. Cost: at most one system call.

@@ -3,7 +3,8 @@
 /// Everything that an engine counts. All byte figures are of the flash unless they say RAM.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EngineStats {
-    /// The I/O backend in use: "io_uring", "threads" or "sim".
+    /// The I/O backend in use: "io_uring", "threads", "io_uring and threads" where some workers got no ring, "sim", or
+    /// "none" before the first worker.
     pub backend: &'static str,
     /// Bytes that the engine may fill: all segments in use or free.
     pub capacity_bytes: u64,

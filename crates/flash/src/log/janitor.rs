@@ -14,8 +14,9 @@ use crate::error::EngineError;
 /// How often it looks for something to do.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Between two segments: at most 64 MiB in that time.
-const WORK_PAUSE: Duration = Duration::from_millis(10);
+/// Between two segments. To give back 64 MiB takes ext4 on a drive with discard 18 ms, and client reads meanwhile have a
+/// 99th percentile of 170 us for 100 us (measured with fio at a depth of 4, with a pause of 10 ms).
+const WORK_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Janitor {
     /// `None` once it is told to end.

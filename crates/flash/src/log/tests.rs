@@ -426,6 +426,40 @@ fn buffers_stay_within_eight_mebibytes_a_worker() {
     assert!(bytes <= 8 << 20, "{bytes}");
 }
 
+#[test]
+fn a_large_record_takes_its_own_memory_and_little_more() {
+    const LEN: usize = 40 << 20;
+    let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
+    let engine = open_sim(&SimDisk::new(1, 1, 512), &config).expect("opens");
+    let mut worker = engine.worker().expect("a worker");
+    let mut bytes_max = 0;
+    let mut settle_watching = |worker: &mut dyn EngineWorker| {
+        let mut done = Vec::new();
+        while worker.in_flight() > 0 {
+            worker.submit();
+            worker.reap(&mut done);
+            bytes_max = bytes_max.max(engine.stats().buffer_bytes);
+        }
+        done
+    };
+    let payload: Vec<u8> = (0..LEN).map(|at| (at / 1000) as u8).collect();
+    let owned = OwnedRecord { payload, key: b"k".to_vec(), ..OwnedRecord::default() };
+    let size = record_size(1, LEN);
+    let at = worker.append_owned(Lane::Demote, owned).expect("there is room");
+    let ReadStart::Ready(read) = worker.read(at, size, 1) else { panic!("it is in RAM") };
+    assert_eq!(read.payload().len(), LEN);
+    drop(read);
+    settle_watching(&mut *worker);
+    assert!(matches!(worker.read(at, size, 2), ReadStart::Pending));
+    let mut done = settle_watching(&mut *worker);
+    let Some(Completion::Read { result: Ok(read), .. }) = done.pop() else { panic!("{done:?}") };
+    let address = read.payload().as_ptr();
+    let payload = read.into_payload();
+    assert_eq!(payload.as_ptr(), address, "handed over without a copy");
+    assert!(payload.iter().enumerate().all(|(at, &byte)| byte == (at / 1000) as u8));
+    assert!(bytes_max <= (LEN + (9 << 20)) as u64, "{bytes_max}");
+}
+
 // Errors that the operator meets, on files.
 
 fn refusal(config: &LogConfig) -> String {

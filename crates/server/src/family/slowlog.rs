@@ -1,6 +1,6 @@
 //! SLOWLOG: the latest slow commands.
 
-use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
+use command::{CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
 use super::{container, write_help};
@@ -58,7 +58,11 @@ fn get(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
                 return Err(command::fixed("ERR count should be greater than or equal to -1"));
             }
         },
-        _ => return Err(CommandError::SYNTAX),
+        _ => {
+            return Err(command::fixed(
+                "ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.",
+            ));
+        }
     };
     let commands = session.server().slowlog.latest(count);
     reply.array(commands.len());

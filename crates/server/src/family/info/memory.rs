@@ -27,6 +27,8 @@ pub(crate) struct Memory {
     /// Handed out by the allocator.
     pub(crate) used: u64,
     pub(crate) used_peak: u64,
+    /// `maxmemory`, 0 for none.
+    pub(crate) max: u64,
     /// In use when the server started.
     pub(crate) startup: u64,
     /// In use for anything but the data set.
@@ -45,6 +47,7 @@ impl Memory {
         Memory {
             used: allocator.allocated,
             used_peak: server.totals.note_used(allocator.allocated),
+            max: server.tier.budget.max_bytes(),
             startup,
             overhead: overhead.min(allocator.allocated),
             clients,

@@ -5,15 +5,13 @@
 //! section `Tiering` is ours and comes last.
 
 mod activity;
-mod commands;
+pub(super) mod commands;
 mod keyspace;
-mod memory;
+pub(super) mod memory;
 mod process;
-mod text;
+pub(super) mod text;
 pub(crate) mod tiering;
 mod unused;
-
-pub(crate) use self::commands::latency_counts;
 
 use command::{CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};

@@ -43,7 +43,7 @@ impl Text {
 }
 
 /// A size as people read it: the largest unit below it, with two decimals.
-pub(super) fn human(bytes: u64) -> String {
+pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["K", "M", "G", "T", "P"];
     if bytes < 1024 {
         return format!("{bytes}B");
@@ -54,7 +54,7 @@ pub(super) fn human(bytes: u64) -> String {
 }
 
 /// `part / whole`, 0 when there is no whole.
-pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

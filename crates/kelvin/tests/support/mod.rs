@@ -182,23 +182,26 @@ impl Drop for Server {
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// Starts a server and waits for the line of its log that says it is ready.
+#[allow(clippy::zombie_processes, reason = "the caller owns the process and waits for it")]
 fn start(mut command: Command, ready: &str) -> (Child, Log, JoinHandle<()>, String) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut process =
         command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     let mut output = BufReader::new(process.stdout.take().expect("invariant: it is piped"));
     let log = Log::default();
-    loop {
-        let mut line = String::new();
-        let count = output.read_line(&mut line).expect("the log can be read");
-        assert_ne!(count, 0, "{command:?} ended:\n{}", log.lock().expect("unshared").join("\n"));
-        let line = line.trim_end().to_owned();
-        log.lock().expect("unshared").push(line.clone());
-        if line.contains(ready) {
-            let reader = keep_reading(output, log.clone());
-            return (process, log, reader, line);
+    let mut line = String::new();
+    while !line.contains(ready) {
+        line.clear();
+        if output.read_line(&mut line).expect("the log can be read") == 0 {
+            let status = process.wait().expect("a child can be waited for");
+            let lines = log.lock().expect("unshared").join("\n");
+            panic!("{command:?} ended, {status}:\n{lines}");
         }
+        line.truncate(line.trim_end().len());
+        log.lock().expect("unshared").push(line.clone());
     }
+    let reader = keep_reading(output, log.clone());
+    (process, log, reader, line)
 }
 
 /// Takes the log as it comes, so that the server never waits for its reader.

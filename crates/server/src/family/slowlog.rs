@@ -15,9 +15,12 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[
     row("SLOWLOG|RESET", 2, "Clears the slow log.", "", reset),
     Row {
         flags: Flags::LOADING.and(Flags::STALE),
-        ..row("SLOWLOG|HELP", 2, "Explains the subcommands.", "", help)
+        docs: Docs { since: "6.2.0", ..HELP_ROW.docs },
+        ..HELP_ROW
     },
 ];
+
+const HELP_ROW: SessionCommand = row("SLOWLOG|HELP", 2, "Explains the subcommands.", "", help);
 
 const fn row(
     name: &'static str,

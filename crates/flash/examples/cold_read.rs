@@ -1,14 +1,15 @@
-//! Measures cold reads through `EngineWorker`: reads a second, and CPU a read, as `fio` reports them.
+//! Measures cold reads through `EngineWorker`: reads a second, and CPU a read, as `fio` reports
+//! them.
 //!
 //! ```text
 //! cargo run --release -p flash --example cold_read -- /mnt/nvme0 4096 4 64 10 auto
-//!     arguments: directory, payload bytes, GiB of data, reads in flight, seconds, backend (auto, uring, threads)
-//! fio --name=cold --filename=/mnt/nvme0/fio --size=4g --rw=randread --bs=4k --direct=1 --ioengine=io_uring \
-//!     --iodepth=64 --fixedbufs=1 --registerfiles=1 --time_based --runtime=10
+//!     arguments: directory, payload bytes, GiB of data, reads in flight, seconds, backend
+//! fio --name=cold --filename=/mnt/nvme0/fio --size=4g --rw=randread --bs=4k --direct=1 \
+//!     --ioengine=io_uring --iodepth=64 --fixedbufs=1 --registerfiles=1 --time_based --runtime=10
 //!     the file must have been written before: cpu = (usr% + sys%) * runtime / reads
 //! ```
-//! One thread that sleeps in `poll` on the worker's descriptor when nothing is left to reap, as a runtime's event
-//! loop does. Latency is in the engine's own histogram.
+//! One thread that sleeps in `poll` on the worker's descriptor when nothing is left to reap, as a
+//! runtime's event loop does. Latency is in the engine's own histogram.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

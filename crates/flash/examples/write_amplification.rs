@@ -1,11 +1,12 @@
-//! Measures the write amplification of the log: random overwrites of data that fills a share of a simulated flash.
+//! Measures the write amplification of the log: random overwrites of data that fills a share of a
+//! simulated flash.
 //!
 //! ```text
 //! cargo run --release -p flash --example write_amplification -- 70
 //!     argument: percent of the flash that the data fills
 //! ```
-//! Deterministic: the same figures on every machine; takes a gigabyte of RAM. The textbook value for uniform overwrites
-//! at 70 % is 1.88, with nothing in reserve.
+//! Deterministic: the same figures on every machine; takes a gigabyte of RAM. The textbook value
+//! for uniform overwrites at 70 % is 1.88, with nothing in reserve.
 
 use std::cell::RefCell;
 
@@ -58,7 +59,8 @@ impl Owner for Keyspace {
     }
 }
 
-/// Chooses keys: the rank by the distribution's cumulated weights, the key by a fixed shuffle of the ranks.
+/// Chooses keys: the rank by the distribution's cumulated weights, the key by a fixed shuffle of
+/// the ranks.
 struct Keys {
     cumulated: Vec<f64>,
     shuffled: Vec<usize>,

@@ -18,7 +18,8 @@ pub enum EngineError {
         /// What did not match.
         what: &'static str,
     },
-    /// The location holds no record now: it was released and collected, or the engine was reset. Look the key up again.
+    /// The location holds no record now: it was released and collected, or the engine was reset.
+    /// Look the key up again.
     #[error("flash location {units:#x} holds no record")]
     Gone {
         /// The location, in 16-byte units.

@@ -1,5 +1,6 @@
-//! What the fuzz target `log_record` runs: bytes from a drive, whatever they are, never panic and never pass for a
-//! record that was not written. Compiled with the feature `fuzzing` only, because the formats are nobody else's business.
+//! What the fuzz target `log_record` runs: bytes from a drive, whatever they are, never panic and
+//! never pass for a record that was not written. Compiled with the feature `fuzzing` only, because
+//! the formats are nobody else's business.
 
 use crate::device::sim::SimDisk;
 use crate::engine::{CollectProgress, Completion, EngineWorker, Liveness, Owner, ReadStart};
@@ -87,7 +88,8 @@ fn corrected_record(bytes: &[u8]) {
     walk(&encoded[RECORD_ALIGN..]);
 }
 
-/// A footer of any content with a right checksum does not panic, and what it lists lies in the segment.
+/// A footer of any content with a right checksum does not panic, and what it lists lies in the
+/// segment.
 fn corrected_footer(bytes: &[u8]) {
     let id = SegmentId { segment: 3, generation: 9 };
     let mut footer = vec![0; FOOTER_BYTES];

@@ -2,8 +2,8 @@
 //!
 //! This crate knows bytes, devices and segments. It knows no Redis type, no key table and no async
 //! runtime: the `tier` crate joins it with those through two seams.
-//! - `Engine` / `EngineWorker` (`engine/`): what the tier may ask of a store. One engine is shared by
-//!   all workers; each worker thread owns one `EngineWorker` and never blocks in it.
+//! - `Engine` / `EngineWorker` (`engine/`): what the tier may ask of a store. One engine is shared
+//!   by all workers; each worker thread owns one `EngineWorker` and never blocks in it.
 //! - `Owner`: what a collector may ask of the keyspace.
 //!
 //! Reading order: `location`, `record` (the byte format), `engine` (the seam).

@@ -3,15 +3,16 @@
 /// Records start at multiples of this many bytes, so that 40 bits address 16 TiB.
 pub const RECORD_ALIGN: usize = 16;
 
-/// The largest key plus payload of one record, in bytes: Redis's 512 MiB string, its key and a little slack
-/// for the encoding that the tier puts around it.
+/// The largest key plus payload of one record, in bytes: Redis's 512 MiB string, its key and a
+/// little slack for the encoding that the tier puts around it.
 pub const RECORD_BYTES_MAX: usize = (512 << 20) + (1 << 20);
 
-/// Reads that one worker may have in flight; more answer `Busy`. An NVMe drive is saturated well below this.
+/// Reads that one worker may have in flight; more answer `Busy`. An NVMe drive is saturated well
+/// below this.
 pub const READS_IN_FLIGHT_MAX: usize = 1024;
 
-/// Bytes of one write buffer: the size of the ordinary device write. Large enough that a drive streams, small
-/// enough that a write does not stand in front of a read for long (50 us at 5 GB/s).
+/// Bytes of one write buffer: the size of the ordinary device write. Large enough that a drive
+/// streams, small enough that a write does not stand in front of a read for long (50 us at 5 GB/s).
 pub const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
 /// Write buffers of one worker: one open for each stream and the rest in flight.
@@ -20,19 +21,23 @@ pub const WRITE_BUFFERS: usize = 12;
 /// Bytes of the pool of read buffers of one worker, registered with the ring where that is allowed.
 pub const READ_POOL_BYTES: usize = 3 << 20;
 
-/// Bytes of read buffers of one worker beside the pool, when it is used up; then reads answer `Busy`.
+/// Bytes of read buffers of one worker beside the pool, when it is used up; then reads answer
+/// `Busy`.
 pub const READ_HEAP_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of large records that one worker reads at the same time; a single larger one is read alone.
+/// Bytes of large records that one worker reads at the same time; a single larger one is read
+/// alone.
 pub const LARGE_READ_BYTES_MAX: usize = 32 << 20;
 
-/// Bytes of large records that one worker keeps until they are written; a single larger one is written alone.
+/// Bytes of large records that one worker keeps until they are written; a single larger one is
+/// written alone.
 pub const LARGE_WRITE_BYTES_MAX: usize = 32 << 20;
 
 /// Device reads or writes that one large record has in flight.
 pub const LARGE_PIECES_IN_FLIGHT_MAX: usize = 4;
 
-/// Block reads that one collection has in flight: enough to keep it busy, few beside the reads of clients.
+/// Block reads that one collection has in flight: enough to keep it busy, few beside the reads of
+/// clients.
 pub const COLLECT_READS_IN_FLIGHT_MAX: usize = 2;
 
 /// Bytes of the largest segment.

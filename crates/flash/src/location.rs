@@ -2,9 +2,11 @@
 
 use crate::limits::RECORD_ALIGN;
 
-/// The place of a record: a count of 16-byte units in one address space over all segments and paths.
+/// The place of a record: a count of 16-byte units in one address space over all segments and
+/// paths.
 ///
-/// Bounds: 40 bits, 16 TiB. Segment sizes are powers of two, so the segment's index and the offset in it are shifts.
+/// Bounds: 40 bits, 16 TiB. Segment sizes are powers of two, so the segment's index and the offset
+/// in it are shifts.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
 pub struct Location(u64);
 

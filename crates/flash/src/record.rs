@@ -4,7 +4,7 @@
 //!
 //! | offset | bytes | field |
 //! |-------:|------:|-------|
-//! | 0      | 4     | CRC32C of the place (location, segment generation) and of everything from offset 4 to the end of the payload |
+//! | 0      | 4     | CRC32C of the place and of all bytes from offset 4 to the payload's end |
 //! | 4      | 1     | magic and version, 0xA1 |
 //! | 5      | 1     | kind: type and encoding, opaque to this crate |
 //! | 6      | 2     | slot (14 bits), bit 14 compressed, bit 15 zero |
@@ -16,8 +16,9 @@
 //! | 32     | key length | key |
 //! | 32 + key length | payload length | payload |
 //!
-//! The place is part of the checksum though it is not stored: a write that the drive misdirected or lost leaves
-//! bytes behind that were valid elsewhere or before, and these must not pass.
+//! The place (location and generation of the segment) is part of the checksum though it is not
+//! stored: a write that the drive misdirected or lost leaves bytes behind that were valid elsewhere
+//! or before, and these must not pass.
 
 use std::ops::Range;
 
@@ -79,10 +80,11 @@ impl OwnedRecord {
     }
 }
 
-/// How long a record is expected to live: records of one lane share segments, so that they die together.
+/// How long a record is expected to live: records of one lane share segments, so that they die
+/// together.
 ///
-/// `Engine::release` tells the lane that suits a key's next record. Large records have segments of their own whatever
-/// lane they are given, and so have records that a collection keeps.
+/// `Engine::release` tells the lane that suits a key's next record. Large records have segments of
+/// their own whatever lane they are given, and so have records that a collection keeps.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Lane {
     /// Values demoted from RAM of which nothing is known, or which change seldom.
@@ -181,7 +183,8 @@ impl Header {
     }
 }
 
-/// The header of a record, and its checksum as far as the header goes: the rest is added to it as it comes.
+/// The header of a record, and its checksum as far as the header goes: the rest is added to it as
+/// it comes.
 pub(crate) struct HeaderBytes {
     bytes: [u8; RECORD_HEADER_BYTES],
     checksum: u32,
@@ -345,8 +348,12 @@ mod tests {
         }
 
         #[test]
-        fn pieces_check_as_the_whole_does(payload in prop::collection::vec(any::<u8>(), 0..1000), cut: prop::sample::Index) {
-            let record = Record { meta: RecordMeta::default(), key: b"some key", payload: &payload };
+        fn pieces_check_as_the_whole_does(
+            payload in prop::collection::vec(any::<u8>(), 0..1000),
+            cut: prop::sample::Index,
+        ) {
+            let meta = RecordMeta::default();
+            let record = Record { meta, key: b"some key", payload: &payload };
             let mut bytes = vec![0; record_size(8, payload.len())];
             encode(&record, 1, place(1, 1), &mut bytes);
             let mut checker = PieceChecker::new(&bytes, place(1, 1)).expect("header");

@@ -1,6 +1,6 @@
-//! Several threads on one log on files: each with its own worker, all over the same keys, with collections, resets and
-//! changes of the size under way. What a key holds is decided under its lock, as in the keyspace; a read must bring
-//! what the key held when the read began.
+//! Several threads on one log on files: each with its own worker, all over the same keys, with
+//! collections, resets and changes of the size under way. What a key holds is decided under its
+//! lock, as in the keyspace; a read must bring what the key held when the read began.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

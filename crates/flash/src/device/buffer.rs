@@ -1,16 +1,20 @@
 //! The memory that devices read into and write from.
 //!
-//! Owns: `AlignedBuffer`, page-aligned heap memory, and `ReadPool`, one arena of them cut into slots.
+//! Owns: `AlignedBuffer`, page-aligned heap memory, and `ReadPool`, one arena of them cut into
+//! slots.
 //!
 //! Invariants:
-//! 1. A buffer is owned by exactly one of: the log, the device (while an operation is in flight), the tier (as part
-//!    of a fetched record). So the kernel never writes to memory that anybody else can see.
-//! 2. A slot returns to its pool when its `IoBuffer` is dropped; the arena lives as long as any slot of it.
+//! 1. A buffer is owned by exactly one of: the log, the device (while an operation is in flight),
+//!    the tier (as part of a fetched record). So the kernel never writes to memory that anybody
+//!    else can see.
+//! 2. A slot returns to its pool when its `IoBuffer` is dropped; the arena lives as long as any
+//!    slot of it.
 //!
-//! The pool is a slab allocator: the arena is cut into chunks of 64 KiB, a chunk is cut into slots of one size class
-//! when the first is needed, and goes back when its last slot is freed. Bit masks find a free slot in a few
-//! instructions. One arena, and not a buffer for each read, because one registration with the ring then covers all:
-//! the kernel need not look up and pin the pages of each read.
+//! The pool is a slab allocator: the arena is cut into chunks of 64 KiB, a chunk is cut into slots
+//! of one size class when the first is needed, and goes back when its last slot is freed. Bit masks
+//! find a free slot in a few instructions. One arena, and not a buffer for each read, because one
+//! registration with the ring then covers all: the kernel need not look up and pin the pages of
+//! each read.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -76,7 +80,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 const CHUNKS: usize = READ_POOL_BYTES / CHUNK_BYTES;
 const _: () = assert!(CHUNKS <= 64);
 
-/// Slot sizes. A record of a 4 KiB value covers up to 10 sectors of 512 bytes, hence 5 KiB and its multiples.
+/// Slot sizes. A record of a 4 KiB value covers up to 10 sectors of 512 bytes, hence 5 KiB and its
+/// multiples.
 const CLASSES: [usize; 6] = [1 << 10, 2 << 10, 5 << 10, 10 << 10, 21 << 10, 64 << 10];
 
 /// Where read buffers come from. Cloning it is cheap and gives the same pool.
@@ -135,7 +140,8 @@ impl ReadPool {
         has_room.then(|| self.take_heap(size))
     }
 
-    /// A buffer of at least `size` bytes, whatever the bounds: for a caller who waits and takes one at a time.
+    /// A buffer of at least `size` bytes, whatever the bounds: for a caller who waits and takes one
+    /// at a time.
     pub(crate) fn take_beyond(&self, size: usize) -> IoBuffer {
         self.take(size).unwrap_or_else(|| self.take_heap(size))
     }
@@ -224,8 +230,8 @@ impl IoBuffer {
     /// The bytes that were asked for.
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.memory {
-            // SAFETY: the slot is initialised memory within the arena, and it is this buffer's alone
-            // until the buffer is dropped (invariant 1).
+            // SAFETY: the slot is initialised memory within the arena, and it is this buffer's
+            // alone until the buffer is dropped (invariant 1).
             Memory::Slot(slot) => unsafe {
                 let start = self.pool.arena.borrow().memory.as_ptr().add(slot.offset());
                 std::slice::from_raw_parts(start, self.size)

@@ -1,10 +1,12 @@
-//! The data files of a log: one for each path, opened for this process alone, as large as the path's share.
+//! The data files of a log: one for each path, opened for this process alone, as large as the
+//! path's share.
 //!
 //! The files are scratch space: emptied when opened, removed when the log is closed.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno as RustixErrno;
@@ -21,6 +23,10 @@ const SECTOR_BYTES_DEFAULT: u32 = 4096;
 
 /// The smallest sector there is.
 pub(crate) const SECTOR_BYTES_MIN: u32 = 512;
+
+/// Tries to lock a file, and the pause between them: two seconds.
+const LOCK_TRIES: u32 = 40;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// One data file.
 pub(crate) struct DataFile {
@@ -41,13 +47,14 @@ impl DataFile {
         }
         let path = directory.join(FILE_NAME);
         let (fd, direct) = open(&path).map_err(|errno| failed(&path, "open", errno))?;
-        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(RustixErrno::WOULDBLOCK) => {
-                let shown = path.display();
-                return Err(EngineError::Settings(format!("{shown} is in use by another server")));
-            }
-            Err(errno) => return Err(failed(&path, "lock", errno)),
+        if !lock(&fd).map_err(|errno| failed(&path, "lock", errno))? {
+            let shown = path.display();
+            return Err(EngineError::Settings(format!("{shown} is in use by another server")));
+        }
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&path, "stat", errno))?;
+        if stat.st_nlink == 0 {
+            // Another server has just removed the file, in the time between opening and locking it.
+            return Self::create(directory);
         }
         rustix::fs::ftruncate(&fd, 0).map_err(|errno| failed(&path, "truncate", errno))?;
         let sector_bytes = if direct { sector_bytes(&fd) } else { SECTOR_BYTES_MIN };
@@ -56,15 +63,17 @@ impl DataFile {
 
     /// Reserves the bytes from `from` to `to` on the drive.
     ///
-    /// Reserved but unwritten: the filesystem notes what was written when a write ends. On ext4 the first pass over a
-    /// file then takes 256 KiB writes at 1.7 GB/s where later ones reach 3.0 (measured with fio); both are more than a
-    /// server demotes. Writing zeros first would cost a full pass over the drive at every start.
+    /// Reserved but unwritten: the filesystem notes what was written when a write ends. On ext4 the
+    /// first pass over a file then takes 256 KiB writes at 1.7 GB/s where later ones reach 3.0
+    /// (measured with fio); both are more than a server demotes. Writing zeros first would cost a
+    /// full pass over the drive at every start.
     pub(crate) fn reserve(&self, from: u64, to: u64) -> Result<(), EngineError> {
         assert!(from <= to);
         if from == to {
             return Ok(());
         }
-        // Asked first, because a reservation that fails takes all blocks of the filesystem before it does.
+        // Asked first, because a reservation that fails takes all blocks of the filesystem before
+        // it does.
         let stat =
             rustix::fs::fstatvfs(&self.fd).map_err(|errno| failed(&self.path, "stat", errno))?;
         let available = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -89,11 +98,12 @@ impl DataFile {
     fn no_space(&self, wanted: u64, available: u64) -> EngineError {
         let path = self.path.display();
         EngineError::Settings(format!(
-            "not enough space for the flash tier: {path} needs {wanted} bytes more, {available} are free"
+            "not enough space for flash: {path} needs {wanted} bytes more, {available} are free"
         ))
     }
 
-    /// Gives the bytes of a range back to the filesystem, and so to the drive. They read as zeros afterwards.
+    /// Gives the bytes of a range back to the filesystem, and so to the drive. They read as zeros
+    /// afterwards.
     pub(crate) fn punch(&self, offset: u64, size: u64) -> Result<(), EngineError> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(&self.fd, flags, offset, size)
@@ -167,6 +177,21 @@ fn open(path: &Path) -> Result<(OwnedFd, bool), RustixErrno> {
         Err(RustixErrno::INVAL) => Ok((rustix::fs::open(path, flags, mode)?, false)),
         Err(errno) => Err(errno),
     }
+}
+
+/// Locks a file for this process. False: another one has it.
+///
+/// The kernel takes its time to clear away the ring of a process that was killed, and the ring
+/// holds the file: a server that is started again at once has to wait for that.
+fn lock(fd: &OwnedFd) -> Result<bool, RustixErrno> {
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(RustixErrno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(false)
 }
 
 fn sector_bytes(fd: &OwnedFd) -> u32 {

@@ -37,7 +37,7 @@ impl FileDrives {
         }
         for file in files.iter().filter(|file| !file.is_direct()) {
             let path = file.path().display();
-            tracing::warn!(%path, "the filesystem takes no direct I/O: flash reads go through the page cache");
+            tracing::warn!(%path, "no direct I/O here: flash reads go through the page cache");
         }
         let drives = Self {
             files: Arc::new(FileSet::new(files)),
@@ -52,8 +52,8 @@ impl FileDrives {
         Ok(drives)
     }
 
-    /// A ring; `None` where threads are to take over: asked for, or because rings are refused, or because there is not
-    /// enough lockable memory for one more.
+    /// A ring; `None` where threads are to take over: asked for, or because rings are refused, or
+    /// because there is not enough lockable memory for one more.
     fn ring(&self) -> Result<Option<UringDevice>, EngineError> {
         if self.backend == Backend::Threads {
             return Ok(None);
@@ -65,7 +65,7 @@ impl FileDrives {
             }
             Err(errno) => {
                 let error = std::io::Error::from_raw_os_error(errno);
-                tracing::warn!(%error, "io_uring is refused: flash I/O goes through a pool of threads");
+                tracing::warn!(%error, "io_uring is refused: threads serve flash instead");
                 Ok(None)
             }
         }

@@ -1,13 +1,15 @@
 //! The seam between the log and the drives: queued reads and writes of whole sectors.
 //!
-//! Each worker owns one `Device`. Operations are queued, handed over together by `submit`, and come back through
-//! `reap` with the buffer that they were given. A device never blocks, except in `read_now` and when it is dropped:
-//! then it waits for what is in flight, because the memory must outlive the operation.
+//! Each worker owns one `Device`. Operations are queued, handed over together by `submit`, and come
+//! back through `reap` with the buffer that they were given. A device never blocks, except in
+//! `read_now` and when it is dropped: then it waits for what is in flight, because the memory must
+//! outlive the operation.
 //!
 //! Invariants:
 //! 1. Each queued operation comes back exactly once.
 //! 2. `wake_fd` becomes readable after a completion that `reap` has not seen.
-//! 3. A write that comes back without an error was accepted whole; a read without an error filled the whole length.
+//! 3. A write that comes back without an error was accepted whole; a read without an error filled
+//!    the whole length.
 
 pub(crate) mod buffer;
 pub(crate) mod file;

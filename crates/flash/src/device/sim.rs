@@ -1,7 +1,8 @@
 //! Simulated drives: in memory, deterministic from a seed, with every fault that a drive can have.
 //!
-//! One thread drives a simulated device. Operations complete in an order that the seed chooses, some at each `reap`,
-//! and take effect when they complete. Faults are switched on and off while the drives run.
+//! One thread drives a simulated device. Operations complete in an order that the seed chooses,
+//! some at each `reap`, and take effect when they complete. Faults are switched on and off while
+//! the drives run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! The device of last resort: a few threads for each worker, with `pread` and `pwrite`.
 //!
-//! For kernels and sandboxes that refuse io_uring. The operation's memory stays in the worker's table; a thread
-//! gets the address. That is what the kernel does with a ring, and it holds for the same reason: the table keeps
-//! the buffer until the operation is reaped, and the device waits for its operations before it goes.
+//! For kernels and sandboxes that refuse io_uring. The operation's memory stays in the worker's
+//! table; a thread gets the address. That is what the kernel does with a ring, and it holds for the
+//! same reason: the table keeps the buffer until the operation is reaped, and the device waits for
+//! its operations before it goes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -101,7 +102,8 @@ fn serve(
             Ok(()) => size as i32,
             Err(errno) => -errno,
         };
-        // The buffer's second owner goes first: the worker takes the buffer back when the answer comes.
+        // The buffer's second owner goes first: the worker takes the buffer back when the answer
+        // comes.
         let operation = job.operation;
         drop(job);
         if answers.send((operation, answer)).is_err() {
@@ -163,7 +165,8 @@ impl Device for ThreadDevice {
 
 impl Drop for ThreadDevice {
     fn drop(&mut self) {
-        // Jobs that were not handed over are dropped with the rest; the threads finish theirs and end.
+        // Jobs that were not handed over are dropped with the rest; the threads finish theirs and
+        // end.
         self.jobs = None;
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {

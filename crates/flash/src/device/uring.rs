@@ -1,7 +1,8 @@
 //! The io_uring device: one ring for each worker, files and the read arena registered with it.
 //!
-//! Only the worker's thread uses the ring, and completions are run when that thread enters the kernel, not by an
-//! interrupt of it. An eventfd tells the event loop that there is something to reap.
+//! Only the worker's thread uses the ring, and completions are run when that thread enters the
+//! kernel, not by an interrupt of it. An eventfd tells the event loop that there is something to
+//! reap.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -47,7 +48,8 @@ impl UringDevice {
         let pool = ReadPool::new();
         let (base, size) = pool.arena_address();
         let arena = libc::iovec { iov_base: base.cast(), iov_len: size };
-        // SAFETY: the arena outlives the ring: `pool` is dropped after `ring`, and slots keep the arena alive.
+        // SAFETY: the arena outlives the ring: `pool` is dropped after `ring`, and slots keep the
+        // arena alive.
         let arena_registered = unsafe { ring.submitter().register_buffers(&[arena]) }.is_ok();
         Ok(Self {
             ring,
@@ -63,7 +65,8 @@ impl UringDevice {
     fn push(&mut self, entry: &squeue::Entry) {
         self.queued = true;
         loop {
-            // SAFETY: the memory that the entry points to is kept in `operations` until its completion was reaped.
+            // SAFETY: the memory that the entry points to is kept in `operations` until its
+            // completion was reaped.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
@@ -130,7 +133,8 @@ impl Device for UringDevice {
         if !self.queued {
             return;
         }
-        // An error (the kernel is short of memory, a signal came) leaves the rest queued: the next turn tries again.
+        // An error (the kernel is short of memory, a signal came) leaves the rest queued: the next
+        // turn tries again.
         if self.ring.submit().is_ok() {
             self.queued = !self.ring.submission().is_empty();
         }

@@ -1,9 +1,10 @@
-//! The suite that every engine passes: a model keyspace drives the engine through its seam and compares.
+//! The suite that every engine passes: a model keyspace drives the engine through its seam and
+//! compares.
 //!
-//! `Rig` does what the tier would do (append, overwrite, delete, read, collect, take failed writes back into RAM), on
-//! several workers of one thread, with what is expected of each read noted when it starts. What may go wrong is
-//! decided by the caller: without faults nothing may; with faults no wrong byte may be served, and no record may be
-//! lost that was not reported.
+//! `Rig` does what the tier would do (append, overwrite, delete, read, collect, take failed writes
+//! back into RAM), on several workers of one thread, with what is expected of each read noted when
+//! it starts. What may go wrong is decided by the caller: without faults nothing may; with faults
+//! no wrong byte may be served, and no record may be lost that was not reported.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

@@ -7,7 +7,8 @@ use crate::device::buffer::IoBuffer;
 use crate::location::Location;
 use crate::record::{Header, OwnedRecord, RecordMeta};
 
-/// A verified record. Its buffer returns to the worker's pool when it is dropped: do not keep it for long.
+/// A verified record. Its buffer returns to the worker's pool when it is dropped: do not keep it
+/// for long.
 pub struct FetchedRecord {
     at: Location,
     meta: RecordMeta,
@@ -79,7 +80,8 @@ impl FetchedRecord {
         self.at
     }
 
-    /// The payload as a vector of its own; a large one is handed over without a copy where nobody else holds it.
+    /// The payload as a vector of its own; a large one is handed over without a copy where nobody
+    /// else holds it.
     pub fn into_payload(self) -> Vec<u8> {
         match self.bytes {
             Bytes::Owned(record) => match Arc::try_unwrap(record) {

@@ -1,13 +1,15 @@
 //! The seam between the tier and a store of records.
 //!
-//! One `Engine` is shared by all threads. Each worker thread asks it for an `EngineWorker` and drives that from its
-//! event loop: `reap` when `wake_fd` is readable, queue reads and appends, `submit` at the end of each turn, before it
-//! sleeps (`reap` and `collect` queue work too). Nothing here blocks, except what says so.
+//! One `Engine` is shared by all threads. Each worker thread asks it for an `EngineWorker` and
+//! drives that from its event loop: `reap` when `wake_fd` is readable, queue reads and appends,
+//! `submit` at the end of each turn, before it sleeps (`reap` and `collect` queue work too).
+//! Nothing here blocks, except what says so.
 //!
 //! Invariants that every engine keeps:
 //! 1. A location is readable from the moment `append` returns until `release`, by every worker.
 //! 2. Bytes that are not exactly the appended record are never handed out.
-//! 3. A record that could not be written is handed back by `Completion::WriteFailed`; nothing is lost silently.
+//! 3. A record that could not be written is handed back by `Completion::WriteFailed`; nothing is
+//!    lost silently.
 //! 4. The place of a released record is not used again while a read of it is in flight.
 
 #[cfg(test)]
@@ -32,9 +34,10 @@ pub trait Engine: Send + Sync {
 
     /// Says that the record at `at` is dead; its space comes back with a later collection.
     ///
-    /// Answers with the lane that suits the next record of the same key, judged by how long this one lived.
-    /// Shape: `size` is the record's `record_size`. Each location is released at most once. Cost: two atomic
-    /// subtractions.
+    /// Answers with the lane that suits the next record of the same key, judged by how long this
+    /// one lived.
+    /// Shape: `size` is the record's `record_size`. Each location is released at most once. Cost:
+    /// two atomic subtractions.
     fn release(&self, at: Location, size: usize) -> Lane;
 
     /// A snapshot of all figures. Cost: a walk over the segment table; not for the data path.
@@ -45,27 +48,32 @@ pub trait Engine: Send + Sync {
 
     /// Changes the flash size while running: grows at once, shrinks as segments become free.
     ///
-    /// Errors: the paths cannot hold that much, or it is below the smallest size that can work. Nothing changed then.
+    /// Errors: the paths cannot hold that much, or it is below the smallest size that can work.
+    /// Nothing changed then.
     fn resize(&self, bytes: u64) -> Result<(), EngineError>;
 
-    /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: do not release them.
+    /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: do not
+    /// release them.
     ///
-    /// The caller keeps appends and relocations out until it returns (it holds the slots), so that there is no
-    /// doubt which locations are meant. Reads in flight may still answer, or answer `Gone`.
+    /// The caller keeps appends and relocations out until it returns (it holds the slots), so that
+    /// there is no doubt which locations are meant. Reads in flight may still answer, or answer
+    /// `Gone`.
     fn reset(&self);
 
-    /// Gives the blocks of some space that is free for long back to the filesystem. False: there is nothing to give.
-    /// Engines on files do it by themselves in the background. Blocks; not for the data path.
+    /// Gives the blocks of some space that is free for long back to the filesystem. False: there is
+    /// nothing to give. Engines on files do it by themselves in the background. Blocks; not for the
+    /// data path.
     fn give_space_back(&self) -> bool;
 }
 
 /// One worker thread's side of an engine. Neither `Send` nor blocking.
 pub trait EngineWorker {
-    /// Copies a record into the open write buffer of its lane. The location is valid at once: reads are served
-    /// from the buffer until the record is on flash.
+    /// Copies a record into the open write buffer of its lane. The location is valid at once: reads
+    /// are served from the buffer until the record is on flash.
     fn append(&mut self, lane: Lane, record: &Record<'_>) -> Result<Location, AppendError>;
 
-    /// As `append`, without a copy of a large payload: the engine keeps the record until it is on flash.
+    /// As `append`, without a copy of a large payload: the engine keeps the record until it is on
+    /// flash.
     ///
     /// Errors: with the record handed back.
     fn append_owned(
@@ -74,17 +82,20 @@ pub trait EngineWorker {
         record: OwnedRecord,
     ) -> Result<Location, (AppendError, OwnedRecord)>;
 
-    /// Starts a read. `size` is the record's `record_size`. The device is asked at the next `submit`.
+    /// Starts a read. `size` is the record's `record_size`. The device is asked at the next
+    /// `submit`.
     ///
-    /// Called with the key's slot locked, the location cannot have been released. Otherwise an error may mean that it
-    /// was, and that its place is free (`Gone`) or used again (`Corrupted`): look whether the keyspace still points
-    /// there before it is reported. Once `Pending`, a read brings what was there when it began.
+    /// Called with the key's slot locked, the location cannot have been released. Otherwise an
+    /// error may mean that it was, and that its place is free (`Gone`) or used again (`Corrupted`):
+    /// look whether the keyspace still points there before it is reported. Once `Pending`, a read
+    /// brings what was there when it began.
     fn read(&mut self, at: Location, size: usize, token: u64) -> ReadStart;
 
     /// Hands all queued work to the device. Cost: at most one system call.
     fn submit(&mut self);
 
-    /// Appends what has completed to `done`. Call when `wake_fd` is readable; clears it. Never blocks.
+    /// Appends what has completed to `done`. Call when `wake_fd` is readable; clears it. Never
+    /// blocks.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
     /// An eventfd that is readable when completions wait. Stays the engine's: do not close it.
@@ -96,11 +107,13 @@ pub trait EngineWorker {
     /// Reads a record and waits for it: for commands that learn of a key too late to prepare it.
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError>;
 
-    /// Starts to write partly filled buffers (shutdown, memory pressure, tests). `in_flight` falls to 0 when done.
+    /// Starts to write partly filled buffers (shutdown, memory pressure, tests). `in_flight` falls
+    /// to 0 when done.
     fn flush(&mut self);
 
-    /// Garbage collection, one bounded step of about `budget_bytes` of reading. Its reads go through `submit` and
-    /// `reap` like all others. Call each turn while it answers `Working`; when it answers `Idle` there is nothing to do.
+    /// Garbage collection, one bounded step of about `budget_bytes` of reading. Its reads go
+    /// through `submit` and `reap` like all others. Call each turn while it answers `Working`; when
+    /// it answers `Idle` there is nothing to do.
     ///
     /// `owner` must be the same for all calls.
     fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress;
@@ -129,9 +142,9 @@ pub enum Completion {
         /// The verified record.
         result: Result<FetchedRecord, EngineError>,
     },
-    /// These records did not reach flash. For each whose location the keyspace still points at, the tier puts the
-    /// record back in RAM and releases the location; the others were released when the keyspace let go of them.
-    /// Reads of these locations answer `Gone`.
+    /// These records did not reach flash. For each whose location the keyspace still points at, the
+    /// tier puts the record back in RAM and releases the location; the others were released when
+    /// the keyspace let go of them. Reads of these locations answer `Gone`.
     WriteFailed {
         /// Each record with the location that `append` gave.
         records: Vec<(Location, OwnedRecord)>,
@@ -161,12 +174,13 @@ pub enum CollectProgress {
 pub struct FreeSpace {
     /// Bytes of free segments that appends may take now, the collector's reserve left out.
     pub free_bytes: u64,
-    /// Below this many free bytes `collect` starts to work; the nearer to 0, the more it should be given to do.
+    /// Below this many free bytes `collect` starts to work; the nearer to 0, the more it should be
+    /// given to do.
     pub collect_below_bytes: u64,
     /// Bytes that the engine may fill in all; after the flash size was lowered, the new size.
     pub capacity_bytes: u64,
-    /// Bytes of records that live. The nearer to the capacity, the more each append costs in collection: evict before
-    /// nine tenths.
+    /// Bytes of records that live. The nearer to the capacity, the more each append costs in
+    /// collection: evict before nine tenths.
     pub live_bytes: u64,
 }
 
@@ -177,18 +191,21 @@ pub enum Liveness {
     Dead,
     /// The keyspace points here and nowhere else: keep it.
     Live,
-    /// The value is in RAM too, and the keyspace has dropped its reference to this location just now: need not be
-    /// kept. The collector accounts for the release; the owner does not call `release`.
+    /// The value is in RAM too, and the keyspace has dropped its reference to this location just
+    /// now: need not be kept. The collector accounts for the release; the owner does not call
+    /// `release`.
     InRam,
 }
 
 /// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
 pub trait Owner {
-    /// Whether the keyspace still points at `at`. A record that is released while this runs may be called live.
+    /// Whether the keyspace still points at `at`. A record that is released while this runs may be
+    /// called live.
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness;
 
-    /// The record was copied from `from` to `to`: if the keyspace still points at `from`, it points at `to` from now
-    /// on and the answer is true (the collector accounts for `from`; do not release it). Otherwise false, and the
-    /// collector releases `to`. Compares the full location under the slot's lock.
+    /// The record was copied from `from` to `to`: if the keyspace still points at `from`, it points
+    /// at `to` from now on and the answer is true (the collector accounts for `from`; do not
+    /// release it). Otherwise false, and the collector releases `to`. Compares the full location
+    /// under the slot's lock.
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool;
 }

@@ -3,8 +3,8 @@
 /// Everything that an engine counts. All byte figures are of the flash unless they say RAM.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct EngineStats {
-    /// The I/O backend in use: "io_uring", "threads", "io_uring and threads" where some workers got no ring, "sim", or
-    /// "none" before the first worker.
+    /// The I/O backend in use: "io_uring", "threads", "io_uring and threads" where some workers got
+    /// no ring, "sim", or "none" before the first worker.
     pub backend: &'static str,
     /// Bytes that the engine may fill: all segments in use or free.
     pub capacity_bytes: u64,
@@ -26,8 +26,8 @@ pub struct EngineStats {
     pub segments_sealed: u64,
     /// Segments that are being collected.
     pub segments_collecting: u64,
-    /// Segments with nothing to collect that wait for the release of their last records (damaged ones, for example)
-    /// or for the end of reads.
+    /// Segments with nothing to collect that wait for the release of their last records (damaged
+    /// ones, for example) or for the end of reads.
     pub segments_emptied: u64,
     /// Paths that take no writes any more after a write error.
     pub paths_failed: u64,

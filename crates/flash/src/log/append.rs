@@ -1,11 +1,12 @@
 //! How records reach flash: streams, write buffers, blocks, footers.
 //!
-//! Each stream has at most one open segment with one open block, which lies in the segment's `pending` so that all
-//! workers can read from it. A full block goes to the device and the next begins where it ends. A full segment gets
-//! its footer and is left to `closing` until its last write has ended; only then it is sealed.
+//! Each stream has at most one open segment with one open block, which lies in the segment's
+//! `pending` so that all workers can read from it. A full block goes to the device and the next
+//! begins where it ends. A full segment gets its footer and is left to `closing` until its last
+//! write has ended; only then it is sealed.
 //!
-//! A failed write takes the segment out of use (and the path, unless it was only full): what was on its way is handed
-//! back to the tier, what is on flash stays readable.
+//! A failed write takes the segment out of use (and the path, unless it was only full): what was on
+//! its way is handed back to the tier, what is on flash stays readable.
 
 use std::sync::Arc;
 
@@ -160,46 +161,53 @@ impl Appender {
         record: &Record<'_>,
         size: usize,
     ) -> Result<Location, AppendError> {
-        let data_end = io.shared.geometry.data_end();
         loop {
-            self.open_block(io, stream, size)?;
-            let filling =
-                self.streams[stream as usize].as_mut().expect("invariant: the stream was opened");
-            let shared = &io.shared;
-            let segment = shared.table.get(filling.segment);
-            let mut pending = segment.pending.lock();
-            let open = pending.open.as_mut().expect("invariant: the block was opened");
-            let offset = open.offset + open.len;
-            let end = open.len as usize + size;
-            if end <= open.buffer.len() && u64::from(offset) + size as u64 <= u64::from(data_end) {
-                let place = shared.place(filling.segment, offset);
-                let sequence = shared.next_sequence();
-                let target = &mut open.buffer[open.len as usize..end];
-                record::encode(record, sequence, place, target);
-                open.len = end as u32;
-                drop(pending);
-                filling.footer.add_record(sequence);
-                shared.add_live(segment, size);
-                return Ok(place.at);
+            if let Some(at) = self.append_to_block(io, stream, record, size) {
+                return Ok(at);
             }
-            drop(pending);
-            self.close_block(io, stream);
+            self.open_block(io, stream, size)?;
         }
     }
 
-    /// Sees to it that a stream has an open block, which may be too full, in a segment with room for a block.
+    /// Appends to the open block of a stream, if there is one with room.
+    fn append_to_block(
+        &mut self,
+        io: &Io,
+        stream: Stream,
+        record: &Record<'_>,
+        size: usize,
+    ) -> Option<Location> {
+        let shared = &io.shared;
+        let filling = self.streams[stream as usize].as_mut()?;
+        let segment = shared.table.get(filling.segment);
+        let mut pending = segment.pending.lock();
+        let open = pending.open.as_mut()?;
+        let offset = open.offset + open.len;
+        let end = open.len as usize + size;
+        let data_end = shared.geometry.data_end() as usize;
+        if end > open.buffer.len() || offset as usize + size > data_end {
+            return None;
+        }
+        let place = shared.place(filling.segment, offset);
+        let sequence = shared.next_sequence();
+        record::encode(record, sequence, place, &mut open.buffer[open.len as usize..end]);
+        open.len = end as u32;
+        drop(pending);
+        filling.footer.add_record(sequence);
+        shared.add_live(segment, size);
+        Some(place.at)
+    }
+
+    /// Hands the open block of a stream to the device and opens the next, in a segment with room
+    /// for a record.
     fn open_block(&mut self, io: &mut Io, stream: Stream, size: usize) -> Result<(), AppendError> {
+        self.close_block(io, stream);
         loop {
             let Some(filling) = &self.streams[stream as usize] else {
                 self.open_segment(io, stream, stream.purpose())?;
                 continue;
             };
-            let mut pending = io.shared.table.get(filling.segment).pending.lock();
-            if pending.open.is_some() {
-                return Ok(());
-            }
             if !filling.has_room(size, io.shared.geometry.data_end()) {
-                drop(pending);
                 self.close_segment(io, stream);
                 continue;
             }
@@ -211,7 +219,8 @@ impl Appender {
                 encode_segment_header(id, part, &mut buffer);
                 len = SEGMENT_HEADER_BYTES as u32;
             }
-            pending.open = Some(OpenBlock { offset: filling.next, len, buffer });
+            let open = OpenBlock { offset: filling.next, len, buffer };
+            io.shared.table.get(filling.segment).pending.lock().open = Some(open);
             return Ok(());
         }
     }
@@ -367,8 +376,8 @@ impl Appender {
         io.shared.seal(segment, state);
     }
 
-    /// A write to a segment failed: gives up the segment, or all on its path, and hands back what was not written:
-    /// `records`, and what the open blocks hold.
+    /// A write to a segment failed: gives up the segment, or all on its path, and hands back what
+    /// was not written: `records`, and what the open blocks hold.
     pub(crate) fn fail(
         &mut self,
         io: &mut Io,

@@ -1,15 +1,16 @@
 //! Garbage collection: moves what lives out of a segment that is mostly dead, and frees it.
 //!
-//! One worker collects one victim at a time, in steps: the footer tells the blocks, whole blocks are read (a few in
-//! flight, so that client reads are not held up), and each record that the keyspace still points at is appended to the
-//! survivors' lane and relocated. Whole blocks, not single records: a drive streams at a fraction of the cost of
-//! reading records one by one, and liveness is known only to the owner, who needs the key.
+//! One worker collects one victim at a time, in steps: the footer tells the blocks, whole blocks
+//! are read (a few in flight, so that client reads are not held up), and each record that the
+//! keyspace still points at is appended to the survivors' lane and relocated. Whole blocks, not
+//! single records: a drive streams at a fraction of the cost of reading records one by one, and
+//! liveness is known only to the owner, who needs the key.
 //!
 //! Invariants:
-//! 1. The victim is freed only when no live byte is left in it. What could not be read, or is damaged, stays where it
-//!    is until the keyspace lets go of it.
-//! 2. No memory is needed but the worker's buffers, and no free segment but the reserve. A large record takes its own
-//!    size while it is moved.
+//! 1. The victim is freed only when no live byte is left in it. What could not be read, or is
+//!    damaged, stays where it is until the keyspace lets go of it.
+//! 2. No memory is needed but the worker's buffers, and no free segment but the reserve. A large
+//!    record takes its own size while it is moved.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -216,7 +217,8 @@ impl Collection {
             && matches!(self.large, Large::None)
     }
 
-    /// Tells the operator of damage. What is damaged keeps the segment from being freed while it lives.
+    /// Tells the operator of damage. What is damaged keeps the segment from being freed while it
+    /// lives.
     fn report(&self, io: &Io, offset: u32, what: &'static str) {
         let at = io.shared.geometry.join(self.segment, offset);
         let error = io.shared.corrupted(at, what);
@@ -238,7 +240,8 @@ impl Collection {
                 }
                 return;
             }
-            // Bounded by the reads in flight: client reads must not keep a full log from being collected.
+            // Bounded by the reads in flight: client reads must not keep a full log from being
+            // collected.
             let buffer = io.device.pool().take_beyond(block.size as usize);
             self.blocks.pop_front();
             let user = User::CollectBlock { index: self.asked.len() as u32 };

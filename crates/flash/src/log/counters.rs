@@ -1,4 +1,5 @@
-//! What one worker counts. Only that worker adds, so an addition is a load and a store; everybody may read.
+//! What one worker counts. Only that worker adds, so an addition is a load and a store; everybody
+//! may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

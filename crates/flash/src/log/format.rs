@@ -5,10 +5,10 @@
 //!          0        64                                               size - 4096   size
 //! block    | record | record | ... | zeros up to a sector |
 //! ```
-//! A block is what one write brought to flash. Blocks begin and end on sectors and records do not cross them, so a
-//! block can be read and checked alone. The header shares the first block's write. The footer is written when the
-//! segment is full; it lists the blocks, so that a reader needs no guess where records are, and it says how many
-//! records there must be.
+//! A block is what one write brought to flash. Blocks begin and end on sectors and records do not
+//! cross them, so a block can be read and checked alone. The header shares the first block's write.
+//! The footer is written when the segment is full; it lists the blocks, so that a reader needs no
+//! guess where records are, and it says how many records there must be.
 //!
 //! Header, 64 bytes, little endian:
 //!
@@ -205,10 +205,11 @@ fn get(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The next record of a block at or after `from`: where it starts, and its header, not yet verified.
+/// The next record of a block at or after `from`: where it starts, and its header, not yet
+/// verified.
 ///
-/// Where no header can be, the walk goes on in steps of the record alignment: behind damage, or up to the end of
-/// the block. Only the checksum tells a record from bytes that look like one.
+/// Where no header can be, the walk goes on in steps of the record alignment: behind damage, or up
+/// to the end of the block. Only the checksum tells a record from bytes that look like one.
 pub(crate) fn next_record(block: &[u8], from: usize) -> Option<(usize, Header)> {
     let step = crate::limits::RECORD_ALIGN;
     (from..block.len()).step_by(step).find_map(|at| {
@@ -248,7 +249,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_footer_comes_back(sizes in prop::collection::vec(1u32..100, 0..BLOCKS_MAX), flip in 12usize..48) {
+        fn a_footer_comes_back(
+            sizes in prop::collection::vec(1u32..100, 0..BLOCKS_MAX),
+            flip in 12usize..48,
+        ) {
             let mut footer = Footer::default();
             let mut offset = 0;
             for size in sizes {

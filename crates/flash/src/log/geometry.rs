@@ -1,4 +1,5 @@
-//! How the address space is cut: segments, sectors, write buffers, and the pieces of a large record.
+//! How the address space is cut: segments, sectors, write buffers, and the pieces of a large
+//! record.
 
 use std::ops::Range;
 
@@ -9,9 +10,9 @@ use crate::limits::{
 };
 use crate::location::Location;
 
-/// A small flash gets smaller segments, so that it has at least this many: the more there are to choose from, and the
-/// smaller a share of the flash is open or in reserve, the less has to be copied (a write amplification of 1.48 where
-/// 256 segments have 1.56).
+/// A small flash gets smaller segments, so that it has at least this many: the more there are to
+/// choose from, and the smaller a share of the flash is open or in reserve, the less has to be
+/// copied (a write amplification of 1.48 where 256 segments have 1.56).
 const SEGMENTS_WANTED: u64 = 1024;
 
 /// The smallest segment that is chosen where nobody asks for one.
@@ -25,7 +26,8 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Shape: `segment_bytes` is a power of two within the limits, `sector_bytes` a power of two up to a page.
+    /// Shape: `segment_bytes` is a power of two within the limits, `sector_bytes` a power of two up
+    /// to a page.
     pub(crate) fn new(segment_bytes: u64, sector_bytes: u32) -> Self {
         assert!(segment_bytes.is_power_of_two());
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes));
@@ -103,8 +105,8 @@ impl Geometry {
 
     /// The device operations that a large record takes, in the order of its bytes.
     ///
-    /// Shape: `segments` has one segment, where the record begins at `offset`, or all segments that a record larger
-    /// than a segment has, of which it fills all but the last.
+    /// Shape: `segments` has one segment, where the record begins at `offset`, or all segments that
+    /// a record larger than a segment has, of which it fills all but the last.
     pub(crate) fn pieces(&self, segments: &[u32], offset: u32, record_size: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut done = 0;
@@ -173,10 +175,14 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_cover_a_record_once_and_in_order(
-            size in 1usize..1_000_000, shared: bool, start in 0u32..100, sector in prop::sample::select(vec![512u32, 4096])
+            size in 1usize..1_000_000,
+            shared: bool,
+            start in 0u32..100,
+            sector in prop::sample::select(vec![512u32, 4096]),
         ) {
             let geometry = Geometry::new(1 << 17, sector);
-            let size = (size % if shared { 60_000 } else { 1_000_000 }).next_multiple_of(RECORD_ALIGN).max(48);
+            let size = size % if shared { 60_000 } else { 1_000_000 };
+            let size = size.next_multiple_of(RECORD_ALIGN).max(48);
             let (segments, offset) = if shared {
                 (vec![9], (start * sector).min(geometry.data_end() - 64 * 1024).max(64))
             } else {

@@ -1,4 +1,5 @@
-//! What the parts of a worker share: the log, the device, the counts; and how completions find their way back.
+//! What the parts of a worker share: the log, the device, the counts; and how completions find
+//! their way back.
 
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
-//! The thread that gives the blocks of free segments back to their filesystems, away from the data path.
+//! The thread that gives the blocks of free segments back to their filesystems, away from the data
+//! path.
 //!
-//! It does so segment by segment with a pause, because a drive that is told to forget much at once serves nothing
-//! else meanwhile. What is likely to be written again soon keeps its blocks (see `Shared::punch_one`).
+//! It does so segment by segment with a pause, because a drive that is told to forget much at once
+//! serves nothing else meanwhile. What is likely to be written again soon keeps its blocks (see
+//! `Shared::punch_one`).
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -14,8 +16,9 @@ use crate::error::EngineError;
 /// How often it looks for something to do.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Between two segments. To give back 64 MiB takes ext4 on a drive with discard 18 ms, and client reads meanwhile have a
-/// 99th percentile of 170 us for 100 us (measured with fio at a depth of 4, with a pause of 10 ms).
+/// Between two segments. To give back 64 MiB takes ext4 on a drive with discard 18 ms, and client
+/// reads meanwhile have a 99th percentile of 170 us for 100 us (measured with fio at a depth of 4,
+/// with a pause of 10 ms).
 const WORK_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Janitor {

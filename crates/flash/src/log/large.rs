@@ -1,11 +1,13 @@
 //! Writing records that are too large for a write buffer.
 //!
-//! The log keeps the record itself (the tier hands it over) and copies it piece by piece into write buffers, a few of
-//! them in flight: beyond the record, memory stays bounded. Until the last piece is on flash, reads are answered from
-//! the record. A record that fits a segment shares one in a stream of its own; a larger one has whole segments to
-//! itself, wherever they are free, so that a fragmented log can still take it.
+//! The log keeps the record itself (the tier hands it over) and copies it piece by piece into write
+//! buffers, a few of them in flight: beyond the record, memory stays bounded. Until the last piece
+//! is on flash, reads are answered from the record. A record that fits a segment shares one in a
+//! stream of its own; a larger one has whole segments to itself, wherever they are free, so that a
+//! fragmented log can still take it.
 //!
-//! Its header, with the checksum of everything, stands in the first piece, which is therefore written last.
+//! Its header, with the checksum of everything, stands in the first piece, which is therefore
+//! written last.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -50,7 +52,8 @@ struct LargeWrite {
     forgotten: bool,
 }
 
-/// Which bytes of key and payload a range of a record's bytes covers; header and padding are left out.
+/// Which bytes of key and payload a range of a record's bytes covers; header and padding are left
+/// out.
 pub(crate) fn body(
     stream: &Range<usize>,
     key_len: usize,

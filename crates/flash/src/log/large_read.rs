@@ -1,8 +1,8 @@
 //! Reading records that are too large for one device read.
 //!
-//! The first piece tells the lengths; then memory for the record is allocated, and the other pieces are read, a few at
-//! a time, and copied into place. The checksum follows in order, so that no step takes long. Beyond the record itself,
-//! memory stays bounded.
+//! The first piece tells the lengths; then memory for the record is allocated, and the other pieces
+//! are read, a few at a time, and copied into place. The checksum follows in order, so that no step
+//! takes long. Beyond the record itself, memory stays bounded.
 
 use std::sync::Arc;
 
@@ -59,7 +59,8 @@ struct Assembly {
     checked: usize,
     checker: Option<PieceChecker>,
     record: OwnedRecord,
-    /// The record's size; of a collected one only the size up to the sector is known before its header is read.
+    /// The record's size; of a collected one only the size up to the sector is known before its
+    /// header is read.
     size: usize,
     is_rounded: bool,
 }
@@ -173,7 +174,8 @@ impl LargeReads {
         }
     }
 
-    /// Starts a collection's read of the record that fills a block. `size` is rounded up to the sector.
+    /// Starts a collection's read of the record that fills a block. `size` is rounded up to the
+    /// sector.
     ///
     /// The caller holds a pin of the segment for it.
     pub(crate) fn start_collecting(
@@ -231,8 +233,11 @@ impl LargeReads {
             let piece = &read.assembly.pieces[read.next];
             let Some(buffer) = io.device.pool().take(piece.size as usize) else { return };
             let user = User::LargeRead { index: index as u32, piece: read.next as u32 };
-            io.counters.device_reads.add(1);
-            io.counters.device_read_bytes.add(u64::from(piece.size));
+            // What collections read is counted apart.
+            if read.read_for != ReadFor::Collector {
+                io.counters.device_reads.add(1);
+                io.counters.device_read_bytes.add(u64::from(piece.size));
+            }
             io.read(piece.segment, piece.offset, buffer, user);
             read.next += 1;
             read.in_flight += 1;

@@ -1,18 +1,22 @@
 //! How long records live, and which segments they share because of it.
 //!
-//! A segment is cheap to collect when all its records die at about the same time: then it is all dead or all live.
-//! So records are sorted into streams by the lifetime that is expected of them, and each stream fills segments of its
-//! own. What is known:
-//! - A record that replaces one that died young will probably die young too. `Lifetimes::lane_after` tells it when the
-//!   old record is released, from the age of the segment that it was in.
-//! - A record that a collection found alive is older than most, unless it comes out of a segment for the short-lived.
+//! A segment is cheap to collect when all its records die at about the same time: then it is all
+//! dead or all live. So records are sorted into streams by the lifetime that is expected of them,
+//! and each stream fills segments of its own. What is known:
+//! - A record that replaces one that died young will probably die young too.
+//!   `Lifetimes::lane_after` tells it when the old record is released, from the age of the segment
+//!   that it was in.
+//! - A record that a collection found alive is older than most, unless it comes out of a segment
+//!   for the short-lived.
 //!
-//! Time is the number of bytes that the tier has appended: lifetimes matter relative to how fast the log is filled.
-//! "Young" is relative to how long segments of the middle stream last, which is measured as they are freed.
+//! Time is the number of bytes that the tier has appended: lifetimes matter relative to how fast
+//! the log is filled. "Young" is relative to how long segments of the middle stream last, which is
+//! measured as they are freed.
 //!
-//! Effect on the write amplification of Zipf (0.99) overwrites at 70 % full, by `examples/write_amplification.rs` and
-//! a simulation of 1,024 segments: one stream for all 2.2, survivors apart 1.74, survivors in two streams 1.71, hints
-//! for three lanes as well 1.48. For uniform overwrites nothing can be known, and it stays near 1.9.
+//! Effect on the write amplification of Zipf (0.99) overwrites at 70 % full, by
+//! `examples/write_amplification.rs` and a simulation of 1,024 segments: one stream for all 2.2,
+//! survivors apart 1.74, survivors in two streams 1.71, hints for three lanes as well 1.48. For
+//! uniform overwrites nothing can be known, and it stays near 1.9.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -84,7 +88,8 @@ pub(crate) struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Shape: `capacity_bytes` is that of the log; a tenth is the first guess at the typical lifespan.
+    /// Shape: `capacity_bytes` is that of the log; a tenth is the first guess at the typical
+    /// lifespan.
     pub(crate) fn new(capacity_bytes: u64) -> Self {
         Self {
             appended_bytes: AtomicU64::new(0),

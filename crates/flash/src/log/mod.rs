@@ -1,7 +1,7 @@
 //! The segmented log: the default engine.
 //!
-//! Reading order: `segment` (states, and what of a segment is in RAM), `format` (the bytes), `append`, `read`,
-//! `collect`, then `shared` and `worker`, which hold the parts together.
+//! Reading order: `segment` (states, and what of a segment is in RAM), `format` (the bytes),
+//! `append`, `read`, `collect`, then `shared` and `worker`, which hold the parts together.
 
 mod append;
 mod collect;
@@ -42,10 +42,11 @@ use crate::limits::{PATHS_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::location::Location;
 use crate::record::Lane;
 
-/// Opens a log on files. They are emptied first, and removed when the engine and its workers are dropped.
+/// Opens a log on files. They are emptied first, and removed when the engine and its workers are
+/// dropped.
 ///
-/// Errors: with a text for the operator: no path, a path that is not a directory, not writable, in use by another
-/// server, without enough space; a size with which the log cannot work.
+/// Errors: with a text for the operator: no path, a path that is not a directory, not writable, in
+/// use by another server, without enough space; a size with which the log cannot work.
 pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
     let invalid = |text: String| Err(EngineError::Settings(text));
     if config.paths.is_empty() || config.paths.len() > PATHS_MAX {
@@ -65,7 +66,8 @@ pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
 }
 
-/// Opens a log on simulated drives; `config.paths` and `config.backend` do not matter. Nothing runs in the background.
+/// Opens a log on simulated drives; `config.paths` and `config.backend` do not matter. Nothing runs
+/// in the background.
 ///
 /// Errors: a size with which the log cannot work.
 pub fn open_sim(disk: &SimDisk, config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
@@ -82,7 +84,8 @@ fn segment_bytes(config: &LogConfig) -> Result<u64, EngineError> {
         return Ok(bytes);
     }
     Err(EngineError::Settings(format!(
-        "flash segment size {bytes}: not a power of two from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+        "flash segment of {bytes} bytes: not a power of two from {SEGMENT_BYTES_MIN} to \
+         {SEGMENT_BYTES_MAX}"
     )))
 }
 

@@ -1,7 +1,8 @@
 //! How records come back: from a write buffer, or by one device read of exactly their sectors.
 //!
-//! Two reads of the same sectors share one device read while it is in flight: a small table remembers for the recent
-//! reads where they began. It is a cache, not an index: an entry that was overwritten costs a second device read.
+//! Two reads of the same sectors share one device read while it is in flight: a small table
+//! remembers for the recent reads where they began. It is a cache, not an index: an entry that was
+//! overwritten costs a second device read.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -76,7 +77,8 @@ impl Reader {
             }
             None => self.start(io, (segment, offset), Waiter { at, offset, size, token }),
         };
-        // A read that was started keeps the pin until it ends, one that was merged has that of the other.
+        // A read that was started keeps the pin until it ends, one that was merged has that of the
+        // other.
         match &started {
             ReadStart::Pending => io.counters.reads.add(1),
             ReadStart::Ready(_) | ReadStart::Failed(_) => {

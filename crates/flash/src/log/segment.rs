@@ -1,32 +1,34 @@
 //! One segment as all workers see it: its state, its counters, and what of it is not on flash yet.
 //!
 //! ```text
-//!             open                   seal                  choose a victim
-//!   Free ------------> Open -------------------> Sealed -------------------> Collecting
-//!    ^                  |  \                       |                              |
-//!    |                  |   \ large record         | nothing lives                | survivors moved
-//!    |                  |    v                     |                              v
-//!    |        a write   |   Span, SpanPart         |          +--------------- Emptied
-//!    |        failed    |     | released           |          |     (also after a failed write, or
-//!    |                  +-----|--------------------|----------+      with damaged records that live)
-//!    |                        v                    v          | nothing lives
-//!    +-------------------- Draining <-------------------------+
+//!          open              seal               a victim
+//!   Free ---------> Open -----------> Sealed ------------> Collecting
+//!    ^              |  |               |                       |
+//!    |              |  | large record  | nothing lives         | survivors moved
+//!    |              |  +---> Span      |                       v
+//!    |              |         |        |                    Emptied
+//!    |              |         |        |                       ^   |
+//!    |              +---------|--------|--- a write failed ----+   | nothing lives
+//!    |                        v        v                           |
+//!    +-------------------- Draining <--+---------------------------+
 //!      no read in flight      |
-//!                             +---> Retired (the path failed, or the flash size was lowered) ---> Free (raised)
+//!                             +--> Retired (path failed, size lowered) --> Free (size raised)
 //! ```
 //! - Free -> Open: `Space`, for one worker, who alone appends. The generation goes up.
-//! - Open -> Sealed / Emptied / Span: that worker, when the last write has ended.
+//! - Open -> Sealed / Emptied / Span: that worker, when the last write has ended. The other
+//!   segments of a record that is larger than a segment are SpanPart, and freed with the first.
 //! - Sealed -> Collecting: one collector. Back to Sealed when it gives up.
-//! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment with a damaged
-//!   record stays here as long as the keyspace points at the record, so that it is reported and not replaced by
-//!   whatever would be written there next.
+//! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment
+//!   with a damaged record stays here as long as the keyspace points at the record, so that it is
+//!   reported and not replaced by whatever would be written there next.
 //! - Draining: free but for reads in flight.
 //!
 //! Invariants:
-//! 1. A segment is used again only when nothing in it lives and no read of it is in flight: a reader counts itself
-//!    in `readers` first and looks at the state then, who frees it changes the state first and looks at `readers`
-//!    then, both sequentially consistent.
-//! 2. Bytes below `flushed` are on flash. Bytes above are in `pending`, or on flash, or lost (and listed as lost).
+//! 1. A segment is used again only when nothing in it lives and no read of it is in flight: a
+//!    reader counts itself in `readers` first and looks at the state then, who frees it changes the
+//!    state first and looks at `readers` then, both sequentially consistent.
+//! 2. Bytes below `flushed` are on flash. Bytes above are in `pending`, or on flash, or lost (and
+//!    listed as lost).
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -68,7 +70,8 @@ const STATES: [State; 9] = [
     State::Retired,
 ];
 
-/// One segment. A cache line or two of its own, as reads of neighbours count themselves all the time.
+/// One segment. A cache line or two of its own, as reads of neighbours count themselves all the
+/// time.
 #[repr(align(64))]
 pub(crate) struct Segment {
     state: AtomicU8,
@@ -164,8 +167,8 @@ impl Segment {
         self.live_bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Takes live bytes away; returns how many there were to take and how many are left. Never below zero: a
-    /// collector may release a record that a reset has forgotten already.
+    /// Takes live bytes away; returns how many there were to take and how many are left. Never
+    /// below zero: a collector may release a record that a reset has forgotten already.
     pub(crate) fn sub_live(&self, bytes: u32) -> (u32, u32) {
         let order = Ordering::SeqCst;
         let subtract = |live: u32| Some(live.saturating_sub(bytes));

@@ -1,7 +1,9 @@
-//! What all workers of a log share: the segments, the free space, and the rules by which segments are freed.
+//! What all workers of a log share: the segments, the free space, and the rules by which segments
+//! are freed.
 //!
-//! On the read path nothing here takes a lock: a segment is found in the table, pinned, and its counters are atomics.
-//! The mutex of `Space` is taken once for each segment that is opened or freed.
+//! On the read path nothing here takes a lock: a segment is found in the table, pinned, and its
+//! counters are atomics. The mutex of `Space` is taken once for each segment that is opened or
+//! freed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,18 +27,19 @@ use crate::limits::PATHS_MAX;
 use crate::location::Location;
 use crate::record::{Lane, Place};
 
-/// Free segments that the collector has to itself, for each worker: one for small survivors, one for large ones.
+/// Free segments that the collector has to itself, for each worker: one for small survivors, one
+/// for large ones.
 const RESERVE_SEGMENTS: usize = 2;
 
-/// Collection begins when fewer segments are free than this share of all, or than two for each worker. The later, the
-/// more is dead by then.
+/// Collection begins when fewer segments are free than this share of all, or than two for each
+/// worker. The later, the more is dead by then.
 const COLLECT_BELOW_SHARE: usize = 256;
 
 /// A victim must give back at least this share of itself: below that, collecting is copying.
 const VICTIM_DEAD_SHARE: u32 = 32;
 
-/// Free segments of a file that keep their blocks although nothing is in them, as a share of all: they are written
-/// again soon.
+/// Free segments of a file that keep their blocks although nothing is in them, as a share of all:
+/// they are written again soon.
 const KEEP_WRITTEN_SHARE: usize = 16;
 
 pub(crate) struct Shared {
@@ -94,7 +97,8 @@ impl Shared {
         }
     }
 
-    /// The fewest segments with which a log can work: every stream of every worker open, the reserve, some free ones.
+    /// The fewest segments with which a log can work: every stream of every worker open, the
+    /// reserve, some free ones.
     pub(crate) fn segments_min(workers: usize) -> usize {
         workers * (STREAMS.len() + RESERVE_SEGMENTS + 2) + 2
     }
@@ -108,7 +112,8 @@ impl Shared {
 
     // Places.
 
-    /// The segment and offset of a location from outside; `None` when no record of that size can be there.
+    /// The segment and offset of a location from outside; `None` when no record of that size can be
+    /// there.
     pub(crate) fn split(&self, at: Location, size: usize) -> Option<(u32, u32)> {
         let (segment, offset) = self.geometry.split(at);
         self.table.find(segment)?;
@@ -133,7 +138,8 @@ impl Shared {
         Extent { file: home.file, offset: start + u64::from(offset), size }
     }
 
-    /// A read of a segment has ended. The last one of a segment that waits to be freed leaves that to `settle`.
+    /// A read of a segment has ended. The last one of a segment that waits to be freed leaves that
+    /// to `settle`.
     pub(crate) fn unpin(&self, segment: u32) {
         self.table.get(segment).unpin();
     }
@@ -160,7 +166,8 @@ impl Shared {
         EngineError::Corrupted { path, segment, offset: u64::from(offset), what }
     }
 
-    /// A write failed: takes the file, or its unreserved part, out of use. Returns the error to report.
+    /// A write failed: takes the file, or its unreserved part, out of use. Returns the error to
+    /// report.
     pub(crate) fn write_failed(&self, file: FileIndex, errno: i32) -> EngineError {
         let path = self.drives.name(file);
         let error = EngineError::Io { path, operation: "write", errno };
@@ -244,7 +251,8 @@ impl Shared {
         self.note_if_empty(index);
     }
 
-    /// Notes which segments a record has that is larger than a segment, before it is read from flash.
+    /// Notes which segments a record has that is larger than a segment, before it is read from
+    /// flash.
     pub(crate) fn note_span(&self, segments: &[u32]) {
         let (&first, rest) = segments.split_first().expect("invariant: a span has segments");
         self.set_states(rest, State::SpanPart);
@@ -261,7 +269,8 @@ impl Shared {
     /// Puts a segment on the list to be freed when nothing lives in it and nobody works on it.
     fn note_if_empty(&self, index: u32) {
         let segment = self.table.get(index);
-        // Releases look at the state after the count, seals at the count after the state: one of them sees both.
+        // Releases look at the state after the count, seals at the count after the state: one of
+        // them sees both.
         let at_rest = matches!(segment.state(), State::Sealed | State::Emptied | State::Span);
         if at_rest && segment.live_bytes() == 0 {
             self.space.lock().emptied.push(index);
@@ -337,10 +346,11 @@ impl Shared {
 
     /// Takes the sealed segment whose collection pays most, if collection is needed.
     ///
-    /// Cost-benefit, as log-structured file systems have it: what is gained is the dead share, and it stays gained
-    /// the longer the older the segment is; what is paid is what lives and has to be copied. Age counts for less
-    /// than in those, because the streams have sorted records by age already: found by trial in the simulation that
-    /// `lifetime` speaks of (1.48, where the classic formula has 1.55).
+    /// Cost-benefit, as log-structured file systems have it: what is gained is the dead share, and
+    /// it stays gained the longer the older the segment is; what is paid is what lives and has to
+    /// be copied. Age counts for less than in those, because the streams have sorted records by age
+    /// already: found by trial in the simulation that `lifetime` speaks of (1.48, where the classic
+    /// formula has 1.55).
     pub(crate) fn take_victim(&self) -> Option<u32> {
         let shrinking = self.over_target.load(Ordering::Relaxed);
         if !shrinking && self.free_segments.load(Ordering::Relaxed) >= self.collect_below() {
@@ -350,7 +360,8 @@ impl Shared {
         let dead_min = self.geometry.segment_bytes() as u32 / VICTIM_DEAD_SHARE;
         let mut best: Option<(f64, u32)> = None;
         for (index, segment) in self.table.iter() {
-            // Of the bytes that were used: what large records left unused behind them is not gained by moving them.
+            // Of the bytes that were used: what large records left unused behind them is not gained
+            // by moving them.
             let (used, live) = (segment.used_bytes(), segment.live_bytes());
             let dead = used.saturating_sub(live);
             if segment.state() != State::Sealed || dead < dead_min {
@@ -495,7 +506,8 @@ impl Shared {
         Ok(segments as usize)
     }
 
-    /// See `Engine::reset`. Segments that a worker is filling or collecting are freed by that worker, who notices.
+    /// See `Engine::reset`. Segments that a worker is filling or collecting are freed by that
+    /// worker, who notices.
     pub(crate) fn reset(&self) {
         self.resets.fetch_add(1, Ordering::SeqCst);
         for (index, segment) in self.table.iter() {
@@ -507,7 +519,8 @@ impl Shared {
         self.settle();
     }
 
-    /// Gives the blocks of one segment that is free for long back to its filesystem. False when there is none.
+    /// Gives the blocks of one segment that is free for long back to its filesystem. False when
+    /// there is none.
     pub(crate) fn punch_one(&self) -> bool {
         let mut space = self.space.lock();
         let keep = (space.active() / KEEP_WRITTEN_SHARE).max(STREAMS.len() * self.workers);

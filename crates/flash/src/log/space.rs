@@ -1,10 +1,13 @@
 //! Which segments are free, on which file, and who may have them.
 //!
-//! Owns the lists behind one short mutex, taken once for each segment that is opened or freed. The rules:
+//! Owns the lists behind one short mutex, taken once for each segment that is opened or freed. The
+//! rules:
 //! - Segments are opened on the files in turn, so that all drives share the load.
-//! - The last `reserve` free segments are for what collections keep: without them a full log could not be collected.
-//! - Of the free segments of a file the one freed last is used first: its blocks are still the file's. The ones that
-//!   are free for long give their blocks back to the filesystem (`Space::take_to_punch`).
+//! - The last `reserve` free segments are for what collections keep: without them a full log could
+//!   not be collected.
+//! - Of the free segments of a file the one freed last is used first: its blocks are still the
+//!   file's. The ones that are free for long give their blocks back to the filesystem
+//!   (`Space::take_to_punch`).
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -121,7 +124,8 @@ impl Space {
         self.files.iter().filter(|file| file.failed).count()
     }
 
-    /// Takes free segments: all of them or none. More than one is for a record that is larger than a segment.
+    /// Takes free segments: all of them or none. More than one is for a record that is larger than
+    /// a segment.
     pub(crate) fn take_many(
         &mut self,
         count: usize,
@@ -157,7 +161,8 @@ impl Space {
         self.free -= 1;
     }
 
-    /// Takes a segment back: as a free one, or as one that does not count any more. True when it is free.
+    /// Takes a segment back: as a free one, or as one that does not count any more. True when it is
+    /// free.
     pub(crate) fn give(&mut self, free: FreeSegment) -> bool {
         let failed = self.files[usize::from(free.file.0)].failed;
         // A lower flash size must not take the collector's reserve: it is what makes room.
@@ -174,7 +179,8 @@ impl Space {
         let file = &mut self.files[usize::from(free.file.0)];
         file.written += usize::from(free.blocks == Blocks::Written);
         self.free += 1;
-        // The end is used first: what was written last, then what was reserved, in the order of the file.
+        // The end is used first: what was written last, then what was reserved, in the order of the
+        // file.
         if free.blocks == Blocks::Written {
             file.free.push_back(free);
         } else {
@@ -182,8 +188,8 @@ impl Space {
         }
     }
 
-    /// Takes a segment whose blocks should go back to the filesystem: a retired one, or a free one when its file has
-    /// more than `keep` free ones with old data. `give_punched` brings it back.
+    /// Takes a segment whose blocks should go back to the filesystem: a retired one, or a free one
+    /// when its file has more than `keep` free ones with old data. `give_punched` brings it back.
     pub(crate) fn take_to_punch(&mut self, keep: usize) -> Option<FreeSegment> {
         if let Some(at) = self.retired.iter().position(|free| free.blocks == Blocks::Written) {
             return Some(self.retired.swap_remove(at));
@@ -221,8 +227,8 @@ impl Space {
         self.put(FreeSegment { segment, file, blocks: Blocks::Reserved });
     }
 
-    /// Lowers how many segments count. Returns the free ones that do not count any more; those in use follow when
-    /// they are freed.
+    /// Lowers how many segments count. Returns the free ones that do not count any more; those in
+    /// use follow when they are freed.
     pub(crate) fn lower_target(&mut self, segments: usize) -> Vec<u32> {
         self.target = segments;
         let mut retired = Vec::new();
@@ -238,8 +244,9 @@ impl Space {
         retired
     }
 
-    /// Raises how many segments count; the caller has reserved the blocks of those that return, and adds the new ones.
-    /// Paths that were out of blocks are tried again. Returns the segments that were retired and are free now.
+    /// Raises how many segments count; the caller has reserved the blocks of those that return, and
+    /// adds the new ones. Paths that were out of blocks are tried again. Returns the segments that
+    /// were retired and are free now.
     pub(crate) fn raise_target(
         &mut self,
         segments: usize,
@@ -258,8 +265,8 @@ impl Space {
         freed
     }
 
-    /// Takes retired segments that can be used again, up to that many. They come back by `raise_target`, or by
-    /// `retire_again`.
+    /// Takes retired segments that can be used again, up to that many. They come back by
+    /// `raise_target`, or by `retire_again`.
     pub(crate) fn take_retired(&mut self, count: usize) -> Vec<FreeSegment> {
         let mut taken = Vec::new();
         self.retired.retain(|free| {
@@ -277,7 +284,8 @@ impl Space {
         self.retired.extend(segments);
     }
 
-    /// Which new segments each file gets when that many are missing: the emptiest file that works gets the next.
+    /// Which new segments each file gets when that many are missing: the emptiest file that works
+    /// gets the next.
     pub(crate) fn plan_homes(&self, mut missing: usize) -> Vec<(FileIndex, Range<u32>)> {
         let mut plan: Vec<(FileIndex, Range<u32>)> = (0..self.files.len() as u16)
             .map(|index| (FileIndex(index), &self.files[usize::from(index)]))
@@ -299,8 +307,8 @@ impl Space {
         self.retire_free(index, |_| true)
     }
 
-    /// The filesystem of a file ran out of blocks: the free segments that have none do not count any more. Returns
-    /// them.
+    /// The filesystem of a file ran out of blocks: the free segments that have none do not count
+    /// any more. Returns them.
     pub(crate) fn set_no_space(&mut self, index: FileIndex) -> Vec<u32> {
         self.files[usize::from(index.0)].no_space = true;
         self.retire_free(index, |free| free.blocks == Blocks::Punched)
@@ -397,7 +405,8 @@ mod tests {
         assert_eq!(punch.segment, taken[0]);
         assert!(space.take_to_punch(2).is_none());
         assert!(space.give_punched(punch));
-        // Freed last, used first; the punched one comes last, and not at all where blocks have run out.
+        // Freed last, used first; the punched one comes last, and not at all where blocks have run
+        // out.
         assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![taken[2], taken[1]]));
         assert_eq!(space.set_no_space(ONE), [taken[0]]);
         assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![3, 4]));

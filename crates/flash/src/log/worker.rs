@@ -1,4 +1,5 @@
-//! One worker's side of the log: hands calls to the parts, and completions back to the part that waits for them.
+//! One worker's side of the log: hands calls to the parts, and completions back to the part that
+//! waits for them.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -182,7 +183,8 @@ impl EngineWorker for LogWorker {
 }
 
 impl Drop for LogWorker {
-    /// Brings what was appended to flash, because other workers may still read it, and waits for what is in flight.
+    /// Brings what was appended to flash, because other workers may still read it, and waits for
+    /// what is in flight.
     fn drop(&mut self) {
         self.notice_reset();
         self.appender.close(&mut self.io);

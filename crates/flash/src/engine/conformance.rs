@@ -215,7 +215,7 @@ impl Rig {
             };
             match appended {
                 Ok(at) => return self.point(key, value, Some(at)),
-                Err(AppendError::Busy) => self.turn(worker),
+                Err(AppendError::Busy) => self.wait(worker),
                 Err(AppendError::Full) => self.make_room(worker),
                 Err(AppendError::Failed(_)) => return self.point(key, value, None),
                 Err(AppendError::TooLarge) => panic!("{len} bytes are within the limit"),
@@ -345,14 +345,22 @@ impl Rig {
     /// Turns until nothing of a worker is in flight, sleeping on its descriptor in between.
     pub(crate) fn settle(&mut self, worker: usize) {
         for _ in 0..TURNS_MAX {
-            self.turn(worker);
+            self.wait(worker);
             if self.workers[worker].in_flight() == 0 {
                 return;
             }
+        }
+        panic!("operations in flight for ever");
+    }
+
+    /// One turn of a worker; if it leaves something in flight, sleeps until some of it has ended,
+    /// however slow the drive is.
+    fn wait(&mut self, worker: usize) {
+        self.turn(worker);
+        if self.workers[worker].in_flight() > 0 {
             let wake = self.workers[worker].wake_fd();
             rustix::event::poll(&mut [PollFd::new(&wake, PollFlags::IN)], None).expect("poll");
         }
-        panic!("operations in flight for ever");
     }
 
     /// Brings everything to flash.

@@ -127,6 +127,13 @@ impl<'a> Db<'a> {
         Some((view, self.tally))
     }
 
+    /// Takes an access back that will be made again, once the value is there.
+    pub fn take_back_access(&mut self, key: &Key<'_>) {
+        if let Some(at) = self.locate(key) {
+            self.entries().entry_mut(at).age();
+        }
+    }
+
     /// How often a key was used lately, 0 to 3.
     pub fn frequency(&mut self, key: &Key<'_>) -> Option<u8> {
         let at = self.locate(key)?;

@@ -9,7 +9,6 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
@@ -65,11 +64,13 @@ pub(crate) enum Next {
 }
 
 impl Connection {
-    /// Registers an accepted socket. Errors: the runtime cannot watch it.
+    /// Takes over an accepted socket. Errors: the runtime cannot watch it.
     pub(crate) fn new(worker: Rc<Worker>, accepted: Accepted) -> io::Result<Connection> {
-        let stream = accepted.stream.into_stream()?;
-        let client = Arc::new(accepted.client);
-        worker.server.clients.add(client.clone());
+        let client = accepted.client;
+        let stream = accepted
+            .stream
+            .into_stream()
+            .inspect_err(|_| worker.server.clients.remove(client.id))?;
         worker.stats.connections.add(1);
         let session = Session::new(worker.clone(), client);
         Ok(Connection {

@@ -133,7 +133,7 @@ impl Runner<'_> {
             return self.refuse(reply, wrong_arity(self.entry));
         }
         if let Run::Container = self.entry.run {
-            return self.refuse(reply, unknown_subcommand(self.entry, self.args));
+            return self.refuse_subcommand(reply);
         }
         if !self.session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return self.refuse(reply, "NOAUTH Authentication required.");
@@ -177,6 +177,16 @@ impl Runner<'_> {
         }
         self.session.transaction.fail();
         self.write_refusal(reply, text.as_ref())
+    }
+
+    /// An unknown subcommand counts as an error, and as a call of nothing.
+    #[cold]
+    fn refuse_subcommand(&mut self, reply: &mut Reply) -> Outcome {
+        self.session.transaction.fail();
+        let text = unknown_subcommand(self.entry, self.args);
+        self.session.worker.stats.count_error(&text);
+        reply.error(text);
+        Outcome::NotRun
     }
 
     /// A refused EXEC ends the transaction, and says why.
@@ -273,6 +283,7 @@ impl Runner<'_> {
                     let key = Key::new(&missing.key);
                     let table = keyspace.table_of(self.session.db);
                     let want = want_at(&mut locked, table, &key, missing.at);
+                    take_back_access(self.session, &mut locked, &key);
                     if self.attempts < ATTEMPTS_MAX {
                         return Outcome::Fetch(vec![want]);
                     }
@@ -417,6 +428,16 @@ pub(crate) fn cold(locked: &mut Locked<'_>, table: u8, key: &Key<'_>) -> Option<
 fn want_at(locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: FlashRef) -> Want {
     let found = locked.holds(key.slot).then(|| cold(locked, table, key)).flatten();
     found.unwrap_or(Want { at, key_len: key.bytes.len() as u32, value_len: at.stored_len })
+}
+
+/// The handler will run again, and must not count as a second use of the value.
+fn take_back_access(session: &Session, locked: &mut Locked<'_>, key: &Key<'_>) {
+    if session.no_touch || !locked.holds(key.slot) {
+        return;
+    }
+    let table = locked.keyspace().table_of(session.db);
+    let mut tally = Tally::default();
+    keyspace::Db::new(locked.slot(key.slot), table, 0, &mut tally).take_back_access(key);
 }
 
 /// Publishes what the batch has changed so far, for a command that reads the counters.

@@ -33,7 +33,8 @@ const PROTECTED: &str = concat!(
 /// A connection on its way to its worker.
 pub(crate) struct Accepted {
     pub(crate) stream: NewStream,
-    pub(crate) client: Client,
+    /// Registered already, so that it counts from the moment it is admitted.
+    pub(crate) client: Arc<Client>,
 }
 
 /// Everything the server listens on.
@@ -213,7 +214,8 @@ async fn admit(
         return;
     }
     let created_ms = unix_ms();
-    let client = Client { id: server.clients.next_id(), created_ms, ..client };
+    let client = Arc::new(Client { id: server.clients.next_id(), created_ms, ..client });
+    server.clients.add(client.clone());
     let worker = client.id as usize % workers.len();
     // A worker that has ended is a server that is stopping.
     let _ = workers[worker].send(Accepted { stream, client }).await;

@@ -1,6 +1,6 @@
 //! SLOWLOG: the latest slow commands.
 
-use command::{CommandResult, Docs, Flags, Group, Locks, Row};
+use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
 use super::{container, write_help};
@@ -62,9 +62,11 @@ fn get(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
             }
         },
         _ => {
-            return Err(command::fixed(
-                "ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.",
-            ));
+            let given = String::from_utf8_lossy(&args[1]);
+            return Err(CommandError::owned(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{given}'. Try SLOWLOG \
+                 HELP."
+            )));
         }
     };
     let commands = session.server().slowlog.latest(count);

@@ -1,0 +1,191 @@
+//! INFO: sections and fields as those of Redis, and true figures in them.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{Client, Server, text};
+
+/// Lines of Kelvin's that Redis does not have.
+const OWN_FIELDS: [&str; 2] = ["kelvin_version", "workers"];
+/// Sections whose lines depend on what was done.
+const CHANGING: [&str; 4] = ["Commandstats", "Errorstats", "Latencystats", "Keyspace"];
+
+/// The names of an INFO: a line for each section and field, in order.
+fn names(client: &mut Client, line: &str) -> Vec<String> {
+    let info = text(&client.line(line));
+    let mut section = String::new();
+    let mut names = Vec::new();
+    for line in info.lines() {
+        if let Some(title) = line.strip_prefix("# ") {
+            section = title.to_owned();
+            names.push(line.to_owned());
+        } else if line.is_empty() || !CHANGING.contains(&section.as_str()) {
+            names.push(line.split(':').next().unwrap_or_default().to_owned());
+        }
+    }
+    names
+}
+
+/// Without what is Kelvin's own: the last section, and a few lines.
+fn without_own(mut names: Vec<String>) -> Vec<String> {
+    if let Some(tiering) = names.iter().position(|name| name == "# Tiering") {
+        names.truncate(tiering);
+        // The empty line in front of it.
+        names.pop();
+    }
+    names.retain(|name| !OWN_FIELDS.contains(&name.as_str()));
+    names
+}
+
+#[test]
+fn sections_and_fields_are_those_of_redis() {
+    let (kelvin, redis) = (Server::kelvin(&[]), Server::redis(&[]));
+    let (mut ours, mut theirs) = (kelvin.connect(), redis.connect());
+    let lines = [
+        "INFO",
+        "INFO default",
+        "INFO all",
+        "INFO everything",
+        "INFO server",
+        "INFO CLIENTS memory",
+        "INFO keyspace server",
+        "INFO modules",
+        "INFO module_list",
+        "INFO commandstats latencystats errorstats",
+        "INFO nothing",
+        "INFO nothing cpu",
+        "INFO stats default",
+        "INFO persistence replication cluster",
+    ];
+    for protocol in ["HELLO 2", "HELLO 3"] {
+        ours.line(protocol);
+        theirs.line(protocol);
+        for line in lines {
+            let ours = without_own(names(&mut ours, line));
+            assert_eq!(ours, names(&mut theirs, line), "{line}");
+        }
+    }
+    assert_eq!(names(&mut ours, "INFO tiering")[0], "# Tiering");
+    assert!(names(&mut ours, "INFO").contains(&"tier_values_hot".to_owned()));
+}
+
+/// The fields of a section.
+fn fields(client: &mut Client, section: &str) -> BTreeMap<String, String> {
+    let info = text(&client.call(&["INFO", section]));
+    let pairs = info.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Calls, refusals and failures of each command, without times.
+fn command_counts(client: &mut Client) -> BTreeMap<String, String> {
+    let without_times = |value: String| {
+        let parts = value.split(',').filter(|part| !part.starts_with("usec"));
+        parts.collect::<Vec<_>>().join(",")
+    };
+    let stats = fields(client, "commandstats");
+    stats.into_iter().map(|(name, value)| (name, without_times(value))).collect()
+}
+
+#[test]
+fn figures_are_those_of_redis() {
+    let lines = [
+        "SET a 1",
+        "SET b 2 EX 10000",
+        "GET a",
+        "GET missing",
+        "GET",
+        "GET a b",
+        "nosuchcommand",
+        "INCR a",
+        "SET a x",
+        "INCR a",
+        "OBJECT nosuch",
+        "OBJECT ENCODING a",
+        "CLIENT nosuch",
+        "CLIENT GETNAME",
+        "EXEC",
+        "MULTI",
+        "INCR a",
+        "GET a",
+        "SET b",
+        "EXEC",
+        "MULTI",
+        "INCR a",
+        "GET a",
+        "EXEC",
+        "SELECT 3",
+        "SET c 1",
+        "MGET a b c",
+        "SELECT 99",
+        "EXISTS a b c",
+        "HELLO 9",
+        "AUTH a b c d",
+        "CONFIG SET nosuch 1",
+    ];
+    let (kelvin, redis) = (Server::kelvin(&[]), Server::redis(&[]));
+    let (mut ours, mut theirs) = (kelvin.connect(), redis.connect());
+    for line in lines {
+        assert_eq!(ours.line(line), theirs.line(line), "{line}");
+    }
+    assert_eq!(command_counts(&mut ours), command_counts(&mut theirs));
+    for section in ["errorstats", "keyspace"] {
+        let mut expected = fields(&mut theirs, section);
+        // Redis estimates how long keys live on average.
+        for value in expected.values_mut() {
+            if let Some(at) = value.find("avg_ttl=") {
+                value.truncate(at);
+                value.push_str("avg_ttl=0");
+            }
+        }
+        assert_eq!(fields(&mut ours, section), expected, "{section}");
+    }
+    let (ours, theirs) = (fields(&mut ours, "all"), fields(&mut theirs, "all"));
+    let same = [
+        "redis_version",
+        "connected_clients",
+        "total_connections_received",
+        "total_error_replies",
+        "expired_keys",
+        "rdb_changes_since_last_save",
+        "maxclients",
+        "role",
+    ];
+    for name in same {
+        assert_eq!(ours[name], theirs[name], "{name}");
+    }
+}
+
+#[test]
+fn hits_expired_and_rejected_are_counted() {
+    let kelvin = Server::kelvin(&["--maxclients", "2"]);
+    let mut client = kelvin.connect();
+    for line in ["SET a 1", "GET a", "MGET a b c"] {
+        client.line(line);
+    }
+    let stats = fields(&mut client, "stats");
+    assert_eq!((stats["keyspace_hits"].as_str(), stats["keyspace_misses"].as_str()), ("2", "2"));
+    client.line("SET k v PX 1");
+    while client.show("EXISTS k") == ":1" {}
+    assert_eq!(fields(&mut client, "stats")["expired_keys"], "1");
+    let mut others = [kelvin.connect(), kelvin.connect()];
+    assert_eq!(others[0].show("PING"), "+PONG");
+    assert_eq!(others[1].show("PING"), "-ERR max number of clients reached");
+    assert_eq!(fields(&mut client, "stats")["rejected_connections"], "1");
+}
+
+#[test]
+fn latencies_stand_with_their_percentiles() {
+    let kelvin = Server::kelvin(&["--latency-tracking-info-percentiles", "50 100"]);
+    let mut client = kelvin.connect();
+    for _ in 0..10 {
+        client.line("SET k v");
+    }
+    let line = fields(&mut client, "latencystats")["latency_percentiles_usec_set"].clone();
+    let values: Vec<f64> = line
+        .split(',')
+        .zip(["p50=", "p100="])
+        .map(|(part, name)| part.strip_prefix(name).expect(name).parse().expect("a number"))
+        .collect();
+    assert!(values.len() == 2 && values[0] > 0.0 && values[0] <= values[1], "{line}");
+}

@@ -1,0 +1,187 @@
+//! TIER and INFO tiering: values move where they are told to, and the figures say so.
+
+mod support;
+
+use resp::Frame;
+use support::{Client, Server, show, text};
+
+fn number(client: &mut Client, name: &str) -> u64 {
+    let info = text(&client.call(&["INFO", "tiering"]));
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
+}
+
+/// The state of a key's value.
+fn state(client: &mut Client, key: &str) -> String {
+    let frame = client.call(&["TIER", "LOCATE", key]);
+    let Frame::Array(items) = &frame else { panic!("{}", show(&frame)) };
+    assert_eq!(text(&items[0]), "state");
+    text(&items[1])
+}
+
+#[test]
+fn a_value_goes_to_flash_and_comes_back() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    let value = "x".repeat(2000);
+    assert_eq!(state(&mut client, "k"), "missing");
+    assert_eq!(client.show("TIER DEMOTE k"), ":0");
+    client.call(&["SET", "k", &value]);
+    assert_eq!(state(&mut client, "k"), "hot");
+    assert_eq!(client.show("TIER PROMOTE k"), ":0");
+    assert_eq!(client.show("TIER DEMOTE k"), ":1");
+    assert_eq!(client.show("TIER DEMOTE k"), ":0");
+    assert_eq!(state(&mut client, "k"), "cold");
+    assert_eq!(client.show("STRLEN k"), ":2000");
+    assert_eq!(state(&mut client, "k"), "cold", "its length is known");
+    assert_eq!(text(&client.line("GET k")), value);
+    assert_eq!(state(&mut client, "k"), "clean");
+    assert_eq!(client.show("TIER DEMOTE k"), ":1");
+    assert_eq!(client.show("TIER PROMOTE k"), ":1");
+    assert_eq!(state(&mut client, "k"), "clean");
+    assert_eq!(text(&client.line("GET k")), value);
+    client.line("APPEND k y");
+    assert_eq!(state(&mut client, "k"), "hot");
+    client.line("SET short v");
+    assert_eq!(client.show("TIER DEMOTE short"), ":0", "its place would take as much RAM");
+    let figures = [
+        ("tier_demoted_dirty", 1),
+        ("tier_demoted_clean", 1),
+        ("tier_promoted", 2),
+        ("tier_read_flash", 1),
+        ("tier_values_hot", 2),
+        ("tier_values_cold", 0),
+        ("flash_appends", 1),
+        ("flash_enabled", 1),
+    ];
+    for (name, expected) in figures {
+        assert_eq!(number(&mut client, name), expected, "{name}");
+    }
+    assert!(number(&mut client, "tier_user_written_bytes") > 2000);
+}
+
+#[test]
+fn a_place_on_flash_is_told_in_full() {
+    let options = ["--flash-segment-size", "1mb", "--tier-compression-min-bytes", "64"];
+    let kelvin = Server::kelvin_with_flash("64mb", &options);
+    let mut client = kelvin.connect();
+    client.line("HELLO 3");
+    client.call(&["SET", "k", &"x".repeat(2000)]);
+    client.line("TIER DEMOTE k");
+    let frame = client.line("TIER LOCATE k");
+    let Frame::Map(pairs) = &frame else { panic!("{}", show(&frame)) };
+    let names: Vec<String> = pairs.iter().map(|(name, _)| text(name)).collect();
+    let expected =
+        ["state", "value-bytes", "frequency", "stored-bytes", "compressed", "segment", "offset"];
+    assert_eq!(names, expected);
+    let value = |name: &str| {
+        let pair = pairs.iter().find(|(found, _)| text(found) == name).expect(name);
+        match pair.1 {
+            Frame::Integer(number) => number,
+            _ => panic!("{name} is no number"),
+        }
+    };
+    assert_eq!(value("value-bytes"), 2000);
+    assert_eq!(value("compressed"), 1);
+    assert!((1..2000).contains(&value("stored-bytes")));
+    assert!((0..64).contains(&value("segment")));
+    assert!((0..1 << 20).contains(&value("offset")));
+    assert!(number(&mut client, "tier_compressed_away_bytes") > 1000);
+}
+
+#[test]
+fn everything_goes_to_flash_while_others_write() {
+    const KEYS: usize = 20_000;
+    let options = ["--workers", "2", "--maxmemory", "200mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    let value = |index: usize| format!("{index:04}").repeat(150);
+    for index in 0..KEYS {
+        client.send(&["SET", &format!("k{index}"), &value(index)]);
+    }
+    for _ in 0..KEYS {
+        assert_eq!(client.read(), Frame::Simple(b"OK".to_vec()));
+    }
+    let mut writer = kelvin.connect();
+    let writing = std::thread::spawn(move || {
+        for index in 0..KEYS {
+            writer.call(&["APPEND", &format!("w{}", index % 100), "some more bytes"]);
+        }
+    });
+    let Frame::Integer(demoted) = client.line("TIER DEMOTE ALL") else { panic!("a count") };
+    assert!(demoted as usize >= KEYS, "{demoted}");
+    writing.join().expect("the writer is served");
+    assert!(number(&mut client, "tier_values_cold") >= KEYS as u64);
+    for index in (0..KEYS).step_by(7) {
+        assert_eq!(text(&client.call(&["GET", &format!("k{index}")])), value(index));
+    }
+    assert!(number(&mut client, "tier_read_flash") >= (KEYS / 7) as u64);
+    // What was read stays on flash too: to demote it again writes nothing.
+    let appends = number(&mut client, "flash_appends");
+    client.line("TIER DEMOTE ALL");
+    let more = number(&mut client, "flash_appends") - appends;
+    assert!(more <= 100, "{more} values were written twice");
+    assert_eq!(client.show("TIER FLUSH"), "+OK");
+}
+
+#[test]
+fn a_second_touch_brings_a_value_back() {
+    let options = ["--tier-promotion", "second-touch", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("64mb", &options);
+    let mut client = kelvin.connect();
+    client.call(&["SET", "k", &"x".repeat(500)]);
+    client.line("TIER DEMOTE k");
+    client.line("GET k");
+    assert_eq!(state(&mut client, "k"), "cold");
+    client.line("GET k");
+    assert_eq!(state(&mut client, "k"), "clean");
+}
+
+#[test]
+fn refusals_say_why() {
+    let kelvin = Server::kelvin(&[]);
+    let mut client = kelvin.connect();
+    let cases = [
+        ("TIER", "-ERR wrong number of arguments for 'tier' command"),
+        ("TIER NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try TIER HELP."),
+        ("TIER DEMOTE", "-ERR wrong number of arguments for 'tier|demote' command"),
+        ("TIER DEMOTE k", "-ERR there is no flash: start with flash-path"),
+        ("TIER DEMOTE ALL", "-ERR there is no flash: start with flash-path"),
+        ("TIER PROMOTE k", ":0"),
+        ("TIER LOCATE k", "[$state $missing]"),
+        ("MULTI", "+OK"),
+        ("TIER LOCATE k", "-ERR Command not allowed inside a transaction"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors."),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(client.show(line), expected, "{line}");
+    }
+    assert!(show(&client.line("TIER HELP")).contains("DEMOTE ALL"));
+    assert_eq!(number(&mut client, "flash_enabled"), 0);
+}
+
+#[test]
+fn stats_are_the_fields_of_info() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    client.line("HELLO 3");
+    let frame = client.line("TIER STATS");
+    let Frame::Map(pairs) = &frame else { panic!("{}", show(&frame)) };
+    let names: Vec<String> = pairs.iter().map(|(name, _)| text(name)).collect();
+    let info = text(&client.line("INFO tiering"));
+    let fields: Vec<&str> = info.lines().filter_map(|line| Some(line.split_once(':')?.0)).collect();
+    assert_eq!(names, fields);
+}
+
+#[test]
+fn statistics_begin_again_and_values_stay() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    client.call(&["SET", "k", &"x".repeat(500)]);
+    client.line("TIER DEMOTE ALL");
+    client.line("CONFIG RESETSTAT");
+    for name in ["tier_demoted_dirty", "flash_appends", "tier_user_written_bytes"] {
+        assert_eq!(number(&mut client, name), 0, "{name}");
+    }
+    assert_eq!(number(&mut client, "tier_values_cold"), 1);
+}

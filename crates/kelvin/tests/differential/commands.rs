@@ -120,6 +120,10 @@ pub const SWEEPING: &[Command] = &[
     exact("RESET", 2, ""),
 ];
 
+/// The same, for who has only some of the databases.
+pub const SWEEPING_OWN: &[Command] =
+    &[exact("FLUSHDB", 4, "[ASYNC | SYNC]"), exact("SWAPDB", 20, "<db> <db>")];
+
 /// Commands of transactions; the generator places them.
 pub const TRANSACTION: &[Command] = &[
     exact("WATCH", 1, "<key>+"),

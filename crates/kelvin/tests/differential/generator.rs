@@ -1,6 +1,6 @@
 //! From a seed to a stream of requests on several connections.
 
-use super::commands::{COMMANDS, Command, Rule, SWEEPING, TIER, TRANSACTION};
+use super::commands::{COMMANDS, Command, Rule, SWEEPING, SWEEPING_OWN, TIER, TRANSACTION};
 use super::grammar::{Part, Shape};
 use super::random::Random;
 use super::words;
@@ -35,9 +35,33 @@ pub enum Action {
     Scan(Words),
 }
 
+/// The databases that a stream works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All, some more than others.
+    All,
+    /// Four from this one on, so that several streams can run at once.
+    FourFrom(u8),
+}
+
+impl Scope {
+    fn database(self, random: &mut Random) -> String {
+        if random.chance(1, 30) {
+            return random.pick(words::BAD_DATABASES).to_owned();
+        }
+        match self {
+            Scope::All => random.pick(&["0", "0", "0", "1", "2", "9", "15"]).to_owned(),
+            Scope::FourFrom(first) => (usize::from(first) + random.below(4)).to_string(),
+        }
+    }
+}
+
 /// Writes the stream of one seed.
 pub struct Generator {
     random: Random,
+    scope: Scope,
+    /// Turns that come before all others.
+    opening: Vec<Step>,
     turn: usize,
     in_transaction: [bool; CONNECTIONS],
     usual: Menu,
@@ -56,21 +80,27 @@ impl Menu {
         Menu { commands, shapes: commands.iter().map(|one| Shape::parse(one.shape)).collect() }
     }
 
-    fn choose(&self, random: &mut Random) -> (Words, &'static Command) {
+    fn choose(&self, scope: Scope, random: &mut Random) -> (Words, &'static Command) {
         let weights = self.commands.iter().map(|command| command.weight);
-        self.instance(random.weighted(weights), random)
+        self.instance(random.weighted(weights), scope, random)
     }
 
-    fn named(&self, name: &str, random: &mut Random) -> (Words, &'static Command) {
+    fn named(&self, name: &str, scope: Scope, random: &mut Random) -> (Words, &'static Command) {
         let index = self.commands.iter().position(|command| command.name == name);
-        self.instance(index.expect("a command of the menu"), random)
+        self.instance(index.expect("a command of the menu"), scope, random)
     }
 
-    fn instance(&self, index: usize, random: &mut Random) -> (Words, &'static Command) {
+    fn instance(
+        &self,
+        index: usize,
+        scope: Scope,
+        random: &mut Random,
+    ) -> (Words, &'static Command) {
         let command = &self.commands[index];
         let mut request = vec![command.name.as_bytes().to_vec()];
         self.shapes[index].write(random, &mut |random, part| match part {
             Part::Word(word) => request.push(word.as_bytes().to_vec()),
+            Part::Sort("db") => request.push(scope.database(random).into_bytes()),
             Part::Sort(sort) => words::write(sort, random, &mut request),
         });
         (request, command)
@@ -78,13 +108,19 @@ impl Menu {
 }
 
 impl Generator {
-    pub fn new(seed: u64) -> Generator {
+    pub fn new(seed: u64, scope: Scope) -> Generator {
+        let (opening, sweeping) = match scope {
+            Scope::All => (Vec::new(), SWEEPING),
+            Scope::FourFrom(first) => (select_everywhere(first), SWEEPING_OWN),
+        };
         Generator {
             random: Random::new(seed),
-            turn: 0,
+            scope,
+            turn: opening.len(),
+            opening,
             in_transaction: [false; CONNECTIONS],
             usual: Menu::new(COMMANDS),
-            sweeping: Menu::new(SWEEPING),
+            sweeping: Menu::new(sweeping),
             transaction: Menu::new(TRANSACTION),
             tier: Menu::new(TIER),
         }
@@ -92,6 +128,9 @@ impl Generator {
 
     /// The next turn: requests for one connection.
     pub fn turn(&mut self) -> Vec<Step> {
+        if let Some(step) = self.opening.pop() {
+            return vec![step];
+        }
         let connection = self.random.below(CONNECTIONS);
         let wanted = match self.random.below(10) {
             0 => 1,
@@ -121,14 +160,14 @@ impl Generator {
 
     fn step(&mut self, turn: &mut Turn) {
         let in_transaction = self.in_transaction[turn.connection];
-        let random = &mut self.random;
+        let (scope, random) = (self.scope, &mut self.random);
         // Kelvin refuses TIER in transactions.
         if !in_transaction && random.chance(1, 20) {
-            return turn.push(Action::Kelvin(self.tier.choose(random).0));
+            return turn.push(Action::Kelvin(self.tier.choose(scope, random).0));
         }
         let (request, command) = if in_transaction && random.chance(1, 10) {
             let name = if random.chance(1, 6) { "DISCARD" } else { "EXEC" };
-            self.transaction.named(name, random)
+            self.transaction.named(name, scope, random)
         } else if random.chance(1, 60) {
             let name = match random.below(10) {
                 0..4 => "WATCH",
@@ -139,13 +178,17 @@ impl Generator {
                 // Mostly an error.
                 _ => "EXEC",
             };
-            self.transaction.named(name, random)
+            self.transaction.named(name, scope, random)
         } else if random.chance(1, 12_000) {
-            self.sweeping.choose(random)
+            self.sweeping.choose(scope, random)
         } else {
-            self.usual.choose(random)
+            self.usual.choose(scope, random)
         };
-        let request = distort(request, command, random);
+        // An edge may be the number of somebody else's database.
+        let request = match scope == Scope::All || !command.shape.contains("<db>") {
+            true => distort(request, command, random),
+            false => request,
+        };
         match request[0].to_ascii_uppercase().as_slice() {
             b"MULTI" if request.len() == 1 => self.in_transaction[turn.connection] = true,
             b"EXEC" | b"DISCARD" | b"RESET" if request.len() == 1 => {
@@ -174,6 +217,15 @@ impl Turn {
         self.bytes += words.iter().map(Vec::len).sum::<usize>();
         self.steps.push(Step { connection: self.connection, turn: self.turn, action });
     }
+}
+
+/// Selects a database on every connection, each a turn of its own.
+fn select_everywhere(db: u8) -> Vec<Step> {
+    let select = |connection| {
+        let words = vec![b"SELECT".to_vec(), db.to_string().into_bytes()];
+        Step { connection, turn: connection, action: Action::Both(words, Rule::Exact) }
+    };
+    (0..CONNECTIONS).map(select).collect()
 }
 
 /// Spoils some requests: arguments missing, doubled, at the edge of what is allowed, in lower case.

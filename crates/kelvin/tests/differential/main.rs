@@ -22,7 +22,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use generator::{Action, Generator, Step};
+use generator::{Action, Generator, Scope, Step};
 use random::Random;
 use runner::Pair;
 use support::Server;
@@ -31,7 +31,9 @@ use support::Server;
 /// wrong, in a debug build too.
 const COMMANDS_DEFAULT: usize = 40_000;
 /// The tests that share them.
-const TESTS: usize = 4;
+const TESTS: usize = 5;
+/// Streams of the test that runs several at once.
+const STREAMS: u8 = 4;
 const SEED_DEFAULT: u64 = 20_260_000;
 /// Runs shorter than this do not fill Kelvin's memory first.
 const FILLED_MIN: usize = 100_000;
@@ -58,6 +60,31 @@ fn two_workers_with_promotion_at_the_second_touch() {
     check(4, &["--workers", "2", "--tier-promotion", "second-touch", "--tier-compression", "none"]);
 }
 
+/// Each client has databases of its own, so that its replies do not depend on the others.
+#[test]
+fn several_clients_at_once_on_two_workers() {
+    let settings = Settings::from_environment(5);
+    let pair = start(&["--workers", "2"]);
+    let run = |stream: u8| {
+        let seed = settings.seed + 1000 * u64::from(stream);
+        let commands = settings.commands / usize::from(STREAMS);
+        Run { seed, scope: Scope::FourFrom(4 * stream), commands, fill: Vec::new() }
+    };
+    let runs: Vec<Run> = (0..STREAMS).map(run).collect();
+    let results: Vec<Result<usize, Failure>> = std::thread::scope(|scope| {
+        let drive = |run| drive(&pair, run);
+        let threads: Vec<_> = runs.iter().map(|run| scope.spawn(move || drive(run))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a result")).collect()
+    });
+    for (run, result) in runs.iter().zip(results) {
+        match result {
+            Ok(sent) => eprintln!("seed {}: {sent} commands answered alike", run.seed),
+            Err(failure) => fail(&pair, run, failure),
+        }
+    }
+    eprintln!("  {}", check_moves(&pair.kelvin));
+}
+
 #[test]
 fn every_command_on_keys_is_sent() {
     let sent = commands::COMMANDS.iter().chain(commands::SWEEPING).chain(commands::TRANSACTION);
@@ -69,34 +96,75 @@ fn every_command_on_keys_is_sent() {
     }
 }
 
-/// Sends this test's share of the commands.
-fn check(test: u64, options: &[&str]) {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let commands =
-        number("KELVIN_DIFF_COMMANDS").map_or(COMMANDS_DEFAULT, |count: u64| count as usize);
-    let commands = commands / TESTS;
-    let seed = number("KELVIN_DIFF_SEED").unwrap_or(SEED_DEFAULT) + test;
+/// What the environment says, for one test.
+struct Settings {
+    seed: u64,
+    commands: usize,
+}
+
+impl Settings {
+    fn from_environment(test: u64) -> Settings {
+        let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+        let commands = number("KELVIN_DIFF_COMMANDS").map_or(COMMANDS_DEFAULT, |count: u64| {
+            usize::try_from(count).expect("a number of commands")
+        });
+        let seed = number("KELVIN_DIFF_SEED").unwrap_or(SEED_DEFAULT) + test;
+        Settings { seed, commands: commands / TESTS }
+    }
+}
+
+/// A stream of commands and where it goes.
+struct Run {
+    seed: u64,
+    scope: Scope,
+    commands: usize,
+    /// What is sent first.
+    fill: Vec<Step>,
+}
+
+/// What was sent, and the difference at its last step.
+struct Failure {
+    steps: Vec<Step>,
+    difference: runner::Difference,
+}
+
+/// Both servers, Kelvin with little of everything.
+fn start(options: &[&str]) -> Pair {
     let all = ["--maxmemory", "48mb", "--flash-segment-size", "1mb"];
     let options: Vec<&str> = all.iter().chain(options).copied().collect();
-    let pair =
-        Pair { redis: Server::redis(&[]), kelvin: Server::kelvin_with_flash("72mb", &options) };
-    let mut runner = pair.connect();
+    Pair { redis: Server::redis(&[]), kelvin: Server::kelvin_with_flash("72mb", &options) }
+}
+
+/// Sends this test's share of the commands.
+fn check(test: u64, options: &[&str]) {
+    let Settings { seed, commands } = Settings::from_environment(test);
+    let pair = start(options);
     let fill = if commands < FILLED_MIN { Vec::new() } else { fill(seed) };
-    runner.run(&fill).expect("SET is answered alike");
-    let mut generator = Generator::new(seed);
+    let run = Run { seed, scope: Scope::All, commands, fill };
+    match drive(&pair, &run) {
+        Ok(sent) => eprintln!("seed {seed}: {sent} commands answered alike with {options:?}"),
+        Err(failure) => fail(&pair, &run, failure),
+    }
+    eprintln!("  {}", check_moves(&pair.kelvin));
+}
+
+/// Sends a stream. Returns how many commands were answered alike.
+fn drive(pair: &Pair, run: &Run) -> Result<usize, Failure> {
+    let mut runner = pair.connect();
+    runner.run(&run.fill).expect("SET is answered alike");
+    let mut generator = Generator::new(run.seed, run.scope);
     let mut sent = 0;
-    while sent < commands {
+    while sent < run.commands {
         let turn = generator.turn();
         if let Err(difference) = runner.run(&turn) {
-            let mut steps = replay(seed, sent);
+            let mut steps = run.fill.clone();
+            steps.extend(replay(run, sent));
             steps.extend_from_slice(&turn[..=difference.step]);
-            drop(runner);
-            fail(&pair, seed, fill, steps, &difference);
+            return Err(Failure { steps, difference });
         }
         sent += turn.len();
     }
-    let moved = check_moves(&pair.kelvin);
-    eprintln!("seed {seed}: {sent} commands answered alike with {options:?}\n  {moved}");
+    Ok(sent)
 }
 
 /// Checks that values have been on flash, and answers how often.
@@ -139,9 +207,9 @@ fn fill(seed: u64) -> Vec<Step> {
     (0..words::WIDE_KEYS).map(set).collect()
 }
 
-/// The first `count` steps of a seed again.
-fn replay(seed: u64, count: usize) -> Vec<Step> {
-    let mut generator = Generator::new(seed);
+/// The first `count` steps of a run again.
+fn replay(run: &Run, count: usize) -> Vec<Step> {
+    let mut generator = Generator::new(run.seed, run.scope);
     let mut steps = Vec::new();
     while steps.len() < count {
         steps.extend(generator.turn());
@@ -149,26 +217,20 @@ fn replay(seed: u64, count: usize) -> Vec<Step> {
     steps
 }
 
-fn fail(
-    pair: &Pair,
-    seed: u64,
-    fill: Vec<Step>,
-    generated: Vec<Step>,
-    first: &runner::Difference,
-) -> ! {
-    let count = generated.len();
-    let steps: Vec<Step> = fill.into_iter().chain(generated).collect();
+/// Shows as little as it takes to bring a difference about. The servers must be at rest.
+fn fail(pair: &Pair, run: &Run, failure: Failure) -> ! {
+    let Failure { steps, difference: first } = failure;
     let (note, steps, difference) = match shrink::shrink(pair, &steps) {
-        Some(shrunk) => ("shortened to", shrunk.steps, Some(shrunk.difference)),
+        Some(shrunk) => ("shortened to", shrunk.steps, shrunk.difference),
         None => {
-            let tail = steps.len().saturating_sub(SHOWN_STEPS);
-            ("which did not show again; the last steps were", steps[tail..].to_vec(), None)
+            let tail = steps[steps.len().saturating_sub(SHOWN_STEPS)..].to_vec();
+            ("which did not show again; the last steps were", tail, first)
         }
     };
-    let difference = difference.as_ref().unwrap_or(first);
     panic!(
-        "seed {seed} (KELVIN_DIFF_SEED minus the number of the test): the servers differ at step \
-         {count}, {note}\n{}\n  redis   {}\n  kelvin  {}\n",
+        "seed {} (that of the test, which adds its number to KELVIN_DIFF_SEED): the servers \
+         differ, {note}\n{}\n  redis   {}\n  kelvin  {}\n",
+        run.seed,
         shrink::show(&steps),
         difference.redis,
         difference.kelvin,

@@ -41,12 +41,16 @@ pub struct Difference {
 }
 
 impl Pair {
-    /// New connections to servers without data.
-    pub fn connect(&self) -> Runner {
+    /// Removes all data.
+    pub fn flush(&self) {
         for server in [&self.redis, &self.kelvin] {
             let reply = server.connect().call(&["FLUSHALL"]);
             assert_eq!(reply, Frame::Simple(b"OK".to_vec()));
         }
+    }
+
+    /// New connections.
+    pub fn connect(&self) -> Runner {
         Runner {
             redis: (0..CONNECTIONS).map(|_| self.redis.connect()).collect(),
             kelvin: (0..CONNECTIONS).map(|_| self.kelvin.connect()).collect(),

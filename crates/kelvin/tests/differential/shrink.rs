@@ -53,6 +53,7 @@ fn find_tail(pair: &Pair, steps: &[Step], budget: &mut usize) -> Option<Shrunk> 
 
 fn trial(pair: &Pair, mut steps: Vec<Step>, budget: &mut usize) -> Option<Shrunk> {
     *budget = budget.saturating_sub(steps.len());
+    pair.flush();
     let difference = pair.connect().run(&steps).err()?;
     steps.truncate(difference.step + 1);
     Some(Shrunk { steps, difference })

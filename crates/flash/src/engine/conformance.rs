@@ -64,15 +64,21 @@ fn key_of(bytes: &[u8]) -> u32 {
 }
 
 /// The keyspace that the engine's records belong to.
-#[derive(Default)]
 struct Keyspace {
     entries: RefCell<BTreeMap<u32, Entry>>,
-    /// Of a thousand live records that a collection meets, so many are said to be in RAM too.
+    /// Of a thousand live records that a collection meets, so many are said to be in RAM too, and
+    /// so many are deleted while they are moved.
     in_ram: u16,
-    random: RefCell<Option<SimRandom>>,
+    /// Those, to be released.
+    deleted: RefCell<Vec<(u32, Entry)>>,
+    random: RefCell<SimRandom>,
 }
 
 impl Keyspace {
+    fn chance(&self) -> u64 {
+        self.random.borrow_mut().below(1000)
+    }
+
     fn points_at(&self, key: u32, at: Location) -> bool {
         self.entries.borrow().get(&key).is_some_and(|entry| entry.at == Some(at))
     }
@@ -87,9 +93,7 @@ impl Owner for Keyspace {
         let mut entries = self.entries.borrow_mut();
         let entry = entries.get_mut(&key).expect("it points there");
         assert_eq!(make(key, entry.value).as_record().payload, record.payload);
-        let mut random = self.random.borrow_mut();
-        let chance = random.as_mut().map_or(1000, |random| random.below(1000));
-        if chance < u64::from(self.in_ram) {
+        if self.chance() < u64::from(self.in_ram) {
             entry.at = None;
             return Liveness::InRam;
         }
@@ -99,6 +103,12 @@ impl Owner for Keyspace {
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool {
         let key = key_of(record.key);
         if !self.points_at(key, from) {
+            return false;
+        }
+        if self.chance() < u64::from(self.in_ram) {
+            // As if a client had deleted the key after the collector asked.
+            let old = self.entries.borrow_mut().remove(&key);
+            self.deleted.borrow_mut().extend(old.map(|entry| (key, entry)));
             return false;
         }
         self.entries.borrow_mut().get_mut(&key).expect("it points there").at = Some(to);
@@ -145,9 +155,10 @@ impl Rig {
         let worker = |_| engine.worker().expect("a worker");
         let workers = (0..workers).map(worker).collect();
         let keyspace = Keyspace {
+            entries: RefCell::default(),
             in_ram: 50,
-            random: RefCell::new(Some(SimRandom::new(seed ^ 1))),
-            ..Keyspace::default()
+            deleted: RefCell::default(),
+            random: RefCell::new(SimRandom::new(seed ^ 1)),
         };
         Self {
             engine,
@@ -230,7 +241,9 @@ impl Rig {
             self.turn(other);
             self.collect(other);
         }
-        if self.collect(worker) == CollectProgress::Idle {
+        if self.collect(worker) != CollectProgress::Idle {
+            self.wait(worker);
+        } else {
             let evicted = {
                 let entries = self.keyspace.entries.borrow();
                 let from = self.random.below(1 << 20) as u32 % (entries.len().max(1) as u32 * 2);
@@ -271,7 +284,7 @@ impl Rig {
                     return;
                 }
                 ReadStart::Failed(error) => return self.failed(&expected, &error),
-                ReadStart::Busy => self.turn(worker),
+                ReadStart::Busy => self.wait(worker),
             }
         }
         panic!("busy for ever");
@@ -328,7 +341,11 @@ impl Rig {
     }
 
     pub(crate) fn collect(&mut self, worker: usize) -> CollectProgress {
-        self.workers[worker].collect(&self.keyspace, 64 << 10)
+        let progress = self.workers[worker].collect(&self.keyspace, 64 << 10);
+        for (key, entry) in self.keyspace.deleted.take() {
+            self.let_go(key, Some(entry));
+        }
+        progress
     }
 
     /// Everything is forgotten; reads in flight may fail.
@@ -342,25 +359,25 @@ impl Rig {
         self.may_fail = may_fail;
     }
 
-    /// Turns until nothing of a worker is in flight, sleeping on its descriptor in between.
+    /// Turns until nothing of a worker is in flight.
     pub(crate) fn settle(&mut self, worker: usize) {
         for _ in 0..TURNS_MAX {
-            self.wait(worker);
             if self.workers[worker].in_flight() == 0 {
                 return;
             }
+            self.wait(worker);
         }
         panic!("operations in flight for ever");
     }
 
-    /// One turn of a worker; if it leaves something in flight, sleeps until some of it has ended,
-    /// however slow the drive is.
+    /// A turn, after a sleep until there is something to reap.
     fn wait(&mut self, worker: usize) {
-        self.turn(worker);
+        self.workers[worker].submit();
         if self.workers[worker].in_flight() > 0 {
             let wake = self.workers[worker].wake_fd();
             rustix::event::poll(&mut [PollFd::new(&wake, PollFlags::IN)], None).expect("poll");
         }
+        self.turn(worker);
     }
 
     /// Brings everything to flash.

@@ -52,12 +52,12 @@ pub trait Engine: Send + Sync {
     /// Nothing changed then.
     fn resize(&self, bytes: u64) -> Result<(), EngineError>;
 
-    /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: do not
-    /// release them.
+    /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: a
+    /// release of one of them would count against a record that is written there later.
     ///
-    /// The caller keeps appends and relocations out until it returns (it holds the slots), so that
-    /// there is no doubt which locations are meant. Reads in flight may still answer, or answer
-    /// `Gone`.
+    /// The caller keeps appends, relocations and releases out until it returns (it holds all
+    /// slots, and no worker has releases to make up for), so that there is no doubt which
+    /// locations are meant. Reads in flight may still answer, or answer `Gone`.
     fn reset(&self);
 
     /// Gives the blocks of some space that is free for long back to the filesystem. False: there is

@@ -52,8 +52,6 @@ enum Outcome {
     Good,
     /// A write failed: there is no footer.
     Failed,
-    /// A reset has made its records void.
-    Forgotten,
 }
 
 impl Filling {
@@ -315,9 +313,7 @@ impl Appender {
         let written = block.map(|offset| self.take_written(io, segment, offset, result.is_ok()));
         let failed = result.err().and_then(|errno| {
             let mut records = Vec::new();
-            if let Some(block) = &written
-                && self.filling(segment).outcome != Outcome::Forgotten
-            {
+            if let Some(block) = &written {
                 let bytes = &buffer[..block.len as usize];
                 collect_records(io, (segment, block.offset), bytes, &mut records);
             }
@@ -368,10 +364,6 @@ impl Appender {
         let state = match filling.outcome {
             Outcome::Good => State::Sealed,
             Outcome::Failed => State::Emptied,
-            Outcome::Forgotten => {
-                io.shared.forget_live(segment);
-                State::Emptied
-            }
         };
         io.shared.seal(segment, state);
     }
@@ -427,15 +419,6 @@ impl Appender {
         }
         self.closing.push(filling);
         self.seal_if_ended(io, segment);
-    }
-
-    /// A reset has made everything void: gives up all segments.
-    pub(crate) fn forget(&mut self, io: &mut Io) {
-        self.closing.iter_mut().for_each(|filling| filling.outcome = Outcome::Forgotten);
-        for stream in STREAMS {
-            self.give_up_stream(io, stream, Outcome::Forgotten, &mut Vec::new());
-        }
-        self.large.forget(io);
     }
 
     /// Whether nothing waits to be written or is being written.

@@ -37,8 +37,6 @@ pub(crate) struct Collector {
 /// A collection under way.
 struct Collection {
     segment: u32,
-    /// The log's count of resets when it began.
-    resets: u64,
     /// Blocks that the footer lists, without the ones that were dealt with or are being read.
     blocks: VecDeque<Block>,
     /// Blocks that were asked for.
@@ -47,7 +45,7 @@ struct Collection {
     ready: VecDeque<Walk>,
     large: Large,
     in_flight: usize,
-    /// No more is read: the log was reset, or survivors cannot be written.
+    /// No more is read: survivors cannot be written.
     given_up: bool,
     relocated_bytes: u64,
 }
@@ -85,9 +83,6 @@ impl Collector {
     ) -> CollectProgress {
         io.shared.settle();
         let Some(active) = &mut self.active else { return self.begin(io) };
-        if active.resets != io.shared.resets() {
-            active.give_up();
-        }
         let stop = active.work(io, appender, owner, budget_bytes);
         if let Err(Stop::GiveUp) = stop {
             active.give_up();
@@ -101,12 +96,10 @@ impl Collector {
 
     /// Chooses a victim and asks for its footer.
     fn begin(&mut self, io: &mut Io) -> CollectProgress {
-        let resets = io.shared.resets();
         let Some(segment) = io.shared.take_victim() else { return CollectProgress::Idle };
         let buffer = io.device.pool().take_beyond(FOOTER_BYTES);
         self.active = Some(Collection {
             segment,
-            resets,
             blocks: VecDeque::new(),
             asked: Vec::new(),
             ready: VecDeque::new(),
@@ -184,10 +177,7 @@ impl Collector {
     /// The last record of the victim was dealt with.
     fn end(&mut self, io: &Io) -> CollectProgress {
         let active = self.active.take().expect("invariant: a collection ends once");
-        let is_void = active.resets != io.shared.resets();
-        if is_void {
-            io.shared.forget_live(active.segment);
-        } else if active.given_up {
+        if active.given_up {
             io.shared.give_up_collecting(active.segment);
             return CollectProgress::Idle;
         }

@@ -49,7 +49,6 @@ struct LargeWrite {
     in_flight: usize,
     /// The errno of a write that failed, and the segment.
     failed: Option<(i32, u32)>,
-    forgotten: bool,
 }
 
 /// Which bytes of key and payload a range of a record's bytes covers; header and padding are left
@@ -120,7 +119,7 @@ impl LargeWrite {
     }
 
     fn is_good(&self) -> bool {
-        self.failed.is_none() && !self.forgotten
+        self.failed.is_none()
     }
 
     fn has_ended(&self) -> bool {
@@ -144,14 +143,6 @@ impl LargeWrites {
     /// RAM held, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// A reset has made the records void.
-    pub(crate) fn forget(&mut self, io: &Io) {
-        for write in &mut self.queue {
-            write.forgotten = true;
-            io.shared.forget_live(write.segments[0]);
-        }
     }
 
     /// Queues device writes as far as buffers are free.
@@ -216,7 +207,6 @@ impl Appender {
             next: 0,
             in_flight: 0,
             failed: None,
-            forgotten: false,
         };
         write.check_in(0);
         self.large.bytes += size;
@@ -254,12 +244,6 @@ impl Appender {
     /// Queues the next device writes of large records.
     pub(crate) fn continue_large(&mut self, io: &mut Io) {
         self.large.start_pieces(io, &mut self.buffers);
-        // A reset may have stopped a record that has nothing in flight.
-        while self.large.queue.front().is_some_and(LargeWrite::has_ended) {
-            let ended = self.end_large(io);
-            debug_assert!(ended.is_none(), "failures are reported when a write ends");
-            self.large.start_pieces(io, &mut self.buffers);
-        }
     }
 
     /// A piece of the first large record was written, or not.
@@ -304,9 +288,7 @@ impl Appender {
         }
         let segment = write.segments[0];
         let completion = write.failed.and_then(|(errno, _)| {
-            let kept = !write.forgotten;
-            let mine = kept.then(|| (write.at, unwrap(write.record))).into_iter().collect();
-            self.fail(io, segment, errno, mine)
+            self.fail(io, segment, errno, vec![(write.at, unwrap(write.record))])
         });
         self.write_ended(io, segment);
         completion
@@ -320,17 +302,12 @@ fn end_span(io: &mut Io, write: LargeWrite) -> Option<Completion> {
         return None;
     }
     for &segment in &write.segments {
-        if write.forgotten {
-            io.shared.forget_live(segment);
-        }
         io.shared.seal(segment, State::Emptied);
     }
     let (errno, segment) = write.failed?;
     io.counters.write_errors.add(1);
     let error = io.shared.write_failed(io.shared.table.home(segment).file, errno);
-    let kept = !write.forgotten;
-    let records = kept.then(|| (write.at, unwrap(write.record))).into_iter().collect();
-    failed_completion(records, error)
+    failed_completion(vec![(write.at, unwrap(write.record))], error)
 }
 
 /// The record itself, copied only when a reader holds it too.

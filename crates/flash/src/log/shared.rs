@@ -57,7 +57,6 @@ pub(crate) struct Shared {
     /// Whether there are more segments than the flash size allows.
     over_target: AtomicBool,
     live_bytes: AtomicU64,
-    resets: AtomicU64,
     sequence: AtomicU64,
     pub(crate) lifetimes: Lifetimes,
     gc_segments_unread: AtomicU64,
@@ -87,7 +86,6 @@ impl Shared {
             active_segments: AtomicU64::new(0),
             over_target: AtomicBool::new(false),
             live_bytes: AtomicU64::new(0),
-            resets: AtomicU64::new(0),
             sequence: AtomicU64::new(1),
             lifetimes,
             gc_segments_unread: AtomicU64::new(0),
@@ -146,11 +144,6 @@ impl Shared {
 
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// How often `reset` was called: who keeps anything from before has to forget it.
-    pub(crate) fn resets(&self) -> u64 {
-        self.resets.load(Ordering::SeqCst)
     }
 
     // Errors.
@@ -232,12 +225,6 @@ impl Shared {
             self.note_if_empty(index);
         }
         self.lifetimes.lane_after(segment.stream(), segment.opened_at())
-    }
-
-    /// Forgets what lives in a segment.
-    pub(crate) fn forget_live(&self, index: u32) {
-        let forgotten = self.table.get(index).clear_live();
-        self.live_bytes.fetch_sub(u64::from(forgotten), Ordering::Relaxed);
     }
 
     /// A segment that is not open any more enters its next state.
@@ -506,13 +493,13 @@ impl Shared {
         Ok(segments as usize)
     }
 
-    /// See `Engine::reset`. Segments that a worker is filling or collecting are freed by that
-    /// worker, who notices.
+    /// See `Engine::reset`. A segment that is being filled goes on, with what it holds already as
+    /// dead bytes; one that is being collected is freed by its collector, who finds nothing alive.
     pub(crate) fn reset(&self) {
-        self.resets.fetch_add(1, Ordering::SeqCst);
         for (index, segment) in self.table.iter() {
             if !matches!(segment.state(), State::Free | State::Retired) {
-                self.forget_live(index);
+                let forgotten = segment.clear_live();
+                self.live_bytes.fetch_sub(u64::from(forgotten), Ordering::Relaxed);
                 self.note_if_empty(index);
             }
         }

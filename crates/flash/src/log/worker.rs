@@ -26,8 +26,6 @@ pub(crate) struct LogWorker {
     appender: Appender,
     reader: Reader,
     collector: Collector,
-    /// The log's count of resets that this worker knows of.
-    resets: u64,
     /// Ended device operations, between the device and the parts.
     done: Vec<Done>,
 }
@@ -37,27 +35,16 @@ impl LogWorker {
         let device = shared.drives.device()?;
         let counters = shared.add_worker();
         let appender = Appender::new(shared.geometry.write_buffer_bytes());
-        let resets = shared.resets();
         let io = Io { shared, device, counters };
         let worker = Self {
             io,
             appender,
             reader: Reader::new(),
             collector: Collector::default(),
-            resets,
             done: Vec::new(),
         };
         worker.count_buffers();
         Ok(worker)
-    }
-
-    /// Gives up what a reset has made void.
-    fn notice_reset(&mut self) {
-        let resets = self.io.shared.resets();
-        if self.resets != resets {
-            self.resets = resets;
-            self.appender.forget(&mut self.io);
-        }
     }
 
     fn count_append(&self, size: usize) {
@@ -115,7 +102,6 @@ impl LogWorker {
 
 impl EngineWorker for LogWorker {
     fn append(&mut self, lane: Lane, record: &Record<'_>) -> Result<Location, AppendError> {
-        self.notice_reset();
         let at = self.appender.append(&mut self.io, lane.into(), record)?;
         self.count_append(record_size(record.key.len(), record.payload.len()));
         Ok(at)
@@ -126,7 +112,6 @@ impl EngineWorker for LogWorker {
         lane: Lane,
         record: OwnedRecord,
     ) -> Result<Location, (AppendError, OwnedRecord)> {
-        self.notice_reset();
         let lengths = (record.key.len(), record.payload.len());
         let at = self.appender.append_owned(&mut self.io, lane.into(), record)?;
         self.count_append(record_size(lengths.0, lengths.1));
@@ -144,7 +129,6 @@ impl EngineWorker for LogWorker {
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) {
-        self.notice_reset();
         let mut done = std::mem::take(&mut self.done);
         self.io.device.reap(&mut done);
         if !done.is_empty() {
@@ -171,12 +155,10 @@ impl EngineWorker for LogWorker {
     }
 
     fn flush(&mut self) {
-        self.notice_reset();
         self.appender.flush(&mut self.io);
     }
 
     fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress {
-        self.notice_reset();
         let parts = (&mut self.appender, &mut self.reader.large);
         self.collector.step(&mut self.io, parts, owner, budget_bytes)
     }
@@ -186,7 +168,6 @@ impl Drop for LogWorker {
     /// Brings what was appended to flash, because other workers may still read it, and waits for
     /// what is in flight.
     fn drop(&mut self) {
-        self.notice_reset();
         self.appender.close(&mut self.io);
         let mut completions = Vec::new();
         while self.in_flight() > 0 {

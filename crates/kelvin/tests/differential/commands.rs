@@ -48,7 +48,10 @@ pub const COMMANDS: &[Command] = &[
     exact("GET", 160, "<key>"),
     expiring("SET", 160, "<key> <value>"),
     expiring("SET", 50, "<key> <value> [<expiry> | KEEPTTL] [NX | XX] [GET]"),
-    expiring("GETEX", 15, "<key> [<expiry> | PERSIST]"),
+    // A key that has expired before it was set never exists here; in Redis it does until somebody
+    // meets it, and watchers hear of it: keys of their own, which nobody watches.
+    expiring("SET", 4, "<unwatched-key> <value> [NX | XX] (EXAT | PXAT) 1000000 [GET]"),
+    expiring("GETEX", 15, "<key> [<expiry> | (EXAT | PXAT) 1000000 | PERSIST]"),
     exact("GETDEL", 10, "<key>"),
     exact("GETSET", 10, "<key> <value>"),
     exact("SETNX", 10, "<key> <value>"),
@@ -77,7 +80,11 @@ pub const COMMANDS: &[Command] = &[
     ruled("BITPOS", 15, Rule::Checked, "<key> (0 | 1) [<index> [<index> [BYTE | BIT]]]"),
     exact("BITOP", 12, "(AND | OR | XOR) <key> <key>+"),
     exact("BITOP", 4, "NOT <key> <key>"),
-    exact("BITFIELD", 15, "<key> ([OVERFLOW (WRAP | SAT | FAIL)] <bit-operation>)+"),
+    exact("BITFIELD", 15, "<key> ([OVERFLOW (WRAP | SAT)] <bit-operation>)+"),
+    // When all its operations fail, Redis lengthens the value without telling who watches the key:
+    // keys of their own, which nobody watches.
+    exact("BITFIELD", 4, "<unwatched-key> ([OVERFLOW (WRAP | SAT | FAIL)] <bit-operation>)+"),
+    exact("GET", 2, "<unwatched-key>"),
     exact("BITFIELD_RO", 8, "<key> (GET <bit-type> <bit-position>)+"),
     exact("DEL", 20, "<key>+"),
     exact("UNLINK", 10, "<key>+"),

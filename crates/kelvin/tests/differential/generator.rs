@@ -257,7 +257,7 @@ fn follow_up(request: &Words) -> Option<Words> {
     let is_set = request[0].eq_ignore_ascii_case(b"SET");
     let has_time = request.iter().any(|word| {
         let word = word.to_ascii_uppercase();
-        matches!(word.as_slice(), b"EX" | b"PX" | b"EXAT" | b"PXAT")
+        matches!(word.as_slice(), b"EXAT" | b"PXAT")
     });
     (is_set && has_time && request.len() > 4).then(|| vec![b"EXISTS".to_vec(), request[1].clone()])
 }

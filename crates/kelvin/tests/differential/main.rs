@@ -224,13 +224,15 @@ fn fail(pair: &Pair, run: &Run, failure: Failure) -> ! {
         Some(shrunk) => ("shortened to", shrunk.steps, shrunk.difference),
         None => {
             let tail = steps[steps.len().saturating_sub(SHOWN_STEPS)..].to_vec();
-            ("which did not show again; the last steps were", tail, first)
+            ("which did not show again; the last steps were", tail, first.clone())
         }
     };
     panic!(
         "seed {} (that of the test, which adds its number to KELVIN_DIFF_SEED): the servers \
-         differ, {note}\n{}\n  redis   {}\n  kelvin  {}\n",
+         differ\n  redis   {}\n  kelvin  {}\n{note}\n{}\n  redis   {}\n  kelvin  {}\n",
         run.seed,
+        first.redis,
+        first.kelvin,
         shrink::show(&steps),
         difference.redis,
         difference.kelvin,

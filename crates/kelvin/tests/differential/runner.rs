@@ -32,7 +32,7 @@ pub struct Runner {
 }
 
 /// Where and how the servers differ.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Difference {
     /// Index of the step.
     pub step: usize,
@@ -96,14 +96,14 @@ impl Runner {
         }
         self.redis[connection].write(for_redis.as_slice());
         self.kelvin[connection].write(for_kelvin.as_slice());
+        // After a difference the rest is read all the same, so that the servers come to rest.
+        let mut result = Ok(());
         for (index, step) in steps.iter().enumerate().filter(|(index, _)| sent[*index]) {
-            self.read_replies(connection, step).map_err(|(redis, kelvin)| Difference {
-                step: index,
-                redis,
-                kelvin,
-            })?;
+            if let (Err((redis, kelvin)), Ok(())) = (self.read_replies(connection, step), &result) {
+                result = Err(Difference { step: index, redis, kelvin });
+            }
         }
-        Ok(())
+        result
     }
 
     fn note_transaction(&mut self, connection: usize, words: &Words) {

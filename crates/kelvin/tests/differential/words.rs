@@ -97,6 +97,7 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
     match sort {
         "key" => words.push(key(random)),
         "value" => words.push(value(random)),
+        "unwatched-key" => push(&format!("unwatched{}", random.below(4))),
         "short-key" => push(&format!("short{}", random.below(6))),
         "short-value" => words.push(letters(random, 120)),
         "integer" => push(&integer(random)),
@@ -111,8 +112,8 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
             let (option, times): (_, &[&str]) = match random.below(4) {
                 0 => ("EX", &["100000", "200000"]),
                 1 => ("PX", &["100000000", "300000000"]),
-                2 => ("EXAT", &["4000000000", "4100000000", "1000000"]),
-                _ => ("PXAT", &["4000000000000", "4100000000000", "1000000"]),
+                2 => ("EXAT", &["4000000000", "4100000000"]),
+                _ => ("PXAT", &["4000000000000", "4100000000000"]),
             };
             push(option);
             push(random.pick(times));

@@ -1,5 +1,5 @@
-//! The flash log's records, headers and footers, and a whole log on a drive that brings anything: no panic, and no
-//! record that was not written.
+//! The flash log's records, headers and footers, and a whole log on a drive that brings anything:
+//! no panic, and no record that was not written.
 
 #![no_main]
 

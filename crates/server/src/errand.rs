@@ -31,7 +31,11 @@ impl Errand {
     /// Does it.
     pub(crate) async fn run(self, worker: &Worker) -> Errand {
         match self {
-            Errand::DemoteAll => Errand::Demoted(worker.tier.demote_all().await),
+            Errand::DemoteAll => {
+                // Tokio looks at the sockets before it comes back from this.
+                let others = async || tokio::task::yield_now().await;
+                Errand::Demoted(worker.tier.demote_all(others).await)
+            }
             Errand::DeviceTurn => {
                 worker.tier.device_turn().await;
                 Errand::None

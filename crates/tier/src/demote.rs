@@ -12,7 +12,7 @@ use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta};
 use keyspace::{FlashRef, Key, SLOT_COUNT, SlotGuard, SlotState, Stored, Tally, Verdict, View};
 
 use crate::compress::Compressor;
-use crate::worker::{TierWorker, yield_once};
+use crate::worker::TierWorker;
 
 /// Values that expire within this time stay: they free their RAM without a write.
 const EXPIRES_SOON_MS: u64 = 5_000;
@@ -144,9 +144,10 @@ impl TierWorker {
     }
 
     /// Demotes every value that can be, in this worker's share of the slots or not, and starts to
-    /// write all of it: for tests and measurements. Takes as long as the drive needs; others have
-    /// their turn after every slot, and what they bring to RAM behind the hand stays there.
-    pub async fn demote_all(&self) -> Demoted {
+    /// write all of it: for tests and measurements. Takes as long as the drive needs. After every
+    /// slot it awaits `others`, which gives other tasks their turn; what they bring to RAM behind
+    /// the hand stays there.
+    pub async fn demote_all(&self, others: impl AsyncFn()) -> Demoted {
         let mut total = Demoted::default();
         if self.engine.is_none() {
             total.stopped = Some(StopReason::Failed);
@@ -158,7 +159,7 @@ impl TierWorker {
                 break;
             }
             self.want_submit();
-            yield_once().await;
+            others().await;
         }
         self.flush();
         total

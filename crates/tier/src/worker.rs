@@ -350,7 +350,7 @@ impl TierWorker {
 }
 
 /// Lets every other task have its turn.
-pub(crate) async fn yield_once() {
+async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
         if yielded {

@@ -49,11 +49,11 @@ differential:
 
 # redis-cli, redis-benchmark, redis-py, ioredis and go-redis doing their ordinary work.
 clients:
-	scripts/with_server.sh tests/clients/run.py
+	scripts/with_server.sh python3 tests/clients/run.py
 
 # The units of Valkey's own suite that need only strings and keys.
 valkey:
-	scripts/with_server.sh tests/valkey/run.py --port
+	scripts/with_server.sh python3 tests/valkey/run.py
 
 bench: build
 	python3 benches/run_all.py --kelvin $(CARGO_TARGET_DIR)/release/kelvin

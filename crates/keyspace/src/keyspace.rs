@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::key::{Key, SLOT_COUNT};
+use crate::key::SLOT_COUNT;
 use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
 
@@ -69,10 +69,10 @@ impl Keyspace {
         self.slots[slot as usize].0.try_lock()
     }
 
-    /// Asks for the slot of a key before it is locked.
+    /// Asks for a slot before it is locked.
     #[inline]
-    pub fn prefetch(&self, key: &Key<'_>) {
-        prefetch(&raw const self.slots[key.slot as usize]);
+    pub fn prefetch(&self, slot: u16) {
+        prefetch(&raw const self.slots[slot as usize]);
     }
 
     /// Nothing locked: walks lock one slot at a time.

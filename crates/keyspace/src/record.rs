@@ -32,6 +32,10 @@ pub const KEY_BYTES_MAX: usize = 512 << 20;
 /// Values up to this length stand in the record itself: they save an address and a cache miss.
 pub(crate) const INLINE_BYTES_MAX: usize = 128;
 
+const CACHE_LINE_BYTES: usize = 64;
+/// Lines of a value that are asked for ahead; the CPU itself follows a longer copy.
+const PREFETCH_LINES_MAX: usize = 8;
+
 /// Records lie on multiples of 8, so that an address leaves three low bits to the table entry.
 pub(crate) const RECORD_ALIGN: usize = 8;
 
@@ -316,7 +320,9 @@ impl Record {
     #[inline]
     pub(crate) fn prefetch_value(&self) {
         if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = self.view().stored {
-            crate::prefetch::prefetch(bytes.as_ptr());
+            for line in bytes.chunks(CACHE_LINE_BYTES).take(PREFETCH_LINES_MAX) {
+                crate::prefetch::prefetch(line.as_ptr());
+            }
         }
     }
 

@@ -78,26 +78,26 @@ impl SlotState {
         self.expiry_hint_ms != 0 && self.expiry_hint_ms <= now_ms
     }
 
-    /// Asks for the line where the table would look for `key`.
+    /// Asks for the line where the table would look for the key of this hash.
     #[inline]
-    pub fn prefetch_entry(&self, table: u8, key: &Key<'_>) {
+    pub fn prefetch_entry(&self, table: u8, hash: u64) {
         if let Some(table) = self.table(table) {
-            prefetch(table.home_address(key.hash));
+            prefetch(table.home_address(hash));
         }
     }
 
-    /// Asks for the record that is probably `key`'s.
+    /// Asks for the record that is probably that of the key of this hash.
     #[inline]
-    pub fn prefetch_record(&self, table: u8, key: &Key<'_>) {
-        if let Some(entry) = self.table(table).and_then(|table| table.guess(key.hash)) {
+    pub fn prefetch_record(&self, table: u8, hash: u64) {
+        if let Some(entry) = self.table(table).and_then(|table| table.guess(hash)) {
             prefetch(entry.address() as *const u8);
         }
     }
 
-    /// Asks for the value that is probably `key`'s, when it stands apart from the record.
+    /// Asks for the value of that record, when it stands apart.
     #[inline]
-    pub fn prefetch_value(&self, table: u8, key: &Key<'_>) {
-        if let Some(entry) = self.table(table).and_then(|table| table.guess(key.hash)) {
+    pub fn prefetch_value(&self, table: u8, hash: u64) {
+        if let Some(entry) = self.table(table).and_then(|table| table.guess(hash)) {
             borrow(&entry).prefetch_value();
         }
     }

@@ -19,7 +19,9 @@ use tokio::io::AsyncReadExt;
 use crate::batch::Batch;
 use crate::config::ClientClass;
 use crate::dispatch::Outcome;
-use crate::limits::{ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, WRITE_EARLY_BYTES};
+use crate::limits::{
+    ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, TURN_REQUESTS_MAX, WRITE_EARLY_BYTES,
+};
 use crate::listener::Accepted;
 use crate::server::unix_ms;
 use crate::session::{Closing, Session};
@@ -53,6 +55,8 @@ pub(crate) struct Connection {
 pub(crate) enum Next {
     /// The socket.
     Io,
+    /// The other clients that are ready, so that all look ahead together.
+    Turn,
     /// Values from flash.
     Fetch(Vec<tier::Want>),
     /// Memory for a write.
@@ -61,6 +65,16 @@ pub(crate) enum Next {
     Pause,
     /// What the request under way asked for (see [`Errand`]).
     Errand,
+}
+
+/// What a batch found to do.
+enum Start {
+    /// Nothing whole has arrived.
+    Nothing,
+    /// To run at once.
+    Run,
+    /// To run when the other clients that are ready have read theirs.
+    Turn,
 }
 
 impl Connection {
@@ -102,6 +116,10 @@ impl Connection {
                         break;
                     }
                 }
+                Next::Turn => {
+                    turn().await;
+                    self.worker.lookahead.run(&self.worker.server.tier.keyspace);
+                }
                 Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
                 Next::Room => self.wait_for_room().await,
                 Next::Errand => self.session.errand = self.session.errand.run(&self.worker).await,
@@ -131,8 +149,12 @@ impl Connection {
     /// Runs requests until something must be awaited.
     fn run_requests(&mut self) -> Next {
         loop {
-            if self.batch.is_done() && !self.start_batch() {
-                return Next::Io;
+            if self.batch.is_done() {
+                match self.start_batch() {
+                    Start::Nothing => return Next::Io,
+                    Start::Turn => return Next::Turn,
+                    Start::Run => {}
+                }
             }
             while let Some(request) = self.batch.current() {
                 match self.dispatch(&request) {
@@ -170,20 +192,22 @@ impl Connection {
         }
     }
 
-    fn start_batch(&mut self) -> bool {
+    fn start_batch(&mut self) -> Start {
         if self.session.closing != Closing::No {
-            return false;
+            return Start::Nothing;
         }
         let limits = self.limits();
         let now_ms = unix_ms();
         self.session.now_ms = now_ms;
         self.session.client.last_seen_ms.store(now_ms, Ordering::Relaxed);
         if self.batch.parse(&mut self.input, &limits) {
-            self.prefetch();
             if self.reply.capacity() == 0 {
                 self.reply.give(self.worker.take_buffer());
             }
-            return true;
+            return match self.look_ahead() {
+                true => Start::Turn,
+                false => Start::Run,
+            };
         }
         self.drop_input();
         if let Some(error) = self.batch.error.take() {
@@ -191,7 +215,7 @@ impl Connection {
             self.worker.stats.count_error(b"ERR");
             self.session.closing = Closing::AfterReplies;
         }
-        false
+        Start::Nothing
     }
 
     fn limits(&self) -> Limits {
@@ -203,29 +227,24 @@ impl Connection {
         }
     }
 
-    /// Overlaps the cache misses of a pipeline: slots first, then entries, then records.
-    fn prefetch(&self) {
-        let requests = self.batch.rest();
-        if requests.len() < 2 {
-            return;
-        }
-        let keyspace = &*self.worker.server.tier.keyspace;
+    /// Has the worker bring near what the batch will look up. True: it pays to let the other
+    /// clients that are ready add theirs first.
+    fn look_ahead(&self) -> bool {
+        let (worker, requests) = (&self.worker, self.batch.rest());
+        let keyspace = &worker.server.tier.keyspace;
         let table = keyspace.table_of(self.session.db);
-        let key =
-            |request: &crate::batch::Request| request.key(self.batch.args(request, &self.input));
-        for key in requests.iter().filter_map(key) {
-            keyspace.prefetch(&key);
-        }
-        for key in requests.iter().filter_map(key) {
-            if let Some(slot) = keyspace.try_lock(key.slot) {
-                slot.prefetch_entry(table, &key);
+        let mut alone = true;
+        for request in requests {
+            let args = self.batch.args(request, &self.input);
+            if let Some(key) = request.key(args) {
+                alone &= worker.lookahead.add(table, &key);
             }
         }
-        for key in requests.iter().filter_map(key) {
-            if let Some(slot) = keyspace.try_lock(key.slot) {
-                slot.prefetch_record(table, &key);
-            }
+        if alone && requests.len() < TURN_REQUESTS_MAX {
+            return true;
         }
+        worker.lookahead.run(keyspace);
+        false
     }
 
     /// Ends a batch. True: there is something to write before more is run.
@@ -292,7 +311,7 @@ impl Connection {
         self.session.now_ms = unix_ms();
         let found = self.batch.parse(&mut self.input, &limits);
         if found {
-            self.prefetch();
+            self.look_ahead();
         }
         found || self.batch.error.is_some()
     }
@@ -413,6 +432,20 @@ impl Connection {
             has_room: self.has_room,
         }
     }
+}
+
+/// Lets the connections that are ready now read and parse what they have.
+async fn turn() {
+    let mut waited = false;
+    poll_fn(|cx| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// See [`Connection::parts`].

@@ -21,6 +21,7 @@ mod latency;
 mod limits;
 mod listener;
 mod log;
+mod lookahead;
 mod monitor;
 mod pause;
 mod secrets;

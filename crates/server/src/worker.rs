@@ -9,12 +9,14 @@ use anyhow::Context;
 use keyspace::{Cleared, Tally};
 use tier::TierWorker;
 use tokio::io::unix::AsyncFd;
+use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::Receiver;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::task::spawn_local;
 
 use crate::connection::Connection;
 use crate::limits::{BUFFERS_KEPT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::listener::Accepted;
+use crate::lookahead::Lookahead;
 use crate::server::Server;
 use crate::stats::WorkerStats;
 
@@ -26,6 +28,8 @@ pub(crate) struct Worker {
     pub(crate) stats: Arc<WorkerStats>,
     /// What the batch under way has changed.
     pub(crate) tally: RefCell<Tally>,
+    /// What its connections are about to look up.
+    pub(crate) lookahead: Lookahead,
     /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
     cleared: RefCell<Vec<Cleared>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
@@ -92,7 +96,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(LocalOptions::default())
         .context("cannot make a worker's runtime")?;
     let tier = TierWorker::new(server.tier.clone(), index)?;
     let stats = server.stats[index].clone();
@@ -102,11 +106,11 @@ pub(crate) fn run(
         tier,
         stats,
         tally: RefCell::default(),
+        lookahead: Lookahead::default(),
         cleared: RefCell::default(),
         buffers: RefCell::default(),
     });
-    let local = LocalSet::new();
-    local.block_on(&runtime, serve(worker, accepted))
+    runtime.block_on(serve(worker, accepted))
 }
 
 async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::Result<()> {

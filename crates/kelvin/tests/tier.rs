@@ -125,14 +125,44 @@ fn everything_goes_to_flash_while_others_write() {
 }
 
 #[test]
-fn a_second_touch_brings_a_value_back() {
-    let options = ["--tier-promotion", "second-touch", "--flash-segment-size", "1mb"];
-    let kelvin = Server::kelvin_with_flash("64mb", &options);
+fn a_value_comes_back_at_its_second_use_and_at_its_first_while_there_is_room() {
+    let options = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
     let mut client = kelvin.connect();
-    client.call(&["SET", "k", &"x".repeat(500)]);
+    let value = "x".repeat(500);
+    for (key, uses) in [("roomy", 1), ("full", 2)] {
+        client.call(&["SET", key, &value]);
+        client.line(&format!("TIER DEMOTE {key}"));
+        for _ in 0..uses {
+            assert_eq!(state(&mut client, key), "cold");
+            assert_eq!(text(&client.line(&format!("GET {key}"))), value);
+        }
+        assert_eq!(state(&mut client, key), "clean");
+        // Room for the first, none for the second.
+        for index in 0..150_000 {
+            client.send(&["SET", &format!("filler-{index}"), &value]);
+            if index % 1_000 == 999 {
+                (0..1_000).for_each(|_| drop(client.read()));
+            }
+        }
+    }
+}
+
+#[test]
+fn promotion_on_access_brings_a_value_back_at_its_first_use() {
+    let options =
+        ["--tier-promotion", "access", "--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    let value = "x".repeat(500);
+    for index in 0..150_000 {
+        client.send(&["SET", &format!("filler-{index}"), &value]);
+        if index % 1_000 == 999 {
+            (0..1_000).for_each(|_| drop(client.read()));
+        }
+    }
+    client.call(&["SET", "k", &value]);
     client.line("TIER DEMOTE k");
-    client.line("GET k");
-    assert_eq!(state(&mut client, "k"), "cold");
     client.line("GET k");
     assert_eq!(state(&mut client, "k"), "clean");
 }

@@ -384,16 +384,31 @@ impl<'a> Db<'a> {
     /// Puts the value of a cold key back into RAM beside its flash copy. False: the key's value is
     /// no longer (only) at `from`.
     pub fn promote(&mut self, key: &Key<'_>, from: FlashRef, value: Box<[u8]>) -> bool {
-        self.replace_cold(key, from, |_| NewState::Clean(value, from))
+        self.promote_with(key, |at, _| (at == from).then_some(value))
+    }
+
+    /// The same with the value that `choose` gives for the key's place and frequency; none leaves
+    /// the key as it is.
+    pub fn promote_with(
+        &mut self,
+        key: &Key<'_>,
+        choose: impl FnOnce(FlashRef, u8) -> Option<Box<[u8]>>,
+    ) -> bool {
+        let Some(at) = self.locate(key) else { return false };
+        let entry = self.entries().get(at);
+        let view = view_of(entry);
+        let Stored::Cold(place, _) = view.stored else { return false };
+        let Some(value) = choose(place, entry.frequency()) else { return false };
+        let state = NewState::Clean(value, place);
+        let record = Record::new(view.kind, view.expire_at_ms, view.key, state);
+        self.exchange(at, record);
+        true
     }
 
     /// Puts a value back into RAM whose flash copy turned out unwritable. The copy is not released:
     /// the log already knows. False: nothing pointed at `from`.
     pub fn restore(&mut self, key: &Key<'_>, from: FlashRef, value: &[u8]) -> bool {
-        if self.replace_cold(key, from, |_| state_of(value)) {
-            return true;
-        }
-        self.forget_copy(key, from)
+        self.replace_cold(key, from, state_of(value)) || self.forget_copy(key, from)
     }
 
     /// Drops the flash copy of a value that is in RAM too; the log takes the space back itself.
@@ -434,17 +449,11 @@ impl<'a> Db<'a> {
         true
     }
 
-    fn replace_cold<'s>(
-        &mut self,
-        key: &Key<'_>,
-        from: FlashRef,
-        state: impl FnOnce(u32) -> NewState<'s>,
-    ) -> bool {
+    fn replace_cold(&mut self, key: &Key<'_>, from: FlashRef, state: NewState<'_>) -> bool {
         let Some(at) = self.locate(key) else { return false };
         let view = view_of(self.slot.table_mut(self.table).get(at));
         match view.stored {
-            Stored::Cold(place, len) if place == from => {
-                let state = state(len);
+            Stored::Cold(place, _) if place == from => {
                 let record = Record::new(view.kind, view.expire_at_ms, view.key, state);
                 self.exchange(at, record);
                 true

@@ -78,6 +78,18 @@ impl SlotState {
         self.expiry_hint_ms != 0 && self.expiry_hint_ms <= now_ms
     }
 
+    /// Where the value of a key lies, and its length, when it is on flash alone. Whether its time
+    /// has come is not looked at, and it is no access.
+    #[inline]
+    pub fn cold(&self, table: u8, key: &Key<'_>) -> Option<(FlashRef, u32)> {
+        let entries = self.table(table)?;
+        let at = entries.find(key.hash, key.bytes)?;
+        match crate::db::view_of(entries.get(at)).stored {
+            Stored::Cold(place, value_len) => Some((place, value_len)),
+            Stored::Hot(_) | Stored::Clean(..) => None,
+        }
+    }
+
     /// Asks for the line where the table would look for the key of this hash.
     #[inline]
     pub fn prefetch_entry(&self, table: u8, hash: u64) {

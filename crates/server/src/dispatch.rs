@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use command::{
     CommandError, CommandResult, Cx, Fetched, Flags, Handler, KeyAt, Locks, Needs, find_keys,
 };
-use keyspace::{FlashRef, Key, Locked, Stored, Tally};
+use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, Pressure, Promotion, Want};
@@ -91,19 +91,33 @@ impl Connection {
         let keyspace = &*worker.server.tier.keyspace;
         let table = keyspace.table_of(session.db);
         let mut bytes: usize = wants.iter().map(|want| want.at.stored_len as usize).sum();
+        wants.reserve(batch.rest().len());
+        let mut add = |key: &Key<'_>| {
+            if let Some(want) = cold(&keyspace.lock(key.slot), table, key) {
+                bytes += want.at.stored_len as usize;
+                wants.push(want);
+            }
+            bytes
+        };
         for request in batch.rest() {
             let Some(entry) = request.entry else { continue };
             let args = batch.args(request, input);
-            if bytes > FETCH_BYTES_MAX || !entry.spec.takes(args.len()) {
+            if !entry.spec.takes(args.len()) {
                 break;
             }
-            for (key, at) in keys_with_needs(entry, args) {
-                if at.needs == Needs::Value
-                    && let Some(want) = cold(&mut keyspace.lock_one(key.slot), table, &key)
-                {
-                    bytes += want.at.stored_len as usize;
-                    wants.push(want);
+            let mut bytes = 0;
+            match request.key(args) {
+                Some(key) if entry.spec.keys[0].needs == Needs::Value => bytes = add(&key),
+                Some(_) => {}
+                None => {
+                    let keys = keys_with_needs(entry, args);
+                    for (key, _) in keys.filter(|(_, at)| at.needs == Needs::Value) {
+                        bytes = add(&key);
+                    }
                 }
+            }
+            if bytes > FETCH_BYTES_MAX {
+                break;
             }
         }
         wants.sort_unstable_by_key(|want| want.at.units);
@@ -382,12 +396,13 @@ fn promote(
     }
     let table = tier.keyspace.table_of(session.db);
     let mut db = keyspace::Db::new(locked.slot(key.slot), table, session.now_ms, tally);
-    let Some(Stored::Cold(at, _)) = db.peek(key).map(|view| view.stored) else { return };
-    let Some(value) = fetched.value(at) else { return };
-    // The frequency counts this access too: above 1 it was used before.
-    let wanted = tier.settings.promotion() == Promotion::Access
-        || db.frequency(key).is_some_and(|frequency| frequency > 1);
-    if wanted && db.promote(key, at, value.into()) {
+    let at_once = tier.settings.promotion() == Promotion::Access || tier.has_free_room();
+    let promoted = db.promote_with(key, |at, frequency| {
+        // The frequency counts this access too: above 1 it was used before.
+        let wanted = at_once || frequency > 1;
+        wanted.then(|| fetched.value(at)).flatten().map(Box::from)
+    });
+    if promoted {
         tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -414,19 +429,14 @@ pub(crate) fn keys_with_needs<'a>(
 }
 
 /// What to fetch for a key whose value is on flash alone.
-pub(crate) fn cold(locked: &mut Locked<'_>, table: u8, key: &Key<'_>) -> Option<Want> {
-    let mut tally = Tally::default();
-    let db = keyspace::Db::new(locked.slot(key.slot), table, 0, &mut tally);
-    match db.into_view(key)?.stored {
-        Stored::Cold(at, value_len) => {
-            Some(Want { at, key_len: key.bytes.len() as u32, value_len })
-        }
-        _ => None,
-    }
+#[inline]
+pub(crate) fn cold(slot: &SlotState, table: u8, key: &Key<'_>) -> Option<Want> {
+    let (at, value_len) = slot.cold(table, key)?;
+    Some(Want { at, key_len: key.bytes.len() as u32, value_len })
 }
 
 fn want_at(locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: FlashRef) -> Want {
-    let found = locked.holds(key.slot).then(|| cold(locked, table, key)).flatten();
+    let found = locked.holds(key.slot).then(|| cold(locked.slot(key.slot), table, key)).flatten();
     found.unwrap_or(Want { at, key_len: key.bytes.len() as u32, value_len: at.stored_len })
 }
 

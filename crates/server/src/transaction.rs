@@ -270,7 +270,7 @@ fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> 
         let table = locked.keyspace().table_of(db);
         for (key, at) in keys_with_needs(queued.entry, args) {
             if at.needs == Needs::Value
-                && let Some(want) = cold(locked, table, &key)
+                && let Some(want) = cold(locked.slot(key.slot), table, &key)
                 && fetched.value(want.at).is_none()
                 && fetched.failure(want.at).is_none()
             {
@@ -307,7 +307,7 @@ fn run_queued(
                 }
                 let key = Key::new(&missing.key);
                 let table = locked.keyspace().table_of(session.db);
-                let want = cold(locked, table, &key)
+                let want = cold(locked.slot(key.slot), table, &key)
                     .expect("invariant: the slot is held, so the value is where it was");
                 *fetched = session.worker.tier.fetch_blocking(want);
             }

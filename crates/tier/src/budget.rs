@@ -93,6 +93,12 @@ impl Budget {
         Ok(budget)
     }
 
+    /// The limit on what is tracked; `i64::MAX` without `maxmemory`.
+    #[inline]
+    pub(crate) fn limit_bytes(&self) -> i64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
     /// `maxmemory`, 0 for none.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes.load(Ordering::Relaxed)

@@ -22,11 +22,13 @@ pub struct Want {
     pub value_len: u32,
 }
 
-/// The values that a connection fetched, by place.
+/// The values that a connection fetched, sorted by place.
 #[derive(Default)]
 pub struct FetchedSet(Vec<(u64, Fetched)>);
 
 enum Fetched {
+    /// Its read has not ended; a set that a connection holds has none of these.
+    Pending,
     Stored(FetchedRecord),
     Unpacked(Vec<u8>),
     /// The key has moved on: look it up again.
@@ -40,7 +42,7 @@ impl FetchedSet {
         match &self.find(at)?.1 {
             Fetched::Stored(record) => Some(record.payload()),
             Fetched::Unpacked(value) => Some(value),
-            Fetched::Gone | Fetched::Failed(_) => None,
+            Fetched::Pending | Fetched::Gone | Fetched::Failed(_) => None,
         }
     }
 
@@ -72,8 +74,14 @@ impl FetchedSet {
         self.0.get(index)
     }
 
-    pub(crate) fn push(&mut self, want: &Want, result: Result<FetchedRecord, EngineError>) {
-        let fetched = match result {
+    /// A set with a place for each of `wants`, which are sorted.
+    fn for_wants(wants: &[Want]) -> FetchedSet {
+        assert!(wants.is_sorted_by(|one, two| one.at.units < two.at.units));
+        FetchedSet(wants.iter().map(|want| (want.at.units, Fetched::Pending)).collect())
+    }
+
+    fn put(&mut self, index: u32, want: &Want, result: Result<FetchedRecord, EngineError>) {
+        self.0[index as usize].1 = match result {
             Ok(record) if !want.at.compressed => Fetched::Stored(record),
             Ok(record) => match decompress(record.payload(), want.value_len as usize) {
                 Some(value) => Fetched::Unpacked(value),
@@ -82,27 +90,21 @@ impl FetchedSet {
             Err(EngineError::Gone { .. }) => Fetched::Gone,
             Err(error) => Fetched::Failed(error.to_string()),
         };
-        self.0.push((want.at.units, fetched));
     }
 
-    /// Adds a value whose slot is held: that it is gone is a failure then, not a reason to look
-    /// again.
-    pub(crate) fn push_final(&mut self, want: &Want, result: Result<FetchedRecord, EngineError>) {
-        self.push(want, result);
-        for (_, fetched) in &mut self.0 {
-            if let Fetched::Gone = fetched {
-                *fetched = Fetched::Failed("its record is gone".into());
-            }
+    /// The value of a key whose slot is held: that it is gone is a failure then, not a reason to
+    /// look again.
+    pub(crate) fn of_held(want: &Want, result: Result<FetchedRecord, EngineError>) -> FetchedSet {
+        let mut set = FetchedSet::for_wants(std::slice::from_ref(want));
+        set.put(0, want, result);
+        if let Fetched::Gone = set.0[0].1 {
+            set.0[0].1 = Fetched::Failed("its record is gone".into());
         }
-    }
-
-    fn sort(&mut self) {
-        self.0.sort_unstable_by_key(|(units, _)| *units);
+        set
     }
 }
 
 /// Reads that are awaited together.
-#[derive(Default)]
 pub(crate) struct Group {
     waiting: Cell<usize>,
     set: RefCell<FetchedSet>,
@@ -110,13 +112,24 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn expect(&self, reads: usize) {
-        self.waiting.set(reads);
+    /// `wants` are sorted by place.
+    pub(crate) fn new(wants: &[Want]) -> Group {
+        Group {
+            waiting: Cell::new(wants.len()),
+            set: RefCell::new(FetchedSet::for_wants(wants)),
+            waker: RefCell::default(),
+        }
     }
 
-    /// Takes the result of one read; wakes the connection after the last.
-    pub(crate) fn complete(&self, want: &Want, result: Result<FetchedRecord, EngineError>) {
-        self.set.borrow_mut().push(want, result);
+    /// Takes the result of one read, the `index`-th of `wants`; wakes the connection after the
+    /// last.
+    pub(crate) fn complete(
+        &self,
+        index: u32,
+        want: &Want,
+        result: Result<FetchedRecord, EngineError>,
+    ) {
+        self.set.borrow_mut().put(index, want, result);
         self.waiting.set(self.waiting.get() - 1);
         if self.waiting.get() == 0
             && let Some(waker) = self.waker.borrow_mut().take()
@@ -137,8 +150,6 @@ impl Future for GroupDone {
             *self.0.waker.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let mut set = self.0.set.take();
-        set.sort();
-        Poll::Ready(set)
+        Poll::Ready(self.0.set.take())
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 pub enum Promotion {
     /// At once.
     Access,
-    /// When it was used before within the last passes of the demotion hand: a scan or a stray
-    /// read does not push out what is in use.
+    /// When it was used before within the last passes of the demotion hand, so that a scan or a
+    /// stray read does not push out what is in use; at once while there is free room.
     SecondTouch,
 }
 
@@ -67,7 +67,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            second_touch: AtomicBool::new(false),
+            second_touch: AtomicBool::new(true),
             policy: AtomicU8::new(0),
             samples: AtomicU32::new(5),
             compress_bytes_min: AtomicU32::new(u32::MAX),

@@ -10,6 +10,9 @@ use crate::budget::Budget;
 use crate::counters::Counters;
 use crate::policy::Settings;
 
+/// See [`Tier::has_free_room`].
+const FREE_ROOM_SHIFT: u32 = 4;
+
 /// How urgently room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
@@ -95,6 +98,13 @@ impl Tier {
         } else {
             Pressure::Wait
         }
+    }
+
+    /// Whether values may come to RAM without any being demoted for it soon: a sixteenth of the
+    /// limit is free above where demotion begins.
+    #[inline]
+    pub fn has_free_room(&self) -> bool {
+        self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
     }
 
     /// Keys of a database.

@@ -10,7 +10,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use flash::{Completion, EngineError, EngineWorker, Location, OwnedRecord, ReadStart, record_size};
+use flash::{
+    Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
+    record_size,
+};
 use keyspace::{Db, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
@@ -41,11 +44,25 @@ pub struct TierWorker {
 /// Reads in flight, by token, and those that wait for a place.
 #[derive(Default)]
 struct Reads {
-    waiting: Vec<Option<(Want, Rc<Group>)>>,
+    waiting: Vec<Option<ValueRead>>,
     free: Vec<usize>,
     /// Bounds: a connection waits for its group before it asks for more, so this holds at most one
     /// batch of each connection.
-    queue: VecDeque<(Want, Rc<Group>)>,
+    queue: VecDeque<ValueRead>,
+}
+
+/// One read of a group.
+struct ValueRead {
+    want: Want,
+    group: Rc<Group>,
+    /// Which of the group's.
+    index: u32,
+}
+
+impl ValueRead {
+    fn complete(&self, result: Result<FetchedRecord, EngineError>) {
+        self.group.complete(self.index, &self.want, result);
+    }
 }
 
 impl TierWorker {
@@ -77,64 +94,59 @@ impl TierWorker {
         engine.borrow().wake_fd().try_clone_to_owned().map(Some)
     }
 
-    /// Reads values from flash, all at once. `wants` names each place once.
+    /// Reads values from flash, all at once. `wants` names each place once, in ascending order.
     pub async fn fetch(&self, wants: Vec<Want>) -> FetchedSet {
         if wants.is_empty() {
             return FetchedSet::default();
         }
-        let group = Rc::new(Group::default());
-        group.expect(wants.len());
-        for want in wants {
-            self.start_read(want, &group);
+        let group = Rc::new(Group::new(&wants));
+        for (index, want) in wants.into_iter().enumerate() {
+            self.start_read(ValueRead { want, group: group.clone(), index: index as u32 });
         }
         self.want_submit();
         GroupDone(group).await
     }
 
-    fn start_read(&self, want: Want, group: &Rc<Group>) {
+    fn start_read(&self, read: ValueRead) {
         let mut reads = self.reads.borrow_mut();
         if !reads.queue.is_empty() {
-            return reads.queue.push_back((want, group.clone()));
+            return reads.queue.push_back(read);
         }
-        if !self.try_read(&mut reads, want, group) {
-            reads.queue.push_back((want, group.clone()));
+        if let Err(read) = self.try_read(&mut reads, read) {
+            reads.queue.push_back(read);
         }
     }
 
-    /// False: the engine takes no more reads for now.
-    fn try_read(&self, reads: &mut Reads, want: Want, group: &Rc<Group>) -> bool {
+    /// Errors: the engine takes no more reads for now; here it is back.
+    fn try_read(&self, reads: &mut Reads, read: ValueRead) -> Result<(), ValueRead> {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
         let token = reads.free.pop().unwrap_or_else(|| {
             reads.waiting.push(None);
             reads.waiting.len() - 1
         });
-        let size = record_size(want.key_len as usize, want.at.stored_len as usize);
-        let at = Location::from_units(want.at.units);
+        let (at, size) = place_of(&read.want);
         match engine.borrow_mut().read(at, size, token as u64) {
             ReadStart::Pending => {
-                reads.waiting[token] = Some((want, group.clone()));
-                return true;
+                reads.waiting[token] = Some(read);
+                return Ok(());
             }
-            ReadStart::Ready(record) => group.complete(&want, Ok(record)),
-            ReadStart::Failed(error) => group.complete(&want, Err(error)),
+            ReadStart::Ready(record) => read.complete(Ok(record)),
+            ReadStart::Failed(error) => read.complete(Err(error)),
             ReadStart::Busy => {
                 reads.free.push(token);
-                return false;
+                return Err(read);
             }
         }
         reads.free.push(token);
-        true
+        Ok(())
     }
 
     /// Reads one value and waits for it with the thread: for what a transaction learns too late.
     pub fn fetch_blocking(&self, want: Want) -> FetchedSet {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
-        let size = record_size(want.key_len as usize, want.at.stored_len as usize);
-        let at = Location::from_units(want.at.units);
+        let (at, size) = place_of(&want);
         let result = engine.borrow_mut().read_blocking(at, size);
-        let mut set = FetchedSet::default();
-        set.push_final(&want, result);
-        set
+        FetchedSet::of_held(&want, result)
     }
 
     /// Makes the submitter run once the connections that are ready have had their turn, so that
@@ -177,17 +189,17 @@ impl TierWorker {
             match completion {
                 Completion::Read { token, result } => {
                     let token = token as usize;
-                    let (want, group) =
+                    let read =
                         reads.waiting[token].take().expect("invariant: each token completes once");
                     reads.free.push(token);
-                    group.complete(&want, result);
+                    read.complete(result);
                 }
                 Completion::WriteFailed { records, error } => failed.push((records, error)),
             }
         }
-        while let Some((want, group)) = reads.queue.pop_front() {
-            if !self.try_read(&mut reads, want, &group) {
-                reads.queue.push_front((want, group));
+        while let Some(read) = reads.queue.pop_front() {
+            if let Err(read) = self.try_read(&mut reads, read) {
+                reads.queue.push_front(read);
                 break;
             }
         }
@@ -347,6 +359,12 @@ impl TierWorker {
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
     }
+}
+
+/// Where a value's record is, and its size there.
+fn place_of(want: &Want) -> (Location, usize) {
+    let size = record_size(want.key_len as usize, want.at.stored_len as usize);
+    (Location::from_units(want.at.units), size)
 }
 
 /// Lets every other task have its turn.

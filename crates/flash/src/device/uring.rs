@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
 use super::buffer::{AlignedBuffer, IoBuffer, ReadPool};
@@ -74,6 +74,19 @@ impl UringDevice {
         }
     }
 
+    /// Runs the completions that wait for this thread to enter the kernel for them.
+    fn run_completions(&mut self) {
+        let flags = EnterFlags::GETEVENTS.bits();
+        let queued = self.ring.submission().len() as u32;
+        // SAFETY: no signal mask is handed over. What it submits is kept in `operations`.
+        let entered =
+            unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) };
+        // An error (a signal came) leaves them for the next turn.
+        if entered.is_ok() {
+            self.queued = !self.ring.submission().is_empty();
+        }
+    }
+
     /// Moves completions out of the ring.
     fn take_completions(&mut self, done: &mut Vec<Done>) {
         for completion in self.ring.completion() {
@@ -93,7 +106,7 @@ fn build_ring() -> std::io::Result<IoUring> {
     let modern = IoUring::builder()
         .setup_cqsize(COMPLETIONS)
         .setup_single_issuer()
-        .setup_coop_taskrun()
+        .setup_defer_taskrun()
         .setup_taskrun_flag()
         .setup_submit_all()
         .build(SUBMISSIONS);
@@ -149,8 +162,7 @@ impl Device for UringDevice {
             submission.taskrun() || submission.cq_overflow()
         };
         if pending {
-            // Runs the completions that wait for this thread to enter the kernel.
-            let _ = self.ring.submit();
+            self.run_completions();
         }
         self.take_completions(done);
     }

@@ -2,6 +2,7 @@
 //! their way back.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::counters::Counters;
 use super::shared::Shared;
@@ -10,12 +11,25 @@ use crate::device::buffer::{AlignedBuffer, IoBuffer};
 
 /// A worker's connection to the log and to the drives.
 pub(crate) struct Io {
+    /// When the first read was queued that has not been submitted: the start of all of them.
+    pub(crate) turn: Option<Instant>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) device: Box<dyn Device>,
     pub(crate) counters: Arc<Counters>,
 }
 
 impl Io {
+    /// The time of this turn. Cost: the clock is read once a turn.
+    pub(crate) fn now(&mut self) -> Instant {
+        *self.turn.get_or_insert_with(Instant::now)
+    }
+
+    /// Hands over what is queued: the end of a turn.
+    pub(crate) fn submit(&mut self) {
+        self.turn = None;
+        self.device.submit();
+    }
+
     /// Queues a read of whole sectors of a segment.
     pub(crate) fn read(&mut self, segment: u32, offset: u32, buffer: IoBuffer, user: User) {
         let extent = self.shared.extent(segment, offset, buffer.bytes().len());

@@ -118,7 +118,7 @@ impl Reader {
             generation: io.shared.table.get(segment).generation(),
             start: sectors.start,
             end: sectors.end,
-            started: Instant::now(),
+            started: io.now(),
             first: waiter,
             more: Vec::new(),
         });

@@ -35,7 +35,7 @@ impl LogWorker {
         let device = shared.drives.device()?;
         let counters = shared.add_worker();
         let appender = Appender::new(shared.geometry.write_buffer_bytes());
-        let io = Io { shared, device, counters };
+        let io = Io { turn: None, shared, device, counters };
         let worker = Self {
             io,
             appender,
@@ -125,7 +125,7 @@ impl EngineWorker for LogWorker {
 
     fn submit(&mut self) {
         self.appender.continue_large(&mut self.io);
-        self.io.device.submit();
+        self.io.submit();
     }
 
     fn reap(&mut self, completions: &mut Vec<Completion>) {

@@ -51,13 +51,13 @@ fn two_workers() {
 }
 
 #[test]
-fn one_worker_with_promotion_at_the_second_touch() {
-    check(3, &["--workers", "1", "--tier-promotion", "second-touch", "--flash-io", "threads"]);
+fn one_worker_with_promotion_on_access() {
+    check(3, &["--workers", "1", "--tier-promotion", "access", "--flash-io", "threads"]);
 }
 
 #[test]
-fn two_workers_with_promotion_at_the_second_touch() {
-    check(4, &["--workers", "2", "--tier-promotion", "second-touch", "--tier-compression", "none"]);
+fn two_workers_with_promotion_on_access() {
+    check(4, &["--workers", "2", "--tier-promotion", "access", "--tier-compression", "none"]);
 }
 
 /// Each client has databases of its own, so that its replies do not depend on the others.

@@ -160,7 +160,8 @@ choices! {
     TierPromotion {
         /// When it is read.
         Access = "access",
-        /// When it is read for the second time within a window.
+        /// When it was used before within the last passes of the demotion hand, or while there is
+        /// free room.
         SecondTouch = "second-touch",
     }
 
@@ -331,7 +332,7 @@ options! {
     /// Bytes of a segment of the flash log.
     flash_segment_size: Atomic<Memory> = Memory::between(MIB, 1024 * MIB), "flash-segment-size", "64mb", IMMUTABLE;
     /// When a value that is read from flash stays in memory.
-    tier_promotion: Atomic<Choice<TierPromotion>> = Choice::new(), "tier-promotion", "access", RUNTIME;
+    tier_promotion: Atomic<Choice<TierPromotion>> = Choice::new(), "tier-promotion", "second-touch", RUNTIME;
     /// Compression of values on flash.
     tier_compression: Atomic<Choice<TierCompression>> = Choice::new(), "tier-compression", "lz4", RUNTIME;
     /// Bytes from which a value is compressed.

@@ -112,7 +112,7 @@ fn sets_values_and_shows_them() {
             "normal 1048576 2097152 60 slave 1 2 3 pubsub 33554432 8388608 60",
         ),
         ("flash-path", "/mnt/a /mnt/b", "/mnt/a /mnt/b"),
-        ("tier-promotion", "second-touch", "second-touch"),
+        ("tier-promotion", "access", "access"),
     ] {
         let config = Config::default();
         assert_eq!(set(&config, &[name, text]), Ok(()), "{name} {text}");
@@ -488,7 +488,7 @@ fn a_rewritten_file_reads_back() {
         ("notify-keyspace-events", "AKEnm"),
         ("latency-tracking-info-percentiles", ""),
         ("proc-title-template", "# not a comment"),
-        ("tier-promotion", "second-touch"),
+        ("tier-promotion", "access"),
         ("flash-path", "/mnt/a /mnt/b"),
         ("slowlog-log-slower-than", "-1"),
     ] {

@@ -181,7 +181,7 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let table = tier.keyspace.table_of(session.db);
     // Read while the slot is held, so that nobody can move the value meanwhile.
     let mut locked = tier.keyspace.lock_one(key.slot);
-    let Some(want) = crate::dispatch::cold(&mut locked, table, &key) else {
+    let Some(want) = crate::dispatch::cold(locked.slot(key.slot), table, &key) else {
         reply.integer(0);
         return Ok(());
     };

@@ -17,6 +17,7 @@ use tier::FetchedSet;
 use tokio::io::AsyncReadExt;
 
 use crate::batch::Batch;
+use crate::client_memory::CountedBuffers;
 use crate::config::ClientClass;
 use crate::dispatch::Outcome;
 use crate::limits::{
@@ -49,6 +50,7 @@ pub(crate) struct Connection {
     pub(crate) has_room: bool,
     /// When output first exceeded the soft limit, Unix ms.
     soft_since_ms: Option<u64>,
+    counted: CountedBuffers,
 }
 
 /// What the connection waits for.
@@ -99,6 +101,7 @@ impl Connection {
             attempts: 0,
             has_room: false,
             soft_since_ms: None,
+            counted: CountedBuffers::default(),
         })
     }
 
@@ -136,6 +139,7 @@ impl Connection {
             }
         }
         let client = self.session.client.id;
+        self.counted.end(&self.worker.server);
         drop(self.session);
         self.worker.server.clients.remove(client);
     }
@@ -184,6 +188,10 @@ impl Connection {
                 if self.session.closing != Closing::No {
                     self.batch.drop_rest();
                     break;
+                }
+                if self.reply.len() - self.written > WRITE_EARLY_BYTES && !self.batch.is_done() {
+                    self.publish();
+                    return Next::Io;
                 }
             }
             if self.finish_batch() {
@@ -363,6 +371,9 @@ impl Connection {
         }
         self.worker.stats.net_input_bytes.add(count as u64);
         self.worker.stats.reads.add(1);
+        if self.input.capacity() > READ_BUFFER_BYTES {
+            self.note_memory();
+        }
         let client = &self.session.client;
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
         if self.input.len() as u64 > self.worker.server.config.client_query_buffer_limit.load() {
@@ -410,7 +421,9 @@ impl Connection {
     }
 
     /// Shows the connection's memory to the register.
-    fn note_memory(&self) {
+    fn note_memory(&mut self) {
+        let bytes = self.reply.capacity() + self.input.capacity();
+        self.counted.update(&self.worker.server, bytes);
         let client = &self.session.client;
         let unread = (self.reply.len() - self.written) as u64;
         client.output_bytes.store(unread, Ordering::Relaxed);

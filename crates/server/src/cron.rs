@@ -10,8 +10,6 @@ use keyspace::{SLOT_COUNT, Tally};
 use parking_lot::Mutex;
 use tier::AllocatorStats;
 
-use crate::config::MemoryShare;
-use crate::limits::CLIENTS_SHARE_SHIFT;
 use crate::server::{Server, unix_ms};
 use crate::worker::Worker;
 
@@ -112,7 +110,7 @@ pub(crate) async fn measure(server: Arc<Server>) {
         if clients_due.elapsed() >= CLIENTS_EVERY {
             clients_due = Instant::now();
             close_idle(&server);
-            close_largest(&server);
+            crate::client_memory::keep_within_limit(&server);
         }
         tokio::time::sleep(MEASURE_EVERY).await;
     }
@@ -153,37 +151,6 @@ fn close_idle(server: &Server) {
     }
 }
 
-/// Keeps the buffers of all clients within `maxmemory-clients` by closing the largest, and tells
-/// the budget what they take.
-fn close_largest(server: &Server) {
-    let mut clients = server.clients.all();
-    let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    server.tier.budget.set_clients(total as i64);
-    let max_memory = server.config.maxmemory.load();
-    let limit = match server.config.maxmemory_clients.load() {
-        MemoryShare::Bytes(0) if max_memory == 0 => return,
-        MemoryShare::Bytes(0) => max_memory >> CLIENTS_SHARE_SHIFT,
-        MemoryShare::Bytes(bytes) => bytes,
-        MemoryShare::Percent(percent) => max_memory / 100 * u64::from(percent),
-    };
-    let mut excess = total.saturating_sub(limit);
-    if excess == 0 {
-        return;
-    }
-    clients.sort_unstable_by_key(|client| std::cmp::Reverse(client.memory_bytes()));
-    for client in clients {
-        if excess == 0 || client.memory_bytes() == 0 {
-            break;
-        }
-        if !client.no_evict.load(Ordering::Relaxed) {
-            tracing::warn!(client = client.id, "closing the largest client: maxmemory-clients");
-            excess = excess.saturating_sub(client.memory_bytes());
-            client.kill();
-            server.totals.evicted_clients.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
 /// A worker's share of upkeep: tier and expiry.
 pub(crate) async fn upkeep(worker: Rc<Worker>) {
     let mut slot = worker.index;
@@ -202,7 +169,8 @@ pub(crate) async fn upkeep(worker: Rc<Worker>) {
 fn expire(worker: &Worker, slot: &mut usize) {
     let server = &worker.server;
     let now_ms = unix_ms();
-    if !server.active_expire.load(Ordering::Relaxed) || server.pause.is_on(now_ms) {
+    let is_on = server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms);
+    if !is_on || !server.tier.counters.has_volatile() {
         return;
     }
     let start = Instant::now();

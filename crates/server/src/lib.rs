@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod batch;
+mod client_memory;
 mod clients;
 #[cfg(test)]
 mod compatibility;

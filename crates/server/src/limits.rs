@@ -28,6 +28,8 @@ pub(crate) const ARGS_MAX: usize = 1 << 20;
 /// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
 /// 1/4. Beyond it the largest is closed.
 pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;
+/// Bytes by which a client's buffers grow before they are counted anew.
+pub(crate) const CLIENT_STEP_BYTES: u64 = 256 << 10;
 /// Error codes that are counted apart.
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.

@@ -104,6 +104,12 @@ impl Budget {
         self.max_bytes.load(Ordering::Relaxed)
     }
 
+    /// Adds to what connections' buffers take, until [`Budget::set_clients`] counts them anew; the
+    /// sum, in bytes.
+    pub fn add_clients(&self, bytes: i64) -> i64 {
+        self.client_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
     /// Changes `maxmemory`; in force at once.
     pub fn set_max_bytes(&self, bytes: u64) {
         self.max_bytes.store(bytes, Ordering::Relaxed);

@@ -87,6 +87,11 @@ impl Counters {
         }
     }
 
+    /// Whether any key has an expiry.
+    pub fn has_volatile(&self) -> bool {
+        self.volatile.iter().any(|keys| keys.load(Ordering::Relaxed) > 0)
+    }
+
     /// RAM of the data set, as allocated.
     pub fn ram_bytes(&self) -> i64 {
         self.index_bytes.load(Ordering::Relaxed) + self.value_bytes.load(Ordering::Relaxed)

@@ -145,6 +145,20 @@ impl Server {
         self.process.wait().expect("a child can be waited for")
     }
 
+    /// A connection without a client.
+    pub fn stream(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port())).expect("the server accepts")
+    }
+
+    /// Resident memory of the server, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("the server runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the kernel tells it in kB") << 10
+    }
+
     /// Whether the server still runs.
     pub fn is_running(&mut self) -> bool {
         self.process.try_wait().expect("a child can be asked").is_none()

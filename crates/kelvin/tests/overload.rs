@@ -1,0 +1,84 @@
+//! Many clients, and clients that take without end: bounded refusals, and others served on.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::{Server, text};
+
+/// Connections that the test itself may need besides.
+const SPARE_FILES: u64 = 64;
+const MIB: u64 = 1 << 20;
+
+/// Lets this process open as many files as it may at all; how many that is.
+fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .expect("a process may raise its limit up to the hard one");
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+fn read_line(stream: &mut TcpStream) -> String {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte).expect("the server answers") == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+#[test]
+fn ten_thousand_clients_are_served_and_the_next_is_told() {
+    let files = raise_open_files();
+    let kelvin = Server::kelvin(&["--maxmemory", "200mb"]);
+    let mut control = kelvin.connect();
+    control.call(&["SET", "key", "value"]);
+    let before = kelvin.resident_bytes();
+    // The server has its own limit of files, and lowers maxclients to what it allows.
+    let shown = control.show("CONFIG GET maxclients");
+    let allowed = shown.split(|mark: char| !mark.is_ascii_digit()).find_map(|at| at.parse().ok());
+    let allowed: u64 = allowed.expect("maxclients is a number");
+    let count = allowed.min(files - SPARE_FILES) - 1;
+    assert!(count >= 1_000, "{count} connections show nothing");
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| kelvin.stream()).collect();
+    for client in &mut clients {
+        client.write_all(b"GET key\r\n").expect("the server reads");
+    }
+    for client in &mut clients {
+        assert_eq!(read_line(client), "$5");
+        assert_eq!(read_line(client), "value");
+    }
+    if count + 1 == allowed {
+        let refused = read_line(&mut kelvin.stream());
+        assert_eq!(refused, "-ERR max number of clients reached");
+    }
+    let grown = kelvin.resident_bytes() - before;
+    assert!(grown / count < 8 << 10, "an idle client takes {} bytes", grown / count);
+    drop(clients);
+    assert_eq!(text(&control.line("GET key")), "value");
+}
+
+#[test]
+fn clients_that_never_read_are_closed_and_the_others_served() {
+    let options = ["--maxmemory", "100mb", "--workers", "2", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut control = kelvin.connect();
+    let value = "v".repeat(1 << 20);
+    control.call(&["SET", "big", &value]);
+    let mut greedy: Vec<TcpStream> = (0..16).map(|_| kelvin.stream()).collect();
+    let mut peak = 0;
+    for _ in 0..20 {
+        for client in &mut greedy {
+            // A client that was closed cannot send any more: that is what should happen.
+            let _closed = client.write_all(&b"GET big\r\n".repeat(100));
+        }
+        assert_eq!(text(&control.call(&["GET", "big"])), value);
+        peak = peak.max(kelvin.resident_bytes());
+    }
+    assert!(peak < 160 * MIB, "{} MiB were resident", peak / MIB);
+    let info = text(&control.line("INFO stats"));
+    let closed = info.lines().find_map(|line| line.strip_prefix("evicted_clients:"));
+    assert!(closed.is_some_and(|count| count.trim() != "0"), "{info}");
+}

@@ -5,6 +5,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use resp::Frame;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Server, text};
 
@@ -81,4 +82,54 @@ fn clients_that_never_read_are_closed_and_the_others_served() {
     let info = text(&control.line("INFO stats"));
     let closed = info.lines().find_map(|line| line.strip_prefix("evicted_clients:"));
     assert!(closed.is_some_and(|count| count.trim() != "0"), "{info}");
+}
+
+#[test]
+fn more_cold_reads_than_there_are_buffers_are_all_answered() {
+    const KEYS: usize = 20_000;
+    const CLIENTS: usize = 100;
+    const PIPELINE: usize = 256;
+    let options = ["--workers", "1", "--maxmemory", "100mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut control = kelvin.connect();
+    let value = |index: usize| format!("{index:05}").repeat(100);
+    for index in 0..KEYS {
+        control.send(&["SET", &format!("k{index}"), &value(index)]);
+    }
+    (0..KEYS).for_each(|_| drop(control.read()));
+    control.line("TIER DEMOTE ALL");
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| kelvin.connect()).collect();
+    let key = |client: usize, index: usize| (client * 7_919 + index * 31) % KEYS;
+    for round in 0..3 {
+        for (client, connection) in clients.iter_mut().enumerate() {
+            for index in 0..PIPELINE {
+                connection.send(&["GET", &format!("k{}", key(client + round, index))]);
+            }
+        }
+        for (client, connection) in clients.iter_mut().enumerate() {
+            for index in 0..PIPELINE {
+                assert_eq!(text(&connection.read()), value(key(client + round, index)));
+            }
+        }
+    }
+}
+
+#[test]
+fn one_command_that_reads_more_than_all_buffers_is_answered() {
+    const KEYS: usize = 600;
+    let options = ["--workers", "1", "--maxmemory", "200mb", "--tier-compression", "none"];
+    let kelvin = Server::kelvin_with_flash("4gb", &options);
+    let mut client = kelvin.connect();
+    let value = |index: usize| format!("{index:04}").repeat(10_000);
+    let mut get = vec!["MGET".to_owned()];
+    for index in 0..KEYS {
+        client.call(&["SET", &format!("k{index}"), &value(index)]);
+        get.push(format!("k{index}"));
+    }
+    client.line("TIER DEMOTE ALL");
+    let words: Vec<&str> = get.iter().map(String::as_str).collect();
+    let Frame::Array(values) = client.call(&words) else { panic!("an array") };
+    for (index, found) in values.iter().enumerate() {
+        assert_eq!(text(found), value(index), "{index}");
+    }
 }

@@ -113,7 +113,12 @@ impl Connection {
         })
         .await;
         while self.session.closing != Closing::Now {
-            match self.run_requests() {
+            let next = self.run_requests();
+            if !matches!(next, Next::Io | Next::Turn) {
+                // To hold read buffers while waiting for more could make all wait for ever.
+                self.release_fetched();
+            }
+            match next {
                 Next::Io => {
                     if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
                         break;
@@ -258,10 +263,17 @@ impl Connection {
     /// Ends a batch. True: there is something to write before more is run.
     fn finish_batch(&mut self) -> bool {
         self.publish();
-        self.fetched.clear();
+        self.release_fetched();
         self.drop_input();
         let unwritten = self.reply.len() - self.written;
         self.session.closing != Closing::No || unwritten > WRITE_EARLY_BYTES
+    }
+
+    fn release_fetched(&mut self) {
+        if !self.fetched.is_empty() {
+            self.fetched.clear();
+            self.worker.tier.buffers_released();
+        }
     }
 
     /// Adds what the requests so far have changed to the shared counters, and demotes a little

@@ -254,8 +254,8 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     keyspace.lock_many(slots)
 }
 
-/// The cold values that the queued commands want and that were not fetched. SELECT inside a
-/// transaction moves the commands behind it to another database.
+/// The cold values that the queued commands want, when one of them was not fetched; none when all
+/// are there. SELECT inside a transaction moves the commands behind it to another database.
 fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Vec<Want> {
     let mut db = session.db;
     let mut wants: Vec<Want> = Vec::new();
@@ -271,12 +271,13 @@ fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> 
         for (key, at) in keys_with_needs(queued.entry, args) {
             if at.needs == Needs::Value
                 && let Some(want) = cold(locked.slot(key.slot), table, &key)
-                && fetched.value(want.at).is_none()
-                && fetched.failure(want.at).is_none()
             {
                 wants.push(want);
             }
         }
+    }
+    if wants.iter().all(|want| fetched.has(want.at)) {
+        return Vec::new();
     }
     wants.sort_unstable_by_key(|want| want.at.units);
     wants.dedup_by_key(|want| want.at.units);

@@ -46,6 +46,11 @@ impl FetchedSet {
         }
     }
 
+    /// Whether the value at `at` was fetched, or could not be.
+    pub fn has(&self, at: FlashRef) -> bool {
+        self.value(at).is_some() || self.failure(at).is_some()
+    }
+
     /// Why the value at `at` could not be read.
     pub fn failure(&self, at: FlashRef) -> Option<&str> {
         match &self.find(at)?.1 {

@@ -117,6 +117,18 @@ impl TierWorker {
         }
     }
 
+    /// Starts the reads that waited for a place, in their order: a connection holds no buffers while
+    /// it waits, so the oldest group always ends.
+    fn start_queued(&self) {
+        let mut reads = self.reads.borrow_mut();
+        while let Some(read) = reads.queue.pop_front() {
+            if let Err(read) = self.try_read(&mut reads, read) {
+                reads.queue.push_front(read);
+                break;
+            }
+        }
+    }
+
     /// Errors: the engine takes no more reads for now; here it is back.
     fn try_read(&self, reads: &mut Reads, read: ValueRead) -> Result<(), ValueRead> {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
@@ -171,7 +183,16 @@ impl TierWorker {
         .await;
     }
 
+    /// Fetched values were let go: reads that wait for a buffer may find one.
+    #[inline]
+    pub fn buffers_released(&self) {
+        if !self.reads.borrow().queue.is_empty() {
+            self.want_submit();
+        }
+    }
+
     fn submit(&self) {
+        self.start_queued();
         if let Some(engine) = &self.engine {
             engine.borrow_mut().submit();
         }
@@ -197,14 +218,9 @@ impl TierWorker {
                 Completion::WriteFailed { records, error } => failed.push((records, error)),
             }
         }
-        while let Some(read) = reads.queue.pop_front() {
-            if let Err(read) = self.try_read(&mut reads, read) {
-                reads.queue.push_front(read);
-                break;
-            }
-        }
         drop(reads);
         self.done.replace(done);
+        self.start_queued();
         for (records, error) in failed {
             self.restore(records, &error);
         }

@@ -126,7 +126,8 @@ pub enum ReadStart {
     Ready(FetchedRecord),
     /// `reap` will answer with the token.
     Pending,
-    /// Too many reads are in flight: call again after `reap`.
+    /// Too many reads are in flight, or their buffers are held: call again after `reap`. Never the
+    /// answer while no small read is in flight, so that a caller who retries gets on.
     Busy,
     /// It cannot be read.
     Failed(EngineError),

@@ -104,10 +104,17 @@ impl Reader {
             io.shared.unpin(segment);
             return ReadStart::Pending;
         }
-        if self.reads.len() - self.free.len() == READS_IN_FLIGHT_MAX {
+        let in_flight = self.reads.len() - self.free.len();
+        if in_flight == READS_IN_FLIGHT_MAX {
             return ReadStart::Busy;
         }
-        let Some(buffer) = io.device.pool().take(sectors.len()) else { return ReadStart::Busy };
+        let pool = io.device.pool();
+        let buffer = match pool.take(sectors.len()) {
+            Some(buffer) => buffer,
+            // No read will end that could free one: whoever holds them may wait for this very read.
+            None if in_flight == 0 => pool.take_beyond(sectors.len()),
+            None => return ReadStart::Busy,
+        };
         let index = self.free.pop().unwrap_or_else(|| {
             self.reads.push(None);
             self.reads.len() as u32 - 1

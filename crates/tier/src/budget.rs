@@ -27,12 +27,19 @@ const RATIO_BYTES_MIN: i64 = 32 << 20;
 /// The ratio in units of 1/65536.
 const RATIO_ONE: i64 = 1 << 16;
 const RATIO_MAX: i64 = 4 * RATIO_ONE;
+/// The ratio at the start: what a data set that grows at full speed turns out to need. It is
+/// measured before the limit matters, but a small budget can be full before it has moved.
+const RATIO_FIRST: i64 = RATIO_ONE + RATIO_ONE / 4;
 /// The ratio moves by at most this part of itself at each measurement: 1/256, which is 4 % a second.
 /// A jump would make every writer wait until the difference has been demoted.
 const RATIO_STEP_SHIFT: u32 = 8;
 /// What the peak of tracked bytes loses at each measurement: 1/512, so that it follows a data set
 /// that shrinks within a minute.
 const PEAK_DECAY_SHIFT: u32 = 9;
+/// The same two while more is resident than half the margin allows: writers had better wait a
+/// little than the bound be broken.
+const RATIO_STEP_SHIFT_OVER: u32 = 5;
+const PEAK_DECAY_SHIFT_OVER: u32 = 6;
 
 /// Memory in use, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,7 +85,7 @@ impl Budget {
     pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
         let mut resident = ResidentSet::open()?;
         let base_bytes = resident.bytes().unwrap_or(0) as i64;
-        let meter = Meter { resident, base_bytes, peak_bytes: 0, ratio: RATIO_ONE };
+        let meter = Meter { resident, base_bytes, peak_bytes: 0, ratio: RATIO_FIRST };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
@@ -186,15 +193,20 @@ impl Budget {
 
 impl Meter {
     fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
-        self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> PEAK_DECAY_SHIFT));
+        let margin = max_bytes >> MARGIN_SHIFT;
+        let (step_shift, decay_shift) = match resident > max_bytes - margin / 2 {
+            true => (RATIO_STEP_SHIFT_OVER, PEAK_DECAY_SHIFT_OVER),
+            false => (RATIO_STEP_SHIFT, PEAK_DECAY_SHIFT),
+        };
+        self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> decay_shift));
         let near_peak = tracked >= self.peak_bytes - self.peak_bytes / 16;
         if near_peak && tracked >= RATIO_BYTES_MIN {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
-            let step = self.ratio >> RATIO_STEP_SHIFT;
+            let step = self.ratio >> step_shift;
             self.ratio = measured.clamp(self.ratio - step, self.ratio + step);
             self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
         }
-        let target = max_bytes - (max_bytes >> MARGIN_SHIFT) - self.base_bytes;
+        let target = max_bytes - margin - self.base_bytes;
         target.max(0) * RATIO_ONE / self.ratio
     }
 }

@@ -19,7 +19,7 @@ HOT_SET_DEVIATIONS = 6
 HOT_SET_OF_RAM = 0.6
 WARM_SECONDS = 30
 DEPTHS = {32: "-c 32 --pipeline 1", 64: "-c 64 --pipeline 1", 128: "-c 64 --pipeline 2",
-          256: "-c 64 --pipeline 4"}
+          256: "-c 16 --pipeline 16"}
 
 
 def main():

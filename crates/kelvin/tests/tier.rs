@@ -191,6 +191,13 @@ fn refusals_say_why() {
 }
 
 #[test]
+fn a_small_flash_needs_no_segment_size() {
+    let kelvin = Server::kelvin_with_flash("256mb", &["--workers", "2"]);
+    let mut client = kelvin.connect();
+    assert_eq!(number(&mut client, "flash_segment_bytes"), 4 << 20);
+}
+
+#[test]
 fn stats_are_the_fields_of_info() {
     let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
     let mut client = kelvin.connect();

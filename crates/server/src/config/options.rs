@@ -329,8 +329,8 @@ options! {
     flash_size: Atomic<Memory> = Memory::between(0, BYTES_MAX), "flash-size", "0", RUNTIME;
     /// How flash is read and written.
     flash_io: Atomic<Choice<FlashIo>> = Choice::new(), "flash-io", "auto", IMMUTABLE;
-    /// Bytes of a segment of the flash log.
-    flash_segment_size: Atomic<Memory> = Memory::between(MIB, 1024 * MIB), "flash-segment-size", "64mb", IMMUTABLE;
+    /// Bytes of a segment of the flash log, a power of two; 0 chooses by the flash size.
+    flash_segment_size: Atomic<Memory> = Memory::between(0, 1024 * MIB), "flash-segment-size", "0", IMMUTABLE;
     /// When a value that is read from flash stays in memory.
     tier_promotion: Atomic<Choice<TierPromotion>> = Choice::new(), "tier-promotion", "second-touch", RUNTIME;
     /// Compression of values on flash.

@@ -6,8 +6,11 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno as RustixErrno;
 
@@ -110,6 +113,13 @@ impl DataFile {
             .map_err(|errno| failed(&self.path, "punch a hole", errno))
     }
 
+    /// Gives all space back, although rings may hold the file a little longer.
+    pub(crate) fn empty(&self) {
+        if let Err(error) = rustix::fs::ftruncate(&self.fd, 0) {
+            tracing::warn!(path = %self.path.display(), %error, "flash space not given back");
+        }
+    }
+
     /// Removes the file's name; the space goes with the last descriptor.
     pub(crate) fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
@@ -207,26 +217,64 @@ fn sector_bytes(fd: &OwnedFd) -> u32 {
     }
 }
 
-/// The data files of a log, in the order of its paths.
+/// The data files of a log. Files come and go while devices use others.
 pub(crate) struct FileSet {
-    files: Vec<DataFile>,
+    /// By `FileIndex`.
+    slots: RwLock<Vec<Option<Arc<DataFile>>>>,
+    /// How often a file came or went.
+    changes: AtomicU64,
 }
 
 impl FileSet {
     pub(crate) fn new(files: Vec<DataFile>) -> Self {
         assert!(!files.is_empty() && files.len() <= PATHS_MAX);
-        Self { files }
+        let slots = files.into_iter().map(|file| Some(Arc::new(file))).collect();
+        Self { slots: RwLock::new(slots), changes: AtomicU64::new(0) }
     }
 
-    pub(crate) fn get(&self, index: FileIndex) -> &DataFile {
-        &self.files[usize::from(index.0)]
+    /// Adds a file. `None`: there are `PATHS_MAX` already.
+    pub(crate) fn add(&self, file: DataFile) -> Option<FileIndex> {
+        let mut slots = self.slots.write();
+        let index = slots.iter().position(Option::is_none).unwrap_or(slots.len());
+        if index == PATHS_MAX {
+            return None;
+        }
+        if index == slots.len() {
+            slots.push(None);
+        }
+        slots[index] = Some(Arc::new(file));
+        self.changes.fetch_add(1, Ordering::Release);
+        Some(FileIndex(index as u16))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &DataFile> {
-        self.files.iter()
+    /// Takes a file out.
+    pub(crate) fn take(&self, index: FileIndex) -> Option<Arc<DataFile>> {
+        let taken = self.slots.write().get_mut(usize::from(index.0))?.take();
+        self.changes.fetch_add(1, Ordering::Release);
+        taken
+    }
+
+    /// How often a file came or went: what a device knows of the files is true while this stays.
+    /// Cost: an atomic load.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn get(&self, index: FileIndex) -> Option<Arc<DataFile>> {
+        self.slots.read().get(usize::from(index.0))?.clone()
+    }
+
+    /// All files, by their index.
+    pub(crate) fn all(&self) -> Vec<(FileIndex, Arc<DataFile>)> {
+        let slots = self.slots.read();
+        let files = slots.iter().enumerate();
+        files
+            .filter_map(|(index, file)| Some((FileIndex(index as u16), Arc::clone(file.as_ref()?))))
+            .collect()
     }
 
     pub(crate) fn read_now(&self, extent: Extent, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.get(extent.file).read_now(extent.offset, &mut bytes[..extent.size])
+        let file = self.get(extent.file).ok_or(libc::EBADF)?;
+        file.read_now(extent.offset, &mut bytes[..extent.size])
     }
 }

@@ -1,19 +1,22 @@
 //! Real drives: data files, driven by io_uring or by threads.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::file::{DataFile, FileSet};
+use super::file::{DataFile, FILE_NAME, FileSet};
 use super::threads::ThreadDevice;
 use super::uring::UringDevice;
 use super::{Device, Drives, FileIndex};
 use crate::error::EngineError;
+use crate::limits::PATHS_MAX;
 use crate::log::Backend;
 
 /// Data files and the backend that serves them.
 pub(crate) struct FileDrives {
     files: Arc<FileSet>,
+    /// The largest sector of the files at the start: what all operations keep to.
+    sector_bytes: u32,
     backend: Backend,
     /// Workers that io_uring serves, and workers that threads serve.
     uring_workers: AtomicUsize,
@@ -35,12 +38,13 @@ impl FileDrives {
                 }
             }
         }
-        for file in files.iter().filter(|file| !file.is_direct()) {
-            let path = file.path().display();
-            tracing::warn!(%path, "no direct I/O here: flash reads go through the page cache");
-        }
+        files.iter().for_each(warn_if_cached);
+        let sector_bytes = files.iter().map(DataFile::sector_bytes).max();
+        let sector_bytes = sector_bytes
+            .ok_or_else(|| EngineError::Settings("flash needs at least one path".to_owned()))?;
         let drives = Self {
             files: Arc::new(FileSet::new(files)),
+            sector_bytes,
             backend,
             uring_workers: AtomicUsize::new(0),
             thread_workers: AtomicUsize::new(0),
@@ -72,7 +76,34 @@ impl FileDrives {
     }
 
     fn failed(&self, operation: &'static str, errno: i32) -> EngineError {
-        EngineError::io(self.files.get(FileIndex(0)).path(), operation, errno)
+        let files = self.files.all();
+        let path = files.first().map_or(Path::new(FILE_NAME), |(_, file)| file.path());
+        EngineError::io(path, operation, errno)
+    }
+
+    /// The file that the log works with. Errors: it was removed, so there is nothing to work on.
+    fn file(&self, index: FileIndex) -> Result<Arc<DataFile>, EngineError> {
+        self.files.get(index).ok_or_else(|| self.failed("look-up", libc::EBADF))
+    }
+
+    /// Whether a file can serve a log that is under way.
+    fn check_sectors(&self, file: &DataFile) -> Result<(), EngineError> {
+        let (sector, most) = (file.sector_bytes(), self.sector_bytes);
+        if sector > most {
+            let path = file.path().display();
+            return Err(EngineError::Settings(format!(
+                "{path} has sectors of {sector} bytes, larger than the {most} of the paths at the \
+                 start: it can be added by a restart only"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn warn_if_cached(file: &DataFile) {
+    if !file.is_direct() {
+        let path = file.path().display();
+        tracing::warn!(%path, "no direct I/O here: flash reads go through the page cache");
     }
 }
 
@@ -98,30 +129,60 @@ impl Drives for FileDrives {
         }
     }
 
-    fn count(&self) -> usize {
-        self.files.iter().count()
+    fn files(&self) -> Vec<FileIndex> {
+        self.files.all().into_iter().map(|(index, _)| index).collect()
+    }
+
+    fn find(&self, directory: &Path) -> Option<FileIndex> {
+        let path = directory.join(FILE_NAME);
+        let mut files = self.files.all().into_iter();
+        files.find_map(|(index, file)| (file.path() == path).then_some(index))
+    }
+
+    fn add(&self, directory: &Path) -> Result<FileIndex, EngineError> {
+        let file = DataFile::create(directory)?;
+        if let Err(error) = self.check_sectors(&file) {
+            file.remove();
+            return Err(error);
+        }
+        warn_if_cached(&file);
+        let path = file.path().to_owned();
+        self.files.add(file).ok_or_else(|| {
+            // Nobody else can have made it: it was locked a moment ago.
+            let _ = std::fs::remove_file(&path);
+            EngineError::Settings(format!(
+                "more than {PATHS_MAX} flash paths, those that are being left included"
+            ))
+        })
+    }
+
+    fn remove(&self, file: FileIndex) {
+        if let Some(file) = self.files.take(file) {
+            file.remove();
+            file.empty();
+        }
     }
 
     fn name(&self, file: FileIndex) -> String {
-        self.files.get(file).path().display().to_string()
+        let file = self.files.get(file);
+        file.map_or("a removed flash path".to_owned(), |file| file.path().display().to_string())
     }
 
     fn sector_bytes(&self) -> u32 {
-        let largest = self.files.iter().map(DataFile::sector_bytes).max();
-        largest.expect("invariant: there is at least one file")
+        self.sector_bytes
     }
 
     fn reserve(&self, file: FileIndex, from: u64, to: u64) -> Result<(), EngineError> {
-        self.files.get(file).reserve(from, to)
+        self.file(file)?.reserve(from, to)
     }
 
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
-        self.files.get(file).punch(offset, size)
+        self.file(file)?.punch(offset, size)
     }
 }
 
 impl Drop for FileDrives {
     fn drop(&mut self) {
-        self.files.iter().for_each(DataFile::remove);
+        self.files.all().iter().for_each(|(_, file)| file.remove());
     }
 }

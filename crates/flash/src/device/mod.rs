@@ -20,12 +20,13 @@ pub(crate) mod threads;
 pub(crate) mod uring;
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::EngineError;
 use buffer::{AlignedBuffer, IoBuffer};
 
-/// Which of the data files, one a path.
+/// Which of the data files, one a path: below `PATHS_MAX`, and given again once a file was removed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct FileIndex(pub(crate) u16);
 
@@ -85,8 +86,19 @@ pub(crate) trait Drives: Send + Sync {
     /// The name of the backend, for people.
     fn backend(&self) -> &'static str;
 
-    /// Data files, one a path.
-    fn count(&self) -> usize;
+    /// The data files that are open, one a path, in the order of the paths at the start.
+    fn files(&self) -> Vec<FileIndex>;
+
+    /// The data file in a directory.
+    fn find(&self, directory: &Path) -> Option<FileIndex>;
+
+    /// Makes an empty data file in a directory. Every device can use it at once.
+    ///
+    /// Errors: with a text for the operator.
+    fn add(&self, directory: &Path) -> Result<FileIndex, EngineError>;
+
+    /// Closes and removes a data file. Shape: no operation on it is queued or in flight.
+    fn remove(&self, file: FileIndex);
 
     /// The name of a data file, for people.
     fn name(&self, file: FileIndex) -> String;

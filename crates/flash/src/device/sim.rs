@@ -5,6 +5,7 @@
 //! the drives run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -40,12 +41,22 @@ pub struct SimFaults {
 pub struct SimDisk(Arc<Mutex<SimState>>);
 
 struct SimState {
-    files: Vec<Vec<u8>>,
+    files: Vec<SimFile>,
+    /// Bytes that one file can hold; `None` is no bound.
+    file_bytes_max: Option<u64>,
     sector_bytes: u32,
     random: SimRandom,
     faults: SimFaults,
     operations: u64,
     failures: u64,
+}
+
+/// A data file. The directory of the first is named `sim0`, and so on.
+#[derive(Default)]
+struct SimFile {
+    /// `None` once it was removed.
+    directory: Option<String>,
+    bytes: Vec<u8>,
 }
 
 /// A small generator of random numbers, good enough to choose faults (splitmix64).
@@ -87,8 +98,10 @@ impl SimDisk {
     /// Empty drives, one for each path of the log.
     pub fn new(seed: u64, paths: usize, sector_bytes: u32) -> Self {
         assert!(paths > 0);
+        let file = |number| SimFile { directory: Some(format!("sim{number}")), bytes: Vec::new() };
         Self(Arc::new(Mutex::new(SimState {
-            files: vec![Vec::new(); paths],
+            files: (0..paths).map(file).collect(),
+            file_bytes_max: None,
             sector_bytes,
             random: SimRandom::new(seed),
             faults: SimFaults::default(),
@@ -112,10 +125,20 @@ impl SimDisk {
         self.0.lock().failures
     }
 
+    /// Bounds the bytes that each file can hold.
+    pub fn set_file_bytes_max(&self, bytes: u64) {
+        self.0.lock().file_bytes_max = Some(bytes);
+    }
+
+    /// The directories that have a data file.
+    pub fn directories(&self) -> Vec<String> {
+        self.0.lock().files.iter().filter_map(|file| file.directory.clone()).collect()
+    }
+
     /// Overwrites what is stored, as far as the drive reaches.
     pub fn overwrite(&self, path: usize, offset: usize, bytes: &[u8]) {
         let mut state = self.0.lock();
-        let stored = state.files[path].iter_mut().skip(offset);
+        let stored = state.files[path].bytes.iter_mut().skip(offset);
         stored.zip(bytes).for_each(|(stored, byte)| *stored = *byte);
     }
 
@@ -145,7 +168,7 @@ impl SimState {
         if self.fails(self.faults.failed_reads) {
             return Err(libc::EIO);
         }
-        let file = &self.files[usize::from(extent.file.0)];
+        let file = &self.files[usize::from(extent.file.0)].bytes;
         let start = extent.offset as usize;
         let Some(source) = file.get(start..start + extent.size) else { return Err(libc::EIO) };
         target[..extent.size].copy_from_slice(source);
@@ -176,7 +199,7 @@ impl SimState {
         if self.hits(self.faults.misdirected_writes) {
             start += self.sector_bytes as usize;
         }
-        let file = &mut self.files[usize::from(extent.file.0)];
+        let file = &mut self.files[usize::from(extent.file.0)].bytes;
         let end = (start + size).min(file.len());
         file[start..end].copy_from_slice(&source[..end - start]);
         if fails { Err(libc::EIO) } else { Ok(()) }
@@ -206,8 +229,36 @@ impl Drives for SimDrives {
         "sim"
     }
 
-    fn count(&self) -> usize {
-        self.0.lock().files.len()
+    fn files(&self) -> Vec<FileIndex> {
+        let state = self.0.lock();
+        let files = state.files.iter().enumerate();
+        files
+            .filter_map(|(index, file)| file.directory.is_some().then_some(FileIndex(index as u16)))
+            .collect()
+    }
+
+    fn find(&self, directory: &Path) -> Option<FileIndex> {
+        let state = self.0.lock();
+        let is_there = |file: &SimFile| file.directory.as_ref().map(Path::new) == Some(directory);
+        let index = state.files.iter().position(is_there);
+        index.map(|index| FileIndex(index as u16))
+    }
+
+    fn add(&self, directory: &Path) -> Result<FileIndex, EngineError> {
+        let files = &mut self.0.lock().files;
+        let index = files.iter().position(|file| file.directory.is_none()).unwrap_or(files.len());
+        let directory = Some(directory.display().to_string());
+        let file = SimFile { directory, bytes: Vec::new() };
+        if index == files.len() {
+            files.push(file);
+        } else {
+            files[index] = file;
+        }
+        Ok(FileIndex(index as u16))
+    }
+
+    fn remove(&self, file: FileIndex) {
+        self.0.lock().files[usize::from(file.0)] = SimFile::default();
     }
 
     fn name(&self, file: FileIndex) -> String {
@@ -220,7 +271,13 @@ impl Drives for SimDrives {
 
     fn reserve(&self, file: FileIndex, _from: u64, to: u64) -> Result<(), EngineError> {
         let mut state = self.0.lock();
-        let file = &mut state.files[usize::from(file.0)];
+        if state.file_bytes_max.is_some_and(|most| to > most) {
+            return Err(EngineError::Settings(format!(
+                "not enough space for flash: sim{}",
+                file.0
+            )));
+        }
+        let file = &mut state.files[usize::from(file.0)].bytes;
         let size = file.len().max(to as usize);
         file.resize(size, 0);
         Ok(())
@@ -228,7 +285,7 @@ impl Drives for SimDrives {
 
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
         let mut state = self.0.lock();
-        let file = &mut state.files[usize::from(file.0)];
+        let file = &mut state.files[usize::from(file.0)].bytes;
         file[offset as usize..(offset + size) as usize].fill(0);
         Ok(())
     }

@@ -89,15 +89,15 @@ fn serve(
         // The lock is held while waiting: the others wait for the lock instead.
         let Ok(job) = jobs.lock().recv() else { return };
         let size = job.extent.size;
-        let file = files.get(job.extent.file);
-        let result = match &job.target {
+        let file = files.get(job.extent.file).ok_or(libc::EBADF);
+        let result = file.and_then(|file| match &job.target {
             Target::Read(start) => {
                 // SAFETY: see `Job`; the buffer is at least `size` long, which `read` checked.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(*start, size) };
                 file.read_now(job.extent.offset, bytes)
             }
             Target::Write(buffer) => file.write_now(job.extent.offset, &buffer[..size]),
-        };
+        });
         let answer = match result {
             Ok(()) => size as i32,
             Err(errno) => -errno,

@@ -3,6 +3,9 @@
 //! Only the worker's thread uses the ring, and completions are run when that thread enters the
 //! kernel, not by an interrupt of it. An eventfd tells the event loop that there is something to
 //! reap.
+//!
+//! Files come and go while the ring lives: all `PATHS_MAX` slots are registered, empty where there
+//! is no file, and written anew before the first operation that is queued after a change.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -11,9 +14,9 @@ use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::event::EventfdFlags;
 
 use super::buffer::{AlignedBuffer, IoBuffer, ReadPool};
-use super::file::{DataFile, FileSet};
+use super::file::FileSet;
 use super::{Device, Done, Errno, Extent, FileIndex, Operation, OperationTable};
-use crate::limits::READS_IN_FLIGHT_MAX;
+use crate::limits::{PATHS_MAX, READS_IN_FLIGHT_MAX};
 
 /// Submissions that the ring holds between two `submit`s; more are handed over early.
 const SUBMISSIONS: u32 = 256;
@@ -28,6 +31,8 @@ pub(crate) struct UringDevice {
     ring: IoUring,
     wake: OwnedFd,
     files: Arc<FileSet>,
+    /// `FileSet::changes` as of what is registered; `None` when nothing is.
+    registered: Option<u64>,
     /// Whether the kernel took the arena; it counts as locked memory, which may be scarce.
     arena_registered: bool,
     operations: OperationTable,
@@ -43,23 +48,68 @@ impl UringDevice {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let wake = rustix::event::eventfd(0, flags).map_err(|errno| errno.raw_os_error())?;
         ring.submitter().register_eventfd(wake.as_raw_fd()).map_err(errno)?;
-        let fds: Vec<RawFd> = files.iter().map(DataFile::raw_fd).collect();
-        ring.submitter().register_files(&fds).map_err(errno)?;
         let pool = ReadPool::new();
         let (base, size) = pool.arena_address();
         let arena = libc::iovec { iov_base: base.cast(), iov_len: size };
         // SAFETY: the arena outlives the ring: `pool` is dropped after `ring`, and slots keep the
         // arena alive.
         let arena_registered = unsafe { ring.submitter().register_buffers(&[arena]) }.is_ok();
-        Ok(Self {
+        let mut device = Self {
             ring,
             wake,
             files,
+            registered: None,
             arena_registered,
             operations: OperationTable::new(),
             pool,
             queued: false,
-        })
+        };
+        device.register_files().map_err(errno)?;
+        Ok(device)
+    }
+
+    /// Tells the ring of the files as they are now.
+    fn register_files(&mut self) -> std::io::Result<()> {
+        // Asked first: a change in between is then seen by the next check.
+        let changes = self.files.changes();
+        let files = self.files.all();
+        let mut fds: [RawFd; PATHS_MAX] = [-1; PATHS_MAX];
+        files.iter().for_each(|(index, file)| fds[usize::from(index.0)] = file.raw_fd());
+        let submitter = self.ring.submitter();
+        match self.registered {
+            None => submitter.register_files(&fds)?,
+            Some(_) => drop(submitter.register_files_update(0, &fds)?),
+        }
+        self.registered = Some(changes);
+        Ok(())
+    }
+
+    /// Tells the ring of files that came or went. Cost: an atomic load when there are none.
+    fn follow_files(&mut self) {
+        if self.registered == Some(self.files.changes()) {
+            return;
+        }
+        // What is queued stays right: a file with operations keeps its slot.
+        if let Err(error) = self.register_files() {
+            // Better no file at all than one that is not the one meant: operations fail.
+            tracing::error!(%error, "flash files not registered");
+            if self.registered.take().is_some()
+                && let Err(error) = self.ring.submitter().unregister_files()
+            {
+                tracing::error!(%error, "flash files not unregistered");
+            }
+        }
+    }
+
+    fn submit_queued(&mut self) {
+        if !self.queued {
+            return;
+        }
+        // An error (the kernel is short of memory, a signal came) leaves the rest queued: the next
+        // turn tries again.
+        if self.ring.submit().is_ok() {
+            self.queued = !self.ring.submission().is_empty();
+        }
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
@@ -70,7 +120,7 @@ impl UringDevice {
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return;
             }
-            self.submit();
+            self.submit_queued();
         }
     }
 
@@ -120,6 +170,7 @@ fn build_ring() -> std::io::Result<IoUring> {
 
 impl Device for UringDevice {
     fn read(&mut self, extent: Extent, mut buffer: IoBuffer, user: u64) {
+        self.follow_files();
         let file = file_number(extent.file);
         let (address, in_arena) = buffer.address();
         assert!(buffer.bytes().len() >= extent.size);
@@ -134,6 +185,7 @@ impl Device for UringDevice {
     }
 
     fn write(&mut self, extent: Extent, buffer: Arc<AlignedBuffer>, user: u64) {
+        self.follow_files();
         let file = file_number(extent.file);
         assert!(buffer.len() >= extent.size);
         let size = extent.size;
@@ -143,14 +195,9 @@ impl Device for UringDevice {
     }
 
     fn submit(&mut self) {
-        if !self.queued {
-            return;
-        }
-        // An error (the kernel is short of memory, a signal came) leaves the rest queued: the next
-        // turn tries again.
-        if self.ring.submit().is_ok() {
-            self.queued = !self.ring.submission().is_empty();
-        }
+        // A worker that has nothing to do lets go of removed files too.
+        self.follow_files();
+        self.submit_queued();
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {

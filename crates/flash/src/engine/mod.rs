@@ -18,6 +18,7 @@ pub(crate) mod fetched;
 pub(crate) mod stats;
 
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
@@ -51,6 +52,17 @@ pub trait Engine: Send + Sync {
     /// Errors: the paths cannot hold that much, or it is below the smallest size that can work.
     /// Nothing changed then.
     fn resize(&self, bytes: u64) -> Result<(), EngineError>;
+
+    /// Changes the list of paths while running. The flash size stays and is shared out evenly over
+    /// the new list: a path that was added takes over its share as segments of the others become
+    /// free. What lives on a path that is not listed any more is moved by collections, and when
+    /// nothing is left there its file is removed; a record that is damaged keeps the file until the
+    /// record is released. A path that is listed again before that stays.
+    ///
+    /// Errors: with a text for the operator, as at the start: a directory that is not there, not
+    /// writable or in use, the same one twice, no path that takes writes, not enough space for its
+    /// share on one. Nothing changed then. Blocks; not for the data path.
+    fn set_paths(&self, paths: &[PathBuf]) -> Result<(), EngineError>;
 
     /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: a
     /// release of one of them would count against a record that is written there later.

@@ -29,6 +29,12 @@ pub struct EngineStats {
     /// Segments with nothing to collect that wait for the release of their last records (damaged
     /// ones, for example) or for the end of reads.
     pub segments_emptied: u64,
+    /// Paths that are on the list.
+    pub paths: u64,
+    /// Paths that were taken off the list and still hold something.
+    pub paths_leaving: u64,
+    /// Bytes of segments in use on these.
+    pub leaving_bytes: u64,
     /// Paths that take no writes any more after a write error.
     pub paths_failed: u64,
     /// Reads asked of the engine, those answered from write buffers included.

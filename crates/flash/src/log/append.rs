@@ -281,6 +281,22 @@ impl Appender {
         self.closing.push(filling);
     }
 
+    /// Closes segments on paths that are being left. True when there were any.
+    pub(crate) fn leave_paths(&mut self, io: &mut Io) -> bool {
+        if !io.shared.leaves_paths() {
+            return false;
+        }
+        let mut has_left = false;
+        for stream in STREAMS {
+            let filling = self.streams[stream as usize].as_ref();
+            if filling.is_some_and(|filling| io.shared.is_left(filling.segment)) {
+                self.close_segment(io, stream);
+                has_left = true;
+            }
+        }
+        has_left
+    }
+
     /// Hands all open blocks that hold records to the device.
     pub(crate) fn flush(&mut self, io: &mut Io) {
         for stream in STREAMS {

@@ -16,9 +16,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::append::Appender;
-use super::format::{Block, FOOTER_BYTES, Footer, decode_segment_header, next_record};
+use super::format::{
+    Block, FOOTER_BYTES, Footer, SEGMENT_HEADER_BYTES, decode_segment_header, next_record,
+};
 use super::io::{Io, User};
-use super::large_read::LargeReads;
+use super::large_read::{LargeReads, RecordSize};
 use super::segment::State;
 use crate::device::buffer::IoBuffer;
 use crate::engine::fetched::FetchedRecord;
@@ -82,7 +84,14 @@ impl Collector {
         budget_bytes: usize,
     ) -> CollectProgress {
         io.shared.settle();
-        let Some(active) = &mut self.active else { return self.begin(io) };
+        let has_left = appender.leave_paths(io);
+        let Some(active) = &mut self.active else {
+            return match self.begin(io, large) {
+                // What was closed just now can be moved soon.
+                CollectProgress::Idle if has_left => CollectProgress::Working,
+                progress => progress,
+            };
+        };
         let stop = active.work(io, appender, owner, budget_bytes);
         if let Err(Stop::GiveUp) = stop {
             active.give_up();
@@ -94,20 +103,26 @@ impl Collector {
         CollectProgress::Working
     }
 
-    /// Chooses a victim and asks for its footer.
-    fn begin(&mut self, io: &mut Io) -> CollectProgress {
+    /// Chooses a victim and asks for its footer, or for its record if it has one alone.
+    fn begin(&mut self, io: &mut Io, large: &mut LargeReads) -> CollectProgress {
         let Some(segment) = io.shared.take_victim() else { return CollectProgress::Idle };
-        let buffer = io.device.pool().take_beyond(FOOTER_BYTES);
-        self.active = Some(Collection {
+        let is_span = io.shared.span(segment).is_some();
+        let active = self.active.insert(Collection {
             segment,
             blocks: VecDeque::new(),
             asked: Vec::new(),
             ready: VecDeque::new(),
             large: Large::None,
-            in_flight: 1,
+            in_flight: 0,
             given_up: false,
             relocated_bytes: 0,
         });
+        if is_span {
+            active.ask_span(io, large);
+            return CollectProgress::Working;
+        }
+        active.in_flight += 1;
+        let buffer = io.device.pool().take_beyond(FOOTER_BYTES);
         io.counters.gc_read_bytes.add(FOOTER_BYTES as u64);
         io.read(segment, io.shared.geometry.data_end(), buffer, User::CollectFooter);
         CollectProgress::Working
@@ -246,11 +261,26 @@ impl Collection {
     fn ask_large(&mut self, io: &mut Io, large: &mut LargeReads, block: Block) {
         let first = block.first_record() as u32;
         let at = io.shared.geometry.join(self.segment, block.offset + first);
-        let size = (block.size - first) as usize;
-        // Always granted: a segment that is being collected is neither free nor a span.
+        io.counters.gc_read_bytes.add(u64::from(block.size));
+        self.read_large(io, large, at, RecordSize::Rounded((block.size - first) as usize));
+    }
+
+    /// Asks for a record that is larger than a segment.
+    fn ask_span(&mut self, io: &mut Io, large: &mut LargeReads) {
+        // Nothing else lives in its segments.
+        let size = io.shared.table.get(self.segment).live_bytes();
+        if size == 0 {
+            return;
+        }
+        let at = io.shared.geometry.join(self.segment, SEGMENT_HEADER_BYTES as u32);
+        io.counters.gc_read_bytes.add(u64::from(size));
+        self.read_large(io, large, at, RecordSize::Exact(size as usize));
+    }
+
+    fn read_large(&mut self, io: &mut Io, large: &mut LargeReads, at: Location, size: RecordSize) {
+        // Always granted: a segment that is being collected is not free.
         let is_pinned = io.shared.table.get(self.segment).pin();
         assert!(is_pinned, "a victim is not free");
-        io.counters.gc_read_bytes.add(u64::from(block.size));
         if let Err(error) = large.start_collecting(io, at, size) {
             io.shared.unpin(self.segment);
             tracing::error!(%error, "flash segment not collected as a whole");

@@ -1,5 +1,5 @@
-//! The thread that gives the blocks of free segments back to their filesystems, away from the data
-//! path.
+//! The thread that gives the blocks of free segments back to their filesystems, and removes the
+//! files of paths that were left, away from the data path.
 //!
 //! It does so segment by segment with a pause, because a drive that is told to forget much at once
 //! serves nothing else meanwhile. What is likely to be written again soon keeps its blocks (see
@@ -39,7 +39,8 @@ impl Janitor {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 }
                 shared.settle();
-                pause = if shared.punch_one() { WORK_PAUSE } else { IDLE_PAUSE };
+                let worked = shared.punch_one() || shared.close_one_left();
+                pause = if worked { WORK_PAUSE } else { IDLE_PAUSE };
             }
         };
         let thread = std::thread::Builder::new()

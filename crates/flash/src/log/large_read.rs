@@ -33,6 +33,14 @@ pub(crate) enum ReadFor {
     Collector,
 }
 
+/// What is known of a record's size before it is read, in bytes.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum RecordSize {
+    Exact(usize),
+    /// Up to the end of the sector.
+    Rounded(usize),
+}
+
 /// A read that has ended.
 pub(crate) struct LargeResult {
     pub(crate) read_for: ReadFor,
@@ -66,7 +74,11 @@ struct Assembly {
 }
 
 impl Assembly {
-    fn new(io: &Io, at: Location, size: usize, is_rounded: bool) -> Result<Self, EngineError> {
+    fn new(io: &Io, at: Location, size: RecordSize) -> Result<Self, EngineError> {
+        let (size, is_rounded) = match size {
+            RecordSize::Exact(size) => (size, false),
+            RecordSize::Rounded(size) => (size, true),
+        };
         let (segment, offset) = io.shared.geometry.split(at);
         let segments = if size > io.shared.geometry.segment_record_max() {
             io.shared
@@ -165,7 +177,7 @@ impl LargeReads {
         if self.bytes > 0 && self.bytes + size > LARGE_READ_BYTES_MAX {
             return ReadStart::Busy;
         }
-        match Assembly::new(io, at, size, false) {
+        match Assembly::new(io, at, RecordSize::Exact(size)) {
             Ok(assembly) => {
                 self.begin(io, assembly, ReadFor::Client(token));
                 ReadStart::Pending
@@ -174,17 +186,16 @@ impl LargeReads {
         }
     }
 
-    /// Starts a collection's read of the record that fills a block. `size` is rounded up to the
-    /// sector.
+    /// Starts a collection's read of a record that has a block or segments to itself.
     ///
     /// The caller holds a pin of the segment for it.
     pub(crate) fn start_collecting(
         &mut self,
         io: &mut Io,
         at: Location,
-        size: usize,
+        size: RecordSize,
     ) -> Result<(), EngineError> {
-        let assembly = Assembly::new(io, at, size, true)?;
+        let assembly = Assembly::new(io, at, size)?;
         self.begin(io, assembly, ReadFor::Collector);
         Ok(())
     }
@@ -287,7 +298,7 @@ impl LargeReads {
         at: Location,
         size: usize,
     ) -> Result<FetchedRecord, EngineError> {
-        let mut assembly = Assembly::new(io, at, size, false)?;
+        let mut assembly = Assembly::new(io, at, RecordSize::Exact(size))?;
         for index in 0..assembly.pieces.len() {
             let piece = &assembly.pieces[index];
             let mut buffer = io.device.pool().take_beyond(piece.size as usize);

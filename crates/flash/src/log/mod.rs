@@ -4,6 +4,7 @@
 //! `append`, `read`, `collect`, then `shared` and `worker`, which hold the parts together.
 
 mod append;
+mod capacity;
 mod collect;
 mod config;
 mod counters;
@@ -23,8 +24,10 @@ mod table;
 mod tests;
 mod worker;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use capacity::check_paths;
 pub use config::{Backend, LogConfig};
 use geometry::Geometry;
 use janitor::Janitor;
@@ -38,7 +41,7 @@ use crate::device::sim::SimDisk;
 use crate::engine::stats::EngineStats;
 use crate::engine::{Engine, EngineWorker, FreeSpace};
 use crate::error::EngineError;
-use crate::limits::{PATHS_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::location::Location;
 use crate::record::Lane;
 
@@ -48,17 +51,14 @@ use crate::record::Lane;
 /// Errors: with a text for the operator: no path, a path that is not a directory, not writable, in
 /// use by another server, without enough space; a size with which the log cannot work.
 pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
-    let invalid = |text: String| Err(EngineError::Settings(text));
-    if config.paths.is_empty() || config.paths.len() > PATHS_MAX {
-        return invalid(format!("flash needs 1 to {PATHS_MAX} paths"));
-    }
+    check_paths(&config.paths)?;
     let segment_bytes = segment_bytes(config)?;
     let least = Shared::segments_min(config.workers.max(1)) as u64 * segment_bytes;
     if config.flash_bytes < least {
         let bytes = config.flash_bytes;
-        return invalid(format!(
+        return Err(EngineError::Settings(format!(
             "flash size too small: {bytes} bytes, at least {least} are needed"
-        ));
+        )));
     }
     let drives = FileDrives::create(&config.paths, config.backend)?;
     let engine = LogEngine::new(Arc::new(drives), config, segment_bytes)?;
@@ -132,6 +132,14 @@ impl Engine for LogEngine {
         self.shared.resize(bytes)
     }
 
+    fn set_paths(&self, paths: &[PathBuf]) -> Result<(), EngineError> {
+        self.shared.set_paths(paths)?;
+        if let Some(janitor) = &self.janitor {
+            janitor.wake();
+        }
+        Ok(())
+    }
+
     fn reset(&self) {
         self.shared.reset();
         if let Some(janitor) = &self.janitor {
@@ -140,6 +148,6 @@ impl Engine for LogEngine {
     }
 
     fn give_space_back(&self) -> bool {
-        self.shared.punch_one()
+        self.shared.punch_one() || self.shared.close_one_left()
     }
 }

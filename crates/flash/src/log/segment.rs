@@ -12,12 +12,13 @@
 //!    |                        v        v                           |
 //!    +-------------------- Draining <--+---------------------------+
 //!      no read in flight      |
-//!                             +--> Retired (path failed, size lowered) --> Free (size raised)
+//!                             +--> Retired (path failed, left; size lower) --> Free (size raised)
 //! ```
 //! - Free -> Open: `Space`, for one worker, who alone appends. The generation goes up.
 //! - Open -> Sealed / Emptied / Span: that worker, when the last write has ended. The other
 //!   segments of a record that is larger than a segment are SpanPart, and freed with the first.
-//! - Sealed -> Collecting: one collector. Back to Sealed when it gives up.
+//! - Sealed -> Collecting: one collector. Back to Sealed when it gives up. On a path that is being
+//!   left also Span -> Collecting, and back.
 //! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment
 //!   with a damaged record stays here as long as the keyspace points at the record, so that it is
 //!   reported and not replaced by whatever would be written there next.

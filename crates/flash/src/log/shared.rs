@@ -6,7 +6,6 @@
 //! freed.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,7 +17,7 @@ use super::geometry::Geometry;
 use super::lifetime::{Lifetimes, STREAMS, Stream};
 use super::segment::{Pending, Segment, State};
 use super::space::{Blocks, FreeSegment, NoSegment, Purpose, Space};
-use super::table::{Home, SegmentTable};
+use super::table::SegmentTable;
 use crate::device::{Drives, Extent, FileIndex};
 use crate::engine::FreeSpace;
 use crate::engine::stats::EngineStats;
@@ -38,16 +37,12 @@ const COLLECT_BELOW_SHARE: usize = 256;
 /// A victim must give back at least this share of itself: below that, collecting is copying.
 const VICTIM_DEAD_SHARE: u32 = 32;
 
-/// Free segments of a file that keep their blocks although nothing is in them, as a share of all:
-/// they are written again soon.
-const KEEP_WRITTEN_SHARE: usize = 16;
-
 pub(crate) struct Shared {
     pub(crate) geometry: Geometry,
     pub(crate) table: SegmentTable,
     pub(crate) drives: Arc<dyn Drives>,
-    workers: usize,
-    space: Mutex<Space>,
+    pub(super) workers: usize,
+    pub(super) space: Mutex<Space>,
     /// Whether `space` has segments to be freed.
     unsettled: AtomicBool,
     /// Free segments beyond the reserve.
@@ -56,14 +51,16 @@ pub(crate) struct Shared {
     active_segments: AtomicU64,
     /// Whether there are more segments than the flash size allows.
     over_target: AtomicBool,
+    /// The paths that are being left, as bits by their file's index.
+    leaving: AtomicU64,
     live_bytes: AtomicU64,
     sequence: AtomicU64,
     pub(crate) lifetimes: Lifetimes,
     gc_segments_unread: AtomicU64,
     last_write_error: Mutex<Option<EngineError>>,
     counters: Mutex<Vec<Arc<Counters>>>,
-    /// One change of the size at a time.
-    resizing: Mutex<()>,
+    /// One change of the size or of the paths at a time.
+    pub(super) resizing: Mutex<()>,
 }
 
 impl Shared {
@@ -73,8 +70,9 @@ impl Shared {
         workers: usize,
         lifetimes: Lifetimes,
     ) -> Self {
-        assert!(workers > 0 && drives.count() <= PATHS_MAX);
-        let space = Space::new(drives.count(), RESERVE_SEGMENTS * workers);
+        let files = drives.files().len();
+        assert!(workers > 0 && files <= PATHS_MAX);
+        let space = Space::new(files, RESERVE_SEGMENTS * workers);
         Self {
             geometry,
             table: SegmentTable::new(),
@@ -85,6 +83,7 @@ impl Shared {
             free_segments: AtomicU64::new(0),
             active_segments: AtomicU64::new(0),
             over_target: AtomicBool::new(false),
+            leaving: AtomicU64::new(0),
             live_bytes: AtomicU64::new(0),
             sequence: AtomicU64::new(1),
             lifetimes,
@@ -310,17 +309,57 @@ impl Shared {
         segment.set_state(if is_free { State::Free } else { State::Retired });
     }
 
-    fn set_states(&self, segments: &[u32], state: State) {
+    pub(super) fn set_states(&self, segments: &[u32], state: State) {
         segments.iter().for_each(|&segment| self.table.get(segment).set_state(state));
     }
 
     /// Makes the counts of the space readable without its lock.
-    fn publish(&self, space: &Space) {
+    pub(super) fn publish(&self, space: &Space) {
         let reserve = RESERVE_SEGMENTS * self.workers;
         let free = space.free().saturating_sub(reserve);
         self.free_segments.store(free as u64, Ordering::Relaxed);
         self.active_segments.store(space.active().min(space.target()) as u64, Ordering::Relaxed);
         self.over_target.store(space.is_over_target(), Ordering::Relaxed);
+        self.leaving.store(space.leaving(), Ordering::Relaxed);
+    }
+
+    // Paths that are being left.
+
+    /// Whether a path is being left. Cost: an atomic load.
+    pub(crate) fn leaves_paths(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a segment is on a path that is being left.
+    pub(crate) fn is_left(&self, segment: u32) -> bool {
+        let file = self.table.home(segment).file;
+        self.leaving.load(Ordering::Relaxed) >> file.0 & 1 == 1
+    }
+
+    /// Takes the segment with the least to move off the paths that are being left. A record that is
+    /// larger than a segment counts as there when a part of it is.
+    fn take_left(&self) -> Option<u32> {
+        let mut best: Option<(u32, u32)> = None;
+        for (index, segment) in self.table.iter() {
+            let is_left = match segment.state() {
+                State::Sealed => self.is_left(index),
+                State::Span => {
+                    let parts = self.span(index).unwrap_or_default();
+                    parts.into_iter().any(|part| self.is_left(part))
+                }
+                _ => false,
+            };
+            let live = segment.live_bytes();
+            if is_left && best.is_none_or(|(least, _)| live < least) {
+                best = Some((live, index));
+            }
+        }
+        let (_, index) = best?;
+        let segment = self.table.get(index);
+        let is_taken = [State::Sealed, State::Span]
+            .into_iter()
+            .any(|state| segment.change_state(state, State::Collecting));
+        is_taken.then_some(index)
     }
 
     // Collection.
@@ -338,9 +377,19 @@ impl Shared {
     /// be copied. Age counts for less than in those, because the streams have sorted records by age
     /// already: found by trial in the simulation that `lifetime` speaks of (1.48, where the classic
     /// formula has 1.55).
+    ///
+    /// Paths that are being left come first, as long as there is a free segment: to move what is
+    /// there makes no room for others.
     pub(crate) fn take_victim(&self) -> Option<u32> {
         let shrinking = self.over_target.load(Ordering::Relaxed);
-        if !shrinking && self.free_segments.load(Ordering::Relaxed) >= self.collect_below() {
+        let free = self.free_segments.load(Ordering::Relaxed);
+        if free > 0
+            && self.leaves_paths()
+            && let Some(index) = self.take_left()
+        {
+            return Some(index);
+        }
+        if !shrinking && free >= self.collect_below() {
             return None;
         }
         let now = self.lifetimes.now();
@@ -367,7 +416,8 @@ impl Shared {
 
     /// A victim whose survivors cannot be written is full again.
     pub(crate) fn give_up_collecting(&self, index: u32) {
-        self.table.get(index).set_state(State::Sealed);
+        let is_span = self.space.lock().spans.contains_key(&index);
+        self.table.get(index).set_state(if is_span { State::Span } else { State::Sealed });
         self.note_if_empty(index);
     }
 
@@ -404,6 +454,9 @@ impl Shared {
         stats.segments_emptied = count(State::Emptied) + count(State::Draining);
         let space = self.space.lock();
         stats.segments_free = space.free() as u64;
+        stats.paths = space.files_open() as u64;
+        stats.paths_leaving = u64::from(space.leaving().count_ones());
+        stats.leaving_bytes = space.leaving_segments() as u64 * segment_bytes;
         stats.paths_failed = space.files_failed() as u64;
         stats.capacity_bytes = space.active() as u64 * segment_bytes;
         drop(space);
@@ -418,80 +471,7 @@ impl Shared {
         stats
     }
 
-    // Size and contents as a whole.
-
-    /// See `Engine::resize`.
-    pub(crate) fn resize(&self, bytes: u64) -> Result<(), EngineError> {
-        let _one_at_a_time = self.resizing.lock();
-        let wanted = self.check_size(bytes)?;
-        let mut space = self.space.lock();
-        if wanted <= space.active() {
-            let retired = space.lower_target(wanted);
-            self.set_states(&retired, State::Retired);
-            self.publish(&space);
-            return Ok(());
-        }
-        let missing = wanted - space.active();
-        let returning = space.take_retired(missing);
-        let homes = space.plan_homes(missing - returning.len());
-        drop(space);
-        let reserved = self.reserve(&returning, &homes);
-        let mut space = self.space.lock();
-        if let Err(error) = reserved {
-            space.retire_again(returning);
-            return Err(error);
-        }
-        let freed = space.raise_target(wanted, returning);
-        self.set_states(&freed, State::Free);
-        for (file, numbers) in homes {
-            for number in numbers {
-                let index = self.table.push(Home { file, number });
-                space.add(index, file);
-            }
-        }
-        self.publish(&space);
-        Ok(())
-    }
-
-    /// Makes retired segments and new ones writable.
-    fn reserve(
-        &self,
-        returning: &[FreeSegment],
-        homes: &[(FileIndex, Range<u32>)],
-    ) -> Result<(), EngineError> {
-        let segment_bytes = self.geometry.segment_bytes();
-        for free in returning {
-            let start = self.extent(free.segment, 0, 0).offset;
-            self.drives.reserve(free.file, start, start + segment_bytes)?;
-        }
-        for (file, numbers) in homes {
-            let range = u64::from(numbers.start)..u64::from(numbers.end);
-            let (start, end) = (range.start * segment_bytes, range.end * segment_bytes);
-            self.drives.reserve(*file, start, end)?;
-        }
-        Ok(())
-    }
-
-    /// Errors: when a log of that size cannot work. Returns its segments.
-    fn check_size(&self, bytes: u64) -> Result<usize, EngineError> {
-        let segment_bytes = self.geometry.segment_bytes();
-        let segments = bytes / segment_bytes;
-        let least = Self::segments_min(self.workers);
-        if segments < least as u64 {
-            let least_bytes = least as u64 * segment_bytes;
-            return Err(EngineError::Settings(format!(
-                "flash size too small: {bytes} bytes, at least {least_bytes} are needed"
-            )));
-        }
-        let most = self.geometry.segments_max();
-        if segments > most as u64 {
-            let most_bytes = most as u64 * segment_bytes;
-            return Err(EngineError::Settings(format!(
-                "flash size too large: {bytes} bytes, at most {most_bytes} can be addressed"
-            )));
-        }
-        Ok(segments as usize)
-    }
+    // Contents as a whole.
 
     /// See `Engine::reset`. A segment that is being filled goes on, with what it holds already as
     /// dead bytes; one that is being collected is freed by its collector, who finds nothing alive.
@@ -504,27 +484,5 @@ impl Shared {
             }
         }
         self.settle();
-    }
-
-    /// Gives the blocks of one segment that is free for long back to its filesystem. False when
-    /// there is none.
-    pub(crate) fn punch_one(&self) -> bool {
-        let mut space = self.space.lock();
-        let keep = (space.active() / KEEP_WRITTEN_SHARE).max(STREAMS.len() * self.workers);
-        let Some(free) = space.take_to_punch(keep / self.drives.count()) else { return false };
-        self.table.get(free.segment).set_state(State::Retired);
-        self.publish(&space);
-        drop(space);
-        let extent = self.extent(free.segment, 0, self.geometry.segment_bytes() as usize);
-        let punched = self.drives.punch(extent.file, extent.offset, extent.size as u64);
-        if let Err(error) = &punched {
-            tracing::warn!(%error, "flash space not given back");
-        }
-        let mut space = self.space.lock();
-        if space.give_punched(free) {
-            self.table.get(free.segment).set_state(State::Free);
-        }
-        self.publish(&space);
-        true
     }
 }

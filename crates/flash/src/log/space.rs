@@ -8,6 +8,11 @@
 //! - Of the free segments of a file the one freed last is used first: its blocks are still the
 //!   file's. The ones that are free for long give their blocks back to the filesystem
 //!   (`Space::take_to_punch`).
+//! - The flash size is shared out evenly over the paths that take segments. A path with less than
+//!   its share (a new one, or one that takes over from one that is left) has the rest of it as
+//!   spare segments: writable, but counted only when another path has given up as many. So what is
+//!   in use never grows beyond the flash size, and nothing is moved for the sake of balance.
+//! - A path that is left has a share of nothing, and is closed when nothing of it is in use.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -57,12 +62,45 @@ struct FileSpace {
     free: VecDeque<FreeSegment>,
     /// Free segments with old data.
     written: usize,
+    /// Segments that count.
+    active: usize,
+    /// Segments that should count.
+    share: usize,
+    /// Writable segments that do not count yet.
+    spare: VecDeque<FreeSegment>,
+    /// Retired segments whose blocks are being given back.
+    punching: usize,
     /// Segments that the file has room for, in use or not.
     numbers: u32,
     /// Writes fail.
     failed: bool,
     /// The filesystem ran out of blocks: punched segments cannot be written.
     no_space: bool,
+    /// The path was taken off the list.
+    leaving: bool,
+    /// There is no file with this index.
+    closed: bool,
+}
+
+impl FileSpace {
+    fn takes_segments(&self) -> bool {
+        !(self.failed || self.leaving || self.closed)
+    }
+
+    /// Segments beyond the share.
+    fn excess(&self) -> isize {
+        self.active as isize - self.share as isize
+    }
+}
+
+/// What has to be made writable so that each path can have its share.
+pub(crate) struct Plan {
+    target: usize,
+    shares: Vec<(FileIndex, usize)>,
+    /// Retired segments that will count again.
+    pub(crate) returning: Vec<FreeSegment>,
+    /// New segments.
+    pub(crate) homes: Vec<(FileIndex, Range<u32>)>,
 }
 
 /// The lists.
@@ -75,8 +113,10 @@ pub(crate) struct Space {
     active: usize,
     /// Segments that should count, by the flash size.
     target: usize,
-    /// Segments that do not count: the flash size was lowered, or their path failed.
+    /// Segments that do not count: the flash size was lowered, or their path failed or is left.
     retired: Vec<FreeSegment>,
+    /// Segments whose path was removed: they can be made anew elsewhere.
+    homeless: Vec<u32>,
     /// Segments in which nothing lives, to be freed.
     pub(crate) emptied: Vec<u32>,
     /// Segments to be freed that had reads in flight.
@@ -96,6 +136,7 @@ impl Space {
             active: 0,
             target: 0,
             retired: Vec::new(),
+            homeless: Vec::new(),
             emptied: Vec::new(),
             draining: Vec::new(),
             spans: HashMap::new(),
@@ -121,7 +162,28 @@ impl Space {
     }
 
     pub(crate) fn files_failed(&self) -> usize {
-        self.files.iter().filter(|file| file.failed).count()
+        self.files.iter().filter(|file| file.failed && !file.closed).count()
+    }
+
+    /// Paths that are on the list.
+    pub(crate) fn files_open(&self) -> usize {
+        self.files.iter().filter(|file| !file.leaving && !file.closed).count()
+    }
+
+    /// Paths that are being left, as bits by their index.
+    pub(crate) fn leaving(&self) -> u64 {
+        let files = self.files.iter().enumerate();
+        files.map(|(index, file)| u64::from(file.leaving) << index).sum()
+    }
+
+    /// Segments in use on paths that are being left.
+    pub(crate) fn leaving_segments(&self) -> usize {
+        self.files.iter().filter(|file| file.leaving).map(|file| file.active).sum()
+    }
+
+    /// Segments that can be made anew with another home.
+    pub(crate) fn homeless(&self) -> usize {
+        self.homeless.len()
     }
 
     /// Takes free segments: all of them or none. More than one is for a record that is larger than
@@ -131,7 +193,7 @@ impl Space {
         count: usize,
         purpose: Purpose,
     ) -> Result<Vec<u32>, NoSegment> {
-        if self.files.iter().all(|file| file.failed) {
+        if !self.files.iter().any(FileSpace::takes_segments) {
             return Err(NoSegment::Failed);
         }
         let reserved = if purpose == Purpose::Fresh { self.reserve } else { 0 };
@@ -161,18 +223,62 @@ impl Space {
         self.free -= 1;
     }
 
-    /// Takes a segment back: as a free one, or as one that does not count any more. True when it is
-    /// free.
+    fn file(&mut self, index: FileIndex) -> &mut FileSpace {
+        &mut self.files[usize::from(index.0)]
+    }
+
+    fn count_in(&mut self, index: FileIndex) {
+        self.file(index).active += 1;
+        self.active += 1;
+    }
+
+    fn count_out(&mut self, index: FileIndex) {
+        self.file(index).active -= 1;
+        self.active -= 1;
+    }
+
+    /// Takes a segment back: as a free one, a spare one, or one that is retired. False when it is
+    /// retired.
     pub(crate) fn give(&mut self, free: FreeSegment) -> bool {
-        let failed = self.files[usize::from(free.file.0)].failed;
+        let file = &self.files[usize::from(free.file.0)];
         // A lower flash size must not take the collector's reserve: it is what makes room.
-        if failed || (self.is_over_target() && self.free >= self.reserve) {
-            self.active -= 1;
-            self.retired.push(free);
-            return false;
+        let shrinks = self.is_over_target() && self.free >= self.reserve;
+        let moves = !self.is_over_target() && file.excess() > 0 && self.has_spare();
+        if !file.takes_segments() || shrinks || moves {
+            self.count_out(free.file);
+            let is_spare = self.set_aside(free);
+            self.fill();
+            return is_spare;
         }
         self.put(free);
         true
+    }
+
+    /// Keeps a segment that does not count: as a spare one while its file has less than its share,
+    /// else as a retired one. True when it is spare.
+    fn set_aside(&mut self, free: FreeSegment) -> bool {
+        let file = &mut self.files[usize::from(free.file.0)];
+        let is_spare = file.takes_segments() && file.active + file.spare.len() < file.share;
+        if is_spare {
+            file.spare.push_back(free);
+        } else {
+            self.retired.push(free);
+        }
+        is_spare
+    }
+
+    fn has_spare(&self) -> bool {
+        self.files.iter().any(|file| !file.spare.is_empty())
+    }
+
+    /// Counts spare segments in, as many as are missing.
+    fn fill(&mut self) {
+        while self.active < self.target || self.free < self.reserve {
+            let most = self.files.iter_mut().max_by_key(|file| file.spare.len());
+            let Some(spare) = most.and_then(|file| file.spare.pop_front()) else { return };
+            self.count_in(spare.file);
+            self.put(spare);
+        }
     }
 
     fn put(&mut self, free: FreeSegment) {
@@ -191,8 +297,16 @@ impl Space {
     /// Takes a segment whose blocks should go back to the filesystem: a retired one, or a free one
     /// when its file has more than `keep` free ones with old data. `give_punched` brings it back.
     pub(crate) fn take_to_punch(&mut self, keep: usize) -> Option<FreeSegment> {
-        if let Some(at) = self.retired.iter().position(|free| free.blocks == Blocks::Written) {
-            return Some(self.retired.swap_remove(at));
+        // Blocks without data go at once when the file of a path that is left is removed.
+        let is_held = |free: &FreeSegment| match free.blocks {
+            Blocks::Written => true,
+            Blocks::Reserved => !self.files[usize::from(free.file.0)].leaving,
+            Blocks::Punched => false,
+        };
+        if let Some(at) = self.retired.iter().position(is_held) {
+            let free = self.retired.swap_remove(at);
+            self.file(free.file).punching += 1;
+            return Some(free);
         }
         if self.free <= self.reserve {
             return None;
@@ -202,75 +316,101 @@ impl Space {
         let free = file.free.remove(at)?;
         self.forget(&free);
         // Out of the count while it is away, as if it were retired.
-        self.active -= 1;
+        self.count_out(free.file);
+        self.file(free.file).punching += 1;
         Some(free)
     }
 
-    /// Takes back what `take_to_punch` gave. True when it is free.
+    /// Takes back what `take_to_punch` gave. False when it is retired.
     pub(crate) fn give_punched(&mut self, free: FreeSegment) -> bool {
         let free = FreeSegment { blocks: Blocks::Punched, ..free };
-        let file = &self.files[usize::from(free.file.0)];
-        let is_free = self.active < self.target && !file.failed && !file.no_space;
-        if is_free {
-            self.active += 1;
-            self.put(free);
-        } else {
+        let file = self.file(free.file);
+        file.punching -= 1;
+        let is_writable = file.takes_segments() && !file.no_space;
+        if !is_writable {
             self.retired.push(free);
+            return false;
         }
-        is_free
-    }
-
-    /// Adds a segment that was just made at the end of its file.
-    pub(crate) fn add(&mut self, segment: u32, file: FileIndex) {
-        self.files[usize::from(file.0)].numbers += 1;
-        self.active += 1;
-        self.put(FreeSegment { segment, file, blocks: Blocks::Reserved });
-    }
-
-    /// Lowers how many segments count. Returns the free ones that do not count any more; those in
-    /// use follow when they are freed.
-    pub(crate) fn lower_target(&mut self, segments: usize) -> Vec<u32> {
-        self.target = segments;
-        let mut retired = Vec::new();
-        while self.is_over_target()
-            && self.free > self.reserve
-            && let Some(free) = self.files.iter_mut().find_map(|file| file.free.pop_front())
-        {
-            self.forget(&free);
-            self.active -= 1;
-            self.retired.push(free);
-            retired.push(free.segment);
+        if self.active >= self.target {
+            return self.set_aside(free);
         }
-        retired
+        self.count_in(free.file);
+        self.put(free);
+        true
     }
 
-    /// Raises how many segments count; the caller has reserved the blocks of those that return, and
-    /// adds the new ones. Paths that were out of blocks are tried again. Returns the segments that
-    /// were retired and are free now.
-    pub(crate) fn raise_target(
+    /// A path was added: there is a new, empty file.
+    pub(crate) fn add_file(&mut self, index: FileIndex) {
+        let at = usize::from(index.0);
+        if at == self.files.len() {
+            self.files.push(FileSpace::default());
+        }
+        self.files[at] = FileSpace::default();
+    }
+
+    /// There is no file with this index any more.
+    pub(crate) fn close_file(&mut self, index: FileIndex) {
+        *self.file(index) = FileSpace { closed: true, ..FileSpace::default() };
+    }
+
+    /// Closes a file that is left and of which nothing is in use any more. Returns which.
+    pub(crate) fn close_left(&mut self) -> Option<FileIndex> {
+        let has_data = |file: FileIndex| {
+            self.retired.iter().any(|free| free.file == file && free.blocks == Blocks::Written)
+        };
+        let index = (0..self.files.len() as u16).map(FileIndex).find(|&index| {
+            let file = &self.files[usize::from(index.0)];
+            file.leaving && file.active + file.punching == 0 && !has_data(index)
+        })?;
+        let (gone, kept) = self.retired.drain(..).partition(|free| free.file == index);
+        self.retired = kept;
+        let gone: Vec<FreeSegment> = gone;
+        self.homeless.extend(gone.iter().map(|free| free.segment));
+        self.close_file(index);
+        Some(index)
+    }
+
+    /// Takes a segment that can be made anew with another home.
+    pub(crate) fn take_homeless(&mut self) -> Option<u32> {
+        self.homeless.pop()
+    }
+
+    /// What is missing so that the files for which `stays` holds have an even share each of that
+    /// many segments. `None`: none of them takes segments. Give it to `carry_out` or `cancel`.
+    pub(crate) fn plan(
         &mut self,
-        segments: usize,
-        returning: Vec<FreeSegment>,
-    ) -> Vec<u32> {
-        self.target = segments;
-        self.files.iter_mut().for_each(|file| file.no_space = false);
-        let freed = returning.iter().map(|free| free.segment).collect();
-        for mut free in returning {
-            if free.blocks == Blocks::Punched {
-                free.blocks = Blocks::Reserved;
-            }
-            self.active += 1;
-            self.put(free);
+        target: usize,
+        stays: impl Fn(FileIndex) -> bool,
+    ) -> Option<Plan> {
+        let all = (0..self.files.len() as u16).map(FileIndex);
+        let takers: Vec<FileIndex> = all
+            .filter(|&index| {
+                let file = &self.files[usize::from(index.0)];
+                stays(index) && !file.failed && !file.closed
+            })
+            .collect();
+        let count = takers.len();
+        let mut plan =
+            Plan { target, shares: Vec::new(), returning: Vec::new(), homes: Vec::new() };
+        for (turn, index) in takers.into_iter().enumerate() {
+            let share = target / count + usize::from(turn < target % count);
+            let file = &self.files[usize::from(index.0)];
+            let (numbers, held) = (file.numbers, file.active + file.spare.len());
+            let missing = share.saturating_sub(held);
+            let returning = self.take_retired(index, missing);
+            let new = (missing - returning.len()) as u32;
+            plan.shares.push((index, share));
+            plan.returning.extend(returning);
+            plan.homes.push((index, numbers..numbers + new));
         }
-        freed
+        (count > 0).then_some(plan)
     }
 
-    /// Takes retired segments that can be used again, up to that many. They come back by
-    /// `raise_target`, or by `retire_again`.
-    pub(crate) fn take_retired(&mut self, count: usize) -> Vec<FreeSegment> {
+    /// Takes retired segments of a file, up to that many.
+    fn take_retired(&mut self, index: FileIndex, count: usize) -> Vec<FreeSegment> {
         let mut taken = Vec::new();
         self.retired.retain(|free| {
-            let takes = taken.len() < count && !self.files[usize::from(free.file.0)].failed;
+            let takes = taken.len() < count && free.file == index;
             if takes {
                 taken.push(*free);
             }
@@ -279,32 +419,95 @@ impl Space {
         taken
     }
 
-    /// Takes back what `take_retired` gave.
-    pub(crate) fn retire_again(&mut self, segments: Vec<FreeSegment>) {
-        self.retired.extend(segments);
+    /// Takes back what `plan` gave: dropped now, the plan changes nothing; carried out, it makes
+    /// nothing writable.
+    pub(crate) fn cancel(&mut self, plan: &mut Plan) {
+        self.retired.append(&mut plan.returning);
+        plan.homes.clear();
     }
 
-    /// Which new segments each file gets when that many are missing: the emptiest file that works
-    /// gets the next.
-    pub(crate) fn plan_homes(&self, mut missing: usize) -> Vec<(FileIndex, Range<u32>)> {
-        let mut plan: Vec<(FileIndex, Range<u32>)> = (0..self.files.len() as u16)
-            .map(|index| (FileIndex(index), &self.files[usize::from(index)]))
-            .filter(|(_, file)| !file.failed)
-            .map(|(index, file)| (index, file.numbers..file.numbers))
-            .collect();
-        while missing > 0
-            && let Some((_, numbers)) = plan.iter_mut().min_by_key(|(_, numbers)| numbers.end)
-        {
-            numbers.end += 1;
-            missing -= 1;
+    /// Shares the segments out as planned. `made` are the new ones that the plan asked for; their
+    /// blocks, and those of the ones that return, were reserved. Files without a share are left.
+    /// Paths that were out of blocks are tried again.
+    ///
+    /// Returns the segments that do not count any more.
+    pub(crate) fn carry_out(&mut self, plan: Plan, made: Vec<FreeSegment>) -> Vec<u32> {
+        self.target = plan.target;
+        for file in &mut self.files {
+            file.share = 0;
+            file.no_space = false;
+            file.leaving = !file.closed;
         }
-        plan
+        for (index, share) in plan.shares {
+            let file = self.file(index);
+            file.share = share;
+            file.leaving = false;
+        }
+        for made in &made {
+            self.file(made.file).numbers += 1;
+        }
+        for mut free in plan.returning.into_iter().chain(made) {
+            if free.blocks == Blocks::Punched {
+                free.blocks = Blocks::Reserved;
+            }
+            self.file(free.file).spare.push_back(free);
+        }
+        self.balance()
+    }
+
+    /// Lets each file have its share, as far as free and spare segments allow. Those in use follow
+    /// when they are freed. Returns the segments that do not count any more.
+    fn balance(&mut self) -> Vec<u32> {
+        let before = self.retired.len();
+        for file in &mut self.files {
+            let missing = file.share.saturating_sub(file.active);
+            // The path may have failed since the plan was made.
+            let spare_max = if file.takes_segments() { missing } else { 0 };
+            let surplus = file.spare.len().saturating_sub(spare_max);
+            self.retired.extend(file.spare.drain(file.spare.len() - surplus..));
+        }
+        while let Some(index) = self.most_excessive(|file| file.leaving) {
+            self.retire_one_free(index);
+        }
+        while self.is_over_target()
+            && self.free > self.reserve
+            && let Some(index) = self.most_excessive(|_| true)
+        {
+            self.retire_one_free(index);
+        }
+        while self.has_spare()
+            && let Some(index) = self.most_excessive(|file| file.excess() > 0)
+        {
+            self.retire_one_free(index);
+            self.fill();
+        }
+        self.fill();
+        self.retired[before..].iter().map(|free| free.segment).collect()
+    }
+
+    /// The file with free segments that is furthest beyond its share.
+    fn most_excessive(&self, chosen: impl Fn(&FileSpace) -> bool) -> Option<FileIndex> {
+        let files = self.files.iter().enumerate();
+        let with_free = files.filter(|(_, file)| !file.free.is_empty() && chosen(file));
+        let most = with_free.max_by_key(|(_, file)| file.excess())?;
+        Some(FileIndex(most.0 as u16))
+    }
+
+    fn retire_one_free(&mut self, index: FileIndex) {
+        let free = self.file(index).free.pop_front();
+        let free = free.expect("invariant: the file has free segments");
+        self.forget(&free);
+        self.count_out(index);
+        self.set_aside(free);
     }
 
     /// Writes to a file fail: its free segments do not count any more. Returns them.
     pub(crate) fn fail_file(&mut self, index: FileIndex) -> Vec<u32> {
-        self.files[usize::from(index.0)].failed = true;
-        self.retire_free(index, |_| true)
+        let file = self.file(index);
+        file.failed = true;
+        let retired = self.retire_free(index, |_| true);
+        self.fill();
+        retired
     }
 
     /// The filesystem of a file ran out of blocks: the free segments that have none do not count
@@ -320,8 +523,12 @@ impl Space {
         self.files[usize::from(index.0)].free = kept.into();
         for free in &retired {
             self.forget(free);
-            self.active -= 1;
+            self.count_out(free.file);
         }
+        let all = std::mem::take(&mut self.file(index).spare);
+        let (retired_spare, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(chosen);
+        self.file(index).spare = kept.into();
+        let retired: Vec<FreeSegment> = retired.into_iter().chain(retired_spare).collect();
         let segments = retired.iter().map(|free| free.segment).collect();
         self.retired.extend(retired);
         segments
@@ -338,11 +545,29 @@ mod tests {
         space.take_many(1, purpose).map(|segments| segments[0])
     }
 
+    /// Makes what a plan asks for, with segments from `next` on.
+    fn carry_out(space: &mut Space, plan: Plan, mut next: u32) -> Vec<u32> {
+        let mut made = Vec::new();
+        for (file, numbers) in &plan.homes {
+            for _ in numbers.clone() {
+                made.push(FreeSegment { segment: next, file: *file, blocks: Blocks::Reserved });
+                next += 1;
+            }
+        }
+        space.carry_out(plan, made)
+    }
+
+    /// Changes the flash size. Returns the segments that do not count any more.
+    fn resize(space: &mut Space, target: usize, next: u32) -> Vec<u32> {
+        let leaving = space.leaving();
+        let plan = space.plan(target, |file| leaving >> file.0 & 1 == 0).expect("files");
+        carry_out(space, plan, next)
+    }
+
     /// A space of `count` new segments on one file, two of them reserved.
     fn space(count: u32) -> Space {
         let mut space = Space::new(1, 2);
-        assert!(space.raise_target(count as usize, Vec::new()).is_empty());
-        (0..count).for_each(|segment| space.add(segment, ONE));
+        assert!(resize(&mut space, count as usize, 0).is_empty());
         space
     }
 
@@ -371,28 +596,77 @@ mod tests {
     #[test]
     fn files_take_turns() {
         let mut space = Space::new(2, 0);
-        space.raise_target(4, Vec::new());
-        (0..4).for_each(|segment| space.add(segment, FileIndex(segment as u16 % 2)));
+        resize(&mut space, 4, 0);
         let taken: Vec<u32> =
             (0..4).filter_map(|_| take(&mut space, Purpose::Fresh).ok()).collect();
-        assert_eq!(taken, [0, 1, 2, 3]);
+        assert_eq!(taken, [0, 2, 1, 3]);
     }
 
     #[test]
     fn a_lowered_flash_size_retires_all_but_the_reserve_and_a_raised_one_brings_back() {
         let mut space = space(6);
         let used = take(&mut space, Purpose::Fresh).expect("free");
-        assert_eq!(space.lower_target(1).len(), 3);
+        assert_eq!(resize(&mut space, 1, 9).len(), 3);
         assert_eq!((space.free(), space.active()), (2, 3));
         assert!(!space.give(written(used)));
         assert_eq!((space.free(), space.active()), (2, 2));
         assert_eq!(take(&mut space, Purpose::Collected), Ok(1));
         assert!(space.give(written(1)), "the reserve is filled first");
-        let returning = space.take_retired(9);
-        assert_eq!(returning.len(), 4);
-        assert!(space.take_retired(9).is_empty());
-        assert_eq!(space.raise_target(6, returning).len(), 4);
+        let mut plan = space.plan(6, |_| true).expect("a file");
+        assert_eq!(plan.returning.len(), 4);
+        assert_eq!(plan.homes, [(ONE, 6..6)]);
+        space.cancel(&mut plan);
+        assert!(resize(&mut space, 6, 9).is_empty());
         assert_eq!((space.free(), space.active()), (6, 6));
+    }
+
+    #[test]
+    fn a_new_path_takes_over_its_share_as_the_others_free_theirs() {
+        let mut space = space(8);
+        let used = space.take_many(6, Purpose::Collected).expect("free");
+        let two = FileIndex(1);
+        space.add_file(two);
+        let retired = resize(&mut space, 8, 100);
+        assert_eq!(retired.len(), 2, "what is free is exchanged at once");
+        assert_eq!((space.free(), space.active()), (2, 8));
+        assert!(!space.give(written(used[0])));
+        assert!(!space.give(written(used[1])));
+        assert!(space.give(written(used[2])), "each has its share");
+        assert_eq!((space.free(), space.active()), (5, 8));
+        assert!(!space.has_spare());
+        assert_eq!(space.leaving(), 0);
+    }
+
+    #[test]
+    fn a_path_is_closed_when_nothing_of_it_is_in_use_and_can_return_before() {
+        let two = FileIndex(1);
+        let mut space = Space::new(2, 0);
+        resize(&mut space, 8, 0);
+        let used = space.take_many(4, Purpose::Fresh).expect("free");
+        let on_one: Vec<u32> = used.into_iter().filter(|&segment| segment < 4).collect();
+        assert_eq!(on_one.len(), 2);
+        for round in 0..2 {
+            let plan = space.plan(8, |file| file == two).expect("a file");
+            assert_eq!(carry_out(&mut space, plan, 100).len(), 2);
+            assert_eq!((space.leaving(), space.files_open()), (1, 1));
+            assert_eq!((space.free(), space.active()), (4, 8));
+            assert_eq!((space.leaving_segments(), space.close_left()), (2, None));
+            if round == 0 {
+                let plan = space.plan(8, |_| true).expect("files");
+                assert!(plan.homes.iter().all(|(_, numbers)| numbers.is_empty()));
+                carry_out(&mut space, plan, 200);
+                assert_eq!((space.leaving(), space.files_open()), (0, 2));
+                assert_eq!((space.free(), space.active()), (4, 8));
+            }
+        }
+        assert!(on_one.iter().all(|&segment| !space.give(written(segment))));
+        assert_eq!((space.free(), space.active(), space.close_left()), (6, 8, None));
+        while let Some(punched) = space.take_to_punch(9) {
+            assert!(!space.give_punched(punched));
+        }
+        assert_eq!(space.close_left(), Some(ONE));
+        assert_eq!((space.leaving(), space.homeless()), (0, 4));
+        assert!(space.plan(8, |file| file == ONE).is_none(), "there is no such path");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The table of all segments: read without a lock, grown while it is read, never shrunk.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::segment::Segment;
 use crate::device::FileIndex;
@@ -10,7 +10,8 @@ use crate::limits::SEGMENTS_MAX;
 const CHUNK_SEGMENTS: usize = 256;
 const CHUNKS: usize = SEGMENTS_MAX / CHUNK_SEGMENTS;
 
-/// Where a segment's bytes are. Decided when the segment is made, for good.
+/// Where a segment's bytes are. Changes only while the segment is out of use because its path was
+/// removed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Home {
     pub(crate) file: FileIndex,
@@ -18,9 +19,19 @@ pub(crate) struct Home {
     pub(crate) number: u32,
 }
 
+impl Home {
+    fn pack(self) -> u64 {
+        u64::from(self.file.0) << 32 | u64::from(self.number)
+    }
+
+    fn unpack(packed: u64) -> Self {
+        Self { file: FileIndex((packed >> 32) as u16), number: packed as u32 }
+    }
+}
+
 struct Entry {
     segment: Segment,
-    home: OnceLock<Home>,
+    home: AtomicU64,
 }
 
 pub(crate) struct SegmentTable {
@@ -39,12 +50,17 @@ impl SegmentTable {
         let index = self.count();
         let (chunk, rest) = split(index);
         let entries = self.chunks[chunk].get_or_init(|| {
-            let entry = |_| Entry { segment: Segment::new(), home: OnceLock::new() };
+            let entry = |_| Entry { segment: Segment::new(), home: AtomicU64::new(0) };
             (0..CHUNK_SEGMENTS).map(entry).collect()
         });
-        entries[rest].home.set(home).expect("invariant: segments are added once");
+        entries[rest].home.store(home.pack(), Ordering::Release);
         self.count.store(index + 1, Ordering::Release);
         index
+    }
+
+    /// Gives a segment a new home. Shape: it is retired, and its path was removed.
+    pub(crate) fn set_home(&self, index: u32, home: Home) {
+        self.entry(index).home.store(home.pack(), Ordering::Release);
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -62,7 +78,7 @@ impl SegmentTable {
     }
 
     pub(crate) fn home(&self, index: u32) -> Home {
-        *self.entry(index).home.get().expect("invariant: segments have a home")
+        Home::unpack(self.entry(index).home.load(Ordering::Acquire))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {

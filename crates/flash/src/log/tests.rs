@@ -414,6 +414,190 @@ fn space_that_is_free_for_long_goes_back_to_the_drive() {
     rig.run(&Mix { resets: false, ..MIX });
 }
 
+// Paths that come and go.
+
+fn sim_paths(numbers: &[u64]) -> Vec<PathBuf> {
+    numbers.iter().map(|number| PathBuf::from(format!("sim{number}"))).collect()
+}
+
+/// Collects and gives space back until every path that is not listed is closed.
+fn leave_paths(rig: &mut Rig) {
+    const ROUNDS_MAX: usize = 1000;
+    for _ in 0..ROUNDS_MAX {
+        rig.collect_all();
+        while rig.engine.give_space_back() {}
+        if rig.engine.stats().paths_leaving == 0 {
+            return;
+        }
+    }
+    panic!("never left: {:?}", rig.engine.stats());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn paths_come_and_go_under_load(
+        seed: u64,
+        workers in 1usize..3,
+        changes in prop::collection::vec((1u64..16, prop::option::of(0u64..40), any::<bool>()), 1..8),
+    ) {
+        let segments = Shared::segments_min(workers) as u64 + 24;
+        let (disk, engine) = sim(seed, 2, segments, workers);
+        let mut rig = Rig::new(Arc::clone(&engine), workers, seed);
+        let mix = Mix { steps: 500, ..MIX };
+        rig.run(&mix);
+        let mut paths = Vec::new();
+        for (bits, size, waits) in changes {
+            let numbers: Vec<u64> = (0..4).filter(|number| bits >> number & 1 == 1).collect();
+            paths = sim_paths(&numbers);
+            engine.set_paths(&paths).expect("there is room");
+            prop_assert_eq!(engine.stats().paths, numbers.len() as u64);
+            if let Some(more) = size {
+                let segments = Shared::segments_min(workers) as u64 + more;
+                engine.resize(segments * SEGMENT_BYTES).expect("there is room");
+            }
+            rig.run(&mix);
+            if waits {
+                leave_paths(&mut rig);
+            }
+        }
+        leave_paths(&mut rig);
+        let mut left = disk.directories();
+        left.sort();
+        prop_assert_eq!(left.iter().map(PathBuf::from).collect::<Vec<_>>(), paths);
+        rig.check_all();
+        rig.check_all_space_comes_back();
+    }
+}
+
+#[test]
+fn a_new_path_is_written_and_an_old_one_is_left_with_all_its_records() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    // Of each size; the last are larger than a segment.
+    (0..30).for_each(|key| rig.put(0, key, 20_000));
+    (30..34).for_each(|key| rig.put(0, key, 150_000));
+    rig.flush_all();
+    engine.set_paths(&sim_paths(&[0, 1])).expect("there is room");
+    assert_eq!(disk.directories(), ["sim0", "sim1"]);
+    let stats = engine.stats();
+    assert_eq!((stats.paths, stats.paths_leaving), (2, 0));
+    assert_eq!(stats.capacity_bytes, 64 * SEGMENT_BYTES, "the flash size stays");
+    engine.set_paths(&sim_paths(&[1])).expect("there is room");
+    let stats = engine.stats();
+    assert_eq!((stats.paths, stats.paths_leaving), (1, 1));
+    assert!(stats.leaving_bytes >= 18 * SEGMENT_BYTES, "{stats:?}");
+    rig.check_all();
+    leave_paths(&mut rig);
+    assert_eq!(disk.directories(), ["sim1"]);
+    assert_eq!(engine.stats().leaving_bytes, 0);
+    let before = disk.operations();
+    rig.check_all();
+    assert!(disk.operations() > before, "the records are read from the path that is left");
+    // The model finds some of the values in RAM, or deleted.
+    let moved = engine.stats().gc_relocated_bytes;
+    assert!(moved > 30 * 20_000 + 150_000, "{moved}");
+    rig.check_all_space_comes_back();
+}
+
+#[test]
+fn paths_that_cannot_work_are_refused_and_nothing_changes() {
+    let (disk, engine) = sim(2, 2, 64, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    rig.run(&Mix { steps: 500, ..MIX });
+    disk.set_file_bytes_max(40 * SEGMENT_BYTES);
+    let cases = [
+        (vec![], "1 to 64 paths"),
+        (sim_paths(&[0, 1, 1]), "sim1 is given twice"),
+        (sim_paths(&[0]), "not enough space for flash: sim0"),
+        (sim_paths(&[2]), "not enough space for flash: sim2"),
+    ];
+    let before = engine.stats();
+    for (paths, reason) in cases {
+        let text = engine.set_paths(&paths).expect_err("refused").to_string();
+        assert!(text.contains(reason), "{text:?} does not say {reason:?}");
+        assert_eq!(engine.stats(), before);
+        assert_eq!(disk.directories(), ["sim0", "sim1"]);
+    }
+    // There is room when the flash is smaller.
+    engine.resize(40 * SEGMENT_BYTES).expect("resized");
+    engine.set_paths(&sim_paths(&[2])).expect("there is room");
+    rig.run(&Mix { resets: false, ..MIX });
+    leave_paths(&mut rig);
+    assert_eq!(disk.directories(), ["sim2"]);
+    rig.check_all_space_comes_back();
+}
+
+#[test]
+fn a_path_that_failed_can_be_replaced() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    (0..20).for_each(|key| rig.put(0, key, 20_000));
+    rig.flush_all();
+    let mix = Mix { keys: 300, steps: 50, may_fail: true, resets: false, ..MIX };
+    disk.set_faults(SimFaults { failed_writes: 1000, ..SimFaults::default() });
+    rig.run(&mix);
+    disk.set_faults(SimFaults::default());
+    assert_eq!(engine.stats().paths_failed, 1);
+    engine.set_paths(&sim_paths(&[7])).expect("there is room");
+    rig.run(&Mix { steps: 1000, ..mix });
+    leave_paths(&mut rig);
+    let stats = engine.stats();
+    assert_eq!((stats.paths, stats.paths_failed), (1, 0));
+    assert_eq!(disk.directories(), ["sim7"]);
+    rig.check_all();
+}
+
+fn change_paths_on_files(backend: Backend) {
+    let [one, two, three] = [(); 3].map(|()| Directory::new());
+    let listed = |directories: &[&Directory]| -> Vec<PathBuf> {
+        directories.iter().map(|directory| directory.0.clone()).collect()
+    };
+    let files =
+        |directory: &Directory| std::fs::read_dir(&directory.0).expect("it is there").count();
+    let config = LogConfig { paths: listed(&[&one]), backend, ..config(64, 2) };
+    let engine = open_log(&config).expect("opens");
+    let mut rig = Rig::new(Arc::clone(&engine), 2, 5);
+    let mix = Mix { steps: 2000, resets: false, ..MIX };
+    rig.run(&mix);
+    let missing = PathBuf::from("/nonexistent/flash");
+    let refused = engine.set_paths(&[one.0.clone(), two.0.clone(), missing]);
+    let text = refused.expect_err("refused").to_string();
+    assert_eq!(text, "flash path /nonexistent/flash is not a directory");
+    assert_eq!((files(&one), files(&two)), (1, 0), "a refusal leaves nothing behind");
+    engine.set_paths(&listed(&[&one, &two])).expect("added");
+    engine.set_paths(&listed(&[&one, &two])).expect("again");
+    rig.run(&mix);
+    let written = std::fs::read(two.0.join("kelvin.flash")).expect("the file");
+    assert!(written.iter().any(|&byte| byte != 0), "the new path is used");
+    engine.set_paths(&listed(&[&two])).expect("left");
+    rig.run(&mix);
+    leave_paths(&mut rig);
+    assert_eq!((files(&one), files(&two)), (0, 1));
+    // The index of the file that went is given to the new one.
+    engine.set_paths(&listed(&[&three])).expect("moved");
+    rig.run(&mix);
+    leave_paths(&mut rig);
+    assert_eq!((files(&two), files(&three)), (0, 1));
+    rig.check_all();
+    engine.set_paths(&listed(&[&one])).expect("back again");
+    rig.run(&mix);
+    rig.check_all_space_comes_back();
+    drop((engine, rig));
+    assert_eq!((files(&one), files(&two), files(&three)), (0, 0, 0));
+}
+
+#[test]
+fn paths_change_on_files_with_the_best_backend() {
+    change_paths_on_files(Backend::Auto);
+}
+
+#[test]
+fn paths_change_on_files_with_threads() {
+    change_paths_on_files(Backend::Threads);
+}
+
 #[test]
 fn buffers_stay_within_eight_mebibytes_a_worker() {
     let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };

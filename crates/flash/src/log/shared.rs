@@ -337,15 +337,17 @@ impl Shared {
     }
 
     /// Takes the segment with the least to move off the paths that are being left. A record that is
-    /// larger than a segment counts as there when a part of it is.
+    /// larger than a segment counts as there when a part of it is; it waits until there is room for
+    /// all of it.
     fn take_left(&self) -> Option<u32> {
+        let free = self.space.lock().free();
         let mut best: Option<(u32, u32)> = None;
         for (index, segment) in self.table.iter() {
             let is_left = match segment.state() {
                 State::Sealed => self.is_left(index),
                 State::Span => {
                     let parts = self.span(index).unwrap_or_default();
-                    parts.into_iter().any(|part| self.is_left(part))
+                    parts.len() <= free && parts.into_iter().any(|part| self.is_left(part))
                 }
                 _ => false,
             };
@@ -378,13 +380,14 @@ impl Shared {
     /// already: found by trial in the simulation that `lifetime` speaks of (1.48, where the classic
     /// formula has 1.55).
     ///
-    /// Paths that are being left come first, as long as there is a free segment: to move what is
-    /// there makes no room for others.
+    /// Paths that are being left come first, but without a free segment last: to move what is there
+    /// makes no room for others.
     pub(crate) fn take_victim(&self) -> Option<u32> {
         let shrinking = self.over_target.load(Ordering::Relaxed);
         let free = self.free_segments.load(Ordering::Relaxed);
-        if free > 0
-            && self.leaves_paths()
+        let leaves = self.leaves_paths();
+        if leaves
+            && free > 0
             && let Some(index) = self.take_left()
         {
             return Some(index);
@@ -392,6 +395,10 @@ impl Shared {
         if !shrinking && free >= self.collect_below() {
             return None;
         }
+        self.take_mostly_dead().or_else(|| leaves.then(|| self.take_left()).flatten())
+    }
+
+    fn take_mostly_dead(&self) -> Option<u32> {
         let now = self.lifetimes.now();
         let dead_min = self.geometry.segment_bytes() as u32 / VICTIM_DEAD_SHARE;
         let mut best: Option<(f64, u32)> = None;

@@ -1,5 +1,5 @@
 //! Several threads on one log on files: each with its own worker, all over the same keys, with
-//! collections, resets and changes of the size under way. What a key holds is decided under its
+//! collections, resets and changes of the size and of the paths under way. What a key holds is decided under its
 //! lock, as in the keyspace; a read must bring what the key held when the read began.
 
 use std::collections::HashMap;
@@ -14,6 +14,7 @@ use flash::{
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 const THREADS: usize = 3;
+const PATHS: usize = 3;
 const SHARDS: usize = 64;
 const KEYS: u64 = 3000;
 const STEPS: usize = 30_000;
@@ -82,6 +83,7 @@ impl Owner for Keyspace {
 struct Client {
     engine: Arc<dyn Engine>,
     keyspace: Arc<Keyspace>,
+    paths: Vec<PathBuf>,
     worker: Box<dyn EngineWorker>,
     random: SimRandom,
     reads: HashMap<u64, (u64, Entry)>,
@@ -91,8 +93,14 @@ struct Client {
 }
 
 impl Client {
-    fn new(thread: u64, engine: Arc<dyn Engine>, keyspace: Arc<Keyspace>) -> Self {
+    fn new(
+        thread: u64,
+        engine: Arc<dyn Engine>,
+        keyspace: Arc<Keyspace>,
+        paths: Vec<PathBuf>,
+    ) -> Self {
         Self {
+            paths,
             worker: engine.worker().expect("a worker"),
             engine,
             keyspace,
@@ -121,6 +129,9 @@ impl Client {
                 let segments = SEGMENTS + self.random.below(64);
                 self.engine.resize(segments * SEGMENT_BYTES).expect("resized");
             }
+            if thread == 2 && step % 2_000 == 1_999 {
+                self.change_paths();
+            }
         }
         while self.worker.in_flight() > 0 {
             self.turn(Duration::from_secs(1));
@@ -128,6 +139,17 @@ impl Client {
         assert!(self.reads.is_empty());
         assert!(self.read_count > STEPS / 10);
         assert!(self.gone < self.read_count / 10);
+    }
+
+    /// Some of the directories, and at least one; closes those that were left before.
+    fn change_paths(&mut self) {
+        while self.engine.give_space_back() {}
+        let bits = 1 + self.random.below((1 << self.paths.len()) - 1);
+        let paths = self.paths.iter().enumerate();
+        let chosen = paths.filter(|(index, _)| bits >> index & 1 == 1);
+        let chosen: Vec<PathBuf> = chosen.map(|(_, path)| path.clone()).collect();
+        self.engine.set_paths(&chosen).expect("there is room");
+        assert_eq!(self.engine.stats().paths, chosen.len() as u64);
     }
 
     fn put(&mut self, key: u64, version: u64) {
@@ -222,10 +244,13 @@ impl Drop for Directory {
 
 fn run(backend: Backend, name: &str) {
     let path = std::env::temp_dir().join(format!("kelvin-flash-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a temporary directory");
-    let directory = Directory(path);
+    let paths: Vec<PathBuf> = (0..PATHS).map(|number| path.join(number.to_string())).collect();
+    for path in &paths {
+        std::fs::create_dir_all(path).expect("a temporary directory");
+    }
+    let _directory = Directory(path);
     let config = LogConfig {
-        paths: vec![directory.0.clone()],
+        paths: paths[..1].to_vec(),
         flash_bytes: SEGMENTS * SEGMENT_BYTES,
         workers: THREADS,
         segment_bytes: Some(SEGMENT_BYTES),
@@ -236,7 +261,8 @@ fn run(backend: Backend, name: &str) {
     std::thread::scope(|scope| {
         for thread in 0..THREADS as u64 {
             let (engine, keyspace) = (Arc::clone(&engine), Arc::clone(&keyspace));
-            scope.spawn(move || Client::new(thread, engine, keyspace).run(thread));
+            let paths = paths.clone();
+            scope.spawn(move || Client::new(thread, engine, keyspace, paths).run(thread));
         }
     });
     let stats = engine.stats();

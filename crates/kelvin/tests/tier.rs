@@ -198,6 +198,78 @@ fn a_small_flash_needs_no_segment_size() {
 }
 
 #[test]
+fn paths_are_added_and_drained_while_values_are_demoted() {
+    const KEYS: usize = 10_000;
+    let options = ["--flash-segment-size", "1mb", "--tier-compression", "none", "--workers", "2"];
+    let kelvin = Server::kelvin_with_flash("64mb", &options);
+    let mut client = kelvin.connect();
+    let old = kelvin.directory().to_owned();
+    let new = old.join("new");
+    std::fs::create_dir(&new).expect("a directory");
+    let file = new.join("kelvin.flash");
+    let value = |index: usize, round: usize| format!("{index:05}-{round}-").repeat(200);
+    let fill = |client: &mut Client, round: usize| {
+        for index in 0..KEYS {
+            client.send(&["SET", &format!("k{index}"), &value(index, round)]);
+        }
+        (0..KEYS).for_each(|_| assert_eq!(client.read(), Frame::Simple(b"OK".to_vec())));
+        client.line("TIER DEMOTE ALL");
+    };
+    let check = |client: &mut Client, round: usize| {
+        for index in 0..KEYS {
+            client.send(&["GET", &format!("k{index}")]);
+        }
+        (0..KEYS).for_each(|index| assert_eq!(text(&client.read()), value(index, round)));
+    };
+    fill(&mut client, 0);
+    let set = |client: &mut Client, paths: &[&std::path::Path]| {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        show(&client.call(&["CONFIG", "SET", "flash-path", &paths.join(" ")]))
+    };
+    let refused = [
+        (vec![&*old, &new, std::path::Path::new("/nonexistent")], "is not a directory"),
+        (vec![&*old, &old], "is given twice"),
+        (vec![], "1 to 64 paths"),
+    ];
+    for (paths, reason) in refused {
+        let reply = set(&mut client, &paths);
+        assert!(reply.starts_with("-ERR CONFIG SET failed (possibly related to"), "{reply}");
+        assert!(reply.contains(reason), "{reply}");
+        assert!(!file.exists());
+        assert_eq!(number(&mut client, "flash_paths"), 1);
+    }
+    let drain = |client: &mut Client| {
+        // The file goes some moments after the last segment was moved.
+        while number(client, "flash_paths_draining") > 0 {
+            client.line("PING");
+        }
+    };
+    // What is refused later in the same command takes the new path away again.
+    let both = format!("{} {}", old.display(), new.display());
+    let reply = client.call(&["CONFIG", "SET", "flash-path", &both, "flash-size", "1"]);
+    assert!(show(&reply).contains("flash size too small"), "{}", show(&reply));
+    assert_eq!(number(&mut client, "flash_paths"), 1);
+    drain(&mut client);
+    assert!(!file.exists());
+    assert_eq!(set(&mut client, &[&old, &new]), "+OK");
+    assert_eq!(number(&mut client, "flash_paths"), 2);
+    fill(&mut client, 1);
+    let written = std::fs::read(&file).expect("the new file");
+    assert!(written.iter().any(|&byte| byte != 0), "the new path is used");
+    check(&mut client, 1);
+    assert_eq!(set(&mut client, &[&new]), "+OK");
+    assert_eq!(number(&mut client, "flash_paths"), 1);
+    check(&mut client, 1);
+    drain(&mut client);
+    assert!(!old.join("kelvin.flash").exists());
+    assert_eq!(number(&mut client, "flash_draining_bytes"), 0);
+    client.line("TIER DEMOTE ALL");
+    check(&mut client, 1);
+    fill(&mut client, 2);
+    check(&mut client, 2);
+}
+
+#[test]
 fn stats_are_the_fields_of_info() {
     let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
     let mut client = kelvin.connect();

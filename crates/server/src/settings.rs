@@ -1,12 +1,16 @@
 //! Makes the server act on options: at the start, and when CONFIG SET changes them.
 
+use std::path::PathBuf;
+
 use tier::{EvictionPolicy, Promotion};
 
-use crate::config::{ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion};
+use crate::config::{
+    ApplyError, Config, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion,
+};
 use crate::server::Server;
 
 /// Options that CONFIG SET takes as long as they stay what they are.
-pub(crate) const NEED_RESTART: &[&str] = &["bind", "flash-path", "port"];
+pub(crate) const NEED_RESTART: &[&str] = &["bind", "port"];
 
 /// Acts on every option that can change while running.
 pub(crate) fn apply_all(server: &Server) {
@@ -20,6 +24,7 @@ pub(crate) fn apply_all(server: &Server) {
 pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), ApplyError> {
     for row in rows {
         match row.name {
+            "flash-path" => apply_flash_path(server)?,
             "flash-size" => apply_flash_size(server)?,
             "maxmemory" => apply_max_memory(server),
             "loglevel" => crate::log::set_level(server.config.loglevel.load()),
@@ -71,6 +76,24 @@ fn apply_max_memory(server: &Server) {
         tracing::warn!(max, base, "maxmemory is less than the server takes without any data");
     }
     server.tier.budget.set_max_bytes(max);
+}
+
+fn apply_flash_path(server: &Server) -> Result<(), ApplyError> {
+    let paths = flash_paths(&server.config);
+    let Some(engine) = &server.tier.engine else {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        return Err(refused("flash-path", "there is no flash: start with flash-path"));
+    };
+    engine.set_paths(&paths).map_err(|error| refused("flash-path", &error.to_string()))
+}
+
+/// The directories of `flash-path`.
+pub(crate) fn flash_paths(config: &Config) -> Vec<PathBuf> {
+    let words = config.flash_path.load();
+    let path = |word: &Vec<u8>| PathBuf::from(String::from_utf8_lossy(word).into_owned());
+    words.iter().map(path).collect()
 }
 
 fn apply_flash_size(server: &Server) -> Result<(), ApplyError> {

@@ -1,6 +1,5 @@
 //! From the command line to a running server.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -151,11 +150,7 @@ fn open_budget(config: &Config) -> anyhow::Result<Budget> {
 }
 
 fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn Engine>>> {
-    let words = config.flash_path.load();
-    let paths: Vec<PathBuf> = words
-        .iter()
-        .map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()))
-        .collect();
+    let paths = crate::settings::flash_paths(config);
     let flash_bytes = config.flash_size.load();
     match (paths.is_empty(), flash_bytes) {
         (true, 0) => return Ok(None),

@@ -245,6 +245,16 @@ const SPACE: &[Field] = &[
     field("flash_segments_emptied", "Collected segments that wait for their last readers.", |f| {
         Count(f.flash.segments_emptied)
     }),
+    field("flash_paths", "Paths on the list: `flash-path`.", |f| Count(f.flash.paths)),
+    field(
+        "flash_paths_draining",
+        "Paths that were taken off the list and still hold values; the file of each is removed \
+         when they are moved.",
+        |f| Count(f.flash.paths_leaving),
+    ),
+    field("flash_draining_bytes", "Bytes of segments in use on these paths.", |f| {
+        Count(f.flash.leaving_bytes)
+    }),
     field("flash_paths_failed", "Paths that take no writes any more.", |f| {
         Count(f.flash.paths_failed)
     }),

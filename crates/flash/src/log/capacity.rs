@@ -204,9 +204,6 @@ impl Shared {
     /// Removes the file of one path that is left and holds nothing any more. False when there is
     /// none. Blocks; not for the data path.
     pub(crate) fn close_one_left(&self) -> bool {
-        if !self.leaves_paths() {
-            return false;
-        }
         let _one_at_a_time = self.resizing.lock();
         let mut space = self.space.lock();
         let Some(file) = space.close_left() else { return false };

@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     active_segments: AtomicU64,
     /// Whether there are more segments than the flash size allows.
     over_target: AtomicBool,
-    /// The paths that are being left, as bits by their file's index.
+    /// The paths that are being left and still have segments in use, as bits by their file's index.
     leaving: AtomicU64,
     live_bytes: AtomicU64,
     sequence: AtomicU64,
@@ -320,12 +320,12 @@ impl Shared {
         self.free_segments.store(free as u64, Ordering::Relaxed);
         self.active_segments.store(space.active().min(space.target()) as u64, Ordering::Relaxed);
         self.over_target.store(space.is_over_target(), Ordering::Relaxed);
-        self.leaving.store(space.leaving(), Ordering::Relaxed);
+        self.leaving.store(space.leaving_in_use(), Ordering::Relaxed);
     }
 
     // Paths that are being left.
 
-    /// Whether a path is being left. Cost: an atomic load.
+    /// Whether something has to be moved off a path that is being left. Cost: an atomic load.
     pub(crate) fn leaves_paths(&self) -> bool {
         self.leaving.load(Ordering::Relaxed) != 0
     }

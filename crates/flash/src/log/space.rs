@@ -172,8 +172,17 @@ impl Space {
 
     /// Paths that are being left, as bits by their index.
     pub(crate) fn leaving(&self) -> u64 {
+        self.bits(|file| file.leaving)
+    }
+
+    /// Those of them that have segments in use.
+    pub(crate) fn leaving_in_use(&self) -> u64 {
+        self.bits(|file| file.leaving && file.active > 0)
+    }
+
+    fn bits(&self, chosen: impl Fn(&FileSpace) -> bool) -> u64 {
         let files = self.files.iter().enumerate();
-        files.map(|(index, file)| u64::from(file.leaving) << index).sum()
+        files.map(|(index, file)| u64::from(chosen(file)) << index).sum()
     }
 
     /// Segments in use on paths that are being left.

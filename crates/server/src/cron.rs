@@ -13,8 +13,10 @@ use tier::AllocatorStats;
 use crate::server::{Server, unix_ms};
 use crate::worker::Worker;
 
-/// Between two measurements of memory and rates.
-const MEASURE_EVERY: Duration = Duration::from_millis(100);
+/// Between two measurements of memory.
+const MEASURE_EVERY: Duration = Duration::from_millis(20);
+/// Between two measurements of rates.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Between two rounds of upkeep on a worker that has nothing urgent.
 const UPKEEP_EVERY: Duration = Duration::from_millis(5);
 /// Between two looks at idle clients.
@@ -99,14 +101,17 @@ impl Samples {
     }
 }
 
-/// Measures memory and rates ten times a second; runs on one worker.
+/// Measures memory and rates; runs on one worker.
 pub(crate) async fn measure(server: Arc<Server>) {
-    let mut clients_due = Instant::now();
+    let (mut sampled, mut clients_due) = (None, Instant::now());
     loop {
-        server.samples.update_slow_ticks(&server);
         server.tier.measure();
-        server.totals.note_used(AllocatorStats::read().allocated);
-        sample(&server);
+        if sampled.is_none_or(|at: Instant| at.elapsed() >= SAMPLE_EVERY) {
+            sampled = Some(Instant::now());
+            server.samples.update_slow_ticks(&server);
+            server.totals.note_used(AllocatorStats::read().allocated);
+            sample(&server);
+        }
         if clients_due.elapsed() >= CLIENTS_EVERY {
             clients_due = Instant::now();
             close_idle(&server);

@@ -1,16 +1,20 @@
 //! The memory budget: `maxmemory` bounds what the process takes from the machine.
 //!
 //! What the program allocates is known exactly and at once (`tracked`); what the machine gives for
-//! it (`resident`: rounding to pages, allocator slack, code, stacks) is measured ten times a
+//! it (`resident`: rounding to pages, allocator slack, code, stacks) is measured fifty times a
 //! second. Their ratio moves slowly, so the bound on resident memory is turned into a bound on
 //! tracked memory, which the workers keep to the byte:
 //!
 //! ```text
-//! limit = (maxmemory - margin - base) / ratio        ratio = (resident - base) / tracked
+//! watermark = (maxmemory - margin - base) / ratio      ratio = (resident - base) / tracked
+//! limit     = watermark + 1/64
 //! ```
 //!
-//! The ratio is measured only while `tracked` is near its peak: memory that was freed a moment ago
-//! is still resident, yet free to be used again, and must not be taken for overhead.
+//! Demotion keeps `tracked` at the watermark; the limit is where writers wait. The ratio is held
+//! while what is resident lies within half the margin above its target: pages that lose some of
+//! their values stay, so to demote for a small excess would mostly make holes, which look like more
+//! overhead to demote for. Whatever the ratio is, there is room to grow while less is resident than
+//! may be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -30,16 +34,16 @@ const RATIO_MAX: i64 = 4 * RATIO_ONE;
 /// The ratio at the start: what a data set that grows at full speed turns out to need. It is
 /// measured before the limit matters, but a small budget can be full before it has moved.
 const RATIO_FIRST: i64 = RATIO_ONE + RATIO_ONE / 4;
-/// The ratio moves by at most this part of itself at each measurement: 1/256, which is 4 % a second.
-/// A jump would make every writer wait until the difference has been demoted.
-const RATIO_STEP_SHIFT: u32 = 8;
-/// What the peak of tracked bytes loses at each measurement: 1/512, so that it follows a data set
-/// that shrinks within a minute.
-const PEAK_DECAY_SHIFT: u32 = 9;
-/// The same two while more is resident than half the margin allows: writers had better wait a
+/// The ratio moves by at most this part of itself at each measurement of a large budget: 1/1024,
+/// which is 5 % a second. A jump would make every writer wait until the difference has been demoted.
+const RATIO_STEP_SHIFT: u32 = 10;
+/// The same while more is resident than `maxmemory` and half the margin: writers had better wait a
 /// little than the bound be broken.
-const RATIO_STEP_SHIFT_OVER: u32 = 5;
-const PEAK_DECAY_SHIFT_OVER: u32 = 6;
+const RATIO_STEP_SHIFT_OVER: u32 = 9;
+/// Below this `maxmemory` both are larger in proportion, up to `SPEED_MAX` times: what writers
+/// change in a moment is a larger part of a small budget.
+const LARGE_BUDGET_BYTES: i64 = 1 << 30;
+const SPEED_MAX: i64 = 16;
 
 /// Memory in use, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,7 +79,6 @@ pub struct Budget {
 struct Meter {
     resident: ResidentSet,
     base_bytes: i64,
-    peak_bytes: i64,
     ratio: i64,
 }
 
@@ -85,7 +88,7 @@ impl Budget {
     pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
         let mut resident = ResidentSet::open()?;
         let base_bytes = resident.bytes().unwrap_or(0) as i64;
-        let meter = Meter { resident, base_bytes, peak_bytes: 0, ratio: RATIO_FIRST };
+        let meter = Meter { resident, base_bytes, ratio: RATIO_FIRST };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
@@ -160,7 +163,7 @@ impl Budget {
         self.tracked() - (limit - (limit >> WATERMARK_SHIFT))
     }
 
-    /// Measures resident memory and sets the limit anew. Cost: about 3 us; ten times a second.
+    /// Measures resident memory and sets the limit anew. Cost: about 3 us; fifty times a second.
     pub fn measure(&self) {
         let mut meter = self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some(resident) = meter.resident.bytes() else { return };
@@ -194,20 +197,33 @@ impl Budget {
 impl Meter {
     fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
         let margin = max_bytes >> MARGIN_SHIFT;
-        let (step_shift, decay_shift) = match resident > max_bytes - margin / 2 {
-            true => (RATIO_STEP_SHIFT_OVER, PEAK_DECAY_SHIFT_OVER),
-            false => (RATIO_STEP_SHIFT, PEAK_DECAY_SHIFT),
-        };
-        self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> decay_shift));
-        let near_peak = tracked >= self.peak_bytes - self.peak_bytes / 16;
-        if near_peak && tracked >= RATIO_BYTES_MIN {
+        let target = max_bytes - margin;
+        if tracked >= RATIO_BYTES_MIN {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
-            let step = self.ratio >> step_shift;
-            self.ratio = measured.clamp(self.ratio - step, self.ratio + step);
-            self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
+            let holds = (target..=target + margin / 2).contains(&resident);
+            self.follow(
+                if holds { measured.min(self.ratio) } else { measured },
+                max_bytes,
+                resident,
+            );
         }
-        let target = max_bytes - margin - self.base_bytes;
-        target.max(0) * RATIO_ONE / self.ratio
+        let by_ratio = (target - self.base_bytes).max(0) * RATIO_ONE / self.ratio;
+        // What is not resident yet is free whatever the ratio says.
+        let free = (target - resident).max(0) * RATIO_ONE / RATIO_FIRST;
+        let watermark = if free > 0 { by_ratio.max(tracked + free) } else { by_ratio };
+        watermark + (watermark >> WATERMARK_SHIFT)
+    }
+
+    /// Moves the ratio a step towards `wanted`.
+    fn follow(&mut self, wanted: i64, max_bytes: i64, resident: i64) {
+        let shift = match resident > max_bytes + (max_bytes >> MARGIN_SHIFT) / 2 {
+            true => RATIO_STEP_SHIFT_OVER,
+            false => RATIO_STEP_SHIFT,
+        };
+        let speed = (LARGE_BUDGET_BYTES / max_bytes.max(1)).clamp(1, SPEED_MAX);
+        let step = (self.ratio >> shift) * speed;
+        self.ratio = wanted.clamp(self.ratio - step, self.ratio + step);
+        self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
     }
 }
 
@@ -217,7 +233,7 @@ mod tests {
 
     fn meter() -> Meter {
         let resident = ResidentSet::open().expect("/proc");
-        Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, ratio: RATIO_ONE }
+        Meter { resident, base_bytes: 10 << 20, ratio: RATIO_ONE }
     }
 
     #[test]
@@ -227,18 +243,34 @@ mod tests {
         let tracked = 500 << 20;
         let mut measure = || meter.limit(max, (10 << 20) + tracked + tracked / 10, tracked);
         let first = measure();
-        let limit = (0..100).map(|_| measure()).last().expect("measured");
+        let limit = (0..400).map(|_| measure()).last().expect("measured");
         assert!(first > limit, "the limit moves in steps");
-        let expected = (max - (max >> MARGIN_SHIFT) - (10 << 20)) * 10 / 11;
+        let watermark = (max - (max >> MARGIN_SHIFT) - (10 << 20)) * 10 / 11;
+        let expected = watermark + (watermark >> WATERMARK_SHIFT);
         assert!((limit - expected).abs() < expected / 500, "{limit} {expected}");
     }
 
     #[test]
-    fn freed_memory_that_is_still_resident_is_not_taken_for_overhead() {
+    fn a_small_excess_is_borne_and_a_larger_one_is_not() {
+        let max = 1 << 30;
+        let margin = max >> MARGIN_SHIFT;
+        for (excess, is_borne) in [(margin / 4, true), (margin, false)] {
+            let mut meter = meter();
+            let tracked = 800 << 20;
+            let mut measure = || meter.limit(max, max - margin + excess, tracked);
+            let first = measure();
+            let last = (0..2_000).map(|_| measure()).last().expect("measured");
+            assert_eq!(last >= first, is_borne, "{first} {last}");
+            assert_eq!(last - (last >> WATERMARK_SHIFT) < tracked, !is_borne);
+        }
+    }
+
+    #[test]
+    fn there_is_room_while_less_is_resident_than_may_be() {
         let mut meter = meter();
-        let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
-        let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
-        assert_eq!(before, after);
+        meter.ratio = 3 * RATIO_ONE;
+        let limit = meter.limit(1 << 30, 500 << 20, 200 << 20);
+        assert!(limit > 500 << 20, "{limit}");
     }
 
     #[test]

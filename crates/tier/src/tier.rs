@@ -112,7 +112,7 @@ impl Tier {
         self.counters.table(self.keyspace.table_of(db)).keys
     }
 
-    /// Measures memory; ten times a second.
+    /// Measures memory; fifty times a second.
     pub fn measure(&self) {
         if let Some(engine) = &self.engine {
             self.budget.set_engine(engine.stats().buffer_bytes);

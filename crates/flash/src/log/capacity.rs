@@ -215,6 +215,21 @@ impl Shared {
         true
     }
 
+    /// Tries whether a filesystem that was full has room again for one of the segments that gave
+    /// their blocks back. False when it has not, or when there is none. Blocks.
+    pub(crate) fn regain_one(&self) -> bool {
+        let Some(free) = self.space.lock().take_without_blocks() else { return false };
+        let start = self.extent(free.segment, 0, 0).offset;
+        let end = start + self.geometry.segment_bytes();
+        let has_blocks = self.drives.reserve(free.file, start, end).is_ok();
+        let mut space = self.space.lock();
+        if space.give_tried(free, has_blocks) {
+            self.set_states(&[free.segment], State::Free);
+        }
+        self.publish(&space);
+        has_blocks
+    }
+
     /// Gives the blocks of one segment that is free for long back to its filesystem. False when
     /// there is none.
     pub(crate) fn punch_one(&self) -> bool {

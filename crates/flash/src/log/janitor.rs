@@ -39,7 +39,7 @@ impl Janitor {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 }
                 shared.settle();
-                let worked = shared.punch_one() || shared.close_one_left();
+                let worked = shared.punch_one() || shared.close_one_left() || shared.regain_one();
                 pause = if worked { WORK_PAUSE } else { IDLE_PAUSE };
             }
         };

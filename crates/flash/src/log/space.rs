@@ -526,6 +526,37 @@ impl Space {
         self.retire_free(index, |free| free.blocks == Blocks::Punched)
     }
 
+    /// Takes one segment that has no blocks, of a file whose filesystem had none left, to try again.
+    pub(crate) fn take_without_blocks(&mut self) -> Option<FreeSegment> {
+        for index in 0..self.files.len() {
+            if !self.files[index].no_space {
+                continue;
+            }
+            let index = FileIndex(index as u16);
+            match self.retired.iter().position(|free| free.file == index) {
+                Some(at) => return Some(self.retired.swap_remove(at)),
+                None => self.file(index).no_space = false,
+            }
+        }
+        None
+    }
+
+    /// Takes back what `take_without_blocks` gave, with blocks or still without. True when it is
+    /// free.
+    pub(crate) fn give_tried(&mut self, free: FreeSegment, has_blocks: bool) -> bool {
+        if !has_blocks || !self.file(free.file).takes_segments() {
+            self.retired.push(free);
+            return false;
+        }
+        let free = FreeSegment { blocks: Blocks::Reserved, ..free };
+        if self.active >= self.target {
+            return self.set_aside(free);
+        }
+        self.count_in(free.file);
+        self.put(free);
+        true
+    }
+
     fn retire_free(&mut self, index: FileIndex, chosen: fn(&FreeSegment) -> bool) -> Vec<u32> {
         let all = std::mem::take(&mut self.files[usize::from(index.0)].free);
         let (retired, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(chosen);
@@ -694,6 +725,15 @@ mod tests {
         assert_eq!(space.set_no_space(ONE), [taken[0]]);
         assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![3, 4]));
         assert_eq!(take(&mut space, Purpose::Collected), Err(NoSegment::Full));
+        // It is tried again until the filesystem has blocks for it.
+        for has_blocks in [false, true] {
+            let tried = space.take_without_blocks().expect("one has none");
+            assert_eq!(tried.segment, taken[0]);
+            assert!(space.take_without_blocks().is_none());
+            assert_eq!(space.give_tried(tried, has_blocks), has_blocks);
+            space.files[0].no_space = true;
+        }
+        assert_eq!(take(&mut space, Purpose::Collected), Ok(taken[0]));
     }
 
     #[test]

@@ -207,10 +207,14 @@ impl Meter {
                 resident,
             );
         }
-        let by_ratio = (target - self.base_bytes).max(0) * RATIO_ONE / self.ratio;
-        // What is not resident yet is free whatever the ratio says.
-        let free = (target - resident).max(0) * RATIO_ONE / RATIO_FIRST;
-        let watermark = if free > 0 { by_ratio.max(tracked + free) } else { by_ratio };
+        let room = (target - self.base_bytes).max(0);
+        let free = (target - resident) * RATIO_ONE / RATIO_FIRST;
+        if free > 0 && room * RATIO_ONE / self.ratio < tracked + free {
+            // What is not resident yet is free. The ratio learns of it at once: else the limit would
+            // fall to what it says when the target is reached, and every writer wait.
+            self.ratio = (room * RATIO_ONE / (tracked + free)).max(RATIO_ONE);
+        }
+        let watermark = room * RATIO_ONE / self.ratio;
         watermark + (watermark >> WATERMARK_SHIFT)
     }
 
@@ -271,6 +275,9 @@ mod tests {
         meter.ratio = 3 * RATIO_ONE;
         let limit = meter.limit(1 << 30, 500 << 20, 200 << 20);
         assert!(limit > 500 << 20, "{limit}");
+        let at_target = (1 << 30) - ((1 << 30) >> MARGIN_SHIFT);
+        let later = meter.limit(1 << 30, at_target, limit);
+        assert!(later > limit - limit / 50, "{later}: it must not fall at once");
     }
 
     #[test]

@@ -17,7 +17,7 @@ MATCH_TRIES = 3
 
 def main():
     with Bench("cold_neighbour", "p99 of hot GETs beside a reader of cold keys") as bench:
-        keys = bench.scaled(14_000_000, 400_000)
+        keys = bench.scaled(15_000_000, 400_000)
         span = f"--key-minimum 1 --key-maximum {keys} -d {VALUE_BYTES}"
         kelvin = bench.kelvin(bench.maxmemory_mib())
         bench.load(kelvin, f"{span} -n allkeys -c 16 --pipeline 32 --ratio 1:0 --key-pattern P:P")

@@ -29,7 +29,7 @@ def compare_with_redis(bench):
     for server in servers.values():
         fill(bench, server)
     # Many short rounds: the machine's speed drifts more between rounds than within one.
-    rounds = bench.options.rounds or bench.scaled(11, 1)
+    rounds = bench.options.rounds or bench.scaled(9, 1)
     seconds = bench.scaled(2, 0.5)
     print(f"   {'':<16}{'redis':>11}{'kelvin':>11} ops per CPU-s{'redis':>11}{'kelvin':>11} ops/s")
     for pipeline, connections in CONNECTIONS.items():

@@ -46,8 +46,8 @@ pub(crate) struct Connection {
     pub(crate) fetched: FetchedSet,
     /// How often the request under way had to be run again.
     pub(crate) attempts: u32,
-    /// The request under way was let past the memory limit after waiting.
-    pub(crate) has_room: bool,
+    /// Whether the request under way, having waited for memory, may run.
+    pub(crate) room: Option<bool>,
     /// When output first exceeded the soft limit, Unix ms.
     soft_since_ms: Option<u64>,
     counted: CountedBuffers,
@@ -99,7 +99,7 @@ impl Connection {
             written: 0,
             fetched: FetchedSet::default(),
             attempts: 0,
-            has_room: false,
+            room: None,
             soft_since_ms: None,
             counted: CountedBuffers::default(),
         })
@@ -150,9 +150,7 @@ impl Connection {
     }
 
     async fn wait_for_room(&mut self) {
-        // A refusal is the dispatcher's to word: it finds no room and no wait left.
-        let _refused_later = self.worker.tier.room().await;
-        self.has_room = true;
+        self.room = Some(self.worker.tier.room().await.is_ok());
     }
 
     /// Runs requests until something must be awaited.
@@ -170,7 +168,7 @@ impl Connection {
                     Outcome::Done | Outcome::NotRun => {
                         self.batch.advance();
                         self.attempts = 0;
-                        self.has_room = false;
+                        self.room = None;
                     }
                     Outcome::Fetch(wants) => {
                         self.attempts += 1;
@@ -454,7 +452,7 @@ impl Connection {
             reply: &mut self.reply,
             fetched: &mut self.fetched,
             attempts: self.attempts,
-            has_room: self.has_room,
+            room: self.room,
         }
     }
 }
@@ -482,5 +480,5 @@ pub(crate) struct Parts<'a> {
     pub(crate) reply: &'a mut Reply,
     pub(crate) fetched: &'a mut FetchedSet,
     pub(crate) attempts: u32,
-    pub(crate) has_room: bool,
+    pub(crate) room: Option<bool>,
 }

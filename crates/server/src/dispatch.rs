@@ -60,7 +60,7 @@ impl Connection {
             key: request.key(args),
             fetched: parts.fetched,
             attempts: parts.attempts,
-            has_room: parts.has_room,
+            room: parts.room,
         };
         let outcome = run.admit_and_run(parts.reply);
         match outcome {
@@ -135,7 +135,7 @@ struct Runner<'a> {
     key: Option<Key<'a>>,
     fetched: &'a mut FetchedSet,
     attempts: u32,
-    has_room: bool,
+    room: Option<bool>,
 }
 
 impl Runner<'_> {
@@ -159,11 +159,14 @@ impl Runner<'_> {
         }
         let needs_room = spec.flags.has(Flags::DENYOOM) || self.is_exec_with_room();
         if needs_room && server.tier.pressure() == Pressure::Wait {
-            if !self.has_room {
-                return Outcome::Room;
+            match self.room {
+                None => return Outcome::Room,
+                Some(true) => {}
+                Some(false) => {
+                    let text = "OOM command not allowed when used memory > 'maxmemory'.";
+                    return self.refuse(reply, text);
+                }
             }
-            let text = "OOM command not allowed when used memory > 'maxmemory'.";
-            return self.refuse(reply, text);
         }
         let uses_data = spec.flags.has(Flags::READONLY | Flags::WRITE);
         if self.session.feed.is_some() && uses_data {

@@ -43,7 +43,7 @@ const RATIO_STEP_SHIFT_OVER: u32 = 9;
 /// Below this `maxmemory` both are larger in proportion, up to `SPEED_MAX` times: what writers
 /// change in a moment is a larger part of a small budget.
 const LARGE_BUDGET_BYTES: i64 = 1 << 30;
-const SPEED_MAX: i64 = 16;
+const SPEED_MAX: i64 = 4;
 
 /// Memory in use, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,6 +154,13 @@ impl Budget {
     #[inline]
     pub fn over_limit(&self) -> i64 {
         self.tracked() - self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether `maxmemory` was resident at the last measurement. The limit is an estimate of what
+    /// comes to that: a write is refused for the fact alone.
+    pub(crate) fn is_full(&self) -> bool {
+        let max = self.max_bytes();
+        max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max
     }
 
     /// Bytes over the mark at which demotion begins, at most 0 when there is nothing to do.

@@ -300,7 +300,10 @@ impl TierWorker {
                 None if in_time => yield_once().await,
                 Some(StopReason::Busy) if in_time => self.device_turn().await,
                 Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
+                // With flash keys are let go for the fact alone, never for the estimate.
+                _ if self.engine.is_some() && !self.tier.budget.is_full() => return Ok(()),
                 _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}
+                _ if !self.tier.budget.is_full() => return Ok(()),
                 _ => return Err(TierError::OutOfMemory),
             }
         }

@@ -124,6 +124,17 @@ fn everything_goes_to_flash_while_others_write() {
     assert_eq!(client.show("TIER FLUSH"), "+OK");
 }
 
+/// Sets more than 64 MB.
+fn leave_no_free_room(client: &mut Client) {
+    let value = "x".repeat(500);
+    for index in 0..150_000 {
+        client.send(&["SET", &format!("filler-{index}"), &value]);
+        if index % 1_000 == 999 {
+            (0..1_000).for_each(|_| assert_eq!(client.read(), Frame::Simple(b"OK".to_vec())));
+        }
+    }
+}
+
 #[test]
 fn a_value_comes_back_at_its_second_use_and_at_its_first_while_there_is_room() {
     let options = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
@@ -139,12 +150,7 @@ fn a_value_comes_back_at_its_second_use_and_at_its_first_while_there_is_room() {
         }
         assert_eq!(state(&mut client, key), "clean");
         // Room for the first, none for the second.
-        for index in 0..150_000 {
-            client.send(&["SET", &format!("filler-{index}"), &value]);
-            if index % 1_000 == 999 {
-                (0..1_000).for_each(|_| drop(client.read()));
-            }
-        }
+        leave_no_free_room(&mut client);
     }
 }
 
@@ -155,12 +161,7 @@ fn promotion_on_access_brings_a_value_back_at_its_first_use() {
     let kelvin = Server::kelvin_with_flash("256mb", &options);
     let mut client = kelvin.connect();
     let value = "x".repeat(500);
-    for index in 0..150_000 {
-        client.send(&["SET", &format!("filler-{index}"), &value]);
-        if index % 1_000 == 999 {
-            (0..1_000).for_each(|_| drop(client.read()));
-        }
-    }
+    leave_no_free_room(&mut client);
     client.call(&["SET", "k", &value]);
     client.line("TIER DEMOTE k");
     client.line("GET k");

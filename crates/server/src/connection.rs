@@ -125,7 +125,7 @@ impl Connection {
                     }
                 }
                 Next::Turn => {
-                    turn().await;
+                    tier::yield_once().await;
                     self.worker.lookahead.run(&self.worker.server.tier.keyspace);
                 }
                 Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
@@ -455,20 +455,6 @@ impl Connection {
             room: self.room,
         }
     }
-}
-
-/// Lets the connections that are ready now read and parse what they have.
-async fn turn() {
-    let mut waited = false;
-    poll_fn(|cx| {
-        if waited {
-            return Poll::Ready(());
-        }
-        waited = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// See [`Connection::parts`].

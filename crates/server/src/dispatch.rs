@@ -93,32 +93,24 @@ impl Connection {
         let mut bytes: usize = wants.iter().map(|want| want.at.stored_len as usize).sum();
         wants.reserve(batch.rest().len());
         let mut add = |key: &Key<'_>| {
-            if let Some(want) = cold(&keyspace.lock(key.slot), table, key) {
-                bytes += want.at.stored_len as usize;
-                wants.push(want);
-            }
-            bytes
+            let want = cold(&keyspace.lock(key.slot), table, key);
+            wants.extend(want);
+            want.map_or(0, |want| want.at.stored_len as usize)
         };
         for request in batch.rest() {
             let Some(entry) = request.entry else { continue };
             let args = batch.args(request, input);
-            if !entry.spec.takes(args.len()) {
+            if bytes > FETCH_BYTES_MAX || !entry.spec.takes(args.len()) {
                 break;
             }
-            let mut bytes = 0;
-            match request.key(args) {
-                Some(key) if entry.spec.keys[0].needs == Needs::Value => bytes = add(&key),
-                Some(_) => {}
-                None => {
-                    let keys = keys_with_needs(entry, args);
-                    for (key, _) in keys.filter(|(_, at)| at.needs == Needs::Value) {
-                        bytes = add(&key);
-                    }
-                }
-            }
-            if bytes > FETCH_BYTES_MAX {
-                break;
-            }
+            bytes += match request.key(args) {
+                Some(key) if entry.spec.keys[0].needs == Needs::Value => add(&key),
+                Some(_) => 0,
+                None => keys_with_needs(entry, args)
+                    .filter(|(_, at)| at.needs == Needs::Value)
+                    .map(|(key, _)| add(&key))
+                    .sum(),
+            };
         }
         wants.sort_unstable_by_key(|want| want.at.units);
         wants.dedup_by_key(|want| want.at.units);

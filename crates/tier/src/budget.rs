@@ -13,8 +13,10 @@
 //! Demotion keeps `tracked` at the watermark; the limit is where writers wait. The ratio is held
 //! while what is resident lies within half the margin above its target: pages that lose some of
 //! their values stay, so to demote for a small excess would mostly make holes, which look like more
-//! overhead to demote for. Whatever the ratio is, there is room to grow while less is resident than
-//! may be.
+//! overhead to demote for. While less is resident than that, it rises only near the peak of
+//! `tracked`: memory that was freed a moment ago is still resident, yet free to be used again, and
+//! must not be taken for overhead. Whatever the ratio is, there is room to grow while less is
+//! resident than may be.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -40,7 +42,10 @@ const RATIO_STEP_SHIFT: u32 = 10;
 /// The same while more is resident than `maxmemory` and half the margin: writers had better wait a
 /// little than the bound be broken.
 const RATIO_STEP_SHIFT_OVER: u32 = 9;
-/// Below this `maxmemory` both are larger in proportion, up to `SPEED_MAX` times: what writers
+/// What the peak of tracked bytes loses at each measurement: 1/2048, so that it follows a data set
+/// that shrinks within a minute.
+const PEAK_DECAY_SHIFT: u32 = 11;
+/// Below this `maxmemory` both steps are larger in proportion, up to `SPEED_MAX` times: what writers
 /// change in a moment is a larger part of a small budget.
 const LARGE_BUDGET_BYTES: i64 = 1 << 30;
 const SPEED_MAX: i64 = 4;
@@ -79,6 +84,7 @@ pub struct Budget {
 struct Meter {
     resident: ResidentSet,
     base_bytes: i64,
+    peak_bytes: i64,
     ratio: i64,
 }
 
@@ -88,7 +94,7 @@ impl Budget {
     pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
         let mut resident = ResidentSet::open()?;
         let base_bytes = resident.bytes().unwrap_or(0) as i64;
-        let meter = Meter { resident, base_bytes, ratio: RATIO_FIRST };
+        let meter = Meter { resident, base_bytes, peak_bytes: 0, ratio: RATIO_FIRST };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
@@ -205,9 +211,12 @@ impl Meter {
     fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
         let margin = max_bytes >> MARGIN_SHIFT;
         let target = max_bytes - margin;
+        self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> PEAK_DECAY_SHIFT));
         if tracked >= RATIO_BYTES_MIN {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
-            let holds = (target..=target + margin / 2).contains(&resident);
+            let far_from_peak = tracked < self.peak_bytes - self.peak_bytes / 16;
+            let high = target + margin / 2;
+            let holds = resident <= high && (resident >= target || far_from_peak);
             self.follow(
                 if holds { measured.min(self.ratio) } else { measured },
                 max_bytes,
@@ -244,7 +253,7 @@ mod tests {
 
     fn meter() -> Meter {
         let resident = ResidentSet::open().expect("/proc");
-        Meter { resident, base_bytes: 10 << 20, ratio: RATIO_ONE }
+        Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, ratio: RATIO_ONE }
     }
 
     #[test]
@@ -259,6 +268,14 @@ mod tests {
         let watermark = (max - (max >> MARGIN_SHIFT) - (10 << 20)) * 10 / 11;
         let expected = watermark + (watermark >> WATERMARK_SHIFT);
         assert!((limit - expected).abs() < expected / 500, "{limit} {expected}");
+    }
+
+    #[test]
+    fn freed_memory_that_is_still_resident_is_not_taken_for_overhead() {
+        let mut meter = meter();
+        let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
+        let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
+        assert_eq!(before, after);
     }
 
     #[test]

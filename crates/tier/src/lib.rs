@@ -31,4 +31,4 @@ pub use fetch::{FetchedSet, Want};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use tier::{Pressure, Tier, TierError};
-pub use worker::TierWorker;
+pub use worker::{TierWorker, yield_once};

@@ -386,8 +386,9 @@ fn place_of(want: &Want) -> (Location, usize) {
     (Location::from_units(want.at.units), size)
 }
 
-/// Lets every other task have its turn.
-async fn yield_once() {
+/// Lets every other task that is ready have its turn. Unlike the runtime's own, it does not look for
+/// new events first.
+pub async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
         if yielded {

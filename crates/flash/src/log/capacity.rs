@@ -201,9 +201,14 @@ impl Shared {
         Ok(segments as usize)
     }
 
+    /// One piece of work for the janitor. False when there is none. Blocks; not for the data path.
+    pub(crate) fn tidy_one(&self) -> bool {
+        self.punch_one() || self.close_one_left() || self.regain_one()
+    }
+
     /// Removes the file of one path that is left and holds nothing any more. False when there is
-    /// none. Blocks; not for the data path.
-    pub(crate) fn close_one_left(&self) -> bool {
+    /// none.
+    fn close_one_left(&self) -> bool {
         let _one_at_a_time = self.resizing.lock();
         let mut space = self.space.lock();
         let Some(file) = space.close_left() else { return false };
@@ -216,8 +221,8 @@ impl Shared {
     }
 
     /// Tries whether a filesystem that was full has room again for one of the segments that gave
-    /// their blocks back. False when it has not, or when there is none. Blocks.
-    pub(crate) fn regain_one(&self) -> bool {
+    /// their blocks back. False when it has not, or when there is none.
+    fn regain_one(&self) -> bool {
         let Some(free) = self.space.lock().take_without_blocks() else { return false };
         let start = self.extent(free.segment, 0, 0).offset;
         let end = start + self.geometry.segment_bytes();
@@ -232,7 +237,7 @@ impl Shared {
 
     /// Gives the blocks of one segment that is free for long back to its filesystem. False when
     /// there is none.
-    pub(crate) fn punch_one(&self) -> bool {
+    fn punch_one(&self) -> bool {
         let mut space = self.space.lock();
         let keep = (space.active() / KEEP_WRITTEN_SHARE).max(STREAMS.len() * self.workers);
         let keep = keep / space.files_open().max(1);

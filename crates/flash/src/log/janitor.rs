@@ -1,5 +1,6 @@
 //! The thread that gives the blocks of free segments back to their filesystems, and removes the
-//! files of paths that were left, away from the data path.
+//! files of paths that were left, and asks for blocks again where a filesystem was full, away from
+//! the data path.
 //!
 //! It does so segment by segment with a pause, because a drive that is told to forget much at once
 //! serves nothing else meanwhile. What is likely to be written again soon keeps its blocks (see
@@ -39,8 +40,7 @@ impl Janitor {
                     Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 }
                 shared.settle();
-                let worked = shared.punch_one() || shared.close_one_left() || shared.regain_one();
-                pause = if worked { WORK_PAUSE } else { IDLE_PAUSE };
+                pause = if shared.tidy_one() { WORK_PAUSE } else { IDLE_PAUSE };
             }
         };
         let thread = std::thread::Builder::new()

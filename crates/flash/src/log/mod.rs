@@ -148,6 +148,6 @@ impl Engine for LogEngine {
     }
 
     fn give_space_back(&self) -> bool {
-        self.shared.punch_one() || self.shared.close_one_left()
+        self.shared.tidy_one()
     }
 }

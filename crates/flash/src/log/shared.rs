@@ -166,7 +166,7 @@ impl Shared {
         *self.last_write_error.lock() = Some(error.clone());
         let mut space = self.space.lock();
         if errno == libc::ENOSPC {
-            tracing::error!(%error, "flash path is full: what was given back waits until there is room again");
+            tracing::error!(%error, "flash path is full: it takes less until there is room again");
             let retired = space.set_no_space(file);
             self.set_states(&retired, State::Retired);
         } else {

@@ -188,6 +188,40 @@ fn settle(worker: &mut dyn EngineWorker) -> Vec<Completion> {
 }
 
 #[test]
+fn a_path_that_was_full_is_used_again() {
+    let (disk, engine) = sim(2, 1, 24, 1);
+    let mut worker = engine.worker().expect("a worker");
+    let capacity = engine.stats().capacity_bytes;
+    let full_of_records = |worker: &mut dyn EngineWorker| {
+        let mut failures = 0;
+        for number in 0..100u32 {
+            let value = [7; 4096];
+            match worker.append(Lane::Demote, &record(&number.to_le_bytes(), &value)) {
+                Ok(_) | Err(AppendError::Busy | AppendError::Full) => {}
+                Err(error) => panic!("{error}"),
+            }
+            let done = settle(worker);
+            failures +=
+                done.iter().filter(|one| matches!(one, Completion::WriteFailed { .. })).count();
+        }
+        failures
+    };
+    assert_eq!(full_of_records(&mut *worker), 0);
+    worker.flush();
+    settle(&mut *worker);
+    engine.reset();
+    while engine.give_space_back() {}
+    disk.set_faults(SimFaults { full: true, ..SimFaults::default() });
+    assert!(full_of_records(&mut *worker) > 0);
+    while engine.give_space_back() {}
+    assert!(engine.stats().capacity_bytes < capacity, "there is no room yet");
+    disk.set_faults(SimFaults::default());
+    while engine.give_space_back() {}
+    assert_eq!(engine.stats().capacity_bytes, capacity);
+    assert_eq!(full_of_records(&mut *worker), 0);
+}
+
+#[test]
 fn a_record_is_served_from_the_write_buffer_to_every_worker() {
     let (disk, engine) = sim(2, 1, 64, 2);
     let mut one = engine.worker().expect("a worker");

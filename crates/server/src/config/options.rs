@@ -323,7 +323,8 @@ options! {
 
     // Flash.
 
-    /// Directories that values go to when memory is full, striped; none: no tier. One that is taken off the list is drained.
+    /// Directories that values go to when memory is full, striped; none: no tier. One that is taken
+    /// off the list is drained.
     flash_path: Shared<Words> = Words::checked(check_flash_path), "flash-path", "", RUNTIME;
     /// Bytes that all flash paths together may take; 0 is what there is.
     flash_size: Atomic<Memory> = Memory::between(0, BYTES_MAX), "flash-size", "0", RUNTIME;

@@ -271,7 +271,7 @@ impl Drives for SimDrives {
 
     fn reserve(&self, file: FileIndex, _from: u64, to: u64) -> Result<(), EngineError> {
         let mut state = self.0.lock();
-        if state.file_bytes_max.is_some_and(|most| to > most) {
+        if state.faults.full || state.file_bytes_max.is_some_and(|most| to > most) {
             return Err(EngineError::Settings(format!(
                 "not enough space for flash: sim{}",
                 file.0

@@ -144,7 +144,8 @@ impl<'a> Db<'a> {
     /// flash. Units: bytes.
     pub fn ram_bytes(&mut self, key: &Key<'_>) -> Option<usize> {
         let at = self.locate(key)?;
-        let (record_bytes, value_bytes) = own(self.entries().get(at)).footprint();
+        let record = own(self.entries().get(at));
+        let (_, record_bytes, value_bytes) = record.measure();
         Some(size_of::<Entry>() + record_bytes + value_bytes)
     }
 
@@ -571,8 +572,7 @@ pub(crate) fn push_dead(view: &View<'_>, tally: &mut Tally) {
 
 /// Adds (`sign` 1) or takes away (-1) what a record counts for.
 pub(crate) fn account(record: &Record, table: u8, sign: i64, tally: &mut Tally) {
-    let volatile = i64::from(record.view().expire_at_ms != 0);
-    account_keys(table, sign, sign * volatile, tally);
+    account_keys(table, sign, sign * i64::from(record.is_volatile()), tally);
     account_values(record, sign, tally);
 }
 
@@ -585,10 +585,9 @@ pub(crate) fn account_keys(table: u8, keys: i64, volatile: i64, tally: &mut Tall
 
 /// The part of [`account`] that belongs to records and values.
 pub(crate) fn account_values(record: &Record, sign: i64, tally: &mut Tally) {
-    let (record_bytes, value_bytes) = record.footprint();
+    let (view, record_bytes, value_bytes) = record.measure();
     tally.index_bytes += sign * record_bytes as i64;
     tally.value_bytes += sign * value_bytes as i64;
-    let view = record.view();
     let len = sign * view.value_len() as i64;
     match view.stored {
         Stored::Hot(_) => {

@@ -31,7 +31,7 @@ impl Entry {
 
     /// Takes over `record`. Panics: if the allocator hands out addresses beyond 47 bits.
     pub(crate) fn new(tag: u16, record: Record, frequency: u8) -> Entry {
-        let volatile = record.view().expire_at_ms != 0;
+        let volatile = record.is_volatile();
         let address = record.into_address();
         assert!(address.is_multiple_of(RECORD_ALIGN as u64));
         assert!(address >> (ADDRESS_BITS + 3) == 0);

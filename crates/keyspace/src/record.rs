@@ -331,6 +331,12 @@ impl Record {
         self.byte(0) >> STATE_SHIFT == STATE_INLINE
     }
 
+    /// Whether the key has an expiry.
+    #[inline]
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.byte(0) & EXPIRY_BIT != 0
+    }
+
     /// Changes the kind in place.
     pub(crate) fn set_kind(&mut self, kind: u8) {
         assert!(kind & !KIND_MASK == 0);
@@ -377,15 +383,15 @@ impl Record {
         boxed
     }
 
-    /// RAM of the record and of its boxed value, allocator rounding included.
-    pub(crate) fn footprint(&self) -> (usize, usize) {
+    /// The view, and RAM of the record and of its boxed value, allocator rounding included.
+    pub(crate) fn measure(&self) -> (View<'_>, usize, usize) {
         let (view, size) = self.parse();
         let value = match view.stored {
             Stored::Hot(bytes) if !self.is_inline() => rounded(bytes.len()),
             Stored::Clean(bytes, _) => rounded(bytes.len()),
             _ => 0,
         };
-        (rounded(size), value)
+        (view, rounded(size), value)
     }
 }
 
@@ -518,7 +524,8 @@ mod tests {
     fn a_cold_key_of_16_bytes_takes_25_bytes() {
         let record = Record::new(0, 0, &[b'k'; 16], NewState::Cold(at(1, 512, false), 512));
         assert_eq!(record.parse().1, 25);
-        assert_eq!(record.footprint(), (32, 0));
+        let (_, record_bytes, value_bytes) = record.measure();
+        assert_eq!((record_bytes, value_bytes), (32, 0));
         record.free();
     }
 

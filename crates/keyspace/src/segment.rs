@@ -127,6 +127,11 @@ impl Segment {
         self.entries.len()
     }
 
+    /// The places from `from` on, empty ones included; whoever changes an entry keeps its tag.
+    pub(crate) fn places_mut(&mut self, from: usize) -> &mut [Entry] {
+        &mut self.entries[from..]
+    }
+
     /// Empties the segment, handing out its entries.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
         self.len = 0;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Databases of a server (`SELECT 0` to `SELECT 15`).
 pub const DB_COUNT: usize = 16;
 
-/// Entries that the sweep looks ahead, so that records are on their way when it gets there.
+/// Entries that expiry looks ahead, so that records are on their way when it gets there.
 const SWEEP_AHEAD: usize = 8;
 
 /// What a slot's mutex guards.
@@ -309,30 +309,20 @@ impl SlotState {
         swept: &mut Swept,
     ) {
         let entries = self.table_mut(table);
-        for index in 0..entries.segment(segment).capacity() {
-            let ahead = entries.segment(segment).peek(index + SWEEP_AHEAD);
-            if ahead.is_demotable() && ahead.frequency() == 0 {
-                prefetch(ahead.address() as *const u8);
+        let mut from = 0;
+        while from < entries.segment(segment).capacity() {
+            let idle = entries.age(segment, &mut from, &mut swept.visited);
+            for &at in &idle {
+                borrow(&entries.get(at)).prefetch_value();
             }
-            let at = Position::new(segment, index);
-            let entry = entries.get(at);
-            if entry.is_empty() {
-                continue;
-            }
-            swept.visited += 1;
-            if entry.frequency() > 0 {
-                entries.entry_mut(at).age();
-                continue;
-            }
-            if !entry.is_demotable() {
-                continue;
-            }
-            match judge(borrow(&entry).view(), table) {
-                Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
-                Verdict::Keep => {}
-                Verdict::Stop => {
-                    swept.stopped = true;
-                    return;
+            for at in idle {
+                match judge(borrow(&entries.get(at)).view(), table) {
+                    Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
+                    Verdict::Keep => {}
+                    Verdict::Stop => {
+                        swept.stopped = true;
+                        return;
+                    }
                 }
             }
         }

@@ -4,8 +4,10 @@
 
 use crate::entry::Entry;
 use crate::key;
+use crate::prefetch::prefetch;
 use crate::record::{Record, View, rounded};
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
+use smallvec::SmallVec;
 
 const TAG_SHIFT: u32 = 48;
 /// Hash bits below the tag that a directory may use.
@@ -48,6 +50,13 @@ impl Position {
         Position { segment, index: index as u32 }
     }
 }
+
+/// Values that the demotion hand takes together: enough for their cache misses to overlap, few
+/// enough to stay in the cache.
+const IDLE_MAX: usize = 16;
+
+/// Entries that nobody has used since the hand last passed.
+pub(crate) type Idle = SmallVec<[Position; IDLE_MAX]>;
 
 #[derive(Default)]
 pub(crate) struct Table {
@@ -118,6 +127,28 @@ impl Table {
             None => &mut self.root,
             Some(directory) => &mut directory.segments[index as usize].segment,
         }
+    }
+
+    /// Lowers frequencies in a segment from place `from` on, adding to `visited`, and gathers
+    /// entries that were at 0 already and may be demoted, until there are [`IDLE_MAX`] or the
+    /// segment ends. Leaves `from` where to go on. Their records are on their way to the cache.
+    pub(crate) fn age(&mut self, segment: u32, from: &mut usize, visited: &mut u64) -> Idle {
+        let mut idle = Idle::new();
+        for entry in self.segment_mut(segment).places_mut(*from) {
+            let index = *from;
+            *from += 1;
+            *visited += u64::from(!entry.is_empty());
+            if entry.frequency() > 0 {
+                entry.age();
+            } else if entry.is_demotable() {
+                prefetch(entry.address() as *const u8);
+                idle.push(Position::new(segment, index));
+                if idle.len() == IDLE_MAX {
+                    break;
+                }
+            }
+        }
+        idle
     }
 
     pub(crate) fn segment_count(&self) -> u32 {

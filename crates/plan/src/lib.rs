@@ -20,6 +20,8 @@ pub mod measure;
 pub mod memory_model;
 pub mod policy;
 pub mod popularity;
+pub mod report;
+pub mod size;
 pub mod table;
 pub mod units;
 
@@ -52,6 +54,8 @@ struct Line {
 enum Command {
     /// How long drives live at a write rate, and which rating they need.
     Endurance(endurance::Options),
+    /// What a data set needs: RAM, flash, nodes, drives and money, beside all in RAM.
+    Size(Box<size::Options>),
 }
 
 /// Runs `kelvin plan` with what stands behind it on the command line. Failures are one line on
@@ -71,6 +75,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let result = match &line.command {
         Command::Endurance(options) => endurance::run(options),
+        Command::Size(options) => size::run(options),
     };
     match result {
         Ok(text) => {

@@ -43,9 +43,9 @@ const ADDRESS_BYTES: u64 = 8;
 
 const FLASH_HEADER_BYTES: u64 = 32;
 const FLASH_ALIGN: u64 = 16;
-/// Header and footer of a flash segment, as a share of one of 64 MiB, with the padding of its
-/// blocks to sectors: 256 KiB of records end anywhere in a sector of at most 4 KiB.
-const FLASH_PADDING: f64 = 1.01;
+/// Headers, footers and ends of blocks that are filled up to a sector, for each byte of records:
+/// servers wrote 1.001 to 1.002, and had segments that were not full yet.
+const FLASH_PADDING: f64 = 1.005;
 /// Values are compressed from this length on (`tier-compression-min-bytes`), up to this one, and
 /// only where that takes off an eighth.
 const COMPRESS_BYTES: std::ops::RangeInclusive<u64> = 1_024..=1 << 20;
@@ -69,8 +69,10 @@ const MEASURED_SLACK_BYTES: f64 = 3.0 * 1_048_576.0;
 const MEASURED_HOLES: f64 = 0.025;
 /// Buffers of a worker for flash: 12 of 256 KiB for writes, 3 MiB for reads.
 const WORKER_FLASH_BYTES: f64 = 6.0 * 1_048_576.0;
-/// The table of flash segments, for each.
-const FLASH_SEGMENT_ENTRY_BYTES: f64 = 256.0;
+/// The table of flash segments: its heads, and entries in chunks of 256.
+const FLASH_TABLE_BYTES: f64 = 1_024.0 * 24.0;
+const FLASH_CHUNK_SEGMENTS: f64 = 256.0;
+const FLASH_CHUNK_BYTES: f64 = 65_536.0;
 /// Bytes of a segment where the flash is large; smaller ones divide it into 1,024.
 const FLASH_SEGMENT_BYTES: f64 = 67_108_864.0;
 const FLASH_SEGMENTS_WANTED: f64 = 1_024.0;
@@ -262,8 +264,8 @@ impl Server {
         }
         let segment = (self.flash_bytes / FLASH_SEGMENTS_WANTED)
             .clamp(FLASH_SEGMENT_BYTES_MIN, FLASH_SEGMENT_BYTES);
-        let segments = self.flash_bytes / segment;
-        self.workers * WORKER_FLASH_BYTES + segments * FLASH_SEGMENT_ENTRY_BYTES
+        let chunks = (self.flash_bytes / segment / FLASH_CHUNK_SEGMENTS).ceil();
+        self.workers * WORKER_FLASH_BYTES + FLASH_TABLE_BYTES + chunks * FLASH_CHUNK_BYTES
     }
 
     fn fixed_bytes(&self) -> f64 {

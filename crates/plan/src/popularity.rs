@@ -7,8 +7,9 @@ use std::str::FromStr;
 
 use crate::units::Share;
 
-/// Groups that a law is cut into, at most.
-const GROUPS: usize = 96;
+/// Groups that a law is cut into by powers, and by even steps.
+const GROUPS: usize = 48;
+const EVEN_GROUPS: u32 = 40;
 /// Terms of a generalised harmonic number that are summed one by one.
 const TERMS_EXACT: f64 = 1_000.0;
 
@@ -109,7 +110,7 @@ fn cut(keys: f64, accesses_of: impl Fn(f64) -> f64) -> Vec<Group> {
     let edges: Vec<f64> =
         (0..GROUPS).map(|at| ((at as f64 * growth).exp() / keys.max(1.0)).min(1.0)).collect();
     // By even steps too, for laws that fall later.
-    let even = (1..64).map(|at| f64::from(at) / 64.0);
+    let even = (1..EVEN_GROUPS).map(|at| f64::from(at) / f64::from(EVEN_GROUPS));
     let mut edges: Vec<f64> = edges.into_iter().chain(even).chain([1.0]).collect();
     edges.sort_by(f64::total_cmp);
     let mut groups = Vec::new();

@@ -122,9 +122,9 @@ impl Sizing {
     pub fn text(&self) -> String {
         let Data { keys, key_bytes, value_bytes, copies, bytes, warranty_years } = self.data;
         let mut out = format!(
-            "{}keys of {key_bytes} bytes with values of {value_bytes:.0}, {copies} {} of each: \
+            "{} keys of {key_bytes} bytes with values of {value_bytes:.0}, {copies} {} of each: \
              {} of data.\n\n",
-            show_count(keys),
+            show_count(keys).trim_end(),
             if copies == 1.0 { "copy" } else { "copies" },
             show_bytes(bytes),
         );

@@ -28,8 +28,8 @@ const NODES_MAX: f64 = 1e6;
 const FILL_MAX: f64 = 0.95;
 /// What open segments and those in reserve add to the fill that collection sees.
 const FILL_IN_RESERVE: f64 = 1.012;
-/// Halvings when a share or a fill is sought.
-const HALVINGS: usize = 40;
+/// Halvings when a share of live records is sought.
+const HALVINGS: usize = 32;
 
 /// A data set, what is done to it, and what there is to hold it.
 #[derive(Debug, Clone, Args)]
@@ -232,7 +232,7 @@ impl<'a> Problem<'a> {
                 (self.cluster_for(flash_bytes, wanted)?, in_ram)
             }
         };
-        let outcome = policy::steady_state(&self.groups, in_ram, self.write_share);
+        let outcome = policy::with_share(&self.groups, in_ram, self.write_share);
         let demotable = self.shape.demotable_share();
         let hit_ratio = 1.0 - demotable * (1.0 - outcome.hit_ratio);
         let amplification = log_amplification(fill);
@@ -300,17 +300,13 @@ impl<'a> Problem<'a> {
         if let Some(share) = self.options.values_in_ram {
             return share.0;
         }
+        // Values that are never demoted are hits whatever is asked.
         let demotable = self.shape.demotable_share();
-        let (mut low, mut high) = (0.0, 1.0);
-        for _ in 0..HALVINGS {
-            let middle = (low + high) / 2.0;
-            let outcome = policy::steady_state(&self.groups, middle, self.write_share);
-            match 1.0 - demotable * (1.0 - outcome.hit_ratio) < self.options.hit_ratio.0 {
-                true => low = middle,
-                false => high = middle,
-            }
+        if demotable == 0.0 {
+            return 1.0;
         }
-        high
+        let wanted = 1.0 - (1.0 - self.options.hit_ratio.0) / demotable;
+        policy::with_hit_ratio(&self.groups, wanted, self.write_share).in_ram
     }
 
     /// The smallest cluster whose nodes have room for the RAM that it then needs.
@@ -370,7 +366,7 @@ impl<'a> Problem<'a> {
         let primary = (reads + writes) * outcome.demotions_dirty;
         let replica = match self.options.replicas {
             0 => 0.0,
-            _ => writes * policy::steady_state(&self.groups, in_ram, 1.0).demotions_dirty,
+            _ => writes * policy::with_share(&self.groups, in_ram, 1.0).demotions_dirty,
         };
         let values = primary + replica * f64::from(self.options.replicas);
         memory_model::flash_in_segments(values * self.shape.flash_bytes())

@@ -126,7 +126,7 @@ impl Iterator for WorkingSet {
             true => (0, self.keys / 5),
             false => (self.keys / 5, self.keys - self.keys / 5),
         };
-        Some(first + (place * count >> 32))
+        Some(first + ((place * count) >> 32))
     }
 }
 
@@ -216,6 +216,26 @@ fn a_running_server_is_measured() {
     let rate = bytes / number("seconds");
     assert!((number("write_bytes_per_second") - rate).abs() <= rate * 0.01);
     assert_eq!(measured["rates"].as_array().map(Vec::len), Some(1));
+}
+
+/// What `docs/plan.md` shows, but for what a running server told.
+#[test]
+fn the_documentation_shows_what_is_printed() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plan.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let blocks: Vec<&str> = page
+        .split("```console\n$ kelvin plan ")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap_or_default())
+        .filter(|block| !block.contains("--server"))
+        .collect();
+    assert!(blocks.len() >= 4);
+    for block in blocks {
+        let block = block.replace("\\\n", "");
+        let (arguments, shown) = block.split_once('\n').expect("a line of arguments");
+        let output = kelvin_plan(arguments);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), shown, "{arguments}");
+    }
 }
 
 #[test]

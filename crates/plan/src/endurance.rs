@@ -7,7 +7,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use crate::measure::{self, Address, Measured};
+use crate::measure::{self, Account, Address, Measured};
 use crate::table::{Format, Table};
 use crate::units::{ByteRate, ByteSize, DAY_SECONDS, MIB, PB, Positive, Rating, YEAR_SECONDS};
 use crate::{PlanError, rounded};
@@ -197,7 +197,13 @@ fn csv(endurance: &Endurance) -> String {
         "warranty_years",
         "required_pbw",
         "required_dwpd",
+        "account",
     ]);
+    let account = match endurance.measured.as_ref().map(|measured| &measured.account) {
+        None => "given".to_owned(),
+        Some(Account::Server) => "server".to_owned(),
+        Some(Account::Drives(names)) => names.join(" "),
+    };
     for row in &endurance.rates {
         for life in &row.lives {
             table.row([
@@ -209,6 +215,7 @@ fn csv(endurance: &Endurance) -> String {
                 endurance.warranty_years.to_string(),
                 row.required_pbw.to_string(),
                 row.required_dwpd.to_string(),
+                account.clone(),
             ]);
         }
     }

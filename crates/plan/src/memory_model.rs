@@ -292,6 +292,9 @@ pub fn flash_in_segments(record_bytes: f64) -> f64 {
 /// The arrays of a table whose number of keys is spread around `mean` as hashing spreads it
 /// (Poisson): as it is while it fits a segment, else those of its two halves.
 fn segments(mean: f64, depth: u32) -> Ram {
+    if mean > 4.0 * SEGMENT_ENTRIES_MAX as f64 {
+        return segments(mean / 2.0, depth + 1) * 2.0;
+    }
     let (mut whole, mut split) = (Ram::default(), 0.0);
     for (keys, probability) in poisson(mean) {
         if keys <= SEGMENT_ENTRIES_MAX {

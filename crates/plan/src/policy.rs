@@ -25,7 +25,7 @@ const ACCESSES_MAX: f64 = 32.0;
 const STEPS_MAX: usize = 128;
 const SETTLED: f64 = 1e-9;
 /// Halvings of the interval that the time between passes is sought in.
-const HALVINGS: usize = 36;
+const HALVINGS: usize = 38;
 
 type State = [f64; STATES];
 
@@ -60,7 +60,7 @@ pub fn with_hit_ratio(groups: &[Group], hit_ratio: f64, writes: f64) -> Outcome 
 fn seek(groups: &[Group], writes: f64, is_enough: impl Fn(&Outcome) -> bool) -> Outcome {
     // Accesses between two passes, for each key on average: by powers, from hardly any to so many
     // that all values but unused ones stay.
-    let (mut low, mut high) = (-18.0f64, 60.0f64);
+    let (mut low, mut high) = (-40.0f64, 60.0f64);
     let mut best = Outcome::ALL_IN_RAM;
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;

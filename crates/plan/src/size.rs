@@ -223,7 +223,8 @@ impl<'a> Problem<'a> {
 
     fn tiered(&self) -> Result<Deployment, PlanError> {
         let flash_bytes = self.flash_bytes()?;
-        let fill = self.live_bytes() / flash_bytes;
+        // Values that are never demoted need no flash.
+        let fill = if flash_bytes > 0.0 { self.live_bytes() / flash_bytes } else { 0.0 };
         let (cluster, in_ram) = match self.options.ram {
             Some(ram) => self.cluster_with(ram.0, flash_bytes)?,
             None => {

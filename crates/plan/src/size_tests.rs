@@ -49,6 +49,7 @@ fn what_is_asked_for_is_what_comes() {
     // Values that are never demoted are in RAM whatever is asked.
     let short = sized("--keys 100M --value-size 20 --values-in-ram 0%").tiered;
     assert_eq!((short.values_in_ram, short.hit_ratio), (1.0, 1.0));
+    assert_eq!((short.flash_bytes, short.flash_fill), (0.0, Some(0.0)));
 }
 
 #[test]

@@ -14,6 +14,7 @@ const USAGE: &str = "\
 Kelvin, a Redis-compatible database whose data set spans RAM and flash.
 
 Usage: kelvin server [FILE] [--OPTION VALUE ...]
+       kelvin plan endurance|size [--OPTION VALUE ...]
 
   FILE      a configuration file in redis.conf's syntax
   --OPTION  any option of such a file, for example:
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
                 }
             }
         }
+        Some(b"plan") => plan::main(std::env::args_os().skip(2)),
         Some(b"--version" | b"-v") => {
             println!("kelvin {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -1,12 +1,14 @@
 //! The `kelvin` program: `kelvin server` runs the database.
 
+mod allocator;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 /// The memory budget counts in this allocator's size classes (see `.cargo/config.toml`).
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 const USAGE: &str = "\
 Kelvin, a Redis-compatible database whose data set spans RAM and flash.

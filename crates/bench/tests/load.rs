@@ -116,10 +116,9 @@ fn what_is_sent_to_warm_up_is_not_counted() {
     let line = format!("{KEYS} -c 2 -n 5 --ratio 1:0 --key-pattern S:S --warm-up 0.05");
     let report = load(server.port, &line);
     let by_connection = server.take_by_connection();
-    assert_eq!(
-        report.stats().rows[SETS].count().abs_diff(10),
-        report.stats().rows[SETS].count() - 10
-    );
+    // What was in flight when counting began counts as well.
+    let count = report.stats().rows[SETS].count();
+    assert!((10..=12).contains(&count), "{count}");
     assert!(by_connection.iter().all(|requests| requests.len() > 5));
     // The load itself begins with the first key again.
     for requests in by_connection {

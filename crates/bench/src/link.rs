@@ -140,6 +140,8 @@ pub struct Link {
     candidates: u64,
     /// When the last reply came or, if later, the first request in flight was sent.
     progress_ns: u64,
+    /// Bytes of the reply that is arriving.
+    partial_bytes: u64,
     /// Requests since it was made.
     sent: u64,
     /// What to call it when it is ready.
@@ -169,6 +171,7 @@ impl Link {
             pending: Vec::new(),
             candidates: 0,
             progress_ns: 0,
+            partial_bytes: 0,
             sent: 0,
             token,
             interest: Interest::Read,
@@ -340,11 +343,11 @@ impl Link {
         now_ns: u64,
     ) -> Result<(), Lost> {
         let mut run = Run { row: 0, replies: Replies::default() };
-        let (mut bytes, mut replies) = (0, 0);
+        let mut replies = 0;
         while !input.is_empty() {
             let (used, event) = self.parser.next(input)?;
             input = &input[used..];
-            bytes += used as u64;
+            self.partial_bytes += used as u64;
             let Some(event) = event else { continue };
             let Some(flight) = self.in_flight.front().copied() else {
                 return Err(Lost::Unasked);
@@ -371,10 +374,11 @@ impl Link {
             }
             self.in_flight.pop_front();
             replies += 1;
+            let bytes = std::mem::take(&mut self.partial_bytes);
             if let Some(redirect) = redirect {
                 kit.redirected.push((redirect, flight));
             } else if flight.command != ASKING {
-                run.count(kit, flight, std::mem::take(&mut bytes), now_ns);
+                run.count(kit, flight, bytes, now_ns);
             }
         }
         if replies > 0 {

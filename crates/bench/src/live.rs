@@ -30,6 +30,11 @@ impl LiveLine {
         Self { bar, recent: Mutex::new(latency_histogram()) }
     }
 
+    /// Begins anew, for another run.
+    pub fn begin(&self) {
+        self.bar.reset();
+    }
+
     /// Adds what a thread has seen since it last told.
     pub fn tell(&self, latencies: &Histogram<u64>) {
         let mut recent = self.recent.lock().unwrap_or_else(|poison| poison.into_inner());

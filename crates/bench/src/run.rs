@@ -62,6 +62,7 @@ fn cut_short(plan: &Plan, control: &Control, stats: &Stats) -> Option<String> {
 /// Draws the live line until the run is over.
 fn draw_live(plan: &Plan, control: &Control, start: Instant, over: &AtomicBool) {
     let Some(line) = &control.live else { return };
+    line.begin();
     let requests: u64 =
         (0..plan.connections() as u64).filter_map(|index| plan.requests(index)).sum();
     let mut last = Instant::now();

@@ -52,6 +52,15 @@ struct Pace {
     turn: usize,
 }
 
+/// When what is to be done, in nanoseconds from the start; `u64::MAX` for never, or done.
+struct Times {
+    begin_ns: u64,
+    end_ns: u64,
+    /// The end of patience after an interrupt.
+    give_up_ns: u64,
+    tick_ns: u64,
+}
+
 /// What the live line has been told.
 struct Live {
     told: Histogram<u64>,
@@ -97,49 +106,21 @@ impl<'a> Worker<'a> {
     pub fn run(mut self, start: Instant) -> Result<Outcome, LoadError> {
         // Zero stands for a request that was not sent yet: no time is zero.
         let clock = || start.elapsed().as_nanos() as u64 + 1;
-        let plan = self.kit.plan;
-        let warm_ns = plan.warm_up.as_nanos() as u64;
-        let end_ns = match plan.until {
-            Until::Time(time) => warm_ns.saturating_add(time.as_nanos() as u64),
-            Until::Requests(_) | Until::PartOfKeys => u64::MAX,
-        };
-        let mut begin_ns = warm_ns;
-        if warm_ns == 0 {
-            self.begin(clock());
-            begin_ns = u64::MAX;
-        }
+        let mut times = Times::new(self.kit.plan);
+        self.keep_times(&mut times, clock());
         for place in 0..self.clients.len() {
             self.attend(place, None, clock);
         }
-        let mut tick_ns = 0;
-        let mut give_up_ns = u64::MAX;
         while self.alive > 0 {
             let now_ns = clock();
-            if now_ns >= begin_ns {
-                self.begin(now_ns);
-                begin_ns = u64::MAX;
-            }
-            if self.control.is_interrupted() && give_up_ns == u64::MAX {
-                give_up_ns = now_ns + INTERRUPT_NS_MAX;
-                self.stop(now_ns);
-            }
-            if now_ns >= give_up_ns {
+            self.keep_times(&mut times, now_ns);
+            if now_ns >= times.give_up_ns {
                 break;
             }
-            if now_ns >= end_ns && !self.stopped {
-                self.stop(end_ns);
-            }
-            let room = self.send_due(now_ns) & self.send_limited(now_ns);
-            if now_ns >= tick_ns {
-                self.give_up_silent(now_ns);
-                self.tell_live(now_ns);
-                tick_ns = now_ns + TICK.as_nanos() as u64;
-            }
+            let room = self.send_due(now_ns);
+            self.send_limited(now_ns);
             let now_ns = clock();
-            let next_ns = end_ns.min(begin_ns).saturating_sub(now_ns);
-            let timeout = if self.stopped { TICK } else { self.timeout(room, now_ns) };
-            let timeout =
-                if self.stopped { timeout } else { timeout.min(Duration::from_nanos(next_ns)) };
+            let timeout = self.timeout(room, now_ns).min(times.next(now_ns));
             self.kit
                 .epoll
                 .wait(timeout)
@@ -150,6 +131,27 @@ impl<'a> Worker<'a> {
             }
         }
         Ok(Outcome { stats: self.kit.stats, began: self.began })
+    }
+
+    /// Does what is to be done at `now_ns`.
+    fn keep_times(&mut self, times: &mut Times, now_ns: u64) {
+        if now_ns >= times.begin_ns {
+            times.begin_ns = u64::MAX;
+            self.begin(now_ns);
+        }
+        if now_ns >= times.end_ns {
+            self.stop(times.end_ns);
+            times.end_ns = u64::MAX;
+        }
+        if times.give_up_ns == u64::MAX && self.control.is_interrupted() {
+            times.give_up_ns = now_ns + INTERRUPT_NS_MAX;
+            self.stop(now_ns);
+        }
+        if now_ns >= times.tick_ns {
+            times.tick_ns = now_ns + TICK.as_nanos() as u64;
+            self.give_up_silent(now_ns);
+            self.tell_live(now_ns);
+        }
     }
 
     /// From now on everything counts.
@@ -208,19 +210,18 @@ impl<'a> Worker<'a> {
         due == 0
     }
 
-    /// Sends what a limited rate has held back until now. Returns true: what it still holds back
-    /// has its time.
-    fn send_limited(&mut self, now_ns: u64) -> bool {
-        if self.kit.plan.rate_limit.is_some() && !self.stopped {
-            for place in 0..self.clients.len() {
-                let Some(client) = self.clients[place].as_mut() else { continue };
-                if client.pause_ns(now_ns) == 0 {
-                    let outcome = client.send(&mut self.kit, usize::MAX, None, now_ns);
-                    self.settle(place, outcome.map(|_| ()));
-                }
+    /// Sends what a limited rate has held back until now.
+    fn send_limited(&mut self, now_ns: u64) {
+        if self.kit.plan.rate_limit.is_none() || self.stopped {
+            return;
+        }
+        for place in 0..self.clients.len() {
+            let Some(client) = self.clients[place].as_mut() else { continue };
+            if client.pause_ns(now_ns) == 0 {
+                let outcome = client.send(&mut self.kit, usize::MAX, None, now_ns);
+                self.settle(place, outcome.map(|_| ()));
             }
         }
-        true
     }
 
     /// How long to wait for sockets at `now_ns`: on schedule until the next request is due, unless
@@ -232,6 +233,7 @@ impl<'a> Worker<'a> {
             pauses.filter(|pause_ns| *pause_ns > 0).min().map(Duration::from_nanos)
         };
         let wait = match &self.pace {
+            _ if self.stopped => None,
             Some(pace) if room => {
                 let next_ns = pace.sent as f64 * pace.step_ns;
                 Some(Duration::from_nanos((next_ns - now_ns as f64).max(0.0) as u64))
@@ -243,7 +245,9 @@ impl<'a> Worker<'a> {
     }
 
     fn stop(&mut self, end_ns: u64) {
-        self.stopped = true;
+        if std::mem::replace(&mut self.stopped, true) {
+            return;
+        }
         if let Some(pace) = &self.pace {
             self.kit.stats.unsent += pace.due(end_ns).saturating_sub(pace.sent);
         }
@@ -294,6 +298,22 @@ impl<'a> Worker<'a> {
         let _ = news.subtract(&live.told);
         live.told = now;
         line.tell(&news);
+    }
+}
+
+impl Times {
+    fn new(plan: &Plan) -> Self {
+        let begin_ns = plan.warm_up.as_nanos() as u64;
+        let end_ns = match plan.until {
+            Until::Time(time) => begin_ns.saturating_add(time.as_nanos() as u64),
+            Until::Requests(_) | Until::PartOfKeys => u64::MAX,
+        };
+        Self { begin_ns, end_ns, give_up_ns: u64::MAX, tick_ns: 0 }
+    }
+
+    /// How long until the first of those that are not done at every tick anyway.
+    fn next(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.begin_ns.min(self.end_ns).saturating_sub(now_ns))
     }
 }
 

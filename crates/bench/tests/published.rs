@@ -176,7 +176,7 @@ fn every_kind_of_command_runs_against_redis() {
         "-n 100 --ratio 1:0 --expiry-range 10-20 --data-size-list 1:1,1000:1",
         "-n 100 --reconnect-interval 9 --pipeline 4",
         "-n 100 --rate-limiting 5000",
-        "-P resp3 -n 100 --command HGETALL\u{a0}__key__",
+        "-P resp3 -n 100 --key-prefix h --command HGETALL\u{a0}__key__",
     ];
     let server = Real::start(&[]);
     for line in lines {

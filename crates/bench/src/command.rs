@@ -3,6 +3,7 @@
 
 use crate::LoadError;
 use crate::arguments::{Pattern, Range};
+use crate::buffer::Buffer;
 use crate::keys::KeyPicker;
 use crate::options::CommandOption;
 use crate::values::{Sizes, Values};
@@ -66,10 +67,12 @@ pub struct Command {
 enum Part {
     /// The same each time.
     Fixed(Vec<u8>),
-    /// A key: by its number of digits all that stands before the digits, and what stands after.
-    Key { heads: Vec<Vec<u8>>, prefix: Vec<u8>, tail: Vec<u8> },
-    /// A value between two texts; its size is written unless `head` has it.
-    Value { head: Vec<u8>, prefix: Vec<u8>, tail: Vec<u8>, sized: bool },
+    /// A key: by its number of digits all that stands before the digits, and what stands after,
+    /// also of the words that follow; what belongs to the key itself stands apart for its slot.
+    Key { heads: Vec<Vec<u8>>, tail: Vec<u8>, prefix: Vec<u8>, suffix: Vec<u8> },
+    /// A value between two texts. If its size is to be written, `around` is what the word has
+    /// besides the value.
+    Value { head: Vec<u8>, around: Option<usize>, prefix: Vec<u8>, tail: Vec<u8> },
     /// A number from a range.
     Number { head: Vec<u8>, range: Range },
 }
@@ -138,27 +141,21 @@ impl Command {
     /// The slot of the first key of a request for `key`; none when it has no key. `text` is room
     /// to put the key together.
     pub fn slot(&self, key: u64, text: &mut Vec<u8>) -> Option<u16> {
-        let (prefix, tail) = self.parts.iter().find_map(|part| match part {
-            Part::Key { prefix, tail, .. } => Some((prefix, tail)),
+        let (prefix, suffix) = self.parts.iter().find_map(|part| match part {
+            Part::Key { prefix, suffix, .. } => Some((prefix, suffix)),
             _ => None,
         })?;
         text.clear();
         text.extend_from_slice(prefix);
         text.extend_from_slice(itoa::Buffer::new().format(key).as_bytes());
-        text.extend_from_slice(&tail[..tail.len() - 2]);
+        text.extend_from_slice(suffix);
         Some(keyspace::key_slot(text))
     }
 
     /// Appends a request for `key`, and for MGET so many keys, to `output`; returns how many bytes
     /// of values are in it.
     #[inline]
-    pub fn append(
-        &self,
-        key: u64,
-        keys: u32,
-        source: &mut Source<'_>,
-        output: &mut Vec<u8>,
-    ) -> u64 {
+    pub fn append(&self, key: u64, keys: u32, source: &mut Source<'_>, output: &mut Buffer) -> u64 {
         if self.keys_max.is_some() {
             self.append_multi_get(key, keys, source, output);
             return 0;
@@ -166,7 +163,7 @@ impl Command {
         let (mut key, mut fresh, mut value_bytes) = (key, true, 0);
         for part in &self.parts {
             match part {
-                Part::Fixed(bytes) => output.extend_from_slice(bytes),
+                Part::Fixed(bytes) => output.extend(bytes),
                 Part::Key { heads, tail, .. } => {
                     if !fresh {
                         key = source.keys.pick();
@@ -174,27 +171,27 @@ impl Command {
                     fresh = false;
                     append_key(heads, tail, key, output);
                 }
-                Part::Value { head, prefix, tail, sized } => {
+                Part::Value { head, around, prefix, tail } => {
                     let value = source.values.of(key, source.version);
-                    output.extend_from_slice(head);
-                    if !sized {
-                        append_number(prefix.len() + value.size() + tail.len() - 2, output);
-                        output.extend_from_slice(b"\r\n");
+                    if let Some(around) = around {
+                        output.extend(head);
+                        append_number(around + value.size(), output);
+                        output.extend(b"\r\n");
+                        output.extend(prefix);
                     }
-                    output.extend_from_slice(prefix);
                     source.values.append(value, output);
-                    output.extend_from_slice(tail);
+                    output.extend(tail);
                     value_bytes += value.size() as u64;
                 }
                 Part::Number { head, range } => {
                     let number = source.random.random_range(range.min..=range.max);
-                    output.extend_from_slice(head);
+                    output.extend(head);
                     let mut buffer = itoa::Buffer::new();
                     let digits = buffer.format(number).as_bytes();
                     append_number(digits.len(), output);
-                    output.extend_from_slice(b"\r\n");
-                    output.extend_from_slice(digits);
-                    output.extend_from_slice(b"\r\n");
+                    output.extend(b"\r\n");
+                    output.extend(digits);
+                    output.extend(b"\r\n");
                 }
             }
         }
@@ -206,14 +203,14 @@ impl Command {
         mut key: u64,
         keys: u32,
         source: &mut Source<'_>,
-        output: &mut Vec<u8>,
+        output: &mut Buffer,
     ) {
         let [Part::Key { heads, tail, .. }] = &self.parts[..] else {
             unreachable!("MGET is prepared as a key alone");
         };
-        output.push(b'*');
+        output.extend(b"*");
         append_number(keys as usize + 1, output);
-        output.extend_from_slice(b"\r\n$4\r\nMGET\r\n");
+        output.extend(b"\r\n$4\r\nMGET\r\n");
         for index in 0..keys {
             if index > 0 {
                 key = source.keys.pick();
@@ -255,8 +252,17 @@ impl<'a> Builder<'a> {
         Self { shape, fixed: Vec::new(), parts: Vec::new() }
     }
 
+    /// Fixed text: it ends the part before it, or begins the next.
+    fn text(&mut self, text: &str) {
+        let fixed = match self.parts.last_mut() {
+            Some(Part::Key { tail, .. } | Part::Value { tail, .. }) => tail,
+            _ => &mut self.fixed,
+        };
+        fixed.extend_from_slice(text.as_bytes());
+    }
+
     fn begin(&mut self, words: usize) {
-        self.fixed.extend_from_slice(format!("*{words}\r\n").as_bytes());
+        self.text(&format!("*{words}\r\n"));
     }
 
     fn words(&mut self, words: &[&str]) {
@@ -272,7 +278,7 @@ impl<'a> Builder<'a> {
         } else if let Some((prefix, suffix)) = word.split_once(DATA) {
             self.value(prefix, suffix);
         } else {
-            self.fixed.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+            self.text(&format!("${}\r\n{word}\r\n", word.len()));
         }
     }
 
@@ -283,25 +289,33 @@ impl<'a> Builder<'a> {
             let size = prefix.len() + digits + suffix.len();
             [&fixed[..], format!("${size}\r\n{prefix}").as_bytes()].concat()
         };
-        let heads = (0..=DIGITS_MAX).map(head).collect();
-        let tail = format!("{suffix}\r\n").into_bytes();
-        self.parts.push(Part::Key { heads, prefix: prefix.into_bytes(), tail });
+        self.parts.push(Part::Key {
+            heads: (0..=DIGITS_MAX).map(head).collect(),
+            tail: format!("{suffix}\r\n").into_bytes(),
+            prefix: prefix.into_bytes(),
+            suffix: suffix.as_bytes().to_vec(),
+        });
     }
 
     fn value(&mut self, prefix: &str, suffix: &str) {
-        let mut head = std::mem::take(&mut self.fixed);
-        head.push(b'$');
-        let fixed = self.shape.sizes.fixed();
-        if let Some(size) = fixed {
-            let size = prefix.len() + size + suffix.len();
-            head.extend_from_slice(format!("{size}\r\n").as_bytes());
-        }
-        self.parts.push(Part::Value {
-            head,
-            prefix: prefix.as_bytes().to_vec(),
-            tail: format!("{suffix}\r\n").into_bytes(),
-            sized: fixed.is_some(),
-        });
+        let around = prefix.len() + suffix.len();
+        let tail = format!("{suffix}\r\n").into_bytes();
+        let part = match self.shape.sizes.fixed() {
+            // All that stands before the value is known: it goes with the part before.
+            Some(size) => {
+                self.text(&format!("${}\r\n{prefix}", around + size));
+                if !self.fixed.is_empty() {
+                    self.parts.push(Part::Fixed(std::mem::take(&mut self.fixed)));
+                }
+                Part::Value { head: Vec::new(), around: None, prefix: Vec::new(), tail }
+            }
+            None => {
+                let head = [&std::mem::take(&mut self.fixed)[..], b"$"].concat();
+                let prefix = prefix.as_bytes().to_vec();
+                Part::Value { head, around: Some(around), prefix, tail }
+            }
+        };
+        self.parts.push(part);
     }
 
     fn number(&mut self, range: Range) {
@@ -320,16 +334,16 @@ impl<'a> Builder<'a> {
 }
 
 #[inline]
-fn append_key(heads: &[Vec<u8>], tail: &[u8], key: u64, output: &mut Vec<u8>) {
+fn append_key(heads: &[Vec<u8>], tail: &[u8], key: u64, output: &mut Buffer) {
     let mut buffer = itoa::Buffer::new();
     let digits = buffer.format(key).as_bytes();
-    output.extend_from_slice(&heads[digits.len()]);
-    output.extend_from_slice(digits);
-    output.extend_from_slice(tail);
+    output.extend(&heads[digits.len()]);
+    output.extend(digits);
+    output.extend(tail);
 }
 
-fn append_number(number: usize, output: &mut Vec<u8>) {
-    output.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+fn append_number(number: usize, output: &mut Buffer) {
+    output.extend(itoa::Buffer::new().format(number).as_bytes());
 }
 
 #[cfg(test)]
@@ -349,10 +363,11 @@ mod tests {
             version: 0,
             random: &mut SmallRng::seed_from_u64(1),
         };
-        let mut output = Vec::new();
+        let mut output = Buffer::default();
         command.append(7, keys, &mut source, &mut output);
         // Values are one repeated byte here: show them as a dot.
         let text: String = output
+            .as_slice()
             .iter()
             .map(|byte| {
                 if byte.is_ascii_graphic() || b"\r\n".contains(byte) { *byte as char } else { '.' }

@@ -16,6 +16,7 @@
 //! [`table`], [`json`] and [`hdr`] are its forms; [`cli`] is `kelvin bench run`.
 
 pub mod arguments;
+pub mod buffer;
 pub mod cli;
 pub mod client;
 pub mod cluster;

@@ -7,6 +7,7 @@
 //! Invariants: at most `pipeline` requests are in flight, not counting ASKING; nothing is sent while
 //! bytes are pending; replies are matched to requests in order.
 
+use crate::buffer::Buffer;
 use crate::cluster::{Redirect, SlotMap};
 use crate::command::{Role, Source};
 use crate::epoll::{Epoll, Interest};
@@ -52,7 +53,7 @@ pub struct Kit<'a> {
     pub key_text: Vec<u8>,
     values: Values,
     input: Vec<u8>,
-    output: Vec<u8>,
+    output: Buffer,
 }
 
 impl<'a> Kit<'a> {
@@ -70,8 +71,14 @@ impl<'a> Kit<'a> {
             key_text: Vec::new(),
             values: Values::new(plan.sizes.clone(), plan.compressible),
             input: vec![0; INPUT_BYTES],
-            output: Vec::with_capacity(2 * OUTPUT_BYTES),
+            output: Buffer::with_capacity(2 * OUTPUT_BYTES),
         })
+    }
+
+    fn count_sent(&mut self, row: usize, bytes: usize, now_ns: u64) {
+        if bytes > 0 {
+            self.stats.rows[row].sent(bytes as u64, now_ns - self.begin_ns);
+        }
     }
 }
 
@@ -220,45 +227,52 @@ impl Link {
     ) -> Result<usize, Lost> {
         let room = self.room(kit.plan);
         let mut count = 0;
+        // Bytes of requests that are counted in the same row, counted together.
+        let (mut row, mut bytes) = (0, 0);
         kit.output.clear();
         while count < room {
             let Some(flight) = next(maker) else { break };
             if self.in_flight.is_empty() {
                 self.progress_ns = now_ns;
             }
+            let command_row = kit.plan.commands[usize::from(flight.command)].row;
+            if command_row != row {
+                kit.count_sent(row, std::mem::take(&mut bytes), now_ns);
+                row = command_row;
+            }
+            let start = kit.output.len();
             self.append(kit, maker, flight, now_ns);
+            bytes += kit.output.len() - start;
             count += 1;
             if kit.output.len() >= OUTPUT_BYTES {
-                self.write(&kit.output)?;
+                self.write(kit.output.as_slice())?;
                 kit.output.clear();
                 if self.is_pending() {
-                    return Ok(count);
+                    break;
                 }
             }
         }
-        self.write(&kit.output)?;
+        kit.count_sent(row, bytes, now_ns);
+        self.write(kit.output.as_slice())?;
         Ok(count)
     }
 
     #[inline]
     fn append(&mut self, kit: &mut Kit<'_>, maker: &mut Maker<'_>, flight: Flight, now_ns: u64) {
         if flight.asking {
-            kit.output.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
+            kit.output.extend(b"*1\r\n$6\r\nASKING\r\n");
             self.in_flight.push_back(Flight { command: ASKING, ..flight });
         }
-        let start = kit.output.len();
         let index = usize::from(flight.command);
-        let command = &kit.plan.commands[index];
         let mut source = Source {
             keys: &mut maker.pickers[index],
             values: &kit.values,
             version: kit.plan.value_version,
             random: maker.random,
         };
+        let command = &kit.plan.commands[index];
         let bytes = command.append(flight.key, flight.keys, &mut source, &mut kit.output);
         kit.stats.value_bytes_written += bytes;
-        let sent_bytes = (kit.output.len() - start) as u64;
-        kit.stats.rows[command.row].sent(sent_bytes, now_ns - kit.begin_ns);
         self.sent += 1;
         let sent_ns = flight.sent_ns.or(NonZeroU64::new(now_ns));
         self.in_flight.push_back(Flight { sent_ns, asking: false, ..flight });

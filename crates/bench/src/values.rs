@@ -6,6 +6,7 @@
 //! be checked as it arrives, with nothing remembered.
 
 use crate::arguments::{Range, SizeList};
+use crate::buffer::Buffer;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -115,18 +116,16 @@ impl Values {
     }
 
     /// Appends all of `value` to `output`.
-    pub fn append(&self, value: Value, output: &mut Vec<u8>) {
+    pub fn append(&self, value: Value, output: &mut Buffer) {
         let mut offset = 0;
         let end = self.random_size(value);
         while offset < end {
             let (pooled, word) = self.stretch(value, offset, end - offset);
-            let start = output.len();
-            output.extend_from_slice(pooled);
-            xor(&mut output[start..], word);
+            xor(pooled, word, output.room(pooled.len()));
             offset += pooled.len();
         }
         if end < value.size {
-            output.resize(output.len() + value.size - end, value.filler());
+            output.room(value.size - end).fill(value.filler());
         }
     }
 
@@ -172,13 +171,16 @@ impl Values {
     }
 }
 
-fn xor(bytes: &mut [u8], word: u64) {
+/// Writes `pooled` XOR `word` to `bytes`, which are as many.
+fn xor(pooled: &[u8], word: u64, bytes: &mut [u8]) {
+    debug_assert_eq!(pooled.len(), bytes.len());
+    let (pooled_words, pooled_tail) = pooled.as_chunks::<WORD_BYTES>();
     let (words, tail) = bytes.as_chunks_mut::<WORD_BYTES>();
-    for chunk in words {
-        *chunk = (u64::from_le_bytes(*chunk) ^ word).to_le_bytes();
+    for (pooled, chunk) in pooled_words.iter().zip(words) {
+        *chunk = (u64::from_le_bytes(*pooled) ^ word).to_le_bytes();
     }
-    for (byte, mask) in tail.iter_mut().zip(word.to_le_bytes()) {
-        *byte ^= mask;
+    for ((pooled, byte), mask) in pooled_tail.iter().zip(tail).zip(word.to_le_bytes()) {
+        *byte = pooled ^ mask;
     }
 }
 
@@ -216,9 +218,9 @@ mod tests {
     }
 
     fn bytes_of(values: &Values, key: u64, version: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
+        let mut bytes = Buffer::default();
         values.append(values.of(key, version), &mut bytes);
-        bytes
+        bytes.as_slice().to_vec()
     }
 
     proptest! {

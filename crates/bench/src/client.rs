@@ -283,13 +283,15 @@ impl Client {
         Ok(())
     }
 
-    /// Connects anew where the interval is over.
+    /// Connects anew where the interval is over and there is more to send.
     fn renew_worn(&mut self, kit: &Kit<'_>) -> Result<(), Lost> {
-        if kit.plan.reconnect_interval == u64::MAX || self.left == 0 {
+        if kit.plan.reconnect_interval == u64::MAX {
             return Ok(());
         }
         for index in 0..self.nodes.len() {
-            if self.nodes[index].link.as_ref().is_some_and(|link| link.is_worn(kit.plan)) {
+            let Node { link, backlog } = &self.nodes[index];
+            let needed = self.left > 0 || !backlog.is_empty();
+            if needed && link.as_ref().is_some_and(|link| link.is_worn(kit.plan)) {
                 self.connect(kit, index)?;
             }
         }

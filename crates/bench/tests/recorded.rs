@@ -119,8 +119,7 @@ fn connections_draw_the_same_keys_unless_they_have_seeds_of_their_own() {
     for (line, same) in [("", true), ("--distinct-client-seed", false)] {
         let server = Recorder::start(Fault::None);
         load(server.port, &format!("-c 3 -n 50 {line}"));
-        let sequences: Vec<Vec<u64>> =
-            server.take_by_connection().iter().map(|requests| keys(requests)).collect();
+        let sequences: Vec<Vec<u64>> = server.take_by_connection().iter().map(keys).collect();
         assert_eq!(sequences[0] == sequences[1], same, "{line}");
         assert_eq!(sequences[1] == sequences[2], same, "{line}");
     }

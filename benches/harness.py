@@ -261,6 +261,45 @@ class Server:
                 self.process.wait()
 
 
+# ---------------------------------------------------------------- loads
+
+# Every load: one thread, connections that draw their own keys, and a short result.
+LOAD = ["bench", "run", "-t", "1", "--distinct-client-seed", "--hide-histogram",
+        "--print-percentiles", "50,90,99,99.9"]
+
+
+def summarize(report):
+    """What the scripts use of the JSON that a load leaves, which is laid out as memtier's."""
+    def row(name):
+        stats = report["ALL STATS"][name]
+        percentiles = stats["Percentile Latencies"]
+        return {
+            "count": stats["Count"],
+            "per_second": stats["Ops/sec"],
+            "latency_ms": {
+                "mean": stats["Average Latency"],
+                "p50": percentiles["p50.00"],
+                "p90": percentiles["p90.00"],
+                "p99": percentiles["p99.00"],
+                "p99.9": percentiles["p99.90"],
+                "max": stats["Max Latency"],
+            },
+        }
+
+    kelvin = report["kelvin"]
+    run = kelvin["runs"][0]
+    return {
+        "set": row("Sets"), "get": row("Gets"), "all": row("Totals"),
+        "misses": kelvin["missing"],
+        "replies_by_second": run["replies_by_second"],
+        "latency_ms_max_by_second": run["latency_ms_max_by_second"],
+        **{name: kelvin[name] for name in (
+            "seconds", "errors", "wrong", "connections_lost", "unsent", "error_texts",
+            "stall_ms_max", "value_bytes_written", "value_bytes_read",
+            "cpu_seconds_user", "cpu_seconds_system")},
+    }
+
+
 # ---------------------------------------------------------------- bench
 
 class Bench:
@@ -348,7 +387,7 @@ class Bench:
         """Starts a load in the background; `end_load` waits for it."""
         handle, path = tempfile.mkstemp(suffix=".json", dir=self.directory)
         os.close(handle)
-        command = ["nice", "-n", str(nice), "taskset", "-c", cores, self.load_binary,
+        command = ["nice", "-n", str(nice), "taskset", "-c", cores, self.load_binary, *LOAD,
                    "-p", str(server.port), "--json-out-file", path, *arguments.split()]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)
@@ -361,7 +400,7 @@ class Bench:
         text = Path(path).read_text()
         if process.returncode != 0 and not (may_fail and text):
             raise SystemExit(f"the load went wrong: {arguments}\n{output}")
-        return json.loads(text)
+        return summarize(json.loads(text))
 
     def load(self, server, arguments, cores=LOAD_CORE, may_fail=False):
         """Runs a load to its end; returns (what the load saw, what the server and drive did)."""
@@ -443,7 +482,7 @@ def add_options(parser):
     cache = Path.home() / ".cache" / "kelvin"
     parser.add_argument("--kelvin", default=str(REPOSITORY / "target/release/kelvin"),
                         help="the server under test; a redis-server makes it a dry run")
-    parser.add_argument("--load", help="the load generator; by default beside the server")
+    parser.add_argument("--load", help="the kelvin that loads; by default the one that was built here")
     parser.add_argument("--flash-path", default=str(cache / "bench-flash"),
                         help="directory on the drive to measure")
     parser.add_argument("--out", default=str(cache / "bench-runs" / "latest"),
@@ -455,12 +494,12 @@ def add_options(parser):
 
 def find_load(given):
     target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
-    candidates = [given] if given else [target / "release/kelvin-load",
-                                        REPOSITORY / "target/release/kelvin-load"]
+    candidates = [given] if given else [target / "release/kelvin",
+                                        REPOSITORY / "target/release/kelvin"]
     for candidate in candidates:
         if Path(candidate).is_file():
             return str(candidate)
-    raise SystemExit("no kelvin-load: cargo build --release -p bench, or say --load PATH")
+    raise SystemExit("no kelvin to load with: cargo build --release -p kelvin, or say --load PATH")
 
 
 def redis_command(binary, port):

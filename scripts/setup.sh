@@ -12,6 +12,7 @@ if [ "${1:-build}" = test ]; then
     want redis-server redis-server
     want redis-cli redis-tools
     want tclsh tcl
+    want openssl openssl
     want python3 python3
     python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
     want node nodejs

@@ -60,7 +60,7 @@ enum Command {
 
 /// Runs `kelvin plan` with what stands behind it on the command line. Failures are one line on
 /// standard error.
-pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let name = OsString::from("kelvin plan");
     let line = match Line::try_parse_from(std::iter::once(name).chain(arguments)) {
         Ok(line) => line,

@@ -2,4 +2,11 @@
 //!
 //! [`results`] is what a run leaves and all that a report or a comparison reads.
 
+pub mod cli;
+pub mod compare;
+pub mod csv;
+pub mod published;
+pub mod read;
+pub mod report;
 pub mod results;
+mod rounds;

@@ -30,6 +30,7 @@ struct TestRow<'a> {
     max_ms: Option<f64>,
     share_under_1_ms: Option<f64>,
     ram_hit_ratio: Option<f64>,
+    write_ram_hit_ratio: Option<f64>,
     server_cpu_seconds: Option<f64>,
     errors: Option<u64>,
 }
@@ -72,6 +73,7 @@ fn test_row<'a>(results: &Results, test: &'a Test, round: Option<(usize, &Round)
         max_ms: latency.map(|latency| latency.max_ms),
         share_under_1_ms: round.and_then(|round| round.share_under_1_ms),
         ram_hit_ratio: round.and_then(|round| round.ram_hit_ratio),
+        write_ram_hit_ratio: round.and_then(|round| round.write_ram_hit_ratio),
         server_cpu_seconds: round.and_then(|round| round.server_cpu_seconds),
         errors: round.map(|round| round.errors),
     }

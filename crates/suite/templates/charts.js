@@ -5,50 +5,57 @@
 
 const HEIGHT = 280;
 const PRINT_WIDTH = 690;
-const LETTER = 6.9; // mean width of a letter of the labels, in pixels
 
 // ---- Figures as text ------------------------------------------------------------------------
 
 const digits = (value) => {
-  const size = Math.abs(value);
-  if (Number.isInteger(value) || size >= 99.95) return value.toFixed(0);
-  return value.toFixed(size >= 9.995 ? 1 : size >= 0.1 ? 2 : 3);
+  const magnitude = Math.abs(value);
+  if (Number.isInteger(value) || magnitude >= 99.95) return value.toFixed(0);
+  return value.toFixed(magnitude >= 9.995 ? 1 : magnitude >= 0.1 ? 2 : 3);
 };
 
-const scaled = (step, suffixes) => (value, write = digits) => {
+const scaled = (step, suffixes) => (value) => {
   let index = 0;
   while (Math.abs(value) >= step * 0.9995 && index + 1 < suffixes.length) {
     value /= step;
     index += 1;
   }
-  return write(value) + suffixes[index];
+  return digits(value) + suffixes[index];
 };
 
 const clock = (value) => {
   const seconds = Math.round(value);
-  const minutes = Math.floor(seconds / 60);
-  return minutes === 0 ? `${digits(value)} s`
-    : `${minutes}:${String(seconds % 60).padStart(2, "0")} min`;
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 };
 
 const BINARY = [" B", " KiB", " MiB", " GiB", " TiB"];
-const SIZE = scaled(1024, BINARY);
-const COUNT = scaled(1000, ["", " k", " M", " G", " T"]);
+const DECIMAL = ["", " k", " M", " G", " T"];
+const size = scaled(1024, BINARY);
+const count = scaled(1000, DECIMAL);
 const UNITS = {
-  count: COUNT,
-  ops: (value, write) => `${COUNT(value, write)} ops/s`,
-  bytes: SIZE,
-  throughput: (value, write) => `${SIZE(value, write)}/s`,
-  ms: (value, write = digits) => `${write(value)} ms`,
-  percent: (value, write = (figure) => figure.toFixed(1)) => `${write(value)} %`,
-  seconds: clock,
-  category: String,
+  count,
+  ops: (value) => `${count(value)} ops/s`,
+  bytes: size,
+  throughput: (value) => `${size(value)}/s`,
+  ms: (value) => `${digits(value)} ms`,
+  percent: (value) => `${value.toFixed(1)} %`,
+  seconds: (value) => (value < 60 ? `${digits(value)} s` : `${clock(value)} min`),
 };
 const say = (unit, value) => (value === null ? "not measured" : UNITS[unit](value));
-// Ticks are round: they need no digits that say nothing.
-const plain = (value) => String(Number(value.toPrecision(6)));
-const sayTick = (unit, value) =>
-  unit === "seconds" ? clock(value) : UNITS[unit](value, plain).replace(" ops/s", "");
+
+// The ticks of an axis as text: all in the unit of the largest, and the zero without one.
+function sayTicks(ticks, unit) {
+  const plain = (value) => String(Number(value.toPrecision(6)));
+  if (unit === "seconds") return ticks.map(clock);
+  const fixed = { ms: " ms", percent: " %" }[unit];
+  const binary = unit === "bytes" || unit === "throughput";
+  const step = binary ? 1024 : 1000;
+  const largest = Math.max(...ticks);
+  let power = 0;
+  while (!fixed && largest >= step ** (power + 1) && power < 4) power += 1;
+  const suffix = fixed ?? (binary ? BINARY : DECIMAL)[power] + (unit === "throughput" ? "/s" : "");
+  return ticks.map((tick) => (tick === 0 ? "0" : plain(tick / step ** power) + suffix));
+}
 
 // ---- Scales ---------------------------------------------------------------------------------
 
@@ -78,6 +85,13 @@ const scale = ([from, to], [start, end]) => {
   at.invert = (pixel) => from + ((pixel - start) / (end - start || 1)) * (to - from);
   return at;
 };
+
+// Widths of labels, so that they neither overlap nor are cut.
+const ruler = document.createElement("canvas").getContext("2d");
+function widthOf(text, weight = "") {
+  ruler.font = `${weight} 12px ${getComputedStyle(document.body).fontFamily}`;
+  return ruler.measureText(text).width;
+}
 
 // ---- SVG ------------------------------------------------------------------------------------
 
@@ -183,15 +197,17 @@ class View {
     const bottom = chart.categories.length * group;
     const values = series.flatMap((one) => one.points.map(([, y]) => y ?? 0));
     const top = Math.max(chart.y.range?.[1] ?? 0, ...values);
-    const x = scale([0, top], [0, width - 130]);
-    this.size(bottom + 34);
-    for (const tick of ticksOf([0, top], 5, chart.y.unit)) {
-      svg(this.svg, "line", { class: "grid", x1: x(tick), x2: x(tick), y1: 0, y2: bottom });
-      const anchor = tick === 0 ? "start" : "middle";
-      svg(this.svg, "text", { x: x(tick), y: bottom + 15, "text-anchor": anchor },
-        sayTick(chart.y.unit, tick));
-    }
-    svg(this.svg, "text", { x: 0, y: bottom + 31 }, chart.y.label);
+    const x = scale([0, top], [0, width - 135]);
+    this.size(bottom + 36);
+    const ticks = ticksOf([0, top], 5, chart.y.unit);
+    sayTicks(ticks, chart.y.unit).forEach((text, index) => {
+      const at = x(ticks[index]);
+      svg(this.svg, "line", { class: "grid", x1: at, x2: at, y1: 0, y2: bottom });
+      const anchor = index === 0 ? "start" : "middle";
+      svg(this.svg, "text", { x: at, y: bottom + 15, "text-anchor": anchor }, text);
+    });
+    svg(this.svg, "text", { x: x(top), y: bottom + 32, "text-anchor": "end" },
+      `${chart.y.label} \u2192`);
     chart.categories.forEach((category, index) => {
       const y = index * group;
       svg(this.svg, "text", { class: "category halo", x: 0, y: y + 14 }, category);
@@ -199,7 +215,6 @@ class View {
         this.drawBar(one, one.points[index][1], x, y + head + row * (bar + 3), bar);
       });
     });
-    svg(this.svg, "line", { class: "axis", x1: 0, x2: 0, y1: 0, y2: bottom });
   }
 
   drawBar(series, value, x, y, height) {
@@ -219,12 +234,12 @@ class View {
     this.layers = this.layOut();
     const domain = { x: this.domainX(), y: this.domainY() };
     const ticks = ticksOf(domain.y, 5, chart.y.unit);
-    const widest = Math.max(...ticks.map((tick) => sayTick(chart.y.unit, tick).length));
-    const names = this.layers.map((layer) => layer.series.name.length);
+    const widest = Math.max(...sayTicks(ticks, chart.y.unit).map((text) => widthOf(text)));
+    const names = this.layers.map((layer) => widthOf(layer.series.name, "600"));
     const direct = this.width >= 460 && chart.series.length > 1;
     const area = {
-      left: widest * LETTER + 10,
-      right: this.width - (direct ? Math.max(0, ...names) * LETTER + 12 : 14),
+      left: widest + 10,
+      right: this.width - (direct ? Math.max(0, ...names) + 10 : 16),
       top: chart.bands.length ? 42 : 28,
       bottom: HEIGHT - 40,
     };
@@ -268,27 +283,25 @@ class View {
     const top = Math.max(0, ...heights) || 1;
     // A limit far above what is drawn would flatten it: then it is named instead.
     const limits = this.chart.limits.map((limit) => limit.y).filter((y) => y <= top * 5);
-    const high = Math.max(top, ...limits) * 1.04;
-    const step = stepFor(high, 5, this.chart.y.unit);
-    return [0, Math.ceil(high / step - 0.02) * step];
+    const room = this.chart.kind === "points" ? 1.18 : 1.06;
+    return [0, Math.max(top * room, ...limits.map((limit) => limit * 1.1))];
   }
 
   drawAxes(domain, ticks) {
     const { area, chart } = this;
-    for (const tick of ticks) {
-      const y = this.y(tick);
+    sayTicks(ticks, chart.y.unit).forEach((text, index) => {
+      const y = this.y(ticks[index]);
       const line = { x1: area.left, x2: area.right, y1: y, y2: y };
-      svg(this.svg, "line", { class: tick === 0 ? "axis" : "grid", ...line });
-      svg(this.svg, "text", { x: area.left - 8, y: y + 4, "text-anchor": "end" },
-        sayTick(chart.y.unit, tick));
-    }
-    const count = Math.max(2, Math.floor((area.right - area.left) / 80));
-    for (const tick of ticksOf(domain.x, count, chart.x.unit)) {
-      const x = this.x(tick);
+      svg(this.svg, "line", { class: index === 0 ? "axis" : "grid", ...line });
+      svg(this.svg, "text", { x: area.left - 8, y: y + 4, "text-anchor": "end" }, text);
+    });
+    const places = Math.max(2, Math.floor((area.right - area.left) / 75));
+    const stops = ticksOf(domain.x, places, chart.x.unit);
+    sayTicks(stops, chart.x.unit).forEach((text, index) => {
+      const x = this.x(stops[index]);
       svg(this.svg, "line", { class: "axis", x1: x, x2: x, y1: area.bottom, y2: area.bottom + 4 });
-      svg(this.svg, "text", { x, y: area.bottom + 18, "text-anchor": "middle" },
-        sayTick(chart.x.unit, tick));
-    }
+      svg(this.svg, "text", { x, y: area.bottom + 18, "text-anchor": "middle" }, text);
+    });
     svg(this.svg, "text", { x: 0, y: 12 }, chart.y.label);
     svg(this.svg, "text", { x: area.right, y: area.bottom + 35, "text-anchor": "end" },
       `${chart.x.label} \u2192`);
@@ -302,7 +315,7 @@ class View {
         const edge = { x1: from, x2: from, y1: this.area.top - 18, y2: this.area.bottom };
         svg(this.svg, "line", { class: "edge", ...edge });
       }
-      if (to - left > band.name.length * LETTER) {
+      if (to - left > widthOf(band.name) + 6) {
         svg(this.svg, "text", { x: (left + to) / 2, y: this.area.top - 10, "text-anchor": "middle" },
           band.name);
       }
@@ -323,19 +336,31 @@ class View {
   }
 
   drawPoints(group, series, line) {
+    const taken = line.filter(([, y]) => y !== null)
+      .map(([x, y]) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 }));
     const named = series === this.series[0] && series.names;
-    let last = { x: -Infinity, y: -Infinity };
     line.forEach(([x, y], index) => {
       if (y === null) return;
       svg(group, "circle", { class: "point", cx: x, cy: y, r: 4.5 });
-      const room = series.names ? series.names[index].length * LETTER : 0;
-      const clear = x - last.x > room || Math.abs(y - last.y) > 16;
-      if (!named || !clear) return;
-      const anchor = x + room / 2 > this.width ? "end" : "middle";
-      const label = { x: anchor === "end" ? x + 6 : x, y: y - 11, "text-anchor": anchor };
-      svg(group, "text", { class: "halo", ...label }, series.names[index]);
-      last = { x, y };
+      if (named) this.namePoint(group, series.names[index], x, y, taken);
     });
+  }
+
+  // Above the point, or below it, where no other name and no point is; else the crosshair tells.
+  namePoint(group, name, x, y, taken) {
+    const half = widthOf(name) / 2;
+    const middle = Math.min(Math.max(x, half), this.width - half);
+    for (const baseline of [y - 10, y + 19]) {
+      const box = {
+        left: middle - half - 3, right: middle + half + 3, top: baseline - 11, bottom: baseline + 2,
+      };
+      const overlaps = (other) => box.left < other.right && other.left < box.right
+        && box.top < other.bottom && other.top < box.bottom;
+      if (taken.some(overlaps) || box.bottom > this.area.bottom) continue;
+      taken.push(box);
+      svg(group, "text", { class: "halo", x: middle, y: baseline, "text-anchor": "middle" }, name);
+      return;
+    }
   }
 
   drawLimits([, top]) {

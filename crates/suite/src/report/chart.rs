@@ -76,7 +76,7 @@ pub enum Unit {
     Ms,
     /// Percent, from 0 to 100.
     Percent,
-    /// Seconds.
+    /// Seconds, shown as minutes and seconds.
     Seconds,
     /// Nothing: places of categories.
     Category,

@@ -20,7 +20,7 @@ pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match share {
         1.0 => "100 %".to_owned(),
-        0.9995..1.0 => format!("{:.4} %", (percent * 1e4).floor() / 1e4),
+        0.9995..1.0 => format!("{} %", (percent * 1e4).floor() / 1e4),
         _ => format!("{percent:.1} %"),
     }
 }
@@ -101,7 +101,7 @@ mod tests {
             (ms(123.4), "123"),
             (percent(0.5613), "56.1 %"),
             (percent(1.0), "100 %"),
-            (percent(0.99994), "99.9940 %"),
+            (percent(0.99994), "99.994 %"),
             (percent(0.999_999_9), "99.9999 %"),
             (change(0.918), "\u{2212}8.2 %"),
             (change(1.04), "+4.0 %"),

@@ -96,7 +96,7 @@ fn flash_sentence(results: &Results) -> Option<String> {
     let parts: Vec<String> = CORNERS.iter().filter_map(part).collect();
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
-        format!("Of the throughput it has from RAM, the server keeps from flash {parts}.")
+        format!("With nearly every value in flash instead of RAM, throughput stays at {parts}.")
     })
 }
 
@@ -122,8 +122,7 @@ fn data_sentence(results: &Results) -> Option<String> {
     let kept = doubled(results)?;
     let theirs = doubled_published()?;
     Some(format!(
-        "With a data set 2.1 times as large in the same RAM it keeps {} of its throughput \
-         (published {}).",
+        "With 2.1 times the data in the same RAM it stays at {} (published {}).",
         figure::percent(kept),
         figure::percent(theirs)
     ))
@@ -185,11 +184,11 @@ fn latency_tile(results: &Results) -> Tile {
     let known: Vec<f64> = ids().filter_map(average).collect();
     let ours = known.iter().copied().reduce(f64::max);
     let theirs = ids().filter_map(|id| published::of(id)?.average_ms).reduce(f64::max);
-    let of = if known.len() == ids().count() { "" } else { ", of those that ran" };
+    let of = if known.len() == ids().count() { "" } else { " of those that ran" };
     Tile {
-        label: format!("Worst average latency of Table 1{of}"),
-        value: ours.map_or("\u{2013}".to_owned(), figure::ms),
-        unit: if ours.is_some() { "ms".to_owned() } else { "not measured".to_owned() },
+        label: format!("Slowest test of Table 1{of}"),
+        value: ours.map_or("\u{2013}".to_owned(), |ours| format!("{} ms", figure::ms(ours))),
+        unit: if ours.is_some() { "average latency".to_owned() } else { "not measured".to_owned() },
         below: theirs.map(|ms| format!("published {} ms", figure::ms(ms))).unwrap_or_default(),
         better: ours.zip(theirs).map(|(ours, theirs)| ours <= theirs),
     }

@@ -68,6 +68,12 @@ impl Table {
         Self { caption: caption.to_owned(), head, rows: Vec::new() }
     }
 
+    /// Whether a column holds figures, which are set to the right.
+    pub fn is_figures(&self, column: &usize) -> bool {
+        let is_figure = |row: &Vec<Cell>| matches!(row[*column].look, Look::Figure | Look::Missing);
+        self.rows.iter().any(is_figure)
+    }
+
     /// Whether its columns have names.
     pub fn has_head(&self) -> bool {
         self.head.iter().any(|name| !name.is_empty())
@@ -101,9 +107,14 @@ impl Cell {
     /// The same, with a published figure below.
     pub fn published(self, figure: Option<f64>, write: impl Fn(f64) -> String) -> Self {
         match figure {
-            Some(figure) => self.below(format!("published {}", write(figure))),
+            Some(figure) => self.below(write(figure)),
             None => self,
         }
+    }
+
+    /// The name of a row whose published figures stand below ours.
+    pub fn ours(name: &str) -> Self {
+        Self::text(name).below("published")
     }
 
     /// How far a test came, and what went wrong on the way.

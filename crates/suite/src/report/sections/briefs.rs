@@ -114,7 +114,7 @@ impl Row<'_> {
             "brief-c-2x" => "RAM and flash, data set \u{d7} 2.1",
             id => self.ours.map_or(id, |test| &test.title),
         };
-        Cell::text(name)
+        if self.published.is_some() { Cell::ours(name) } else { Cell::text(name) }
     }
 
     /// Name, state, throughput, mean and 99th percentile: what all briefs have.

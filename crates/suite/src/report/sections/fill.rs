@@ -45,7 +45,7 @@ fn memory(samples: &[Sample], setting: &Setting) -> Chart {
             "fill-memory",
             "RAM by purpose",
             Kind::Stack,
-            Axis::new("time", Unit::Seconds),
+            Axis::new("time, min:s", Unit::Seconds),
             Axis::new("RAM", Unit::Bytes),
         )
     }
@@ -75,7 +75,7 @@ fn values(samples: &[Sample]) -> Chart {
             "fill-values",
             "Values in RAM and in flash",
             Kind::Stack,
-            Axis::new("time", Unit::Seconds),
+            Axis::new("time, min:s", Unit::Seconds),
             Axis::new("values", Unit::Count),
         )
     }

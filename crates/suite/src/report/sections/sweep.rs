@@ -67,7 +67,7 @@ fn series(
         name: name.to_owned(),
         colour,
         points: points.iter().map(|point| (point.hit_percent, figure(point.test))).collect(),
-        names: points.iter().map(|point| format!("\u{3c3} = {} %", point.sigma)).collect(),
+        names: points.iter().map(|point| format!("\u{3c3} {} %", point.sigma)).collect(),
     }
 }
 
@@ -96,7 +96,7 @@ fn latency(points: &[Point]) -> Chart {
 fn against_hits(id: &'static str, title: &str, label: &'static str, unit: Unit) -> Chart {
     Chart {
         bands: vec![
-            Band { from: 0.0, to: 60.0, name: "flash saturates" },
+            Band { from: 0.0, to: 60.0, name: "published: flash saturates" },
             Band { from: 60.0, to: 90.0, name: "nearly flat" },
             Band { from: 90.0, to: 100.0, name: "RAM" },
         ],

@@ -3,8 +3,8 @@
 (() => {
 "use strict";
 
-const HEIGHT = 280;
-const PRINT_WIDTH = 690;
+const SCREEN = { height: 280 };
+const PRINT = { width: 690, height: 235 };
 
 // ---- Figures as text ------------------------------------------------------------------------
 
@@ -176,14 +176,14 @@ class View {
         if (hide) this.hidden.add(series.name); else this.hidden.delete(series.name);
         button.setAttribute("aria-pressed", String(!hide));
         this.point(null);
-        this.draw();
+        this.draw(SCREEN);
       });
     }
   }
 
-  draw(width = this.plot.clientWidth) {
+  draw({ width = this.plot.clientWidth, height }) {
     if (width < 50) return;
-    this.width = width;
+    [this.width, this.height] = [width, height];
     this.svg.replaceChildren();
     if (this.chart.kind === "bars") this.drawBars(); else this.drawPlane();
   }
@@ -239,12 +239,12 @@ class View {
     const direct = this.width >= 460 && chart.series.length > 1;
     const area = {
       left: widest + 10,
-      right: this.width - (direct ? Math.max(0, ...names) + 10 : 16),
+      right: this.width - (direct ? Math.max(0, ...names) + 10 : 22),
       top: chart.bands.length ? 42 : 28,
-      bottom: HEIGHT - 40,
+      bottom: this.height - 40,
     };
     this.area = area;
-    this.size(HEIGHT);
+    this.size(this.height);
     this.x = scale(domain.x, [area.left, area.right]);
     this.y = scale(domain.y, [area.bottom, area.top]);
     this.drawAxes(domain, ticks);
@@ -295,7 +295,7 @@ class View {
       svg(this.svg, "line", { class: index === 0 ? "axis" : "grid", ...line });
       svg(this.svg, "text", { x: area.left - 8, y: y + 4, "text-anchor": "end" }, text);
     });
-    const places = Math.max(2, Math.floor((area.right - area.left) / 75));
+    const places = Math.max(2, Math.floor((area.right - area.left) / 62));
     const stops = ticksOf(domain.x, places, chart.x.unit);
     sayTicks(stops, chart.x.unit).forEach((text, index) => {
       const x = this.x(stops[index]);
@@ -525,11 +525,10 @@ class View {
 
 const views = JSON.parse(document.getElementById("chart-data").textContent)
   .map((chart) => new View(chart, document.getElementById(chart.id)));
-const drawAll = (width) => views.forEach((view) => view.draw(width));
-new ResizeObserver(() => drawAll()).observe(document.querySelector("main"));
-window.addEventListener("beforeprint", () => drawAll(PRINT_WIDTH));
-window.addEventListener("afterprint", () => drawAll());
-drawAll();
+const drawAll = (size) => views.forEach((view) => view.draw(size));
+new ResizeObserver(() => drawAll(SCREEN)).observe(document.querySelector("main"));
+window.addEventListener("beforeprint", () => drawAll(PRINT));
+window.addEventListener("afterprint", () => drawAll(SCREEN));
 
 // Auto follows the system; the choice lasts as long as the page.
 const themes = ["auto", "light", "dark"];

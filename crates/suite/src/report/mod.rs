@@ -22,7 +22,7 @@ use askama::Template;
 use crate::csv;
 use crate::results::Results;
 use chart::Chart;
-use sections::{Section, briefs, corners, fill, run, sweep, traffic};
+use sections::{Section, briefs, corners, fill, life, run, sweep, traffic};
 use summary::{Summary, summary};
 
 /// Why a report could not be written.
@@ -68,6 +68,7 @@ pub fn html(results: &Results) -> String {
         sweep::section(results),
         traffic::section(results),
         fill::section(results),
+        life::section(results),
         briefs::section_b(results),
         briefs::section_c(results),
         briefs::section_d(results),

@@ -2,6 +2,7 @@
 
 use super::figure;
 use super::sections::corners::{CORNERS, Corner};
+use super::table::doubt;
 use crate::published;
 use crate::results::{Results, State, Test};
 use crate::rounds::median;
@@ -39,6 +40,8 @@ pub struct Tile {
     pub below: String,
     /// Whether ours is the better one, if that can be said.
     pub better: Option<bool>,
+    /// Why the figure is to be doubted, in a word.
+    pub mark: String,
 }
 
 /// The summary of a run.
@@ -75,7 +78,11 @@ fn notices(results: &Results) -> Vec<Notice> {
     notices
 }
 
+/// Only from tests that came to their end, and not of a run whose figures mean nothing.
 fn sentences(results: &Results) -> Vec<String> {
+    if results.setting.smoke {
+        return Vec::new();
+    }
     [flash_sentence(results), drive_sentence(results), data_sentence(results)]
         .into_iter()
         .flatten()
@@ -86,12 +93,9 @@ fn sentences(results: &Results) -> Vec<String> {
 fn flash_sentence(results: &Results) -> Option<String> {
     let part = |corner: &Corner| {
         let (ours, theirs) = (corner.ours(results)?, corner.published()?);
-        Some(format!(
-            "{} for {} (published {})",
-            figure::percent(ours.throughput),
-            corner.name,
-            figure::percent(theirs.throughput)
-        ))
+        let well = doubt(&corner.tests(results)).is_none();
+        let (ours, theirs) = (figure::percent(ours.throughput), figure::percent(theirs.throughput));
+        well.then(|| format!("{ours} for {} (published {theirs})", corner.name))
     };
     let parts: Vec<String> = CORNERS.iter().filter_map(part).collect();
     (!parts.is_empty()).then(|| {
@@ -120,6 +124,9 @@ fn drive_sentence(results: &Results) -> Option<String> {
 /// What becomes of the throughput when the data outgrow RAM (brief C).
 fn data_sentence(results: &Results) -> Option<String> {
     let kept = doubled(results)?;
+    if doubt(&doubled_tests(results)).is_some() {
+        return None;
+    }
     let theirs = doubled_published()?;
     Some(format!(
         "With 2.1 times the data in the same RAM it stays at {} (published {}).",
@@ -143,6 +150,10 @@ fn ops(results: &Results, id: &str) -> Option<f64> {
     results.test(id)?.median(|round| round.ops_per_second)
 }
 
+fn doubled_tests(results: &Results) -> [Option<&Test>; 2] {
+    ["brief-c-1x", "brief-c-2x"].map(|id| results.test(id))
+}
+
 fn doubled(results: &Results) -> Option<f64> {
     Some(ops(results, "brief-c-2x")? / ops(results, "brief-c-1x")?)
 }
@@ -155,8 +166,35 @@ fn doubled_published() -> Option<f64> {
 fn tiles(results: &Results) -> Vec<Tile> {
     let mut tiles: Vec<Tile> = CORNERS.iter().map(|corner| corner_tile(*corner, results)).collect();
     tiles.extend([latency_tile(results), under_1_ms_tile(results), doubled_tile(results)]);
-    tiles.push(drive_tile(results));
+    tiles.extend([drive_tile(results), tests_tile(results)]);
+    if results.setting.smoke {
+        tiles.iter_mut().for_each(|tile| tile.better = None);
+    }
     tiles
+}
+
+/// How many tests came to their end.
+fn tests_tile(results: &Results) -> Tile {
+    let done = results.tests.iter().filter(|test| test.state == State::Done).count();
+    let errors: u64 = results.tests.iter().map(Test::errors).sum();
+    Tile {
+        label: "Tests that came to their end".to_owned(),
+        value: format!("{done} of {}", results.tests.len()),
+        unit: if errors == 0 { "without errors".to_owned() } else { format!("{errors} errors") },
+        below: String::new(),
+        better: None,
+        mark: String::new(),
+    }
+}
+
+impl Tile {
+    /// The same, marked if a test that it comes from did not end well: then there is no verdict.
+    fn marked(self, tests: &[Option<&Test>]) -> Self {
+        match doubt(tests) {
+            Some(mark) => Self { mark, better: None, ..self },
+            None => self,
+        }
+    }
 }
 
 /// A tile of a share, where more is better.
@@ -168,6 +206,7 @@ fn share_tile(label: &str, unit: &str, ours: Option<f64>, theirs: Option<f64>) -
         unit: if ours.is_some() { unit.to_owned() } else { "not measured".to_owned() },
         below: theirs_text.unwrap_or_default(),
         better: ours.zip(theirs).map(|(ours, theirs)| ours >= theirs),
+        mark: String::new(),
     }
 }
 
@@ -175,6 +214,7 @@ fn corner_tile(corner: Corner, results: &Results) -> Tile {
     let ours = corner.ours(results).map(|delta| delta.throughput);
     let theirs = corner.published().map(|delta| delta.throughput);
     share_tile(&format!("{} from flash", corner.name), "of RAM's throughput", ours, theirs)
+        .marked(&corner.tests(results))
 }
 
 /// The worst mean latency of Table 1.
@@ -184,26 +224,33 @@ fn latency_tile(results: &Results) -> Tile {
     let known: Vec<f64> = ids().filter_map(average).collect();
     let ours = known.iter().copied().reduce(f64::max);
     let theirs = ids().filter_map(|id| published::of(id)?.average_ms).reduce(f64::max);
-    let of = if known.len() == ids().count() { "" } else { " of those that ran" };
+    let of = if known.len() == ids().count() { "" } else { ", of those that ran" };
     Tile {
-        label: format!("Slowest test of Table 1{of}"),
+        label: "Slowest test of Table 1".to_owned(),
         value: ours.map_or("\u{2013}".to_owned(), |ours| format!("{} ms", figure::ms(ours))),
-        unit: if ours.is_some() { "average latency".to_owned() } else { "not measured".to_owned() },
+        unit: if ours.is_some() {
+            format!("average latency{of}")
+        } else {
+            "not measured".to_owned()
+        },
         below: theirs.map(|ms| format!("published {} ms", figure::ms(ms))).unwrap_or_default(),
         better: ours.zip(theirs).map(|(ours, theirs)| ours <= theirs),
+        mark: String::new(),
     }
+    .marked(&CORNERS.map(|corner| corner.tests(results)).concat())
 }
 
 fn under_1_ms_tile(results: &Results) -> Tile {
-    let ours = results.test("brief-b");
-    let ours = ours.and_then(|test| test.median_of_known(|round| round.share_under_1_ms));
+    let test = results.test("brief-b");
+    let ours = test.and_then(|test| test.median_of_known(|round| round.share_under_1_ms));
     let theirs = published::of("brief-b").and_then(|figure| figure.share_under_1_ms);
-    share_tile("Requests under 1 ms", "of 100-byte values, 80/20", ours, theirs)
+    share_tile("Requests under 1 ms", "of 100-byte values, 80/20", ours, theirs).marked(&[test])
 }
 
 fn doubled_tile(results: &Results) -> Tile {
     let (ours, theirs) = (doubled(results), doubled_published());
     share_tile("Data set \u{d7} 2.1, same RAM", "of the throughput", ours, theirs)
+        .marked(&doubled_tests(results))
 }
 
 /// How much of what the drive can do is asked of it; there is nothing published to compare.

@@ -4,7 +4,7 @@ use super::Section;
 use crate::published;
 use crate::report::chart::{Axis, Chart, Colour, Kind, Series, Unit};
 use crate::report::figure;
-use crate::report::table::{Cell, Table};
+use crate::report::table::{Cell, Table, doubt};
 use crate::results::{Results, Round, Test};
 
 /// A row of Table 1.
@@ -35,6 +35,19 @@ pub struct Delta {
 }
 
 impl Corner {
+    /// Its two tests.
+    pub fn tests(self, results: &Results) -> [Option<&Test>; 2] {
+        [self.ram, self.flash].map(|id| results.test(id))
+    }
+
+    /// Its name, with why its figures are to be doubted.
+    fn marked_name(&self, results: &Results) -> String {
+        match doubt(&self.tests(results)) {
+            Some(doubt) => format!("{} ({doubt})", self.name),
+            None => self.name.to_owned(),
+        }
+    }
+
     /// In this run, if both of its tests were run.
     pub fn ours(self, results: &Results) -> Option<Delta> {
         let (ram, flash) = (results.test(self.ram)?, results.test(self.flash)?);
@@ -61,7 +74,8 @@ pub fn section(results: &Results) -> Section {
         "Table 1: flash against RAM",
         "Each load runs twice: on keys whose values fit in RAM, and on the whole data set, where \
          nearly every read goes to flash. Hardware differs, so the last two columns are the ones \
-         to compare: each is a ratio within its own run.",
+         to compare: each is a ratio within its own run. Latencies are means; hits are those of \
+         reads, of SETs those of writes.",
     );
     section.chart(kept(results));
     section.tables.push(table(results));
@@ -87,7 +101,7 @@ fn kept(results: &Results) -> Chart {
             bars("This run", Colour::Ram, &|corner| corner.ours(results)),
             bars("Published", Colour::Reference, &|corner| corner.published()),
         ],
-        categories: CORNERS.iter().map(|corner| corner.name.to_owned()).collect(),
+        categories: CORNERS.iter().map(|corner| corner.marked_name(results)).collect(),
         note: "Throughput at the minimum RAM hit ratio, as a share of that at the maximum; \
                more is better."
             .to_owned(),
@@ -113,10 +127,7 @@ fn table(results: &Results) -> Table {
         "Throughput, flash of RAM",
         "Latency, flash of RAM",
     ];
-    let mut table = Table::new(
-        "Six corner cases; latencies are means, hits those of reads, of SETs those of writes",
-        &head,
-    );
+    let mut table = Table::new("Six corner cases", &head);
     for corner in CORNERS {
         let mut row = vec![Cell::ours(corner.name)];
         row.extend(side(results, corner.ram));
@@ -126,11 +137,13 @@ fn table(results: &Results) -> Table {
         let latency = |delta: Option<Delta>| delta.and_then(|delta| delta.latency);
         row.push(
             Cell::figure(throughput(ours), figure::percent)
-                .published(throughput(theirs), figure::percent),
+                .published(throughput(theirs), figure::percent)
+                .marked(&corner.tests(results)),
         );
         row.push(
             Cell::figure(latency(ours), figure::percent)
-                .published(latency(theirs), figure::percent),
+                .published(latency(theirs), figure::percent)
+                .marked(&corner.tests(results)),
         );
         table.rows.push(row);
     }
@@ -142,7 +155,7 @@ fn side(results: &Results, id: &str) -> [Cell; 3] {
     let (test, theirs) = (results.test(id), published::of(id));
     let throughput = match ops(test) {
         None => Cell::state(test),
-        ours => Cell::figure(ours, figure::count),
+        ours => Cell::figure(ours, figure::count).marked(&[test]),
     };
     // A SET reads nothing: its hits are writes over values in RAM.
     let hits = |round: &Round| round.ram_hit_ratio.or(round.write_ram_hit_ratio);

@@ -3,6 +3,7 @@
 pub mod briefs;
 pub mod corners;
 pub mod fill;
+pub mod life;
 pub mod run;
 pub mod sweep;
 pub mod traffic;

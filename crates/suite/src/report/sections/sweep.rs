@@ -3,7 +3,7 @@
 use super::Section;
 use crate::report::chart::{Axis, Band, Chart, Colour, Kind, Series, Unit};
 use crate::report::figure;
-use crate::report::table::{Cell, Table};
+use crate::report::table::{Cell, Table, doubt};
 use crate::results::{Results, Test};
 
 /// A test of the sweep, and its standard deviation in percent of the key range.
@@ -20,6 +20,13 @@ struct Point<'a> {
     sigma: f64,
     hit_percent: f64,
     test: &'a Test,
+}
+
+impl Point<'_> {
+    fn name(&self) -> String {
+        let doubt = doubt(&[Some(self.test)]).map(|doubt| format!(" ({doubt})"));
+        format!("\u{3c3} {} %{}", self.sigma, doubt.unwrap_or_default())
+    }
 }
 
 /// The section of the sweep.
@@ -67,7 +74,7 @@ fn series(
         name: name.to_owned(),
         colour,
         points: points.iter().map(|point| (point.hit_percent, figure(point.test))).collect(),
-        names: points.iter().map(|point| format!("\u{3c3} {} %", point.sigma)).collect(),
+        names: points.iter().map(Point::name).collect(),
     }
 }
 

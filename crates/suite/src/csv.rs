@@ -4,6 +4,7 @@
 //!
 //! 1. Columns have the names of the results' fields, units included; what is unknown is empty.
 //! 2. `test` and `round` (from 1) join the files.
+//! 3. Of what has no rows the file is empty.
 
 use std::io::Write;
 
@@ -38,7 +39,7 @@ struct TestRow<'a> {
 /// Tests and their rounds. A test without rounds has one row, with its state.
 ///
 /// Errors: what the writer answers.
-pub fn tests(results: &Results, to: impl Write) -> Result<(), csv::Error> {
+pub fn tests(results: &Results, to: &mut impl Write) -> Result<(), csv::Error> {
     let mut rows = csv::Writer::from_writer(to);
     for test in &results.tests {
         if test.rounds.is_empty() {
@@ -112,7 +113,7 @@ struct SampleRow<'a> {
 /// The samples of all rounds.
 ///
 /// Errors: what the writer answers.
-pub fn samples(results: &Results, to: impl Write) -> Result<(), csv::Error> {
+pub fn samples(results: &Results, to: &mut impl Write) -> Result<(), csv::Error> {
     let mut rows = csv::Writer::from_writer(to);
     for test in &results.tests {
         for (index, round) in test.rounds.iter().enumerate() {
@@ -148,7 +149,7 @@ fn sample_row<'a>(test: &'a str, round: usize, sample: &Sample) -> SampleRow<'a>
 /// The figures beside the published ones.
 ///
 /// Errors: what the writer answers.
-pub fn comparisons(results: &Results, to: impl Write) -> Result<(), csv::Error> {
+pub fn comparisons(results: &Results, to: &mut impl Write) -> Result<(), csv::Error> {
     let mut rows = csv::Writer::from_writer(to);
     for comparison in &results.comparisons {
         rows.serialize(comparison)?;

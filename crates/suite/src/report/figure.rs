@@ -22,6 +22,7 @@ pub fn percent(share: f64) -> String {
     match share {
         1.0 => "100\u{a0}%".to_owned(),
         0.9995..1.0 => format!("{}\u{a0}%", (percent * 1e4).floor() / 1e4),
+        _ if percent < 9.995 => format!("{percent:.2}\u{a0}%"),
         _ => format!("{percent:.1}\u{a0}%"),
     }
 }
@@ -104,6 +105,7 @@ mod tests {
             (ms(0.0421), "0.042"),
             (ms(123.4), "123"),
             (percent(0.5613), "56.1 %"),
+            (percent(0.0656), "6.56 %"),
             (percent(1.0), "100 %"),
             (percent(0.99994), "99.994 %"),
             (percent(0.999_999_9), "99.9999 %"),

@@ -121,7 +121,7 @@ pub fn write_html(results: &Results, path: &Path) -> Result<(), ReportError> {
 ///
 /// Errors: a file that cannot be written.
 pub fn write_csv(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    type Write = fn(&Results, File) -> Result<(), ::csv::Error>;
+    type Write = fn(&Results, &mut File) -> Result<(), ::csv::Error>;
     let files: [(&str, Write); 3] = [
         ("tests.csv", csv::tests),
         ("samples.csv", csv::samples),
@@ -131,7 +131,7 @@ pub fn write_csv(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Repor
         let path = folder.join(name);
         match File::create(&path) {
             Err(error) => Err(ReportError::Io { path, error }),
-            Ok(file) => match write(results, file) {
+            Ok(mut file) => match write(results, &mut file) {
                 Err(error) => Err(ReportError::Csv { path, error }),
                 Ok(()) => Ok(path),
             },

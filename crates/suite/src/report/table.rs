@@ -152,7 +152,8 @@ impl Cell {
 /// Why figures of some tests are to be doubted, in a word: the first that did not end well.
 pub fn doubt(tests: &[Option<&Test>]) -> Option<String> {
     tests.iter().flatten().find_map(|test| match &test.state {
-        State::Partial | State::Pending => Some("partial".to_owned()),
+        State::Partial => Some("partial".to_owned()),
+        State::Pending => Some("not run".to_owned()),
         State::Failed(_) => Some("failed".to_owned()),
         State::Done if test.errors() > 0 => Some("errors".to_owned()),
         State::Done => None,

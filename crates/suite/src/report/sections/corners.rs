@@ -96,11 +96,11 @@ fn kept(results: &Results) -> Chart {
             .collect(),
         names: Vec::new(),
     };
+    let ours = bars("This run", Colour::Ram, &|corner| corner.ours(results));
+    let published = bars("Published", Colour::Reference, &|corner| corner.published());
     Chart {
-        series: vec![
-            bars("This run", Colour::Ram, &|corner| corner.ours(results)),
-            bars("Published", Colour::Reference, &|corner| corner.published()),
-        ],
+        // Without a figure of ours there is nothing to hold the published ones against.
+        series: if ours.is_empty() { Vec::new() } else { vec![ours, published] },
         categories: CORNERS.iter().map(|corner| corner.marked_name(results)).collect(),
         note: "Throughput at the minimum RAM hit ratio, as a share of that at the maximum; \
                more is better."

@@ -370,7 +370,7 @@ class View {
       const place = { class: "limit-name halo", x: area.right, "text-anchor": "end" };
       if (limit.y > top) {
         const times = digits(limit.y / top);
-        svg(this.svg, "text", { ...place, y: 12 }, `\u2191 ${text}: ${times} \u00d7 the top`);
+        svg(this.svg, "text", { ...place, y: area.top }, `\u2191 ${text} (${times} \u00d7 the top)`);
         continue;
       }
       const y = this.y(limit.y);

@@ -4,7 +4,7 @@
 "use strict";
 
 const SCREEN = { height: 280 };
-const PRINT = { width: 690, height: 235 };
+const PRINT = { width: 690, gap: 20, height: 225 };
 
 // ---- Figures as text ------------------------------------------------------------------------
 
@@ -61,14 +61,14 @@ function sayTicks(ticks, unit) {
 
 const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 
-// The step between ticks: 1, 2 or 5 of a unit that a reader counts in.
+// The step between ticks: 1, 2, 2.5 or 5 of a unit that a reader counts in.
 function stepFor(span, count, unit) {
   const rough = span / count;
   if (unit === "seconds") return CLOCK_STEPS.find((step) => step >= rough) ?? 86400;
   let base = 1;
   if (unit === "bytes" || unit === "throughput") while (span >= base * 1024) base *= 1024;
   const power = base * 10 ** Math.floor(Math.log10(rough / base));
-  return power * [1, 2, 5, 10].find((factor) => power * factor >= rough * 0.999);
+  return power * [1, 2, 2.5, 5, 10].find((factor) => power * factor >= rough * 0.999);
 }
 
 function ticksOf([from, to], count, unit) {
@@ -236,10 +236,11 @@ class View {
     const ticks = ticksOf(domain.y, 5, chart.y.unit);
     const widest = Math.max(...sayTicks(ticks, chart.y.unit).map((text) => widthOf(text)));
     const names = this.layers.map((layer) => widthOf(layer.series.name, "600"));
-    const direct = this.width >= 460 && chart.series.length > 1;
+    const longest = Math.max(0, ...names);
+    const direct = longest < this.width / 4.5 && chart.series.length > 1;
     const area = {
       left: widest + 10,
-      right: this.width - (direct ? Math.max(0, ...names) + 10 : 22),
+      right: this.width - (direct ? longest + 10 : 22),
       top: chart.bands.length ? 42 : 28,
       bottom: this.height - 40,
     };
@@ -295,7 +296,7 @@ class View {
       svg(this.svg, "line", { class: index === 0 ? "axis" : "grid", ...line });
       svg(this.svg, "text", { x: area.left - 8, y: y + 4, "text-anchor": "end" }, text);
     });
-    const places = Math.max(2, Math.floor((area.right - area.left) / 62));
+    const places = Math.max(2, Math.floor((area.right - area.left) / 55));
     const stops = ticksOf(domain.x, places, chart.x.unit);
     sayTicks(stops, chart.x.unit).forEach((text, index) => {
       const x = this.x(stops[index]);
@@ -527,7 +528,12 @@ const views = JSON.parse(document.getElementById("chart-data").textContent)
   .map((chart) => new View(chart, document.getElementById(chart.id)));
 const drawAll = (size) => views.forEach((view) => view.draw(size));
 new ResizeObserver(() => drawAll(SCREEN)).observe(document.querySelector("main"));
-window.addEventListener("beforeprint", () => drawAll(PRINT));
+// On paper as on a wide screen: charts of a section two beside each other, one alone in full width.
+window.addEventListener("beforeprint", () => views.forEach((view) => {
+  const alone = view.figure.matches(":only-child");
+  const width = alone ? PRINT.width : (PRINT.width - PRINT.gap) / 2;
+  view.draw({ width, height: PRINT.height });
+}));
 window.addEventListener("afterprint", () => drawAll(SCREEN));
 
 // Auto follows the system; the choice lasts as long as the page.

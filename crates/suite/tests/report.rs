@@ -38,7 +38,8 @@ fn text(page: &str) -> String {
 fn a_complete_run_has_every_table_and_figure() {
     let page = report::html(&fixture::complete(1));
     let ids = [
-        "flash-kept",
+        "flash-throughput",
+        "flash-latency",
         "figure-11",
         "figure-12",
         "figure-13",

@@ -16,7 +16,7 @@ pub fn section_b(results: &Results) -> Section {
          of requests under 1 ms is the figure to compare.",
     );
     let head = ["Test", "State", "ops/s", "average ms", "p99 ms", "under 1 ms", "RAM hits"];
-    let mut table = Table::new("Brief B", &head);
+    let mut table = Table::new("Throughput, latency and hits", &head);
     for test in rows(results, "B", &["brief-b"]) {
         let mut row = test.common();
         let share = test.ours.and_then(|ours| ours.median_of_known(|round| round.share_under_1_ms));
@@ -41,7 +41,7 @@ pub fn section_c(results: &Results) -> Section {
     let base = rows.iter().find(|row| row.ops().is_some());
     section.chart(kept(&rows, base));
     let head = ["Test", "State", "ops/s", "average ms", "p99 ms", "Throughput kept", "p99, change"];
-    let mut table = Table::new("Brief C", &head);
+    let mut table = Table::new("Throughput and latency, and their changes", &head);
     for row in &rows {
         let mut cells = row.common();
         cells.push(
@@ -68,7 +68,7 @@ pub fn section_d(results: &Results) -> Section {
          millisecond.",
     );
     let head = ["Test", "State", "ops/s", "average ms", "p99 ms", "RAM hits"];
-    let mut table = Table::new("Brief D", &head);
+    let mut table = Table::new("The load, and what prepares it", &head);
     for row in rows(results, "D", &["brief-d"]) {
         let mut cells = row.common();
         cells.push(row.hits());

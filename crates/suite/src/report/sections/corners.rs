@@ -77,13 +77,46 @@ pub fn section(results: &Results) -> Section {
          to compare: each is a ratio within its own run. Latencies are means; hits are those of \
          reads, of SETs those of writes.",
     );
-    section.chart(kept(results));
+    section.chart(throughput(results));
+    section.chart(latency(results));
     section.tables.push(table(results));
     section
 }
 
 /// Bars: the share of RAM's throughput that flash keeps, ours beside the published.
-fn kept(results: &Results) -> Chart {
+fn throughput(results: &Results) -> Chart {
+    Chart {
+        note: "Throughput at the minimum RAM hit ratio by that at the maximum; more is better."
+            .to_owned(),
+        ..bars(
+            results,
+            ("flash-throughput", "Throughput that flash keeps of RAM's"),
+            Axis::within("of RAM's throughput", Unit::Percent, [0.0, 100.0]),
+            |delta| Some(delta.throughput),
+        )
+    }
+}
+
+/// Bars: what becomes of RAM's latency.
+fn latency(results: &Results) -> Chart {
+    Chart {
+        note: "Mean latency at the minimum RAM hit ratio by that at the maximum; less is better."
+            .to_owned(),
+        ..bars(
+            results,
+            ("flash-latency", "What RAM's latency becomes from flash"),
+            Axis::within("of RAM's latency", Unit::Percent, [0.0, 100.0]),
+            |delta| delta.latency,
+        )
+    }
+}
+
+fn bars(
+    results: &Results,
+    (id, title): (&'static str, &str),
+    y: Axis,
+    share: fn(Delta) -> Option<f64>,
+) -> Chart {
     let bars = |name: &str, colour, delta: &dyn Fn(Corner) -> Option<Delta>| Series {
         name: name.to_owned(),
         colour,
@@ -91,7 +124,7 @@ fn kept(results: &Results) -> Chart {
             .iter()
             .enumerate()
             .map(|(index, corner)| {
-                (index as f64, delta(*corner).map(|delta| delta.throughput * 100.0))
+                (index as f64, delta(*corner).and_then(share).map(|share| share * 100.0))
             })
             .collect(),
         names: Vec::new(),
@@ -102,16 +135,7 @@ fn kept(results: &Results) -> Chart {
         // Without a figure of ours there is nothing to hold the published ones against.
         series: if ours.is_empty() { Vec::new() } else { vec![ours, published] },
         categories: CORNERS.iter().map(|corner| corner.marked_name(results)).collect(),
-        note: "Throughput at the minimum RAM hit ratio, as a share of that at the maximum; \
-               more is better."
-            .to_owned(),
-        ..Chart::new(
-            "flash-kept",
-            "Throughput that flash keeps of RAM's",
-            Kind::Bars,
-            Axis::new("load", Unit::Category),
-            Axis::within("of RAM's throughput", Unit::Percent, [0.0, 100.0]),
-        )
+        ..Chart::new(id, title, Kind::Bars, Axis::new("load", Unit::Category), y)
     }
 }
 

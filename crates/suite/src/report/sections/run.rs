@@ -26,7 +26,7 @@ pub fn tests(results: &Results) -> Section {
         "max ms",
         "CPU s",
     ];
-    let mut table = Table::new("All tests", &head);
+    let mut table = Table::new("Medians over the rounds", &head);
     table.rows = results.tests.iter().map(test).collect();
     section.tables.push(table);
     section
@@ -62,7 +62,7 @@ pub fn comparisons(results: &Results) -> Section {
         return section;
     }
     let head = ["Figure", "Where", "Unit", "This run", "Published", "Our ratio", "Published ratio"];
-    let mut table = Table::new("Comparisons", &head);
+    let mut table = Table::new("Figures and ratios", &head);
     table.rows = results.comparisons.iter().map(comparison).collect();
     section.tables.push(table);
     section

@@ -37,11 +37,10 @@ pub fn section(results: &Results) -> Section {
         "Keys are drawn from a normal distribution. The smaller its standard deviation \u{3c3} \
          (in percent of the key range), the more of the keys in use fit in RAM. The horizontal \
          axis is the share of reads that RAM served, as counted by the server.",
-    );
-    section.lead.push(
+    )
+    .paragraph(
         "Published shape: throughput is nearly flat between 60 % and 90 %; below 60 % the flash \
-         saturates; above 90 % RAM dominates."
-            .to_owned(),
+         saturates; above 90 % RAM dominates.",
     );
     let tests = sigmas(results);
     let points = measured(&tests);
@@ -123,7 +122,7 @@ fn table(tests: &[(f64, &Test)]) -> Table {
     for &(sigma, test) in tests {
         let hit = test.median_of_known(|round| round.ram_hit_ratio);
         table.rows.push(vec![
-            Cell::text(format!("{sigma} %")),
+            Cell::text(format!("{sigma}\u{a0}%")),
             Cell::state(Some(test)),
             Cell::figure(hit, figure::percent),
             Cell::figure(test.median(|round| round.ops_per_second), figure::count),

@@ -101,7 +101,7 @@ fn table(tests: &[(f64, &Test)], reads: Option<f64>, writes: Option<f64>) -> Tab
         let of_writes =
             share(peak, writes).map(|share| format!("{} of the limit", figure::percent(share)));
         table.rows.push(vec![
-            Cell::text(format!("{sigma} %")),
+            Cell::text(format!("{sigma}\u{a0}%")),
             Cell::figure(read, rate),
             Cell::figure(share(read, reads), figure::percent),
             Cell::figure(median(written), rate),

@@ -2,4 +2,5 @@
 //!
 //! [`results`] is what a run leaves and all that a report or a comparison reads.
 
+pub mod published;
 pub mod results;

@@ -1,0 +1,1 @@
+//! The command lines of `kelvin bench report` and `kelvin bench compare`.

@@ -32,6 +32,8 @@ pub struct Scaling {
     pub seconds: f64,
     /// Threads that the load may use, at least 1.
     pub threads: usize,
+    /// Connections here for each published one.
+    pub connections_factor: usize,
 }
 
 /// Options and their values, in order.
@@ -63,7 +65,7 @@ impl CommandLine {
         let mut line = self.clone();
         line.options.retain(|(name, _)| !DROPPED.contains(&name.as_str()));
         line.scale_keys(scaling);
-        line.scale_connections(scaling.threads);
+        line.scale_connections(scaling);
         line.options.retain(|(name, _)| !LENGTH_OPTIONS.contains(&name.as_str()));
         match length {
             Length::AllKeys => line.set("-n", "allkeys"),
@@ -89,13 +91,13 @@ impl CommandLine {
     }
 
     /// As many connections in all, on as many threads as there are for them.
-    fn scale_connections(&mut self, threads: usize) {
+    fn scale_connections(&mut self, scaling: &Scaling) {
         let count = |name| self.value(name).flatten().and_then(|value| value.parse().ok());
         let clients: usize = count("-c").unwrap_or(CLIENTS_DEFAULT);
-        let connections = clients * count("-t").unwrap_or(THREADS_DEFAULT);
-        let threads =
-            (1..=threads.max(1)).rev().find(|threads| connections.is_multiple_of(*threads));
-        let threads = threads.unwrap_or(1);
+        let published = clients * count("-t").unwrap_or(THREADS_DEFAULT);
+        let connections = published * scaling.connections_factor;
+        let mut threads = (1..=scaling.threads.max(1)).rev();
+        let threads = threads.find(|threads| connections.is_multiple_of(*threads)).unwrap_or(1);
         self.set("-c", &(connections / threads).to_string());
         self.set("-t", &threads.to_string());
     }
@@ -138,8 +140,13 @@ impl fmt::Display for CommandLine {
 mod tests {
     use super::*;
 
-    const SCALING: Scaling =
-        Scaling { published_keys: 6_000_000_000, keys: 3_000_000, seconds: 15.0, threads: 1 };
+    const SCALING: Scaling = Scaling {
+        published_keys: 6_000_000_000,
+        keys: 3_000_000,
+        seconds: 15.0,
+        threads: 1,
+        connections_factor: 1,
+    };
 
     fn scaled(line: &str, scaling: &Scaling, length: Length) -> String {
         CommandLine::parse(line).scaled(scaling, length).to_string()

@@ -42,9 +42,10 @@ impl Drive {
     pub fn model(&self) -> String {
         // A partition's folder is in that of its drive.
         let folders = [Some(self.directory.as_path()), self.directory.parent()];
-        let model = folders.into_iter().flatten().find_map(|folder| {
-            fs::read_to_string(folder.join("device/model")).ok()
-        });
+        let model = folders
+            .into_iter()
+            .flatten()
+            .find_map(|folder| fs::read_to_string(folder.join("device/model")).ok());
         let name = self.directory.file_name().map(|name| name.to_string_lossy().into_owned());
         match (model, name) {
             (Some(model), Some(name)) => format!("{} ({name})", model.trim()),

@@ -96,9 +96,7 @@ impl Info {
     /// Takes the text apart.
     pub fn parse(text: &str) -> Info {
         let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Info {
-            fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-        }
+        Info { fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
     }
 
     /// A field as a number; none where the server has no such field.

@@ -31,9 +31,11 @@ pub mod results;
 mod rounds;
 pub mod run;
 mod sampler;
+mod scale;
 mod servers;
 mod snapshot;
 mod store;
+mod test_run;
 
 pub use error::SuiteError;
 pub use options::Options;

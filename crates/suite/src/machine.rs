@@ -23,9 +23,7 @@ pub fn describe(flash_folder: Option<&Path>, server: &Info) -> Machine {
             .ok()
             .and_then(|text| memory_bytes(&text))
             .unwrap_or(0),
-        drive: flash_folder
-            .and_then(Drive::of_folder)
-            .map_or_else(unknown, |drive| drive.model()),
+        drive: flash_folder.and_then(Drive::of_folder).map_or_else(unknown, |drive| drive.model()),
         file_system: flash_folder.map_or_else(unknown, file_system),
         kernel: kernel.map(|part| part.trim().to_owned()).join(" "),
         versions: versions(server),

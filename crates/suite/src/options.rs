@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_redis() {
-        let cases = [("256mb", 256 << 20), ("1gb", 1 << 30), ("1GB", 1 << 30), ("5", 5), ("2k", 2000)];
+        let cases =
+            [("256mb", 256 << 20), ("1gb", 1 << 30), ("1GB", 1 << 30), ("5", 5), ("2k", 2000)];
         for (text, bytes) in cases {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }

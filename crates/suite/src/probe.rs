@@ -62,7 +62,8 @@ impl Probe<'_> {
         let fio = |arguments: &[String]| {
             let mut command = Command::new("fio");
             command.args(["--name=probe", "--direct=1", "--ioengine=io_uring"]);
-            command.args(["--output-format=json".to_owned(), format!("--size={}", self.file_bytes)]);
+            command
+                .args(["--output-format=json".to_owned(), format!("--size={}", self.file_bytes)]);
             command.arg(format!("--filename={}", path.display())).args(arguments);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
             let output = start_on(cores, &mut command).ok()?.wait_with_output().ok()?;
@@ -124,8 +125,7 @@ impl Probe<'_> {
 fn on_threads(count: u32, work: impl Fn(u32) -> io::Result<()> + Sync) -> io::Result<()> {
     let work = &work;
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..count).map(|index| scope.spawn(move || work(index))).collect();
+        let threads: Vec<_> = (0..count).map(|index| scope.spawn(move || work(index))).collect();
         let outcomes = threads.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the probe failed")))
         });

@@ -35,9 +35,9 @@ impl Progress {
 
     /// What is done now, and what the last look said of it.
     pub fn sample(&self, text: &str, sample: &Sample) {
-        let hits = sample.ram_hit_ratio.map_or(String::new(), |ratio| {
-            format!(", {:.0} % of reads from RAM", ratio * 100.0)
-        });
+        let hits = sample
+            .ram_hit_ratio
+            .map_or(String::new(), |ratio| format!(", {:.0} % of reads from RAM", ratio * 100.0));
         let (second, ops) = (sample.second, sample.ops_per_second);
         self.bar.set_message(format!("{text}: {second:.0} s, {ops:.0} ops/s{hits}"));
     }
@@ -46,6 +46,11 @@ impl Progress {
     pub fn test_ended(&self, test: &Test) {
         self.bar.inc(1);
         self.line(&test_line(test));
+    }
+
+    /// A test was over before.
+    pub fn skip(&self) {
+        self.bar.inc(1);
     }
 
     /// A line that stays.

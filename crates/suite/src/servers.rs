@@ -68,14 +68,6 @@ impl Servers {
         Servers { source, cores, drive, process: None, address: None, started: 0, holds: None }
     }
 
-    /// Cores of a server.
-    pub fn core_count(&self) -> usize {
-        match (&self.source, &self.cores) {
-            (Source::Own(_), Some(cores)) => cores.count(),
-            _ => 1,
-        }
-    }
-
     /// Where the server is. Panics: before the first [`Servers::empty`].
     pub fn address(&self) -> &str {
         self.address.as_deref().expect("invariant: a test begins with a server")
@@ -98,6 +90,14 @@ impl Servers {
     /// Whether a server of ours has ended without being asked.
     pub fn has_died(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.ended().is_some())
+    }
+
+    /// The last that a server of ours said.
+    pub fn log_end(&self) -> String {
+        match &self.source {
+            Source::Own(own) => last_lines(&own.log_path(self.started.saturating_sub(1)), 1),
+            Source::Running(_) => String::new(),
+        }
     }
 
     /// A server without data: a new one of ours, or the running one, emptied.
@@ -146,11 +146,11 @@ impl Drop for Servers {
 }
 
 impl Own {
-    /// The command line, without the program.
-    pub fn arguments(&self, tiers: Tiers, port: u16, workers: usize) -> Vec<String> {
+    /// The command line, without the program; each server has a free port.
+    pub fn arguments(&self, tiers: Tiers, port: Option<u16>, workers: usize) -> Vec<String> {
         let mut arguments = vec!["server".to_owned()];
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        option("--port", port.to_string());
+        option("--port", port.map_or("PORT".to_owned(), |port| port.to_string()));
         option("--bind", Ipv4Addr::LOCALHOST.to_string());
         option("--workers", workers.to_string());
         option("--maxmemory", self.ram_bytes.to_string());
@@ -159,6 +159,10 @@ impl Own {
             option("--flash-size", self.flash_bytes.to_string());
         }
         arguments
+    }
+
+    fn log_path(&self, index: usize) -> PathBuf {
+        self.log_folder.join(format!("server-{index}.log"))
     }
 
     fn start(
@@ -171,8 +175,8 @@ impl Own {
         let port = free_port().map_err(|error| SuiteError::Server(error.to_string()))?;
         let workers = cores.map_or(1, Cores::count);
         let mut command = Command::new(&self.program);
-        command.args(self.arguments(tiers, port, workers)).env("NO_COLOR", "1");
-        let log = self.log_folder.join(format!("server-{index}.log"));
+        command.args(self.arguments(tiers, Some(port), workers)).env("NO_COLOR", "1");
+        let log = self.log_path(index);
         let mut process = Process::start(command, cores, &log)?;
         let address = format!("{}:{port}", Ipv4Addr::LOCALHOST);
         wait_until_it_answers(&mut process, &address, &log)?;
@@ -227,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_server_has_flash_only_where_it_is_wanted() {
-        let with = own().arguments(Tiers::RamAndFlash, 1, 2).join(" ");
+        let with = own().arguments(Tiers::RamAndFlash, Some(1), 2).join(" ");
         assert!(with.starts_with("server --port 1 --bind 127.0.0.1 --workers 2"), "{with}");
         assert!(with.contains("--maxmemory 1073741824 --flash-path "), "{with}");
-        let without = own().arguments(Tiers::RamOnly, 1, 2).join(" ");
+        let without = own().arguments(Tiers::RamOnly, Some(1), 2).join(" ");
         assert!(!without.contains("flash"), "{without}");
     }
 

@@ -69,9 +69,7 @@ impl Snapshot {
             cpu_seconds: pid.and_then(cpu_seconds).or_else(cpu_by_info),
             reads: hits("read"),
             writes: hits("write"),
-            resident_bytes: pid
-                .and_then(resident_bytes)
-                .or_else(|| info.number("used_memory_rss")),
+            resident_bytes: pid.and_then(resident_bytes).or_else(|| info.number("used_memory_rss")),
             index_bytes: info.number("tier_ram_keys_bytes"),
             value_bytes: info.number("tier_ram_values_bytes"),
             buffer_bytes: sum(["tier_ram_clients_bytes", "tier_ram_engine_bytes"]),

@@ -139,6 +139,39 @@ fn table_1(results: &Results) -> Vec<Comparison> {
     rows
 }
 
+/// A figure that tests and documents have.
+struct Measure {
+    name: &'static str,
+    unit: &'static str,
+    more_is_better: bool,
+    ours: fn(&Test) -> Option<f64>,
+    theirs: fn(&Published) -> Option<f64>,
+}
+
+const MEASURES: [Measure; 3] = [
+    Measure {
+        name: "throughput",
+        unit: "ops/s",
+        more_is_better: true,
+        ours: ops,
+        theirs: |figure| Some(figure.ops_per_second),
+    },
+    Measure {
+        name: "average latency",
+        unit: "ms",
+        more_is_better: false,
+        ours: average_ms,
+        theirs: |figure| figure.average_ms,
+    },
+    Measure {
+        name: "p99 latency",
+        unit: "ms",
+        more_is_better: false,
+        ours: p99_ms,
+        theirs: |figure| figure.p99_ms,
+    },
+];
+
 /// A test's throughput and latency beside the published ones. With a `base` each is also a share:
 /// the test's over the base's.
 fn against(
@@ -151,20 +184,16 @@ fn against(
     let share = |value: fn(&Test) -> Option<f64>| Some(value(test)? / value(base?.0)?);
     let published_share =
         |value: fn(&Published) -> Option<f64>| Some(value(figure)? / value(base?.1)?);
-    let figures: [(&str, &str, bool, fn(&Test) -> Option<f64>, fn(&Published) -> Option<f64>); 3] = [
-        ("throughput", "ops/s", true, ops, |figure| Some(figure.ops_per_second)),
-        ("average latency", "ms", false, average_ms, |figure| figure.average_ms),
-        ("p99 latency", "ms", false, p99_ms, |figure| figure.p99_ms),
-    ];
-    let rows = figures.into_iter().filter_map(|(what, unit, more_is_better, ours, theirs)| {
+    let rows = MEASURES.iter().filter_map(|measure| {
         // A figure that is not published is in the table of all tests.
-        let published = theirs(figure)?;
+        let published = (measure.theirs)(figure)?;
+        let name = format!("{name}: {}", measure.name);
         Some(Comparison {
-            ours: ours(test),
+            ours: (measure.ours)(test),
             published: Some(published),
-            our_share: share(ours),
-            published_share: published_share(theirs),
-            ..row(place, format!("{name}: {what}"), unit, more_is_better)
+            our_share: share(measure.ours),
+            published_share: published_share(measure.theirs),
+            ..row(place, name, measure.unit, measure.more_is_better)
         })
     });
     rows.collect()

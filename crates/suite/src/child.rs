@@ -35,8 +35,8 @@ impl Process {
     ) -> Result<Process, SuiteError> {
         let output = File::create(log).map_err(SuiteError::file(log))?;
         let errors = output.try_clone().map_err(SuiteError::file(log))?;
-        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-        die_with_parent(&mut command);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        tie(&mut command);
         let name = command.get_program().to_string_lossy().into_owned();
         let child = start_on(cores, &mut command)
             .map_err(|error| SuiteError::Load(format!("cannot start {name}: {error}")))?;
@@ -92,7 +92,9 @@ impl Drop for Process {
     }
 }
 
-fn die_with_parent(command: &mut Command) {
+/// Makes what will be started a child by both invariants.
+pub fn tie(command: &mut Command) {
+    command.process_group(0);
     // SAFETY: between fork and exec the closure makes one system call, `prctl`, which is
     // async-signal-safe; it allocates nothing and takes no lock.
     unsafe {

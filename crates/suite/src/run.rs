@@ -1,6 +1,7 @@
 //! `kelvin bench suite`: from options to a folder of results.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -137,10 +138,8 @@ struct Run {
 
 impl Run {
     fn new(options: &Options) -> Result<Run, SuiteError> {
-        let (store, earlier) = match &options.resume {
-            Some(folder) => Store::open(folder).map(|(store, results)| (store, Some(results)))?,
-            None => (Store::create(&out_folder(options))?, None),
-        };
+        let (old_store, earlier) = options.resume.as_deref().map(Store::open).transpose()?.unzip();
+        let plans = plans_of(options, earlier.as_ref())?;
         let running = options.server.as_deref().map(|address| look_at(address, options));
         let running = running.transpose()?;
         let cores = pinned(options);
@@ -153,14 +152,18 @@ impl Run {
             },
             None => scale(options, ram_bytes(options, running.as_ref())?, cores.as_ref()),
         };
+        // Only now: what is refused leaves no folder.
+        let store = old_store.map_or_else(|| Store::create(&out_folder(options)), Ok)?;
         let program = std::env::current_exe().map_err(SuiteError::file(Path::new("kelvin")))?;
         let folder = options.flash_path.clone().unwrap_or_else(|| store.folder().to_owned());
         let flash_folder =
             (options.server.is_none() || options.flash_path.is_some()).then_some(folder);
+        if let Some(folder) = &flash_folder {
+            fs::create_dir_all(folder).map_err(SuiteError::file(folder))?;
+        }
         let drive = flash_folder.as_deref().and_then(Drive::of_folder);
         let (server_cores, load_cores) = cores.unzip();
         let source = source(options, &scale, &program, flash_folder.as_deref(), &store);
-        let plans = plans_of(options, earlier.as_ref())?;
         let setting = setting(&source, &scale);
         let results = match earlier {
             Some(results) => resumed(results, &setting, options)?,
@@ -277,9 +280,10 @@ impl Run {
         let missing = count(|state| matches!(state, State::Partial | State::Pending));
         if failed + missing > 0 {
             let folder = self.store.folder().display();
+            let count = self.results.tests.len();
             eprintln!(
-                "kelvin bench suite: {failed} tests failed, {missing} were not run to their end: \
-                 go on with --resume {folder}"
+                "kelvin bench suite: of {count} tests {failed} failed and {missing} did not come \
+                 to their end: go on with --resume {folder}"
             );
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::keys::KeyPicker;
 use crate::plan::{Address, Checking, Plan, Until, VERSIONS_MAX};
 use crate::reply::{Event, Malformed, Parser};
 use crate::request::{Kind, Templates};
-use crate::stats::Stats;
+use crate::stats::{Replies, Stats};
 use crate::values::Values;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ impl<'a> Kit<'a> {
     pub fn new(plan: &'a Plan) -> Self {
         Self {
             plan,
-            stats: Stats::default(),
+            stats: Stats::new(plan.labels().len()),
             templates: Templates::new(plan),
             values: Values::new(plan.sizes),
             input: vec![0; INPUT_BYTES],
@@ -107,11 +107,10 @@ struct Flight {
     kind: Kind,
 }
 
-/// Replies of one read that took equally long, counted together: those of a pipeline do.
+/// Replies of one read to one kind of request that took equally long.
 struct Run {
     kind: Kind,
-    latency_ns: u64,
-    count: u64,
+    replies: Replies,
 }
 
 impl Connection {
@@ -121,7 +120,7 @@ impl Connection {
     pub fn new(plan: &Plan, index: u64) -> io::Result<Self> {
         let connections = plan.connections() as u64;
         let picker = |pattern, salt: u64| {
-            let parallel = pattern == crate::options::Pattern::Parallel;
+            let parallel = pattern == crate::arguments::Pattern::Parallel;
             let range = if parallel { plan.keys.part(index, connections) } else { plan.keys };
             let seed = plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (index << 1 | salt);
             KeyPicker::new(pattern, range, &plan.shape, seed)
@@ -198,7 +197,7 @@ impl Connection {
         kit.output.clear();
         for index in 0..count {
             let sent_ns = schedule.first_ns + index as f64 * schedule.step_ns;
-            self.append_request(kit, sent_ns as u64);
+            self.append_request(kit, sent_ns as u64, now_ns);
             if kit.output.len() >= OUTPUT_BYTES || index + 1 == count {
                 self.send(&kit.output)?;
                 kit.output.clear();
@@ -211,11 +210,12 @@ impl Connection {
     }
 
     #[inline]
-    fn append_request(&mut self, kit: &mut Kit<'_>, sent_ns: u64) {
+    fn append_request(&mut self, kit: &mut Kit<'_>, sent_ns: u64, now_ns: u64) {
+        let start = kit.output.len();
         let ratio = kit.plan.ratio;
         let kind = if self.round < ratio.sets { Kind::Set } else { Kind::Get };
         self.round += 1;
-        if self.round >= ratio.sets + ratio.gets {
+        if self.round >= ratio.sets + ratio.others {
             self.round = 0;
         }
         let key = match kind {
@@ -232,6 +232,7 @@ impl Connection {
                 key
             }
         };
+        kit.stats.rows[kind as usize].sent((kit.output.len() - start) as u64, now_ns);
         self.left -= 1;
         self.in_flight.push_back(Flight { sent_ns, key, kind });
     }
@@ -298,10 +299,12 @@ impl Connection {
         kit: &mut Kit<'_>,
         now_ns: u64,
     ) -> Result<(), Lost> {
-        let mut run = Run { kind: Kind::Get, latency_ns: 0, count: 0 };
+        let mut run = Run { kind: Kind::Get, replies: Replies::default() };
+        let mut bytes = 0;
         while !input.is_empty() {
             let (used, event) = self.parser.next(input)?;
             input = &input[used..];
+            bytes += used as u64;
             let Some(event) = event else { continue };
             let Some(flight) = self.in_flight.front().copied() else {
                 return Err(Lost::Unasked);
@@ -313,10 +316,13 @@ impl Connection {
                         let piece = Piece { size, offset, bytes, end };
                         check(kit, &mut self.candidates, flight, piece);
                     }
+                    if end {
+                        kit.stats.rows[Kind::Get as usize].hits += 1;
+                    }
                     end
                 }
                 Event::Null => {
-                    kit.stats.misses += 1;
+                    kit.stats.rows[Kind::Get as usize].misses += 1;
                     true
                 }
                 Event::Error(text) => {
@@ -328,10 +334,10 @@ impl Connection {
             };
             if end {
                 self.in_flight.pop_front();
-                run.count(&mut kit.stats, flight, now_ns);
+                run.count(&mut kit.stats, flight, std::mem::take(&mut bytes), now_ns);
             }
         }
-        if run.count > 0 {
+        if run.replies.count > 0 {
             run.close(&mut kit.stats, now_ns);
             let waited_ns = now_ns.saturating_sub(self.progress_ns);
             kit.stats.stall_ns_max = kit.stats.stall_ns_max.max(waited_ns);
@@ -380,17 +386,21 @@ fn check(kit: &mut Kit<'_>, candidates: &mut u64, flight: Flight, piece: Piece<'
 
 impl Run {
     #[inline]
-    fn count(&mut self, stats: &mut Stats, flight: Flight, now_ns: u64) {
+    fn count(&mut self, stats: &mut Stats, flight: Flight, bytes: u64, now_ns: u64) {
         let latency_ns = now_ns.saturating_sub(flight.sent_ns);
-        if self.count > 0 && (self.kind != flight.kind || self.latency_ns != latency_ns) {
+        let same = self.kind == flight.kind && self.replies.latency_ns == latency_ns;
+        if self.replies.count > 0 && !same {
             self.close(stats, now_ns);
         }
-        *self = Self { kind: flight.kind, latency_ns, count: self.count + 1 };
+        self.kind = flight.kind;
+        self.replies.latency_ns = latency_ns;
+        self.replies.count += 1;
+        self.replies.received_bytes += bytes;
     }
 
     fn close(&mut self, stats: &mut Stats, now_ns: u64) {
-        stats.record(self.kind, self.latency_ns, self.count, now_ns);
-        self.count = 0;
+        stats.rows[self.kind as usize].received(self.replies, now_ns);
+        self.replies = Replies::default();
     }
 }
 

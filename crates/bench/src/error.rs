@@ -15,6 +15,14 @@ pub enum LoadError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {path}: {source}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The system refused something that is not a connection.
     #[error("{what}: {source}")]
     System {

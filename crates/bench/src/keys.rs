@@ -3,7 +3,7 @@
 //! Invariants: every number that is chosen lies in the range; a picker is a function of its seed
 //! and of how often it was asked.
 
-use crate::options::Pattern;
+use crate::arguments::Pattern;
 use crate::zipf::Zipf;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

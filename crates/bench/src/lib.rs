@@ -12,9 +12,13 @@
 //! [`options`] is what a person asks for, [`plan`] is that, resolved and checked; [`worker`] is a
 //! thread that runs a plan over [`connection`]s, and [`report`] is what comes out.
 
+pub mod arguments;
+pub mod cli;
 pub mod connection;
+pub mod cpu;
 pub mod epoll;
 pub mod error;
+pub mod json;
 pub mod keys;
 pub mod options;
 pub mod plan;
@@ -22,6 +26,7 @@ pub mod reply;
 pub mod report;
 pub mod request;
 pub mod stats;
+pub mod table;
 pub mod values;
 pub mod worker;
 pub mod zipf;
@@ -36,6 +41,9 @@ pub use report::Report;
 /// later (error replies, wrong values, lost connections) is counted in the report.
 pub fn run(options: &Options) -> Result<Report, LoadError> {
     let plan = plan::Plan::new(options)?;
-    let (stats, seconds) = worker::run_all(&plan)?;
-    Ok(Report::new(&plan, stats, seconds))
+    let mut runs = Vec::new();
+    for _ in 0..options.run_count {
+        runs.push(worker::run_all(&plan)?);
+    }
+    Ok(Report::new(options, &plan, runs))
 }

@@ -2,8 +2,9 @@
 //! threads only read it.
 
 use crate::LoadError;
+use crate::arguments::{Pattern, Patterns, Range, Ratio, Requests};
 use crate::keys::{KeyRange, KeyShape};
-use crate::options::{Options, Pattern, Patterns, Ratio, Requests, SizeRange};
+use crate::options::Options;
 use crate::values::VALUE_BYTES_MAX;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,9 @@ pub const PIPELINE_MAX: usize = 65_536;
 pub const VERSIONS_MAX: u32 = 64;
 /// Longest prefix of a key in bytes.
 pub const PREFIX_BYTES_MAX: usize = 1024;
+
+/// Requests of a connection when nothing says when to stop.
+const REQUESTS_DEFAULT: u64 = 10_000;
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +73,7 @@ pub struct Plan {
     /// SETs to GETs.
     pub ratio: Ratio,
     /// Sizes of values in bytes.
-    pub sizes: SizeRange,
+    pub sizes: Range,
     /// Text before the number in a key.
     pub key_prefix: String,
     /// Numbers of keys.
@@ -79,7 +83,7 @@ pub struct Plan {
     /// Parameters of the distributions.
     pub shape: KeyShape,
     /// Seconds to live of what is set.
-    pub expiry: Option<u32>,
+    pub expiry: Option<usize>,
     /// Seed of everything random.
     pub seed: u64,
     /// Version of the values that are written.
@@ -108,9 +112,7 @@ impl Plan {
             batch: options.batch,
             until: plan_until(options)?,
             ratio: options.ratio,
-            sizes: options
-                .data_size_range
-                .unwrap_or(SizeRange { min: options.data_size, max: options.data_size }),
+            sizes: options.data_size_range.unwrap_or(Range::only(options.data_size)),
             key_prefix: options.key_prefix.clone(),
             keys,
             patterns: options.key_pattern,
@@ -133,6 +135,20 @@ impl Plan {
     /// Connections of all threads.
     pub fn connections(&self) -> usize {
         self.threads * self.clients
+    }
+
+    /// Labels of the rows of the result.
+    pub fn labels(&self) -> Vec<String> {
+        ["Sets", "Gets", "Waits"].map(str::to_owned).to_vec()
+    }
+
+    /// Requests of a connection, when they are counted.
+    pub fn requests(&self) -> Option<u64> {
+        match self.until {
+            Until::Time(_) => None,
+            Until::Requests(count) => Some(count),
+            Until::AllKeys => Some(self.keys.count().div_ceil(self.connections() as u64)),
+        }
     }
 
     fn check(&self) -> Result<(), LoadError> {
@@ -193,7 +209,7 @@ impl Plan {
 
     fn has(&self, pattern: Pattern) -> bool {
         (self.ratio.sets > 0 && self.patterns.set == pattern)
-            || (self.ratio.gets > 0 && self.patterns.get == pattern)
+            || (self.ratio.others > 0 && self.patterns.get == pattern)
     }
 }
 
@@ -204,7 +220,7 @@ fn plan_until(options: &Options) -> Result<Until, LoadError> {
         (None, Some(seconds)) => Duration::try_from_secs_f64(seconds)
             .map(Until::Time)
             .map_err(|_| refuse("--test-time is not a time")),
-        (None, None) => Err(refuse("say when to stop: -n or --test-time")),
+        (None, None) => Ok(Until::Requests(REQUESTS_DEFAULT)),
     }
 }
 
@@ -225,18 +241,11 @@ fn refuse(text: &str) -> LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
 
     fn plan(line: &str) -> Result<Plan, String> {
         let words = std::iter::once("load").chain(line.split_whitespace());
-        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        Plan::new(&line.options).map_err(|error| error.to_string())
+        let options = Options::parse(words).map_err(|error| error.to_string())?;
+        Plan::new(&options).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -245,13 +254,12 @@ mod tests {
         assert_eq!(plan.shape.stddev, 100.0);
         assert_eq!(plan.shape.median, 399.5);
         assert_eq!(plan.checking, Checking::Nothing);
-        assert_eq!(plan.connections(), 50);
+        assert_eq!(plan.connections(), 200);
     }
 
     #[test]
     fn what_contradicts_is_refused() {
         let lines = [
-            "",
             "-n 1 --test-time 1",
             "-n 1 --key-minimum 5 --key-maximum 4",
             "-n 1 -t 0",

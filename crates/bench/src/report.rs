@@ -1,211 +1,216 @@
-//! The outcome of a load: a table for people, JSON for scripts, and whether it was flawless.
+//! The outcome of a load: what each run measured, and whether it was flawless. How it is shown is
+//! told in [`crate::table`] and [`crate::json`].
 
+use crate::cpu::CpuSeconds;
+use crate::options::Options;
 use crate::plan::{Checking, Plan};
-use crate::stats::{KindStats, Stats};
-use std::fmt;
-use std::fmt::Write;
+use crate::stats::Stats;
+use std::time::SystemTime;
 
-/// Percentiles of latency that are shown.
-const PERCENTILES: [(&str, f64); 4] =
-    [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9)];
+/// What one run of a load measured.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What was counted.
+    pub stats: Stats,
+    /// When counting began.
+    pub started: SystemTime,
+    /// How long it went on.
+    pub seconds: f64,
+    /// CPU time of the load.
+    pub cpu: CpuSeconds,
+    /// Why it ended before its end, if it did.
+    pub cut_short: Option<String>,
+}
 
 /// What a load measured.
 #[derive(Debug, Clone)]
 pub struct Report {
-    stats: Stats,
-    seconds: f64,
+    /// As the load was asked for.
+    pub options: Options,
+    /// Labels of the rows of the stats.
+    pub labels: Vec<String>,
+    /// Requests of a connection, when the load counts them.
+    pub requests: Option<u64>,
+    /// In the order they ran, at least one.
+    pub runs: Vec<Run>,
     misses_fail: bool,
 }
 
-impl Report {
-    /// The report of a load that took so many seconds.
-    pub fn new(plan: &Plan, stats: Stats, seconds: f64) -> Self {
-        let misses_fail = matches!(plan.checking, Checking::Values { misses_fail: true, .. });
-        Self { stats, seconds, misses_fail }
-    }
-
+/// A part of a report: a run, or all together.
+pub struct Part<'a> {
+    /// What it is called.
+    pub title: String,
     /// What was counted.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub stats: std::borrow::Cow<'a, Stats>,
+    /// Over how many seconds.
+    pub seconds: f64,
+    /// When it began.
+    pub started: SystemTime,
+    /// Whether it was cut short.
+    pub cut_short: bool,
+}
+
+impl Report {
+    /// The report of the runs of a plan.
+    ///
+    /// Panics: when there is none.
+    pub fn new(options: &Options, plan: &Plan, runs: Vec<Run>) -> Self {
+        assert!(!runs.is_empty());
+        let misses_fail = matches!(plan.checking, Checking::Values { misses_fail: true, .. });
+        Self {
+            options: options.clone(),
+            labels: plan.labels(),
+            requests: plan.requests(),
+            runs,
+            misses_fail,
+        }
     }
 
-    /// Whether no reply was an error or wrong, and no connection was lost.
+    /// What all runs counted together.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.runs[0].stats.clone();
+        for run in &self.runs[1..] {
+            stats.add(&run.stats);
+        }
+        stats
+    }
+
+    /// Seconds of all runs.
+    pub fn seconds(&self) -> f64 {
+        self.runs.iter().map(|run| run.seconds).sum()
+    }
+
+    /// CPU time of all runs.
+    pub fn cpu(&self) -> CpuSeconds {
+        self.runs.iter().fold(CpuSeconds::default(), |sum, run| sum.plus(run.cpu))
+    }
+
+    /// Why the load ended before its end, if it did.
+    pub fn cut_short(&self) -> Option<&str> {
+        self.runs.iter().find_map(|run| run.cut_short.as_deref())
+    }
+
+    /// Whether it ran to its end, no reply was an error or wrong, and no connection was lost.
     pub fn is_flawless(&self) -> bool {
-        let stats = &self.stats;
+        let stats = self.stats();
         let failures = stats.errors + stats.wrong + stats.connections_lost;
-        failures == 0 && !(self.misses_fail && stats.misses > 0)
+        let missing = self.misses_fail && stats.misses() > 0;
+        failures == 0 && !missing && self.cut_short().is_none()
     }
 
-    /// The report as one JSON object; latencies in milliseconds.
-    pub fn to_json(&self) -> String {
-        let stats = &self.stats;
-        let mut json = String::from("{");
-        let _ = write!(json, "\"seconds\":{:.6},", self.seconds);
-        for (name, kind) in self.kinds() {
-            let _ = write!(json, "\"{name}\":{},", self.kind_to_json(&kind));
+    /// What to show, by memtier's titles: the only run, or the best, the worst, and the average.
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        let speed = |run: &Run| run.stats.totals().count() as f64 / run.seconds.max(1e-9);
+        if let [run] = &self.runs[..] {
+            return vec![Part::of(run, "ALL STATS")];
         }
-        let counts = [
-            ("misses", stats.misses),
-            ("wrong", stats.wrong),
-            ("errors", stats.errors),
-            ("connections_lost", stats.connections_lost),
-            ("unsent", stats.unsent),
-            ("value_bytes_written", stats.value_bytes_written),
-            ("value_bytes_read", stats.value_bytes_read),
+        let mut parts = Vec::new();
+        if self.options.print_all_runs {
+            for (index, run) in self.runs.iter().enumerate() {
+                parts.push(Part::of(run, &format!("RUN #{} RESULTS", index + 1)));
+            }
+        }
+        let by_speed = |one: &&Run, two: &&Run| speed(one).total_cmp(&speed(two));
+        let ends = [
+            (self.runs.iter().max_by(by_speed), "BEST RUN RESULTS"),
+            (self.runs.iter().min_by(by_speed), "WORST RUN RESULTS"),
         ];
-        for (name, count) in counts {
-            let _ = write!(json, "\"{name}\":{count},");
+        parts.extend(ends.iter().filter_map(|(run, title)| Some(Part::of((*run)?, title))));
+        parts.push(Part {
+            title: format!("AGGREGATED AVERAGE RESULTS ({} runs)", self.runs.len()),
+            stats: std::borrow::Cow::Owned(self.stats()),
+            seconds: self.seconds(),
+            started: self.runs[0].started,
+            cut_short: self.cut_short().is_some(),
+        });
+        parts
+    }
+}
+
+impl<'a> Part<'a> {
+    fn of(run: &'a Run, title: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            stats: std::borrow::Cow::Borrowed(&run.stats),
+            seconds: run.seconds,
+            started: run.started,
+            cut_short: run.cut_short.is_some(),
         }
-        let _ = write!(json, "\"stall_ms_max\":{:.6},", ms(stats.stall_ns_max as f64));
-        let texts: Vec<String> = stats.error_texts.iter().map(|text| quote(text)).collect();
-        let _ = write!(json, "\"error_texts\":[{}],", texts.join(","));
-        let replies: Vec<String> =
-            stats.seconds.iter().map(|second| second.replies.to_string()).collect();
-        let latencies: Vec<String> = stats
-            .seconds
-            .iter()
-            .map(|second| format!("{:.3}", ms(second.latency_ns_max as f64)))
-            .collect();
-        let _ = write!(json, "\"replies_by_second\":[{}],", replies.join(","));
-        let _ = write!(json, "\"latency_ms_max_by_second\":[{}],", latencies.join(","));
-        let _ = writeln!(json, "\"flawless\":{}}}", self.is_flawless());
-        json
     }
 
-    fn kinds(&self) -> [(&'static str, KindStats); 3] {
-        let mut all = self.stats.set.clone();
-        all.add(&self.stats.get);
-        [("set", self.stats.set.clone()), ("get", self.stats.get.clone()), ("all", all)]
-    }
-
-    fn per_second(&self, count: u64) -> f64 {
+    /// `count` over the seconds of the part.
+    pub fn per_second(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
-
-    fn kind_to_json(&self, kind: &KindStats) -> String {
-        let mut json = format!(
-            "{{\"count\":{},\"per_second\":{:.1},\"latency_ms\":{{\"min\":{:.6},\"mean\":{:.6}",
-            kind.count(),
-            self.per_second(kind.count()),
-            ms(latency_ns_min(kind)),
-            ms(kind.mean_ns()),
-        );
-        for (name, percentile) in PERCENTILES {
-            let _ = write!(json, ",\"{name}\":{:.6}", ms(latency_ns_at(kind, percentile)));
-        }
-        let _ = write!(json, ",\"max\":{:.6}}}}}", ms(kind.latency_ns_max as f64));
-        json
-    }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stats = &self.stats;
-        write!(f, "{:<5}{:>12}{:>12}{:>9}{:>9}", "", "count", "ops/s", "min ms", "avg")?;
-        for (name, _) in PERCENTILES {
-            write!(f, "{name:>9}")?;
-        }
-        writeln!(f, "{:>10}", "max")?;
-        for (name, kind) in self.kinds() {
-            write!(f, "{name:<5}{:>12}{:>12.0}", kind.count(), self.per_second(kind.count()))?;
-            write!(f, "{:>9.3}{:>9.3}", ms(latency_ns_min(&kind)), ms(kind.mean_ns()))?;
-            for (_, percentile) in PERCENTILES {
-                write!(f, "{:>9.3}", ms(latency_ns_at(&kind, percentile)))?;
-            }
-            writeln!(f, "{:>10.3}", ms(kind.latency_ns_max as f64))?;
-        }
-        let mb = |bytes: u64| bytes as f64 / 1e6 / self.seconds.max(f64::MIN_POSITIVE);
-        writeln!(
-            f,
-            "values: {:.1} MB/s written, {:.1} MB/s read; {} misses, {} wrong",
-            mb(stats.value_bytes_written),
-            mb(stats.value_bytes_read),
-            stats.misses,
-            stats.wrong
-        )?;
-        writeln!(
-            f,
-            "{:.3} s; longest stall of a client {:.3} ms; {} errors, {} connections lost, {} unsent",
-            self.seconds,
-            ms(stats.stall_ns_max as f64),
-            stats.errors,
-            stats.connections_lost,
-            stats.unsent
-        )?;
-        for text in &stats.error_texts {
-            writeln!(f, "  error: {text}")?;
-        }
-        Ok(())
-    }
-}
-
-fn ms(ns: f64) -> f64 {
+/// Nanoseconds as milliseconds.
+pub fn ms(ns: f64) -> f64 {
     ns / 1e6
 }
 
-fn latency_ns_min(kind: &KindStats) -> f64 {
-    if kind.count() == 0 { 0.0 } else { kind.latency_ns_min as f64 }
-}
-
-/// A percentile; the histogram rounds up, but not past the exact maximum.
-fn latency_ns_at(kind: &KindStats, percentile: f64) -> f64 {
-    kind.latency_ns.value_at_percentile(percentile).min(kind.latency_ns_max) as f64
-}
-
-fn quote(text: &str) -> String {
-    let mut json = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => json.extend(['\\', character]),
-            character if character.is_control() => {
-                let _ = write!(json, "\\u{:04x}", u32::from(character));
-            }
-            character => json.push(character),
-        }
-    }
-    json.push('"');
-    json
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
-    use crate::request::Kind;
 
-    fn report(stats: Stats, misses_fail: bool) -> Report {
-        Report { stats, seconds: 2.0, misses_fail }
-    }
-
-    #[test]
-    fn a_flaw_is_an_error_a_wrong_value_or_a_lost_connection() {
-        let flaw = |change: fn(&mut Stats), misses_fail| {
-            let mut stats = Stats::default();
-            change(&mut stats);
-            !report(stats, misses_fail).is_flawless()
+    /// A report of one run of two seconds that counted `stats`.
+    pub fn report(line: &str, stats: Stats) -> Report {
+        let words = std::iter::once("load").chain(line.split_whitespace());
+        let options = Options::parse(words).expect("options");
+        let plan = Plan::new(&options).expect("a plan");
+        let run = Run {
+            stats,
+            started: SystemTime::UNIX_EPOCH,
+            seconds: 2.0,
+            cpu: CpuSeconds { user: 0.5, system: 0.25 },
+            cut_short: None,
         };
-        assert!(!flaw(|_| {}, true));
-        assert!(flaw(|stats| stats.errors = 1, false));
-        assert!(flaw(|stats| stats.wrong = 1, false));
-        assert!(flaw(|stats| stats.connections_lost = 1, false));
-        assert!(!flaw(|stats| stats.misses = 1, false));
-        assert!(flaw(|stats| stats.misses = 1, true));
+        Report::new(&options, &plan, vec![run])
     }
 
     #[test]
-    fn json_has_the_figures() {
-        let mut stats = Stats::default();
-        stats.record(Kind::Get, 2_000_000, 10, 0);
-        stats.note_error("ERR \"a\"\n");
-        let json = report(stats, false).to_json();
-        for part in [
-            "\"get\":{\"count\":10,\"per_second\":5.0,",
-            "\"max\":2.000000",
-            "\"p99\":2.000000",
-            "\"error_texts\":[\"ERR \\\"a\\\"\\u000a\"]",
-            "\"replies_by_second\":[10]",
-            "\"flawless\":true",
-        ] {
-            assert!(json.contains(part), "{part} in {json}");
-        }
+    fn a_flaw_is_an_error_a_wrong_value_a_lost_connection_or_an_early_end() {
+        let flaw = |change: fn(&mut Stats), line| {
+            let mut stats = Stats::new(3);
+            change(&mut stats);
+            !report(line, stats).is_flawless()
+        };
+        assert!(!flaw(|_| {}, "--verify"));
+        assert!(flaw(|stats| stats.errors = 1, ""));
+        assert!(flaw(|stats| stats.wrong = 1, ""));
+        assert!(flaw(|stats| stats.connections_lost = 1, ""));
+        assert!(!flaw(|stats| stats.rows[1].misses = 1, ""));
+        assert!(!flaw(|stats| stats.rows[1].misses = 1, "--verify --allow-misses"));
+        assert!(flaw(|stats| stats.rows[1].misses = 1, "--verify"));
+        let mut cut = report("", Stats::new(3));
+        cut.runs[0].cut_short = Some("interrupted".to_owned());
+        assert!(!cut.is_flawless());
+    }
+
+    #[test]
+    fn several_runs_show_best_worst_and_average() {
+        let mut report = report("-x 3 --print-all-runs", Stats::new(3));
+        report.runs = (1..=3)
+            .map(|count| {
+                let mut run = report.runs[0].clone();
+                let replies = crate::stats::Replies { count, latency_ns: 1, received_bytes: 0 };
+                run.stats.rows[0].received(replies, 0);
+                run
+            })
+            .collect();
+        let shown: Vec<(String, u64, f64)> = report
+            .parts()
+            .into_iter()
+            .map(|part| (part.title.clone(), part.stats.totals().count(), part.seconds))
+            .collect();
+        let expected = [
+            ("RUN #1 RESULTS", 1, 2.0),
+            ("RUN #2 RESULTS", 2, 2.0),
+            ("RUN #3 RESULTS", 3, 2.0),
+            ("BEST RUN RESULTS", 3, 2.0),
+            ("WORST RUN RESULTS", 1, 2.0),
+            ("AGGREGATED AVERAGE RESULTS (3 runs)", 6, 6.0),
+        ];
+        assert_eq!(shown, expected.map(|(title, count, s)| (title.to_owned(), count, s)));
     }
 }

@@ -1,6 +1,7 @@
 //! What is counted while a load runs. Each thread has its own; they are added up at the end.
+//!
+//! There is a row for each kind of request, in the order of the rows of the result table.
 
-use crate::request::Kind;
 use hdrhistogram::Histogram;
 
 /// Most different error texts that are kept.
@@ -9,38 +10,74 @@ const ERROR_TEXTS_MAX: usize = 8;
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 /// Significant digits of latencies.
 const LATENCY_DIGITS: u8 = 3;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// An empty histogram of latencies in nanoseconds.
+pub fn latency_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS)
+        .expect("invariant: the bounds are constants that a histogram accepts")
+}
+
+/// Replies that came together and took equally long: those of a pipeline do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Replies {
+    /// How many.
+    pub count: u64,
+    /// How long each took, in nanoseconds.
+    pub latency_ns: u64,
+    /// Bytes of all of them.
+    pub received_bytes: u64,
+}
+
+/// What happened in one second of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Second {
+    /// Replies that came.
+    pub replies: u64,
+    /// Bytes of requests.
+    pub sent_bytes: u64,
+    /// Bytes of replies.
+    pub received_bytes: u64,
+    /// Sum of the latencies in nanoseconds.
+    pub latency_ns_sum: u64,
+    /// The shortest latency in nanoseconds, `u64::MAX` when there is none.
+    pub latency_ns_min: u64,
+    /// The longest latency in nanoseconds.
+    pub latency_ns_max: u64,
+}
 
 /// Counts and latencies of one kind of request.
 #[derive(Debug, Clone)]
-pub struct KindStats {
+pub struct Row {
     /// Latencies in nanoseconds; as many as there were replies.
     pub latency_ns: Histogram<u64>,
     /// Their sum, for an exact average.
     pub latency_ns_sum: u128,
     /// The longest, exactly.
     pub latency_ns_max: u64,
-    /// The shortest, exactly.
+    /// The shortest, exactly; `u64::MAX` when there is none.
     pub latency_ns_min: u64,
-}
-
-/// What happened in one second of a load.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Second {
-    /// Replies that came.
-    pub replies: u64,
-    /// The longest latency among them, in nanoseconds.
-    pub latency_ns_max: u64,
+    /// Keys that were read and found.
+    pub hits: u64,
+    /// Keys that were read and not found.
+    pub misses: u64,
+    /// Replies MOVED, which were obeyed.
+    pub moved: u64,
+    /// Replies ASK, which were obeyed.
+    pub asked: u64,
+    /// Bytes of requests.
+    pub sent_bytes: u64,
+    /// Bytes of replies.
+    pub received_bytes: u64,
+    /// Second by second.
+    pub seconds: Vec<Second>,
 }
 
 /// Everything that a thread counts.
 #[derive(Debug, Clone)]
 pub struct Stats {
-    /// About SETs.
-    pub set: KindStats,
-    /// About GETs.
-    pub get: KindStats,
-    /// GETs that found no value.
-    pub misses: u64,
+    /// By kind of request.
+    pub rows: Vec<Row>,
     /// Values of the wrong length or content.
     pub wrong: u64,
     /// Error replies.
@@ -58,17 +95,47 @@ pub struct Stats {
     /// The longest that a connection with requests in flight waited for the next reply, in
     /// nanoseconds.
     pub stall_ns_max: u64,
-    /// Second by second.
-    pub seconds: Vec<Second>,
 }
 
-impl KindStats {
-    fn new() -> Self {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, LATENCY_DIGITS)
-            .expect("invariant: the bounds are constants that a histogram accepts");
-        Self { latency_ns, latency_ns_sum: 0, latency_ns_max: 0, latency_ns_min: u64::MAX }
-    }
+impl Second {
+    const EMPTY: Self = Self {
+        replies: 0,
+        sent_bytes: 0,
+        received_bytes: 0,
+        latency_ns_sum: 0,
+        latency_ns_min: u64::MAX,
+        latency_ns_max: 0,
+    };
 
+    fn add(&mut self, other: &Self) {
+        self.replies += other.replies;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+    }
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            latency_ns: latency_histogram(),
+            latency_ns_sum: 0,
+            latency_ns_max: 0,
+            latency_ns_min: u64::MAX,
+            hits: 0,
+            misses: 0,
+            moved: 0,
+            asked: 0,
+            sent_bytes: 0,
+            received_bytes: 0,
+            seconds: Vec::new(),
+        }
+    }
+}
+
+impl Row {
     /// Replies counted.
     pub fn count(&self) -> u64 {
         self.latency_ns.len()
@@ -79,11 +146,48 @@ impl KindStats {
         self.latency_ns_sum as f64 / self.count().max(1) as f64
     }
 
-    fn record(&mut self, latency_ns: u64, count: u64) {
+    /// The shortest latency in nanoseconds, 0 when there is none.
+    pub fn min_ns(&self) -> u64 {
+        if self.count() == 0 { 0 } else { self.latency_ns_min }
+    }
+
+    /// A percentile in nanoseconds; the histogram rounds up, but not past the exact maximum.
+    pub fn percentile_ns(&self, percentile: f64) -> u64 {
+        self.latency_ns.value_at_percentile(percentile).min(self.latency_ns_max)
+    }
+
+    /// Counts bytes of requests that were sent `now_ns` after the start.
+    #[inline]
+    pub fn sent(&mut self, bytes: u64, now_ns: u64) {
+        self.sent_bytes += bytes;
+        self.second(now_ns).sent_bytes += bytes;
+    }
+
+    /// Counts replies that came `now_ns` after the start.
+    #[inline]
+    pub fn received(&mut self, replies: Replies, now_ns: u64) {
+        let Replies { count, latency_ns, received_bytes } = replies;
         self.latency_ns.saturating_record_n(latency_ns, count);
         self.latency_ns_sum += u128::from(latency_ns) * u128::from(count);
         self.latency_ns_max = self.latency_ns_max.max(latency_ns);
         self.latency_ns_min = self.latency_ns_min.min(latency_ns);
+        self.received_bytes += received_bytes;
+        self.second(now_ns).add(&Second {
+            replies: count,
+            sent_bytes: 0,
+            received_bytes,
+            latency_ns_sum: latency_ns.saturating_mul(count),
+            latency_ns_min: latency_ns,
+            latency_ns_max: latency_ns,
+        });
+    }
+
+    fn second(&mut self, now_ns: u64) -> &mut Second {
+        let index = (now_ns / SECOND_NS) as usize;
+        if index >= self.seconds.len() {
+            self.seconds.resize(index + 1, Second::EMPTY);
+        }
+        &mut self.seconds[index]
     }
 
     /// Adds what `other` counted.
@@ -94,15 +198,26 @@ impl KindStats {
         self.latency_ns_sum += other.latency_ns_sum;
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.moved += other.moved;
+        self.asked += other.asked;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        if self.seconds.len() < other.seconds.len() {
+            self.seconds.resize(other.seconds.len(), Second::EMPTY);
+        }
+        for (second, other) in self.seconds.iter_mut().zip(&other.seconds) {
+            second.add(other);
+        }
     }
 }
 
-impl Default for Stats {
-    fn default() -> Self {
+impl Stats {
+    /// Nothing counted yet, for so many kinds of request.
+    pub fn new(rows: usize) -> Self {
         Self {
-            set: KindStats::new(),
-            get: KindStats::new(),
-            misses: 0,
+            rows: vec![Row::default(); rows],
             wrong: 0,
             errors: 0,
             error_texts: Vec::new(),
@@ -111,26 +226,21 @@ impl Default for Stats {
             value_bytes_written: 0,
             value_bytes_read: 0,
             stall_ns_max: 0,
-            seconds: Vec::new(),
         }
     }
-}
 
-impl Stats {
-    /// Counts `count` replies that came `now_ns` after the start and took `latency_ns` each.
-    pub fn record(&mut self, kind: Kind, latency_ns: u64, count: u64, now_ns: u64) {
-        let stats = match kind {
-            Kind::Set => &mut self.set,
-            Kind::Get => &mut self.get,
-        };
-        stats.record(latency_ns, count);
-        let index = (now_ns / 1_000_000_000) as usize;
-        if index >= self.seconds.len() {
-            self.seconds.resize(index + 1, Second::default());
+    /// All rows in one.
+    pub fn totals(&self) -> Row {
+        let mut totals = Row::default();
+        for row in &self.rows {
+            totals.add(row);
         }
-        let second = &mut self.seconds[index];
-        second.replies += count;
-        second.latency_ns_max = second.latency_ns_max.max(latency_ns);
+        totals
+    }
+
+    /// Keys that were read and not found.
+    pub fn misses(&self) -> u64 {
+        self.rows.iter().map(|row| row.misses).sum()
     }
 
     /// Keeps the text of an error if it is a new one.
@@ -141,11 +251,12 @@ impl Stats {
         }
     }
 
-    /// Adds what another thread counted.
+    /// Adds what another thread, or another run of the same load, counted.
     pub fn add(&mut self, other: &Self) {
-        self.set.add(&other.set);
-        self.get.add(&other.get);
-        self.misses += other.misses;
+        assert_eq!(self.rows.len(), other.rows.len());
+        for (row, other) in self.rows.iter_mut().zip(&other.rows) {
+            row.add(other);
+        }
         self.wrong += other.wrong;
         self.errors += other.errors;
         self.connections_lost += other.connections_lost;
@@ -156,13 +267,6 @@ impl Stats {
         for text in &other.error_texts {
             self.note_error(text);
         }
-        if self.seconds.len() < other.seconds.len() {
-            self.seconds.resize(other.seconds.len(), Second::default());
-        }
-        for (second, other) in self.seconds.iter_mut().zip(&other.seconds) {
-            second.replies += other.replies;
-            second.latency_ns_max = second.latency_ns_max.max(other.latency_ns_max);
-        }
     }
 }
 
@@ -172,18 +276,23 @@ mod tests {
 
     #[test]
     fn threads_add_up() {
-        let (mut one, mut two) = (Stats::default(), Stats::default());
-        one.record(Kind::Get, 1_000, 3, 100);
-        two.record(Kind::Get, 9_000, 1, 2_500_000_000);
+        let (mut one, mut two) = (Stats::new(2), Stats::new(2));
+        let replies = |count, latency_ns| Replies { count, latency_ns, received_bytes: 10 };
+        one.rows[1].received(replies(3, 1_000), 100);
+        two.rows[1].received(replies(1, 9_000), 2_500_000_000);
+        two.rows[0].sent(7, 1_000_000_000);
         two.note_error("ERR a");
         two.note_error("ERR a");
         one.add(&two);
-        assert_eq!(one.get.count(), 4);
-        assert_eq!(one.get.latency_ns_max, 9_000);
-        assert_eq!(one.get.latency_ns_min, 1_000);
-        assert_eq!(one.get.mean_ns(), 3_000.0);
+        assert_eq!(one.rows[1].count(), 4);
+        assert_eq!(one.rows[1].latency_ns_max, 9_000);
+        assert_eq!(one.rows[1].latency_ns_min, 1_000);
+        assert_eq!(one.rows[1].mean_ns(), 3_000.0);
         assert_eq!(one.error_texts, ["ERR a"]);
-        let replies: Vec<u64> = one.seconds.iter().map(|second| second.replies).collect();
-        assert_eq!(replies, [3, 0, 1]);
+        let totals = one.totals();
+        let seconds: Vec<_> =
+            totals.seconds.iter().map(|second| (second.replies, second.sent_bytes)).collect();
+        assert_eq!(seconds, [(3, 0), (0, 7), (1, 0)]);
+        assert_eq!((totals.sent_bytes, totals.received_bytes), (7, 20));
     }
 }

@@ -5,7 +5,7 @@
 //! compressor (no two values share bytes, a long one does not repeat), and lets any part of a value
 //! be checked as it arrives, with nothing remembered.
 
-use crate::options::SizeRange;
+use crate::arguments::Range;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -24,7 +24,7 @@ const _: () = assert!(POOL_BYTES.is_power_of_two());
 #[derive(Debug, Clone)]
 pub struct Values {
     pool: Box<[u8]>,
-    sizes: SizeRange,
+    sizes: Range,
 }
 
 /// One value, not yet written out: what it begins with in the pool, and its size.
@@ -43,7 +43,7 @@ impl Value {
 
 impl Values {
     /// Values of these sizes. Cost: fills a pool of 64 KiB.
-    pub fn new(sizes: SizeRange) -> Self {
+    pub fn new(sizes: Range) -> Self {
         let mut pool = vec![0; POOL_BYTES].into_boxed_slice();
         SmallRng::seed_from_u64(POOL_SEED).fill(&mut pool[..]);
         Self { pool, sizes }
@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn values(min: usize, max: usize) -> Values {
-        Values::new(SizeRange { min, max })
+        Values::new(Range { min, max })
     }
 
     fn bytes_of(values: &Values, key: u64, version: u32) -> Vec<u8> {

@@ -6,10 +6,12 @@
 
 use crate::LoadError;
 use crate::connection::{Connection, Kit, Lost, Schedule};
+use crate::cpu::CpuSeconds;
 use crate::epoll::{Epoll, Interest, Ready};
 use crate::plan::{Address, Plan, Until};
+use crate::report::Run;
 use crate::stats::Stats;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Longest wait before the clock is looked at again.
 const TICK: Duration = Duration::from_millis(50);
@@ -19,11 +21,12 @@ const REPLY_NS_MAX: u64 = 120_000_000_000;
 /// Runs `plan` on all its threads; returns what they counted and how many seconds it took.
 ///
 /// Errors: when a connection cannot be made, or the system refuses to wait for one.
-pub fn run_all(plan: &Plan) -> Result<(Stats, f64), LoadError> {
+pub fn run_all(plan: &Plan) -> Result<Run, LoadError> {
     let mut workers = Vec::new();
     for thread in 0..plan.threads {
         workers.push(Worker::new(plan, thread)?);
     }
+    let (started, cpu) = (SystemTime::now(), CpuSeconds::now());
     let start = Instant::now();
     let outcomes: Vec<Result<Stats, LoadError>> = std::thread::scope(|scope| {
         let threads: Vec<_> =
@@ -34,11 +37,12 @@ pub fn run_all(plan: &Plan) -> Result<(Stats, f64), LoadError> {
         threads.into_iter().map(join).collect()
     });
     let seconds = start.elapsed().as_secs_f64();
-    let mut total = Stats::default();
+    let mut stats = Stats::new(plan.labels().len());
     for outcome in outcomes {
-        total.add(&outcome?);
+        stats.add(&outcome?);
     }
-    Ok((total, seconds))
+    let cpu = CpuSeconds::now().since(cpu);
+    Ok(Run { stats, started, seconds, cpu, cut_short: None })
 }
 
 /// A thread and its connections.

@@ -1,8 +1,7 @@
 //! Whole loads against a server in this process that keeps keys in a map, and that can be told to
 //! answer wrongly: the generator must see every fault and no others.
 
-use bench::options::{Options, Requests};
-use clap::Parser;
+use bench::Options;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -105,17 +104,14 @@ fn read_head(input: &mut impl BufRead, sign: u8) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-#[derive(Parser)]
-#[command(args_override_self = true)]
-struct Line {
-    #[command(flatten)]
-    options: Options,
-}
+/// Rows of the stats.
+const SETS: usize = 0;
+const GETS: usize = 1;
 
 fn load(port: u16, line: &str) -> bench::Report {
-    let words = format!("load -p {port} --key-minimum 1 --key-maximum 1000 {line}");
-    let line = Line::try_parse_from(words.split_whitespace()).expect("options");
-    bench::run(&line.options).expect("a load")
+    let words = format!("load -t 1 -p {port} --key-minimum 1 --key-maximum 1000 {line}");
+    let options = Options::parse(words.split_whitespace()).expect("options");
+    bench::run(&options).expect("a load")
 }
 
 #[test]
@@ -134,11 +130,11 @@ fn what_is_written_is_read_back_under_every_way_of_sending() {
         let map = Map::default();
         let port = serve(&map, Fault::None);
         let written = load(port, &format!("{way} -n allkeys --ratio 1:0 --key-pattern P:P"));
-        assert_eq!(written.stats().set.count(), 1000, "{way}");
+        assert_eq!(written.stats().rows[SETS].count(), 1000, "{way}");
         assert!(written.is_flawless(), "{way}: {written}");
         assert_eq!(map.lock().expect("a lock").len(), 1000, "{way}");
         let read = load(port, &format!("{way} -n allkeys --ratio 0:1 --key-pattern P:P --verify"));
-        assert_eq!(read.stats().get.count(), 1000, "{way}");
+        assert_eq!(read.stats().rows[GETS].count(), 1000, "{way}");
         assert!(read.is_flawless(), "{way}: {read}");
         assert_eq!(read.stats().value_bytes_read, written.stats().value_bytes_written, "{way}");
     }
@@ -163,7 +159,7 @@ fn every_fault_is_seen() {
         assert!(load(port, fill).is_flawless());
         let report = load(port, read);
         let stats = report.stats();
-        let seen = [stats.wrong, stats.misses, stats.errors, stats.connections_lost];
+        let seen = [stats.wrong, stats.misses(), stats.errors, stats.connections_lost];
         assert_eq!(seen, expected, "{report}");
         assert_eq!(report.is_flawless(), fault == Fault::None);
     }
@@ -192,13 +188,12 @@ fn versions_tell_stale_values_from_fresh_ones() {
 fn time_and_counts_end_a_load() {
     let port = serve(&Map::default(), Fault::None);
     let timed = load(port, "--test-time 0.05 -c 2 --ratio 1:1");
-    assert!(timed.stats().set.count() > 0);
+    assert!(timed.stats().rows[SETS].count() > 0);
     let paced = load(port, "--test-time 0.05 -c 2 --ratio 1:0 --rate 1000");
-    let sent = paced.stats().set.count() + paced.stats().unsent;
+    let sent = paced.stats().rows[SETS].count() + paced.stats().unsent;
     assert!((50..=52).contains(&sent), "{sent}");
     let counted = load(port, "-n 10 -c 3 --ratio 3:2");
-    assert_eq!((counted.stats().set.count(), counted.stats().get.count()), (18, 12));
-    assert_eq!(Requests::Count(10), "10".parse().expect("a count"));
+    assert_eq!((counted.stats().rows[SETS].count(), counted.stats().rows[GETS].count()), (18, 12));
 }
 
 #[test]
@@ -207,6 +202,6 @@ fn no_server_is_an_error() {
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
     let words = format!("load -p {port} -n 1");
-    let line = Line::try_parse_from(words.split_whitespace()).expect("options");
-    assert!(bench::run(&line.options).is_err());
+    let options = Options::parse(words.split_whitespace()).expect("options");
+    assert!(bench::run(&options).is_err());
 }

@@ -1,142 +1,8 @@
-// Draws the charts of the report as SVG from the JSON in the page, and answers to pointer, keys,
-// legend and theme. What a chart is stands in src/report/chart.rs; colours are in style.css.
-(() => {
-"use strict";
+// Draws the charts of the report from the JSON in the page, and answers to pointer, keys, legend and
+// theme. What a chart is stands in src/report/chart.rs; colours are in style.css.
 
 const SCREEN = { height: 280 };
 const PRINT = { width: 690, gap: 20, height: 225 };
-
-// ---- Figures as text ------------------------------------------------------------------------
-
-const digits = (value) => {
-  const magnitude = Math.abs(value);
-  if (Number.isInteger(value) || magnitude >= 99.95) return value.toFixed(0);
-  return value.toFixed(magnitude >= 9.995 ? 1 : magnitude >= 0.1 ? 2 : 3);
-};
-
-const scaled = (step, suffixes) => (value) => {
-  let index = 0;
-  while (Math.abs(value) >= step * 0.9995 && index + 1 < suffixes.length) {
-    value /= step;
-    index += 1;
-  }
-  return digits(value) + suffixes[index];
-};
-
-const clock = (value) => {
-  const seconds = Math.round(value);
-  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
-};
-
-const BINARY = [" B", " KiB", " MiB", " GiB", " TiB"];
-const DECIMAL = ["", " k", " M", " G", " T"];
-const size = scaled(1024, BINARY);
-const count = scaled(1000, DECIMAL);
-const UNITS = {
-  count,
-  ops: (value) => `${count(value)} ops/s`,
-  bytes: size,
-  throughput: (value) => `${size(value)}/s`,
-  ms: (value) => `${digits(value)} ms`,
-  percent: (value) => `${value.toFixed(1)} %`,
-  seconds: (value) => (value < 60 ? `${digits(value)} s` : `${clock(value)} min`),
-};
-const say = (unit, value) => (value === null ? "not measured" : UNITS[unit](value));
-
-// The ticks of an axis as text: all in the unit of the largest, and the zero without one.
-function sayTicks(ticks, unit) {
-  const plain = (value) => String(Number(value.toPrecision(6)));
-  if (unit === "seconds") return ticks.map(clock);
-  const fixed = { ms: " ms", percent: " %" }[unit];
-  const binary = unit === "bytes" || unit === "throughput";
-  const step = binary ? 1024 : 1000;
-  const largest = Math.max(...ticks);
-  let power = 0;
-  while (!fixed && largest >= step ** (power + 1) && power < 4) power += 1;
-  const suffix = fixed ?? (binary ? BINARY : DECIMAL)[power] + (unit === "throughput" ? "/s" : "");
-  return ticks.map((tick) => (tick === 0 ? "0" : plain(tick / step ** power) + suffix));
-}
-
-// ---- Scales ---------------------------------------------------------------------------------
-
-const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
-
-// The step between ticks: 1, 2, 2.5 or 5 of a unit that a reader counts in.
-function stepFor(span, count, unit) {
-  const rough = span / count;
-  if (unit === "seconds") return CLOCK_STEPS.find((step) => step >= rough) ?? 86400;
-  let base = 1;
-  if (unit === "bytes" || unit === "throughput") while (span >= base * 1024) base *= 1024;
-  const power = base * 10 ** Math.floor(Math.log10(rough / base));
-  return power * [1, 2, 2.5, 5, 10].find((factor) => power * factor >= rough * 0.999);
-}
-
-function ticksOf([from, to], count, unit) {
-  const step = stepFor(to - from || 1, count, unit);
-  const ticks = [];
-  for (let index = Math.ceil(from / step - 1e-9); index * step <= to + step * 1e-6; index++) {
-    ticks.push(index * step);
-  }
-  return ticks;
-}
-
-const scale = ([from, to], [start, end]) => {
-  const at = (value) => start + ((value - from) / (to - from || 1)) * (end - start);
-  at.invert = (pixel) => from + ((pixel - start) / (end - start || 1)) * (to - from);
-  return at;
-};
-
-// Widths of labels, so that they neither overlap nor are cut.
-const ruler = document.createElement("canvas").getContext("2d");
-function widthOf(text, weight = "") {
-  ruler.font = `${weight} 12px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(text).width;
-}
-
-// ---- SVG ------------------------------------------------------------------------------------
-
-function svg(parent, name, attributes, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) {
-    node.setAttribute(key, typeof value === "number" ? Number(value.toFixed(2)) : value);
-  }
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-function html(parent, name, className, text) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-// A path through the points; a point without a figure breaks it.
-function pathOf(points) {
-  let path = "";
-  let open = false;
-  for (const [x, y] of points) {
-    if (y === null) { open = false; continue; }
-    path += `${open ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`;
-    open = true;
-  }
-  return path;
-}
-
-// Moves labels apart that would lie on each other, keeping their order.
-function spread(labels, gap, top, bottom) {
-  labels.sort((left, right) => left.y - right.y);
-  labels.forEach((label, index) => {
-    label.y = Math.max(label.y, index ? labels[index - 1].y + gap : top);
-  });
-  for (let index = labels.length - 1; index >= 0; index--) {
-    const below = index + 1 < labels.length ? labels[index + 1].y - gap : bottom;
-    labels[index].y = Math.min(labels[index].y, below);
-  }
-  return labels;
-}
 
 // ---- A chart --------------------------------------------------------------------------------
 
@@ -333,12 +199,12 @@ class View {
       return;
     }
     svg(group, "path", { class: "line", d: pathOf(line) });
-    if (this.chart.kind === "points") this.drawPoints(group, series, line);
+    // A line through one or two points is hard to see.
+    if (this.chart.kind === "points" || points.length < 3) this.drawPoints(group, series, line);
   }
 
   drawPoints(group, series, line) {
-    const taken = line.filter(([, y]) => y !== null)
-      .map(([x, y]) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 }));
+    const taken = this.lineBoxes(line);
     const named = series === this.series[0] && series.names;
     line.forEach(([x, y], index) => {
       if (y === null) return;
@@ -347,11 +213,28 @@ class View {
     });
   }
 
-  // Above the point, or below it, where no other name and no point is; else the crosshair tells.
+  // Small boxes along a line, where no name may lie.
+  lineBoxes(line) {
+    const known = line.filter(([, y]) => y !== null);
+    return known.flatMap(([x, y], index) => {
+      const [nextX, nextY] = known[index + 1] ?? [x, y];
+      const steps = Math.ceil(Math.hypot(nextX - x, nextY - y) / 4);
+      const along = Array.from({ length: steps + 1 }, (_, step) => step / (steps || 1));
+      return along.map((part) => {
+        const [at, height] = [x + (nextX - x) * part, y + (nextY - y) * part];
+        return { left: at - 2, right: at + 2, top: height - 2, bottom: height + 2 };
+      });
+    });
+  }
+
+  // Above the point or below it, or to a side, where no other name and no line is; if there is no
+  // such place, the crosshair tells.
   namePoint(group, name, x, y, taken) {
     const half = widthOf(name) / 2;
-    const middle = Math.min(Math.max(x, half), this.width - half);
-    for (const baseline of [y - 10, y + 19]) {
+    const places = [[x, y - 10], [x - half, y - 10], [x + half, y - 10], [x, y + 19],
+      [x + half, y + 19], [x - half, y + 19], [x - half - 10, y + 4]];
+    for (const [centre, baseline] of places) {
+      const middle = Math.min(Math.max(centre, half), this.width - half);
       const box = {
         left: middle - half - 3, right: middle + half + 3, top: baseline - 11, bottom: baseline + 2,
       };
@@ -545,4 +428,3 @@ button.addEventListener("click", () => {
   document.documentElement.dataset.theme = next;
   button.lastElementChild.textContent = next;
 });
-})();

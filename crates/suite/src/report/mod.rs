@@ -51,7 +51,7 @@ pub enum ReportError {
 #[template(path = "report.html")]
 struct Page<'a> {
     style: &'static str,
-    script: &'static str,
+    scripts: [&'static str; 2],
     charts: String,
     results: &'a Results,
     started: String,
@@ -79,7 +79,10 @@ pub fn html(results: &Results) -> String {
     let charts: Vec<&Chart> = sections.iter().flat_map(|section| &section.charts).collect();
     let page = Page {
         style: include_str!("../../templates/style.css"),
-        script: include_str!("../../templates/charts.js"),
+        scripts: [
+            include_str!("../../templates/figures.js"),
+            include_str!("../../templates/charts.js"),
+        ],
         charts: embedded_json(&charts),
         results,
         started: figure::moment(results.started_unix_ms),

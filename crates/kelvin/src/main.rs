@@ -50,7 +50,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         words: &["bench", "compare"],
-        arguments: "A.json B.json [--format text|json|csv]",
+        arguments: "A.json B.json [--format text|json|csv|html]",
         about: "set two runs side by side, and tell what may be chance",
         run: suite::cli::compare,
     },

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 
-use crate::compare::{self, Comparison, Row, Verdict};
+use crate::compare::{self, Comparison, Row, rule};
 use crate::read::{ReadError, read};
 use crate::report::{self, ReportError};
 
@@ -51,6 +51,8 @@ pub enum Format {
     Json,
     /// CSV, a row a figure.
     Csv,
+    /// A page that needs nothing else.
+    Html,
 }
 
 /// Why a command failed.
@@ -139,6 +141,10 @@ pub fn write_comparison(options: &CompareOptions, to: &mut impl Write) -> Result
             writeln!(to)?;
         }
         Format::Csv => csv(&comparison, to)?,
+        Format::Html => {
+            let (a, b) = (options.a.to_string_lossy(), options.b.to_string_lossy());
+            to.write_all(report::comparison_html(&comparison, &a, &b).as_bytes())?;
+        }
     }
     Ok(())
 }
@@ -170,15 +176,7 @@ fn text(comparison: &Comparison, (a, b): (&Path, &Path), to: &mut impl Write) ->
         last = &row.test;
         writeln!(to, "{}", line(test, row))?;
     }
-    let most = compare::CHANCE_MAX * 100.0;
-    writeln!(
-        to,
-        "\nFigures are medians over the rounds. chance: how often so clear a difference would come \
-         up if\nnothing had changed (exact two-sided sign test over the n-th rounds of a and b as \
-         pairs). Above\n{most} % no difference is shown; below {} pairs of rounds significance \
-         cannot be told.",
-        compare::ROUNDS_MIN
-    )
+    writeln!(to, "\n{}", rule())
 }
 
 fn line(test: &str, row: &Row) -> String {
@@ -190,13 +188,7 @@ fn line(test: &str, row: &Row) -> String {
     };
     let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
     let chance = row.chance.map_or("-".to_owned(), |chance| format!("{:.1} %", chance * 100.0));
-    let verdict = match row.verdict {
-        Verdict::Better => "b is better",
-        Verdict::Worse => "b is worse",
-        Verdict::NoDifferenceShown => "no difference shown",
-        Verdict::TooFewRounds => "cannot be told: too few rounds",
-        Verdict::Missing => "missing",
-    };
+    let verdict = row.verdict.text();
     format!(
         "{test:<16} {:<16} {:>12} {:>12} {ratio:>8} {rounds:>7} {chance:>7}  {verdict}",
         row.figure,

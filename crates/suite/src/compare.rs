@@ -64,6 +64,37 @@ pub enum Verdict {
     Missing,
 }
 
+impl Row {
+    /// Rounds that both runs have.
+    pub fn pairs(&self) -> usize {
+        self.a_rounds.min(self.b_rounds)
+    }
+}
+
+impl Verdict {
+    /// For people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Better => "b is better",
+            Self::Worse => "b is worse",
+            Self::NoDifferenceShown => "no difference shown",
+            Self::TooFewRounds => "cannot be told: too few rounds",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// How the verdicts come about, for people.
+pub fn rule() -> String {
+    format!(
+        "Figures are medians over the rounds. chance: how often so clear a difference would come \
+         up if nothing had changed (exact two-sided sign test over the n-th rounds of a and b as \
+         pairs). Above {} % no difference is shown; below {ROUNDS_MIN} pairs of rounds \
+         significance cannot be told.",
+        CHANCE_MAX * 100.0
+    )
+}
+
 /// A figure that is compared.
 struct Figure {
     name: &'static str,

@@ -105,7 +105,7 @@ fn compared(a: &Path, b: &Path, format: &str) -> String {
 }
 
 #[test]
-fn a_comparison_is_text_json_or_csv() {
+fn a_comparison_is_text_json_csv_or_html() {
     let folder = Folder::new("compare");
     let json = |results: &Results| serde_json::to_vec(results).expect("results as JSON");
     let a = folder.write("a.json", &json(&fixture::complete(6)));
@@ -114,6 +114,9 @@ fn a_comparison_is_text_json_or_csv() {
     let line = text.lines().find(|line| line.starts_with("get-min")).expect("a line of get-min");
     assert!(line.contains("0.900") && line.ends_with("b is worse"), "{line}");
     assert!(text.contains("below 6 pairs of rounds significance cannot be told"));
+    let page = compared(&a, &b, "html");
+    assert_eq!(page.matches("<td class=\"text fine\"><span>b is worse").count(), 0);
+    assert!(page.matches("<span>b is worse</span>").count() > 30);
 
     let rows = compare(&fixture::complete(6), &fixture::complete(6)).rows.len();
     let parsed: serde_json::Value = serde_json::from_str(&compared(&a, &b, "json")).expect("JSON");

@@ -8,6 +8,7 @@
 //! 3. What is missing, partial, failed or of a smoke run says so where its figure would be.
 
 mod chart;
+mod comparison;
 mod figure;
 mod sections;
 mod summary;
@@ -22,8 +23,12 @@ use askama::Template;
 use crate::csv;
 use crate::results::Results;
 use chart::Chart;
+pub use comparison::comparison_html;
 use sections::{Section, briefs, corners, fill, life, run, sweep, traffic};
 use summary::{Summary, summary};
+
+/// Of both pages.
+const STYLE: &str = include_str!("../../templates/style.css");
 
 /// Why a report could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +83,7 @@ pub fn html(results: &Results) -> String {
     ];
     let charts: Vec<&Chart> = sections.iter().flat_map(|section| &section.charts).collect();
     let page = Page {
-        style: include_str!("../../templates/style.css"),
+        style: STYLE,
         scripts: [
             include_str!("../../templates/figures.js"),
             include_str!("../../templates/charts.js"),

@@ -30,7 +30,8 @@ pub fn comparison_html(comparison: &Comparison, a: &str, b: &str) -> String {
 fn row(row: &Row) -> Vec<Cell> {
     let look = match row.verdict {
         Verdict::Better | Verdict::NoDifferenceShown => Look::Fine,
-        Verdict::Worse | Verdict::TooFewRounds | Verdict::Missing => Look::Warning,
+        Verdict::TooFewRounds => Look::Text,
+        Verdict::Worse | Verdict::Missing => Look::Warning,
     };
     vec![
         Cell::code(&row.test),

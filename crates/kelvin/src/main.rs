@@ -42,6 +42,18 @@ const COMMANDS: &[Command] = &[
         about: "run the published benchmarks, scaled to this machine, and report",
         run: suite::run::main,
     },
+    Command {
+        words: &["bench", "report"],
+        arguments: "RESULTS.json [-o FILE] [--csv FOLDER]",
+        about: "make the report of a run again from its results",
+        run: suite::cli::report,
+    },
+    Command {
+        words: &["bench", "compare"],
+        arguments: "A.json B.json [--format text|json|csv]",
+        about: "set two runs side by side, and tell what may be chance",
+        run: suite::cli::compare,
+    },
 ];
 
 fn main() -> ExitCode {

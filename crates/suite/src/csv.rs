@@ -4,6 +4,7 @@
 //!
 //! 1. Columns have the names of the results' fields, units included; what is unknown is empty.
 //! 2. `test` and `round` (from 1) join the files.
+//! 3. Of what has no rows the file is empty.
 
 use std::io::Write;
 
@@ -30,6 +31,7 @@ struct TestRow<'a> {
     max_ms: Option<f64>,
     share_under_1_ms: Option<f64>,
     ram_hit_ratio: Option<f64>,
+    write_ram_hit_ratio: Option<f64>,
     server_cpu_seconds: Option<f64>,
     errors: Option<u64>,
 }
@@ -37,7 +39,7 @@ struct TestRow<'a> {
 /// Tests and their rounds. A test without rounds has one row, with its state.
 ///
 /// Errors: what the writer answers.
-pub fn tests(results: &Results, to: impl Write) -> Result<(), csv::Error> {
+pub fn tests(results: &Results, to: &mut impl Write) -> Result<(), csv::Error> {
     let mut rows = csv::Writer::from_writer(to);
     for test in &results.tests {
         if test.rounds.is_empty() {
@@ -72,6 +74,7 @@ fn test_row<'a>(results: &Results, test: &'a Test, round: Option<(usize, &Round)
         max_ms: latency.map(|latency| latency.max_ms),
         share_under_1_ms: round.and_then(|round| round.share_under_1_ms),
         ram_hit_ratio: round.and_then(|round| round.ram_hit_ratio),
+        write_ram_hit_ratio: round.and_then(|round| round.write_ram_hit_ratio),
         server_cpu_seconds: round.and_then(|round| round.server_cpu_seconds),
         errors: round.map(|round| round.errors),
     }
@@ -110,7 +113,7 @@ struct SampleRow<'a> {
 /// The samples of all rounds.
 ///
 /// Errors: what the writer answers.
-pub fn samples(results: &Results, to: impl Write) -> Result<(), csv::Error> {
+pub fn samples(results: &Results, to: &mut impl Write) -> Result<(), csv::Error> {
     let mut rows = csv::Writer::from_writer(to);
     for test in &results.tests {
         for (index, round) in test.rounds.iter().enumerate() {
@@ -146,7 +149,7 @@ fn sample_row<'a>(test: &'a str, round: usize, sample: &Sample) -> SampleRow<'a>
 /// The figures beside the published ones.
 ///
 /// Errors: what the writer answers.
-pub fn comparisons(results: &Results, to: impl Write) -> Result<(), csv::Error> {
+pub fn comparisons(results: &Results, to: &mut impl Write) -> Result<(), csv::Error> {
     let mut rows = csv::Writer::from_writer(to);
     for comparison in &results.comparisons {
         rows.serialize(comparison)?;

@@ -1,128 +1,8 @@
-// Draws the charts of the report as SVG from the JSON in the page, and answers to pointer, keys,
-// legend and theme. What a chart is stands in src/report/chart.rs; colours are in style.css.
-(() => {
-"use strict";
+// Draws the charts of the report from the JSON in the page, and answers to pointer, keys, legend and
+// theme. What a chart is stands in src/report/chart.rs; colours are in style.css.
 
-const HEIGHT = 280;
-const PRINT_WIDTH = 690;
-const LETTER = 6.9; // mean width of a letter of the labels, in pixels
-
-// ---- Figures as text ------------------------------------------------------------------------
-
-const digits = (value) => {
-  const size = Math.abs(value);
-  if (Number.isInteger(value) || size >= 99.95) return value.toFixed(0);
-  return value.toFixed(size >= 9.995 ? 1 : size >= 0.1 ? 2 : 3);
-};
-
-const scaled = (step, suffixes) => (value, write = digits) => {
-  let index = 0;
-  while (Math.abs(value) >= step * 0.9995 && index + 1 < suffixes.length) {
-    value /= step;
-    index += 1;
-  }
-  return write(value) + suffixes[index];
-};
-
-const clock = (value) => {
-  const seconds = Math.round(value);
-  const minutes = Math.floor(seconds / 60);
-  return minutes === 0 ? `${digits(value)} s`
-    : `${minutes}:${String(seconds % 60).padStart(2, "0")} min`;
-};
-
-const BINARY = [" B", " KiB", " MiB", " GiB", " TiB"];
-const SIZE = scaled(1024, BINARY);
-const COUNT = scaled(1000, ["", " k", " M", " G", " T"]);
-const UNITS = {
-  count: COUNT,
-  ops: (value, write) => `${COUNT(value, write)} ops/s`,
-  bytes: SIZE,
-  throughput: (value, write) => `${SIZE(value, write)}/s`,
-  ms: (value, write = digits) => `${write(value)} ms`,
-  percent: (value, write = (figure) => figure.toFixed(1)) => `${write(value)} %`,
-  seconds: clock,
-  category: String,
-};
-const say = (unit, value) => (value === null ? "not measured" : UNITS[unit](value));
-// Ticks are round: they need no digits that say nothing.
-const plain = (value) => String(Number(value.toPrecision(6)));
-const sayTick = (unit, value) =>
-  unit === "seconds" ? clock(value) : UNITS[unit](value, plain).replace(" ops/s", "");
-
-// ---- Scales ---------------------------------------------------------------------------------
-
-const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
-
-// The step between ticks: 1, 2 or 5 of a unit that a reader counts in.
-function stepFor(span, count, unit) {
-  const rough = span / count;
-  if (unit === "seconds") return CLOCK_STEPS.find((step) => step >= rough) ?? 86400;
-  let base = 1;
-  if (unit === "bytes" || unit === "throughput") while (span >= base * 1024) base *= 1024;
-  const power = base * 10 ** Math.floor(Math.log10(rough / base));
-  return power * [1, 2, 5, 10].find((factor) => power * factor >= rough * 0.999);
-}
-
-function ticksOf([from, to], count, unit) {
-  const step = stepFor(to - from || 1, count, unit);
-  const ticks = [];
-  for (let index = Math.ceil(from / step - 1e-9); index * step <= to + step * 1e-6; index++) {
-    ticks.push(index * step);
-  }
-  return ticks;
-}
-
-const scale = ([from, to], [start, end]) => {
-  const at = (value) => start + ((value - from) / (to - from || 1)) * (end - start);
-  at.invert = (pixel) => from + ((pixel - start) / (end - start || 1)) * (to - from);
-  return at;
-};
-
-// ---- SVG ------------------------------------------------------------------------------------
-
-function svg(parent, name, attributes, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) {
-    node.setAttribute(key, typeof value === "number" ? Number(value.toFixed(2)) : value);
-  }
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-function html(parent, name, className, text) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-// A path through the points; a point without a figure breaks it.
-function pathOf(points) {
-  let path = "";
-  let open = false;
-  for (const [x, y] of points) {
-    if (y === null) { open = false; continue; }
-    path += `${open ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`;
-    open = true;
-  }
-  return path;
-}
-
-// Moves labels apart that would lie on each other, keeping their order.
-function spread(labels, gap, top, bottom) {
-  labels.sort((left, right) => left.y - right.y);
-  labels.forEach((label, index) => {
-    label.y = Math.max(label.y, index ? labels[index - 1].y + gap : top);
-  });
-  for (let index = labels.length - 1; index >= 0; index--) {
-    const below = index + 1 < labels.length ? labels[index + 1].y - gap : bottom;
-    labels[index].y = Math.min(labels[index].y, below);
-  }
-  return labels;
-}
+const SCREEN = { height: 280 };
+const PRINT = { width: 690, gap: 20, height: 225 };
 
 // ---- A chart --------------------------------------------------------------------------------
 
@@ -162,14 +42,14 @@ class View {
         if (hide) this.hidden.add(series.name); else this.hidden.delete(series.name);
         button.setAttribute("aria-pressed", String(!hide));
         this.point(null);
-        this.draw();
+        this.draw(SCREEN);
       });
     }
   }
 
-  draw(width = this.plot.clientWidth) {
+  draw({ width = this.plot.clientWidth, height }) {
     if (width < 50) return;
-    this.width = width;
+    [this.width, this.height] = [width, height];
     this.svg.replaceChildren();
     if (this.chart.kind === "bars") this.drawBars(); else this.drawPlane();
   }
@@ -183,15 +63,17 @@ class View {
     const bottom = chart.categories.length * group;
     const values = series.flatMap((one) => one.points.map(([, y]) => y ?? 0));
     const top = Math.max(chart.y.range?.[1] ?? 0, ...values);
-    const x = scale([0, top], [0, width - 130]);
-    this.size(bottom + 34);
-    for (const tick of ticksOf([0, top], 5, chart.y.unit)) {
-      svg(this.svg, "line", { class: "grid", x1: x(tick), x2: x(tick), y1: 0, y2: bottom });
-      const anchor = tick === 0 ? "start" : "middle";
-      svg(this.svg, "text", { x: x(tick), y: bottom + 15, "text-anchor": anchor },
-        sayTick(chart.y.unit, tick));
-    }
-    svg(this.svg, "text", { x: 0, y: bottom + 31 }, chart.y.label);
+    const x = scale([0, top], [0, width - 135]);
+    this.size(bottom + 36);
+    const ticks = ticksOf([0, top], 5, chart.y.unit);
+    sayTicks(ticks, chart.y.unit).forEach((text, index) => {
+      const at = x(ticks[index]);
+      svg(this.svg, "line", { class: "grid", x1: at, x2: at, y1: 0, y2: bottom });
+      const anchor = index === 0 ? "start" : "middle";
+      svg(this.svg, "text", { x: at, y: bottom + 15, "text-anchor": anchor }, text);
+    });
+    svg(this.svg, "text", { x: x(top), y: bottom + 32, "text-anchor": "end" },
+      `${chart.y.label} \u2192`);
     chart.categories.forEach((category, index) => {
       const y = index * group;
       svg(this.svg, "text", { class: "category halo", x: 0, y: y + 14 }, category);
@@ -199,7 +81,6 @@ class View {
         this.drawBar(one, one.points[index][1], x, y + head + row * (bar + 3), bar);
       });
     });
-    svg(this.svg, "line", { class: "axis", x1: 0, x2: 0, y1: 0, y2: bottom });
   }
 
   drawBar(series, value, x, y, height) {
@@ -219,17 +100,18 @@ class View {
     this.layers = this.layOut();
     const domain = { x: this.domainX(), y: this.domainY() };
     const ticks = ticksOf(domain.y, 5, chart.y.unit);
-    const widest = Math.max(...ticks.map((tick) => sayTick(chart.y.unit, tick).length));
-    const names = this.layers.map((layer) => layer.series.name.length);
-    const direct = this.width >= 460 && chart.series.length > 1;
+    const widest = Math.max(...sayTicks(ticks, chart.y.unit).map((text) => widthOf(text)));
+    const names = this.layers.map((layer) => widthOf(layer.series.name, "600"));
+    const longest = Math.max(0, ...names);
+    const direct = longest < this.width / 4.5 && chart.series.length > 1;
     const area = {
-      left: widest * LETTER + 10,
-      right: this.width - (direct ? Math.max(0, ...names) * LETTER + 12 : 14),
+      left: widest + 10,
+      right: this.width - (direct ? longest + 10 : 22),
       top: chart.bands.length ? 42 : 28,
-      bottom: HEIGHT - 40,
+      bottom: this.height - 40,
     };
     this.area = area;
-    this.size(HEIGHT);
+    this.size(this.height);
     this.x = scale(domain.x, [area.left, area.right]);
     this.y = scale(domain.y, [area.bottom, area.top]);
     this.drawAxes(domain, ticks);
@@ -268,27 +150,25 @@ class View {
     const top = Math.max(0, ...heights) || 1;
     // A limit far above what is drawn would flatten it: then it is named instead.
     const limits = this.chart.limits.map((limit) => limit.y).filter((y) => y <= top * 5);
-    const high = Math.max(top, ...limits) * 1.04;
-    const step = stepFor(high, 5, this.chart.y.unit);
-    return [0, Math.ceil(high / step - 0.02) * step];
+    const room = this.chart.kind === "points" ? 1.18 : 1.06;
+    return [0, Math.max(top * room, ...limits.map((limit) => limit * 1.1))];
   }
 
   drawAxes(domain, ticks) {
     const { area, chart } = this;
-    for (const tick of ticks) {
-      const y = this.y(tick);
+    sayTicks(ticks, chart.y.unit).forEach((text, index) => {
+      const y = this.y(ticks[index]);
       const line = { x1: area.left, x2: area.right, y1: y, y2: y };
-      svg(this.svg, "line", { class: tick === 0 ? "axis" : "grid", ...line });
-      svg(this.svg, "text", { x: area.left - 8, y: y + 4, "text-anchor": "end" },
-        sayTick(chart.y.unit, tick));
-    }
-    const count = Math.max(2, Math.floor((area.right - area.left) / 80));
-    for (const tick of ticksOf(domain.x, count, chart.x.unit)) {
-      const x = this.x(tick);
+      svg(this.svg, "line", { class: index === 0 ? "axis" : "grid", ...line });
+      svg(this.svg, "text", { x: area.left - 8, y: y + 4, "text-anchor": "end" }, text);
+    });
+    const places = Math.max(2, Math.floor((area.right - area.left) / 55));
+    const stops = ticksOf(domain.x, places, chart.x.unit);
+    sayTicks(stops, chart.x.unit).forEach((text, index) => {
+      const x = this.x(stops[index]);
       svg(this.svg, "line", { class: "axis", x1: x, x2: x, y1: area.bottom, y2: area.bottom + 4 });
-      svg(this.svg, "text", { x, y: area.bottom + 18, "text-anchor": "middle" },
-        sayTick(chart.x.unit, tick));
-    }
+      svg(this.svg, "text", { x, y: area.bottom + 18, "text-anchor": "middle" }, text);
+    });
     svg(this.svg, "text", { x: 0, y: 12 }, chart.y.label);
     svg(this.svg, "text", { x: area.right, y: area.bottom + 35, "text-anchor": "end" },
       `${chart.x.label} \u2192`);
@@ -302,7 +182,7 @@ class View {
         const edge = { x1: from, x2: from, y1: this.area.top - 18, y2: this.area.bottom };
         svg(this.svg, "line", { class: "edge", ...edge });
       }
-      if (to - left > band.name.length * LETTER) {
+      if (to - left > widthOf(band.name) + 6) {
         svg(this.svg, "text", { x: (left + to) / 2, y: this.area.top - 10, "text-anchor": "middle" },
           band.name);
       }
@@ -319,23 +199,52 @@ class View {
       return;
     }
     svg(group, "path", { class: "line", d: pathOf(line) });
-    if (this.chart.kind === "points") this.drawPoints(group, series, line);
+    // A line through one or two points is hard to see.
+    if (this.chart.kind === "points" || points.length < 3) this.drawPoints(group, series, line);
   }
 
   drawPoints(group, series, line) {
+    const taken = this.lineBoxes(line);
     const named = series === this.series[0] && series.names;
-    let last = { x: -Infinity, y: -Infinity };
     line.forEach(([x, y], index) => {
       if (y === null) return;
       svg(group, "circle", { class: "point", cx: x, cy: y, r: 4.5 });
-      const room = series.names ? series.names[index].length * LETTER : 0;
-      const clear = x - last.x > room || Math.abs(y - last.y) > 16;
-      if (!named || !clear) return;
-      const anchor = x + room / 2 > this.width ? "end" : "middle";
-      const label = { x: anchor === "end" ? x + 6 : x, y: y - 11, "text-anchor": anchor };
-      svg(group, "text", { class: "halo", ...label }, series.names[index]);
-      last = { x, y };
+      if (named) this.namePoint(group, series.names[index], x, y, taken);
     });
+  }
+
+  // Small boxes along a line, where no name may lie.
+  lineBoxes(line) {
+    const known = line.filter(([, y]) => y !== null);
+    return known.flatMap(([x, y], index) => {
+      const [nextX, nextY] = known[index + 1] ?? [x, y];
+      const steps = Math.ceil(Math.hypot(nextX - x, nextY - y) / 4);
+      const along = Array.from({ length: steps + 1 }, (_, step) => step / (steps || 1));
+      return along.map((part) => {
+        const [at, height] = [x + (nextX - x) * part, y + (nextY - y) * part];
+        return { left: at - 2, right: at + 2, top: height - 2, bottom: height + 2 };
+      });
+    });
+  }
+
+  // Above the point or below it, or to a side, where no other name and no line is; if there is no
+  // such place, the crosshair tells.
+  namePoint(group, name, x, y, taken) {
+    const half = widthOf(name) / 2;
+    const places = [[x, y - 10], [x - half, y - 10], [x + half, y - 10], [x, y + 19],
+      [x + half, y + 19], [x - half, y + 19], [x - half - 10, y + 4]];
+    for (const [centre, baseline] of places) {
+      const middle = Math.min(Math.max(centre, half), this.width - half);
+      const box = {
+        left: middle - half - 3, right: middle + half + 3, top: baseline - 11, bottom: baseline + 2,
+      };
+      const overlaps = (other) => box.left < other.right && other.left < box.right
+        && box.top < other.bottom && other.top < box.bottom;
+      if (taken.some(overlaps) || box.bottom > this.area.bottom) continue;
+      taken.push(box);
+      svg(group, "text", { class: "halo", x: middle, y: baseline, "text-anchor": "middle" }, name);
+      return;
+    }
   }
 
   drawLimits([, top]) {
@@ -345,7 +254,7 @@ class View {
       const place = { class: "limit-name halo", x: area.right, "text-anchor": "end" };
       if (limit.y > top) {
         const times = digits(limit.y / top);
-        svg(this.svg, "text", { ...place, y: 12 }, `\u2191 ${text}: ${times} \u00d7 the top`);
+        svg(this.svg, "text", { ...place, y: area.top }, `\u2191 ${text} (${times} \u00d7 the top)`);
         continue;
       }
       const y = this.y(limit.y);
@@ -500,11 +409,15 @@ class View {
 
 const views = JSON.parse(document.getElementById("chart-data").textContent)
   .map((chart) => new View(chart, document.getElementById(chart.id)));
-const drawAll = (width) => views.forEach((view) => view.draw(width));
-new ResizeObserver(() => drawAll()).observe(document.querySelector("main"));
-window.addEventListener("beforeprint", () => drawAll(PRINT_WIDTH));
-window.addEventListener("afterprint", () => drawAll());
-drawAll();
+const drawAll = (size) => views.forEach((view) => view.draw(size));
+new ResizeObserver(() => drawAll(SCREEN)).observe(document.querySelector("main"));
+// On paper as on a wide screen: charts of a section two beside each other, one alone in full width.
+window.addEventListener("beforeprint", () => views.forEach((view) => {
+  const alone = view.figure.matches(":only-child");
+  const width = alone ? PRINT.width : (PRINT.width - PRINT.gap) / 2;
+  view.draw({ width, height: PRINT.height });
+}));
+window.addEventListener("afterprint", () => drawAll(SCREEN));
 
 // Auto follows the system; the choice lasts as long as the page.
 const themes = ["auto", "light", "dark"];
@@ -515,4 +428,3 @@ button.addEventListener("click", () => {
   document.documentElement.dataset.theme = next;
   button.lastElementChild.textContent = next;
 });
-})();

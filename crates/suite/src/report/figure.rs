@@ -1,13 +1,14 @@
-//! Figures as text, three digits each: what a reader can compare at a glance.
+//! Figures as text, three digits each: what a reader can compare at a glance. Between figure and
+//! unit is a space that does not break.
 
 /// A number with a thousands suffix: `1.63 M`, `842 k`, `950`.
 pub fn count(figure: f64) -> String {
-    scaled(figure, 1000.0, &["", " k", " M", " G", " T"])
+    scaled(figure, 1000.0, &["", "\u{a0}k", "\u{a0}M", "\u{a0}G", "\u{a0}T"])
 }
 
 /// A size: `9.31 GiB`.
 pub fn bytes(figure: f64) -> String {
-    scaled(figure, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
+    scaled(figure, 1024.0, &["\u{a0}B", "\u{a0}KiB", "\u{a0}MiB", "\u{a0}GiB", "\u{a0}TiB"])
 }
 
 /// Milliseconds without their unit: `0.26`, `12.4`.
@@ -19,9 +20,10 @@ pub fn ms(figure: f64) -> String {
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match share {
-        1.0 => "100 %".to_owned(),
-        0.9995..1.0 => format!("{:.4} %", (percent * 1e4).floor() / 1e4),
-        _ => format!("{percent:.1} %"),
+        1.0 => "100\u{a0}%".to_owned(),
+        0.9995..1.0 => format!("{}\u{a0}%", (percent * 1e4).floor() / 1e4),
+        _ if percent < 9.995 => format!("{percent:.2}\u{a0}%"),
+        _ => format!("{percent:.1}\u{a0}%"),
     }
 }
 
@@ -29,16 +31,19 @@ pub fn percent(share: f64) -> String {
 pub fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     let sign = if percent < 0.0 { "\u{2212}" } else { "+" };
-    format!("{sign}{:.1} %", percent.abs())
+    format!("{sign}{:.1}\u{a0}%", percent.abs())
 }
 
-/// A time: `45 s`, `7 min 0 s`.
+/// A time: `45 s`, `7 min 5 s`.
 pub fn seconds(figure: f64) -> String {
     let whole = figure.round() as u64;
     if whole < 120 {
-        return format!("{} s", digits(figure));
+        return format!("{}\u{a0}s", digits(figure));
     }
-    format!("{} min {} s", whole / 60, whole % 60)
+    match (whole / 60, whole % 60) {
+        (minutes, 0) => format!("{minutes}\u{a0}min"),
+        (minutes, seconds) => format!("{minutes}\u{a0}min {seconds}\u{a0}s"),
+    }
 }
 
 /// A moment as UTC, `2026-09-21 14:13 UTC`, from milliseconds since 1970.
@@ -100,16 +105,18 @@ mod tests {
             (ms(0.0421), "0.042"),
             (ms(123.4), "123"),
             (percent(0.5613), "56.1 %"),
+            (percent(0.0656), "6.56 %"),
             (percent(1.0), "100 %"),
-            (percent(0.99994), "99.9940 %"),
+            (percent(0.99994), "99.994 %"),
             (percent(0.999_999_9), "99.9999 %"),
             (change(0.918), "\u{2212}8.2 %"),
             (change(1.04), "+4.0 %"),
             (seconds(45.25), "45.2 s"),
-            (seconds(420.0), "7 min 0 s"),
+            (seconds(420.0), "7 min"),
+            (seconds(425.0), "7 min 5 s"),
         ];
         for (ours, expected) in cases {
-            assert_eq!(ours, expected);
+            assert_eq!(ours.replace('\u{a0}', " "), expected);
         }
     }
 

@@ -22,7 +22,7 @@ use askama::Template;
 use crate::csv;
 use crate::results::Results;
 use chart::Chart;
-use sections::{Section, briefs, corners, fill, run, sweep, traffic};
+use sections::{Section, briefs, corners, fill, life, run, sweep, traffic};
 use summary::{Summary, summary};
 
 /// Why a report could not be written.
@@ -51,7 +51,7 @@ pub enum ReportError {
 #[template(path = "report.html")]
 struct Page<'a> {
     style: &'static str,
-    script: &'static str,
+    scripts: [&'static str; 2],
     charts: String,
     results: &'a Results,
     started: String,
@@ -68,6 +68,7 @@ pub fn html(results: &Results) -> String {
         sweep::section(results),
         traffic::section(results),
         fill::section(results),
+        life::section(results),
         briefs::section_b(results),
         briefs::section_c(results),
         briefs::section_d(results),
@@ -78,7 +79,10 @@ pub fn html(results: &Results) -> String {
     let charts: Vec<&Chart> = sections.iter().flat_map(|section| &section.charts).collect();
     let page = Page {
         style: include_str!("../../templates/style.css"),
-        script: include_str!("../../templates/charts.js"),
+        scripts: [
+            include_str!("../../templates/figures.js"),
+            include_str!("../../templates/charts.js"),
+        ],
         charts: embedded_json(&charts),
         results,
         started: figure::moment(results.started_unix_ms),
@@ -120,7 +124,7 @@ pub fn write_html(results: &Results, path: &Path) -> Result<(), ReportError> {
 ///
 /// Errors: a file that cannot be written.
 pub fn write_csv(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    type Write = fn(&Results, File) -> Result<(), ::csv::Error>;
+    type Write = fn(&Results, &mut File) -> Result<(), ::csv::Error>;
     let files: [(&str, Write); 3] = [
         ("tests.csv", csv::tests),
         ("samples.csv", csv::samples),
@@ -130,7 +134,7 @@ pub fn write_csv(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Repor
         let path = folder.join(name);
         match File::create(&path) {
             Err(error) => Err(ReportError::Io { path, error }),
-            Ok(file) => match write(results, file) {
+            Ok(mut file) => match write(results, &mut file) {
                 Err(error) => Err(ReportError::Csv { path, error }),
                 Ok(()) => Ok(path),
             },

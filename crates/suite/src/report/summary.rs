@@ -2,6 +2,7 @@
 
 use super::figure;
 use super::sections::corners::{CORNERS, Corner};
+use super::table::doubt;
 use crate::published;
 use crate::results::{Results, State, Test};
 use crate::rounds::median;
@@ -39,6 +40,8 @@ pub struct Tile {
     pub below: String,
     /// Whether ours is the better one, if that can be said.
     pub better: Option<bool>,
+    /// Why the figure is to be doubted, in a word.
+    pub mark: String,
 }
 
 /// The summary of a run.
@@ -75,7 +78,11 @@ fn notices(results: &Results) -> Vec<Notice> {
     notices
 }
 
+/// Only from tests that came to their end, and not of a run whose figures mean nothing.
 fn sentences(results: &Results) -> Vec<String> {
+    if results.setting.smoke {
+        return Vec::new();
+    }
     [flash_sentence(results), drive_sentence(results), data_sentence(results)]
         .into_iter()
         .flatten()
@@ -86,17 +93,14 @@ fn sentences(results: &Results) -> Vec<String> {
 fn flash_sentence(results: &Results) -> Option<String> {
     let part = |corner: &Corner| {
         let (ours, theirs) = (corner.ours(results)?, corner.published()?);
-        Some(format!(
-            "{} for {} (published {})",
-            figure::percent(ours.throughput),
-            corner.name,
-            figure::percent(theirs.throughput)
-        ))
+        let well = doubt(&corner.tests(results)).is_none();
+        let (ours, theirs) = (figure::percent(ours.throughput), figure::percent(theirs.throughput));
+        well.then(|| format!("{ours} for {} (published {theirs})", corner.name))
     };
     let parts: Vec<String> = CORNERS.iter().filter_map(part).collect();
     (!parts.is_empty()).then(|| {
         let parts = parts.join(", ");
-        format!("Of the throughput it has from RAM, the server keeps from flash {parts}.")
+        format!("With nearly every value in flash instead of RAM, throughput stays at {parts}.")
     })
 }
 
@@ -119,14 +123,15 @@ fn drive_sentence(results: &Results) -> Option<String> {
 
 /// What becomes of the throughput when the data outgrow RAM (brief C).
 fn data_sentence(results: &Results) -> Option<String> {
-    let kept = doubled(results)?;
-    let theirs = doubled_published()?;
-    Some(format!(
-        "With a data set 2.1 times as large in the same RAM it keeps {} of its throughput \
-         (published {}).",
-        figure::percent(kept),
-        figure::percent(theirs)
-    ))
+    let (ours, theirs) = doubled(results)?;
+    let well = doubt(&doubled_tests(results)).is_none();
+    let (ours, theirs) = (figure::percent(ours), figure::percent(theirs));
+    well.then(|| {
+        format!(
+            "With 2.1 times the data in the same RAM it stays at {ours} (published {theirs}, where \
+             the second tier is memory, not a drive)."
+        )
+    })
 }
 
 /// The test with the most reads of the drive, and their median as a share of its limit.
@@ -140,24 +145,53 @@ fn busiest(results: &Results) -> Option<(&Test, f64)> {
     tests.max_by(|(_, left), (_, right)| left.total_cmp(right))
 }
 
-fn ops(results: &Results, id: &str) -> Option<f64> {
-    results.test(id)?.median(|round| round.ops_per_second)
+/// The larger data set of brief C and what it is held against: all in RAM, if that was run.
+fn doubled_tests(results: &Results) -> [Option<&Test>; 2] {
+    let base = results.test("brief-c-ram").filter(|test| !test.rounds.is_empty());
+    [results.test("brief-c-2x"), base.or_else(|| results.test("brief-c-1x"))]
 }
 
-fn doubled(results: &Results) -> Option<f64> {
-    Some(ops(results, "brief-c-2x")? / ops(results, "brief-c-1x")?)
-}
-
-fn doubled_published() -> Option<f64> {
-    let ops = |id| published::of(id).map(|figure| figure.ops_per_second);
-    Some(ops("brief-c-2x")? / ops("brief-c-1x")?)
+/// The throughput that the larger data set keeps, ours and the published.
+fn doubled(results: &Results) -> Option<(f64, f64)> {
+    let [double, base] = doubled_tests(results);
+    let (double, base) = (double?, base?);
+    let ops = |test: &Test| test.median(|round| round.ops_per_second);
+    let published = |test: &Test| published::of(&test.id).map(|figure| figure.ops_per_second);
+    Some((ops(double)? / ops(base)?, published(double)? / published(base)?))
 }
 
 fn tiles(results: &Results) -> Vec<Tile> {
     let mut tiles: Vec<Tile> = CORNERS.iter().map(|corner| corner_tile(*corner, results)).collect();
     tiles.extend([latency_tile(results), under_1_ms_tile(results), doubled_tile(results)]);
-    tiles.push(drive_tile(results));
+    tiles.extend([drive_tile(results), tests_tile(results)]);
+    if results.setting.smoke {
+        tiles.iter_mut().for_each(|tile| tile.better = None);
+    }
     tiles
+}
+
+/// How many tests came to their end.
+fn tests_tile(results: &Results) -> Tile {
+    let done = results.tests.iter().filter(|test| test.state == State::Done).count();
+    let errors: u64 = results.tests.iter().map(Test::errors).sum();
+    Tile {
+        label: "Tests that came to their end".to_owned(),
+        value: format!("{done} of {}", results.tests.len()),
+        unit: if errors == 0 { "without errors".to_owned() } else { format!("{errors} errors") },
+        below: String::new(),
+        better: None,
+        mark: String::new(),
+    }
+}
+
+impl Tile {
+    /// The same, marked if a test that it comes from did not end well: then there is no verdict.
+    fn marked(self, tests: &[Option<&Test>]) -> Self {
+        match doubt(tests) {
+            Some(mark) => Self { mark, better: None, ..self },
+            None => self,
+        }
+    }
 }
 
 /// A tile of a share, where more is better.
@@ -169,6 +203,7 @@ fn share_tile(label: &str, unit: &str, ours: Option<f64>, theirs: Option<f64>) -
         unit: if ours.is_some() { unit.to_owned() } else { "not measured".to_owned() },
         below: theirs_text.unwrap_or_default(),
         better: ours.zip(theirs).map(|(ours, theirs)| ours >= theirs),
+        mark: String::new(),
     }
 }
 
@@ -176,9 +211,11 @@ fn corner_tile(corner: Corner, results: &Results) -> Tile {
     let ours = corner.ours(results).map(|delta| delta.throughput);
     let theirs = corner.published().map(|delta| delta.throughput);
     share_tile(&format!("{} from flash", corner.name), "of RAM's throughput", ours, theirs)
+        .marked(&corner.tests(results))
 }
 
-/// The worst mean latency of Table 1.
+/// The worst mean latency of Table 1. How many requests are in flight for each core differs, so
+/// there is no verdict.
 fn latency_tile(results: &Results) -> Tile {
     let ids = || CORNERS.iter().flat_map(|corner| [corner.ram, corner.flash]);
     let average = |id| results.test(id)?.median(|round| round.latency.average_ms);
@@ -186,25 +223,37 @@ fn latency_tile(results: &Results) -> Tile {
     let ours = known.iter().copied().reduce(f64::max);
     let theirs = ids().filter_map(|id| published::of(id)?.average_ms).reduce(f64::max);
     let of = if known.len() == ids().count() { "" } else { ", of those that ran" };
+    let ms = |ms: f64| format!("{}\u{a0}ms", figure::ms(ms));
     Tile {
-        label: format!("Worst average latency of Table 1{of}"),
-        value: ours.map_or("\u{2013}".to_owned(), figure::ms),
-        unit: if ours.is_some() { "ms".to_owned() } else { "not measured".to_owned() },
-        below: theirs.map(|ms| format!("published {} ms", figure::ms(ms))).unwrap_or_default(),
-        better: ours.zip(theirs).map(|(ours, theirs)| ours <= theirs),
+        label: "Slowest test of Table 1".to_owned(),
+        value: ours.map_or("\u{2013}".to_owned(), ms),
+        unit: ours.map_or("not measured".to_owned(), |_| format!("average latency{of}")),
+        below: theirs.map(|theirs| format!("published {}", ms(theirs))).unwrap_or_default(),
+        better: None,
+        mark: String::new(),
     }
+    .marked(&CORNERS.map(|corner| corner.tests(results)).concat())
 }
 
 fn under_1_ms_tile(results: &Results) -> Tile {
-    let ours = results.test("brief-b");
-    let ours = ours.and_then(|test| test.median_of_known(|round| round.share_under_1_ms));
+    let share = |id| results.test(id)?.median_of_known(|round| round.share_under_1_ms);
     let theirs = published::of("brief-b").and_then(|figure| figure.share_under_1_ms);
-    share_tile("Requests under 1 ms", "of 100-byte values, 80/20", ours, theirs)
+    let hot = share("brief-b-hot").map(|share| format!("; hot keys {}", figure::percent(share)));
+    let unit = format!("uniform keys{}", hot.unwrap_or_default());
+    share_tile("Under 1 ms, 100 B, 80/20", &unit, share("brief-b"), theirs)
+        .marked(&[results.test("brief-b")])
 }
 
 fn doubled_tile(results: &Results) -> Tile {
-    let (ours, theirs) = (doubled(results), doubled_published());
-    share_tile("Data set \u{d7} 2.1, same RAM", "of the throughput", ours, theirs)
+    let ours = doubled(results);
+    let theirs = ours.map(|(_, theirs)| theirs);
+    share_tile(
+        "Data set \u{d7} 2.1, same RAM",
+        "of the throughput",
+        ours.map(|(ours, _)| ours),
+        theirs,
+    )
+    .marked(&doubled_tests(results))
 }
 
 /// How much of what the drive can do is asked of it; there is nothing published to compare.

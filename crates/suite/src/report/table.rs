@@ -20,6 +20,8 @@ pub struct Cell {
     pub text: String,
     /// Below it, smaller: the published figure, or why there is none.
     pub below: String,
+    /// Why the figure is to be doubted, in a word.
+    pub mark: String,
     /// How it is set.
     pub look: Look,
 }
@@ -68,6 +70,12 @@ impl Table {
         Self { caption: caption.to_owned(), head, rows: Vec::new() }
     }
 
+    /// Whether a column holds figures, which are set to the right.
+    pub fn is_figures(&self, column: &usize) -> bool {
+        let is_figure = |row: &Vec<Cell>| matches!(row[*column].look, Look::Figure | Look::Missing);
+        self.rows.iter().any(is_figure)
+    }
+
     /// Whether its columns have names.
     pub fn has_head(&self) -> bool {
         self.head.iter().any(|name| !name.is_empty())
@@ -101,9 +109,19 @@ impl Cell {
     /// The same, with a published figure below.
     pub fn published(self, figure: Option<f64>, write: impl Fn(f64) -> String) -> Self {
         match figure {
-            Some(figure) => self.below(format!("published {}", write(figure))),
+            Some(figure) => self.below(write(figure)),
             None => self,
         }
+    }
+
+    /// The same, marked if one of the tests that it comes from did not end well.
+    pub fn marked(self, tests: &[Option<&Test>]) -> Self {
+        Self { mark: doubt(tests).unwrap_or_default(), ..self }
+    }
+
+    /// The name of a row whose published figures stand below ours.
+    pub fn ours(name: &str) -> Self {
+        Self::text(name).below("published")
     }
 
     /// How far a test came, and what went wrong on the way.
@@ -124,9 +142,20 @@ impl Cell {
         let fine = test.state == State::Done && errors.is_empty();
         let separator = if below.is_empty() || errors.is_empty() { "" } else { "; " };
         Self {
-            text: text.to_owned(),
             below: format!("{below}{separator}{errors}"),
             look: if fine { Look::Fine } else { Look::Warning },
+            ..Self::text(text)
         }
     }
+}
+
+/// Why figures of some tests are to be doubted, in a word: the first that did not end well.
+pub fn doubt(tests: &[Option<&Test>]) -> Option<String> {
+    tests.iter().flatten().find_map(|test| match &test.state {
+        State::Partial => Some("partial".to_owned()),
+        State::Pending => Some("not run".to_owned()),
+        State::Failed(_) => Some("failed".to_owned()),
+        State::Done if test.errors() > 0 => Some("errors".to_owned()),
+        State::Done => None,
+    })
 }

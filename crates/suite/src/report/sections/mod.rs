@@ -3,6 +3,7 @@
 pub mod briefs;
 pub mod corners;
 pub mod fill;
+pub mod life;
 pub mod run;
 pub mod sweep;
 pub mod traffic;
@@ -32,11 +33,19 @@ impl Section {
         Self {
             id,
             title,
-            lead: vec![lead.to_owned()],
+            lead: Vec::new(),
             warnings: Vec::new(),
             charts: Vec::new(),
             tables: Vec::new(),
         }
+        .paragraph(lead)
+    }
+
+    /// The same, with one more paragraph before its charts.
+    fn paragraph(mut self, text: &str) -> Self {
+        // A figure and its unit stay on one line.
+        self.lead.push(text.replace(" %", "\u{a0}%"));
+        self
     }
 
     /// Takes a chart, or says that there is nothing to draw.

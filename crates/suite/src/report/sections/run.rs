@@ -26,7 +26,7 @@ pub fn tests(results: &Results) -> Section {
         "max ms",
         "CPU s",
     ];
-    let mut table = Table::new("All tests", &head);
+    let mut table = Table::new("Medians over the rounds", &head);
     table.rows = results.tests.iter().map(test).collect();
     section.tables.push(table);
     section
@@ -61,18 +61,27 @@ pub fn comparisons(results: &Results) -> Section {
         section.warnings.push("The run ended before its figures were compared.".to_owned());
         return section;
     }
-    let head = ["Figure", "Where", "Unit", "This run", "Published", "Our ratio", "Published ratio"];
-    let mut table = Table::new("Comparisons", &head);
+    let head = [
+        "Figure",
+        "Where",
+        "Better if",
+        "Unit",
+        "This run",
+        "Published",
+        "Our ratio",
+        "Published ratio",
+    ];
+    let mut table = Table::new("Figures and ratios", &head);
     table.rows = results.comparisons.iter().map(comparison).collect();
     section.tables.push(table);
     section
 }
 
 fn comparison(row: &Comparison) -> Vec<Cell> {
-    let wanted = if row.more_is_better { "more is better" } else { "less is better" };
     vec![
-        Cell::text(&row.name).below(wanted),
+        Cell::text(&row.name),
         Cell::text(format!("Brief {}, {}", row.brief, row.place)),
+        Cell::text(if row.more_is_better { "higher" } else { "lower" }),
         Cell::text(&row.unit),
         Cell::figure(row.ours, figure::count),
         Cell::figure(row.published, figure::count),

@@ -3,7 +3,7 @@
 use super::Section;
 use crate::report::chart::{Axis, Band, Chart, Colour, Kind, Series, Unit};
 use crate::report::figure;
-use crate::report::table::{Cell, Table};
+use crate::report::table::{Cell, Table, doubt};
 use crate::results::{Results, Test};
 
 /// A test of the sweep, and its standard deviation in percent of the key range.
@@ -22,6 +22,13 @@ struct Point<'a> {
     test: &'a Test,
 }
 
+impl Point<'_> {
+    fn name(&self) -> String {
+        let doubt = doubt(&[Some(self.test)]).map(|doubt| format!(" ({doubt})"));
+        format!("\u{3c3} {} %{}", self.sigma, doubt.unwrap_or_default())
+    }
+}
+
 /// The section of the sweep.
 pub fn section(results: &Results) -> Section {
     let mut section = Section::new(
@@ -30,11 +37,10 @@ pub fn section(results: &Results) -> Section {
         "Keys are drawn from a normal distribution. The smaller its standard deviation \u{3c3} \
          (in percent of the key range), the more of the keys in use fit in RAM. The horizontal \
          axis is the share of reads that RAM served, as counted by the server.",
-    );
-    section.lead.push(
+    )
+    .paragraph(
         "Published shape: throughput is nearly flat between 60 % and 90 %; below 60 % the flash \
-         saturates; above 90 % RAM dominates."
-            .to_owned(),
+         saturates; above 90 % RAM dominates.",
     );
     let tests = sigmas(results);
     let points = measured(&tests);
@@ -67,7 +73,7 @@ fn series(
         name: name.to_owned(),
         colour,
         points: points.iter().map(|point| (point.hit_percent, figure(point.test))).collect(),
-        names: points.iter().map(|point| format!("\u{3c3} = {} %", point.sigma)).collect(),
+        names: points.iter().map(Point::name).collect(),
     }
 }
 
@@ -96,7 +102,7 @@ fn latency(points: &[Point]) -> Chart {
 fn against_hits(id: &'static str, title: &str, label: &'static str, unit: Unit) -> Chart {
     Chart {
         bands: vec![
-            Band { from: 0.0, to: 60.0, name: "flash saturates" },
+            Band { from: 0.0, to: 60.0, name: "published: flash saturates" },
             Band { from: 60.0, to: 90.0, name: "nearly flat" },
             Band { from: 90.0, to: 100.0, name: "RAM" },
         ],
@@ -116,7 +122,7 @@ fn table(tests: &[(f64, &Test)]) -> Table {
     for &(sigma, test) in tests {
         let hit = test.median_of_known(|round| round.ram_hit_ratio);
         table.rows.push(vec![
-            Cell::text(format!("{sigma} %")),
+            Cell::text(format!("{sigma}\u{a0}%")),
             Cell::state(Some(test)),
             Cell::figure(hit, figure::percent),
             Cell::figure(test.median(|round| round.ops_per_second), figure::count),

@@ -45,16 +45,16 @@ pub fn section(results: &Results) -> Section {
     section
 }
 
-/// The smallest, the middle and the largest that have samples.
+/// Of those that ran about as long as the longest, the smallest, the middle and the largest: the
+/// suite gives more time to those whose traffic is worth a look.
 fn three<'a>(tests: &[(f64, &'a Test)]) -> Vec<(f64, &'a Round)> {
-    let with_samples: Vec<(f64, &Round)> = tests
-        .iter()
-        .filter_map(|(sigma, test)| Some((*sigma, test.rounds.last()?)))
-        .filter(|(_, round)| !round.samples.is_empty())
-        .collect();
-    match with_samples.len() {
-        0..=3 => with_samples,
-        count => [0, count / 2, count - 1].map(|index| with_samples[index]).to_vec(),
+    let last_round = |(sigma, test): &(f64, &'a Test)| Some((*sigma, test.rounds.last()?));
+    let mut rounds: Vec<(f64, &Round)> = tests.iter().filter_map(last_round).collect();
+    let longest = rounds.iter().map(|(_, round)| round.seconds).fold(0.0, f64::max);
+    rounds.retain(|(_, round)| !round.samples.is_empty() && round.seconds >= longest * 0.75);
+    match rounds.len() {
+        0..=3 => rounds,
+        count => [0, count / 2, count - 1].map(|index| rounds[index]).to_vec(),
     }
 }
 
@@ -67,7 +67,7 @@ fn chart(
 ) -> Chart {
     let series = chosen.iter().zip(COLOURS).map(|((sigma, round), colour)| {
         let points = round.samples.iter().map(|sample| (sample.second, rate(sample))).collect();
-        Series::over_time(&format!("\u{3c3} = {sigma} %"), colour, points)
+        Series::over_time(&format!("\u{3c3} {sigma} %"), colour, points)
     });
     Chart {
         series: series.filter(|series| !series.is_empty()).collect(),
@@ -79,7 +79,7 @@ fn chart(
             id,
             title,
             Kind::Lines,
-            Axis::new("time", Unit::Seconds),
+            Axis::new("time, min:s", Unit::Seconds),
             Axis::new("throughput", Unit::Throughput),
         )
     }
@@ -101,7 +101,7 @@ fn table(tests: &[(f64, &Test)], reads: Option<f64>, writes: Option<f64>) -> Tab
         let of_writes =
             share(peak, writes).map(|share| format!("{} of the limit", figure::percent(share)));
         table.rows.push(vec![
-            Cell::text(format!("{sigma} %")),
+            Cell::text(format!("{sigma}\u{a0}%")),
             Cell::figure(read, rate),
             Cell::figure(share(read, reads), figure::percent),
             Cell::figure(median(written), rate),

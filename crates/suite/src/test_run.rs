@@ -69,15 +69,17 @@ impl TestRun<'_> {
             let what = format!("measures, round {} of {}", round + 1, self.rounds);
             let name = format!("{}-{}", self.plan.id, round + 1);
             let loaded = self.load(&what, &name, &self.plan.load, servers, test)?;
-            let stopped = loaded.stopped;
+            if loaded.stopped {
+                // What it measured until then, if it had begun.
+                let outcome = loaded.outcome.ok();
+                test.rounds.extend(outcome.map(|outcome| to_round(outcome, loaded.samples)));
+                return Err(Cut::Stopped);
+            }
             let outcome = loaded.outcome.map_err(|error| self.failed(servers, error))?;
             let reason = outcome.reason.clone();
             test.rounds.push(to_round(outcome, loaded.samples));
             if let Some(reason) = reason {
                 return Err(self.failed(servers, reason));
-            }
-            if stopped {
-                return Err(Cut::Stopped);
             }
         }
         servers.holds = Some(self.plan.data.name);

@@ -188,8 +188,9 @@ fn sigma(percent: &f64) -> TestPlan {
 
 /// Brief B gives no connections. Its 3.25 M operations a second at 0.92 ms were 2,990 in flight on
 /// 88 hardware threads: 34 a thread, here 4 connections with 8 each. Which keys were used is not
-/// given either: uniform is memtier's default and the harder case. 1 GB/s of drive traffic for 3.25 M operations a
-/// second says that theirs were hot ones mostly, so there is a second test with those.
+/// given either: uniform is memtier's default and the harder case. 1 GB/s of drive traffic for
+/// 3.25 M operations a second says that theirs were hot ones mostly, so there is a second test with
+/// those.
 fn brief_b() -> [TestPlan; 2] {
     let line = "--pipeline=8 -c 4 -t 1 --key-maximum=1000000000 --data-size=100 --ratio=2:8 \
                 --distinct-client-seed";

@@ -164,7 +164,8 @@ fn table_1(corner: &Corner) -> TestPlan {
 /// Standard deviations in per cent of the key range. With 6.56 % of the values in RAM, those
 /// nearest the centre, they are to hit RAM from 26 % (10) to 99.9 % (1) of the time.
 const SIGMAS: &[f64] = &[1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0];
-/// Of these, the three whose flash traffic over time is shown; the published one runs three minutes.
+/// Of these, the three whose flash traffic over time is shown, which was published for three
+/// minutes.
 const SIGMAS_OVER_TIME: [f64; 3] = [2.0, 5.0, 10.0];
 
 fn sigma(percent: &f64) -> TestPlan {

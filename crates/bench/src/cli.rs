@@ -1,9 +1,13 @@
 //! `kelvin bench run`: a command line in, a result and an exit code out.
 
-use crate::{LoadError, Options, Report};
+use crate::live::LiveLine;
+use crate::{Control, LoadError, Options, Report, hdr};
+use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Bad usage, no connection, or a file that cannot be written.
 const CANNOT_RUN: u8 = 2;
@@ -20,13 +24,25 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { CANNOT_RUN } else { 0 });
         }
     };
-    match crate::run(&options).and_then(|report| publish(&report).map(|()| report)) {
+    let outcome = crate::run_watched(&options, &control());
+    match outcome.and_then(|report| publish(&report).map(|()| report)) {
         Ok(report) => conclude(&report),
         Err(error) => {
             eprintln!("kelvin bench run: {error}");
             ExitCode::from(CANNOT_RUN)
         }
     }
+}
+
+/// Ctrl-C ends the load and keeps what was measured, a second one ends the program; on a terminal
+/// there is a live line.
+fn control() -> Control {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // Without these Ctrl-C just ends the program: that is no reason not to load.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted));
+    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    let live = std::io::stderr().is_terminal().then(|| LiveLine::new("load"));
+    Control { interrupted, live, remark: Some(|text| eprintln!("kelvin bench run: {text}")) }
 }
 
 /// Writes the result where the options say.
@@ -43,6 +59,9 @@ fn publish(report: &Report) -> Result<(), LoadError> {
     if let Some(path) = &report.options.json_out_file {
         let json = format!("{:#}\n", report.to_json());
         std::fs::write(path, json).map_err(refused(path))?;
+    }
+    if let Some(prefix) = &report.options.hdr_file_prefix {
+        hdr::write_files(report, prefix)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Waiting for many sockets at once: the three calls of Linux's epoll, level-triggered.
 //!
-//! This is the only file of the crate with `unsafe`. `epoll_pwait2` is used for its nanoseconds (a
+//! This and `cpu.rs` are the only files of the crate with `unsafe`. `epoll_pwait2` is used for its nanoseconds (a
 //! load on schedule waits for less than a millisecond); it needs Linux 5.11.
 
 use std::io;

@@ -2,11 +2,11 @@
 //! `kelvin`. Latencies are in milliseconds.
 
 use crate::arguments::Range;
+use crate::hdr;
 use crate::options::Options;
 use crate::report::{Part, Report, Run, ms};
 use crate::stats::{Row, Second};
 use crate::table::distribution;
-use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -108,7 +108,7 @@ impl Report {
             let value_ns = row.percentile_ns(*percentile);
             json.insert(format!("p{percentile:.2}"), latency(value_ns as f64));
         }
-        if let Some(text) = compressed(row) {
+        if let Some(text) = hdr::compressed(row) {
             json.insert("Histogram log format".to_owned(), json!({"Compressed Histogram": text}));
         }
         Value::Object(json)
@@ -193,22 +193,6 @@ fn time_series(row: &Row) -> Value {
     Value::Object(row.seconds.iter().enumerate().map(second).collect())
 }
 
-/// The latencies in microseconds, as other programs that read HDR histograms of memtier expect.
-pub fn latencies_us(row: &Row) -> Histogram<u64> {
-    let mut latencies = crate::stats::latency_histogram();
-    for step in row.latency_ns.iter_recorded() {
-        latencies.saturating_record_n(step.value_iterated_to() / 1000, step.count_at_value());
-    }
-    latencies
-}
-
-fn compressed(row: &Row) -> Option<String> {
-    use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new().serialize(&latencies_us(row), &mut bytes).ok()?;
-    Some(base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes))
-}
-
 /// The options under memtier's names.
 fn configuration(options: &Options) -> Value {
     let path = |path: &Option<std::path::PathBuf>| {
@@ -281,7 +265,6 @@ fn unix_ms(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64
 }
 
-/// The shape that scripts rely on is in the tests of `report`, `table` and here.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,15 +294,5 @@ mod tests {
         assert_eq!(json["kelvin"]["runs"][0]["share_under_1_ms"], 0.0);
         assert_eq!(json["kelvin"]["cpu_seconds_user"], 0.5);
         assert_eq!(json["kelvin"]["flawless"], true);
-    }
-
-    #[test]
-    fn the_compressed_histogram_is_in_microseconds() {
-        let mut stats = Stats::new(3);
-        let replies = Replies { count: 3, latency_ns: 5_000_000, received_bytes: 0 };
-        stats.rows[0].received(replies, 0);
-        let latencies = latencies_us(&stats.rows[0]);
-        assert_eq!((latencies.len(), latencies.max().abs_diff(5000) < 5), (3, true));
-        assert!(compressed(&stats.rows[0]).is_some_and(|text| text.starts_with("HISTF")));
     }
 }

@@ -1,8 +1,9 @@
 //! Replies, cut out of the byte stream as it arrives, in whatever pieces.
 //!
-//! Only what the answers to SET and GET can be is understood: status, error, integer, null and bulk
-//! string, in RESP2 or RESP3. A bulk string is handed on in the pieces that it comes in; nothing is
-//! copied but a head line that is split between two reads.
+//! All of RESP2 is understood and what RESP3 answers to commands with. A bulk string is handed on in
+//! the pieces that it comes in; nothing is copied but a head line that is split between two reads. Of
+//! an aggregate only the elements are told, however they nest: [`Parser::is_between_replies`] says
+//! when the last of them has come.
 
 use crate::values::VALUE_BYTES_MAX;
 
@@ -13,7 +14,7 @@ const LINE_BYTES_MAX: usize = 256;
 /// What a reply is, or a piece of one.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// `+...` or `:...`.
+    /// `+...`, `:...`, or any other that fits a line.
     Status,
     /// `-...`, without the sign and the line end.
     Error(&'a [u8]),
@@ -32,9 +33,9 @@ pub enum Event<'a> {
     },
 }
 
-/// The bytes are no reply that SET or GET can have.
+/// The bytes are no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server sent something that is no reply to SET or GET")]
+#[error("the server sent something that is no reply")]
 pub struct Malformed;
 
 /// Where in the stream a connection is.
@@ -43,6 +44,8 @@ pub struct Parser {
     state: State,
     line: [u8; LINE_BYTES_MAX],
     line_size: usize,
+    /// Elements of aggregates that are still to come.
+    open: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,13 +60,19 @@ enum State {
 
 impl Default for Parser {
     fn default() -> Self {
-        Self { state: State::Line, line: [0; LINE_BYTES_MAX], line_size: 0 }
+        Self { state: State::Line, line: [0; LINE_BYTES_MAX], line_size: 0, open: 0 }
     }
 }
 
 impl Parser {
-    /// Takes the next event from the front of `input`, and tells how many bytes it used. No event
-    /// means that all of the input is used, and the next needs more.
+    /// Whether the last event was the end of a whole reply. To be asked after events only.
+    #[inline]
+    pub fn is_between_replies(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Takes the next event from the front of `input`, and tells how many bytes it used; without an
+    /// event when they were none that is told.
     ///
     /// Errors: [`Malformed`]; the stream cannot be read any further.
     #[inline]
@@ -99,14 +108,14 @@ impl Parser {
         // Read from a copy, as reading the line changes the state beside it.
         let line = self.line;
         match parse_line(&line[..line_size])? {
-            Head::Bulk(size) => {
-                self.state = State::Bulk { size, taken: 0 };
-                let (more, event) = self.next_bulk(&input[used..], size, 0)?;
-                Ok((used + more, event))
+            Head::Bulk(size) => self.begin_bulk(input, used, size),
+            Head::Aggregate(count) => Ok((used, self.begin_aggregate(count)?)),
+            Head::Status => Ok((used, self.end_element(Event::Status))),
+            Head::Null => Ok((used, self.end_element(Event::Null))),
+            Head::Error => {
+                self.open = self.open.saturating_sub(1);
+                Ok((used, Some(Event::Error(&self.line[1..line_size - 1]))))
             }
-            Head::Status => Ok((used, Some(Event::Status))),
-            Head::Null => Ok((used, Some(Event::Null))),
-            Head::Error => Ok((used, Some(Event::Error(&self.line[1..line_size - 1])))),
         }
     }
 
@@ -118,14 +127,40 @@ impl Parser {
         used: usize,
     ) -> Result<(usize, Option<Event<'a>>), Malformed> {
         match parse_line(line)? {
-            Head::Bulk(size) => {
-                let (more, event) = self.next_bulk(&input[used..], size, 0)?;
-                Ok((used + more, event))
-            }
-            Head::Status => Ok((used, Some(Event::Status))),
-            Head::Null => Ok((used, Some(Event::Null))),
-            Head::Error => Ok((used, Some(Event::Error(&line[1..line.len() - 1])))),
+            Head::Bulk(size) => self.begin_bulk(input, used, size),
+            Head::Aggregate(count) => Ok((used, self.begin_aggregate(count)?)),
+            Head::Status => Ok((used, self.end_element(Event::Status))),
+            Head::Null => Ok((used, self.end_element(Event::Null))),
+            Head::Error => Ok((used, self.end_element(Event::Error(&line[1..line.len() - 1])))),
         }
+    }
+
+    #[inline]
+    fn begin_bulk<'a>(
+        &mut self,
+        input: &'a [u8],
+        used: usize,
+        size: usize,
+    ) -> Result<(usize, Option<Event<'a>>), Malformed> {
+        self.state = State::Bulk { size, taken: 0 };
+        let (more, event) = self.next_bulk(&input[used..], size, 0)?;
+        Ok((used + more, event))
+    }
+
+    /// An aggregate of `count` elements takes its own place among those that are still to come.
+    fn begin_aggregate<'a>(&mut self, count: u64) -> Result<Option<Event<'a>>, Malformed> {
+        if count == 0 {
+            return Ok(self.end_element(Event::Status));
+        }
+        self.open = self.open.saturating_sub(1).checked_add(count).ok_or(Malformed)?;
+        Ok(None)
+    }
+
+    /// An element, or a reply of its own, is complete with `event`.
+    #[inline]
+    fn end_element<'a>(&mut self, event: Event<'a>) -> Option<Event<'a>> {
+        self.open = self.open.saturating_sub(1);
+        Some(event)
     }
 
     /// Keeps a head line whose end has not come, and all of it that fits if it is an error.
@@ -142,6 +177,7 @@ impl Parser {
             return Err(Malformed);
         }
         self.line_size = 0;
+        self.open = self.open.saturating_sub(1);
         self.state = if input.ends_with(b"\n") { State::Line } else { State::LongLine };
         Ok((input.len(), Some(Event::Error(&self.line[1..]))))
     }
@@ -173,6 +209,9 @@ impl Parser {
             return Err(Malformed);
         }
         self.state = if end { State::Line } else { State::Bulk { size, taken: taken + used } };
+        if end {
+            self.open = self.open.saturating_sub(1);
+        }
         let offset = taken.min(size);
         let event = Event::Bulk { size, offset, bytes: &input[..body], end };
         Ok((used, (used > 0).then_some(event)))
@@ -184,6 +223,8 @@ enum Head {
     Error,
     Null,
     Bulk(usize),
+    /// Of so many elements.
+    Aggregate(u64),
 }
 
 /// Reads a head line that still has its carriage return.
@@ -191,9 +232,11 @@ enum Head {
 fn parse_line(line: &[u8]) -> Result<Head, Malformed> {
     let Some((b'\r', line)) = line.split_last() else { return Err(Malformed) };
     match line {
-        [b'$', digits @ ..] => parse_size(digits),
-        [b'+' | b':', ..] => Ok(Head::Status),
+        [b'$' | b'=' | b'!', digits @ ..] => parse_size(digits),
+        [b'+' | b':' | b',' | b'#' | b'(', ..] => Ok(Head::Status),
         [b'-', ..] => Ok(Head::Error),
+        [b'*' | b'~', digits @ ..] => parse_count(digits, 1),
+        [b'%', digits @ ..] => parse_count(digits, 2),
         [b'_'] => Ok(Head::Null),
         _ => Err(Malformed),
     }
@@ -218,6 +261,16 @@ fn parse_size(digits: &[u8]) -> Result<Head, Malformed> {
         }
     }
     Ok(Head::Bulk(size))
+}
+
+/// Reads how many elements an aggregate has, `scale` for each that it counts.
+fn parse_count(digits: &[u8], scale: u64) -> Result<Head, Malformed> {
+    if digits == b"-1" {
+        return Ok(Head::Null);
+    }
+    let text = std::str::from_utf8(digits).map_err(|_| Malformed)?;
+    let count: u64 = text.parse().map_err(|_| Malformed)?;
+    count.checked_mul(scale).map(Head::Aggregate).ok_or(Malformed)
 }
 
 #[cfg(test)]
@@ -309,9 +362,37 @@ mod tests {
     }
 
     #[test]
+    fn aggregates_end_with_their_last_element() {
+        // The replies, and after how many events each of them ends.
+        let cases: [(&[u8], &[usize]); 6] = [
+            (b"*0\r\n+OK\r\n", &[1, 2]),
+            (b"*-1\r\n", &[1]),
+            (b"*2\r\n$1\r\na\r\n$-1\r\n:1\r\n", &[2, 3]),
+            (b"%1\r\n+a\r\n*2\r\n:1\r\n*0\r\n", &[3]),
+            (b"*2\r\n*1\r\n*1\r\n:1\r\n-ERR\r\n", &[2]),
+            (b"~1\r\n#t\r\n,1.5\r\n=5\r\ntxt:a\r\n", &[1, 2, 3]),
+        ];
+        for (stream, expected) in cases {
+            let (mut parser, mut rest, mut events) = (Parser::default(), stream, 0);
+            let mut ends = Vec::new();
+            while !rest.is_empty() {
+                let (used, event) = parser.next(rest).expect("replies");
+                rest = &rest[used..];
+                if event.is_some() {
+                    events += 1;
+                    if parser.is_between_replies() {
+                        ends.push(events);
+                    }
+                }
+            }
+            assert_eq!(ends, expected, "{}", stream.escape_ascii());
+        }
+    }
+
+    #[test]
     fn malformed_streams_are_refused() {
         let long = [b"+", &[b'x'; 1000][..]].concat();
-        let streams: [&[u8]; 9] = [
+        let streams: [&[u8]; 10] = [
             b"OK\r\n",
             b"$5x\r\n",
             b"$\r\n",
@@ -319,7 +400,8 @@ mod tests {
             b"$99999999999999999999\r\n",
             b"+OK\n",
             b"$1\r\nabcd",
-            b"*1\r\n",
+            b"*x\r\n",
+            b">1\r\n",
             &long,
         ];
         for stream in streams {

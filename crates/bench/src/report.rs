@@ -59,8 +59,8 @@ impl Report {
         let misses_fail = matches!(plan.checking, Checking::Values { misses_fail: true, .. });
         Self {
             options: options.clone(),
-            labels: plan.labels(),
-            requests: plan.requests(),
+            labels: plan.labels.clone(),
+            requests: plan.requests(0),
             runs,
             misses_fail,
         }
@@ -150,7 +150,7 @@ pub fn ms(ns: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A report of one run of two seconds that counted `stats`.

@@ -5,7 +5,7 @@
 //! compressor (no two values share bytes, a long one does not repeat), and lets any part of a value
 //! be checked as it arrives, with nothing remembered.
 
-use crate::arguments::Range;
+use crate::arguments::{Range, SizeList};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -20,11 +20,63 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 const _: () = assert!(POOL_BYTES.is_power_of_two());
 
+/// Sizes of values in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sizes {
+    /// Uniform over a range.
+    Range(Range),
+    /// Each of a list as often as its weight says.
+    List(SizeList),
+}
+
+impl Sizes {
+    /// The one size, if there is only one.
+    pub fn fixed(&self) -> Option<usize> {
+        match self {
+            Self::Range(range) => (range.min == range.max).then_some(range.min),
+            Self::List(SizeList(list)) => {
+                let (first, _) = list[0];
+                list.iter().all(|(size, _)| *size == first).then_some(first)
+            }
+        }
+    }
+
+    /// The largest.
+    pub fn max(&self) -> usize {
+        match self {
+            Self::Range(range) => range.max,
+            Self::List(SizeList(list)) => list.iter().map(|(size, _)| *size).max().unwrap_or(0),
+        }
+    }
+
+    /// The size that belongs to `hash`.
+    #[inline]
+    fn of(&self, hash: u64) -> usize {
+        // The high half of a product maps a hash to a range without a division.
+        let place = |count: u64| ((u128::from(hash) * u128::from(count)) >> u64::BITS) as u64;
+        match self {
+            Self::Range(range) => range.min + place((range.max - range.min) as u64 + 1) as usize,
+            Self::List(SizeList(list)) => {
+                let mut left = place(list.iter().map(|(_, weight)| u64::from(*weight)).sum());
+                for (size, weight) in list {
+                    match left.checked_sub(u64::from(*weight)) {
+                        Some(rest) => left = rest,
+                        None => return *size,
+                    }
+                }
+                unreachable!("the place is below the sum of the weights")
+            }
+        }
+    }
+}
+
 /// Makes and checks values.
 #[derive(Debug, Clone)]
 pub struct Values {
     pool: Box<[u8]>,
-    sizes: Range,
+    sizes: Sizes,
+    /// Share of a value, at its end, that is one repeated byte.
+    compressible: f64,
 }
 
 /// One value, not yet written out: what it begins with in the pool, and its size.
@@ -39,40 +91,53 @@ impl Value {
     pub fn size(&self) -> usize {
         self.size
     }
+
+    /// The byte that the compressible end repeats.
+    fn filler(&self) -> u8 {
+        (self.hash >> 56) as u8
+    }
 }
 
 impl Values {
-    /// Values of these sizes. Cost: fills a pool of 64 KiB.
-    pub fn new(sizes: Range) -> Self {
+    /// Values of these sizes, of which a share from 0 to 1 compresses away. Cost: fills a pool of
+    /// 64 KiB.
+    pub fn new(sizes: Sizes, compressible: f64) -> Self {
         let mut pool = vec![0; POOL_BYTES].into_boxed_slice();
         SmallRng::seed_from_u64(POOL_SEED).fill(&mut pool[..]);
-        Self { pool, sizes }
+        Self { pool, sizes, compressible }
     }
 
     /// The value of `key` in its `version`. The size depends on the key alone.
     pub fn of(&self, key: u64, version: u32) -> Value {
-        let spread = (self.sizes.max - self.sizes.min) as u64 + 1;
-        // The high half of a product maps a hash to a range without a division.
-        let extra = (u128::from(mix(key)) * u128::from(spread)) >> u64::BITS;
-        let hash = mix(mix(key) ^ (u64::from(version) << 1 | 1));
-        Value { hash, size: self.sizes.min + extra as usize }
+        let key_hash = mix(key);
+        let hash = mix(key_hash ^ (u64::from(version) << 1 | 1));
+        Value { hash, size: self.sizes.of(key_hash) }
     }
 
     /// Appends all of `value` to `output`.
     pub fn append(&self, value: Value, output: &mut Vec<u8>) {
         let mut offset = 0;
-        while offset < value.size {
-            let (pooled, word) = self.stretch(value, offset, value.size - offset);
+        let end = self.random_size(value);
+        while offset < end {
+            let (pooled, word) = self.stretch(value, offset, end - offset);
             let start = output.len();
             output.extend_from_slice(pooled);
             xor(&mut output[start..], word);
             offset += pooled.len();
         }
+        if end < value.size {
+            output.resize(output.len() + value.size - end, value.filler());
+        }
     }
 
     /// Whether `bytes` are those at `offset` of `value`.
-    pub fn matches(&self, value: Value, mut offset: usize, mut bytes: &[u8]) -> bool {
+    pub fn matches(&self, value: Value, mut offset: usize, bytes: &[u8]) -> bool {
         if offset + bytes.len() > value.size {
+            return false;
+        }
+        let random = self.random_size(value).saturating_sub(offset).min(bytes.len());
+        let (mut bytes, filled) = bytes.split_at(random);
+        if filled.iter().any(|byte| *byte != value.filler()) {
             return false;
         }
         while !bytes.is_empty() {
@@ -85,6 +150,14 @@ impl Values {
             bytes = rest;
         }
         true
+    }
+
+    /// How many bytes at the front of `value` are random.
+    fn random_size(&self, value: Value) -> usize {
+        if self.compressible == 0.0 {
+            return value.size;
+        }
+        value.size - (value.size as f64 * self.compressible) as usize
     }
 
     /// The pool's bytes for `offset` of `value`, at most `size_max` and not past the end of the
@@ -139,7 +212,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn values(min: usize, max: usize) -> Values {
-        Values::new(Range { min, max })
+        Values::new(Sizes::Range(Range { min, max }), 0.0)
     }
 
     fn bytes_of(values: &Values, key: u64, version: u32) -> Vec<u8> {
@@ -152,8 +225,9 @@ mod tests {
         #[test]
         fn a_value_matches_itself_in_any_pieces(
             key: u64, version: u32, size in 0_usize..200_000, cuts: [prop::sample::Index; 3],
+            compressible in prop::sample::select(vec![0.0, 0.3, 1.0]),
         ) {
-            let values = values(size, size);
+            let values = Values::new(Sizes::Range(Range::only(size)), compressible);
             let value = values.of(key, version);
             let bytes = bytes_of(&values, key, version);
             prop_assert_eq!(bytes.len(), size);
@@ -194,6 +268,27 @@ mod tests {
             seen[size - 10] += 1;
         }
         assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
+    }
+
+    #[test]
+    fn sizes_of_a_list_follow_their_weights() {
+        let list: SizeList = "10:1,20:3".parse().expect("a list");
+        let values = Values::new(Sizes::List(list), 0.0);
+        let long = (0..10_000).filter(|key| values.of(*key, 0).size() == 20).count();
+        assert!((7300..7700).contains(&long), "{long}");
+        assert!((0..10_000).all(|key| [10, 20].contains(&values.of(key, 0).size())));
+    }
+
+    #[test]
+    fn the_compressible_share_is_one_repeated_byte() {
+        let values = Values::new(Sizes::Range(Range::only(1000)), 0.25);
+        let bytes = bytes_of(&values, 3, 0);
+        assert!(bytes[750..].iter().all(|byte| *byte == bytes[750]));
+        assert!(bytes[..750].iter().any(|byte| *byte != bytes[0]));
+        let mut wrong = bytes.clone();
+        wrong[999] ^= 1;
+        assert!(values.matches(values.of(3, 0), 0, &bytes));
+        assert!(!values.matches(values.of(3, 0), 0, &wrong));
     }
 
     #[test]

@@ -1,193 +1,245 @@
-//! The loop of one thread: waits for its connections, counts what they bring, keeps them busy.
+//! The loop of one thread: waits for its clients, counts what they bring, keeps them busy.
 //!
-//! In a closed loop a connection sends again when replies come. On schedule (`--rate`) requests
-//! fall due whether or not replies come; a request that finds no room waits, and its latency counts
-//! from when it was due.
+//! In a closed loop a client sends again when replies come. On schedule (`--rate`) requests fall due
+//! whether or not replies come; a request that finds no room waits, and its latency counts from when
+//! it was due.
 
 use crate::LoadError;
-use crate::connection::{Connection, Kit, Lost, Schedule};
+use crate::client::{Client, Schedule, parties};
+use crate::control::Control;
 use crate::cpu::CpuSeconds;
-use crate::epoll::{Epoll, Interest, Ready};
-use crate::plan::{Address, Plan, Until};
-use crate::report::Run;
-use crate::stats::Stats;
+use crate::epoll::Ready;
+use crate::link::{Kit, Lost};
+use crate::live::INTERVAL;
+use crate::plan::{Plan, Until};
+use crate::stats::{Stats, latency_histogram};
+use hdrhistogram::Histogram;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Longest wait before the clock is looked at again.
 const TICK: Duration = Duration::from_millis(50);
 /// A connection is given up when no reply has come for so long.
 const REPLY_NS_MAX: u64 = 120_000_000_000;
+/// After an interrupt replies that are still to come are waited for so long.
+const INTERRUPT_NS_MAX: u64 = 1_000_000_000;
 
-/// Runs `plan` on all its threads; returns what they counted and how many seconds it took.
-///
-/// Errors: when a connection cannot be made, or the system refuses to wait for one.
-pub fn run_all(plan: &Plan) -> Result<Run, LoadError> {
-    let mut workers = Vec::new();
-    for thread in 0..plan.threads {
-        workers.push(Worker::new(plan, thread)?);
-    }
-    let (started, cpu) = (SystemTime::now(), CpuSeconds::now());
-    let start = Instant::now();
-    let outcomes: Vec<Result<Stats, LoadError>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            workers.into_iter().map(|worker| scope.spawn(move || worker.run(start))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect()
-    });
-    let seconds = start.elapsed().as_secs_f64();
-    let mut stats = Stats::new(plan.labels().len());
-    for outcome in outcomes {
-        stats.add(&outcome?);
-    }
-    let cpu = CpuSeconds::now().since(cpu);
-    Ok(Run { stats, started, seconds, cpu, cut_short: None })
+/// What one thread has to tell at its end.
+pub struct Outcome {
+    /// What it counted.
+    pub stats: Stats,
+    /// When counting began, and the CPU time of the process then.
+    pub began: (Instant, SystemTime, CpuSeconds),
 }
 
-/// A thread and its connections.
-struct Worker<'a> {
+/// A thread and its clients.
+pub struct Worker<'a> {
     kit: Kit<'a>,
-    epoll: Epoll,
+    control: &'a Control,
     /// None when it is done or lost.
-    connections: Vec<Option<Connection>>,
+    clients: Vec<Option<Client>>,
     alive: usize,
-    /// Whether the socket of a connection is watched for room to write.
-    watched: Vec<bool>,
     pace: Option<Pace>,
     stopped: bool,
+    began: (Instant, SystemTime, CpuSeconds),
+    live: Option<Live>,
 }
 
 /// A schedule and how far it has been kept.
 struct Pace {
     step_ns: f64,
     sent: u64,
-    /// The connection that is next in turn.
+    /// The client that is next in turn.
     turn: usize,
 }
 
+/// What the live line has been told.
+struct Live {
+    told: Histogram<u64>,
+    next_ns: u64,
+}
+
 impl<'a> Worker<'a> {
-    fn new(plan: &'a Plan, thread: usize) -> Result<Self, LoadError> {
+    /// Connects the clients of thread `thread`.
+    ///
+    /// Errors: when a connection cannot be made, or the system refuses to wait for one.
+    pub fn new(plan: &'a Plan, control: &'a Control, thread: usize) -> Result<Self, LoadError> {
         let refused = |source| LoadError::System { what: "epoll", source };
-        let epoll = Epoll::new().map_err(refused)?;
-        let mut connections = Vec::with_capacity(plan.clients);
-        for token in 0..plan.clients {
-            let index = (thread * plan.clients + token) as u64;
-            let connection = Connection::new(plan, index).map_err(|source| {
-                let address = match &plan.address {
-                    Address::Tcp(host, port) => format!("{host}:{port}"),
-                    Address::Unix(path) => path.display().to_string(),
-                };
-                LoadError::Connect { address, source }
+        let kit = Kit::new(plan).map_err(refused)?;
+        let mut clients = Vec::with_capacity(plan.clients);
+        for place in 0..plan.clients {
+            let index = (thread * plan.clients + place) as u64;
+            let client = Client::open(&kit, index, place).map_err(|lost| match lost {
+                Lost::Open { address, source } => LoadError::Connect { address, source },
+                Lost::System(source) => refused(source),
+                other => LoadError::System {
+                    what: "connection",
+                    source: std::io::Error::other(other.to_string()),
+                },
             })?;
-            epoll.add(connection.socket(), token, Interest::Read).map_err(refused)?;
-            connections.push(Some(connection));
+            clients.push(Some(client));
         }
         let step_ns = plan.rate.map(|rate| 1e9 * plan.threads as f64 / rate);
         Ok(Self {
-            kit: Kit::new(plan),
-            epoll,
-            alive: connections.len(),
-            watched: vec![false; connections.len()],
-            connections,
+            kit,
+            control,
+            alive: clients.len(),
+            clients,
             pace: step_ns.map(|step_ns| Pace { step_ns, sent: 0, turn: 0 }),
             stopped: false,
+            began: (Instant::now(), SystemTime::now(), CpuSeconds::now()),
+            live: control.live.is_some().then(|| Live { told: latency_histogram(), next_ns: 0 }),
         })
     }
 
-    fn run(mut self, start: Instant) -> Result<Stats, LoadError> {
-        let clock = || start.elapsed().as_nanos() as u64;
-        let end_ns = match self.kit.plan.until {
-            Until::Time(time) => time.as_nanos() as u64,
-            Until::Requests(_) | Until::AllKeys => u64::MAX,
+    /// Loads until the end; `start` is when the clock of all threads began.
+    ///
+    /// Errors: when the system refuses to wait.
+    pub fn run(mut self, start: Instant) -> Result<Outcome, LoadError> {
+        // Zero stands for a request that was not sent yet: no time is zero.
+        let clock = || start.elapsed().as_nanos() as u64 + 1;
+        let plan = self.kit.plan;
+        let warm_ns = plan.warm_up.as_nanos() as u64;
+        let end_ns = match plan.until {
+            Until::Time(time) => warm_ns.saturating_add(time.as_nanos() as u64),
+            Until::Requests(_) | Until::PartOfKeys => u64::MAX,
         };
-        for token in 0..self.connections.len() {
-            self.attend(token, None, clock);
+        let mut begin_ns = warm_ns;
+        if warm_ns == 0 {
+            self.begin(clock());
+            begin_ns = u64::MAX;
+        }
+        for place in 0..self.clients.len() {
+            self.attend(place, None, clock);
         }
         let mut tick_ns = 0;
+        let mut give_up_ns = u64::MAX;
         while self.alive > 0 {
             let now_ns = clock();
+            if now_ns >= begin_ns {
+                self.begin(now_ns);
+                begin_ns = u64::MAX;
+            }
+            if self.control.is_interrupted() && give_up_ns == u64::MAX {
+                give_up_ns = now_ns + INTERRUPT_NS_MAX;
+                self.stop(now_ns);
+            }
+            if now_ns >= give_up_ns {
+                break;
+            }
             if now_ns >= end_ns && !self.stopped {
                 self.stop(end_ns);
             }
-            let room = self.send_due(now_ns);
+            let room = self.send_due(now_ns) & self.send_limited(now_ns);
             if now_ns >= tick_ns {
                 self.give_up_silent(now_ns);
+                self.tell_live(now_ns);
                 tick_ns = now_ns + TICK.as_nanos() as u64;
             }
             let now_ns = clock();
-            let end = Duration::from_nanos(end_ns.saturating_sub(now_ns));
-            let timeout = if self.stopped { TICK } else { self.timeout(room, now_ns).min(end) };
-            self.epoll
+            let next_ns = end_ns.min(begin_ns).saturating_sub(now_ns);
+            let timeout = if self.stopped { TICK } else { self.timeout(room, now_ns) };
+            let timeout =
+                if self.stopped { timeout } else { timeout.min(Duration::from_nanos(next_ns)) };
+            self.kit
+                .epoll
                 .wait(timeout)
                 .map_err(|source| LoadError::System { what: "epoll_pwait2", source })?;
-            for index in 0..self.epoll.ready_count() {
-                let ready = self.epoll.ready(index);
-                self.attend(ready.token, Some(ready), clock);
+            for index in 0..self.kit.epoll.ready_count() {
+                let ready = self.kit.epoll.ready(index);
+                self.attend(parties(ready.token).0, Some(ready), clock);
             }
         }
-        Ok(self.kit.stats)
+        Ok(Outcome { stats: self.kit.stats, began: self.began })
     }
 
-    /// Takes what a connection has brought, if it is ready, and in a closed loop sends again.
-    fn attend(&mut self, token: usize, ready: Option<Ready>, clock: impl Fn() -> u64) {
-        let Some(connection) = self.connections[token].as_mut() else { return };
+    /// From now on everything counts.
+    fn begin(&mut self, now_ns: u64) {
+        self.kit.stats = Stats::new(self.kit.plan.labels.len());
+        self.kit.begin_ns = now_ns;
+        self.began = (Instant::now(), SystemTime::now(), CpuSeconds::now());
+        for client in self.clients.iter_mut().flatten() {
+            client.begin(self.kit.plan);
+        }
+        if let Some(live) = &mut self.live {
+            live.told.reset();
+        }
+    }
+
+    /// Takes what a client has been brought, if it is ready, and in a closed loop sends again.
+    fn attend(&mut self, place: usize, ready: Option<Ready>, clock: impl Fn() -> u64) {
+        let Some(client) = self.clients[place].as_mut() else { return };
         let kit = &mut self.kit;
-        let closed_loop = self.pace.is_none();
+        // On schedule the redirected are sent at once, and new ones when they are due.
+        let count = if self.pace.is_some() { 0 } else { usize::MAX };
         let outcome = (|| {
             let now_ns = match ready {
-                Some(ready) if ready.readable => connection.receive(kit, &clock)?,
-                _ => clock(),
+                Some(ready) => client.receive(kit, parties(ready.token).1, ready, &clock)?,
+                None => clock(),
             };
-            if connection.is_pending() && ready.is_some_and(|ready| ready.writable) {
-                connection.flush()?;
-            }
-            if closed_loop {
-                let schedule = Schedule { first_ns: now_ns as f64, step_ns: 0.0 };
-                connection.issue(kit, usize::MAX, schedule, now_ns)?;
-            }
-            Ok(())
+            client.send(kit, count, None, now_ns).map(|_| ())
         })();
-        self.settle(token, outcome);
+        self.settle(place, outcome);
     }
 
-    /// Sends the requests that are due by the schedule, in turn on all connections with room.
-    /// Returns whether there was room for all.
+    /// Sends the requests that are due by the schedule, in turn by all clients with room. Returns
+    /// whether there was room for all.
     fn send_due(&mut self, now_ns: u64) -> bool {
         let Some(mut pace) = self.pace.take() else { return true };
-        let clients = self.connections.len();
+        let clients = self.clients.len();
         let mut due = pace.due(now_ns).saturating_sub(pace.sent);
         let mut full = 0;
         while due > 0 && full < clients && !self.stopped {
-            let token = pace.turn;
+            let place = pace.turn;
             pace.turn = (pace.turn + 1) % clients;
             full += 1;
-            let Some(connection) = self.connections[token].as_mut() else { continue };
+            let Some(client) = self.clients[place].as_mut() else { continue };
             let share = (due / clients as u64).max(1) as usize;
             let first_ns = pace.sent as f64 * pace.step_ns;
             let schedule = Schedule { first_ns, step_ns: pace.step_ns };
-            let outcome = connection.issue(&mut self.kit, share, schedule, now_ns);
+            let outcome = client.send(&mut self.kit, share, Some(schedule), now_ns);
             if let Ok(sent @ 1..) = outcome {
                 pace.sent += sent as u64;
                 due -= sent as u64;
                 full = 0;
             }
-            self.settle(token, outcome.map(|_| ()));
+            self.settle(place, outcome.map(|_| ()));
         }
         self.pace = Some(pace);
         due == 0
     }
 
+    /// Sends what a limited rate has held back until now. Returns true: what it still holds back
+    /// has its time.
+    fn send_limited(&mut self, now_ns: u64) -> bool {
+        if self.kit.plan.rate_limit.is_some() && !self.stopped {
+            for place in 0..self.clients.len() {
+                let Some(client) = self.clients[place].as_mut() else { continue };
+                if client.pause_ns(now_ns) == 0 {
+                    let outcome = client.send(&mut self.kit, usize::MAX, None, now_ns);
+                    self.settle(place, outcome.map(|_| ()));
+                }
+            }
+        }
+        true
+    }
+
     /// How long to wait for sockets at `now_ns`: on schedule until the next request is due, unless
-    /// there is no room for it before a reply has come.
+    /// there is no room for it before a reply has come; at a limited rate until a client may send.
     fn timeout(&self, room: bool, now_ns: u64) -> Duration {
-        match &self.pace {
+        let limited = || {
+            let pauses = self.clients.iter().flatten().map(|client| client.pause_ns(now_ns));
+            // One that may send and did not has no room: a reply will wake it.
+            pauses.filter(|pause_ns| *pause_ns > 0).min().map(Duration::from_nanos)
+        };
+        let wait = match &self.pace {
             Some(pace) if room => {
                 let next_ns = pace.sent as f64 * pace.step_ns;
-                Duration::from_nanos((next_ns - now_ns as f64).max(0.0) as u64).min(TICK)
+                Some(Duration::from_nanos((next_ns - now_ns as f64).max(0.0) as u64))
             }
-            _ => TICK,
-        }
+            Some(_) => None,
+            None => self.kit.plan.rate_limit.and_then(|_| limited()),
+        };
+        wait.unwrap_or(TICK).min(TICK)
     }
 
     fn stop(&mut self, end_ns: u64) {
@@ -195,46 +247,53 @@ impl<'a> Worker<'a> {
         if let Some(pace) = &self.pace {
             self.kit.stats.unsent += pace.due(end_ns).saturating_sub(pace.sent);
         }
-        for token in 0..self.connections.len() {
-            if let Some(connection) = self.connections[token].as_mut() {
-                connection.stop();
-                self.settle(token, Ok(()));
+        for place in 0..self.clients.len() {
+            if let Some(client) = self.clients[place].as_mut() {
+                client.stop();
+                self.settle(place, Ok(()));
             }
         }
     }
 
-    /// Gives up connections that have waited too long for a reply.
+    /// Gives up clients that have waited too long for a reply.
     fn give_up_silent(&mut self, now_ns: u64) {
-        for token in 0..self.connections.len() {
-            let Some(connection) = &self.connections[token] else { continue };
-            let waited_ns = connection.waited_ns(now_ns);
+        for place in 0..self.clients.len() {
+            let Some(client) = &self.clients[place] else { continue };
+            let waited_ns = client.waited_ns(now_ns);
             if waited_ns > REPLY_NS_MAX {
                 self.kit.stats.stall_ns_max = self.kit.stats.stall_ns_max.max(waited_ns);
-                self.settle(token, Err(Lost::Silent));
+                self.settle(place, Err(Lost::Silent));
             }
         }
     }
 
-    /// Drops a connection that is done or lost, and else watches it for what it waits for.
-    fn settle(&mut self, token: usize, outcome: Result<(), Lost>) {
-        let Some(connection) = &self.connections[token] else { return };
-        let outcome = outcome.and_then(|()| {
-            let pending = connection.is_pending();
-            if pending != self.watched[token] {
-                let interest = if pending { Interest::ReadWrite } else { Interest::Read };
-                self.epoll.modify(connection.socket(), token, interest)?;
-                self.watched[token] = pending;
-            }
-            Ok(())
-        });
+    /// Drops a client that is done or lost.
+    fn settle(&mut self, place: usize, outcome: Result<(), Lost>) {
+        let Some(client) = &self.clients[place] else { return };
         if let Err(lost) = &outcome {
             self.kit.stats.connections_lost += 1;
             self.kit.stats.note_error(&lost.to_string());
+            self.kit.redirected.clear();
         }
-        if outcome.is_err() || connection.is_done() {
-            self.connections[token] = None;
+        if outcome.is_err() || client.is_done() {
+            self.clients[place] = None;
             self.alive -= 1;
         }
+    }
+
+    /// Tells the live line, if there is one, what has happened since it was last told.
+    fn tell_live(&mut self, now_ns: u64) {
+        let (Some(live), Some(line)) = (&mut self.live, &self.control.live) else { return };
+        if now_ns < live.next_ns {
+            return;
+        }
+        live.next_ns = now_ns + INTERVAL.as_nanos() as u64;
+        let now = self.kit.stats.totals().latency_ns;
+        let mut news = now.clone();
+        // Counts only grow: what was told is a part of what there is now.
+        let _ = news.subtract(&live.told);
+        live.told = now;
+        line.tell(&news);
     }
 }
 

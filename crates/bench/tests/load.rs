@@ -1,118 +1,15 @@
-//! Whole loads against a server in this process that keeps keys in a map, and that can be told to
-//! answer wrongly: the generator must see every fault and no others.
+//! Whole loads against a server in this process that can be told to answer wrongly: the generator
+//! must see every fault and no others.
 
-use bench::Options;
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+mod support;
 
-/// What the server does wrong.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    None,
-    /// One bit of the value of keys that end in 7.
-    Bit,
-    /// The last byte is missing from the value of keys that end in 7.
-    Short,
-    /// Keys that end in 7 are not found.
-    Missing,
-    /// GETs of keys that end in 7 are refused.
-    Error,
-    /// The connection closes at the first key that ends in 7.
-    Close,
-    /// Two replies to keys that end in 7.
-    Twice,
-    /// No reply at all, but noise, to keys that end in 7.
-    Noise,
-}
+use std::net::TcpListener;
+use std::time::Duration;
+use support::recorder::{Fault, Recorder};
+use support::{GETS, SETS, load, options};
 
-type Map = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
-
-/// Starts a server; its threads end with their connections.
-fn serve(map: &Map, fault: Fault) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let map = Arc::clone(map);
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let map = Arc::clone(&map);
-            // A load that has seen enough closes: that ends the thread.
-            std::thread::spawn(move || answer(stream.expect("a stream"), &map, fault));
-        }
-    });
-    port
-}
-
-fn answer(stream: TcpStream, map: &Map, fault: Fault) -> Option<()> {
-    let mut output = stream.try_clone().ok()?;
-    let mut input = BufReader::new(stream);
-    loop {
-        let words = read_request(&mut input)?;
-        let key = &words[1];
-        let odd = key.ends_with(b"7") && words[0] == b"GET";
-        let reply = match (&words[0][..], fault) {
-            (b"SET", _) => {
-                map.lock().expect("a lock").insert(key.clone(), words[2].clone());
-                b"+OK\r\n".to_vec()
-            }
-            (_, Fault::Missing) if odd => b"$-1\r\n".to_vec(),
-            (_, Fault::Error) if odd => b"-ERR seven\r\n".to_vec(),
-            (_, Fault::Noise) if odd => b"seven\r\n".to_vec(),
-            (_, Fault::Close) if odd => return None,
-            _ => {
-                let mut value = map.lock().expect("a lock").get(key).cloned();
-                if let (Some(value), Fault::Bit, true) = (&mut value, fault, odd) {
-                    value[0] ^= 1;
-                }
-                if let (Some(value), Fault::Short, true) = (&mut value, fault, odd) {
-                    value.pop();
-                }
-                let reply = encode(value);
-                if fault == Fault::Twice && odd { reply.repeat(2) } else { reply }
-            }
-        };
-        output.write_all(&reply).ok()?;
-    }
-}
-
-fn encode(value: Option<Vec<u8>>) -> Vec<u8> {
-    match value {
-        Some(value) => [format!("${}\r\n", value.len()).as_bytes(), &value[..], b"\r\n"].concat(),
-        None => b"_\r\n".to_vec(),
-    }
-}
-
-fn read_request(input: &mut impl BufRead) -> Option<Vec<Vec<u8>>> {
-    let count = read_head(input, b'*')?;
-    (0..count)
-        .map(|_| {
-            let size = read_head(input, b'$')?;
-            let mut word = vec![0; size + 2];
-            input.read_exact(&mut word).ok()?;
-            assert!(word.ends_with(b"\r\n"));
-            word.truncate(size);
-            Some(word)
-        })
-        .collect()
-}
-
-fn read_head(input: &mut impl BufRead, sign: u8) -> Option<usize> {
-    let mut line = Vec::new();
-    input.by_ref().take(32).read_until(b'\n', &mut line).ok()?;
-    let digits = line.strip_suffix(b"\r\n")?.strip_prefix(&[sign])?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Rows of the stats.
-const SETS: usize = 0;
-const GETS: usize = 1;
-
-fn load(port: u16, line: &str) -> bench::Report {
-    let words = format!("load -t 1 -p {port} --key-minimum 1 --key-maximum 1000 {line}");
-    let options = Options::parse(words.split_whitespace()).expect("options");
-    bench::run(&options).expect("a load")
-}
+/// A thousand keys.
+const KEYS: &str = "--key-minimum 1 --key-maximum 1000";
 
 #[test]
 fn what_is_written_is_read_back_under_every_way_of_sending() {
@@ -123,18 +20,25 @@ fn what_is_written_is_read_back_under_every_way_of_sending() {
         "-d 0 -c 1",
         "-d 100000 -c 2 --pipeline 9",
         "--data-size-range 1-5000 -c 7 --pipeline 5",
+        "--data-size-list 1:1,3000:2 -c 7 --pipeline 5",
+        "-d 1000 --data-compressibility 0.5 -c 2",
         "-d 20 -c 5 --rate 100000 --pipeline 2",
+        "-d 20 -c 5 --rate-limiting 10000 --pipeline 2",
+        "-d 20 -c 5 --reconnect-interval 7 --pipeline 3",
         "-d 20 -c 5 --expiry 100 --key-prefix any:",
+        "-d 20 -c 5 --cluster-mode",
+        "-d 20 -c 2 --protocol resp3 --select-db 3 -a me:secret",
     ];
     for way in ways {
-        let map = Map::default();
-        let port = serve(&map, Fault::None);
-        let written = load(port, &format!("{way} -n allkeys --ratio 1:0 --key-pattern P:P"));
+        let server = Recorder::start(Fault::None);
+        let way = format!("{KEYS} {way} -n allkeys --key-pattern P:P");
+        let written = load(server.port, &format!("{way} --ratio 1:0"));
         assert_eq!(written.stats().rows[SETS].count(), 1000, "{way}");
         assert!(written.is_flawless(), "{way}: {written}");
-        assert_eq!(map.lock().expect("a lock").len(), 1000, "{way}");
-        let read = load(port, &format!("{way} -n allkeys --ratio 0:1 --key-pattern P:P --verify"));
+        assert_eq!(server.key_count(), 1000, "{way}");
+        let read = load(server.port, &format!("{way} --ratio 0:1 --verify"));
         assert_eq!(read.stats().rows[GETS].count(), 1000, "{way}");
+        assert_eq!(read.stats().rows[GETS].hits, 1000, "{way}");
         assert!(read.is_flawless(), "{way}: {read}");
         assert_eq!(read.stats().value_bytes_read, written.stats().value_bytes_written, "{way}");
     }
@@ -142,8 +46,10 @@ fn what_is_written_is_read_back_under_every_way_of_sending() {
 
 #[test]
 fn every_fault_is_seen() {
-    let fill = "-d 100 -c 1 -n allkeys --ratio 1:0 --key-pattern P:P";
-    let read = "-d 100 -c 1 --pipeline 4 -n allkeys --ratio 0:1 --key-pattern P:P --verify";
+    let fill = format!("{KEYS} -d 100 -c 1 -n allkeys --ratio 1:0 --key-pattern P:P");
+    let read = format!(
+        "{KEYS} -d 100 -c 1 --pipeline 4 -n allkeys --ratio 0:1 --key-pattern P:P --verify"
+    );
     // Of a thousand keys a hundred end in 7.
     let cases = [
         (Fault::None, [0, 0, 0, 0]),
@@ -155,45 +61,99 @@ fn every_fault_is_seen() {
         (Fault::Noise, [0, 0, 0, 1]),
     ];
     for (fault, expected) in cases {
-        let port = serve(&Map::default(), fault);
-        assert!(load(port, fill).is_flawless());
-        let report = load(port, read);
+        let server = Recorder::start(fault);
+        assert!(load(server.port, &fill).is_flawless());
+        let report = load(server.port, &read);
         let stats = report.stats();
         let seen = [stats.wrong, stats.misses(), stats.errors, stats.connections_lost];
         assert_eq!(seen, expected, "{report}");
         assert_eq!(report.is_flawless(), fault == Fault::None);
+        assert_eq!(report.cut_short().is_some(), stats.connections_lost > 0);
+        assert_eq!(report.to_string().contains("PARTIAL RESULT"), stats.connections_lost > 0);
     }
 }
 
 #[test]
 fn a_reply_too_many_is_wrong_somewhere() {
-    let port = serve(&Map::default(), Fault::Twice);
-    assert!(load(port, "-d 9 -c 1 -n allkeys --ratio 1:0 --key-pattern P:P").is_flawless());
-    let report = load(port, "-d 9 -c 1 -n allkeys --ratio 0:1 --key-pattern P:P --verify");
-    assert!(!report.is_flawless());
+    let server = Recorder::start(Fault::Twice);
+    let line = format!("{KEYS} -d 9 -c 1 -n allkeys --key-pattern P:P");
+    assert!(load(server.port, &format!("{line} --ratio 1:0")).is_flawless());
+    assert!(!load(server.port, &format!("{line} --ratio 0:1 --verify")).is_flawless());
 }
 
 #[test]
 fn versions_tell_stale_values_from_fresh_ones() {
-    let port = serve(&Map::default(), Fault::None);
-    let fill = "-d 100 -c 2 -n allkeys --ratio 1:0 --key-pattern P:P";
-    let read = "-d 100 -c 2 -n allkeys --ratio 0:1 --key-pattern P:P --verify --value-version 2";
-    assert!(load(port, fill).is_flawless());
-    assert!(load(port, &format!("{fill} --value-version 2 --key-maximum 400")).is_flawless());
-    assert_eq!(load(port, read).stats().wrong, 600);
-    assert!(load(port, &format!("{read} --accept-older")).is_flawless());
+    let server = Recorder::start(Fault::None);
+    let line = format!("{KEYS} -d 100 -c 2 -n allkeys --key-pattern P:P");
+    let (fill, read) = (format!("{line} --ratio 1:0"), format!("{line} --ratio 0:1"));
+    let read = format!("{read} --verify --value-version 2");
+    assert!(load(server.port, &fill).is_flawless());
+    let fresh = load(server.port, &format!("{fill} --value-version 2 --key-maximum 400"));
+    assert!(fresh.is_flawless());
+    assert_eq!(load(server.port, &read).stats().wrong, 600);
+    assert!(load(server.port, &format!("{read} --accept-older")).is_flawless());
 }
 
 #[test]
 fn time_and_counts_end_a_load() {
-    let port = serve(&Map::default(), Fault::None);
-    let timed = load(port, "--test-time 0.05 -c 2 --ratio 1:1");
+    let server = Recorder::start(Fault::None);
+    let timed = load(server.port, &format!("{KEYS} --test-time 0.05 -c 2 --ratio 1:1"));
     assert!(timed.stats().rows[SETS].count() > 0);
-    let paced = load(port, "--test-time 0.05 -c 2 --ratio 1:0 --rate 1000");
+    let paced = load(server.port, &format!("{KEYS} --test-time 0.05 -c 2 --ratio 1:0 --rate 1000"));
     let sent = paced.stats().rows[SETS].count() + paced.stats().unsent;
     assert!((50..=52).contains(&sent), "{sent}");
-    let counted = load(port, "-n 10 -c 3 --ratio 3:2");
-    assert_eq!((counted.stats().rows[SETS].count(), counted.stats().rows[GETS].count()), (18, 12));
+    let counted = load(server.port, &format!("{KEYS} -n 10 -c 3 --ratio 3:2"));
+    let rows = counted.stats().rows;
+    assert_eq!((rows[SETS].count(), rows[GETS].count()), (18, 12));
+    let repeated = load(server.port, &format!("{KEYS} -n 10 -c 3 --ratio 3:2 -x 4"));
+    assert_eq!(repeated.runs.len(), 4);
+    assert_eq!(repeated.stats().totals().count(), 120);
+}
+
+#[test]
+fn what_is_sent_to_warm_up_is_not_counted() {
+    let server = Recorder::start(Fault::None);
+    let line = format!("{KEYS} -c 2 -n 5 --ratio 1:0 --key-pattern S:S --warm-up 0.05");
+    let report = load(server.port, &line);
+    let by_connection = server.take_by_connection();
+    assert_eq!(
+        report.stats().rows[SETS].count().abs_diff(10),
+        report.stats().rows[SETS].count() - 10
+    );
+    assert!(by_connection.iter().all(|requests| requests.len() > 5));
+    // The load itself begins with the first key again.
+    for requests in by_connection {
+        let last: Vec<&[u8]> =
+            requests[requests.len() - 5..].iter().map(|words| &words[1][..]).collect();
+        let expected: Vec<String> = (1..=5).map(|key| format!("memtier-{key}")).collect();
+        assert_eq!(last, expected.iter().map(String::as_bytes).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_limited_rate_is_kept() {
+    let server = Recorder::start(Fault::None);
+    let report = load(server.port, "-c 2 -n 30 --rate-limiting 200 --pipeline 4");
+    // The last of 30 requests at 200 a second goes 145 ms after the first.
+    assert!(report.seconds() > 0.14, "{}", report.seconds());
+    assert_eq!(report.stats().totals().count(), 60);
+}
+
+#[test]
+fn the_open_loop_shows_a_stall_that_the_closed_loop_hides() {
+    let stalled = |line: &str| {
+        let pause = Duration::from_millis(500);
+        let server = Recorder::start(Fault::Stall { after: 2000, pause });
+        let report = load(server.port, &format!("{KEYS} -c 2 -n 5000 {line}"));
+        assert!(report.is_flawless(), "{report}");
+        let totals = report.stats().totals();
+        (totals.percentile_ns(99.9) as f64 / 1e6, totals.latency_ns_max as f64 / 1e6)
+    };
+    let (closed, closed_max) = stalled("");
+    let (open, _) = stalled("--rate 4000 --pipeline 64");
+    assert!(closed_max >= 500.0, "{closed_max}");
+    assert!(closed < 250.0, "{closed}");
+    assert!(open >= 400.0, "{open}");
 }
 
 #[test]
@@ -201,7 +161,22 @@ fn no_server_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
-    let words = format!("load -p {port} -n 1");
-    let options = Options::parse(words.split_whitespace()).expect("options");
-    assert!(bench::run(&options).is_err());
+    let error = bench::run(&options(port, "-n 1")).expect_err("no server");
+    assert!(error.to_string().starts_with("cannot connect to 127.0.0.1:"), "{error}");
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let server = Recorder::start(Fault::None);
+    let control = bench::Control::default();
+    let interrupted = std::sync::Arc::clone(&control.interrupted);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let options = options(server.port, "-t 1 -c 2 --test-time 600");
+    let report = bench::run_watched(&options, &control).expect("a load");
+    assert_eq!(report.cut_short(), Some("interrupted"));
+    assert!(report.stats().totals().count() > 0);
+    assert!(!report.is_flawless());
 }

@@ -164,7 +164,8 @@ fn table_1(corner: &Corner) -> TestPlan {
 /// Standard deviations in per cent of the key range. With 6.56 % of the values in RAM, those
 /// nearest the centre, they are to hit RAM from 26 % (10) to 99.9 % (1) of the time.
 const SIGMAS: &[f64] = &[1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0];
-/// Of these, the three whose flash traffic over time is shown; the published one runs three minutes.
+/// Of these, the three whose flash traffic over time is shown, which was published for three
+/// minutes.
 const SIGMAS_OVER_TIME: [f64; 3] = [2.0, 5.0, 10.0];
 
 fn sigma(percent: &f64) -> TestPlan {
@@ -188,8 +189,9 @@ fn sigma(percent: &f64) -> TestPlan {
 
 /// Brief B gives no connections. Its 3.25 M operations a second at 0.92 ms were 2,990 in flight on
 /// 88 hardware threads: 34 a thread, here 4 connections with 8 each. Which keys were used is not
-/// given either: uniform is memtier's default and the harder case. 1 GB/s of drive traffic for 3.25 M operations a
-/// second says that theirs were hot ones mostly, so there is a second test with those.
+/// given either: uniform is memtier's default and the harder case. 1 GB/s of drive traffic for
+/// 3.25 M operations a second says that theirs were hot ones mostly, so there is a second test with
+/// those.
 fn brief_b() -> [TestPlan; 2] {
     let line = "--pipeline=8 -c 4 -t 1 --key-maximum=1000000000 --data-size=100 --ratio=2:8 \
                 --distinct-client-seed";

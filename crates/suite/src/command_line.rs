@@ -80,6 +80,16 @@ impl CommandLine {
         line
     }
 
+    /// The line with another seed, for keys other than those of its first run: else a warm-up would
+    /// ask for the very keys that are measured next. A line that takes its seed from the time keeps
+    /// it.
+    pub fn seeded(mut self, seed: u64) -> CommandLine {
+        if self.value("--randomize").is_none() {
+            self.set("--seed", &seed.to_string());
+        }
+        self
+    }
+
     fn scale_keys(&mut self, scaling: &Scaling) {
         let factor = scaling.keys as f64 / scaling.published_keys as f64;
         for (name, value) in &mut self.options {
@@ -187,6 +197,13 @@ mod tests {
             let line = scaled("-c 5 -t 6", &scaling, Length::AllKeys);
             assert!(line.starts_with(expected), "{line}");
         }
+    }
+
+    #[test]
+    fn another_seed_is_given_where_the_seed_is_fixed() {
+        let seeded = |line| CommandLine::parse(line).seeded(7).to_string();
+        assert_eq!(seeded("-c 1 --distinct-client-seed"), "-c 1 --distinct-client-seed --seed=7");
+        assert_eq!(seeded("-c 1 --randomize"), "-c 1 --randomize");
     }
 
     #[test]

@@ -331,3 +331,182 @@ fn brief_d(results: &Results) -> Vec<Comparison> {
     };
     rows().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{DriveLimit, Latency, Machine, Setting};
+
+    fn sample() -> Sample {
+        Sample {
+            second: 1.0,
+            ops_per_second: 1.0,
+            resident_bytes: Some(900),
+            index_bytes: Some(450),
+            value_bytes: Some(400),
+            buffer_bytes: Some(10),
+            keys: Some(1000),
+            values_in_ram: Some(70),
+            values_in_flash: Some(930),
+            ram_hit_ratio: None,
+            flash_used_bytes: None,
+            drive_read_bytes_per_second: Some(1e9),
+            drive_write_bytes_per_second: None,
+            drive_reads_per_second: Some(50_000.0),
+        }
+    }
+
+    /// A test with one round: its operations a second, average latency and hits.
+    fn test(id: &str, ops_per_second: f64, average_ms: f64, hits: Option<f64>) -> Test {
+        let latency = Latency {
+            average_ms,
+            p50_ms: 0.1,
+            p99_ms: average_ms * 2.0,
+            p99_9_ms: 1.0,
+            max_ms: 2.0,
+        };
+        let round = Round {
+            seconds: 1.0,
+            ops_per_second,
+            latency,
+            share_under_1_ms: Some(0.98),
+            ram_hit_ratio: hits,
+            write_ram_hit_ratio: None,
+            server_cpu_seconds: None,
+            errors: 0,
+            samples: vec![sample()],
+        };
+        Test {
+            id: id.to_owned(),
+            title: String::new(),
+            brief: String::new(),
+            state: State::Done,
+            commands: Vec::new(),
+            rounds: vec![round],
+        }
+    }
+
+    fn results(tests: Vec<Test>) -> Results {
+        Results {
+            format: crate::results::FORMAT,
+            started_unix_ms: 0,
+            state: State::Done,
+            machine: Machine {
+                cpu: String::new(),
+                cores: 2,
+                ram_bytes: 1,
+                drive: String::new(),
+                file_system: String::new(),
+                kernel: String::new(),
+                versions: Vec::new(),
+            },
+            setting: Setting {
+                server: String::new(),
+                ram_bytes: 1000,
+                flash_bytes: 10_000,
+                keys: 1000,
+                smoke: false,
+            },
+            drive_limit: Some(DriveLimit {
+                probe: String::new(),
+                block_bytes: 1536,
+                depth: 1,
+                reads_per_second: 100_000.0,
+                write_bytes_per_second: 1.0,
+            }),
+            tests,
+            comparisons: Vec::new(),
+        }
+    }
+
+    /// Ours, published, our share, published share, of the line with this name.
+    fn figures(lines: &[Comparison], name: &str) -> [Option<f64>; 4] {
+        let line = lines.iter().find(|line| line.name == name);
+        let line = line.unwrap_or_else(|| panic!("no {name} in {lines:#?}"));
+        [line.ours, line.published, line.our_share, line.published_share]
+    }
+
+    fn close(figures: [Option<f64>; 4], expected: [Option<f64>; 4]) {
+        let same = figures.iter().zip(expected).all(|(left, right)| match (left, right) {
+            (Some(left), Some(right)) => (left - right).abs() <= right.abs() * 1e-3,
+            (left, right) => left.is_none() && right.is_none(),
+        });
+        assert!(same, "{figures:?} is not {expected:?}");
+    }
+
+    #[test]
+    fn flash_is_set_against_ram() {
+        let all = Some(1.0);
+        let lines = compare(&results(vec![
+            test("get-max", 900_000.0, 0.5, all),
+            test("get-min", 300_000.0, 1.5, Some(0.05)),
+            test("set-min", 300_000.0, 1.5, None),
+        ]));
+        let max = figures(&lines, "GET, maximum of RAM hits: throughput");
+        close(max, [Some(900_000.0), Some(1_500_000.0), None, None]);
+        let min = figures(&lines, "GET, minimum of RAM hits: throughput");
+        close(min, [Some(300_000.0), Some(842_000.0), Some(0.3333), Some(0.5613)]);
+        let latency = figures(&lines, "GET, minimum of RAM hits: average latency");
+        close(latency, [Some(1.5), Some(0.54), Some(3.0), Some(2.0769)]);
+        let drive = "GET, minimum of RAM hits: reads of the drive, as part of its limit";
+        close(figures(&lines, drive), [Some(50_000.0), None, Some(0.5), None]);
+        // Without its other half a figure stands alone.
+        let alone = figures(&lines, "SET, minimum of RAM hits: throughput");
+        close(alone, [Some(300_000.0), Some(359_000.0), None, None]);
+        assert!(lines.iter().all(|line| !line.name.starts_with("70/30")));
+        assert!(lines.iter().all(|line| !line.name.starts_with("SET, minimum of RAM hits: reads")));
+    }
+
+    #[test]
+    fn the_profile_is_in_shares() {
+        let lines = compare(&results(vec![test("fill", 1.0, 1.0, None)]));
+        let values = figures(&lines, "Values in RAM after the fill");
+        close(values, [Some(7.0), Some(6.56), Some(0.07), Some(0.0656)]);
+        let index = figures(&lines, "Index (keys) after the fill; published: over");
+        close(index, [Some(45.0), Some(60.0), Some(0.45), Some(0.6)]);
+        let used = figures(&lines, "RAM in use after the fill");
+        close(used, [Some(90.0), Some(99.9), Some(0.9), Some(0.999)]);
+    }
+
+    #[test]
+    fn the_sweep_is_read_at_the_measured_hits() {
+        let sweep = |id: &str, ops, hits| test(id, ops, 0.2, Some(hits));
+        let tests = vec![
+            sweep("sigma-1", 1000.0, 1.0),
+            sweep("sigma-2", 800.0, 0.8),
+            sweep("sigma-10", 500.0, 0.4),
+        ];
+        let lines = compare(&results(tests.clone()));
+        let name =
+            "Throughput at 60 % of reads from RAM, over that at 90 % (published: nearly flat)";
+        close(figures(&lines, name), [Some(650.0), None, Some(650.0 / 900.0), None]);
+        let reads = figures(&lines, "Reads of the drive at sigma 10 %, as part of its limit");
+        close(reads, [Some(1e9), Some(6.442e9), Some(0.5), Some(1.0)]);
+        // Two points on one side say nothing of the other.
+        let lines = compare(&results(tests[..2].to_vec()));
+        assert!(lines.iter().all(|line| line.place != "Figure 11"));
+    }
+
+    #[test]
+    fn a_larger_data_set_is_set_against_ram_only() {
+        let mut tests = vec![
+            test("brief-c-ram", 1000.0, 0.3, None),
+            test("brief-c-1x", 950.0, 0.3, None),
+            test("brief-c-2x", 500.0, 0.6, None),
+            test("brief-b", 1000.0, 0.5, None),
+        ];
+        let lines = compare(&results(tests.clone()));
+        let twice = figures(&lines, "Data set 2.1 times as large: throughput");
+        close(twice, [Some(500.0), Some(1_071_621.0), Some(0.5), Some(0.9182)]);
+        let tail = figures(&lines, "Data set 2.1 times as large: p99 latency");
+        close(tail, [Some(1.2), Some(0.99), Some(2.0), Some(1.0532)]);
+        let under = figures(&lines, "80/20, 100 B, uniform keys: requests under 1 ms");
+        close(under, [Some(98.0), Some(99.99), Some(0.98), Some(0.9999)]);
+        // What failed is compared with nothing, and nothing with it.
+        tests[0].state = State::Failed("it died".to_owned());
+        let lines = compare(&results(tests));
+        let twice = figures(&lines, "Data set 2.1 times as large: throughput");
+        close(twice, [Some(500.0), Some(1_071_621.0), None, None]);
+        assert!(lines.iter().all(|line| !line.name.starts_with("RAM only")));
+    }
+}

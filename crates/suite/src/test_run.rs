@@ -13,6 +13,11 @@ use crate::scale::Scale;
 use crate::servers::Servers;
 use crate::{SuiteError, catalogue::Connections};
 
+/// The load's own first seed; further rounds count on from it, so that each has its own keys.
+const FIRST_SEED: u64 = 1;
+/// The seed of what is not measured.
+const WARM_SEED: u64 = 0;
+
 /// What a test needs.
 pub struct TestRun<'a> {
     /// What is run.
@@ -68,16 +73,19 @@ impl TestRun<'_> {
             }
             let what = format!("measures, round {} of {}", round + 1, self.rounds);
             let name = format!("{}-{}", self.plan.id, round + 1);
-            let loaded = self.load(&what, &name, &self.plan.load, servers, test)?;
-            let stopped = loaded.stopped;
+            let seed = FIRST_SEED + u64::from(round);
+            let loaded = self.load(&what, &name, (&self.plan.load, seed), servers, test)?;
+            if loaded.stopped {
+                // What it measured until then, if it had begun.
+                let outcome = loaded.outcome.ok();
+                test.rounds.extend(outcome.map(|outcome| to_round(outcome, loaded.samples)));
+                return Err(Cut::Stopped);
+            }
             let outcome = loaded.outcome.map_err(|error| self.failed(servers, error))?;
             let reason = outcome.reason.clone();
             test.rounds.push(to_round(outcome, loaded.samples));
             if let Some(reason) = reason {
                 return Err(self.failed(servers, reason));
-            }
-            if stopped {
-                return Err(Cut::Stopped);
             }
         }
         servers.holds = Some(self.plan.data.name);
@@ -111,7 +119,7 @@ impl TestRun<'_> {
         test: &mut Test,
     ) -> Result<(), Cut> {
         let name = format!("{}-{what}", self.plan.id);
-        let loaded = self.load(what, &name, line, servers, test)?;
+        let loaded = self.load(what, &name, (line, WARM_SEED), servers, test)?;
         match loaded.outcome {
             _ if loaded.stopped => Err(Cut::Stopped),
             Ok(Outcome { reason: None, .. }) => Ok(()),
@@ -125,18 +133,20 @@ impl TestRun<'_> {
         &self,
         what: &str,
         name: &str,
-        line: &Line,
+        (line, seed): (&Line, u64),
         servers: &Servers,
         test: &mut Test,
     ) -> Result<Loaded, Cut> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Cut::Stopped);
         }
-        let line = self.scale.line(line, self.plan.data);
-        let shown = self.loader.shown(&line, servers.address());
-        // Rounds repeat a command.
-        if test.commands.last() != Some(&shown) || test.rounds.is_empty() {
-            test.commands.push(shown);
+        let mut line = self.scale.line(line, self.plan.data);
+        if seed != FIRST_SEED {
+            line = line.seeded(seed);
+        }
+        // Further rounds are the last command again, but for their seed.
+        if test.rounds.is_empty() {
+            test.commands.push(self.loader.shown(&line, servers.address()));
         }
         let text = format!("{} {what}", self.plan.id);
         self.progress.step(&text);

@@ -111,7 +111,7 @@ impl Server {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--save", ""]).args(options);
         command.current_dir(directory.path());
-        let (process, log, log_reader, _) = start(command, "ready to accept");
+        let (process, log, log_reader, _) = start(command, "Ready to accept");
         let address = Address::Tcp(port);
         Server { process, directory, address, log, log_reader: Some(log_reader) }
     }

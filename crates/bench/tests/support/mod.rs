@@ -1,0 +1,27 @@
+//! Servers for the tests of the load generator: one in this process that records what arrives, and
+//! real ones.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+pub mod real;
+pub mod recorder;
+
+use bench::{Options, Report};
+
+/// Rows of the stats.
+pub const SETS: usize = 0;
+pub const GETS: usize = 1;
+pub const WAITS: usize = 2;
+
+/// The options of a command line, as a shell would split one without quotes.
+pub fn options(port: u16, line: &str) -> Options {
+    let words = format!("load -s 127.0.0.1 -p {port} {line}");
+    Options::parse(words.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// Runs a load of one thread, unless `line` says more, against the server at `port`.
+pub fn load(port: u16, line: &str) -> Report {
+    let options = options(port, &format!("-t 1 {line}"));
+    bench::run(&options).unwrap_or_else(|error| panic!("{line}: {error}"))
+}

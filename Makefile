@@ -14,7 +14,7 @@ MAXMEMORY ?= 1gb
 FLASH_SIZE ?= 16gb
 DATA ?= $(CURDIR)/data
 
-.PHONY: run test bench build setup setup-test lint unit differential clients valkey fuzz
+.PHONY: run test bench build setup setup-test lint unit differential clients valkey report-test fuzz
 
 run: build
 	@mkdir -p $(DATA)
@@ -25,7 +25,7 @@ run: build
 build: setup
 	cargo build --release -p kelvin
 
-test: setup setup-test lint unit differential clients valkey
+test: setup setup-test lint unit differential clients valkey report-test
 
 # What a build needs: a C compiler (jemalloc) and Rust.
 setup:
@@ -54,6 +54,12 @@ clients:
 # The units of Valkey's own suite that need only strings and keys.
 valkey:
 	scripts/with_server.sh python3 tests/valkey/run.py
+
+# The report of a benchmark run, made from sample results, in headless Chromium.
+report-test:
+	cargo run --profile fast -p suite --example sample_report -- $(CACHE)/report-test
+	cd tests/report && npm ci --no-fund --no-audit && \
+		KELVIN_REPORTS=$(CACHE)/report-test node --test
 
 bench: build
 	python3 benches/run_all.py --kelvin $(CARGO_TARGET_DIR)/release/kelvin

@@ -17,6 +17,7 @@ if [ "${1:-build}" = test ]; then
     python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
     want node nodejs
     want npm npm
+    want chromium chromium
     want go golang-go
     want git git
 fi

@@ -37,6 +37,24 @@ const COMMANDS: &[Command] = &[
         run: bench::cli::main,
     },
     Command {
+        words: &["bench", "suite"],
+        arguments: "[OPTIONS]",
+        about: "run the published benchmarks, scaled to this machine, and report",
+        run: suite::run::main,
+    },
+    Command {
+        words: &["bench", "report"],
+        arguments: "RESULTS.json [-o FILE] [--csv FOLDER]",
+        about: "make the report of a run again from its results",
+        run: suite::cli::report,
+    },
+    Command {
+        words: &["bench", "compare"],
+        arguments: "A.json B.json [--format text|json|csv|html]",
+        about: "set two runs side by side, and tell what may be chance",
+        run: suite::cli::compare,
+    },
+    Command {
         words: &["plan"],
         arguments: "endurance|size [OPTIONS]",
         about: "drive life, and what a data set needs beside a deployment that is all RAM",

@@ -135,6 +135,10 @@ pub struct Round {
     pub share_under_1_ms: Option<f64>,
     /// Share of reads that were served from RAM, by the server's counters over this round.
     pub ram_hit_ratio: Option<f64>,
+    /// Share of writes to new keys or over values in RAM, by the same counters: what there is of
+    /// hits in a test that only writes.
+    #[serde(default)]
+    pub write_ram_hit_ratio: Option<f64>,
     /// CPU of the server, user and system, in seconds.
     pub server_cpu_seconds: Option<f64>,
     /// Error replies, wrong values, lost connections.

@@ -103,6 +103,19 @@ impl Server {
         }
     }
 
+    /// The same on a free port.
+    pub fn redis_on_port(options: &[&str]) -> Server {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+        let port = free.expect("a free port").port();
+        let directory = Directory::new();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--save", ""]).args(options);
+        command.current_dir(directory.path());
+        let (process, log, log_reader, _) = start(command, "Ready to accept");
+        let address = Address::Tcp(port);
+        Server { process, directory, address, log, log_reader: Some(log_reader) }
+    }
+
     /// The port of a server that listens on one.
     pub fn port(&self) -> u16 {
         match self.address {

@@ -1,0 +1,87 @@
+//! What a person sees while the suite runs: a live line on a terminal, and a line for each test.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::results::{Sample, State, Test};
+
+/// How often the live line moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The terminal.
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// For a run of so many tests. Without a terminal there are only the lines.
+    pub fn new(tests: usize) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            return Progress { bar: ProgressBar::hidden() };
+        }
+        let style = ProgressStyle::with_template("{spinner} [{pos}/{len}] {bar:20} {msg}")
+            .expect("invariant: the template is well formed");
+        let bar = ProgressBar::new(tests as u64).with_style(style);
+        bar.enable_steady_tick(TICK);
+        Progress { bar }
+    }
+
+    /// What is done now.
+    pub fn step(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+    }
+
+    /// What is done now, and what the last look said of it.
+    pub fn sample(&self, text: &str, sample: &Sample) {
+        let hits = sample
+            .ram_hit_ratio
+            .map_or(String::new(), |ratio| format!(", {:.0} % of reads from RAM", ratio * 100.0));
+        let (second, ops) = (sample.second, sample.ops_per_second);
+        self.bar.set_message(format!("{text}: {second:.0} s, {ops:.0} ops/s{hits}"));
+    }
+
+    /// A test is over.
+    pub fn test_ended(&self, test: &Test) {
+        self.bar.inc(1);
+        self.line(&test_line(test));
+    }
+
+    /// A test was over before.
+    pub fn skip(&self) {
+        self.bar.inc(1);
+    }
+
+    /// A line that stays.
+    pub fn line(&self, text: &str) {
+        self.bar.suspend(|| println!("{text}"));
+    }
+
+    /// The run is over.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn test_line(test: &Test) -> String {
+    let outcome = match &test.state {
+        State::Failed(reason) => return format!("{:<15} FAILED: {reason}", test.id),
+        State::Partial => return format!("{:<15} stopped", test.id),
+        State::Pending => return format!("{:<15} not run", test.id),
+        State::Done => test.rounds.last(),
+    };
+    let Some(round) = outcome else { return format!("{:<15} done", test.id) };
+    let percent = |share: Option<f64>| {
+        share.map_or("   -".to_owned(), |share| format!("{:>5.1}", share * 100.0))
+    };
+    format!(
+        "{:<15} {:>9.0} ops/s  avg {:>6.3} ms  p99 {:>7.3} ms  RAM hits: reads {} %, writes {} %",
+        test.id,
+        round.ops_per_second,
+        round.latency.average_ms,
+        round.latency.p99_ms,
+        percent(round.ram_hit_ratio),
+        percent(round.write_ram_hit_ratio),
+    )
+}

@@ -15,6 +15,8 @@ pub struct Outcome {
     pub latency: Latency,
     /// Share of requests under 1 ms.
     pub share_under_1_ms: Option<f64>,
+    /// CPU of the load, user and system, in seconds.
+    pub cpu_seconds: f64,
     /// Error replies, wrong and missing values, lost connections.
     pub errors: u64,
     /// The first reason, if anything was wrong.
@@ -32,6 +34,8 @@ struct Additions {
     wrong: u64,
     missing: u64,
     connections_lost: u64,
+    cpu_seconds_user: f64,
+    cpu_seconds_system: f64,
     error_texts: Vec<String>,
     runs: Vec<Run>,
 }
@@ -73,6 +77,7 @@ impl Outcome {
             ops_per_second: run.count as f64 / run.seconds.max(f64::MIN_POSITIVE),
             latency,
             share_under_1_ms: run.share_under_1_ms,
+            cpu_seconds: kelvin.cpu_seconds_user + kelvin.cpu_seconds_system,
             errors: kelvin.errors + kelvin.wrong + kelvin.missing + kelvin.connections_lost,
             reason: kelvin.reason(),
         })
@@ -99,7 +104,8 @@ mod tests {
 
     fn json(counts: &str, runs: &str) -> String {
         format!(
-            r#"{{"ALL STATS": {{}}, "kelvin": {{{counts}, "error_texts": [], "runs": {runs}}}}}"#
+            r#"{{"ALL STATS": {{}}, "kelvin": {{{counts}, "error_texts": [], "cpu_seconds_user": 0.5,
+                "cpu_seconds_system": 1.0, "runs": {runs}}}}}"#
         )
     }
 
@@ -118,6 +124,7 @@ mod tests {
             ops_per_second: 250.0,
             latency,
             share_under_1_ms: Some(0.75),
+            cpu_seconds: 1.5,
             errors: 0,
             reason: None,
         };

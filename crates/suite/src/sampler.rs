@@ -37,6 +37,8 @@ pub struct Samples {
     pub write_ram_hit_ratio: Option<f64>,
     /// CPU of the server in seconds.
     pub server_cpu_seconds: Option<f64>,
+    /// CPU of all processes of this machine in seconds.
+    pub machine_cpu_seconds: Option<f64>,
 }
 
 /// A running sampler.
@@ -119,5 +121,6 @@ fn summarise(snapshots: &[Snapshot]) -> Samples {
         ram_hit_ratio: ends.and_then(|(start, end)| end.read_hit_ratio_since(start)),
         write_ram_hit_ratio: ends.and_then(|(start, end)| end.write_hit_ratio_since(start)),
         server_cpu_seconds: ends.and_then(|(start, end)| end.cpu_seconds_since(start)),
+        machine_cpu_seconds: ends.and_then(|(start, end)| end.machine_cpu_seconds_since(start)),
     }
 }

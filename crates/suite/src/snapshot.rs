@@ -18,6 +18,7 @@ pub struct Snapshot {
     at: Instant,
     commands: u64,
     cpu_seconds: Option<f64>,
+    machine_cpu_seconds: Option<f64>,
     reads: Hits,
     writes: Hits,
     resident_bytes: Option<u64>,
@@ -67,6 +68,9 @@ impl Snapshot {
             at: Instant::now(),
             commands: info.number("total_commands_processed").unwrap_or(0),
             cpu_seconds: pid.and_then(cpu_seconds).or_else(cpu_by_info),
+            machine_cpu_seconds: fs::read_to_string("/proc/stat")
+                .ok()
+                .and_then(|stat| machine_cpu_seconds(&stat)),
             reads: hits("read"),
             writes: hits("write"),
             resident_bytes: pid.and_then(resident_bytes).or_else(|| info.number("used_memory_rss")),
@@ -99,6 +103,11 @@ impl Snapshot {
     /// CPU of the server since an earlier look.
     pub fn cpu_seconds_since(&self, before: &Snapshot) -> Option<f64> {
         Some(self.cpu_seconds? - before.cpu_seconds?)
+    }
+
+    /// CPU of all processes of this machine since an earlier look.
+    pub fn machine_cpu_seconds_since(&self, before: &Snapshot) -> Option<f64> {
+        Some(self.machine_cpu_seconds? - before.machine_cpu_seconds?)
     }
 
     /// This look as a sample: levels now, rates since `before`, in a round that began at `start`.
@@ -143,6 +152,13 @@ fn cpu_seconds(pid: u32) -> Option<f64> {
     (ticks.len() == 2).then(|| (ticks[0] + ticks[1]) / CLOCK_TICKS_A_SECOND)
 }
 
+/// CPU of all processes, from the first line of `/proc/stat`: user, nice, system, ...
+fn machine_cpu_seconds(stat: &str) -> Option<f64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(3);
+    let ticks: Vec<f64> = fields.filter_map(|word| word.parse().ok()).collect();
+    (ticks.len() == 3).then(|| ticks.iter().sum::<f64>() / CLOCK_TICKS_A_SECOND)
+}
+
 fn resident_bytes(pid: u32) -> Option<u64> {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     Some(pages.split(' ').nth(1)?.parse::<u64>().ok()? * PAGE_BYTES)
@@ -183,6 +199,14 @@ mod tests {
         let before = snapshot("total_commands_processed:1\n");
         assert_eq!(before.clone().read_hit_ratio_since(&before), None);
         assert_eq!(before.sample(&before, &before).index_bytes, None);
+    }
+
+    #[test]
+    fn the_machine_s_cpu_is_that_of_all_processes() {
+        let stat = "cpu  100 20 30 9999 1 2 3 0 0 0\ncpu0 50 10 15 9999 1 2 3 0 0 0\n";
+        assert_eq!(machine_cpu_seconds(stat), Some(1.5));
+        assert_eq!(machine_cpu_seconds("cpu  1 2\n"), None);
+        assert_eq!(machine_cpu_seconds(""), None);
     }
 
     #[test]

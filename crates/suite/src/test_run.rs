@@ -18,6 +18,9 @@ const FIRST_SEED: u64 = 1;
 /// The seed of what is not measured.
 const WARM_SEED: u64 = 0;
 
+/// Of a core: what the suite and a quiet machine use is a hundredth.
+const OTHERS_SHARE_MAX: f64 = 0.1;
+
 /// What a test needs.
 pub struct TestRun<'a> {
     /// What is run.
@@ -82,6 +85,7 @@ impl TestRun<'_> {
                 return Err(Cut::Stopped);
             }
             let outcome = loaded.outcome.map_err(|error| self.failed(servers, error))?;
+            self.warn_of_others(&outcome, &loaded.samples);
             let reason = outcome.reason.clone();
             test.rounds.push(to_round(outcome, loaded.samples));
             if let Some(reason) = reason {
@@ -152,6 +156,18 @@ impl TestRun<'_> {
         self.progress.step(&text);
         let show = |sample: &_| self.progress.sample(&text, sample);
         Ok(self.loader.run(&line, servers.target(), name, self.stop, show)?)
+    }
+
+    /// A machine that does something else meanwhile gives figures that mean little.
+    fn warn_of_others(&self, outcome: &Outcome, samples: &Samples) {
+        let both = samples.machine_cpu_seconds.zip(samples.server_cpu_seconds);
+        let others = both.map_or(0.0, |(all, server)| all - server - outcome.cpu_seconds);
+        if others > OTHERS_SHARE_MAX * outcome.seconds {
+            self.progress.line(&format!(
+                "{:<15} WARNING: other processes used {others:.1} s of CPU in {:.1} s",
+                self.plan.id, outcome.seconds
+            ));
+        }
     }
 
     fn failed(&self, servers: &mut Servers, reason: String) -> Cut {

@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::process_memory::ResidentSet;
 
-/// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
-/// fill at full speed was resident at 1.026 times `maxmemory` for a moment.
+/// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With
+/// 1/64 a fill at full speed was resident at 1.026 times `maxmemory` for a moment.
 const MARGIN_SHIFT: u32 = 5;
 /// Demotion begins this part of the limit below it: 1/64.
 const WATERMARK_SHIFT: u32 = 6;
@@ -42,6 +42,11 @@ const RATIO_STEP_SHIFT: u32 = 10;
 /// The same while more is resident than `maxmemory` and half the margin: writers had better wait a
 /// little than the bound be broken.
 const RATIO_STEP_SHIFT_OVER: u32 = 9;
+/// An excess is met at a rate that would halve it in about so many measurements: a quarter of
+/// a second.
+/// At full speed from the start, what is resident swings about the target, and each swing leaves
+/// holes: a fill of 1 GiB ended with 7.3 % of its values in RAM, and ends with 8.9 % this way.
+const MEASURES_A_HALF_LIFE: i64 = 12;
 /// What the peak of tracked bytes loses at each measurement: 1/2048, so that it follows a data set
 /// that shrinks within a minute.
 const PEAK_DECAY_SHIFT: u32 = 11;
@@ -217,11 +222,8 @@ impl Meter {
             let far_from_peak = tracked < self.peak_bytes - self.peak_bytes / 16;
             let high = target + margin / 2;
             let holds = resident <= high && (resident >= target || far_from_peak);
-            self.follow(
-                if holds { measured.min(self.ratio) } else { measured },
-                max_bytes,
-                resident,
-            );
+            let wanted = if holds { measured.min(self.ratio) } else { measured };
+            self.follow(wanted, max_bytes, resident - high);
         }
         let room = (target - self.base_bytes).max(0);
         let free = (target - resident) * RATIO_ONE / RATIO_FIRST;
@@ -234,17 +236,27 @@ impl Meter {
         watermark + (watermark >> WATERMARK_SHIFT)
     }
 
-    /// Moves the ratio a step towards `wanted`.
-    fn follow(&mut self, wanted: i64, max_bytes: i64, resident: i64) {
-        let shift = match resident > max_bytes + (max_bytes >> MARGIN_SHIFT) / 2 {
-            true => RATIO_STEP_SHIFT_OVER,
-            false => RATIO_STEP_SHIFT,
+    /// Moves the ratio a step towards `wanted`: while more is resident than may be (`excess` above
+    /// 0), in proportion to the excess.
+    fn follow(&mut self, wanted: i64, max_bytes: i64, excess: i64) {
+        let speed = speed(max_bytes);
+        let step_max = if excess > max_bytes >> MARGIN_SHIFT {
+            self.ratio >> RATIO_STEP_SHIFT_OVER
+        } else {
+            self.ratio >> RATIO_STEP_SHIFT
         };
-        let speed = (LARGE_BUDGET_BYTES / max_bytes.max(1)).clamp(1, SPEED_MAX);
-        let step = (self.ratio >> shift) * speed;
-        self.ratio = wanted.clamp(self.ratio - step, self.ratio + step);
+        let step_up = match excess {
+            1.. => step_max.min(self.ratio * excess / max_bytes / MEASURES_A_HALF_LIFE),
+            _ => step_max,
+        };
+        self.ratio = wanted.clamp(self.ratio - step_max * speed, self.ratio + step_up * speed);
         self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
     }
+}
+
+/// How much larger a part of this budget changes in a moment than of a large one.
+fn speed(max_bytes: i64) -> i64 {
+    (LARGE_BUDGET_BYTES / max_bytes.max(1)).clamp(1, SPEED_MAX)
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@
 //! Demotion keeps `tracked` at the watermark; the limit is where writers wait. The ratio is held
 //! while what is resident lies within half the margin above its target: pages that lose some of
 //! their values stay, so to demote for a small excess would mostly make holes, which look like more
-//! overhead to demote for. While less is resident than that, it rises only near the peak of
+//! overhead to demote for. For the same reason it is held up to `maxmemory` itself while what is
+//! resident does not rise: an idle server would give up value after value for pages that do not
+//! come free. While less is resident than that, it rises only near the peak of
 //! `tracked`: memory that was freed a moment ago is still resident, yet free to be used again, and
 //! must not be taken for overhead. Whatever the ratio is, there is room to grow while less is
 //! resident than may be.
@@ -47,6 +49,10 @@ const RATIO_STEP_SHIFT_OVER: u32 = 9;
 /// At full speed from the start, what is resident swings about the target, and each swing leaves
 /// holes: a fill of 1 GiB ended with 7.3 % of its values in RAM, and ends with 8.9 % this way.
 const MEASURES_A_HALF_LIFE: i64 = 12;
+/// Measurements whose average tells whether what is resident rises: half a second.
+const LEVEL_MEASURES: i64 = 25;
+/// Less than this part of `maxmemory` above that average is no rise.
+const LEVEL_SHIFT: u32 = 12;
 /// What the peak of tracked bytes loses at each measurement: 1/2048, so that it follows a data set
 /// that shrinks within a minute.
 const PEAK_DECAY_SHIFT: u32 = 11;
@@ -90,6 +96,8 @@ struct Meter {
     resident: ResidentSet,
     base_bytes: i64,
     peak_bytes: i64,
+    /// What was resident lately: an average that a measurement moves by 1/`LEVEL_MEASURES`.
+    level_bytes: i64,
     ratio: i64,
 }
 
@@ -99,7 +107,8 @@ impl Budget {
     pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
         let mut resident = ResidentSet::open()?;
         let base_bytes = resident.bytes().unwrap_or(0) as i64;
-        let meter = Meter { resident, base_bytes, peak_bytes: 0, ratio: RATIO_FIRST };
+        let meter =
+            Meter { resident, base_bytes, peak_bytes: 0, level_bytes: 0, ratio: RATIO_FIRST };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
@@ -221,7 +230,10 @@ impl Meter {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
             let far_from_peak = tracked < self.peak_bytes - self.peak_bytes / 16;
             let high = target + margin / 2;
-            let holds = resident <= high && (resident >= target || far_from_peak);
+            let rises = resident - self.level_bytes > max_bytes >> LEVEL_SHIFT;
+            self.level_bytes += (resident - self.level_bytes) / LEVEL_MEASURES;
+            let bearable = resident <= high || resident <= max_bytes && !rises;
+            let holds = bearable && (resident >= target || far_from_peak);
             let wanted = if holds { measured.min(self.ratio) } else { measured };
             self.follow(wanted, max_bytes, resident - high);
         }
@@ -265,7 +277,7 @@ mod tests {
 
     fn meter() -> Meter {
         let resident = ResidentSet::open().expect("/proc");
-        Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, ratio: RATIO_ONE }
+        Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, level_bytes: 0, ratio: RATIO_ONE }
     }
 
     #[test]
@@ -294,7 +306,7 @@ mod tests {
     fn a_small_excess_is_borne_and_a_larger_one_is_not() {
         let max = 1 << 30;
         let margin = max >> MARGIN_SHIFT;
-        for (excess, is_borne) in [(margin / 4, true), (margin, false)] {
+        for (excess, is_borne) in [(margin / 4, true), (margin + margin / 4, false)] {
             let mut meter = meter();
             let tracked = 800 << 20;
             let mut measure = || meter.limit(max, max - margin + excess, tracked);
@@ -302,6 +314,21 @@ mod tests {
             let last = (0..2_000).map(|_| measure()).last().expect("measured");
             assert_eq!(last >= first, is_borne, "{first} {last}");
             assert_eq!(last - (last >> WATERMARK_SHIFT) < tracked, !is_borne);
+        }
+    }
+
+    #[test]
+    fn an_excess_that_does_not_rise_costs_no_values() {
+        let max = 1 << 30;
+        let margin = max >> MARGIN_SHIFT;
+        for (excess, is_borne) in [(margin * 3 / 4, true), (margin * 5 / 4, false)] {
+            let (mut meter, mut tracked) = (meter(), 800 << 20);
+            for _ in 0..10_000 {
+                // Pages do not come free, however many values leave them.
+                let limit = meter.limit(max, max - margin + excess, tracked);
+                tracked = tracked.min(limit - (limit >> WATERMARK_SHIFT));
+            }
+            assert_eq!(tracked > 700 << 20, is_borne, "{tracked}");
         }
     }
 

@@ -13,7 +13,7 @@
 //! Demotion keeps `tracked` at the watermark; the limit is where writers wait. The ratio is held
 //! while what is resident lies within half the margin above its target: pages that lose some of
 //! their values stay, so to demote for a small excess would mostly make holes, which look like more
-//! overhead to demote for. For the same reason it is held up to `maxmemory` itself while what is
+//! overhead to demote for. For the same reason it is held below `maxmemory` itself while what is
 //! resident does not rise: an idle server would give up value after value for pages that do not
 //! come free. While less is resident than that, it rises only near the peak of
 //! `tracked`: memory that was freed a moment ago is still resident, yet free to be used again, and
@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::process_memory::ResidentSet;
 
-/// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With
-/// 1/64 a fill at full speed was resident at 1.026 times `maxmemory` for a moment.
+/// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
+/// fill at full speed was resident at 1.026 times `maxmemory` for a moment.
 const MARGIN_SHIFT: u32 = 5;
 /// Demotion begins this part of the limit below it: 1/64.
 const WATERMARK_SHIFT: u32 = 6;
@@ -44,11 +44,10 @@ const RATIO_STEP_SHIFT: u32 = 10;
 /// The same while more is resident than `maxmemory` and half the margin: writers had better wait a
 /// little than the bound be broken.
 const RATIO_STEP_SHIFT_OVER: u32 = 9;
-/// An excess is met at a rate that would halve it in about so many measurements: a quarter of
-/// a second.
-/// At full speed from the start, what is resident swings about the target, and each swing leaves
-/// holes: a fill of 1 GiB ended with 7.3 % of its values in RAM, and ends with 8.9 % this way.
-const MEASURES_A_HALF_LIFE: i64 = 12;
+/// An excess is met at the rate that would end it in so many measurements: a quarter of a second. At
+/// full speed from the start, what is resident swings about the target, and each swing leaves holes:
+/// a fill of 1 GiB ended with 7.3 % of its values in RAM, and ends with 8.9 % this way.
+const EXCESS_MEASURES: i64 = 12;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
 /// Less than this part of `maxmemory` above that average is no rise.
@@ -232,7 +231,7 @@ impl Meter {
             let high = target + margin / 2;
             let rises = resident - self.level_bytes > max_bytes >> LEVEL_SHIFT;
             self.level_bytes += (resident - self.level_bytes) / LEVEL_MEASURES;
-            let bearable = resident <= high || resident <= max_bytes && !rises;
+            let bearable = resident <= high || resident < max_bytes && !rises;
             let holds = bearable && (resident >= target || far_from_peak);
             let wanted = if holds { measured.min(self.ratio) } else { measured };
             self.follow(wanted, max_bytes, resident - high);
@@ -258,7 +257,7 @@ impl Meter {
             self.ratio >> RATIO_STEP_SHIFT
         };
         let step_up = match excess {
-            1.. => step_max.min(self.ratio * excess / max_bytes / MEASURES_A_HALF_LIFE),
+            1.. => step_max.min(self.ratio * excess / max_bytes / EXCESS_MEASURES),
             _ => step_max,
         };
         self.ratio = wanted.clamp(self.ratio - step_max * speed, self.ratio + step_up * speed);
@@ -306,7 +305,7 @@ mod tests {
     fn a_small_excess_is_borne_and_a_larger_one_is_not() {
         let max = 1 << 30;
         let margin = max >> MARGIN_SHIFT;
-        for (excess, is_borne) in [(margin / 4, true), (margin + margin / 4, false)] {
+        for (excess, is_borne) in [(margin / 4, true), (margin, false)] {
             let mut meter = meter();
             let tracked = 800 << 20;
             let mut measure = || meter.limit(max, max - margin + excess, tracked);

@@ -7,7 +7,6 @@ use crate::results::{Results, Test};
 
 /// Endurance ratings of the published table, in petabytes written.
 const RATINGS_PBW: [f64; 6] = [10.0, 15.0, 20.0, 30.0, 35.0, 40.0];
-const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
 const MIB: f64 = (1u64 << 20) as f64;
 
 /// The section of the drive's life.
@@ -50,9 +49,9 @@ fn mean_write_rate(test: &Test) -> Option<f64> {
     (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
 }
 
-/// Years until so many petabytes were written, at a rate in bytes a second.
+/// None for a drive that is not written to: it lives for ever.
 fn years(rating_pbw: f64, rate: f64) -> Option<f64> {
-    (rate > 0.0).then(|| rating_pbw * 1e15 / rate / YEAR_SECONDS)
+    (rate > 0.0).then(|| plan::endurance::years(rating_pbw, rate))
 }
 
 fn years_text(years: f64) -> String {

@@ -98,7 +98,7 @@ fn corrected_footer(bytes: &[u8]) {
     footer[20..20 + content].copy_from_slice(&bytes[..content]);
     let count = u32::from_le_bytes([footer[20], footer[21], footer[22], footer[23]]) as usize;
     let end = count.saturating_mul(8).saturating_add(48).min(FOOTER_BYTES);
-    let checksum = crc32c::crc32c(&footer[12..end]);
+    let checksum = crc_fast::crc32_iscsi(&footer[12..end]);
     footer[8..12].copy_from_slice(&checksum.to_le_bytes());
     if let Ok(footer) = Footer::decode(&footer, id, 1 << 20) {
         for block in footer.blocks {

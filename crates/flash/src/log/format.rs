@@ -80,7 +80,7 @@ pub(crate) fn encode_segment_header(id: SegmentId, part: Part, target: &mut [u8]
     put(target, 16, id.segment);
     put(target, 20, part.first);
     put(target, 24, part.number);
-    let checksum = crc32c::crc32c(&target[CHECKSUMMED_FROM..]);
+    let checksum = crc_fast::crc32_iscsi(&target[CHECKSUMMED_FROM..]);
     put(target, CHECKSUM_AT, checksum);
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn decode_segment_header(bytes: &[u8]) -> Result<(SegmentId, Part), &
     if &bytes[..8] != HEADER_MAGIC {
         return Err("no segment header");
     }
-    if crc32c::crc32c(&bytes[CHECKSUMMED_FROM..]) != get(bytes, CHECKSUM_AT) {
+    if crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..]) != get(bytes, CHECKSUM_AT) {
         return Err("segment header checksum");
     }
     let id = SegmentId { segment: get(bytes, 16), generation: get(bytes, 12) };
@@ -152,7 +152,7 @@ impl Footer {
             put(target, at + 4, block.size);
         }
         let end = FOOTER_ENTRIES_AT + self.blocks.len() * FOOTER_ENTRY_BYTES;
-        let checksum = crc32c::crc32c(&target[CHECKSUMMED_FROM..end]);
+        let checksum = crc_fast::crc32_iscsi(&target[CHECKSUMMED_FROM..end]);
         put(target, CHECKSUM_AT, checksum);
     }
 
@@ -173,7 +173,7 @@ impl Footer {
             return Err("footer lists too many blocks");
         }
         let end = FOOTER_ENTRIES_AT + count * FOOTER_ENTRY_BYTES;
-        if crc32c::crc32c(&bytes[CHECKSUMMED_FROM..end]) != get(bytes, CHECKSUM_AT) {
+        if crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..end]) != get(bytes, CHECKSUM_AT) {
             return Err("footer checksum");
         }
         if (get(bytes, 12), get(bytes, 16)) != (id.generation, id.segment) {

@@ -156,7 +156,7 @@ impl<'a> Db<'a> {
         let Some(at) = self.locate(key) else { return self.put_new(key, kind, value, expiry) };
         if !self.put_in_place(at, kind, value, expiry) {
             let state = state_of(value);
-            self.put_over(key, at, kind, state, expiry);
+            self.put_over(at, kind, state, expiry);
         }
         self.slot.changed(self.table, key.bytes);
     }
@@ -171,7 +171,7 @@ impl<'a> Db<'a> {
         match self.locate(key) {
             None => self.insert(key, kind, state, expiry),
             Some(at) => {
-                self.put_over(key, at, kind, state, expiry);
+                self.put_over(at, kind, state, expiry);
                 self.slot.changed(self.table, key.bytes);
             }
         }
@@ -200,14 +200,7 @@ impl<'a> Db<'a> {
         true
     }
 
-    fn put_over(
-        &mut self,
-        key: &Key<'_>,
-        at: Position,
-        kind: u8,
-        state: NewState<'_>,
-        expiry: Expiry,
-    ) {
+    fn put_over(&mut self, at: Position, kind: u8, state: NewState<'_>, expiry: Expiry) {
         let old = view_of(self.entries().get(at));
         match old.stored {
             Stored::Cold(..) => self.tally.write_flash += 1,
@@ -219,8 +212,7 @@ impl<'a> Db<'a> {
             Expiry::At(at_ms) => at_ms,
         };
         push_dead(&old, self.tally);
-        let record = Record::new(kind, expire_at_ms, key.bytes, state);
-        self.exchange(at, record);
+        self.exchange(at, kind, expire_at_ms, state);
         self.entries().entry_mut(at).touch();
     }
 
@@ -239,12 +231,14 @@ impl<'a> Db<'a> {
         self.slot.changed(self.table, key.bytes);
     }
 
-    fn exchange(&mut self, at: Position, record: Record) {
-        let expire_at_ms = record.view().expire_at_ms;
+    fn exchange(&mut self, at: Position, kind: u8, expire_at_ms: u64, state: NewState<'_>) {
         if expire_at_ms != 0 {
             self.slot.expires_at(expire_at_ms);
         }
-        exchange(self.slot.table_mut(self.table), at, self.table, record, self.tally);
+        let entries = self.slot.table_mut(self.table);
+        change_record(entries, at, self.table, self.tally, |old| {
+            old.change(kind, expire_at_ms, state)
+        });
     }
 
     /// Removes a key. False: it did not exist.
@@ -330,18 +324,14 @@ impl<'a> Db<'a> {
 
     /// Takes a record apart, lets `change` edit the parts, and makes a new one of them.
     fn rebuild(&mut self, at: Position, change: impl FnOnce(&mut Parts)) {
-        let table = self.table;
-        let entries = self.slot.table_mut(table);
-        let old = own(entries.get(at));
-        account(&old, table, -1, self.tally);
-        let mut parts = Parts::of(old);
-        change(&mut parts);
-        let expire_at_ms = parts.expire_at_ms;
-        let record = parts.into_record();
-        account(&record, table, 1, self.tally);
-        let demotable = is_demotable(&record);
-        entries.replace(at, record);
-        entries.entry_mut(at).set_demotable(demotable);
+        let mut expire_at_ms = 0;
+        let entries = self.slot.table_mut(self.table);
+        change_record(entries, at, self.table, self.tally, |old| {
+            let mut parts = Parts::of(old);
+            change(&mut parts);
+            expire_at_ms = parts.expire_at_ms;
+            (parts.into_record(), None)
+        });
         if expire_at_ms != 0 {
             self.slot.expires_at(expire_at_ms);
         }
@@ -400,9 +390,7 @@ impl<'a> Db<'a> {
         let view = view_of(entry);
         let Stored::Cold(place, _) = view.stored else { return false };
         let Some(value) = choose(place, entry.frequency()) else { return false };
-        let state = NewState::Clean(value, place);
-        let record = Record::new(view.kind, view.expire_at_ms, view.key, state);
-        self.exchange(at, record);
+        self.exchange(at, view.kind, view.expire_at_ms, NewState::Clean(value, place));
         true
     }
 
@@ -425,12 +413,14 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Lets a key point at `to` where it pointed at `from`. False: it did not.
-    pub fn relocate(&mut self, key: &Key<'_>, from: FlashRef, to: FlashRef) -> bool {
+    /// Lets a key's flash copy be the identical one at `to` where it was the one at `from`. Units:
+    /// as in [`FlashRef::units`]. False: it was not.
+    pub fn relocate(&mut self, key: &Key<'_>, from: u64, to: u64) -> bool {
         let Some(at) = self.locate(key) else { return false };
-        match view_of(self.entries().get(at)).stored {
-            Stored::Clean(_, place) | Stored::Cold(place, _) if place.units == from.units => {
-                self.rebuild(at, |parts| parts.flash = Some(to));
+        let mut record = own(self.entries().get(at));
+        match record.view().stored {
+            Stored::Clean(_, place) | Stored::Cold(place, _) if place.units == from => {
+                record.set_place(to);
                 true
             }
             _ => false,
@@ -455,8 +445,7 @@ impl<'a> Db<'a> {
         let view = view_of(self.slot.table_mut(self.table).get(at));
         match view.stored {
             Stored::Cold(place, _) if place == from => {
-                let record = Record::new(view.kind, view.expire_at_ms, view.key, state);
-                self.exchange(at, record);
+                self.exchange(at, view.kind, view.expire_at_ms, state);
                 true
             }
             _ => false,
@@ -537,26 +526,22 @@ pub(crate) fn view_of<'a>(entry: Entry) -> View<'a> {
     crate::table::view(entry)
 }
 
-/// Replaces the record at `at`, freeing the old one.
-pub(crate) fn exchange(
+/// Lets `change` make another record of the one at `at`, and frees the value that it hands out.
+#[inline]
+pub(crate) fn change_record(
     entries: &mut Table,
     at: Position,
     table: u8,
-    record: Record,
     tally: &mut Tally,
+    change: impl FnOnce(Record) -> (Record, Option<Box<[u8]>>),
 ) {
+    let old = own(entries.get(at));
+    account(&old, table, -1, tally);
+    let (record, _value) = change(old);
     account(&record, table, 1, tally);
     let demotable = is_demotable(&record);
-    let old = own(entries.replace(at, record));
+    entries.replace(at, record);
     entries.entry_mut(at).set_demotable(demotable);
-    account(&old, table, -1, tally);
-    old.free();
-}
-
-/// The record of a key whose value is to live at `flash` alone.
-pub(crate) fn cold_record(view: &View<'_>, flash: FlashRef) -> Record {
-    let state = NewState::Cold(flash, view.value_len() as u32);
-    Record::new(view.kind, view.expire_at_ms, view.key, state)
 }
 
 fn is_demotable(record: &Record) -> bool {

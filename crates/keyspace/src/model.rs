@@ -279,7 +279,7 @@ impl World {
             Op::Relocate => {
                 let to = FlashRef { units: self.copy_of(0).units, ..from };
                 self.copies.insert(to.units, to);
-                (self.with_db(id, |db, key| db.relocate(key, from, to)), Some(to.units))
+                (self.with_db(id, |db, key| db.relocate(key, from.units, to.units)), Some(to.units))
             }
             Op::ForgetCopy => (self.with_db(id, |db, key| db.forget_copy(key, from)), None),
             _ => {

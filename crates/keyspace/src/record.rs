@@ -20,10 +20,11 @@
 //! Invariants:
 //! 1. A `Record` owns its allocation and, when hot or clean, the value's; [`Record::free`] is the
 //!    one place where they end.
-//! 2. The layout is never edited except for the kind, the expiry in place and the value's own
-//!    bytes: every change of state makes a new record.
+//! 2. An allocation has the size of its size class, so that a record that changes state stays
+//!    where it is when the new layout falls into the same class, as most do.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// Longest key: Redis's own limit of a string.
@@ -54,11 +55,6 @@ const EXPIRY_WIDE_BYTES: usize = 8;
 const EXPIRY_WIDE: u64 = (1 << (8 * EXPIRY_BYTES)) - 1;
 const PLACE_BYTES: usize = 5;
 const ADDRESS_BYTES: usize = 8;
-const VARINT_BYTES_MAX: usize = 5;
-const HEAD_BYTES_MAX: usize = 6;
-const TAIL_BYTES_MAX: usize =
-    EXPIRY_BYTES + EXPIRY_WIDE_BYTES + PLACE_BYTES + 2 * VARINT_BYTES_MAX + ADDRESS_BYTES;
-
 /// Where a value lies on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashRef {
@@ -127,56 +123,70 @@ impl Record {
     /// Makes a record. Panics: if the key is longer than [`KEY_BYTES_MAX`].
     pub(crate) fn new(kind: u8, expire_at_ms: u64, key: &[u8], state: NewState<'_>) -> Record {
         assert!(key.len() <= KEY_BYTES_MAX);
-        assert!(kind & !KIND_MASK == 0);
-        let mut head = Scratch::<HEAD_BYTES_MAX>::new();
-        let mut tail = Scratch::<TAIL_BYTES_MAX>::new();
-        let mut inline: &[u8] = &[];
-        let expiry_bit = if expire_at_ms == 0 { 0 } else { EXPIRY_BIT };
-        if expire_at_ms != 0 {
-            tail.put(&expire_at_ms.min(EXPIRY_WIDE).to_le_bytes()[..EXPIRY_BYTES]);
-        }
-        if expire_at_ms >= EXPIRY_WIDE {
-            tail.put(&expire_at_ms.to_le_bytes());
-        }
-        let state_bits = match state {
-            NewState::Inline(bytes) => {
-                tail.put_varint(bytes.len() as u32);
-                inline = bytes;
-                STATE_INLINE
-            }
-            NewState::Hot(value) => {
-                tail.put_varint(value.len() as u32);
-                tail.put(&value_address(value).to_le_bytes());
-                STATE_HOT
-            }
-            NewState::Clean(value, at) => {
-                tail.put_place(at, value.len() as u32);
-                tail.put(&value_address(value).to_le_bytes());
-                STATE_CLEAN
-            }
-            NewState::Cold(at, len) => {
-                tail.put_place(at, len);
-                STATE_COLD
-            }
-        };
-        head.put(&[kind | expiry_bit | (state_bits << STATE_SHIFT)]);
-        head.put_key_len(key.len());
-        Record::assemble([head.bytes(), key, tail.bytes(), inline])
-    }
-
-    fn assemble(parts: [&[u8]; 4]) -> Record {
-        let layout = layout(parts.iter().map(|part| part.len()).sum());
+        let key_start = 1 + key_len_bytes(key.len());
+        let tail_start = key_start + key.len();
+        let layout = layout(tail_start + tail_bytes(expire_at_ms, &state));
         // SAFETY: the layout's size is not zero: a head is at least two bytes.
         let start = unsafe { alloc(layout) };
-        let Some(record) = NonNull::new(start) else { handle_alloc_error(layout) };
-        let mut offset = 0;
-        for part in parts {
-            // SAFETY: the parts together are exactly the allocation's size, and a fresh allocation
-            // overlaps none of them.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), start.add(offset), part.len()) };
-            offset += part.len();
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let mut record = Record(start);
+        let mut pen = record.pen(1, layout.size() - 1);
+        pen.put_key_len(key.len());
+        pen.put(key);
+        record.put_head(kind, expire_at_ms, &state);
+        record.pen(tail_start, layout.size() - tail_start).put_tail(expire_at_ms, state);
+        record
+    }
+
+    /// Gives the record another kind, expiry and state, and hands out the value it had. Cost: the
+    /// record stays where it is when its size class does; otherwise it is made anew.
+    ///
+    /// Shape: `state` does not borrow from the record itself.
+    pub(crate) fn change(
+        mut self,
+        kind: u8,
+        expire_at_ms: u64,
+        state: NewState<'_>,
+    ) -> (Record, Option<Box<[u8]>>) {
+        let (view, size) = self.parse();
+        let tail_start = self.key_range().0 + view.key.len();
+        let room = rounded(size);
+        if rounded(tail_start + tail_bytes(expire_at_ms, &state)) != room {
+            let record = Record::new(kind, expire_at_ms, view.key, state);
+            return (record, self.free());
         }
-        Record(record)
+        let old = self.boxed_value(&view);
+        self.put_head(kind, expire_at_ms, &state);
+        self.pen(tail_start, room - tail_start).put_tail(expire_at_ms, state);
+        // SAFETY: what named the value in the record has just been written over.
+        (self, old.map(|value| unsafe { Box::from_raw(value) }))
+    }
+
+    /// Lets the record's flash place be `to`, a copy of the same bytes elsewhere. Panics: if it has
+    /// none.
+    pub(crate) fn set_place(&mut self, to: u64) {
+        let (view, size) = self.parse();
+        assert!(matches!(view.stored, Stored::Clean(..) | Stored::Cold(..)));
+        let mut offset = self.key_range().0 + view.key.len();
+        offset += expiry_bytes(view.expire_at_ms);
+        self.pen(offset, size - offset).put_units(to);
+    }
+
+    fn put_head(&mut self, kind: u8, expire_at_ms: u64, state: &NewState<'_>) {
+        assert!(kind & !KIND_MASK == 0);
+        let expiry_bit = if expire_at_ms == 0 { 0 } else { EXPIRY_BIT };
+        let state_bits = match state {
+            NewState::Inline(_) => STATE_INLINE,
+            NewState::Hot(_) => STATE_HOT,
+            NewState::Clean(..) => STATE_CLEAN,
+            NewState::Cold(..) => STATE_COLD,
+        };
+        self.pen(0, 1).put(&[kind | expiry_bit | (state_bits << STATE_SHIFT)]);
+    }
+
+    fn pen(&mut self, offset: usize, len: usize) -> Pen<'_> {
+        // SAFETY: callers pass ranges inside the allocation, and `self` is borrowed mutably.
+        Pen(unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().add(offset).cast(), len) })
     }
 
     /// The address as a table entry keeps it.
@@ -213,17 +223,31 @@ impl Record {
     #[inline]
     fn key_range(&self) -> (usize, usize) {
         match self.byte(1) {
-            KEY_LEN_U16 => (4, self.little_endian(2, 2) as usize),
-            KEY_LEN_U32 => (6, self.little_endian(2, 4) as usize),
+            KEY_LEN_U16 => (4, self.little_endian::<2>(2) as usize),
+            KEY_LEN_U32 => (6, self.little_endian::<4>(2) as usize),
             len => (2, len as usize),
         }
     }
 
+    /// A number of `LEN` bytes. Read as one or two words: bytes put together on the stack would
+    /// stall their reader.
     #[inline]
-    fn little_endian(&self, offset: usize, len: usize) -> u64 {
-        let mut bytes = [0u8; 8];
-        bytes[..len].copy_from_slice(self.slice(offset, len));
-        u64::from_le_bytes(bytes)
+    fn little_endian<const LEN: usize>(&self, offset: usize) -> u64 {
+        let half = |offset| {
+            let bytes = self.slice(offset, 2);
+            u64::from(u16::from_le_bytes([bytes[0], bytes[1]]))
+        };
+        let word = |offset| {
+            let bytes = self.slice(offset, 4);
+            u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        };
+        match LEN {
+            2 => half(offset),
+            4 => word(offset),
+            5 => word(offset) | u64::from(self.byte(offset + 4)) << 32,
+            6 => word(offset) | half(offset + 4) << 32,
+            _ => word(offset) | word(offset + 4) << 32,
+        }
     }
 
     fn varint(&self, offset: &mut usize) -> u32 {
@@ -253,11 +277,11 @@ impl Record {
         let mut offset = key_start + key_len;
         let mut expire_at_ms = 0;
         if head & EXPIRY_BIT != 0 {
-            expire_at_ms = self.little_endian(offset, EXPIRY_BYTES);
+            expire_at_ms = self.little_endian::<EXPIRY_BYTES>(offset);
             offset += EXPIRY_BYTES;
         }
         if expire_at_ms == EXPIRY_WIDE {
-            expire_at_ms = self.little_endian(offset, EXPIRY_WIDE_BYTES);
+            expire_at_ms = self.little_endian::<EXPIRY_WIDE_BYTES>(offset);
             offset += EXPIRY_WIDE_BYTES;
         }
         let stored = match head >> STATE_SHIFT {
@@ -284,7 +308,7 @@ impl Record {
     }
 
     fn place(&self, offset: &mut usize) -> (FlashRef, u32) {
-        let units = self.little_endian(*offset, PLACE_BYTES);
+        let units = self.little_endian::<PLACE_BYTES>(*offset);
         *offset += PLACE_BYTES;
         let stored = self.varint(offset);
         let at = FlashRef { units, stored_len: stored >> 1, compressed: stored & 1 == 1 };
@@ -293,7 +317,7 @@ impl Record {
     }
 
     fn value(&self, offset: &mut usize, len: u32) -> &[u8] {
-        let address = self.little_endian(*offset, ADDRESS_BYTES);
+        let address = self.little_endian::<ADDRESS_BYTES>(*offset);
         *offset += ADDRESS_BYTES;
         let start = std::ptr::with_exposed_provenance(address as usize);
         // SAFETY: a hot or clean record owns a value of this length at this address.
@@ -366,21 +390,22 @@ impl Record {
     /// Ends the record and hands out its boxed value, if it has one.
     pub(crate) fn free(self) -> Option<Box<[u8]>> {
         let (view, size) = self.parse();
-        let boxed = match view.stored {
-            Stored::Hot(bytes) if !self.is_inline() => Some((bytes.as_ptr().addr(), bytes.len())),
-            Stored::Clean(bytes, _) => Some((bytes.as_ptr().addr(), bytes.len())),
-            _ => None,
-        };
-        let boxed = boxed.map(|(address, len)| {
-            let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
-            let bytes = std::ptr::slice_from_raw_parts_mut(start, len);
-            // SAFETY: the address came out of `Box::into_raw` with this length, and the record
-            // that owned it ends here.
-            unsafe { Box::from_raw(bytes) }
-        });
-        // SAFETY: allocated in `assemble` with the layout of this very size.
+        let boxed = self.boxed_value(&view);
+        // SAFETY: allocated in `new` with the layout of this size's class.
         unsafe { dealloc(self.0.as_ptr(), layout(size)) };
-        boxed
+        // SAFETY: the record that owned the value has ended.
+        boxed.map(|value| unsafe { Box::from_raw(value) })
+    }
+
+    /// The value that the record owns, as it came out of `Box::into_raw`.
+    fn boxed_value(&self, view: &View<'_>) -> Option<*mut [u8]> {
+        let (address, len) = match view.stored {
+            Stored::Hot(bytes) if !self.is_inline() => (bytes.as_ptr().addr(), bytes.len()),
+            Stored::Clean(bytes, _) => (bytes.as_ptr().addr(), bytes.len()),
+            _ => return None,
+        };
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(address);
+        Some(std::ptr::slice_from_raw_parts_mut(start, len))
     }
 
     /// The view, and RAM of the record and of its boxed value, allocator rounding included.
@@ -404,7 +429,8 @@ pub(crate) fn reborrow<'a>(start: *mut u8, len: usize) -> &'a mut [u8] {
 }
 
 fn layout(size: usize) -> Layout {
-    Layout::from_size_align(size, RECORD_ALIGN).expect("invariant: records are below 1 GiB")
+    Layout::from_size_align(rounded(size), RECORD_ALIGN)
+        .expect("invariant: records are below 1 GiB")
 }
 
 fn value_address(value: Box<[u8]>) -> u64 {
@@ -424,24 +450,52 @@ pub(crate) fn rounded(size: usize) -> usize {
     }
 }
 
-/// A few bytes on the stack, filled front to back.
-struct Scratch<const N: usize> {
-    bytes: [u8; N],
-    len: usize,
+/// Bytes of the length in front of a key.
+fn key_len_bytes(len: usize) -> usize {
+    match len {
+        len if len < KEY_LEN_U16 as usize => 1,
+        len if len <= u16::MAX as usize => 3,
+        _ => 5,
+    }
 }
 
-impl<const N: usize> Scratch<N> {
-    fn new() -> Self {
-        Scratch { bytes: [0; N], len: 0 }
+fn expiry_bytes(expire_at_ms: u64) -> usize {
+    match expire_at_ms {
+        0 => 0,
+        EXPIRY_WIDE.. => EXPIRY_BYTES + EXPIRY_WIDE_BYTES,
+        _ => EXPIRY_BYTES,
     }
+}
 
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
+fn varint_bytes(value: u32) -> usize {
+    (u32::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
 
+fn place_bytes(at: FlashRef, value_len: u32) -> usize {
+    let len_bytes = if at.compressed { varint_bytes(value_len) } else { 0 };
+    PLACE_BYTES + varint_bytes(at.stored_len << 1) + len_bytes
+}
+
+/// Bytes of what follows the key.
+fn tail_bytes(expire_at_ms: u64, state: &NewState<'_>) -> usize {
+    let state_bytes = match state {
+        NewState::Inline(bytes) => varint_bytes(bytes.len() as u32) + bytes.len(),
+        NewState::Hot(value) => varint_bytes(value.len() as u32) + ADDRESS_BYTES,
+        NewState::Clean(value, at) => place_bytes(*at, value.len() as u32) + ADDRESS_BYTES,
+        NewState::Cold(at, len) => place_bytes(*at, *len),
+    };
+    expiry_bytes(expire_at_ms) + state_bytes
+}
+
+/// Part of a record that is written, front to back. Panics: at its end.
+struct Pen<'a>(&'a mut [MaybeUninit<u8>]);
+
+impl Pen<'_> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+        let (here, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
+        here.write_copy_of_slice(bytes);
+        self.0 = rest;
     }
 
     fn put_varint(&mut self, mut value: u32) {
@@ -453,26 +507,56 @@ impl<const N: usize> Scratch<N> {
     }
 
     fn put_key_len(&mut self, len: usize) {
-        if len < KEY_LEN_U16 as usize {
-            self.put(&[len as u8]);
-        } else if let Ok(len) = u16::try_from(len) {
-            self.put(&[KEY_LEN_U16]);
-            self.put(&len.to_le_bytes());
-        } else {
-            self.put(&[KEY_LEN_U32]);
-            self.put(&(len as u32).to_le_bytes());
+        match key_len_bytes(len) {
+            1 => self.put(&[len as u8]),
+            3 => {
+                self.put(&[KEY_LEN_U16]);
+                self.put(&(len as u16).to_le_bytes());
+            }
+            _ => {
+                self.put(&[KEY_LEN_U32]);
+                self.put(&(len as u32).to_le_bytes());
+            }
+        }
+    }
+
+    fn put_tail(&mut self, expire_at_ms: u64, state: NewState<'_>) {
+        if expire_at_ms != 0 {
+            self.put(&expire_at_ms.min(EXPIRY_WIDE).to_le_bytes()[..EXPIRY_BYTES]);
+        }
+        if expire_at_ms >= EXPIRY_WIDE {
+            self.put(&expire_at_ms.to_le_bytes());
+        }
+        match state {
+            NewState::Inline(bytes) => {
+                self.put_varint(bytes.len() as u32);
+                self.put(bytes);
+            }
+            NewState::Hot(value) => {
+                self.put_varint(value.len() as u32);
+                self.put(&value_address(value).to_le_bytes());
+            }
+            NewState::Clean(value, at) => {
+                self.put_place(at, value.len() as u32);
+                self.put(&value_address(value).to_le_bytes());
+            }
+            NewState::Cold(at, len) => self.put_place(at, len),
         }
     }
 
     fn put_place(&mut self, at: FlashRef, value_len: u32) {
-        assert!(at.units >> (8 * PLACE_BYTES) == 0);
-        self.put(&at.units.to_le_bytes()[..PLACE_BYTES]);
+        self.put_units(at.units);
         self.put_varint(at.stored_len << 1 | u32::from(at.compressed));
         if at.compressed {
             self.put_varint(value_len);
         } else {
             assert!(at.stored_len == value_len);
         }
+    }
+
+    fn put_units(&mut self, units: u64) {
+        assert!(units >> (8 * PLACE_BYTES) == 0);
+        self.put(&units.to_le_bytes()[..PLACE_BYTES]);
     }
 }
 
@@ -517,6 +601,60 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_state_can_follow_every_other() {
+        let value = |len: usize| vec![7u8; len].into_boxed_slice();
+        let states = || {
+            let place = at(9, 512, false);
+            let states: Vec<(NewState<'static>, usize)> = vec![
+                (NewState::Inline(b""), 0),
+                (NewState::Inline(&[3; 40]), 40),
+                (NewState::Hot(value(200)), 200),
+                (NewState::Hot(value(20_000)), 20_000),
+                (NewState::Clean(value(512), place), 512),
+                (NewState::Cold(place, 512), 512),
+                (NewState::Cold(at((1 << 40) - 1, 3, true), 512), 512),
+            ];
+            states
+        };
+        for (old_expiry, new_expiry) in [(0, 0), (0, 5), (5, u64::MAX), (u64::MAX, 0)] {
+            for from in 0..states().len() {
+                for (to, to_len) in states() {
+                    let (from, from_len) = states().swap_remove(from);
+                    let old_boxed = matches!(from, NewState::Hot(_) | NewState::Clean(..));
+                    let expected = std::mem::discriminant(&to);
+                    let record = Record::new(1, old_expiry, b"memtier-00000001", from);
+                    let address = record.0;
+                    let (record, old) = record.change(2, new_expiry, to);
+                    let from_cold = from_len == 512 && !old_boxed;
+                    if old_expiry == new_expiry && from_cold && to_len == 200 {
+                        assert_eq!(record.0, address, "a cold record turns hot where it is");
+                    }
+                    assert_eq!(old.map(|old| old.len()), old_boxed.then_some(from_len));
+                    let view = record.view();
+                    assert_eq!((view.kind, view.expire_at_ms), (2, new_expiry));
+                    assert_eq!((view.key, view.value_len()), (&b"memtier-00000001"[..], to_len));
+                    let is_cold = matches!(view.stored, Stored::Cold(..));
+                    let cold = std::mem::discriminant(&NewState::Cold(at(0, 0, false), 0));
+                    assert_eq!(is_cold, expected == cold);
+                    record.free();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_place_changes_alone() {
+        for expiry in [0, 7, u64::MAX] {
+            let mut record = Record::new(3, expiry, b"key", NewState::Cold(at(5, 9, true), 90));
+            record.set_place(1 << 39);
+            let view = record.view();
+            assert_eq!((view.kind, view.expire_at_ms, view.key), (3, expiry, &b"key"[..]));
+            assert_eq!(view.stored, Stored::Cold(at(1 << 39, 9, true), 90));
+            record.free();
         }
     }
 

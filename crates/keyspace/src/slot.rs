@@ -6,7 +6,7 @@ use crate::db::{Gone, account, account_gone};
 use crate::entry::Entry;
 use crate::key::Key;
 use crate::prefetch::prefetch;
-use crate::record::{FlashRef, Record, Stored, View};
+use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::table::{Position, Table, borrow, own};
 use crate::tally::Tally;
 use crate::watch::{WatchFlag, Watchers};
@@ -362,8 +362,11 @@ pub(crate) fn demote_at(
     if !matches!(view.stored, Stored::Clean(_, copy) if copy == flash) {
         crate::db::push_dead(&view, tally);
     }
-    let record = crate::db::cold_record(&view, flash);
-    crate::db::exchange(entries, at, table, record, tally);
+    let (kind, expire_at_ms) = (view.kind, view.expire_at_ms);
+    let state = NewState::Cold(flash, view.value_len() as u32);
+    crate::db::change_record(entries, at, table, tally, |old| {
+        old.change(kind, expire_at_ms, state)
+    });
 }
 
 pub(crate) fn is_expired(entry: Entry, now_ms: u64) -> bool {

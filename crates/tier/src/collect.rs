@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use flash::{CollectProgress, Liveness, Location, Owner, Record};
-use keyspace::{Db, FlashRef, Key, Keyspace, Stored, Tally};
+use keyspace::{Db, Key, Keyspace, Stored, Tally};
 
 use crate::worker::TierWorker;
 
@@ -47,13 +47,7 @@ impl Owner for KeyspaceOwner<'_> {
         let key = Key::new(record.key);
         let mut slot = self.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
-        let stored_len = record.payload.len() as u32;
-        let place = |at: Location| FlashRef {
-            units: at.units(),
-            stored_len,
-            compressed: record.meta.compressed,
-        };
         let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
-        db.relocate(&key, place(from), place(to))
+        db.relocate(&key, from.units(), to.units())
     }
 }

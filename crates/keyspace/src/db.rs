@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::entry::Entry;
-use crate::key::Key;
+use crate::key::{Hint, Key};
 use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
 use crate::slot::SlotState;
 use crate::table::{Position, Table, own};
@@ -156,7 +156,7 @@ impl<'a> Db<'a> {
         let Some(at) = self.locate(key) else { return self.put_new(key, kind, value, expiry) };
         if !self.put_in_place(at, kind, value, expiry) {
             let state = state_of(value);
-            self.put_over(at, kind, state, expiry);
+            self.put_over(key, at, kind, state, expiry);
         }
         self.slot.changed(self.table, key.bytes);
     }
@@ -171,7 +171,7 @@ impl<'a> Db<'a> {
         match self.locate(key) {
             None => self.insert(key, kind, state, expiry),
             Some(at) => {
-                self.put_over(at, kind, state, expiry);
+                self.put_over(key, at, kind, state, expiry);
                 self.slot.changed(self.table, key.bytes);
             }
         }
@@ -200,11 +200,22 @@ impl<'a> Db<'a> {
         true
     }
 
-    fn put_over(&mut self, at: Position, kind: u8, state: NewState<'_>, expiry: Expiry) {
-        let old = view_of(self.entries().get(at));
+    fn put_over(
+        &mut self,
+        key: &Key<'_>,
+        at: Position,
+        kind: u8,
+        state: NewState<'_>,
+        expiry: Expiry,
+    ) {
+        let entry = self.entries().get(at);
+        let old = view_of(entry);
         match old.stored {
             Stored::Cold(..) => self.tally.write_flash += 1,
             _ => self.tally.write_ram += 1,
+        }
+        if matches!(old.stored, Stored::Cold(..)) && entry.frequency() == 0 {
+            self.tally.add_newcomer(Hint::new(self.table, key));
         }
         let expire_at_ms = match expiry {
             Expiry::Keep => old.expire_at_ms,

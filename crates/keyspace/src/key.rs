@@ -40,6 +40,25 @@ impl<'a> Key<'a> {
     }
 }
 
+/// A key by its hash alone: enough to guess where it is, whatever happened to the table since.
+#[derive(Clone, Copy, Debug)]
+pub struct Hint {
+    /// Physical table.
+    pub table: u8,
+    /// Slot of the key.
+    pub slot: u16,
+    /// Hash of the key.
+    pub hash: u64,
+}
+
+impl Hint {
+    /// The hint to a key of a physical table.
+    #[inline]
+    pub fn new(table: u8, key: &Key<'_>) -> Hint {
+        Hint { table, slot: key.slot, hash: key.hash }
+    }
+}
+
 /// The keyed hash of a key.
 #[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::key::SLOT_COUNT;
+use crate::key::{Hint, SLOT_COUNT};
 use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
 
@@ -69,10 +69,27 @@ impl Keyspace {
         self.slots[slot as usize].0.try_lock()
     }
 
-    /// Asks for a slot before it is locked.
+    /// Brings near what look-ups of these keys, with their values or without, will wait for: slot,
+    /// table entry, record, value. One key alone waits for each in turn; here each step is taken
+    /// for all keys before the next, so that their cache misses overlap.
     #[inline]
-    pub fn prefetch(&self, slot: u16) {
-        prefetch(&raw const self.slots[slot as usize]);
+    pub fn bring_near(&self, keys: &[Hint], with_values: bool) {
+        keys.iter().for_each(|key| prefetch(&raw const self.slots[key.slot as usize]));
+        self.each(keys, SlotState::prefetch_entry);
+        self.each(keys, SlotState::prefetch_record);
+        if with_values {
+            self.each(keys, SlotState::prefetch_value);
+        }
+    }
+
+    /// Cost: skips the slots that somebody holds, who brings their lines near.
+    #[inline]
+    fn each(&self, keys: &[Hint], step: impl Fn(&SlotState, Hint)) {
+        for &key in keys {
+            if let Some(slot) = self.try_lock(key.slot) {
+                step(&slot, key);
+            }
+        }
     }
 
     /// Nothing locked: walks lock one slot at a time.

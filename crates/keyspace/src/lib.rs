@@ -25,7 +25,7 @@ mod watch;
 
 pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
-pub use key::{Key, SLOT_COUNT, key_slot};
+pub use key::{Hint, Key, SLOT_COUNT, key_slot};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use slot::{DB_COUNT, SlotState, Swept, Verdict};

@@ -4,7 +4,7 @@
 use crate::cleared::Cleared;
 use crate::db::{Gone, account, account_gone};
 use crate::entry::Entry;
-use crate::key::Key;
+use crate::key::{Hint, Key};
 use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::table::{Position, Table, borrow, own};
@@ -90,28 +90,34 @@ impl SlotState {
         }
     }
 
-    /// Asks for the line where the table would look for the key of this hash.
+    /// Asks for the line where the table would look for the key.
     #[inline]
-    pub fn prefetch_entry(&self, table: u8, hash: u64) {
-        if let Some(table) = self.table(table) {
-            prefetch(table.home_address(hash));
+    pub(crate) fn prefetch_entry(&self, key: Hint) {
+        if let Some(table) = self.table(key.table) {
+            prefetch(table.home_address(key.hash));
         }
     }
 
-    /// Asks for the record that is probably that of the key of this hash.
+    /// Asks for the record that is probably the key's.
     #[inline]
-    pub fn prefetch_record(&self, table: u8, hash: u64) {
-        if let Some(entry) = self.table(table).and_then(|table| table.guess(hash)) {
+    pub(crate) fn prefetch_record(&self, key: Hint) {
+        if let Some(entry) = self.guess(key) {
             prefetch(entry.address() as *const u8);
         }
     }
 
     /// Asks for the value of that record, when it stands apart.
     #[inline]
-    pub fn prefetch_value(&self, table: u8, hash: u64) {
-        if let Some(entry) = self.table(table).and_then(|table| table.guess(hash)) {
+    pub(crate) fn prefetch_value(&self, key: Hint) {
+        if let Some(entry) = self.guess(key) {
             borrow(&entry).prefetch_value();
         }
+    }
+
+    #[inline]
+    fn guess(&self, key: Hint) -> Option<Entry> {
+        let entries = self.table(key.table)?;
+        entries.guess(key.hash).map(|at| entries.get(at))
     }
 
     /// Watches `key` for `flag`. The caller looks the key up first ([`crate::Db::peek`]), so that a
@@ -298,6 +304,28 @@ impl SlotState {
             }
         }
         swept
+    }
+
+    /// Asks `judge` about the value that a newcomer brought, unless it was used a second time. A
+    /// guess by its hash will do: another key of the same tag is as little used. False: the judge
+    /// said [`Verdict::Stop`].
+    pub fn pass_newcomer(
+        &mut self,
+        newcomer: Hint,
+        tally: &mut Tally,
+        mut judge: impl FnMut(View<'_>, u8) -> Verdict,
+    ) -> bool {
+        let entries = self.table_mut(newcomer.table);
+        let Some(at) = entries.guess(newcomer.hash) else { return true };
+        let entry = entries.get(at);
+        if !entry.is_demotable() || entry.frequency() > 1 {
+            return true;
+        }
+        let verdict = judge(borrow(&entry).view(), newcomer.table);
+        if let Verdict::Demote(flash) = verdict {
+            demote_at(entries, at, newcomer.table, flash, tally);
+        }
+        !matches!(verdict, Verdict::Stop)
     }
 
     fn pass_hand_segment(

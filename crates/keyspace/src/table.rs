@@ -161,11 +161,12 @@ impl Table {
         self.segment(self.segment_index(hash)).home_address(tag(hash))
     }
 
-    /// The first entry whose tag fits, not yet compared by key: a guess for prefetching.
+    /// The first entry whose tag fits, not compared by key: a guess, for prefetching and the like.
     #[inline]
-    pub(crate) fn guess(&self, hash: u64) -> Option<Entry> {
-        let segment = self.segment(self.segment_index(hash));
-        segment.find(tag(hash), |_| true).map(|index| segment.get(index))
+    pub(crate) fn guess(&self, hash: u64) -> Option<Position> {
+        let segment = self.segment_index(hash);
+        let index = self.segment(segment).find(tag(hash), |_| true)?;
+        Some(Position { segment, index: index as u32 })
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! What a batch of keyspace changes did to the counters: summed without atomics while slots are
 //! locked, then published once by whoever ran the batch.
 
+use crate::key::Hint;
 use crate::record::FlashRef;
 use crate::slot::DB_COUNT;
 
@@ -12,6 +13,9 @@ pub struct DeadCopy {
     /// Length of the key stored beside it, which its size on flash depends on.
     pub key_len: u32,
 }
+
+/// Newcomers that a tally remembers; what is beyond stays in RAM until the hand comes by.
+const NEWCOMERS_MAX: usize = 256;
 
 /// Changes since the last publication. Every field is a difference, so batches can be summed.
 #[derive(Default, Debug)]
@@ -56,11 +60,20 @@ pub struct Tally {
     pub written_bytes: u64,
     /// Flash copies to release.
     pub dead: Vec<DeadCopy>,
+    /// Cold keys that a write has given a value though nobody had used them lately: the first that
+    /// may leave RAM again.
+    pub newcomers: Vec<Hint>,
 }
 
 impl Tally {
     /// RAM that the keyspace took (or gave back, when negative).
     pub fn ram_bytes(&self) -> i64 {
         self.index_bytes + self.value_bytes
+    }
+
+    pub(crate) fn add_newcomer(&mut self, newcomer: Hint) {
+        if self.newcomers.len() < NEWCOMERS_MAX {
+            self.newcomers.push(newcomer);
+        }
     }
 }

@@ -1,13 +1,10 @@
 //! The keys that a worker's connections are about to look up, so that their cache misses overlap:
 //! those of one pipeline, and those of all the clients that were ready in one turn of the event
 //! loop.
-//!
-//! A look-up waits for memory four times: for the slot, the table entry, the record and the value.
-//! One key alone waits for each in turn; here each step is taken for all keys before the next.
 
 use std::cell::RefCell;
 
-use keyspace::{Key, Keyspace, SlotState};
+use keyspace::{Hint, Key, Keyspace};
 
 /// Keys gathered at most; their lines must still be near when the commands run.
 const KEYS_MAX: usize = 64;
@@ -16,14 +13,7 @@ const KEYS_MIN: usize = 3;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Lookahead(RefCell<Vec<Upcoming>>);
-
-#[derive(Clone, Copy)]
-struct Upcoming {
-    table: u8,
-    slot: u16,
-    hash: u64,
-}
+pub(crate) struct Lookahead(RefCell<Vec<Hint>>);
 
 impl Lookahead {
     /// Adds a key. False: there is no place for more before [`Lookahead::run`].
@@ -31,7 +21,7 @@ impl Lookahead {
     pub(crate) fn add(&self, table: u8, key: &Key<'_>) -> bool {
         let mut keys = self.0.borrow_mut();
         if keys.len() < KEYS_MAX {
-            keys.push(Upcoming { table, slot: key.slot, hash: key.hash });
+            keys.push(Hint::new(table, key));
         }
         keys.len() < KEYS_MAX
     }
@@ -41,20 +31,8 @@ impl Lookahead {
     pub(crate) fn run(&self, keyspace: &Keyspace) {
         let mut keys = self.0.borrow_mut();
         if keys.len() >= KEYS_MIN {
-            keys.iter().for_each(|key| keyspace.prefetch(key.slot));
-            step(keyspace, &keys, SlotState::prefetch_entry);
-            step(keyspace, &keys, SlotState::prefetch_record);
-            step(keyspace, &keys, SlotState::prefetch_value);
+            keyspace.bring_near(&keys, true);
         }
         keys.clear();
-    }
-}
-
-fn step(keyspace: &Keyspace, keys: &[Upcoming], prefetch: impl Fn(&SlotState, u8, u64)) {
-    for key in keys {
-        // Whoever holds the slot brings its lines near.
-        if let Some(slot) = keyspace.try_lock(key.slot) {
-            prefetch(&slot, key.table, key.hash);
-        }
     }
 }

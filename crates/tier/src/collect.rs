@@ -3,19 +3,40 @@
 use std::cell::RefCell;
 
 use flash::{CollectProgress, Liveness, Location, Owner, Record};
-use keyspace::{Db, Key, Keyspace, Stored, Tally};
+use keyspace::{DB_COUNT, Db, FlashRef, Hint, Key, Keyspace, Stored, Tally};
+use smallvec::SmallVec;
 
 use crate::worker::TierWorker;
 
-/// Bytes that one step reads at most.
-const STEP_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one step deals with at most.
+const STEP_BYTES_MAX: u64 = 1 << 20;
+/// Bytes that are collected for each byte written when no segment is free; the fewer are missing,
+/// the less. It settles where collection gives as much room as writing takes: at 1.3 bytes a byte when
+/// a quarter of what is collected lives, at four when it is three quarters.
+const PACE_MAX: u64 = 8;
 
 impl TierWorker {
     /// One bounded step of collection. False: there is nothing to collect.
     pub(crate) fn collect(&self) -> bool {
+        self.collect_some(STEP_BYTES_MAX)
+    }
+
+    /// Collects in step with what was written, so that writers pay for the room they take little
+    /// by little and free segments do not run out.
+    pub(crate) fn collect_for(&self, written_bytes: u64) {
+        let Some(engine) = &self.tier.engine else { return };
+        let space = engine.free_space();
+        let missing = space.collect_below_bytes.saturating_sub(space.free_bytes);
+        let wanted = written_bytes * PACE_MAX * missing / space.collect_below_bytes.max(1);
+        if wanted > 0 {
+            self.collect_some(wanted.min(STEP_BYTES_MAX));
+        }
+    }
+
+    fn collect_some(&self, bytes: u64) -> bool {
         let Some(engine) = &self.engine else { return false };
         let owner = KeyspaceOwner { keyspace: &self.tier.keyspace, tally: RefCell::default() };
-        let progress = engine.borrow_mut().collect(&owner, STEP_BYTES_MAX);
+        let progress = engine.borrow_mut().collect(&owner, bytes as usize);
         self.tier.publish(&mut owner.tally.borrow_mut());
         self.want_submit();
         progress != CollectProgress::Idle
@@ -28,14 +49,27 @@ struct KeyspaceOwner<'a> {
 }
 
 impl Owner for KeyspaceOwner<'_> {
+    fn expect(&self, records: &[(u8, &[u8])]) {
+        let hint = |&(db, key): &(u8, &[u8])| Hint::new(db % DB_COUNT as u8, &Key::new(key));
+        let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
+        self.keyspace.bring_near(&hints, false);
+    }
+
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {
         let key = Key::new(record.key);
+        let table = record.meta.db;
+        if usize::from(table) >= DB_COUNT {
+            return Liveness::Dead;
+        }
         let mut slot = self.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
-        let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
+        let mut db = Db::new(&mut slot, table, 0, &mut tally);
+        let is_here = |place: FlashRef| {
+            place.units == at.units() && place.stored_len as usize == record.payload.len()
+        };
         match db.peek(&key).map(|view| view.stored) {
-            Some(Stored::Cold(place, _)) if place.units == at.units() => Liveness::Live,
-            Some(Stored::Clean(_, place)) if place.units == at.units() => {
+            Some(Stored::Cold(place, _)) if is_here(place) => Liveness::Live,
+            Some(Stored::Clean(_, place)) if is_here(place) => {
                 db.forget_copy(&key, place);
                 Liveness::InRam
             }

@@ -4,14 +4,21 @@
 //! lowered by the hand; a value met at 0 goes. Since keys stay in RAM, the frequency of a cold key
 //! is its history: what other caches keep a ghost list for. Each worker's hand covers its own
 //! share of the slots.
+//!
+//! Newcomers do not wait for the hand. When memory is short, a value that was written to a cold key
+//! which nobody had used lately goes to flash at the end of its batch, while it is in the CPU's
+//! cache; a second use within a turn of the hand finds the frequency raised, and the value stays. So
+//! a stream of writes over cold data neither washes out what is hot nor pays for a turn of the hand
+//! (S3-FIFO's small queue, Yang et al. 2023, with the write buffer for the queue).
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta};
-use keyspace::{FlashRef, Key, SLOT_COUNT, SlotGuard, SlotState, Stored, Tally, Verdict, View};
+use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta, record_size};
+use keyspace::{FlashRef, Hint, Key, SLOT_COUNT, SlotGuard, Stored, Tally, Verdict, View};
 
 use crate::compress::Compressor;
+use crate::counters::Counters;
 use crate::worker::TierWorker;
 
 /// Values that expire within this time stay: they free their RAM without a write.
@@ -71,8 +78,19 @@ pub struct Demoted {
     pub freed_bytes: i64,
     /// Values that left RAM.
     pub values: u64,
+    /// Bytes of theirs that had to be written.
+    pub written_bytes: u64,
     /// Why it stopped before it had freed what was wanted.
     pub stopped: Option<StopReason>,
+}
+
+impl Demoted {
+    /// Adds what another slice did, but not why it stopped.
+    fn add(&mut self, other: Demoted) {
+        self.freed_bytes += other.freed_bytes;
+        self.values += other.values;
+        self.written_bytes += other.written_bytes;
+    }
 }
 
 impl TierWorker {
@@ -97,12 +115,25 @@ impl TierWorker {
             let part = self.demote_slot(slot);
             let idle = if part.values > 0 { 0 } else { self.hand.idle_slots.get() + 1 };
             self.hand.idle_slots.set(idle);
-            total.freed_bytes += part.freed_bytes;
-            total.values += part.values;
+            total.add(part);
             total.stopped = part.stopped;
         }
         self.want_submit();
         total
+    }
+
+    /// Demotes what a batch of writes brought to cold keys that nobody had used lately.
+    pub(crate) fn demote_newcomers(&self, newcomers: &[Hint]) -> Demoted {
+        self.with_demoter(|demoter, tally| {
+            for &newcomer in newcomers {
+                let Some(mut state) = self.tier.keyspace.try_lock(newcomer.slot) else { continue };
+                demoter.slot = newcomer.slot;
+                let judge = |view: View<'_>, table| demoter.judge(view, table);
+                if !state.pass_newcomer(newcomer, tally, judge) {
+                    break;
+                }
+            }
+        })
     }
 
     fn demote_slot(&self, slot: u16) -> Demoted {
@@ -113,31 +144,40 @@ impl TierWorker {
     }
 
     fn demote_locked(&self, slot: u16, mut state: SlotGuard<'_>) -> Demoted {
+        self.with_demoter(|demoter, tally| {
+            demoter.slot = slot;
+            state.pass_hand(tally, |view, table| demoter.judge(view, table));
+            drop(state);
+        })
+    }
+
+    /// Lets `run` write values to flash, and counts what came of it.
+    fn with_demoter(&self, run: impl FnOnce(&mut Demoter<'_>, &mut Tally)) -> Demoted {
         let Some(engine) = &self.engine else { return Demoted::default() };
         let mut tally = Tally::default();
+        let mut engine = engine.borrow_mut();
+        let mut compressor = self.compressor.borrow_mut();
         let mut demoter = Demoter {
-            engine: &mut **engine.borrow_mut(),
-            compressor: &mut self.compressor.borrow_mut(),
+            engine: &mut **engine,
+            compressor: &mut compressor,
             compress_bytes_min: self.tier.settings.compress_bytes_min(),
             now_ms: unix_ms(),
-            slot,
+            slot: 0,
             clean: 0,
             dirty: 0,
+            written_bytes: 0,
             compressed_away: 0,
             stopped: None,
         };
-        state.pass_hand(&mut tally, |view, table| demoter.judge(view, table));
-        drop(state);
+        run(&mut demoter, &mut tally);
         let demoted = Demoted {
             freed_bytes: -tally.ram_bytes(),
             values: demoter.clean + demoter.dirty,
+            written_bytes: demoter.written_bytes,
             stopped: demoter.stopped,
         };
-        let counters = &self.tier.counters;
         if demoted.values > 0 {
-            counters.demoted_clean.fetch_add(demoter.clean, Ordering::Relaxed);
-            counters.demoted_dirty.fetch_add(demoter.dirty, Ordering::Relaxed);
-            counters.compressed_away_bytes.fetch_add(demoter.compressed_away, Ordering::Relaxed);
+            demoter.count(&self.tier.counters);
         }
         self.tier.publish(&mut tally);
         demoted
@@ -169,8 +209,7 @@ impl TierWorker {
         let (mut passes, mut idle_turns) = (0, 0);
         while passes < PASSES_MAX {
             let part = self.demote_locked(slot, self.tier.keyspace.lock(slot));
-            total.freed_bytes += part.freed_bytes;
-            total.values += part.values;
+            total.add(part);
             idle_turns = if part.values > 0 { 0 } else { idle_turns + 1 };
             match part.stopped {
                 None => passes += 1,
@@ -183,42 +222,36 @@ impl TierWorker {
         }
     }
 
-    pub(crate) fn demote_named(
-        &self,
-        state: &mut SlotState,
-        table: u8,
-        key: &Key<'_>,
-        now_ms: u64,
-        tally: &mut Tally,
-    ) -> Result<bool, StopReason> {
-        let Some(engine) = &self.engine else { return Err(StopReason::Failed) };
-        let mut demoter = Demoter {
-            engine: &mut **engine.borrow_mut(),
-            compressor: &mut self.compressor.borrow_mut(),
-            compress_bytes_min: self.tier.settings.compress_bytes_min(),
-            now_ms: 0,
-            slot: key.slot,
-            clean: 0,
-            dirty: 0,
-            compressed_away: 0,
-            stopped: None,
-        };
-        let mut db = keyspace::Db::new(state, table, now_ms, tally);
-        let Some(view) = db.peek(key) else { return Ok(false) };
-        if matches!(view.stored, Stored::Cold(..)) || view.value_len() < keyspace::DEMOTE_BYTES_MIN
-        {
-            return Ok(false);
+    /// Demotes one key. False: it does not exist, is cold already, or is too short to gain by it.
+    ///
+    /// Errors: the engine takes no more for now.
+    pub fn demote_key(&self, db: u8, key: &Key<'_>, now_ms: u64) -> Result<bool, StopReason> {
+        if self.engine.is_none() {
+            return Err(StopReason::Failed);
         }
-        match demoter.judge(view, table) {
-            Verdict::Demote(flash) => {
-                self.tier.counters.demoted_dirty.fetch_add(demoter.dirty, Ordering::Relaxed);
-                self.tier.counters.demoted_clean.fetch_add(demoter.clean, Ordering::Relaxed);
-                let away = demoter.compressed_away;
-                self.tier.counters.compressed_away_bytes.fetch_add(away, Ordering::Relaxed);
-                Ok(db.demote(key, flash))
+        let table = self.tier.keyspace.table_of(db);
+        let mut verdict = Verdict::Keep;
+        let demoted = self.with_demoter(|demoter, tally| {
+            demoter.slot = key.slot;
+            // Nothing expires soon for whoever asks for this very key.
+            demoter.now_ms = 0;
+            let mut state = self.tier.keyspace.lock(key.slot);
+            let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
+            let Some(view) = db.peek(key) else { return };
+            let is_cold = matches!(view.stored, Stored::Cold(..));
+            if is_cold || view.value_len() < keyspace::DEMOTE_BYTES_MIN {
+                return;
             }
+            verdict = demoter.judge(view, table);
+            if let Verdict::Demote(flash) = verdict {
+                assert!(db.demote(key, flash), "invariant: the slot stayed locked");
+            }
+        });
+        self.want_submit();
+        match verdict {
+            Verdict::Demote(_) => Ok(true),
             Verdict::Keep => Ok(false),
-            Verdict::Stop => Err(demoter.stopped.unwrap_or(StopReason::Failed)),
+            Verdict::Stop => Err(demoted.stopped.unwrap_or(StopReason::Failed)),
         }
     }
 }
@@ -232,6 +265,7 @@ struct Demoter<'a> {
     slot: u16,
     clean: u64,
     dirty: u64,
+    written_bytes: u64,
     compressed_away: u64,
     stopped: Option<StopReason>,
 }
@@ -272,6 +306,7 @@ impl Demoter<'_> {
         match self.engine.append(lane, &record) {
             Ok(at) => {
                 self.dirty += 1;
+                self.written_bytes += record_size(view.key.len(), payload.len()) as u64;
                 self.compressed_away += (value.len() - payload.len()) as u64;
                 Verdict::Demote(FlashRef {
                     units: at.units(),
@@ -284,6 +319,12 @@ impl Demoter<'_> {
             Err(AppendError::Full) => self.stop(StopReason::Full),
             Err(_) => self.stop(StopReason::Failed),
         }
+    }
+
+    fn count(&self, counters: &Counters) {
+        counters.demoted_clean.fetch_add(self.clean, Ordering::Relaxed);
+        counters.demoted_dirty.fetch_add(self.dirty, Ordering::Relaxed);
+        counters.compressed_away_bytes.fetch_add(self.compressed_away, Ordering::Relaxed);
     }
 
     fn stop(&mut self, reason: StopReason) -> Verdict {

@@ -14,7 +14,7 @@ use flash::{
     Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
     record_size,
 };
-use keyspace::{Db, Key, Stored, Tally};
+use keyspace::{Db, Hint, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
 use crate::demote::{Hand, StopReason};
@@ -255,18 +255,26 @@ impl TierWorker {
         let grown = tally.ram_bytes();
         self.tier.publish(tally);
         let pressure = self.tier.pressure();
-        if pressure == Pressure::None {
-            return pressure;
-        }
-        self.relieve(grown)
+        let pressure = match pressure {
+            Pressure::None => pressure,
+            _ => self.relieve(grown, &tally.newcomers),
+        };
+        tally.newcomers.clear();
+        pressure
     }
 
     #[cold]
-    fn relieve(&self, grown: i64) -> Pressure {
+    fn relieve(&self, grown: i64, newcomers: &[Hint]) -> Pressure {
+        let gone = self.demote_newcomers(newcomers);
+        let mut written_bytes = gone.written_bytes;
         let over = self.tier.budget.over_watermark();
-        // Twice what the batch brought: writers pay their own way and catch up a little.
-        let wanted = (2 * grown.max(0)).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
-        self.demote(wanted);
+        if over > 0 {
+            // Twice what the batch brought: writers pay their own way and catch up a little.
+            let grown = (grown - gone.freed_bytes).max(0);
+            let wanted = (2 * grown).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
+            written_bytes += self.demote(wanted).written_bytes;
+        }
+        self.collect_for(written_bytes);
         self.tier.pressure()
     }
 
@@ -290,6 +298,7 @@ impl TierWorker {
                 return Ok(());
             }
             let demoted = self.demote(over.min(SLICE_BYTES_MAX));
+            self.collect_for(demoted.written_bytes);
             if demoted.freed_bytes > 0 {
                 yield_once().await;
                 continue;
@@ -353,20 +362,6 @@ impl TierWorker {
     /// Reads and writes in flight.
     pub fn in_flight(&self) -> usize {
         self.engine.as_ref().map_or(0, |engine| engine.borrow().in_flight())
-    }
-
-    /// Demotes one key. False: it does not exist, is cold already, or is too short to gain by it.
-    ///
-    /// Errors: the engine takes no more for now.
-    pub fn demote_key(&self, db: u8, key: &Key<'_>, now_ms: u64) -> Result<bool, StopReason> {
-        let mut tally = Tally::default();
-        let table = self.tier.keyspace.table_of(db);
-        let mut slot = self.tier.keyspace.lock(key.slot);
-        let result = self.demote_named(&mut slot, table, key, now_ms, &mut tally);
-        drop(slot);
-        self.tier.publish(&mut tally);
-        self.want_submit();
-        result
     }
 
     /// The next number of the worker's generator.

@@ -212,8 +212,15 @@ pub enum Liveness {
 
 /// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
 pub trait Owner {
-    /// Whether the keyspace still points at `at`. A record that is released while this runs may be
-    /// called live.
+    /// It will soon be asked about records of these databases and keys, at most [`crate::EXPECTED_MAX`]: it
+    /// may bring near what it needs for that. A hint: they are not verified yet.
+    fn expect(&self, records: &[(u8, &[u8])]) {
+        let _ = records;
+    }
+
+    /// Whether the keyspace still points at `at`, and as many bytes there as the record has. The
+    /// record is not verified yet: nothing but its place is to be believed. One that is released
+    /// while this runs may be called live.
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness;
 
     /// The record was copied from `from` to `to`: if the keyspace still points at `from`, it points

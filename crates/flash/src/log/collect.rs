@@ -15,6 +15,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::append::Appender;
 use super::format::{
     Block, FOOTER_BYTES, Footer, SEGMENT_HEADER_BYTES, decode_segment_header, next_record,
@@ -26,7 +28,7 @@ use crate::device::buffer::IoBuffer;
 use crate::engine::fetched::FetchedRecord;
 use crate::engine::{CollectProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
-use crate::limits::COLLECT_READS_IN_FLIGHT_MAX;
+use crate::limits::{COLLECT_READS_IN_FLIGHT_MAX, EXPECTED_MAX};
 use crate::location::Location;
 use crate::record::{self, Record, record_size};
 
@@ -64,6 +66,32 @@ struct Walk {
     block: Block,
     buffer: IoBuffer,
     at: usize,
+    /// Up to where the owner was told what comes.
+    announced: usize,
+}
+
+impl Walk {
+    fn new(block: Block, buffer: IoBuffer) -> Walk {
+        let at = block.first_record();
+        Walk { block, buffer, at, announced: at }
+    }
+
+    /// Tells the owner of the next records once it has been asked about the last ones.
+    fn announce(&mut self, owner: &dyn Owner) {
+        if self.at < self.announced {
+            return;
+        }
+        let bytes = self.buffer.bytes();
+        let mut records: SmallVec<[(u8, &[u8]); EXPECTED_MAX]> = SmallVec::new();
+        self.announced = self.at;
+        while records.len() < EXPECTED_MAX
+            && let Some((start, header)) = next_record(bytes, self.announced)
+        {
+            records.push((header.meta.db, &bytes[start..][header.key()]));
+            self.announced = start + header.record_size();
+        }
+        owner.expect(&records);
+    }
 }
 
 /// Why a step has to end early.
@@ -171,7 +199,7 @@ impl Collector {
                 {
                     active.report(io, block.offset, what);
                 }
-                active.ready.push_back(Walk { block, buffer, at: block.first_record() });
+                active.ready.push_back(Walk::new(block, buffer));
             }
             Err(_) => {
                 io.counters.read_errors.add(1);
@@ -301,6 +329,7 @@ impl Collection {
         self.work_large(io, appender, owner)?;
         let mut left = budget_bytes.max(1);
         while let Some(walk) = self.ready.front_mut() {
+            walk.announce(owner);
             let Some((start, header)) = next_record(walk.buffer.bytes(), walk.at) else {
                 self.ready.pop_front();
                 continue;
@@ -309,23 +338,25 @@ impl Collection {
             let place = io.shared.place(self.segment, offset);
             let size = header.record_size();
             let bytes = &walk.buffer.bytes()[start..start + size];
-            match record::verify(bytes, place) {
-                Ok(_) => {
-                    let record = Record {
-                        meta: header.meta,
-                        key: &bytes[header.key()],
-                        payload: &bytes[header.payload()],
-                    };
-                    let moved = relocate(io, appender, owner, &record, place.at)?;
-                    self.relocated_bytes += moved as u64;
-                    walk.at = start + size;
-                }
-                Err(what) => {
-                    walk.at = start + crate::limits::RECORD_ALIGN;
-                    io.counters.checksum_failures.add(1);
-                    self.report(io, offset, what);
-                }
+            let record = Record {
+                meta: header.meta,
+                key: &bytes[header.key()],
+                payload: &bytes[header.payload()],
+            };
+            // Most are dead, and what is dead need not be right: only what is to be moved is read
+            // as a whole. Damage cannot make the living look dead to any effect: their bytes stay
+            // counted, and the segment is not freed.
+            let is_live = judge(io, owner, &record, place.at);
+            if let (true, Err(what)) = (is_live, record::verify(bytes, place)) {
+                walk.at = start + crate::limits::RECORD_ALIGN;
+                io.counters.checksum_failures.add(1);
+                self.report(io, offset, what);
+                continue;
             }
+            if is_live {
+                self.relocated_bytes += relocate(io, appender, owner, &record, place.at)? as u64;
+            }
+            walk.at = start + size;
             left = left.saturating_sub(size);
             if left == 0 {
                 return Err(Stop::Later);
@@ -345,8 +376,9 @@ impl Collection {
             Ok(fetched) => {
                 let record =
                     Record { meta: fetched.meta(), key: fetched.key(), payload: fetched.payload() };
-                let moved = relocate(io, appender, owner, &record, *at)?;
-                self.relocated_bytes += moved as u64;
+                if judge(io, owner, &record, *at) {
+                    self.relocated_bytes += relocate(io, appender, owner, &record, *at)? as u64;
+                }
             }
             Err(error) => {
                 tracing::error!(%error, "flash segment not collected as a whole");
@@ -357,7 +389,20 @@ impl Collection {
     }
 }
 
-/// Deals with one record of a victim. Returns the bytes that had to be moved.
+/// Whether a record of a victim has to be moved.
+fn judge(io: &mut Io, owner: &dyn Owner, record: &Record<'_>, at: Location) -> bool {
+    match owner.is_live(record, at) {
+        Liveness::Live => return true,
+        Liveness::InRam => {
+            io.shared.release(at, record_size(record.key.len(), record.payload.len()));
+        }
+        Liveness::Dead => {}
+    }
+    io.counters.gc_dropped.add(1);
+    false
+}
+
+/// Moves a record of a victim. Returns its size in bytes.
 fn relocate(
     io: &mut Io,
     appender: &mut Appender,
@@ -366,18 +411,6 @@ fn relocate(
     from: Location,
 ) -> Result<usize, Stop> {
     let size = record_size(record.key.len(), record.payload.len());
-    match owner.is_live(record, from) {
-        Liveness::Dead => {
-            io.counters.gc_dropped.add(1);
-            return Ok(0);
-        }
-        Liveness::InRam => {
-            io.counters.gc_dropped.add(1);
-            io.shared.release(from, size);
-            return Ok(0);
-        }
-        Liveness::Live => {}
-    }
     let shared = Arc::clone(&io.shared);
     let stream = shared.table.get(shared.geometry.split(from).0).stream().survivors();
     let to = match appender.append(io, stream, record) {

@@ -189,6 +189,9 @@ impl<'a> Db<'a> {
             return false;
         }
         let mut record = own(*entry);
+        if record.is_cold() {
+            return false;
+        }
         let fits = matches!(record.view().stored, Stored::Hot(old) if old.len() == value.len());
         if !fits {
             return false;
@@ -234,8 +237,8 @@ impl<'a> Db<'a> {
         if expire_at_ms != 0 {
             self.slot.expires_at(expire_at_ms);
         }
-        account(&record, self.table, 1, self.tally);
-        let demotable = is_demotable(&record);
+        let view = account(&record, self.table, 1, self.tally);
+        let demotable = is_demotable(&view);
         let entries = self.slot.table_mut(self.table);
         let at = entries.insert(key.hash, record, &mut self.tally.index_bytes);
         entries.entry_mut(at).set_demotable(demotable);
@@ -444,10 +447,11 @@ impl<'a> Db<'a> {
         let Some(at) = self.locate(key) else { return false };
         let table = self.table;
         let entries = self.slot.table_mut(table);
-        if !entries.get(at).is_demotable() {
+        let entry = entries.get(at);
+        if !entry.is_demotable() {
             return false;
         }
-        crate::slot::demote_at(entries, at, table, flash, self.tally);
+        crate::slot::demote_at(entries, at, table, &view_of(entry), flash, self.tally);
         true
     }
 
@@ -549,14 +553,13 @@ pub(crate) fn change_record(
     let old = own(entries.get(at));
     account(&old, table, -1, tally);
     let (record, _value) = change(old);
-    account(&record, table, 1, tally);
-    let demotable = is_demotable(&record);
+    let view = account(&record, table, 1, tally);
+    let demotable = is_demotable(&view);
     entries.replace(at, record);
     entries.entry_mut(at).set_demotable(demotable);
 }
 
-fn is_demotable(record: &Record) -> bool {
-    let view = record.view();
+fn is_demotable(view: &View<'_>) -> bool {
     !matches!(view.stored, Stored::Cold(..)) && view.value_len() >= DEMOTE_BYTES_MIN
 }
 
@@ -566,10 +569,11 @@ pub(crate) fn push_dead(view: &View<'_>, tally: &mut Tally) {
     }
 }
 
-/// Adds (`sign` 1) or takes away (-1) what a record counts for.
-pub(crate) fn account(record: &Record, table: u8, sign: i64, tally: &mut Tally) {
+/// Adds (`sign` 1) or takes away (-1) what a record counts for. Returns its view.
+#[inline]
+pub(crate) fn account<'a>(record: &'a Record, table: u8, sign: i64, tally: &mut Tally) -> View<'a> {
     account_keys(table, sign, sign * i64::from(record.is_volatile()), tally);
-    account_values(record, sign, tally);
+    account_values(record, sign, tally)
 }
 
 /// The part of [`account`] that belongs to keys: a difference in their number and in that of keys
@@ -580,7 +584,8 @@ pub(crate) fn account_keys(table: u8, keys: i64, volatile: i64, tally: &mut Tall
 }
 
 /// The part of [`account`] that belongs to records and values.
-pub(crate) fn account_values(record: &Record, sign: i64, tally: &mut Tally) {
+#[inline]
+pub(crate) fn account_values<'a>(record: &'a Record, sign: i64, tally: &mut Tally) -> View<'a> {
     let (view, record_bytes, value_bytes) = record.measure();
     tally.index_bytes += sign * record_bytes as i64;
     tally.value_bytes += sign * value_bytes as i64;
@@ -599,6 +604,7 @@ pub(crate) fn account_values(record: &Record, sign: i64, tally: &mut Tally) {
             tally.cold_bytes += len;
         }
     }
+    view
 }
 
 /// Releases the flash copy of a record that goes, and counts why it went.

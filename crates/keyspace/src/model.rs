@@ -412,7 +412,9 @@ impl World {
         for table in 0..TABLES {
             let Some(entries) = self.slot.table(table) else { continue };
             count.index_bytes += entries.ram_bytes() as i64;
-            entries.iter().for_each(|entry| account(&borrow(&entry), table, 1, &mut count));
+            for entry in entries.iter() {
+                account(&borrow(&entry), table, 1, &mut count);
+            }
         }
         let figures = |tally: &Tally| {
             [

@@ -355,6 +355,12 @@ impl Record {
         self.byte(0) >> STATE_SHIFT == STATE_INLINE
     }
 
+    /// Whether the value is on flash alone.
+    #[inline]
+    pub(crate) fn is_cold(&self) -> bool {
+        self.byte(0) >> STATE_SHIFT == STATE_COLD
+    }
+
     /// Whether the key has an expiry.
     #[inline]
     pub(crate) fn is_volatile(&self) -> bool {

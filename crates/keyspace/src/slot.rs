@@ -2,7 +2,7 @@
 //! demotes.
 
 use crate::cleared::Cleared;
-use crate::db::{Gone, account, account_gone};
+use crate::db::{Gone, account, account_gone, view_of};
 use crate::entry::Entry;
 use crate::key::{Hint, Key};
 use crate::prefetch::prefetch;
@@ -321,9 +321,10 @@ impl SlotState {
         if !entry.is_demotable() || entry.frequency() > 1 {
             return true;
         }
-        let verdict = judge(borrow(&entry).view(), newcomer.table);
+        let view = view_of(entry);
+        let verdict = judge(view, newcomer.table);
         if let Verdict::Demote(flash) = verdict {
-            demote_at(entries, at, newcomer.table, flash, tally);
+            demote_at(entries, at, newcomer.table, &view, flash, tally);
         }
         !matches!(verdict, Verdict::Stop)
     }
@@ -344,8 +345,9 @@ impl SlotState {
                 borrow(&entries.get(at)).prefetch_value();
             }
             for at in idle {
-                match judge(borrow(&entries.get(at)).view(), table) {
-                    Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
+                let view = view_of(entries.get(at));
+                match judge(view, table) {
+                    Verdict::Demote(flash) => demote_at(entries, at, table, &view, flash, tally),
                     Verdict::Keep => {}
                     Verdict::Stop => {
                         swept.stopped = true;
@@ -376,19 +378,17 @@ impl SlotState {
     }
 }
 
-/// Takes a value out of RAM whose copy lies at `flash`.
+/// Takes a value out of RAM whose copy lies at `flash`; `view` is that of the record at `at`.
 pub(crate) fn demote_at(
     entries: &mut Table,
     at: Position,
     table: u8,
+    view: &View<'_>,
     flash: FlashRef,
     tally: &mut Tally,
 ) {
-    let old = entries.get(at);
-    let old = borrow(&old);
-    let view = old.view();
     if !matches!(view.stored, Stored::Clean(_, copy) if copy == flash) {
-        crate::db::push_dead(&view, tally);
+        crate::db::push_dead(view, tally);
     }
     let (kind, expire_at_ms) = (view.kind, view.expire_at_ms);
     let state = NewState::Cold(flash, view.value_len() as u32);

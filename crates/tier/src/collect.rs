@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use flash::{CollectProgress, Liveness, Location, Owner, Record};
+use flash::{CollectProgress, Liveness, Location, Owner, Record, RecordMeta};
 use keyspace::{DB_COUNT, Db, FlashRef, Hint, Key, Keyspace, Stored, Tally};
 use smallvec::SmallVec;
 
@@ -49,14 +49,17 @@ struct KeyspaceOwner<'a> {
 }
 
 impl Owner for KeyspaceOwner<'_> {
-    fn expect(&self, records: &[(u8, &[u8])]) {
-        let hint = |&(db, key): &(u8, &[u8])| Hint::new(db % DB_COUNT as u8, &Key::new(key));
+    fn expect(&self, records: &[(RecordMeta, &[u8])]) {
+        let hint = |&(meta, key): &(RecordMeta, &[u8])| {
+            Hint::new(meta.db % DB_COUNT as u8, &Key::in_slot(key, meta.slot))
+        };
         let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
         self.keyspace.bring_near(&hints, false);
     }
 
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {
-        let key = Key::new(record.key);
+        // Where a damaged slot or database leads, nothing lies at this place.
+        let key = Key::in_slot(record.key, record.meta.slot);
         let table = record.meta.db;
         if usize::from(table) >= DB_COUNT {
             return Liveness::Dead;
@@ -78,7 +81,7 @@ impl Owner for KeyspaceOwner<'_> {
     }
 
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool {
-        let key = Key::new(record.key);
+        let key = Key::in_slot(record.key, record.meta.slot);
         let mut slot = self.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
         let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);

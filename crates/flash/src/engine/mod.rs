@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
-use crate::record::{Lane, OwnedRecord, Record};
+use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
 use fetched::FetchedRecord;
 use stats::EngineStats;
 
@@ -212,9 +212,9 @@ pub enum Liveness {
 
 /// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
 pub trait Owner {
-    /// It will soon be asked about records of these databases and keys, at most [`crate::EXPECTED_MAX`]: it
+    /// It will soon be asked about these records, of which it is told the keys, at most [`crate::EXPECTED_MAX`]: it
     /// may bring near what it needs for that. A hint: they are not verified yet.
-    fn expect(&self, records: &[(u8, &[u8])]) {
+    fn expect(&self, records: &[(RecordMeta, &[u8])]) {
         let _ = records;
     }
 

@@ -4,7 +4,8 @@
 //! are read (a few in flight, so that client reads are not held up), and each record that the
 //! keyspace still points at is appended to the survivors' lane and relocated. Whole blocks, not
 //! single records: a drive streams at a fraction of the cost of reading records one by one, and
-//! liveness is known only to the owner, who needs the key.
+//! liveness is known only to the owner, who needs the key. (A bit in RAM for each half KiB, set when
+//! a record dies, would tell it too; to set it costs a cache miss, as much as it saves here.)
 //!
 //! Invariants:
 //! 1. The victim is freed only when no live byte is left in it. What could not be read, or is
@@ -30,7 +31,7 @@ use crate::engine::{CollectProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
 use crate::limits::{COLLECT_READS_IN_FLIGHT_MAX, EXPECTED_MAX};
 use crate::location::Location;
-use crate::record::{self, Record, record_size};
+use crate::record::{self, Record, RecordMeta, record_size};
 
 /// One worker's collection.
 #[derive(Default)]
@@ -82,12 +83,12 @@ impl Walk {
             return;
         }
         let bytes = self.buffer.bytes();
-        let mut records: SmallVec<[(u8, &[u8]); EXPECTED_MAX]> = SmallVec::new();
+        let mut records: SmallVec<[(RecordMeta, &[u8]); EXPECTED_MAX]> = SmallVec::new();
         self.announced = self.at;
         while records.len() < EXPECTED_MAX
             && let Some((start, header)) = next_record(bytes, self.announced)
         {
-            records.push((header.meta.db, &bytes[start..][header.key()]));
+            records.push((header.meta, &bytes[start..][header.key()]));
             self.announced = start + header.record_size();
         }
         owner.expect(&records);

@@ -5,16 +5,14 @@
 //! with Redis (clients that send a whole pipeline before they read depend on it); what it leaves
 //! unread counts in the memory budget and is bounded by the output limits.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use resp::{Limits, Reply};
 use tier::FetchedSet;
-use tokio::io::AsyncReadExt;
 
 use crate::batch::Batch;
 use crate::client_memory::CountedBuffers;
@@ -28,9 +26,6 @@ use crate::server::unix_ms;
 use crate::session::{Closing, Session};
 use crate::stream::Stream;
 use crate::worker::Worker;
-
-/// How long a paused client sleeps before it looks again.
-const PAUSE_POLL: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// A client's connection. Its task owns it.
 pub(crate) struct Connection {
@@ -83,9 +78,7 @@ impl Connection {
     /// Takes over an accepted socket. Errors: the runtime cannot watch it.
     pub(crate) fn new(worker: Rc<Worker>, accepted: Accepted) -> io::Result<Connection> {
         let client = accepted.client;
-        let stream = accepted
-            .stream
-            .into_stream()
+        let stream = Stream::new(accepted.socket)
             .inspect_err(|_| worker.server.clients.remove(client.id))?;
         worker.stats.connections.add(1);
         let session = Session::new(worker.clone(), client);
@@ -133,7 +126,7 @@ impl Connection {
                 Next::Errand => self.session.errand = self.session.errand.run(&self.worker).await,
                 Next::Pause => {
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                    tokio::time::sleep(PAUSE_POLL).await;
+                    self.worker.beat.notified().await;
                     self.session.client.is_blocked.store(false, Ordering::Relaxed);
                     // Else the pause would be in force for ever.
                     self.session.now_ms = unix_ms();
@@ -371,7 +364,7 @@ impl Connection {
         } else if spare == 0 {
             self.input.reserve(READ_BUFFER_BYTES);
         }
-        let result = pin!(self.stream.read_buf(&mut self.input)).poll(cx);
+        let result = self.stream.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drop_input();
         }

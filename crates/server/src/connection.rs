@@ -156,6 +156,11 @@ impl Connection {
                     Start::Run => {}
                 }
             }
+            // Not before: the clients that wait for their turn would each hold one, and the one that
+            // the last client has just given back is still in the cache.
+            if self.reply.capacity() == 0 {
+                self.reply.give(self.worker.take_buffer());
+            }
             while let Some(request) = self.batch.current() {
                 match self.dispatch(&request) {
                     Outcome::Done | Outcome::NotRun => {
@@ -197,7 +202,7 @@ impl Connection {
     }
 
     fn start_batch(&mut self) -> Start {
-        if self.session.closing != Closing::No {
+        if self.session.closing != Closing::No || self.input.is_empty() {
             return Start::Nothing;
         }
         let limits = self.limits();
@@ -205,9 +210,6 @@ impl Connection {
         self.session.now_ms = now_ms;
         self.session.client.last_seen_ms.store(now_ms, Ordering::Relaxed);
         if self.batch.parse(&mut self.input, &limits) {
-            if self.reply.capacity() == 0 {
-                self.reply.give(self.worker.take_buffer());
-            }
             return match self.look_ahead() {
                 true => Start::Turn,
                 false => Start::Run,
@@ -241,7 +243,7 @@ impl Connection {
         for request in requests {
             let args = self.batch.args(request, &self.input);
             if let Some(key) = request.key(args) {
-                alone &= worker.lookahead.add(table, &key);
+                alone &= worker.lookahead.add(keyspace, table, &key);
             }
         }
         if alone && requests.len() < TURN_REQUESTS_MAX {

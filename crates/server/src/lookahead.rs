@@ -11,8 +11,8 @@ use keyspace::{Key, Keyspace, SlotState};
 
 /// Keys gathered at most; their lines must still be near when the commands run.
 const KEYS_MAX: usize = 64;
-/// Keys that are worth the steps: one or two gain nothing.
-const KEYS_MIN: usize = 3;
+/// Keys that are worth the steps: one gains nothing.
+const KEYS_MIN: usize = 2;
 
 /// See the module.
 #[derive(Default)]
@@ -26,9 +26,11 @@ struct Upcoming {
 }
 
 impl Lookahead {
-    /// Adds a key. False: there is no place for more before [`Lookahead::run`].
+    /// Adds a key, and asks for its slot. False: there is no place for more before
+    /// [`Lookahead::run`].
     #[inline]
-    pub(crate) fn add(&self, table: u8, key: &Key<'_>) -> bool {
+    pub(crate) fn add(&self, keyspace: &Keyspace, table: u8, key: &Key<'_>) -> bool {
+        keyspace.prefetch(key.slot);
         let mut keys = self.0.borrow_mut();
         if keys.len() < KEYS_MAX {
             keys.push(Upcoming { table, slot: key.slot, hash: key.hash });
@@ -41,7 +43,6 @@ impl Lookahead {
     pub(crate) fn run(&self, keyspace: &Keyspace) {
         let mut keys = self.0.borrow_mut();
         if keys.len() >= KEYS_MIN {
-            keys.iter().for_each(|key| keyspace.prefetch(key.slot));
             step(keyspace, &keys, SlotState::prefetch_entry);
             step(keyspace, &keys, SlotState::prefetch_record);
             step(keyspace, &keys, SlotState::prefetch_value);

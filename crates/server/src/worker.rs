@@ -100,6 +100,7 @@ pub(crate) fn run(
     index: usize,
     accepted: Receiver<Accepted>,
 ) -> anyhow::Result<()> {
+    // Without timers: see `pulse`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build_local(LocalOptions::default())

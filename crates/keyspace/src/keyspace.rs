@@ -69,12 +69,18 @@ impl Keyspace {
         self.slots[slot as usize].0.try_lock()
     }
 
-    /// Brings near what look-ups of these keys, with their values or without, will wait for: slot,
-    /// table entry, record, value. One key alone waits for each in turn; here each step is taken
-    /// for all keys before the next, so that their cache misses overlap.
+    /// Asks for a slot before it is locked.
+    #[inline]
+    pub fn prefetch(&self, slot: u16) {
+        prefetch(&raw const self.slots[slot as usize]);
+    }
+
+    /// Brings near what look-ups of these keys, with their values or without, will wait for behind
+    /// their slots ([`Keyspace::prefetch`]): table entry, record, value. One key alone waits for
+    /// each in turn; here each step is taken for all keys before the next, so that their cache
+    /// misses overlap.
     #[inline]
     pub fn bring_near(&self, keys: &[Hint], with_values: bool) {
-        keys.iter().for_each(|key| prefetch(&raw const self.slots[key.slot as usize]));
         self.each(keys, SlotState::prefetch_entry);
         self.each(keys, SlotState::prefetch_record);
         if with_values {

@@ -5,16 +5,14 @@
 //! with Redis (clients that send a whole pipeline before they read depend on it); what it leaves
 //! unread counts in the memory budget and is bounded by the output limits.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use resp::{Limits, Reply};
 use tier::FetchedSet;
-use tokio::io::AsyncReadExt;
 
 use crate::batch::Batch;
 use crate::client_memory::CountedBuffers;
@@ -28,9 +26,6 @@ use crate::server::unix_ms;
 use crate::session::{Closing, Session};
 use crate::stream::Stream;
 use crate::worker::Worker;
-
-/// How long a paused client sleeps before it looks again.
-const PAUSE_POLL: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// A client's connection. Its task owns it.
 pub(crate) struct Connection {
@@ -83,9 +78,7 @@ impl Connection {
     /// Takes over an accepted socket. Errors: the runtime cannot watch it.
     pub(crate) fn new(worker: Rc<Worker>, accepted: Accepted) -> io::Result<Connection> {
         let client = accepted.client;
-        let stream = accepted
-            .stream
-            .into_stream()
+        let stream = Stream::new(accepted.socket)
             .inspect_err(|_| worker.server.clients.remove(client.id))?;
         worker.stats.connections.add(1);
         let session = Session::new(worker.clone(), client);
@@ -133,7 +126,7 @@ impl Connection {
                 Next::Errand => self.session.errand = self.session.errand.run(&self.worker).await,
                 Next::Pause => {
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                    tokio::time::sleep(PAUSE_POLL).await;
+                    self.worker.beat.notified().await;
                     self.session.client.is_blocked.store(false, Ordering::Relaxed);
                     // Else the pause would be in force for ever.
                     self.session.now_ms = unix_ms();
@@ -162,6 +155,11 @@ impl Connection {
                     Start::Turn => return Next::Turn,
                     Start::Run => {}
                 }
+            }
+            // Not before: the clients that wait for their turn would each hold one, and the one that
+            // the last client has just given back is still in the cache.
+            if self.reply.capacity() == 0 {
+                self.reply.give(self.worker.take_buffer());
             }
             while let Some(request) = self.batch.current() {
                 match self.dispatch(&request) {
@@ -204,7 +202,7 @@ impl Connection {
     }
 
     fn start_batch(&mut self) -> Start {
-        if self.session.closing != Closing::No {
+        if self.session.closing != Closing::No || self.input.is_empty() {
             return Start::Nothing;
         }
         let limits = self.limits();
@@ -212,9 +210,6 @@ impl Connection {
         self.session.now_ms = now_ms;
         self.session.client.last_seen_ms.store(now_ms, Ordering::Relaxed);
         if self.batch.parse(&mut self.input, &limits) {
-            if self.reply.capacity() == 0 {
-                self.reply.give(self.worker.take_buffer());
-            }
             return match self.look_ahead() {
                 true => Start::Turn,
                 false => Start::Run,
@@ -248,7 +243,7 @@ impl Connection {
         for request in requests {
             let args = self.batch.args(request, &self.input);
             if let Some(key) = request.key(args) {
-                alone &= worker.lookahead.add(table, &key);
+                alone &= worker.lookahead.add(keyspace, table, &key);
             }
         }
         if alone && requests.len() < TURN_REQUESTS_MAX {
@@ -371,7 +366,7 @@ impl Connection {
         } else if spare == 0 {
             self.input.reserve(READ_BUFFER_BYTES);
         }
-        let result = pin!(self.stream.read_buf(&mut self.input)).poll(cx);
+        let result = self.stream.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drop_input();
         }

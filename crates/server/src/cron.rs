@@ -10,6 +10,7 @@ use keyspace::{SLOT_COUNT, Tally};
 use parking_lot::Mutex;
 use tier::AllocatorStats;
 
+use crate::pulse::Pulse;
 use crate::server::{Server, unix_ms};
 use crate::worker::Worker;
 
@@ -18,7 +19,7 @@ const MEASURE_EVERY: Duration = Duration::from_millis(20);
 /// Between two measurements of rates.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Between two rounds of upkeep on a worker that has nothing urgent.
-const UPKEEP_EVERY: Duration = Duration::from_millis(5);
+pub(crate) const UPKEEP_EVERY: Duration = Duration::from_millis(5);
 /// Between two looks at idle clients.
 const CLIENTS_EVERY: Duration = Duration::from_millis(500);
 /// One round of expiry takes at most this long, every `UPKEEP_EVERY`: 5 % of a core.
@@ -101,7 +102,7 @@ impl Samples {
     }
 }
 
-/// Measures memory and rates; runs on one worker.
+/// Measures memory and rates; runs beside the listener.
 pub(crate) async fn measure(server: Arc<Server>) {
     let (mut sampled, mut clients_due) = (None, Instant::now());
     loop {
@@ -157,15 +158,17 @@ fn close_idle(server: &Server) {
 }
 
 /// A worker's share of upkeep: tier and expiry.
-pub(crate) async fn upkeep(worker: Rc<Worker>) {
+pub(crate) async fn upkeep(worker: Rc<Worker>, pulse: Pulse) {
     let mut slot = worker.index;
     loop {
         let more = worker.tier.upkeep();
         expire(&worker, &mut slot);
+        worker.beat.notify_waiters();
         if more {
             tokio::task::yield_now().await;
-        } else {
-            tokio::time::sleep(UPKEEP_EVERY).await;
+        } else if let Err(error) = pulse.beat().await {
+            tracing::error!(%error, "lost the timer; stopping");
+            return worker.server.shut_down();
         }
     }
 }

@@ -25,6 +25,7 @@ mod log;
 mod lookahead;
 mod monitor;
 mod pause;
+mod pulse;
 mod secrets;
 mod server;
 mod session;

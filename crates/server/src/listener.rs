@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::Sender;
 
 use crate::clients::Client;
 use crate::server::{Server, unix_ms};
-use crate::stream::NewStream;
 
 /// Pause after a failed accept (out of file descriptors): the queue waits, nobody spins.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ const PROTECTED: &str = concat!(
 
 /// A connection on its way to its worker.
 pub(crate) struct Accepted {
-    pub(crate) stream: NewStream,
+    pub(crate) socket: OwnedFd,
     /// Registered already, so that it counts from the moment it is admitted.
     pub(crate) client: Arc<Client>,
 }
@@ -150,7 +150,7 @@ async fn accept_tcp(listener: TcpListener, server: Arc<Server>, workers: Vec<Sen
                     ..Client::default()
                 };
                 let denial = denial(&server, Some(peer.ip()));
-                admit(&server, &workers, NewStream::Tcp(stream), client, denial).await;
+                admit(&server, &workers, stream.into(), client, denial).await;
             }
             Err(error) => wait_after(&error).await,
         }
@@ -171,7 +171,7 @@ async fn accept_unix(listener: UnixListener, server: Arc<Server>, workers: Vec<S
                     ..Client::default()
                 };
                 let denial = denial(&server, None);
-                admit(&server, &workers, NewStream::Unix(stream), client, denial).await;
+                admit(&server, &workers, stream.into(), client, denial).await;
             }
             Err(error) => wait_after(&error).await,
         }
@@ -203,14 +203,14 @@ fn denial(server: &Server, peer: Option<IpAddr>) -> Option<&'static [u8]> {
 async fn admit(
     server: &Server,
     workers: &[Sender<Accepted>],
-    mut stream: NewStream,
+    socket: OwnedFd,
     client: Client,
     denial: Option<&'static [u8]>,
 ) {
     if let Some(denial) = denial {
         server.rejected_connections.fetch_add(1, Ordering::Relaxed);
         // Best effort: a full socket buffer on a fresh connection is not worth waiting for.
-        let _ = stream.write_now(denial);
+        let _ = rustix::net::send(&socket, denial, SendFlags::NOSIGNAL);
         return;
     }
     let created_ms = unix_ms();
@@ -218,7 +218,7 @@ async fn admit(
     server.clients.add(client.clone());
     let worker = client.id as usize % workers.len();
     // A worker that has ended is a server that is stopping.
-    let _ = workers[worker].send(Accepted { stream, client }).await;
+    let _ = workers[worker].send(Accepted { socket, client }).await;
 }
 
 fn set_options(server: &Server, stream: &std::net::TcpStream) -> io::Result<()> {

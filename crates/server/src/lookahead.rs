@@ -8,17 +8,19 @@ use keyspace::{Hint, Key, Keyspace};
 
 /// Keys gathered at most; their lines must still be near when the commands run.
 const KEYS_MAX: usize = 64;
-/// Keys that are worth the steps: one or two gain nothing.
-const KEYS_MIN: usize = 3;
+/// Keys that are worth the steps: one gains nothing.
+const KEYS_MIN: usize = 2;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Lookahead(RefCell<Vec<Hint>>);
 
 impl Lookahead {
-    /// Adds a key. False: there is no place for more before [`Lookahead::run`].
+    /// Adds a key, and asks for its slot. False: there is no place for more before
+    /// [`Lookahead::run`].
     #[inline]
-    pub(crate) fn add(&self, table: u8, key: &Key<'_>) -> bool {
+    pub(crate) fn add(&self, keyspace: &Keyspace, table: u8, key: &Key<'_>) -> bool {
+        keyspace.prefetch(key.slot);
         let mut keys = self.0.borrow_mut();
         if keys.len() < KEYS_MAX {
             keys.push(Hint::new(table, key));

@@ -105,6 +105,7 @@ async fn listen(
     server: &Arc<Server>,
     workers: Vec<mpsc::Sender<crate::listener::Accepted>>,
 ) -> anyhow::Result<()> {
+    tokio::spawn(crate::cron::measure(server.clone()));
     let listeners = Listeners::bind(server)?;
     let port = server.tcp_port.load(Ordering::Relaxed);
     tracing::info!(

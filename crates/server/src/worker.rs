@@ -8,15 +8,19 @@ use std::sync::Arc;
 use anyhow::Context;
 use keyspace::{Cleared, Tally};
 use tier::TierWorker;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalOptions;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::spawn_local;
 
 use crate::connection::Connection;
+use crate::cron::{UPKEEP_EVERY, upkeep};
 use crate::limits::{BUFFERS_KEPT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::listener::Accepted;
 use crate::lookahead::Lookahead;
+use crate::pulse::Pulse;
 use crate::server::Server;
 use crate::stats::WorkerStats;
 
@@ -30,6 +34,8 @@ pub(crate) struct Worker {
     pub(crate) tally: RefCell<Tally>,
     /// What its connections are about to look up.
     pub(crate) lookahead: Lookahead,
+    /// Told after every round of upkeep: the only time that passes for a worker's tasks.
+    pub(crate) beat: Notify,
     /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
     cleared: RefCell<Vec<Cleared>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
@@ -94,8 +100,9 @@ pub(crate) fn run(
     index: usize,
     accepted: Receiver<Accepted>,
 ) -> anyhow::Result<()> {
+    // Without timers: see `pulse`.
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
+        .enable_io()
         .build_local(LocalOptions::default())
         .context("cannot make a worker's runtime")?;
     let tier = TierWorker::new(server.tier.clone(), index)?;
@@ -107,6 +114,7 @@ pub(crate) fn run(
         stats,
         tally: RefCell::default(),
         lookahead: Lookahead::default(),
+        beat: Notify::new(),
         cleared: RefCell::default(),
         buffers: RefCell::default(),
     });
@@ -115,15 +123,14 @@ pub(crate) fn run(
 
 async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::Result<()> {
     if let Some(fd) = worker.tier.wake_fd().context("cannot watch the flash device")? {
-        let watched = crate::wake::watch(fd).context("cannot watch the flash device")?;
+        let watched =
+            crate::wake::watch(fd, Interest::READABLE).context("cannot watch the flash device")?;
         spawn_local(reap(worker.clone(), watched));
         let submitting = worker.clone();
         spawn_local(async move { submitting.tier.submitter().await });
     }
-    spawn_local(crate::cron::upkeep(worker.clone()));
-    if worker.index == 0 {
-        spawn_local(crate::cron::measure(worker.server.clone()));
-    }
+    let pulse = Pulse::new(UPKEEP_EVERY).context("cannot make a timer")?;
+    spawn_local(upkeep(worker.clone(), pulse));
     loop {
         tokio::select! {
             biased;

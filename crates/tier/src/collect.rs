@@ -51,6 +51,7 @@ struct KeyspaceOwner<'a> {
 impl Owner for KeyspaceOwner<'_> {
     fn expect(&self, records: &[(RecordMeta, &[u8])]) {
         let hint = |&(meta, key): &(RecordMeta, &[u8])| {
+            self.keyspace.prefetch(meta.slot);
             Hint::new(meta.db % DB_COUNT as u8, &Key::in_slot(key, meta.slot))
         };
         let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();

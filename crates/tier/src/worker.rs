@@ -248,33 +248,40 @@ impl TierWorker {
         self.tier.publish(&mut tally);
     }
 
-    /// Ends a batch: publishes it, and demotes a little when memory is short. `may_demote` is what
-    /// this batch should pay at most, in bytes.
+    /// Ends a batch: publishes it, sends the newcomers among its values to flash unless there is
+    /// free room, and demotes a little when memory is short.
     #[inline]
     pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
-        let grown = tally.ram_bytes();
+        let mut grown = tally.ram_bytes();
         self.tier.publish(tally);
+        if !tally.newcomers.is_empty() {
+            grown -= self.pass_newcomers(&tally.newcomers);
+            tally.newcomers.clear();
+        }
         let pressure = self.tier.pressure();
-        let pressure = match pressure {
-            Pressure::None => pressure,
-            _ => self.relieve(grown, &tally.newcomers),
-        };
-        tally.newcomers.clear();
-        pressure
+        if pressure == Pressure::None {
+            return pressure;
+        }
+        self.relieve(grown)
+    }
+
+    /// Returns the bytes that came free.
+    fn pass_newcomers(&self, newcomers: &[Hint]) -> i64 {
+        if self.tier.has_free_room() {
+            return 0;
+        }
+        let gone = self.demote_newcomers(newcomers);
+        self.collect_for(gone.written_bytes);
+        gone.freed_bytes
     }
 
     #[cold]
-    fn relieve(&self, grown: i64, newcomers: &[Hint]) -> Pressure {
-        let gone = self.demote_newcomers(newcomers);
-        let mut written_bytes = gone.written_bytes;
+    fn relieve(&self, grown: i64) -> Pressure {
         let over = self.tier.budget.over_watermark();
-        if over > 0 {
-            // Twice what the batch brought: writers pay their own way and catch up a little.
-            let grown = (grown - gone.freed_bytes).max(0);
-            let wanted = (2 * grown).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
-            written_bytes += self.demote(wanted).written_bytes;
-        }
-        self.collect_for(written_bytes);
+        // Twice what the batch brought: writers pay their own way and catch up a little.
+        let wanted = (2 * grown.max(0)).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
+        let demoted = self.demote(wanted);
+        self.collect_for(demoted.written_bytes);
         self.tier.pressure()
     }
 

@@ -6,7 +6,7 @@
 //! be checked as it arrives, with nothing remembered.
 
 use crate::arguments::{Range, SizeList};
-use crate::buffer::Buffer;
+use crate::buffer::Writer;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -109,14 +109,16 @@ impl Values {
     }
 
     /// The value of `key` in its `version`. The size depends on the key alone.
+    #[inline]
     pub fn of(&self, key: u64, version: u32) -> Value {
         let key_hash = mix(key);
         let hash = mix(key_hash ^ (u64::from(version) << 1 | 1));
         Value { hash, size: self.sizes.of(key_hash) }
     }
 
-    /// Appends all of `value` to `output`.
-    pub fn append(&self, value: Value, output: &mut Buffer) {
+    /// Writes all of `value`.
+    #[inline(always)]
+    pub fn write(&self, value: Value, output: &mut Writer<'_>) {
         let mut offset = 0;
         let end = self.random_size(value);
         while offset < end {
@@ -201,6 +203,7 @@ fn same(pooled: &[u8], bytes: &[u8], word: u64) -> bool {
 }
 
 /// Spreads every bit of `x` over the whole word (the finaliser of SplitMix64).
+#[inline]
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -211,6 +214,7 @@ fn mix(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
     use proptest::prelude::*;
 
     fn values(min: usize, max: usize) -> Values {
@@ -219,7 +223,7 @@ mod tests {
 
     fn bytes_of(values: &Values, key: u64, version: u32) -> Vec<u8> {
         let mut bytes = Buffer::default();
-        values.append(values.of(key, version), &mut bytes);
+        bytes.append(|output| values.write(values.of(key, version), output));
         bytes.as_slice().to_vec()
     }
 

@@ -53,8 +53,8 @@ pub struct Parser {
 enum State {
     /// At the beginning of a reply, or inside its head line.
     Line,
-    /// The head line was a text that is too long: skip to its end.
-    LongLine,
+    /// The head line was a text that is too long: skip to its end. `last` is what came last of it.
+    LongLine { last: u8 },
     /// Inside a bulk string: its size, and how many bytes of it and of its line end have come.
     Bulk { size: usize, taken: usize },
 }
@@ -87,7 +87,7 @@ impl Parser {
                 Ok((b"+OK\r\n".len(), self.end_element(Event::Status)))
             }
             State::Line => self.next_line(input),
-            State::LongLine => Ok(self.skip_line(input)),
+            State::LongLine { last } => self.skip_line(input, last),
             State::Bulk { size, taken } => self.next_bulk(input, size, taken),
         }
     }
@@ -103,7 +103,7 @@ impl Parser {
         };
         let used = end + 1;
         if self.line_size + end > LINE_BYTES_MAX {
-            return self.keep_line(&input[..used]);
+            return self.keep_line(input);
         }
         if self.line_size == 0 {
             return self.read_line(&input[..end], input, used);
@@ -178,24 +178,31 @@ impl Parser {
         if kept == input.len() {
             return Ok((kept, None));
         }
+        // What does not fit is not the end of the line: that would have been read.
+        self.state = State::LongLine { last: input[kept] };
         self.line_size = 0;
         self.open = self.open.saturating_sub(1);
-        self.state = if input.ends_with(b"\n") { State::Line } else { State::LongLine };
         match &self.line {
-            [b'-', text @ ..] => Ok((input.len(), Some(Event::Error(text)))),
-            [b'+' | b'(', ..] => Ok((input.len(), Some(Event::Status))),
+            [b'-', text @ ..] => Ok((kept + 1, Some(Event::Error(text)))),
+            [b'+' | b'(', ..] => Ok((kept + 1, Some(Event::Status))),
             _ => Err(Malformed),
         }
     }
 
     #[cold]
-    fn skip_line<'a>(&mut self, input: &[u8]) -> (usize, Option<Event<'a>>) {
-        match input.iter().position(|byte| *byte == b'\n') {
-            Some(end) => {
-                self.state = State::Line;
-                (end + 1, None)
-            }
-            None => (input.len(), None),
+    fn skip_line<'a>(
+        &mut self,
+        input: &[u8],
+        last: u8,
+    ) -> Result<(usize, Option<Event<'a>>), Malformed> {
+        let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+            self.state = State::LongLine { last: *input.last().unwrap_or(&last) };
+            return Ok((input.len(), None));
+        };
+        self.state = State::Line;
+        match input[..end].last().unwrap_or(&last) {
+            b'\r' => Ok((end + 1, None)),
+            _ => Err(Malformed),
         }
     }
 
@@ -405,7 +412,8 @@ mod tests {
     #[test]
     fn malformed_streams_are_refused() {
         let long = [b"$", &[b'1'; 1000][..]].concat();
-        let streams: [&[u8]; 11] = [
+        let bare = [b"-", &[b'x'; 1000][..], b"\n"].concat();
+        let streams: [&[u8]; 12] = [
             b"OK\r\n",
             b"$5x\r\n",
             b"$\r\n",
@@ -417,6 +425,7 @@ mod tests {
             b"*x\r\n",
             b">1\r\n",
             &long,
+            &bare,
         ];
         for stream in streams {
             for piece in 1..stream.len() + 1 {

@@ -18,6 +18,9 @@ const POOL_BYTES: usize = 64 << 10;
 const POOL_SEED: u64 = 0x6B65_6C76_696E;
 /// XOR and compare go by words of so many bytes.
 const WORD_BYTES: usize = size_of::<u64>();
+/// Values are written by blocks of so many words, a cache line: a loop over words alone would spend
+/// as much on counting as on copying.
+const BLOCK_WORDS: usize = 8;
 
 const _: () = assert!(POOL_BYTES.is_power_of_two());
 
@@ -178,8 +181,14 @@ fn xor(pooled: &[u8], word: u64, bytes: &mut [u8]) {
     debug_assert_eq!(pooled.len(), bytes.len());
     let (pooled_words, pooled_tail) = pooled.as_chunks::<WORD_BYTES>();
     let (words, tail) = bytes.as_chunks_mut::<WORD_BYTES>();
-    for (pooled, chunk) in pooled_words.iter().zip(words) {
-        *chunk = (u64::from_le_bytes(*pooled) ^ word).to_le_bytes();
+    let (pooled_blocks, pooled_words) = pooled_words.as_chunks::<BLOCK_WORDS>();
+    let (blocks, words) = words.as_chunks_mut::<BLOCK_WORDS>();
+    let mask = |pooled: &[u8; WORD_BYTES]| (u64::from_le_bytes(*pooled) ^ word).to_le_bytes();
+    for (pooled, block) in pooled_blocks.iter().zip(blocks) {
+        *block = pooled.each_ref().map(mask);
+    }
+    for (pooled, word) in pooled_words.iter().zip(words) {
+        *word = mask(pooled);
     }
     for ((pooled, byte), mask) in pooled_tail.iter().zip(tail).zip(word.to_le_bytes()) {
         *byte = pooled ^ mask;

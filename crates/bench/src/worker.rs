@@ -64,7 +64,7 @@ struct Times {
 /// What the live line has been told.
 struct Live {
     told: Histogram<u64>,
-    next_ns: u64,
+    told_ns: u64,
 }
 
 impl<'a> Worker<'a> {
@@ -96,7 +96,7 @@ impl<'a> Worker<'a> {
             pace: step_ns.map(|step_ns| Pace { step_ns, sent: 0, turn: 0 }),
             stopped: false,
             began: (Instant::now(), SystemTime::now(), CpuSeconds::now()),
-            live: control.live.is_some().then(|| Live { told: latency_histogram(), next_ns: 0 }),
+            live: control.live.is_some().then(|| Live { told: latency_histogram(), told_ns: 0 }),
         })
     }
 
@@ -168,6 +168,7 @@ impl<'a> Worker<'a> {
         }
         if let Some(live) = &mut self.live {
             live.told.reset();
+            live.told_ns = now_ns;
         }
     }
 
@@ -295,16 +296,17 @@ impl<'a> Worker<'a> {
     /// Tells the live line, if there is one, what has happened since it was last told.
     fn tell_live(&mut self, now_ns: u64) {
         let (Some(live), Some(line)) = (&mut self.live, &self.control.live) else { return };
-        if now_ns < live.next_ns {
+        if now_ns < live.told_ns + INTERVAL.as_nanos() as u64 {
             return;
         }
-        live.next_ns = now_ns + INTERVAL.as_nanos() as u64;
+        let seconds = (now_ns - live.told_ns) as f64 / 1e9;
+        live.told_ns = now_ns;
         let now = self.kit.stats.totals().latency_ns;
         let mut news = now.clone();
         // Counts only grow: what was told is a part of what there is now.
         let _ = news.subtract(&live.told);
         live.told = now;
-        line.tell(&news);
+        line.tell(&news, seconds);
     }
 }
 

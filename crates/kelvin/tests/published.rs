@@ -1,6 +1,7 @@
 //! The published command lines, with fewer keys: each runs as it is written, `kelvin bench run`
 //! against `kelvin server` with a tier, whose values are on flash when a line begins.
 
+#[allow(dead_code, reason = "what arrives byte by byte is checked there")]
 #[path = "../../bench/tests/support/lines.rs"]
 mod lines;
 mod support;

@@ -383,11 +383,11 @@ class Bench:
 
     # Loads.
 
-    def start_load(self, server, arguments, cores=LOAD_CORE, nice=0):
-        """Starts a load in the background; `end_load` waits for it."""
+    def start_load(self, server, arguments, cores=LOAD_CORE, nice=0, before=()):
+        """Starts a load in the background, after the words `before`; `end_load` waits for it."""
         handle, path = tempfile.mkstemp(suffix=".json", dir=self.directory)
         os.close(handle)
-        command = ["nice", "-n", str(nice), "taskset", "-c", cores, self.load_binary, *LOAD,
+        command = ["nice", "-n", str(nice), "taskset", "-c", cores, *before, self.load_binary, *LOAD,
                    "-p", str(server.port), "--json-out-file", path, *arguments.split()]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)

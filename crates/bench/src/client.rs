@@ -352,8 +352,9 @@ impl Limiter {
 }
 
 impl Chooser {
-    /// The next request.
-    #[inline]
+    /// The next request. Always in place: a request that is returned through memory is read back
+    /// wider than it was written, and each waits for that.
+    #[inline(always)]
     fn choose(
         &mut self,
         plan: &Plan,
@@ -366,7 +367,7 @@ impl Chooser {
     }
 
     /// The command whose turn it is, and how many keys it reads.
-    #[inline]
+    #[inline(always)]
     fn turn(&mut self, plan: &Plan) -> (usize, u32) {
         if let Some((wait, ratio)) = plan.wait {
             if self.waits * u64::from(ratio.sets) < self.sets * u64::from(ratio.others) {

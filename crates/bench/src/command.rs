@@ -3,7 +3,7 @@
 
 use crate::LoadError;
 use crate::arguments::{Pattern, Range};
-use crate::buffer::Buffer;
+use crate::buffer::{Text, Writer, digit_count};
 use crate::keys::KeyPicker;
 use crate::options::CommandOption;
 use crate::values::{Sizes, Values};
@@ -66,15 +66,15 @@ pub struct Command {
 #[derive(Debug, Clone)]
 enum Part {
     /// The same each time.
-    Fixed(Vec<u8>),
+    Fixed(Text),
     /// A key: by its number of digits all that stands before the digits, and what stands after,
     /// also of the words that follow; what belongs to the key itself stands apart for its slot.
-    Key { heads: Vec<Vec<u8>>, tail: Vec<u8>, prefix: Vec<u8>, suffix: Vec<u8> },
+    Key { heads: Vec<Text>, tail: Text, prefix: Vec<u8>, suffix: Vec<u8> },
     /// A value between two texts. If its size is to be written, `around` is what the word has
     /// besides the value.
-    Value { head: Vec<u8>, around: Option<usize>, prefix: Vec<u8>, tail: Vec<u8> },
+    Value { head: Text, around: Option<usize>, prefix: Text, tail: Text },
     /// A number from a range.
-    Number { head: Vec<u8>, range: Range },
+    Number { head: Text, range: Range },
 }
 
 impl Command {
@@ -152,70 +152,73 @@ impl Command {
         Some(keyspace::key_slot(text))
     }
 
-    /// Appends a request for `key`, and for MGET so many keys, to `output`; returns how many bytes
-    /// of values are in it.
-    #[inline]
-    pub fn append(&self, key: u64, keys: u32, source: &mut Source<'_>, output: &mut Buffer) -> u64 {
+    /// Writes a request for `key`, and for MGET so many keys; returns how many bytes of values are
+    /// in it.
+    #[inline(always)]
+    pub fn write(
+        &self,
+        key: u64,
+        keys: u32,
+        source: &mut Source<'_>,
+        output: &mut Writer<'_>,
+    ) -> u64 {
         if self.keys_max.is_some() {
-            self.append_multi_get(key, keys, source, output);
+            self.write_multi_get(key, keys, source, output);
             return 0;
         }
         let (mut key, mut fresh, mut value_bytes) = (key, true, 0);
         for part in &self.parts {
             match part {
-                Part::Fixed(bytes) => output.extend(bytes),
+                Part::Fixed(text) => output.text(text),
                 Part::Key { heads, tail, .. } => {
                     if !fresh {
                         key = source.keys.pick();
                     }
                     fresh = false;
-                    append_key(heads, tail, key, output);
+                    write_key(heads, tail, key, output);
                 }
                 Part::Value { head, around, prefix, tail } => {
                     let value = source.values.of(key, source.version);
                     if let Some(around) = around {
-                        output.extend(head);
-                        append_number(around + value.size(), output);
-                        output.extend(b"\r\n");
-                        output.extend(prefix);
+                        output.text(head);
+                        write_size(around + value.size(), output);
+                        output.text(prefix);
                     }
-                    source.values.append(value, output);
-                    output.extend(tail);
+                    source.values.write(value, output);
+                    output.text(tail);
                     value_bytes += value.size() as u64;
                 }
                 Part::Number { head, range } => {
-                    let number = source.random.random_range(range.min..=range.max);
-                    output.extend(head);
-                    let mut buffer = itoa::Buffer::new();
-                    let digits = buffer.format(number).as_bytes();
-                    append_number(digits.len(), output);
-                    output.extend(b"\r\n");
-                    output.extend(digits);
-                    output.extend(b"\r\n");
+                    let number = source.random.random_range(range.min..=range.max) as u64;
+                    output.text(head);
+                    write_size(digit_count(number), output);
+                    output.number(number, digit_count(number));
+                    output.bytes(b"\r\n");
                 }
             }
         }
         value_bytes
     }
 
-    fn append_multi_get(
+    #[inline(never)]
+    fn write_multi_get(
         &self,
         mut key: u64,
         keys: u32,
         source: &mut Source<'_>,
-        output: &mut Buffer,
+        output: &mut Writer<'_>,
     ) {
         let [Part::Key { heads, tail, .. }] = &self.parts[..] else {
             unreachable!("MGET is prepared as a key alone");
         };
-        output.extend(b"*");
-        append_number(keys as usize + 1, output);
-        output.extend(b"\r\n$4\r\nMGET\r\n");
+        output.bytes(b"*");
+        write_size(keys as usize + 1, output);
+        output.bytes(b"$4\r\nMGET\r\n");
         for index in 0..keys {
             if index > 0 {
                 key = source.keys.pick();
             }
-            append_key(heads, tail, key, output);
+            write_key(heads, tail, key, output);
         }
     }
 }
@@ -243,13 +246,13 @@ pub fn words_of(text: &str) -> Result<Vec<String>, LoadError> {
 /// Puts a command together: fixed text is gathered and goes with the next part that changes.
 struct Builder<'a> {
     shape: Shape<'a>,
-    fixed: Vec<u8>,
+    fixed: Text,
     parts: Vec<Part>,
 }
 
 impl<'a> Builder<'a> {
     fn new(shape: Shape<'a>) -> Self {
-        Self { shape, fixed: Vec::new(), parts: Vec::new() }
+        Self { shape, fixed: Text::default(), parts: Vec::new() }
     }
 
     /// Fixed text: it ends the part before it, or begins the next.
@@ -258,7 +261,7 @@ impl<'a> Builder<'a> {
             Some(Part::Key { tail, .. } | Part::Value { tail, .. }) => tail,
             _ => &mut self.fixed,
         };
-        fixed.extend_from_slice(text.as_bytes());
+        fixed.extend(text.as_bytes());
     }
 
     fn begin(&mut self, words: usize) {
@@ -287,11 +290,13 @@ impl<'a> Builder<'a> {
         let prefix = format!("{prefix}{}", self.shape.key_prefix);
         let head = |digits| {
             let size = prefix.len() + digits + suffix.len();
-            [&fixed[..], format!("${size}\r\n{prefix}").as_bytes()].concat()
+            let mut head = fixed.clone();
+            head.extend(format!("${size}\r\n{prefix}").as_bytes());
+            head
         };
         self.parts.push(Part::Key {
             heads: (0..=DIGITS_MAX).map(head).collect(),
-            tail: format!("{suffix}\r\n").into_bytes(),
+            tail: Text::from(format!("{suffix}\r\n").as_bytes()),
             prefix: prefix.into_bytes(),
             suffix: suffix.as_bytes().to_vec(),
         });
@@ -299,7 +304,7 @@ impl<'a> Builder<'a> {
 
     fn value(&mut self, prefix: &str, suffix: &str) {
         let around = prefix.len() + suffix.len();
-        let tail = format!("{suffix}\r\n").into_bytes();
+        let tail = Text::from(format!("{suffix}\r\n").as_bytes());
         let part = match self.shape.sizes.fixed() {
             // All that stands before the value is known: it goes with the part before.
             Some(size) => {
@@ -307,11 +312,12 @@ impl<'a> Builder<'a> {
                 if !self.fixed.is_empty() {
                     self.parts.push(Part::Fixed(std::mem::take(&mut self.fixed)));
                 }
-                Part::Value { head: Vec::new(), around: None, prefix: Vec::new(), tail }
+                Part::Value { head: Text::default(), around: None, prefix: Text::default(), tail }
             }
             None => {
-                let head = [&std::mem::take(&mut self.fixed)[..], b"$"].concat();
-                let prefix = prefix.as_bytes().to_vec();
+                let mut head = std::mem::take(&mut self.fixed);
+                head.extend(b"$");
+                let prefix = Text::from(prefix.as_bytes());
                 Part::Value { head, around: Some(around), prefix, tail }
             }
         };
@@ -320,7 +326,7 @@ impl<'a> Builder<'a> {
 
     fn number(&mut self, range: Range) {
         let mut head = std::mem::take(&mut self.fixed);
-        head.push(b'$');
+        head.extend(b"$");
         self.parts.push(Part::Number { head, range });
     }
 
@@ -333,22 +339,25 @@ impl<'a> Builder<'a> {
     }
 }
 
-#[inline]
-fn append_key(heads: &[Vec<u8>], tail: &[u8], key: u64, output: &mut Buffer) {
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(key).as_bytes();
-    output.extend(&heads[digits.len()]);
-    output.extend(digits);
-    output.extend(tail);
+#[inline(always)]
+fn write_key(heads: &[Text], tail: &Text, key: u64, output: &mut Writer<'_>) {
+    let digits = digit_count(key);
+    output.text(&heads[digits]);
+    output.number(key, digits);
+    output.text(tail);
 }
 
-fn append_number(number: usize, output: &mut Buffer) {
-    output.extend(itoa::Buffer::new().format(number).as_bytes());
+/// A size, or a count, and the end of its line.
+#[inline(never)]
+fn write_size(size: usize, output: &mut Writer<'_>) {
+    output.number(size as u64, digit_count(size as u64));
+    output.bytes(b"\r\n");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Buffer;
     use crate::keys::{KeyRange, KeyShape};
     use rand::SeedableRng;
 
@@ -364,7 +373,7 @@ mod tests {
             random: &mut SmallRng::seed_from_u64(1),
         };
         let mut output = Buffer::default();
-        command.append(7, keys, &mut source, &mut output);
+        output.append(|output| command.write(7, keys, &mut source, output));
         // Values are one repeated byte here: show them as a dot.
         let text: String = output
             .as_slice()

@@ -7,7 +7,7 @@
 //! Invariants: at most `pipeline` requests are in flight, not counting ASKING; nothing is sent while
 //! bytes are pending; replies are matched to requests in order.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Writer};
 use crate::cluster::{Redirect, SlotMap};
 use crate::command::{Role, Source};
 use crate::epoll::{Epoll, Interest};
@@ -257,11 +257,10 @@ impl Link {
         Ok(count)
     }
 
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, kit: &mut Kit<'_>, maker: &mut Maker<'_>, flight: Flight, now_ns: u64) {
         if flight.asking {
-            kit.output.extend(b"*1\r\n$6\r\nASKING\r\n");
-            self.in_flight.push_back(Flight { command: ASKING, ..flight });
+            self.append_asking(kit, flight);
         }
         let index = usize::from(flight.command);
         let mut source = Source {
@@ -271,11 +270,19 @@ impl Link {
             random: maker.random,
         };
         let command = &kit.plan.commands[index];
-        let bytes = command.append(flight.key, flight.keys, &mut source, &mut kit.output);
+        let write =
+            |output: &mut Writer<'_>| command.write(flight.key, flight.keys, &mut source, output);
+        let bytes = kit.output.append(write);
         kit.stats.value_bytes_written += bytes;
         self.sent += 1;
         let sent_ns = flight.sent_ns.or(NonZeroU64::new(now_ns));
         self.in_flight.push_back(Flight { sent_ns, asking: false, ..flight });
+    }
+
+    #[cold]
+    fn append_asking(&mut self, kit: &mut Kit<'_>, flight: Flight) {
+        kit.output.append(|output| output.bytes(b"*1\r\n$6\r\nASKING\r\n"));
+        self.in_flight.push_back(Flight { command: ASKING, ..flight });
     }
 
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), Lost> {

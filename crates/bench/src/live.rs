@@ -16,7 +16,15 @@ const STEPS: u64 = 1000;
 /// The line, and what it will show next.
 pub struct LiveLine {
     bar: ProgressBar,
-    recent: Mutex<Histogram<u64>>,
+    recent: Mutex<Recent>,
+}
+
+/// What was told since the line was drawn.
+struct Recent {
+    latencies: Histogram<u64>,
+    /// Of all threads together: they tell when it suits them, so that there is more or less of it
+    /// than the time that has passed.
+    thread_seconds: f64,
 }
 
 impl LiveLine {
@@ -27,7 +35,8 @@ impl LiveLine {
         let style = ProgressStyle::with_template("{prefix} {elapsed:>4} {wide_bar:.cyan} {msg}")
             .expect("invariant: the template is a constant that is understood");
         let bar = ProgressBar::new(STEPS).with_style(style).with_prefix(title.to_owned());
-        Self { bar, recent: Mutex::new(latency_histogram()) }
+        let recent = Recent { latencies: latency_histogram(), thread_seconds: 0.0 };
+        Self { bar, recent: Mutex::new(recent) }
     }
 
     /// Begins anew, for another run.
@@ -35,24 +44,28 @@ impl LiveLine {
         self.bar.reset();
     }
 
-    /// Adds what a thread has seen since it last told.
-    pub fn tell(&self, latencies: &Histogram<u64>) {
+    /// Adds what a thread has seen in the `seconds` since it last told.
+    pub fn tell(&self, latencies: &Histogram<u64>, seconds: f64) {
         let mut recent = self.recent.lock().unwrap_or_else(|poison| poison.into_inner());
         // All histograms of latencies have the same bounds: this cannot fail.
-        let _ = recent.add(latencies);
+        let _ = recent.latencies.add(latencies);
+        recent.thread_seconds += seconds;
     }
 
-    /// Draws what was told in the last `seconds`; `share` of the load is done. Returns how many
-    /// replies that were.
-    pub fn draw(&self, seconds: f64, share: f64) -> u64 {
+    /// Draws what so many threads have told since the last time; if they have told nothing, the
+    /// figures stay. `share` of the load is done. Returns how many replies were told.
+    pub fn draw(&self, threads: usize, share: f64) -> u64 {
         let mut recent = self.recent.lock().unwrap_or_else(|poison| poison.into_inner());
-        let count = recent.len();
-        let per_second = count as f64 / seconds.max(1e-9);
-        let p99_ms = ms(recent.value_at_percentile(99.0) as f64);
-        recent.reset();
+        let (count, seconds) = (recent.latencies.len(), recent.thread_seconds / threads as f64);
+        let p99_ms = ms(recent.latencies.value_at_percentile(99.0) as f64);
+        recent.latencies.reset();
+        recent.thread_seconds = 0.0;
         drop(recent);
         self.bar.set_position((share.clamp(0.0, 1.0) * STEPS as f64) as u64);
-        self.bar.set_message(format!("{per_second:>9.0} ops/s  p99 {p99_ms:>8.3} ms"));
+        if seconds > 0.0 {
+            let per_second = count as f64 / seconds;
+            self.bar.set_message(format!("{per_second:>9.0} ops/s  p99 {p99_ms:>8.3} ms"));
+        }
         count
     }
 

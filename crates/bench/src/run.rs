@@ -65,12 +65,9 @@ fn draw_live(plan: &Plan, control: &Control, start: Instant, over: &AtomicBool) 
     line.begin();
     let requests: u64 =
         (0..plan.connections() as u64).filter_map(|index| plan.requests(index)).sum();
-    let mut last = Instant::now();
     let mut done = 0;
     while !over.load(Ordering::Relaxed) {
         std::thread::park_timeout(INTERVAL);
-        let seconds = last.elapsed().as_secs_f64();
-        last = Instant::now();
         let share = |done: u64| match plan.until {
             Until::Time(time) => {
                 let elapsed = start.elapsed().saturating_sub(plan.warm_up);
@@ -78,7 +75,7 @@ fn draw_live(plan: &Plan, control: &Control, start: Instant, over: &AtomicBool) 
             }
             Until::Requests(_) | Until::PartOfKeys => done as f64 / requests.max(1) as f64,
         };
-        done += line.draw(seconds, share(done));
+        done += line.draw(plan.threads, share(done));
     }
     line.clear();
 }

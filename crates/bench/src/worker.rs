@@ -64,7 +64,7 @@ struct Times {
 /// What the live line has been told.
 struct Live {
     told: Histogram<u64>,
-    next_ns: u64,
+    told_ns: u64,
 }
 
 impl<'a> Worker<'a> {
@@ -96,7 +96,7 @@ impl<'a> Worker<'a> {
             pace: step_ns.map(|step_ns| Pace { step_ns, sent: 0, turn: 0 }),
             stopped: false,
             began: (Instant::now(), SystemTime::now(), CpuSeconds::now()),
-            live: control.live.is_some().then(|| Live { told: latency_histogram(), next_ns: 0 }),
+            live: control.live.is_some().then(|| Live { told: latency_histogram(), told_ns: 0 }),
         })
     }
 
@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
         let mut times = Times::new(self.kit.plan);
         self.keep_times(&mut times, clock());
         for place in 0..self.clients.len() {
-            self.attend(place, None, clock);
+            self.send(place, clock());
         }
         while self.alive > 0 {
             let now_ns = clock();
@@ -125,9 +125,13 @@ impl<'a> Worker<'a> {
                 .epoll
                 .wait(timeout)
                 .map_err(|source| LoadError::System { what: "epoll_pwait2", source })?;
+            // All that has come is read before anything is sent: no reply waits, with its clock
+            // running, while requests of other clients are made.
             for index in 0..self.kit.epoll.ready_count() {
-                let ready = self.kit.epoll.ready(index);
-                self.attend(parties(ready.token).0, Some(ready), clock);
+                self.receive(self.kit.epoll.ready(index), clock);
+            }
+            for index in 0..self.kit.epoll.ready_count() {
+                self.send(parties(self.kit.epoll.ready(index).token).0, clock());
             }
         }
         Ok(Outcome { stats: self.kit.stats, began: self.began })
@@ -164,23 +168,27 @@ impl<'a> Worker<'a> {
         }
         if let Some(live) = &mut self.live {
             live.told.reset();
+            live.told_ns = now_ns;
         }
     }
 
-    /// Takes what a client has been brought, if it is ready, and in a closed loop sends again.
-    fn attend(&mut self, place: usize, ready: Option<Ready>, clock: impl Fn() -> u64) {
+    /// Takes what a client has been brought.
+    fn receive(&mut self, ready: Ready, clock: impl Fn() -> u64) {
+        let (place, node) = parties(ready.token);
         let Some(client) = self.clients[place].as_mut() else { return };
-        let kit = &mut self.kit;
-        // On schedule the redirected are sent at once, and new ones when they are due.
+        let outcome = client.receive(&mut self.kit, node, ready, &clock);
+        if outcome.is_err() {
+            self.settle(place, outcome.map(|_| ()));
+        }
+    }
+
+    /// Lets a client send what it has room for: in a closed loop new requests; on schedule, where
+    /// those are sent when they are due, only what was redirected.
+    fn send(&mut self, place: usize, now_ns: u64) {
+        let Some(client) = self.clients[place].as_mut() else { return };
         let count = if self.pace.is_some() { 0 } else { usize::MAX };
-        let outcome = (|| {
-            let now_ns = match ready {
-                Some(ready) => client.receive(kit, parties(ready.token).1, ready, &clock)?,
-                None => clock(),
-            };
-            client.send(kit, count, None, now_ns).map(|_| ())
-        })();
-        self.settle(place, outcome);
+        let outcome = client.send(&mut self.kit, count, None, now_ns);
+        self.settle(place, outcome.map(|_| ()));
     }
 
     /// Sends the requests that are due by the schedule, in turn by all clients with room. Returns
@@ -288,16 +296,17 @@ impl<'a> Worker<'a> {
     /// Tells the live line, if there is one, what has happened since it was last told.
     fn tell_live(&mut self, now_ns: u64) {
         let (Some(live), Some(line)) = (&mut self.live, &self.control.live) else { return };
-        if now_ns < live.next_ns {
+        if now_ns < live.told_ns + INTERVAL.as_nanos() as u64 {
             return;
         }
-        live.next_ns = now_ns + INTERVAL.as_nanos() as u64;
+        let seconds = (now_ns - live.told_ns) as f64 / 1e9;
+        live.told_ns = now_ns;
         let now = self.kit.stats.totals().latency_ns;
         let mut news = now.clone();
         // Counts only grow: what was told is a part of what there is now.
         let _ = news.subtract(&live.told);
         live.told = now;
-        line.tell(&news);
+        line.tell(&news, seconds);
     }
 }
 

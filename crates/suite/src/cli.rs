@@ -32,9 +32,9 @@ pub struct ReportOptions {
 #[derive(Debug, Clone, Parser)]
 #[command(name = "kelvin bench compare", version)]
 pub struct CompareOptions {
-    /// Results of the first run.
+    /// Results of the first run: the file or its folder.
     pub a: PathBuf,
-    /// Results of the second run.
+    /// Results of the second run: the file or its folder.
     pub b: PathBuf,
     /// How to print it.
     #[arg(long, value_enum, default_value_t)]
@@ -160,14 +160,14 @@ fn csv(comparison: &Comparison, to: &mut impl Write) -> io::Result<()> {
 fn text(comparison: &Comparison, (a, b): (&Path, &Path), to: &mut impl Write) -> io::Result<()> {
     writeln!(to, "a: {}\nb: {}\n", a.display(), b.display())?;
     for mismatch in &comparison.mismatches {
-        writeln!(to, "differs: {mismatch}")?;
+        writeln!(to, "note: {mismatch}")?;
     }
     if !comparison.mismatches.is_empty() {
         writeln!(to)?;
     }
     writeln!(
         to,
-        "{:<16} {:<16} {:>12} {:>12} {:>8} {:>7} {:>7}  verdict",
+        "{:<14} {:<16} {:>10} {:>10} {:>6} {:>6} {:>7}  verdict",
         "test", "figure", "a", "b", "b/a", "rounds", "chance"
     )?;
     let mut last = "";
@@ -190,7 +190,7 @@ fn line(test: &str, row: &Row) -> String {
     let chance = row.chance.map_or("-".to_owned(), |chance| format!("{:.1} %", chance * 100.0));
     let verdict = row.verdict.text();
     format!(
-        "{test:<16} {:<16} {:>12} {:>12} {ratio:>8} {rounds:>7} {chance:>7}  {verdict}",
+        "{test:<14} {:<16} {:>10} {:>10} {ratio:>6} {rounds:>6} {chance:>7}  {verdict}",
         row.figure,
         figure(row.a),
         figure(row.b),

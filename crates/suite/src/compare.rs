@@ -19,7 +19,8 @@ pub const CHANCE_MAX: f64 = 0.05;
 /// Two runs side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What differs between machines, settings and states of the runs, a line each.
+    /// What differs between machines, settings and states of the runs, and what else makes their
+    /// figures mean less, a line each.
     pub mismatches: Vec<String>,
     /// Each figure of each test that either run has, in the order of the first.
     pub rows: Vec<Row>,
@@ -78,19 +79,19 @@ impl Verdict {
             Self::Better => "b is better",
             Self::Worse => "b is worse",
             Self::NoDifferenceShown => "no difference shown",
-            Self::TooFewRounds => "cannot be told: too few rounds",
+            Self::TooFewRounds => "too few rounds",
             Self::Missing => "missing",
         }
     }
 }
 
-/// How the verdicts come about, for people.
+/// How the verdicts come about, for people; a line a thought.
 pub fn rule() -> String {
     format!(
-        "Figures are medians over the rounds. chance: how often so clear a difference would come \
-         up if nothing had changed (exact two-sided sign test over the n-th rounds of a and b as \
-         pairs). Above {} % no difference is shown; below {ROUNDS_MIN} pairs of rounds \
-         significance cannot be told.",
+        "Figures are medians over the rounds; the n-th rounds of a and b are a pair.\n\
+         chance: how often so clear a difference would come up if nothing had changed\n\
+         (exact two-sided sign test). Above {} % no difference is shown;\n\
+         below {ROUNDS_MIN} pairs of rounds significance cannot be told: measure with --rounds {ROUNDS_MIN}.",
         CHANCE_MAX * 100.0
     )
 }
@@ -208,7 +209,17 @@ fn mismatches(a: &Results, b: &Results) -> Vec<String> {
     if a_setting.smoke && b_setting.smoke {
         lines.push("kind of run: both are smoke runs, whose figures mean nothing".to_owned());
     }
+    lines.extend([("a", a), ("b", b)].into_iter().filter_map(|(name, run)| disturbed(name, run)));
     lines
+}
+
+/// That other processes used CPU while a run measured, if they did.
+fn disturbed(name: &str, results: &Results) -> Option<String> {
+    let rounds = || results.tests.iter().flat_map(|test| &test.rounds);
+    let (all, disturbed) =
+        (rounds().count(), rounds().filter(|round| round.is_disturbed()).count());
+    let text = || format!("{name}: other processes used CPU in {disturbed} of {all} rounds");
+    (disturbed > 0).then(text)
 }
 
 /// Options whose values change with every run and mean nothing to it: addresses and folders.

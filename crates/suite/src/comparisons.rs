@@ -373,6 +373,7 @@ mod tests {
             ram_hit_ratio: hits,
             write_ram_hit_ratio: None,
             server_cpu_seconds: None,
+            others_cpu_seconds: None,
             errors: 0,
             samples: vec![sample()],
         };

@@ -33,6 +33,7 @@ struct TestRow<'a> {
     ram_hit_ratio: Option<f64>,
     write_ram_hit_ratio: Option<f64>,
     server_cpu_seconds: Option<f64>,
+    others_cpu_seconds: Option<f64>,
     errors: Option<u64>,
 }
 
@@ -76,6 +77,7 @@ fn test_row<'a>(results: &Results, test: &'a Test, round: Option<(usize, &Round)
         ram_hit_ratio: round.and_then(|round| round.ram_hit_ratio),
         write_ram_hit_ratio: round.and_then(|round| round.write_ram_hit_ratio),
         server_cpu_seconds: round.and_then(|round| round.server_cpu_seconds),
+        others_cpu_seconds: round.and_then(|round| round.others_cpu_seconds),
         errors: round.map(|round| round.errors),
     }
 }

@@ -43,7 +43,7 @@ pub struct Options {
     /// Measured runs of each test.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Tests of a second with 64mb: shows that all works, and nothing else.
+    /// Tests of a second with 128mb: shows that all works, and nothing else.
     #[arg(long)]
     pub smoke: bool,
     /// Do not pin the server and the load to cores of their own.

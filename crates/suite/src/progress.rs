@@ -21,7 +21,7 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Progress { bar: ProgressBar::hidden() };
         }
-        let style = ProgressStyle::with_template("{spinner} [{pos}/{len}] {bar:20} {msg}")
+        let style = ProgressStyle::with_template("{spinner} [{pos}/{len}] {bar:10} {wide_msg}")
             .expect("invariant: the template is well formed");
         let bar = ProgressBar::new(tests as u64).with_style(style);
         bar.enable_steady_tick(TICK);
@@ -37,7 +37,7 @@ impl Progress {
     pub fn sample(&self, text: &str, sample: &Sample) {
         let hits = sample
             .ram_hit_ratio
-            .map_or(String::new(), |ratio| format!(", {:.0} % of reads from RAM", ratio * 100.0));
+            .map_or(String::new(), |ratio| format!(", {:.0} % RAM hits", ratio * 100.0));
         let (second, ops) = (sample.second, sample.ops_per_second);
         self.bar.set_message(format!("{text}: {second:.0} s, {ops:.0} ops/s{hits}"));
     }
@@ -64,24 +64,21 @@ impl Progress {
     }
 }
 
+/// At most 80 columns wide, unless something failed.
 fn test_line(test: &Test) -> String {
     let outcome = match &test.state {
-        State::Failed(reason) => return format!("{:<15} FAILED: {reason}", test.id),
-        State::Partial => return format!("{:<15} stopped", test.id),
-        State::Pending => return format!("{:<15} not run", test.id),
+        State::Failed(reason) => return format!("{:<14} FAILED: {reason}", test.id),
+        State::Partial => return format!("{:<14} stopped", test.id),
+        State::Pending => return format!("{:<14} not run", test.id),
         State::Done => test.rounds.last(),
     };
-    let Some(round) = outcome else { return format!("{:<15} done", test.id) };
-    let percent = |share: Option<f64>| {
-        share.map_or("   -".to_owned(), |share| format!("{:>5.1}", share * 100.0))
-    };
+    let Some(round) = outcome else { return format!("{:<14} done", test.id) };
+    let reads = round.ram_hit_ratio.map(|share| (share, "GETs"));
+    let hits = reads.or(round.write_ram_hit_ratio.map(|share| (share, "SETs")));
+    let hits = hits
+        .map_or(String::new(), |(share, of)| format!("  RAM hits {:>5.1} % {of}", share * 100.0));
     format!(
-        "{:<15} {:>9.0} ops/s  avg {:>6.3} ms  p99 {:>7.3} ms  RAM hits: reads {} %, writes {} %",
-        test.id,
-        round.ops_per_second,
-        round.latency.average_ms,
-        round.latency.p99_ms,
-        percent(round.ram_hit_ratio),
-        percent(round.write_ram_hit_ratio),
+        "{:<14} {:>7.0} ops/s  avg {:>6.3}  p99 {:>6.3} ms{hits}",
+        test.id, round.ops_per_second, round.latency.average_ms, round.latency.p99_ms,
     )
 }

@@ -47,10 +47,15 @@ struct Head {
     format: u32,
 }
 
-/// Reads a results file.
+/// The name of the results in the folder of a run.
+pub const RESULTS_FILE: &str = "results.json";
+
+/// Reads a results file, or the one in a run's folder.
 ///
 /// Errors: what does not exist, is not a results file, or is of another format.
 pub fn read(path: &Path) -> Result<Results, ReadError> {
+    let in_folder = path.join(RESULTS_FILE);
+    let path = if path.is_dir() { &in_folder } else { path };
     let bytes =
         read_bounded(path).map_err(|error| ReadError::Io { path: path.to_owned(), error })?;
     let malformed = |error: serde_json::Error| ReadError::Malformed {

@@ -141,10 +141,23 @@ pub struct Round {
     pub write_ram_hit_ratio: Option<f64>,
     /// CPU of the server, user and system, in seconds.
     pub server_cpu_seconds: Option<f64>,
+    /// CPU of processes that are neither the server nor the load, in seconds.
+    #[serde(default)]
+    pub others_cpu_seconds: Option<f64>,
     /// Error replies, wrong values, lost connections.
     pub errors: u64,
     /// Once a second.
     pub samples: Vec<Sample>,
+}
+
+/// Of a core: what the suite and a quiet machine use is a hundredth.
+const OTHERS_SHARE_MAX: f64 = 0.1;
+
+impl Round {
+    /// Whether other processes used so much CPU meanwhile that the figures mean little.
+    pub fn is_disturbed(&self) -> bool {
+        self.others_cpu_seconds.is_some_and(|others| others > OTHERS_SHARE_MAX * self.seconds)
+    }
 }
 
 /// Latency in milliseconds.

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::SuiteError;
-use crate::read::read;
+use crate::read::{RESULTS_FILE, read};
 use crate::results::Results;
 
 /// The folder.
@@ -44,7 +44,7 @@ impl Store {
 
     /// Where the results are.
     pub fn results_path(&self) -> PathBuf {
-        self.folder.join("results.json")
+        self.folder.join(RESULTS_FILE)
     }
 
     /// The folder itself.

@@ -18,9 +18,6 @@ const FIRST_SEED: u64 = 1;
 /// The seed of what is not measured.
 const WARM_SEED: u64 = 0;
 
-/// Of a core: what the suite and a quiet machine use is a hundredth.
-const OTHERS_SHARE_MAX: f64 = 0.1;
-
 /// What a test needs.
 pub struct TestRun<'a> {
     /// What is run.
@@ -74,7 +71,7 @@ impl TestRun<'_> {
             if round > 0 && self.plan.begin == Begin::Empty {
                 servers.empty(self.plan.data.tiers)?;
             }
-            let what = format!("measures, round {} of {}", round + 1, self.rounds);
+            let what = format!("round {}/{}", round + 1, self.rounds);
             let name = format!("{}-{}", self.plan.id, round + 1);
             let seed = FIRST_SEED + u64::from(round);
             let loaded = self.load(&what, &name, (&self.plan.load, seed), servers, test)?;
@@ -85,9 +82,10 @@ impl TestRun<'_> {
                 return Err(Cut::Stopped);
             }
             let outcome = loaded.outcome.map_err(|error| self.failed(servers, error))?;
-            self.warn_of_others(&outcome, &loaded.samples);
             let reason = outcome.reason.clone();
-            test.rounds.push(to_round(outcome, loaded.samples));
+            let round = to_round(outcome, loaded.samples);
+            self.warn_of_others(&round);
+            test.rounds.push(round);
             if let Some(reason) = reason {
                 return Err(self.failed(servers, reason));
             }
@@ -159,13 +157,11 @@ impl TestRun<'_> {
     }
 
     /// A machine that does something else meanwhile gives figures that mean little.
-    fn warn_of_others(&self, outcome: &Outcome, samples: &Samples) {
-        let both = samples.machine_cpu_seconds.zip(samples.server_cpu_seconds);
-        let others = both.map_or(0.0, |(all, server)| all - server - outcome.cpu_seconds);
-        if others > OTHERS_SHARE_MAX * outcome.seconds {
+    fn warn_of_others(&self, round: &Round) {
+        if let Some(others) = round.others_cpu_seconds.filter(|_| round.is_disturbed()) {
             self.progress.line(&format!(
-                "{:<15} WARNING: other processes used {others:.1} s of CPU in {:.1} s",
-                self.plan.id, outcome.seconds
+                "{:<14} WARNING: other processes used {others:.1} s of CPU in {:.1} s",
+                self.plan.id, round.seconds
             ));
         }
     }
@@ -179,6 +175,7 @@ impl TestRun<'_> {
 }
 
 fn to_round(outcome: Outcome, samples: Samples) -> Round {
+    let both = samples.machine_cpu_seconds.zip(samples.server_cpu_seconds);
     Round {
         seconds: outcome.seconds,
         ops_per_second: outcome.ops_per_second,
@@ -187,6 +184,9 @@ fn to_round(outcome: Outcome, samples: Samples) -> Round {
         ram_hit_ratio: samples.ram_hit_ratio,
         write_ram_hit_ratio: samples.write_ram_hit_ratio,
         server_cpu_seconds: samples.server_cpu_seconds,
+        // The counters are read one after the other: a quiet machine may come out below nothing.
+        others_cpu_seconds: both
+            .map(|(machine, server)| (machine - server - outcome.cpu_seconds).max(0.0)),
         errors: outcome.errors,
         samples: samples.samples,
     }

@@ -105,6 +105,25 @@ fn compared(a: &Path, b: &Path, format: &str) -> String {
 }
 
 #[test]
+fn a_machine_that_did_something_else_is_told() {
+    let mut busy = fixture::complete(1);
+    busy.tests[1].rounds[0].others_cpu_seconds = Some(busy.tests[1].rounds[0].seconds);
+    let lines = compare(&fixture::complete(1), &busy).mismatches;
+    let rounds = busy.tests.iter().map(|test| test.rounds.len()).sum::<usize>();
+    assert_eq!(lines, [format!("b: other processes used CPU in 1 of {rounds} rounds")]);
+
+    let folder = Folder::new("busy");
+    let results = folder.write("results.json", &serde_json::to_vec(&busy).expect("JSON"));
+    let output = results.with_file_name("report.html");
+    // The folder of a run stands for its results.
+    let run = results.parent().expect("a folder").to_owned();
+    make_report(&ReportOptions { results: run, output: output.clone(), csv: None })
+        .expect("a report");
+    let page = std::fs::read_to_string(output).expect("a page");
+    assert!(page.contains(&format!("while these were measured: {}.", busy.tests[1].id)));
+}
+
+#[test]
 fn a_comparison_is_text_json_csv_or_html() {
     let folder = Folder::new("compare");
     let json = |results: &Results| serde_json::to_vec(results).expect("results as JSON");

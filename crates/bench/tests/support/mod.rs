@@ -4,6 +4,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod lines;
 pub mod real;
 pub mod recorder;
 

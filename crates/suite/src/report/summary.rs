@@ -4,7 +4,7 @@ use super::figure;
 use super::sections::corners::{CORNERS, Corner};
 use super::table::doubt;
 use crate::published;
-use crate::results::{Results, State, Test};
+use crate::results::{Results, Round, State, Test};
 use crate::rounds::median;
 
 /// The top of the page.
@@ -75,7 +75,17 @@ fn notices(results: &Results) -> Vec<Notice> {
             notices.push(notice("Errors", text));
         }
     }
+    notices.extend(disturbed(results));
     notices
+}
+
+/// Which tests were measured while something else ran.
+fn disturbed(results: &Results) -> Option<Notice> {
+    let tests = results.tests.iter();
+    let tests = tests.filter(|test| test.rounds.iter().any(Round::is_disturbed));
+    let ids: Vec<&str> = tests.map(|test| test.id.as_str()).collect();
+    let text = format!("Other processes used CPU while these were measured: {}.", ids.join(", "));
+    (!ids.is_empty()).then(|| Notice { title: "Busy machine".to_owned(), text })
 }
 
 /// Only from tests that came to their end, and not of a run whose figures mean nothing.

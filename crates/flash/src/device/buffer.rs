@@ -27,6 +27,12 @@ use crate::limits::{READ_HEAP_BYTES_MAX, READ_POOL_BYTES};
 /// Alignment of all I/O memory: a page, which satisfies every drive and filesystem.
 pub(crate) const MEMORY_ALIGN: usize = 4096;
 
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE_BYTES: usize = 64;
+/// Bytes that `expect_write` asks for at most; the CPU itself follows a longer copy.
+#[cfg(target_arch = "x86_64")]
+const EXPECTED_WRITE_MAX: usize = 16 * CACHE_LINE_BYTES;
+
 /// Page-aligned, zeroed heap memory of a fixed size.
 pub(crate) struct AlignedBuffer {
     memory: NonNull<u8>,
@@ -46,6 +52,22 @@ impl AlignedBuffer {
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         Self { memory, size }
+    }
+
+    /// Asks for the cache lines that will be written next, some bytes from `start` on: a write that
+    /// has to wait for its line holds up the checksum, which reads what was written, and the next
+    /// atomic. Beyond the end is allowed.
+    #[inline]
+    pub(crate) fn expect_write(&self, start: usize, len: usize) {
+        #[cfg(target_arch = "x86_64")]
+        for offset in (start..start + len.min(EXPECTED_WRITE_MAX)).step_by(CACHE_LINE_BYTES) {
+            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            let line = self.memory.as_ptr().wrapping_add(offset).cast::<i8>();
+            // SAFETY: a prefetch never faults and has no effect that a program can observe.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (start, len);
     }
 
     fn layout(size: usize) -> Layout {

@@ -190,6 +190,8 @@ impl Appender {
         let sequence = shared.next_sequence();
         record::encode(record, sequence, place, &mut open.buffer[open.len as usize..end]);
         open.len = end as u32;
+        // The next record is probably about as long.
+        open.buffer.expect_write(end, size);
         drop(pending);
         filling.footer.add_record(sequence);
         shared.add_live(segment, size);

@@ -24,7 +24,7 @@ DEPTHS = {32: "-c 32 --pipeline 1", 64: "-c 64 --pipeline 1", 128: "-c 64 --pipe
 
 def main():
     with Bench("flash_speed", "cold GETs against fio, sustained SETs, a Gaussian mix") as bench:
-        keys = bench.scaled(15_000_000, 400_000)
+        keys = bench.scaled(16_000_000, 400_000)
         span = f"--key-minimum 1 --key-maximum {keys} -d {VALUE_BYTES}"
         in_ram = measure_in_ram(bench)
         kelvin = bench.kelvin(bench.maxmemory_mib())

@@ -155,6 +155,30 @@ fn a_value_comes_back_at_its_second_use_and_at_its_first_while_there_is_room() {
 }
 
 #[test]
+fn a_value_written_to_a_cold_key_stays_at_its_second_use_and_at_its_first_while_there_is_room() {
+    let options = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    let value = "x".repeat(500);
+    for (key, states) in [("roomy", &["hot"][..]), ("full", &["cold", "hot"])] {
+        client.call(&["SET", key, &value]);
+        client.line(&format!("TIER DEMOTE {key}"));
+        for (index, expected) in states.iter().enumerate() {
+            let value = value.replace('x', &index.to_string());
+            client.call(&["SET", key, &value]);
+            assert_eq!(state(&mut client, key), *expected);
+            assert_eq!(client.show(&format!("GETRANGE {key} 0 1")), format!("${index}{index}"));
+        }
+        leave_no_free_room(&mut client);
+    }
+    client.call(&["CONFIG", "SET", "tier-promotion", "access"]);
+    client.call(&["SET", "full", &value]);
+    client.line("TIER DEMOTE full");
+    client.call(&["SET", "full", &value]);
+    assert_eq!(state(&mut client, "full"), "hot");
+}
+
+#[test]
 fn promotion_on_access_brings_a_value_back_at_its_first_use() {
     let options =
         ["--tier-promotion", "access", "--maxmemory", "64mb", "--flash-segment-size", "1mb"];

@@ -9,7 +9,7 @@ use command::{
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Pressure, Promotion, Want};
+use tier::{FetchedSet, Pressure, Want};
 
 use crate::batch::Request;
 use crate::connection::{Connection, Parts};
@@ -391,7 +391,7 @@ fn promote(
     }
     let table = tier.keyspace.table_of(session.db);
     let mut db = keyspace::Db::new(locked.slot(key.slot), table, session.now_ms, tally);
-    let at_once = tier.settings.promotion() == Promotion::Access || tier.has_free_room();
+    let at_once = tier.promotes_at_once();
     let promoted = db.promote_with(key, |at, frequency| {
         // The frequency counts this access too: above 1 it was used before.
         let wanted = at_once || frequency > 1;

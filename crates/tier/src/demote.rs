@@ -5,11 +5,12 @@
 //! is its history: what other caches keep a ghost list for. Each worker's hand covers its own
 //! share of the slots.
 //!
-//! Newcomers do not wait for the hand. Unless there is free room, a value that was written to a cold
-//! key which nobody had used lately goes to flash at the end of its batch, while it is in the CPU's
-//! cache; a second use within a turn of the hand finds the frequency raised, and the value stays. So
-//! a stream of writes over cold data neither washes out what is hot nor pays for the hand (S3-FIFO's
-//! small queue, Yang et al. 2023, with the write buffer for the queue).
+//! Newcomers do not wait for the hand. A value that was written to a cold key which nobody had used
+//! lately is treated as one that was read: unless a first use is enough (`Tier::promotes_at_once`)
+//! it goes to flash at the end of its batch, while it is in the CPU's cache. A second use within a
+//! turn of the hand finds the frequency raised, and the value stays. So a stream of writes over cold
+//! data neither washes out what is hot nor pays for the hand (S3-FIFO's small queue, Yang et al.
+//! 2023, with the write buffer for the queue).
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;

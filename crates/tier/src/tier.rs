@@ -8,7 +8,7 @@ use keyspace::{DeadCopy, Keyspace, Tally};
 
 use crate::budget::Budget;
 use crate::counters::Counters;
-use crate::policy::Settings;
+use crate::policy::{Promotion, Settings};
 
 /// See [`Tier::has_free_room`].
 const FREE_ROOM_SHIFT: u32 = 4;
@@ -100,10 +100,16 @@ impl Tier {
         }
     }
 
+    /// Whether the value of a cold key comes to RAM at its first use, be it read or written: by the
+    /// setting, or because there is free room.
+    #[inline]
+    pub fn promotes_at_once(&self) -> bool {
+        self.settings.promotion() == Promotion::Access || self.has_free_room()
+    }
+
     /// Whether values may come to RAM without any being demoted for it soon: a sixteenth of the
     /// limit is free above where demotion begins.
-    #[inline]
-    pub fn has_free_room(&self) -> bool {
+    fn has_free_room(&self) -> bool {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
     }
 

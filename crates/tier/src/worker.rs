@@ -248,8 +248,8 @@ impl TierWorker {
         self.tier.publish(&mut tally);
     }
 
-    /// Ends a batch: publishes it, sends the newcomers among its values to flash unless there is
-    /// free room, and demotes a little when memory is short.
+    /// Ends a batch: publishes it, sends the newcomers among its values to flash unless a first use
+    /// is enough to stay, and demotes a little when memory is short.
     #[inline]
     pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
         let mut grown = tally.ram_bytes();
@@ -267,7 +267,7 @@ impl TierWorker {
 
     /// Returns the bytes that came free.
     fn pass_newcomers(&self, newcomers: &[Hint]) -> i64 {
-        if self.tier.has_free_room() {
+        if self.tier.promotes_at_once() {
             return 0;
         }
         let gone = self.demote_newcomers(newcomers);

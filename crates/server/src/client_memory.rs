@@ -10,33 +10,58 @@ use crate::config::MemoryShare;
 use crate::limits::{CLIENT_STEP_BYTES, CLIENTS_SHARE_SHIFT};
 use crate::server::Server;
 
+/// Beats for which a connection with large buffers waits for others to be closed: a tenth of a
+/// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
+/// much.
+const WAIT_BEATS_MAX: u32 = 20;
+
 /// Bytes of one connection's buffers that are counted in the budget.
 #[derive(Default)]
-pub(crate) struct CountedBuffers(u64);
+pub(crate) struct CountedBuffers {
+    bytes: u64,
+    /// Beats waited for room.
+    waited: u32,
+}
 
 impl CountedBuffers {
     /// Tells what the buffers take now; closes the largest clients when all together take too much.
     /// Cost: a comparison, unless the difference is a step.
     #[inline]
     pub(crate) fn update(&mut self, server: &Server, bytes: usize) {
-        if self.0.abs_diff(bytes as u64) >= CLIENT_STEP_BYTES {
+        if self.bytes.abs_diff(bytes as u64) >= CLIENT_STEP_BYTES {
             self.count(server, bytes as u64);
         }
     }
 
     #[cold]
     fn count(&mut self, server: &Server, bytes: u64) {
-        let grown = bytes as i64 - self.0 as i64;
-        self.0 = bytes;
+        let grown = bytes as i64 - self.bytes as i64;
+        self.bytes = bytes;
         let total = server.tier.budget.add_clients(grown);
         if grown > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
             keep_within_limit(server);
         }
     }
 
+    /// Whether the connection must not fill its buffers further for a beat: all together take too
+    /// much, and the clients that were closed for it have not let go of theirs yet. Cost: a
+    /// comparison for a connection whose buffers are small.
+    #[inline]
+    pub(crate) fn must_wait(&mut self, server: &Server) -> bool {
+        self.bytes > 0 && self.is_crowded(server)
+    }
+
+    #[cold]
+    fn is_crowded(&mut self, server: &Server) -> bool {
+        let total = server.tier.budget.add_clients(0);
+        let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64);
+        self.waited = if crowded { self.waited + 1 } else { 0 };
+        crowded && self.waited <= WAIT_BEATS_MAX
+    }
+
     /// The connection ends.
     pub(crate) fn end(&mut self, server: &Server) {
-        server.tier.budget.add_clients(-(std::mem::take(&mut self.0) as i64));
+        server.tier.budget.add_clients(-(std::mem::take(&mut self.bytes) as i64));
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) enum Next {
     Room,
     /// The end of CLIENT PAUSE.
     Pause,
+    /// The buffers of clients that are on their way out, because all together took too much.
+    Crowd,
     /// What the request under way asked for (see [`Errand`]).
     Errand,
 }
@@ -131,6 +133,7 @@ impl Connection {
                     // Else the pause would be in force for ever.
                     self.session.now_ms = unix_ms();
                 }
+                Next::Crowd => self.worker.beat.notified().await,
             }
             if self.session.client.is_killed() {
                 break;
@@ -148,6 +151,9 @@ impl Connection {
 
     /// Runs requests until something must be awaited.
     fn run_requests(&mut self) -> Next {
+        if self.counted.must_wait(&self.worker.server) {
+            return Next::Crowd;
+        }
         loop {
             if self.batch.is_done() {
                 match self.start_batch() {
@@ -427,14 +433,15 @@ impl Connection {
 
     /// Shows the connection's memory to the register.
     fn note_memory(&mut self) {
-        let bytes = self.reply.capacity() + self.input.capacity();
-        self.counted.update(&self.worker.server, bytes);
         let client = &self.session.client;
         let unread = (self.reply.len() - self.written) as u64;
         client.output_bytes.store(unread, Ordering::Relaxed);
         client.output_capacity.store(self.reply.capacity() as u64, Ordering::Relaxed);
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
         client.input_capacity.store(self.input.capacity() as u64, Ordering::Relaxed);
+        // After the register, which it looks at.
+        let bytes = self.reply.capacity() + self.input.capacity();
+        self.counted.update(&self.worker.server, bytes);
     }
 
     /// The parts of a connection that running a request needs at once.

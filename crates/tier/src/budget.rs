@@ -21,7 +21,7 @@
 //! resident than may be.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::process_memory::ResidentSet;
 
@@ -48,6 +48,9 @@ const RATIO_STEP_SHIFT_OVER: u32 = 9;
 /// full speed from the start, what is resident swings about the target, and each swing leaves holes:
 /// a fill of 1 GiB ended with 7.3 % of its values in RAM, and ends with 8.9 % this way.
 const EXCESS_MEASURES: i64 = 12;
+/// Measurements in a row after which full is full: five seconds. A small budget that is filled at
+/// full speed may have `maxmemory` resident for a second, though values have gone.
+const FULL_MEASURES: u32 = 250;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
 /// Less than this part of `maxmemory` above that average is no rise.
@@ -87,6 +90,8 @@ pub struct Budget {
     limit_bytes: AtomicI64,
     resident_bytes: AtomicU64,
     resident_peak_bytes: AtomicU64,
+    /// Measurements in a row that found `maxmemory` resident.
+    full_measures: AtomicU32,
     meter: Mutex<Meter>,
 }
 
@@ -116,6 +121,7 @@ impl Budget {
             limit_bytes: AtomicI64::new(i64::MAX),
             resident_bytes: AtomicU64::new(base_bytes as u64),
             resident_peak_bytes: AtomicU64::new(base_bytes as u64),
+            full_measures: AtomicU32::new(0),
             meter: Mutex::new(meter),
         };
         budget.measure();
@@ -182,6 +188,11 @@ impl Budget {
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max
     }
 
+    /// Whether it stays so: then there is nothing to wait for.
+    pub(crate) fn stays_full(&self) -> bool {
+        self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES
+    }
+
     /// Bytes over the mark at which demotion begins, at most 0 when there is nothing to do.
     #[inline]
     pub fn over_watermark(&self) -> i64 {
@@ -195,6 +206,10 @@ impl Budget {
         let Some(resident) = meter.resident.bytes() else { return };
         self.resident_bytes.store(resident, Ordering::Relaxed);
         self.resident_peak_bytes.fetch_max(resident, Ordering::Relaxed);
+        match self.is_full() {
+            true => drop(self.full_measures.fetch_add(1, Ordering::Relaxed)),
+            false => self.full_measures.store(0, Ordering::Relaxed),
+        }
         let limit = match self.max_bytes() {
             0 => i64::MAX,
             max => meter.limit(max as i64, resident as i64, self.tracked()),

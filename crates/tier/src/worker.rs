@@ -320,6 +320,10 @@ impl TierWorker {
                 _ if self.engine.is_some() && !self.tier.budget.is_full() => return Ok(()),
                 _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}
                 _ if !self.tier.budget.is_full() => return Ok(()),
+                // Values have gone to flash; their pages may be on their way.
+                _ if self.engine.is_some() && in_time && !self.tier.budget.stays_full() => {
+                    yield_once().await;
+                }
                 _ => return Err(TierError::OutOfMemory),
             }
         }

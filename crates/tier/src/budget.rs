@@ -188,9 +188,12 @@ impl Budget {
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max
     }
 
-    /// Whether it stays so: then there is nothing to wait for.
-    pub(crate) fn stays_full(&self) -> bool {
-        self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES
+    /// Whether it will not stay so: what is allocated would fit, and pages that values have left are
+    /// on their way back to the machine.
+    pub(crate) fn is_full_for_now(&self) -> bool {
+        let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
+        let needed = self.base_bytes() as i64 + self.tracked();
+        !lasts && needed < self.max_bytes() as i64
     }
 
     /// Bytes over the mark at which demotion begins, at most 0 when there is nothing to do.
@@ -292,6 +295,23 @@ mod tests {
     fn meter() -> Meter {
         let resident = ResidentSet::open().expect("/proc");
         Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, level_bytes: 0, ratio: RATIO_ONE }
+    }
+
+    #[test]
+    fn what_is_allocated_decides_whether_full_is_for_now_and_time_that_it_is_not() {
+        let budget = Budget::new(1).expect("a budget");
+        assert!(budget.is_full() && !budget.is_full_for_now(), "the base alone is more");
+        budget.set_max_bytes(budget.base_bytes() + (16 << 20));
+        // Resident, though the budget knows nothing of it: as pages that values have left are.
+        let pages = vec![1u8; 64 << 20];
+        budget.measure();
+        assert!(budget.is_full() && budget.is_full_for_now());
+        budget.add_data(16 << 20);
+        assert!(!budget.is_full_for_now(), "it would not fit");
+        budget.add_data(-(16 << 20));
+        (0..FULL_MEASURES).for_each(|_| budget.measure());
+        assert!(budget.is_full() && !budget.is_full_for_now());
+        assert_eq!(pages[1 << 20], 1);
     }
 
     #[test]

@@ -321,7 +321,7 @@ impl TierWorker {
                 _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}
                 _ if !self.tier.budget.is_full() => return Ok(()),
                 // Values have gone to flash; their pages may be on their way.
-                _ if self.engine.is_some() && in_time && !self.tier.budget.stays_full() => {
+                _ if self.engine.is_some() && in_time && self.tier.budget.is_full_for_now() => {
                     yield_once().await;
                 }
                 _ => return Err(TierError::OutOfMemory),

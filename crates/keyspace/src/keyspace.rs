@@ -88,7 +88,7 @@ impl Keyspace {
         }
     }
 
-    /// Cost: skips the slots that somebody holds, who brings their lines near.
+    /// Slots that somebody holds are passed over: who holds one brings its lines near.
     #[inline]
     fn each(&self, keys: &[Hint], step: impl Fn(&SlotState, Hint)) {
         for &key in keys {

@@ -6,7 +6,7 @@
 //! 2. The slot mutex is the only lock; several slots are always locked in ascending order.
 //! 3. Time, counters and the list of dead flash copies are handed in ([`Tally`]), so that every
 //!    structure replays from a seed.
-//! 4. `unsafe` lives in `record.rs` and `prefetch.rs` alone.
+//! 4. `unsafe` lives in `record.rs`, `table.rs` and `prefetch.rs` alone.
 
 mod cleared;
 mod db;

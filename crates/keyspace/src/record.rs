@@ -55,6 +55,7 @@ const EXPIRY_WIDE_BYTES: usize = 8;
 const EXPIRY_WIDE: u64 = (1 << (8 * EXPIRY_BYTES)) - 1;
 const PLACE_BYTES: usize = 5;
 const ADDRESS_BYTES: usize = 8;
+
 /// Where a value lies on flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashRef {

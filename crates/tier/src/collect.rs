@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use flash::{CollectProgress, Liveness, Location, Owner, Record, RecordMeta};
-use keyspace::{DB_COUNT, Db, FlashRef, Hint, Key, Keyspace, Stored, Tally};
+use keyspace::{DB_COUNT, Db, Hint, Key, Keyspace, Stored, Tally};
 use smallvec::SmallVec;
 
 use crate::worker::TierWorker;
@@ -59,21 +59,13 @@ impl Owner for KeyspaceOwner<'_> {
     }
 
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {
-        // Where a damaged slot or database leads, nothing lies at this place.
         let key = Key::in_slot(record.key, record.meta.slot);
-        let table = record.meta.db;
-        if usize::from(table) >= DB_COUNT {
-            return Liveness::Dead;
-        }
         let mut slot = self.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
-        let mut db = Db::new(&mut slot, table, 0, &mut tally);
-        let is_here = |place: FlashRef| {
-            place.units == at.units() && place.stored_len as usize == record.payload.len()
-        };
+        let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
         match db.peek(&key).map(|view| view.stored) {
-            Some(Stored::Cold(place, _)) if is_here(place) => Liveness::Live,
-            Some(Stored::Clean(_, place)) if is_here(place) => {
+            Some(Stored::Cold(place, _)) if place.units == at.units() => Liveness::Live,
+            Some(Stored::Clean(_, place)) if place.units == at.units() => {
                 db.forget_copy(&key, place);
                 Liveness::InRam
             }

@@ -58,9 +58,9 @@ fn size_of(key: u32, value: Value) -> usize {
     record_size(format!("key-{key}").len(), value.len)
 }
 
-/// None: not a key of these tests, which only damage can bring.
-fn key_of(bytes: &[u8]) -> Option<u32> {
-    std::str::from_utf8(bytes).ok()?.strip_prefix("key-")?.parse().ok()
+fn key_of(bytes: &[u8]) -> u32 {
+    let text = std::str::from_utf8(bytes).expect("keys are text");
+    text["key-".len()..].parse().expect("keys end in a number")
 }
 
 /// The keyspace that the engine's records belong to.
@@ -86,14 +86,13 @@ impl Keyspace {
 
 impl Owner for Keyspace {
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {
-        let Some(key) = key_of(record.key).filter(|&key| self.points_at(key, at)) else {
-            return Liveness::Dead;
-        };
-        let mut entries = self.entries.borrow_mut();
-        let entry = entries.get_mut(&key).expect("it points there");
-        if entry.value.len != record.payload.len() {
+        let key = key_of(record.key);
+        if !self.points_at(key, at) {
             return Liveness::Dead;
         }
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.get_mut(&key).expect("it points there");
+        assert_eq!(make(key, entry.value).as_record().payload, record.payload);
         if self.chance() < u64::from(self.in_ram) {
             entry.at = None;
             return Liveness::InRam;
@@ -102,12 +101,10 @@ impl Owner for Keyspace {
     }
 
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool {
-        let key = key_of(record.key).expect("only what is verified is moved");
+        let key = key_of(record.key);
         if !self.points_at(key, from) {
             return false;
         }
-        let value = self.entries.borrow()[&key].value;
-        assert_eq!(make(key, value).as_record().payload, record.payload);
         if self.chance() < u64::from(self.in_ram) {
             // As if a client had deleted the key after the collector asked.
             let old = self.entries.borrow_mut().remove(&key);
@@ -332,7 +329,7 @@ impl Rig {
         assert!(self.may_fail, "no write may fail");
         self.records_returned += records.len();
         for (at, record) in records {
-            let key = key_of(&record.key).expect("what was given to the log");
+            let key = key_of(&record.key);
             if self.keyspace.points_at(key, at) {
                 let mut entries = self.keyspace.entries.borrow_mut();
                 let entry = entries.get_mut(&key).expect("it points there");

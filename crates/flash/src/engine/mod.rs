@@ -212,15 +212,14 @@ pub enum Liveness {
 
 /// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
 pub trait Owner {
-    /// It will soon be asked about these records, of which it is told the keys, at most [`crate::EXPECTED_MAX`]: it
+    /// It will soon be asked about the records of these keys, at most [`crate::EXPECTED_MAX`], and
     /// may bring near what it needs for that. A hint: they are not verified yet.
     fn expect(&self, records: &[(RecordMeta, &[u8])]) {
         let _ = records;
     }
 
-    /// Whether the keyspace still points at `at`, and as many bytes there as the record has. The
-    /// record is not verified yet: nothing but its place is to be believed. One that is released
-    /// while this runs may be called live.
+    /// Whether the keyspace still points at `at`. A record that is released while this runs may be
+    /// called live.
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness;
 
     /// The record was copied from `from` to `to`: if the keyspace still points at `from`, it points

@@ -339,25 +339,23 @@ impl Collection {
             let place = io.shared.place(self.segment, offset);
             let size = header.record_size();
             let bytes = &walk.buffer.bytes()[start..start + size];
-            let record = Record {
-                meta: header.meta,
-                key: &bytes[header.key()],
-                payload: &bytes[header.payload()],
-            };
-            // Most are dead, and what is dead need not be right: only what is to be moved is read
-            // as a whole. Damage cannot make the living look dead to any effect: their bytes stay
-            // counted, and the segment is not freed.
-            let is_live = judge(io, owner, &record, place.at);
-            if let (true, Err(what)) = (is_live, record::verify(bytes, place)) {
-                walk.at = start + crate::limits::RECORD_ALIGN;
-                io.counters.checksum_failures.add(1);
-                self.report(io, offset, what);
-                continue;
+            match record::verify(bytes, place) {
+                Ok(_) => {
+                    let record = Record {
+                        meta: header.meta,
+                        key: &bytes[header.key()],
+                        payload: &bytes[header.payload()],
+                    };
+                    let moved = relocate(io, appender, owner, &record, place.at)?;
+                    self.relocated_bytes += moved as u64;
+                    walk.at = start + size;
+                }
+                Err(what) => {
+                    walk.at = start + crate::limits::RECORD_ALIGN;
+                    io.counters.checksum_failures.add(1);
+                    self.report(io, offset, what);
+                }
             }
-            if is_live {
-                self.relocated_bytes += relocate(io, appender, owner, &record, place.at)? as u64;
-            }
-            walk.at = start + size;
             left = left.saturating_sub(size);
             if left == 0 {
                 return Err(Stop::Later);
@@ -377,9 +375,8 @@ impl Collection {
             Ok(fetched) => {
                 let record =
                     Record { meta: fetched.meta(), key: fetched.key(), payload: fetched.payload() };
-                if judge(io, owner, &record, *at) {
-                    self.relocated_bytes += relocate(io, appender, owner, &record, *at)? as u64;
-                }
+                let moved = relocate(io, appender, owner, &record, *at)?;
+                self.relocated_bytes += moved as u64;
             }
             Err(error) => {
                 tracing::error!(%error, "flash segment not collected as a whole");
@@ -390,20 +387,7 @@ impl Collection {
     }
 }
 
-/// Whether a record of a victim has to be moved.
-fn judge(io: &mut Io, owner: &dyn Owner, record: &Record<'_>, at: Location) -> bool {
-    match owner.is_live(record, at) {
-        Liveness::Live => return true,
-        Liveness::InRam => {
-            io.shared.release(at, record_size(record.key.len(), record.payload.len()));
-        }
-        Liveness::Dead => {}
-    }
-    io.counters.gc_dropped.add(1);
-    false
-}
-
-/// Moves a record of a victim. Returns its size in bytes.
+/// Deals with one record of a victim. Returns the bytes that had to be moved.
 fn relocate(
     io: &mut Io,
     appender: &mut Appender,
@@ -412,6 +396,18 @@ fn relocate(
     from: Location,
 ) -> Result<usize, Stop> {
     let size = record_size(record.key.len(), record.payload.len());
+    match owner.is_live(record, from) {
+        Liveness::Dead => {
+            io.counters.gc_dropped.add(1);
+            return Ok(0);
+        }
+        Liveness::InRam => {
+            io.counters.gc_dropped.add(1);
+            io.shared.release(from, size);
+            return Ok(0);
+        }
+        Liveness::Live => {}
+    }
     let shared = Arc::clone(&io.shared);
     let stream = shared.table.get(shared.geometry.split(from).0).stream().survivors();
     let to = match appender.append(io, stream, record) {

@@ -2,6 +2,7 @@
 //! is meant.
 
 mod allocator;
+mod heap;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -101,7 +102,8 @@ fn usage() -> String {
 
 fn run_server(words: Vec<OsString>) -> ExitCode {
     let arguments: Vec<Vec<u8>> = words.into_iter().map(OsString::into_vec).collect();
-    match server::run(&arguments) {
+    let heap = heap::Jemalloc::new().map(|heap| Box::new(heap) as Box<dyn keyspace::Heap>);
+    match server::run(&arguments, heap) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kelvin: {error:#}");

@@ -15,6 +15,7 @@ use crate::record::{RECORD_ALIGN, Record};
 const TAG_SHIFT: u32 = 48;
 const ADDRESS_SHIFT: u32 = 4;
 const ADDRESS_BITS: u32 = TAG_SHIFT - ADDRESS_SHIFT;
+const ADDRESS_MASK: u64 = ((1 << ADDRESS_BITS) - 1) << ADDRESS_SHIFT;
 const VOLATILE_BIT: u64 = 1 << 3;
 const DEMOTABLE_BIT: u64 = 1 << 2;
 const FREQUENCY_MASK: u64 = 3;
@@ -32,15 +33,18 @@ impl Entry {
     /// Takes over `record`. Panics: if the allocator hands out addresses beyond 47 bits.
     pub(crate) fn new(tag: u16, record: Record, frequency: u8) -> Entry {
         let volatile = record.is_volatile();
-        let address = record.into_address();
-        assert!(address.is_multiple_of(RECORD_ALIGN as u64));
-        assert!(address >> (ADDRESS_BITS + 3) == 0);
-        let mut bits = u64::from(tag) << TAG_SHIFT | (address >> 3) << ADDRESS_SHIFT;
+        let mut bits = u64::from(tag) << TAG_SHIFT | address_bits(record);
         bits |= u64::from(frequency.min(FREQUENCY_MAX));
         if volatile {
             bits |= VOLATILE_BIT;
         }
         Entry(bits)
+    }
+
+    /// Lets the entry name `record`, which is what the old one was, elsewhere. Panics: as
+    /// [`Entry::new`].
+    pub(crate) fn set_address(&mut self, record: Record) {
+        self.0 = self.0 & !ADDRESS_MASK | address_bits(record);
     }
 
     #[inline]
@@ -94,4 +98,12 @@ impl Entry {
     pub(crate) fn set_demotable(&mut self, demotable: bool) {
         self.0 = if demotable { self.0 | DEMOTABLE_BIT } else { self.0 & !DEMOTABLE_BIT };
     }
+}
+
+/// The bits that name a record, which the entry takes over.
+fn address_bits(record: Record) -> u64 {
+    let address = record.into_address();
+    assert!(address.is_multiple_of(RECORD_ALIGN as u64));
+    assert!(address >> (ADDRESS_BITS + 3) == 0);
+    (address >> 3) << ADDRESS_SHIFT
 }

@@ -6,10 +6,11 @@
 //! 2. The slot mutex is the only lock; several slots are always locked in ascending order.
 //! 3. Time, counters and the list of dead flash copies are handed in ([`Tally`]), so that every
 //!    structure replays from a seed.
-//! 4. `unsafe` lives in `record.rs`, `table.rs` and `prefetch.rs` alone.
+//! 4. `unsafe` lives in `record.rs`, `record/`, `table.rs` and `prefetch.rs` alone.
 
 mod cleared;
 mod db;
+mod defrag;
 mod entry;
 mod key;
 mod keyspace;
@@ -25,6 +26,7 @@ mod watch;
 
 pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
+pub use defrag::{Defragged, HEAP_BLOCKS_MAX, Heap, Husks, Scope, SegmentPosition};
 pub use key::{Hint, Key, SLOT_COUNT, key_slot};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};

@@ -23,6 +23,10 @@
 //! 2. An allocation has the size of its size class, so that a record that changes state stays
 //!    where it is when the new layout falls into the same class, as most do.
 
+mod relocate;
+
+pub(crate) use relocate::Husk;
+
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

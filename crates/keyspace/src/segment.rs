@@ -127,7 +127,12 @@ impl Segment {
         self.entries.len()
     }
 
-    /// The places from `from` on, empty ones included; whoever changes an entry keeps its tag.
+    /// The places from `from` on, empty ones included.
+    pub(crate) fn places(&self, from: usize) -> &[Entry] {
+        &self.entries[from..]
+    }
+
+    /// The same, to be changed; whoever changes an entry keeps its tag.
     pub(crate) fn places_mut(&mut self, from: usize) -> &mut [Entry] {
         &mut self.entries[from..]
     }

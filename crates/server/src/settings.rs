@@ -45,6 +45,7 @@ fn apply_tier(server: &Server) {
         TierPromotion::SecondTouch => Promotion::SecondTouch,
     });
     settings.set_policy(policy(server.config.maxmemory_policy.load()));
+    settings.set_defrags(server.config.activedefrag.load());
     settings.set_samples(server.config.maxmemory_samples.load() as u32);
     settings.set_compress_bytes_min(match server.config.tier_compression.load() {
         TierCompression::None => u32::MAX,

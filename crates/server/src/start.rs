@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 use flash::{Backend, Engine, LogConfig};
-use keyspace::Keyspace;
+use keyspace::{Heap, Keyspace};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tier::{Budget, Tier};
@@ -48,11 +48,12 @@ pub enum StartError {
     HalfFlash(&'static str),
 }
 
-/// Runs a server with the arguments of `kelvin server` until it is told to stop.
+/// Runs a server with the arguments of `kelvin server` until it is told to stop. `heap` is the
+/// allocator of the program, if it can tell how full its pages are.
 ///
 /// Errors: the options make no sense, the flash cannot be opened, an address is taken: each says
 /// what to do.
-pub fn run(arguments: &[Vec<u8>]) -> anyhow::Result<()> {
+pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result<()> {
     let config = Config::default();
     config.load_arguments(arguments).map_err(StartError::Options)?;
     crate::log::start(&config)?;
@@ -60,7 +61,8 @@ pub fn run(arguments: &[Vec<u8>]) -> anyhow::Result<()> {
     let budget = open_budget(&config)?;
     let workers = worker_count(&config);
     let engine = open_flash(&config, workers)?;
-    let tier = Arc::new(Tier::new(Arc::new(Keyspace::default()), engine, budget, workers));
+    let tier = Tier::new(Arc::new(Keyspace::default()), engine, heap, budget, workers);
+    let tier = Arc::new(tier);
     let server = Arc::new(Server::new(config, tier));
     crate::settings::apply_all(&server);
     serve(&server, workers)

@@ -21,7 +21,7 @@
 //! resident than may be.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::process_memory::ResidentSet;
 
@@ -51,6 +51,8 @@ const EXCESS_MEASURES: i64 = 12;
 /// Measurements in a row after which full is full: five seconds. A small budget that is filled at
 /// full speed may have `maxmemory` resident for a second, though values have gone.
 const FULL_MEASURES: u32 = 250;
+/// Pages take much more than what is in them beyond this part of that: an eighth.
+const LOOSE_SHIFT: u32 = 3;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
 /// Less than this part of `maxmemory` above that average is no rise.
@@ -92,6 +94,10 @@ pub struct Budget {
     resident_peak_bytes: AtomicU64,
     /// Measurements in a row that found `maxmemory` resident.
     full_measures: AtomicU32,
+    /// All measurements, modulo 2^32.
+    measures: AtomicU32,
+    /// Whether pages take much more than what is in them, and `maxmemory` is nearly resident.
+    is_loose: AtomicBool,
     meter: Mutex<Meter>,
 }
 
@@ -122,6 +128,8 @@ impl Budget {
             resident_bytes: AtomicU64::new(base_bytes as u64),
             resident_peak_bytes: AtomicU64::new(base_bytes as u64),
             full_measures: AtomicU32::new(0),
+            measures: AtomicU32::new(0),
+            is_loose: AtomicBool::new(false),
             meter: Mutex::new(meter),
         };
         budget.measure();
@@ -188,12 +196,29 @@ impl Budget {
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max
     }
 
+    /// Whether that is so but for the margin.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        let max = self.max_bytes();
+        max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max - (max >> MARGIN_SHIFT)
+    }
+
     /// Whether it will not stay so: what is allocated would fit, and pages that values have left are
     /// on their way back to the machine.
     pub(crate) fn is_full_for_now(&self) -> bool {
         let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
         let needed = self.base_bytes() as i64 + self.tracked();
         !lasts && needed < self.max_bytes() as i64
+    }
+
+    /// Measurements so far, modulo 2^32.
+    pub(crate) fn measures(&self) -> u32 {
+        self.measures.load(Ordering::Relaxed)
+    }
+
+    /// Whether `maxmemory` is nearly resident, and much of that is pages' and not of what is in them.
+    #[inline]
+    pub fn is_loose(&self) -> bool {
+        self.is_loose.load(Ordering::Relaxed)
     }
 
     /// Bytes over the mark at which demotion begins, at most 0 when there is nothing to do.
@@ -203,12 +228,24 @@ impl Budget {
         self.tracked() - (limit - (limit >> WATERMARK_SHIFT))
     }
 
+    /// Measures resident memory, and leaves the limit as it is. Cost: about 3 us.
+    pub(crate) fn measure_resident(&self) -> Option<u64> {
+        let mut meter = self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.read_resident(&mut meter)
+    }
+
+    fn read_resident(&self, meter: &mut Meter) -> Option<u64> {
+        let resident = meter.resident.bytes()?;
+        self.resident_bytes.store(resident, Ordering::Relaxed);
+        self.resident_peak_bytes.fetch_max(resident, Ordering::Relaxed);
+        Some(resident)
+    }
+
     /// Measures resident memory and sets the limit anew. Cost: about 3 us; fifty times a second.
     pub fn measure(&self) {
         let mut meter = self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let Some(resident) = meter.resident.bytes() else { return };
-        self.resident_bytes.store(resident, Ordering::Relaxed);
-        self.resident_peak_bytes.fetch_max(resident, Ordering::Relaxed);
+        let Some(resident) = self.read_resident(&mut meter) else { return };
+        self.measures.fetch_add(1, Ordering::Relaxed);
         match self.is_full() {
             true => drop(self.full_measures.fetch_add(1, Ordering::Relaxed)),
             false => self.full_measures.store(0, Ordering::Relaxed),
@@ -217,6 +254,9 @@ impl Budget {
             0 => i64::MAX,
             max => meter.limit(max as i64, resident as i64, self.tracked()),
         };
+        let max = self.max_bytes() as i64;
+        let is_loose = meter.is_loose(max, resident as i64, self.tracked());
+        self.is_loose.store(is_loose, Ordering::Relaxed);
         self.limit_bytes.store(limit, Ordering::Relaxed);
     }
 
@@ -239,6 +279,14 @@ impl Budget {
 }
 
 impl Meter {
+    fn is_loose(&self, max_bytes: i64, resident: i64, tracked: i64) -> bool {
+        let overhead = resident - self.base_bytes - tracked;
+        max_bytes != 0
+            && resident >= max_bytes - 2 * (max_bytes >> MARGIN_SHIFT)
+            && tracked >= RATIO_BYTES_MIN
+            && overhead > tracked >> LOOSE_SHIFT
+    }
+
     fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
         let margin = max_bytes >> MARGIN_SHIFT;
         let target = max_bytes - margin;

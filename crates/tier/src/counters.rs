@@ -31,6 +31,10 @@ pub struct Counters {
     pub demoted_clean: AtomicU64,
     pub demoted_dirty: AtomicU64,
     pub promoted: AtomicU64,
+    /// Records and values that defragmentation moved.
+    pub defrag_moved: AtomicU64,
+    /// Those that it looked at and left where they were.
+    pub defrag_left: AtomicU64,
     /// Values that came back to RAM because their copy could not be written.
     pub restored: AtomicU64,
     /// Time that writers waited for room, in microseconds.
@@ -112,6 +116,8 @@ impl Counters {
             &self.demoted_clean,
             &self.demoted_dirty,
             &self.promoted,
+            &self.defrag_moved,
+            &self.defrag_left,
             &self.restored,
             &self.pressure_us,
             &self.pressure_waits,

@@ -12,7 +12,6 @@
 //! data neither washes out what is hot nor pays for the hand (S3-FIFO's small queue, Yang et al.
 //! 2023, with the write buffer for the queue).
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta, record_size};
@@ -34,33 +33,6 @@ const PASSES_MAX: usize = 4;
 /// Turns of the device without progress after which demoting everything gives up.
 const IDLE_TURNS_MAX: usize = 10_000;
 
-/// Where a worker's hand is.
-#[derive(Debug)]
-pub(crate) struct Hand {
-    slot: Cell<usize>,
-    first: usize,
-    step: usize,
-    /// Slots passed since anything could be demoted: nothing is left after `PASSES_MAX` rounds.
-    idle_slots: Cell<usize>,
-}
-
-impl Hand {
-    pub(crate) fn new(worker: usize, workers: usize) -> Hand {
-        Hand { slot: Cell::new(worker), first: worker, step: workers, idle_slots: Cell::new(0) }
-    }
-
-    fn advance(&self) -> u16 {
-        let slot = self.slot.get();
-        let next = slot + self.step;
-        self.slot.set(if next < SLOT_COUNT { next } else { self.first });
-        slot as u16
-    }
-
-    fn slots(&self) -> usize {
-        SLOT_COUNT.div_ceil(self.step)
-    }
-}
-
 /// Why demotion stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
@@ -68,6 +40,8 @@ pub enum StopReason {
     Busy,
     /// Flash has no free segment.
     Full,
+    /// Every value that may go is gone.
+    Spent,
     /// The device takes no writes, or there is none.
     Failed,
 }
@@ -106,16 +80,19 @@ impl TierWorker {
             if total.freed_bytes >= wanted || total.stopped.is_some() {
                 break;
             }
-            if self.hand.idle_slots.get() > PASSES_MAX * self.hand.slots() {
-                // Everything that can go is gone; look again from here next time.
-                self.hand.idle_slots.set((PASSES_MAX - 1) * self.hand.slots());
-                total.stopped = Some(StopReason::Full);
+            if self.idle_slots.get() > PASSES_MAX * self.hand.slots() {
+                // Look again, for one round, after memory was measured anew.
+                if self.spent_at.replace(self.tier.budget.measures()) != self.tier.budget.measures()
+                {
+                    self.idle_slots.set((PASSES_MAX - 1) * self.hand.slots());
+                }
+                total.stopped = Some(StopReason::Spent);
                 break;
             }
-            let slot = self.hand.advance();
-            let part = self.demote_slot(slot);
-            let idle = if part.values > 0 { 0 } else { self.hand.idle_slots.get() + 1 };
-            self.hand.idle_slots.set(idle);
+            let part = self.demote_slot(self.hand.slot());
+            self.hand.advance();
+            let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
+            self.idle_slots.set(idle);
             total.add(part);
             total.stopped = part.stopped;
         }
@@ -214,7 +191,9 @@ impl TierWorker {
             idle_turns = if part.values > 0 { 0 } else { idle_turns + 1 };
             match part.stopped {
                 None => passes += 1,
-                Some(StopReason::Failed) => return total.stopped = part.stopped,
+                Some(StopReason::Failed | StopReason::Spent) => {
+                    return total.stopped = part.stopped;
+                }
                 Some(_) if idle_turns > IDLE_TURNS_MAX => return total.stopped = part.stopped,
                 Some(StopReason::Busy) => self.device_turn().await,
                 Some(StopReason::Full) if self.collect() => self.device_turn().await,

@@ -62,6 +62,7 @@ pub struct Settings {
     policy: AtomicU8,
     samples: AtomicU32,
     compress_bytes_min: AtomicU32,
+    defrags: AtomicBool,
 }
 
 impl Default for Settings {
@@ -71,6 +72,7 @@ impl Default for Settings {
             policy: AtomicU8::new(0),
             samples: AtomicU32::new(5),
             compress_bytes_min: AtomicU32::new(u32::MAX),
+            defrags: AtomicBool::new(true),
         }
     }
 }
@@ -108,6 +110,16 @@ impl Settings {
     /// Sets how many keys are looked at for one eviction.
     pub fn set_samples(&self, samples: u32) {
         self.samples.store(samples.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether what lies in sparse pages may be moved (`activedefrag`).
+    pub fn defrags(&self) -> bool {
+        self.defrags.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether what lies in sparse pages may be moved.
+    pub fn set_defrags(&self, defrags: bool) {
+        self.defrags.store(defrags, Ordering::Relaxed);
     }
 
     /// Values from this length on are compressed on their way to flash; `u32::MAX`: none is.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flash::{Engine, Location, record_size};
-use keyspace::{DeadCopy, Keyspace, Tally};
+use keyspace::{DeadCopy, Heap, Keyspace, Tally};
 
 use crate::budget::Budget;
 use crate::counters::Counters;
@@ -38,6 +38,8 @@ pub struct Tier {
     pub keyspace: Arc<Keyspace>,
     /// The store on flash; none: all values stay in RAM.
     pub engine: Option<Arc<dyn Engine>>,
+    /// The allocator, where it can tell how full its pages are.
+    pub heap: Option<Box<dyn Heap>>,
     /// The memory budget.
     pub budget: Budget,
     /// Counters.
@@ -49,10 +51,11 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// Joins a keyspace to an engine.
+    /// Joins a keyspace to an engine, with the allocator that the program runs on.
     pub fn new(
         keyspace: Arc<Keyspace>,
         engine: Option<Arc<dyn Engine>>,
+        heap: Option<Box<dyn Heap>>,
         budget: Budget,
         workers: usize,
     ) -> Tier {
@@ -60,6 +63,7 @@ impl Tier {
         Tier {
             keyspace,
             engine,
+            heap,
             budget,
             counters: Counters::default(),
             settings: Settings::default(),
@@ -88,10 +92,13 @@ impl Tier {
         dead.shrink_to(1024);
     }
 
-    /// How urgently room is needed. Cost: a few relaxed loads.
+    /// How urgently room is needed. With flash a write waits, too, while `maxmemory` is resident:
+    /// the limit is an estimate of what comes to that. Cost: a few relaxed loads.
     #[inline]
     pub fn pressure(&self) -> Pressure {
-        if self.budget.over_watermark() <= 0 {
+        if self.engine.is_some() && self.budget.is_full() {
+            Pressure::Wait
+        } else if self.budget.over_watermark() <= 0 {
             Pressure::None
         } else if self.budget.over_limit() <= 0 {
             Pressure::Demote
@@ -123,7 +130,19 @@ impl Tier {
         if let Some(engine) = &self.engine {
             self.budget.set_engine(engine.stats().buffer_bytes);
         }
+        self.look_for_room();
         self.budget.measure();
+    }
+
+    /// While `maxmemory` is resident, gives free pages back to the machine at once, which would go
+    /// by themselves within a tenth of a second, and sees whether that is enough.
+    pub(crate) fn look_for_room(&self) {
+        if self.budget.is_full()
+            && let Some(heap) = &self.heap
+        {
+            heap.purge();
+            self.budget.measure_resident();
+        }
     }
 
     /// Values that came back to RAM because they could not be written, so far.

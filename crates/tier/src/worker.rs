@@ -17,8 +17,10 @@ use flash::{
 use keyspace::{Db, Hint, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
-use crate::demote::{Hand, StopReason};
+use crate::defrag::Defrag;
+use crate::demote::StopReason;
 use crate::fetch::{FetchedSet, Group, GroupDone, Want};
+use crate::hand::Hand;
 use crate::tier::{Pressure, Tier, TierError};
 
 /// How long a write waits for room before it is refused, while the drive still makes some.
@@ -32,13 +34,21 @@ pub struct TierWorker {
     pub tier: Arc<Tier>,
     pub(crate) engine: Option<RefCell<Box<dyn EngineWorker>>>,
     pub(crate) compressor: RefCell<Compressor>,
+    /// The demotion hand.
     pub(crate) hand: Hand,
+    /// Slots that it passed since anything could be demoted.
+    pub(crate) idle_slots: Cell<usize>,
+    /// The measurement of memory at which it last found nothing in all rounds.
+    pub(crate) spent_at: Cell<u32>,
+    pub(crate) defrag: Defrag,
     pub(crate) random: Cell<u64>,
     reads: RefCell<Reads>,
     done: RefCell<Vec<Completion>>,
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
     reaped: RefCell<Vec<Waker>>,
+    /// Who waits for upkeep: at most one waker a connection.
+    idle: RefCell<Vec<Waker>>,
 }
 
 /// Reads in flight, by token, and those that wait for a place.
@@ -73,17 +83,22 @@ impl TierWorker {
             None => None,
         };
         let hand = Hand::new(index, tier.workers);
+        let defrag = Defrag::new(index, tier.workers);
         Ok(TierWorker {
             tier,
             engine,
             compressor: RefCell::default(),
             hand,
+            idle_slots: Cell::new(0),
+            spent_at: Cell::new(0),
+            defrag,
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ index as u64),
             reads: RefCell::default(),
             done: RefCell::default(),
             submitter: Cell::new(None),
             unsubmitted: Cell::new(false),
             reaped: RefCell::default(),
+            idle: RefCell::default(),
         })
     }
 
@@ -282,6 +297,7 @@ impl TierWorker {
         let wanted = (2 * grown.max(0)).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
         let demoted = self.demote(wanted);
         self.collect_for(demoted.written_bytes);
+        self.defrag_for(grown);
         self.tier.pressure()
     }
 
@@ -299,34 +315,55 @@ impl TierWorker {
     }
 
     async fn wait_for_room(&self, start: Instant) -> Result<(), TierError> {
-        loop {
-            let over = self.tier.budget.over_limit();
-            if over <= 0 {
-                return Ok(());
-            }
+        let budget = &self.tier.budget;
+        while self.tier.pressure() == Pressure::Wait {
+            let over = budget.over_limit();
             let demoted = self.demote(over.min(SLICE_BYTES_MAX));
             self.collect_for(demoted.written_bytes);
-            if demoted.freed_bytes > 0 {
+            if self.defrag().moved > 0 || demoted.freed_bytes > 0 {
+                self.tier.look_for_room();
                 yield_once().await;
                 continue;
             }
             let in_time = start.elapsed() < ROOM_WAIT_MAX;
+            let evict = || self.evict(over.clamp(1, SLICE_BYTES_MAX)) > 0;
             match demoted.stopped {
                 // The hand met nothing that may go yet: it goes on where it stopped.
-                None if in_time => yield_once().await,
+                None if over > 0 && in_time => yield_once().await,
                 Some(StopReason::Busy) if in_time => self.device_turn().await,
                 Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
+                _ if in_time && self.may_defrag() => yield_once().await,
+                // Keys alone are left in RAM.
+                Some(StopReason::Spent) if !budget.is_nearly_full() => return Ok(()),
+                Some(StopReason::Spent) if evict() => {}
+                Some(StopReason::Spent) => return Err(TierError::OutOfMemory),
                 // With flash keys are let go for the fact alone, never for the estimate.
-                _ if self.engine.is_some() && !self.tier.budget.is_full() => return Ok(()),
-                _ if self.evict(over.min(SLICE_BYTES_MAX)) > 0 => {}
-                _ if !self.tier.budget.is_full() => return Ok(()),
+                _ if self.engine.is_some() && !budget.is_full() => return Ok(()),
+                None if in_time && budget.is_full_for_now() => self.next_upkeep().await,
+                _ if evict() => {}
+                _ if !budget.is_full() => return Ok(()),
                 // Values have gone to flash; their pages may be on their way.
-                _ if self.engine.is_some() && in_time && self.tier.budget.is_full_for_now() => {
-                    yield_once().await;
+                _ if self.engine.is_some() && in_time && budget.is_full_for_now() => {
+                    self.next_upkeep().await;
                 }
                 _ => return Err(TierError::OutOfMemory),
             }
         }
+        Ok(())
+    }
+
+    /// Waits for the next round of upkeep: a few milliseconds.
+    async fn next_upkeep(&self) {
+        let mut waited = false;
+        std::future::poll_fn(|cx| {
+            if waited {
+                return Poll::Ready(());
+            }
+            waited = true;
+            self.idle.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Waits for the next completions of the device; when it has nothing to do, for others to have
@@ -349,7 +386,7 @@ impl TierWorker {
     }
 
     /// The worker's share of upkeep, to be called every few milliseconds: demotion ahead of need,
-    /// collection. True: there is more to do at once.
+    /// defragmentation, collection. True: there is more to do at once.
     pub fn upkeep(&self) -> bool {
         let over = self.tier.budget.over_watermark();
         let mut more = false;
@@ -357,8 +394,12 @@ impl TierWorker {
             let demoted = self.demote(over.min(SLICE_BYTES_MAX));
             more = demoted.freed_bytes > 0 && demoted.freed_bytes < over;
         }
+        self.defrag();
         self.collect();
         self.want_submit();
+        for waker in self.idle.borrow_mut().drain(..) {
+            waker.wake();
+        }
         more
     }
 

@@ -304,8 +304,9 @@ options! {
     lfu_decay_time: Atomic<Integer> = Integer::between(0, INT_MAX), "lfu-decay-time", "1", RUNTIME;
     /// How much time may go into finding expired keys, 1 to 10.
     active_expire_effort: Atomic<Integer> = Integer::between(1, 10), "active-expire-effort", "1", RUNTIME;
-    /// Only `no`: the allocator's fragmentation is within the memory bound.
-    activedefrag: Atomic<YesNo> = YesNo::only_no("Active defragmentation cannot be enabled: it requires a Redis server compiled with a modified Jemalloc like the one shipped by default with the Redis source distribution"), "activedefrag", "no", RUNTIME;
+    /// Moves what lies in sparse pages, so that they go back to the machine, while `maxmemory` is
+    /// nearly resident.
+    activedefrag: Atomic<YesNo> = YesNo::either(), "activedefrag", "yes", RUNTIME;
     /// Stored, without effect: tables grow in small steps anyway.
     activerehashing: Atomic<YesNo> = YesNo::either(), "activerehashing", "yes", RUNTIME;
     /// Stored, without effect: values are freed where it costs least.

@@ -169,7 +169,7 @@ fn demote_all(session: &mut Session, reply: &mut Reply) -> CommandResult {
 fn refusal(reason: StopReason) -> CommandError {
     command::fixed(match reason {
         StopReason::Busy => "ERR flash does not take writes fast enough",
-        StopReason::Full => "ERR flash is full",
+        StopReason::Full | StopReason::Spent => "ERR flash is full",
         StopReason::Failed => "ERR flash takes no writes",
     })
 }

@@ -33,12 +33,14 @@ pub(super) fn clients(server: &Server, text: &mut Text) {
 
 /// INFO stats.
 pub(super) fn stats(server: &Server, text: &mut Text) {
+    let counters = &server.tier.counters;
     traffic(server, text);
     keys(server, text);
     text.fields(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"], 0);
     text.fields(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"], 0);
     text.field("slave_expires_tracked_keys", 0);
-    text.fields(&["active_defrag_hits", "active_defrag_misses"], 0);
+    text.field("active_defrag_hits", counters.defrag_moved.load(Ordering::Relaxed));
+    text.field("active_defrag_misses", counters.defrag_left.load(Ordering::Relaxed));
     text.fields(&["active_defrag_key_hits", "active_defrag_key_misses"], 0);
     text.fields(&["total_active_defrag_time", "current_active_defrag_time"], 0);
     text.fields(&["tracking_total_keys", "tracking_total_items", "tracking_total_prefixes"], 0);

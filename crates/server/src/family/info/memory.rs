@@ -98,7 +98,9 @@ pub(super) fn memory(server: &Server, text: &mut Text) {
     text.field("mem_clients_normal", memory.clients);
     text.fields(&["mem_cluster_links", "mem_aof_buffer"], 0);
     text.field("mem_allocator", "jemalloc-5.3.0");
-    text.fields(&["active_defrag_running", "lazyfree_pending_objects", "lazyfreed_objects"], 0);
+    let is_defragging = server.tier.settings.defrags() && server.tier.budget.is_loose();
+    text.field("active_defrag_running", u8::from(is_defragging));
+    text.fields(&["lazyfree_pending_objects", "lazyfreed_objects"], 0);
 }
 
 fn ratios(memory: &Memory, text: &mut Text) {

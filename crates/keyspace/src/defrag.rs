@@ -1,0 +1,337 @@
+//! Defragmentation: records and values leave pages that are sparsely used, so that those go back to
+//! the machine.
+//!
+//! Values are demoted in no order of address, so what they leave behind is a hole here and there:
+//! room for other values of their size, and for nothing else. What was moved is freed a slice later
+//! ([`Husks`]): a block that is free again at once is the first that the allocator would hand out.
+
+use crate::prefetch::prefetch;
+use crate::record::{Husk, Record};
+use crate::slot::{DB_COUNT, SlotState};
+use crate::table::{Position, Table, borrow, own};
+use smallvec::SmallVec;
+
+/// Blocks that are asked about together, so that cache misses overlap.
+pub const HEAP_BLOCKS_MAX: usize = 64;
+
+/// What defragmentation asks of the allocator.
+pub trait Heap: Send + Sync {
+    /// Sets `sparse[i]` where `blocks[i]` lies in pages of which much is free. At most
+    /// [`HEAP_BLOCKS_MAX`], all allocated and the caller's.
+    fn find_sparse(&self, blocks: &[*const u8], sparse: &mut [bool]);
+
+    /// Takes back what this thread keeps for its next allocations, which may lie in sparse pages.
+    fn flush_thread(&self);
+
+    /// Gives pages in which nothing is allocated back to the machine at once.
+    fn purge(&self);
+}
+
+/// What defragmentation looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Values in RAM, which leave holes as they are demoted. A cold key costs next to nothing.
+    #[default]
+    Values,
+    /// Records too, which leave holes as keys are deleted or change their size.
+    All,
+}
+
+/// What moves left behind, still allocated.
+#[derive(Default)]
+pub struct Husks(Vec<Husk>);
+
+impl Husks {
+    /// Frees all of it.
+    pub fn free(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// A segment of a slot's tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentPosition {
+    table: u8,
+    segment: u32,
+}
+
+/// What a slice of defragmentation did.
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defragged {
+    /// Records and values looked at.
+    pub visited: u64,
+    /// Those of them that moved.
+    pub moved: u64,
+    /// Their bytes, as allocated.
+    pub moved_bytes: i64,
+}
+
+impl std::ops::Add for Defragged {
+    type Output = Defragged;
+
+    fn add(self, other: Defragged) -> Defragged {
+        Defragged {
+            visited: self.visited + other.visited,
+            moved: self.moved + other.moved,
+            moved_bytes: self.moved_bytes + other.moved_bytes,
+        }
+    }
+}
+
+/// Blocks of some entries, and whose they are.
+#[derive(Default)]
+struct Blocks {
+    addresses: SmallVec<[*const u8; HEAP_BLOCKS_MAX]>,
+    owners: SmallVec<[(Position, bool); HEAP_BLOCKS_MAX]>,
+}
+
+impl Blocks {
+    fn add(&mut self, at: Position, record: &Record, scope: Scope) {
+        let (record, value) = record.blocks();
+        if scope == Scope::All || value.is_none() {
+            self.push(record, at, false);
+        }
+        if let Some(value) = value {
+            self.push(value, at, true);
+        }
+    }
+
+    fn push(&mut self, address: *const u8, at: Position, is_value: bool) {
+        self.addresses.push(address);
+        self.owners.push((at, is_value));
+    }
+}
+
+impl SlotState {
+    /// Moves what lies in sparse pages elsewhere, in one segment of one table; `from` goes on to the
+    /// next, and is the default again at the end of the slot. Cost: bounded by the size of a
+    /// segment; two cache misses a block that is looked at, four one that moves.
+    pub fn defrag(
+        &mut self,
+        from: &mut SegmentPosition,
+        scope: Scope,
+        heap: &dyn Heap,
+        husks: &mut Husks,
+    ) -> Defragged {
+        let mut done = Defragged::default();
+        while (from.table as usize) < DB_COUNT {
+            let SegmentPosition { table, segment } = *from;
+            if self.table(table).is_some_and(|entries| segment < entries.segment_count()) {
+                from.segment += 1;
+                let entries = self.table_mut(table);
+                if entries.segment(segment).len() > 0 {
+                    defrag_segment(entries, segment, scope, heap, husks, &mut done);
+                    return done;
+                }
+            } else {
+                *from = SegmentPosition { table: table + 1, segment: 0 };
+            }
+        }
+        *from = SegmentPosition::default();
+        done
+    }
+}
+
+fn defrag_segment(
+    entries: &mut Table,
+    segment: u32,
+    scope: Scope,
+    heap: &dyn Heap,
+    husks: &mut Husks,
+    done: &mut Defragged,
+) {
+    let mut from = 0;
+    while from < entries.segment(segment).capacity() {
+        let here = next_places(entries, segment, scope, &mut from);
+        let mut blocks = Blocks::default();
+        for at in here {
+            blocks.add(at, &borrow(&entries.get(at)), scope);
+        }
+        move_sparse(entries, &blocks, heap, husks, done);
+    }
+}
+
+/// The next entries from place `from` on that the scope asks for, whose records are on their way to
+/// the cache. Each has at most two blocks.
+fn next_places(
+    entries: &Table,
+    segment: u32,
+    scope: Scope,
+    from: &mut usize,
+) -> SmallVec<[Position; HEAP_BLOCKS_MAX / 2]> {
+    let mut places = SmallVec::new();
+    for &entry in entries.segment(segment).places(*from) {
+        let at = Position::new(segment, *from);
+        *from += 1;
+        let is_wanted = match scope {
+            Scope::Values => entry.is_demotable(),
+            Scope::All => !entry.is_empty(),
+        };
+        if is_wanted {
+            prefetch(entry.address() as *const u8);
+            places.push(at);
+            if places.len() == HEAP_BLOCKS_MAX / 2 {
+                break;
+            }
+        }
+    }
+    places
+}
+
+fn move_sparse(
+    entries: &mut Table,
+    blocks: &Blocks,
+    heap: &dyn Heap,
+    husks: &mut Husks,
+    done: &mut Defragged,
+) {
+    let mut sparse = [false; HEAP_BLOCKS_MAX];
+    let sparse = &mut sparse[..blocks.addresses.len()];
+    if sparse.is_empty() {
+        return;
+    }
+    heap.find_sparse(&blocks.addresses, sparse);
+    done.visited += sparse.len() as u64;
+    let owners = blocks.owners.iter().zip(sparse).filter(|(_, sparse)| **sparse);
+    for (&(at, is_value), _) in owners {
+        let mut record = own(entries.get(at));
+        let (_, record_bytes, value_bytes) = record.measure();
+        let husk = if is_value {
+            record.relocate_value().expect("invariant: it had one a moment ago")
+        } else {
+            let (moved, husk) = record.relocate();
+            entries.entry_mut(at).set_address(moved);
+            husk
+        };
+        husks.0.push(husk);
+        done.moved += 1;
+        done.moved_bytes += if is_value { value_bytes } else { record_bytes } as i64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Expiry};
+    use crate::key::Key;
+    use crate::record::FlashRef;
+    use crate::tally::Tally;
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const NOW_MS: u64 = 1_700_000_000_000;
+
+    /// Calls every `nth` block sparse.
+    struct Every {
+        nth: usize,
+        asked: AtomicUsize,
+    }
+
+    impl Heap for Every {
+        fn find_sparse(&self, blocks: &[*const u8], sparse: &mut [bool]) {
+            assert!(blocks.len() == sparse.len() && blocks.len() <= HEAP_BLOCKS_MAX);
+            for sparse in sparse {
+                *sparse = (self.asked.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(self.nth);
+            }
+        }
+
+        fn flush_thread(&self) {}
+
+        fn purge(&self) {}
+    }
+
+    /// Keys of every length and state in two databases, some cold, some with an expiry.
+    fn filled(tally: &mut Tally) -> SlotState {
+        let mut slot = SlotState::default();
+        for number in 0..3_000usize {
+            let name = format!("{:0width$}", number, width = 1 + number % 300);
+            let key = Key::new(name.as_bytes());
+            let expiry = match number % 3 {
+                0 => Expiry::At(NOW_MS + 1 + number as u64),
+                _ => Expiry::Clear,
+            };
+            let mut db = Db::new(&mut slot, (number % 2) as u8, NOW_MS, tally);
+            db.put(&key, (number % 7) as u8, &vec![number as u8; number % 700], expiry);
+            if number % 5 == 0 && number % 700 >= 32 {
+                let at = FlashRef { units: number as u64, stored_len: 700, compressed: true };
+                assert!(db.demote(&key, at));
+            }
+        }
+        slot
+    }
+
+    /// Everything that can be read of a slot.
+    fn contents(slot: &SlotState) -> BTreeMap<(u8, Vec<u8>), String> {
+        let mut all = BTreeMap::new();
+        for table in 0..2 {
+            slot.scan_ranked(table, crate::ScanPosition::default(), |view, frequency| {
+                all.insert((table, view.key.to_vec()), format!("{view:?} {frequency}"));
+                false
+            });
+        }
+        all
+    }
+
+    fn whole_slot(
+        slot: &mut SlotState,
+        scope: Scope,
+        heap: &dyn Heap,
+        husks: &mut Husks,
+    ) -> Defragged {
+        let (mut at, mut done) = (SegmentPosition::default(), Defragged::default());
+        loop {
+            done = done + slot.defrag(&mut at, scope, heap, husks);
+            if at == SegmentPosition::default() {
+                return done;
+            }
+        }
+    }
+
+    #[test]
+    fn what_moves_stays_what_it_was_and_where_a_lookup_finds_it() {
+        for nth in [1, 2, 3, 64] {
+            let mut tally = Tally::default();
+            let mut slot = filled(&mut tally);
+            let (before, ram) = (contents(&slot), tally.ram_bytes());
+            let mut husks = Husks::default();
+            let heap = Every { nth, asked: AtomicUsize::new(0) };
+            let done = whole_slot(&mut slot, Scope::All, &heap, &mut husks);
+            assert!(done.visited > 3_000, "records, and values outside them");
+            assert_eq!(done.moved, done.visited / nth as u64);
+            assert_eq!(husks.0.len() as u64, done.moved);
+            husks.free();
+            assert_eq!(contents(&slot), before);
+            if nth == 1 {
+                let tables: i64 = (0..2)
+                    .map(|table| slot.table(table).map_or(0, |entries| entries.ram_bytes() as i64))
+                    .sum();
+                assert_eq!(done.moved_bytes + tables, ram, "all there is, as it is counted");
+            }
+            let mut cleared = Tally::default();
+            for table in 0..2 {
+                slot.clear(table, &mut cleared).expect("keys").free(&mut cleared);
+            }
+        }
+    }
+
+    #[test]
+    fn values_alone_are_those_in_ram() {
+        let mut tally = Tally::default();
+        let mut slot = filled(&mut tally);
+        let before = contents(&slot);
+        let heap = Every { nth: 1, asked: AtomicUsize::new(0) };
+        let done = whole_slot(&mut slot, Scope::Values, &heap, &mut Husks::default());
+        let short = (0..3_000).filter(|number| number % 700 < 32).count() as i64;
+        let in_ram = tally.hot_count + tally.clean_count - short;
+        assert_eq!(done.moved as i64, in_ram, "once each, wherever they stand");
+        assert!(done.moved_bytes > tally.value_bytes, "some stand in their records");
+        assert_eq!(contents(&slot), before);
+    }
+
+    #[test]
+    fn an_empty_slot_has_nothing_to_move() {
+        let heap = Every { nth: 1, asked: AtomicUsize::new(0) };
+        let done = whole_slot(&mut SlotState::default(), Scope::All, &heap, &mut Husks::default());
+        assert_eq!(done, Defragged::default());
+    }
+}

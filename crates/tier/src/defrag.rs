@@ -1,0 +1,138 @@
+//! Active defragmentation: what lies in sparse pages moves, so that they go back to the machine.
+//!
+//! `maxmemory` bounds what is resident, and values leave RAM in no order of address: in pages of
+//! small values a hole follows a value, and while a data set grows by keys the room that its values
+//! gave up does not come free. So a second hand passes over the slots while pages take more than an
+//! eighth above what is in them and `maxmemory` is nearly resident. Writers pay for it in step with
+//! what they bring, as they do for demotion.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+
+use keyspace::{Defragged, Heap, Husks, Scope, SegmentPosition};
+
+use crate::hand::Hand;
+use crate::worker::TierWorker;
+
+/// Blocks that a slice looks at, at most: about 100 us.
+const SLICE_BLOCKS_MAX: u64 = 2048;
+/// Bytes that writers bring for each block that is looked at. The sparser pages are, the more of
+/// these move.
+const BYTES_PER_BLOCK: i64 = 256;
+/// Slots that a slice passes, at most.
+const SLICE_SLOTS_MAX: usize = 256;
+/// A round in which less than this part of the blocks moved was not worth its time: 1/64. After one
+/// over values follows one over all there is, and after that a rest.
+const GAIN_SHIFT: u32 = 6;
+/// How many measurements of memory the hand rests: a fifth of a second.
+const REST_MEASURES: u32 = 10;
+
+/// A worker's defragmentation.
+pub(crate) struct Defrag {
+    hand: Hand,
+    at: Cell<SegmentPosition>,
+    scope: Cell<Scope>,
+    /// What this round did so far.
+    round: Cell<Defragged>,
+    /// The measurement at which the hand goes on after a round that was not worth its time.
+    rests_until: Cell<Option<u32>>,
+    /// What writers have brought since the last slice, less than makes one.
+    due_bytes: Cell<i64>,
+    husks: RefCell<Husks>,
+}
+
+impl Defrag {
+    pub(crate) fn new(worker: usize, workers: usize) -> Defrag {
+        Defrag {
+            hand: Hand::new(worker, workers),
+            at: Cell::default(),
+            scope: Cell::default(),
+            round: Cell::default(),
+            rests_until: Cell::new(None),
+            due_bytes: Cell::new(0),
+            husks: RefCell::default(),
+        }
+    }
+
+    /// Whether the last round moved next to nothing, a short while ago.
+    fn rests(&self, measures: u32) -> bool {
+        let Some(until) = self.rests_until.get() else { return false };
+        let rests = until.wrapping_sub(measures) as i32 > 0;
+        if !rests {
+            self.rests_until.set(None);
+        }
+        rests
+    }
+
+    fn end_round(&self, measures: u32) {
+        let round = self.round.take();
+        let was_worth_it = round.moved > round.visited >> GAIN_SHIFT;
+        if !was_worth_it && self.scope.get() == Scope::All {
+            self.rests_until.set(Some(measures.wrapping_add(REST_MEASURES)));
+        }
+        self.scope.set(match self.scope.get() {
+            Scope::Values if !was_worth_it => Scope::All,
+            _ => Scope::Values,
+        });
+    }
+}
+
+impl TierWorker {
+    /// Defragments in step with what writers bring, a slice at a time.
+    pub(crate) fn defrag_for(&self, grown_bytes: i64) {
+        let due = self.defrag.due_bytes.get() + grown_bytes.max(0);
+        let slice = SLICE_BLOCKS_MAX as i64 * BYTES_PER_BLOCK;
+        self.defrag.due_bytes.set(due % slice);
+        if due >= slice {
+            self.defrag();
+        }
+    }
+
+    /// Moves what a slice finds in sparse pages, if pages take much more than what is in them and
+    /// the hand does not rest. Cost: bounded by `SLICE_BLOCKS_MAX`.
+    pub(crate) fn defrag(&self) -> Defragged {
+        match &self.tier.heap {
+            Some(heap) if self.may_defrag() => self.defrag_slice(&**heap),
+            _ => Defragged::default(),
+        }
+    }
+
+    /// Whether pages would come free by it.
+    pub(crate) fn may_defrag(&self) -> bool {
+        let budget = &self.tier.budget;
+        self.tier.heap.is_some()
+            && self.tier.settings.defrags()
+            && budget.is_loose()
+            && !self.defrag.rests(budget.measures())
+    }
+
+    fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
+        let defrag = &self.defrag;
+        let mut done = Defragged::default();
+        let mut husks = defrag.husks.borrow_mut();
+        heap.flush_thread();
+        for _ in 0..SLICE_SLOTS_MAX {
+            if done.visited >= SLICE_BLOCKS_MAX {
+                break;
+            }
+            let mut at = defrag.at.get();
+            let mut part = Defragged::default();
+            if let Some(mut state) = self.tier.keyspace.try_lock(defrag.hand.slot()) {
+                part = state.defrag(&mut at, defrag.scope.get(), heap, &mut husks);
+            }
+            defrag.at.set(at);
+            defrag.round.set(defrag.round.get() + part);
+            done = done + part;
+            if at == SegmentPosition::default() && defrag.hand.advance() {
+                defrag.end_round(self.tier.budget.measures());
+                break;
+            }
+        }
+        husks.free();
+        heap.flush_thread();
+        let counters = &self.tier.counters;
+        counters.defrag_moved.fetch_add(done.moved, Ordering::Relaxed);
+        counters.defrag_left.fetch_add(done.visited - done.moved, Ordering::Relaxed);
+        done
+    }
+}

@@ -1,0 +1,62 @@
+//! A hand that passes over a worker's share of the slots, round after round.
+
+use std::cell::Cell;
+
+use keyspace::SLOT_COUNT;
+
+/// Where a hand is.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    slot: Cell<usize>,
+    first: usize,
+    step: usize,
+}
+
+impl Hand {
+    /// The hand of worker `worker`, at its first slot.
+    pub(crate) fn new(worker: usize, workers: usize) -> Hand {
+        Hand { slot: Cell::new(worker), first: worker, step: workers }
+    }
+
+    /// The slot that the hand is at.
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot.get() as u16
+    }
+
+    /// Goes on to the next slot. True: a new round begins.
+    pub(crate) fn advance(&self) -> bool {
+        let next = self.slot.get() + self.step;
+        let is_round = next >= SLOT_COUNT;
+        self.slot.set(if is_round { self.first } else { next });
+        is_round
+    }
+
+    /// Slots of a round.
+    pub(crate) fn slots(&self) -> usize {
+        SLOT_COUNT.div_ceil(self.step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_hands_of_all_workers_pass_every_slot_once_a_round() {
+        for workers in [1, 2, 3, 7] {
+            let mut passed = BTreeSet::new();
+            for worker in 0..workers {
+                let hand = Hand::new(worker, workers);
+                loop {
+                    assert!(passed.insert(hand.slot()), "twice");
+                    if hand.advance() {
+                        break;
+                    }
+                }
+                assert!(hand.slot() as usize == worker && hand.slots() * workers >= SLOT_COUNT);
+            }
+            assert_eq!(passed.len(), SLOT_COUNT);
+        }
+    }
+}

@@ -134,9 +134,10 @@ impl Tier {
         self.budget.measure();
     }
 
-    /// While `maxmemory` is resident, gives free pages back to the machine at once, which would go
-    /// by themselves within a tenth of a second, and sees whether that is enough.
+    /// Sees whether `maxmemory` is resident. If so, gives free pages back to the machine at once,
+    /// which would go by themselves within a tenth of a second, and looks again.
     pub(crate) fn look_for_room(&self) {
+        self.budget.measure_resident();
         if self.budget.is_full()
             && let Some(heap) = &self.heap
         {

@@ -25,6 +25,9 @@ use crate::tier::{Pressure, Tier, TierError};
 
 /// How long a write waits for room before it is refused, while the drive still makes some.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
+/// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
+/// 1/256.
+const LOOK_SHIFT: u32 = 8;
 /// Bytes that one slice of demotion frees at most before others get their turn.
 pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
 
@@ -41,6 +44,8 @@ pub struct TierWorker {
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: Defrag,
+    /// What was brought since resident memory was last looked at.
+    unseen_bytes: Cell<i64>,
     pub(crate) random: Cell<u64>,
     reads: RefCell<Reads>,
     done: RefCell<Vec<Completion>>,
@@ -92,6 +97,7 @@ impl TierWorker {
             idle_slots: Cell::new(0),
             spent_at: Cell::new(0),
             defrag,
+            unseen_bytes: Cell::new(0),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ index as u64),
             reads: RefCell::default(),
             done: RefCell::default(),
@@ -298,7 +304,20 @@ impl TierWorker {
         let demoted = self.demote(wanted);
         self.collect_for(demoted.written_bytes);
         self.defrag_for(grown);
+        self.look_after(grown);
         self.tier.pressure()
+    }
+
+    /// Looks at resident memory after so much growth: a fast writer does not wait for the next
+    /// measurement, which a busy machine may delay.
+    fn look_after(&self, grown: i64) {
+        let unseen = self.unseen_bytes.get() + grown.max(0);
+        let step = self.tier.budget.max_bytes() >> LOOK_SHIFT;
+        let is_due = unseen as u64 * self.tier.workers as u64 >= step;
+        self.unseen_bytes.set(if is_due { 0 } else { unseen });
+        if is_due {
+            self.tier.look_for_room();
+        }
     }
 
     /// Waits until there is room for a write.

@@ -1,0 +1,75 @@
+//! `maxmemory` bounds what the process takes from the machine, whatever is written how fast.
+
+mod support;
+
+use std::process::Command;
+
+use resp::Frame;
+use support::Server;
+
+const MIB: u64 = 1 << 20;
+const OPTIONS: [&str; 4] = ["--workers", "1", "--flash-segment-size", "4mb"];
+
+/// The most that was ever resident: the kernel's own mark, which no moment escapes.
+fn resident_peak(server: &Server) -> u64 {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a mark");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib << 10
+}
+
+/// Writes keys 1 to `keys` once each as fast as it goes; whether all were taken.
+fn fill(server: &Server, keys: u64, sizes: &[&str]) -> bool {
+    let (port, keys) = (server.port().to_string(), keys.to_string());
+    let output = Command::new(env!("CARGO_BIN_EXE_kelvin"))
+        .args(["bench", "run", "-p", &port, "-n", "allkeys", "-c", "16", "-t", "1"])
+        .args(["--pipeline", "32", "--ratio", "1:0", "--key-pattern", "P:P", "--batch"])
+        .args(["--key-minimum", "1", "--key-maximum", &keys])
+        .args(sizes)
+        .output()
+        .expect("the load runs");
+    output.status.success()
+}
+
+#[test]
+fn a_fill_at_full_speed_stays_within_maxmemory() {
+    let cases: &[(u64, u64, &[&str])] = &[
+        (100, 1_200_000, &["-d", "100"]),
+        (100, 1_000_000, &["-d", "512"]),
+        (128, 1_000_000, &["--data-size-range", "1-1024"]),
+    ];
+    for &(maxmemory, keys, sizes) in cases {
+        let bytes = (maxmemory * MIB).to_string();
+        let options = [&OPTIONS[..], &["--maxmemory", &bytes]].concat();
+        let server = Server::kelvin_with_flash("2gb", &options);
+        assert!(fill(&server, keys, sizes), "{sizes:?}: every write is taken");
+        assert_eq!(server.connect().line("DBSIZE"), Frame::Integer(keys as i64));
+        let peak = resident_peak(&server);
+        assert!(peak <= maxmemory * MIB * 21 / 20, "{sizes:?}: {} MiB of {maxmemory}", peak / MIB);
+    }
+}
+
+#[test]
+fn keys_that_fill_memory_alone_are_refused_and_what_is_there_is_served() {
+    let options = [&OPTIONS[..], &["--maxmemory", "64mb"]].concat();
+    let server = Server::kelvin_with_flash("1gb", &options);
+    assert!(!fill(&server, 2_000_000, &["-d", "100"]), "2 M keys do not fit");
+    let mut client = server.connect();
+    let Frame::Integer(keys) = client.line("DBSIZE") else { panic!("a number") };
+    assert!((1_000_000..1_900_000).contains(&keys), "{keys} keys in 64 MiB");
+    assert_eq!(
+        client.show("SET another value"),
+        "-OOM command not allowed when used memory > 'maxmemory'."
+    );
+    let Frame::Bulk(value) = client.line("GET memtier-1") else { panic!("a value") };
+    assert_eq!(value.len(), 100);
+    // What is in flight is a larger part of so little.
+    assert!(resident_peak(&server) <= 64 * MIB * 11 / 10, "{}", resident_peak(&server));
+    // What is deleted makes room.
+    for key in 1..=100_000 {
+        client.send(&["DEL", &format!("memtier-{key}")]);
+    }
+    (0..100_000).for_each(|_| drop(client.read()));
+    assert_eq!(client.show("SET another value"), "+OK");
+}

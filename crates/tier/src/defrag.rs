@@ -19,6 +19,8 @@ const SLICE_BLOCKS_MAX: u64 = 2048;
 /// Bytes that writers bring for each block that is looked at. The sparser pages are, the more of
 /// these move.
 const BYTES_PER_BLOCK: i64 = 256;
+/// The same while more than the target is resident.
+const BYTES_PER_BLOCK_TIGHT: i64 = 64;
 /// Slots that a slice passes, at most.
 const SLICE_SLOTS_MAX: usize = 256;
 /// A round in which less than this part of the blocks moved was not worth its time: 1/64. After one
@@ -81,7 +83,9 @@ impl TierWorker {
     /// Defragments in step with what writers bring, a slice at a time.
     pub(crate) fn defrag_for(&self, grown_bytes: i64) {
         let due = self.defrag.due_bytes.get() + grown_bytes.max(0);
-        let slice = SLICE_BLOCKS_MAX as i64 * BYTES_PER_BLOCK;
+        let is_tight = self.tier.budget.is_nearly_full();
+        let pace = if is_tight { BYTES_PER_BLOCK_TIGHT } else { BYTES_PER_BLOCK };
+        let slice = SLICE_BLOCKS_MAX as i64 * pace;
         self.defrag.due_bytes.set(due % slice);
         if due >= slice {
             self.defrag();
@@ -109,6 +113,9 @@ impl TierWorker {
     fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
+        // Nobody waits for a round over all keys.
+        let is_full = self.tier.budget.is_full();
+        let scope = if is_full { Scope::Values } else { defrag.scope.get() };
         let mut husks = defrag.husks.borrow_mut();
         heap.flush_thread();
         for _ in 0..SLICE_SLOTS_MAX {
@@ -118,7 +125,7 @@ impl TierWorker {
             let mut at = defrag.at.get();
             let mut part = Defragged::default();
             if let Some(mut state) = self.tier.keyspace.try_lock(defrag.hand.slot()) {
-                part = state.defrag(&mut at, defrag.scope.get(), heap, &mut husks);
+                part = state.defrag(&mut at, scope, heap, &mut husks);
             }
             defrag.at.set(at);
             defrag.round.set(defrag.round.get() + part);

@@ -25,6 +25,8 @@ use crate::tier::{Pressure, Tier, TierError};
 
 /// How long a write waits for room before it is refused, while the drive still makes some.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Bytes that it frees at least while `maxmemory` is resident.
+const FULL_SLICE_BYTES: i64 = 64 << 10;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
@@ -337,7 +339,9 @@ impl TierWorker {
         let budget = &self.tier.budget;
         while self.tier.pressure() == Pressure::Wait {
             let over = budget.over_limit();
-            let demoted = self.demote(over.min(SLICE_BYTES_MAX));
+            // While `maxmemory` is resident, the limit was too high, whatever it says.
+            let wanted = if budget.is_full() { over.max(FULL_SLICE_BYTES) } else { over };
+            let demoted = self.demote(wanted.min(SLICE_BYTES_MAX));
             self.collect_for(demoted.written_bytes);
             if self.defrag().moved > 0 || demoted.freed_bytes > 0 {
                 self.tier.look_for_room();
@@ -348,7 +352,7 @@ impl TierWorker {
             let evict = || self.evict(over.clamp(1, SLICE_BYTES_MAX)) > 0;
             match demoted.stopped {
                 // The hand met nothing that may go yet: it goes on where it stopped.
-                None if over > 0 && in_time => yield_once().await,
+                None if in_time => yield_once().await,
                 Some(StopReason::Busy) if in_time => self.device_turn().await,
                 Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
                 _ if in_time && self.may_defrag() => yield_once().await,
@@ -358,7 +362,6 @@ impl TierWorker {
                 Some(StopReason::Spent) => return Err(TierError::OutOfMemory),
                 // With flash keys are let go for the fact alone, never for the estimate.
                 _ if self.engine.is_some() && !budget.is_full() => return Ok(()),
-                None if in_time && budget.is_full_for_now() => self.next_upkeep().await,
                 _ if evict() => {}
                 _ if !budget.is_full() => return Ok(()),
                 // Values have gone to flash; their pages may be on their way.

@@ -9,9 +9,6 @@ use std::ptr::null_mut;
 use keyspace::HEAP_BLOCKS_MAX;
 use tikv_jemalloc_sys::{mallctlbymib, mallctlnametomib};
 
-/// A slab of which more than this part of its regions is free is sparse: a quarter. Three bytes move
-/// then for one that comes free, at most.
-const SPARSE_SHIFT: u32 = 2;
 /// Parts of the names below.
 const NAME_PARTS: usize = 3;
 
@@ -32,8 +29,8 @@ struct Utilization {
 }
 
 impl Utilization {
-    fn is_sparse(self) -> bool {
-        self.free_regions > self.regions >> SPARSE_SHIFT
+    fn is_sparse(self, free_shift: u32) -> bool {
+        self.free_regions > self.regions >> free_shift
     }
 }
 
@@ -50,7 +47,7 @@ impl Jemalloc {
 }
 
 impl keyspace::Heap for Jemalloc {
-    fn find_sparse(&self, blocks: &[*const u8], sparse: &mut [bool]) {
+    fn find_sparse(&self, blocks: &[*const u8], free_shift: u32, sparse: &mut [bool]) {
         let mut found = [Utilization::default(); HEAP_BLOCKS_MAX];
         let found = &mut found[..blocks.len()];
         let mut found_bytes = size_of_val(found);
@@ -67,7 +64,7 @@ impl keyspace::Heap for Jemalloc {
             )
         };
         for (sparse, found) in sparse.iter_mut().zip(found) {
-            *sparse = failed == 0 && found.is_sparse();
+            *sparse = failed == 0 && found.is_sparse(free_shift);
         }
     }
 
@@ -106,7 +103,7 @@ mod tests {
     fn find(heap: &Jemalloc, blocks: &[Block]) -> Vec<bool> {
         let addresses: Vec<*const u8> = blocks.iter().map(|block| block.as_ptr()).collect();
         let mut sparse = vec![false; blocks.len()];
-        heap.find_sparse(&addresses, &mut sparse);
+        heap.find_sparse(&addresses, 2, &mut sparse);
         sparse
     }
 

@@ -16,9 +16,9 @@ pub const HEAP_BLOCKS_MAX: usize = 64;
 
 /// What defragmentation asks of the allocator.
 pub trait Heap: Send + Sync {
-    /// Sets `sparse[i]` where `blocks[i]` lies in pages of which much is free. At most
-    /// [`HEAP_BLOCKS_MAX`], all allocated and the caller's.
-    fn find_sparse(&self, blocks: &[*const u8], sparse: &mut [bool]);
+    /// Sets `sparse[i]` where `blocks[i]` lies in pages of which more than a `2^free_shift`th is
+    /// free. At most [`HEAP_BLOCKS_MAX`], all allocated and the caller's.
+    fn find_sparse(&self, blocks: &[*const u8], free_shift: u32, sparse: &mut [bool]);
 
     /// Takes back what this thread keeps for its next allocations, which may lie in sparse pages.
     fn flush_thread(&self);
@@ -35,6 +35,17 @@ pub enum Scope {
     Values,
     /// Records too, which leave holes as keys are deleted or change their size.
     All,
+}
+
+/// How to go about it.
+#[derive(Clone, Copy)]
+pub struct Defrag<'a> {
+    /// The allocator.
+    pub heap: &'a dyn Heap,
+    /// What to look at.
+    pub scope: Scope,
+    /// What moves: see [`Heap::find_sparse`].
+    pub free_shift: u32,
 }
 
 /// What moves left behind, still allocated.
@@ -109,8 +120,7 @@ impl SlotState {
     pub fn defrag(
         &mut self,
         from: &mut SegmentPosition,
-        scope: Scope,
-        heap: &dyn Heap,
+        how: Defrag<'_>,
         husks: &mut Husks,
     ) -> Defragged {
         let mut done = Defragged::default();
@@ -120,7 +130,7 @@ impl SlotState {
                 from.segment += 1;
                 let entries = self.table_mut(table);
                 if entries.segment(segment).len() > 0 {
-                    defrag_segment(entries, segment, scope, heap, husks, &mut done);
+                    defrag_segment(entries, segment, how, husks, &mut done);
                     return done;
                 }
             } else {
@@ -135,19 +145,18 @@ impl SlotState {
 fn defrag_segment(
     entries: &mut Table,
     segment: u32,
-    scope: Scope,
-    heap: &dyn Heap,
+    how: Defrag<'_>,
     husks: &mut Husks,
     done: &mut Defragged,
 ) {
     let mut from = 0;
     while from < entries.segment(segment).capacity() {
-        let here = next_places(entries, segment, scope, &mut from);
+        let here = next_places(entries, segment, how.scope, &mut from);
         let mut blocks = Blocks::default();
         for at in here {
-            blocks.add(at, &borrow(&entries.get(at)), scope);
+            blocks.add(at, &borrow(&entries.get(at)), how.scope);
         }
-        move_sparse(entries, &blocks, heap, husks, done);
+        move_sparse(entries, &blocks, how, husks, done);
     }
 }
 
@@ -181,7 +190,7 @@ fn next_places(
 fn move_sparse(
     entries: &mut Table,
     blocks: &Blocks,
-    heap: &dyn Heap,
+    how: Defrag<'_>,
     husks: &mut Husks,
     done: &mut Defragged,
 ) {
@@ -190,7 +199,7 @@ fn move_sparse(
     if sparse.is_empty() {
         return;
     }
-    heap.find_sparse(&blocks.addresses, sparse);
+    how.heap.find_sparse(&blocks.addresses, how.free_shift, sparse);
     done.visited += sparse.len() as u64;
     let owners = blocks.owners.iter().zip(sparse).filter(|(_, sparse)| **sparse);
     for (&(at, is_value), _) in owners {
@@ -228,7 +237,7 @@ mod tests {
     }
 
     impl Heap for Every {
-        fn find_sparse(&self, blocks: &[*const u8], sparse: &mut [bool]) {
+        fn find_sparse(&self, blocks: &[*const u8], _free_shift: u32, sparse: &mut [bool]) {
             assert!(blocks.len() == sparse.len() && blocks.len() <= HEAP_BLOCKS_MAX);
             for sparse in sparse {
                 *sparse = (self.asked.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(self.nth);
@@ -280,7 +289,8 @@ mod tests {
     ) -> Defragged {
         let (mut at, mut done) = (SegmentPosition::default(), Defragged::default());
         loop {
-            done = done + slot.defrag(&mut at, scope, heap, husks);
+            let how = Defrag { heap, scope, free_shift: 0 };
+            done = done + slot.defrag(&mut at, how, husks);
             if at == SegmentPosition::default() {
                 return done;
             }

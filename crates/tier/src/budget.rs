@@ -53,6 +53,8 @@ const EXCESS_MEASURES: i64 = 12;
 const FULL_MEASURES: u32 = 250;
 /// Pages take much more than what is in them beyond this part of that: an eighth.
 const LOOSE_SHIFT: u32 = 3;
+/// What is kept free of a data set without holes: 1/32 of `maxmemory`.
+const HOLES_SHIFT: u32 = 5;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
 /// Less than this part of `maxmemory` above that average is no rise.
@@ -289,7 +291,7 @@ impl Meter {
 
     fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
         let margin = max_bytes >> MARGIN_SHIFT;
-        let target = max_bytes - margin;
+        let target = max_bytes - margin - self.holes_to_come(max_bytes, resident, tracked);
         self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> PEAK_DECAY_SHIFT));
         if tracked >= RATIO_BYTES_MIN {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
@@ -311,6 +313,16 @@ impl Meter {
         }
         let watermark = room * RATIO_ONE / self.ratio;
         watermark + (watermark >> WATERMARK_SHIFT)
+    }
+
+    /// What a data set needs besides that is denser than it will be once values leave it: up to
+    /// 1/32 of `maxmemory`, less the more holes there are. It is filled to the brim at full speed, and
+    /// the ratio learns too late that each value that goes leaves a hole.
+    fn holes_to_come(&self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
+        let usual = tracked >> LOOSE_SHIFT;
+        let missing = usual - (resident - self.base_bytes - tracked);
+        let part = missing.clamp(0, usual) * RATIO_ONE / usual.max(1);
+        (max_bytes >> HOLES_SHIFT) * part / RATIO_ONE
     }
 
     /// Moves the ratio a step towards `wanted`: while more is resident than may be (`excess` above

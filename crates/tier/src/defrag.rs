@@ -9,13 +9,18 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use keyspace::{Defragged, Heap, Husks, Scope, SegmentPosition};
+use keyspace::{Defrag, Defragged, Heap, Husks, Scope, SegmentPosition};
 
 use crate::hand::Hand;
 use crate::worker::TierWorker;
 
 /// Blocks that a slice looks at, at most: about 100 us.
 const SLICE_BLOCKS_MAX: u64 = 2048;
+/// Pages of which more than this part is free are sparse: a quarter. Three bytes move then for one
+/// that comes free, at most.
+const SPARSE_SHIFT: u32 = 2;
+/// The same while `maxmemory` is resident: an eighth.
+const SPARSE_SHIFT_FULL: u32 = 3;
 /// Bytes that writers bring for each block that is looked at. The sparser pages are, the more of
 /// these move.
 const BYTES_PER_BLOCK: i64 = 256;
@@ -30,7 +35,7 @@ const GAIN_SHIFT: u32 = 6;
 const REST_MEASURES: u32 = 10;
 
 /// A worker's defragmentation.
-pub(crate) struct Defrag {
+pub(crate) struct DefragHand {
     hand: Hand,
     at: Cell<SegmentPosition>,
     scope: Cell<Scope>,
@@ -43,9 +48,9 @@ pub(crate) struct Defrag {
     husks: RefCell<Husks>,
 }
 
-impl Defrag {
-    pub(crate) fn new(worker: usize, workers: usize) -> Defrag {
-        Defrag {
+impl DefragHand {
+    pub(crate) fn new(worker: usize, workers: usize) -> DefragHand {
+        DefragHand {
             hand: Hand::new(worker, workers),
             at: Cell::default(),
             scope: Cell::default(),
@@ -113,9 +118,11 @@ impl TierWorker {
     fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
-        // Nobody waits for a round over all keys.
-        let is_full = self.tier.budget.is_full();
-        let scope = if is_full { Scope::Values } else { defrag.scope.get() };
+        let how = match self.tier.budget.is_full() {
+            // Writers wait, though not for a round over all keys.
+            true => Defrag { heap, scope: Scope::Values, free_shift: SPARSE_SHIFT_FULL },
+            false => Defrag { heap, scope: defrag.scope.get(), free_shift: SPARSE_SHIFT },
+        };
         let mut husks = defrag.husks.borrow_mut();
         heap.flush_thread();
         for _ in 0..SLICE_SLOTS_MAX {
@@ -125,7 +132,7 @@ impl TierWorker {
             let mut at = defrag.at.get();
             let mut part = Defragged::default();
             if let Some(mut state) = self.tier.keyspace.try_lock(defrag.hand.slot()) {
-                part = state.defrag(&mut at, scope, heap, &mut husks);
+                part = state.defrag(&mut at, how, &mut husks);
             }
             defrag.at.set(at);
             defrag.round.set(defrag.round.get() + part);

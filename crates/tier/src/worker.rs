@@ -17,7 +17,7 @@ use flash::{
 use keyspace::{Db, Hint, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
-use crate::defrag::Defrag;
+use crate::defrag::DefragHand;
 use crate::demote::StopReason;
 use crate::fetch::{FetchedSet, Group, GroupDone, Want};
 use crate::hand::Hand;
@@ -45,7 +45,7 @@ pub struct TierWorker {
     pub(crate) idle_slots: Cell<usize>,
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
-    pub(crate) defrag: Defrag,
+    pub(crate) defrag: DefragHand,
     /// What was brought since resident memory was last looked at.
     unseen_bytes: Cell<i64>,
     pub(crate) random: Cell<u64>,
@@ -90,7 +90,7 @@ impl TierWorker {
             None => None,
         };
         let hand = Hand::new(index, tier.workers);
-        let defrag = Defrag::new(index, tier.workers);
+        let defrag = DefragHand::new(index, tier.workers);
         Ok(TierWorker {
             tier,
             engine,

@@ -22,6 +22,7 @@ mod fetch;
 mod policy;
 mod process_memory;
 mod tier;
+mod walk;
 mod worker;
 
 pub use budget::{Budget, MemoryUse};
@@ -31,4 +32,5 @@ pub use fetch::{FetchedSet, Want};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use tier::{Pressure, Tier, TierError};
+pub use walk::{FoundValue, UnreadableValue};
 pub use worker::{TierWorker, yield_once};

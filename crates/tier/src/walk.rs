@@ -108,8 +108,8 @@ impl TierWorker {
     ) -> Result<(), UnreadableValue> {
         let table = self.tier.keyspace.table_of(db);
         for batch in keys.chunks(BATCH_KEYS_MAX) {
-            let seek = |key: &Box<[u8]>| Sought { db, table, key: key.clone(), attempts: 0 };
-            self.visit_sought(batch.iter().map(seek).collect(), visit).await?;
+            let seek = |key| Sought { db, table, key, attempts: 0 };
+            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit).await?;
             others().await;
         }
         Ok(())

@@ -56,3 +56,42 @@ impl fmt::Display for Digest {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_string(value: &str, expires: bool) -> Digest {
+        let mut digest = Digest::default();
+        digest.chain_string(value.as_bytes(), expires);
+        digest
+    }
+
+    /// The digests are what redis-server 7.0 answers.
+    #[test]
+    fn strings_have_the_digests_of_redis() {
+        let cases = [
+            ("bar", false, "68467c70ae30376e7ce005bcc8827f5ba7fd67dc"),
+            ("bar", true, "8ec3828f7209dd3abdf6ee448de8b0c0bd53265f"),
+        ];
+        for (value, expires, expected) in cases {
+            assert_eq!(of_string(value, expires).to_string(), expected, "{value} {expires}");
+        }
+        assert_eq!(Digest::default().to_string(), "0".repeat(40));
+    }
+
+    #[test]
+    fn only_what_is_chained_has_an_order() {
+        let with = |act: fn(&mut Digest, &[u8]), parts: [&str; 2]| {
+            let mut digest = Digest::default();
+            parts.iter().for_each(|part| act(&mut digest, part.as_bytes()));
+            digest
+        };
+        assert_eq!(with(Digest::add, ["a", "b"]), with(Digest::add, ["b", "a"]));
+        assert_ne!(with(Digest::chain, ["a", "b"]), with(Digest::chain, ["b", "a"]));
+        let mut joined = with(Digest::add, ["a", "b"]);
+        joined ^= with(Digest::add, ["c", "d"]);
+        joined ^= with(Digest::add, ["d", "b"]);
+        assert_eq!(joined, with(Digest::add, ["c", "a"]));
+    }
+}

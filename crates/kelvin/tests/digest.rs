@@ -196,10 +196,10 @@ fn digests_are_taken_while_others_write_and_values_move() {
     const ROUNDS: usize = 20;
     let options = ["--flash-segment-size", "1mb", "--workers", "2"];
     let mut pair = Pair::start(&options);
-    let value = |key: usize, round: usize| noise(key * ROUNDS + round, 1_000);
     let set = |client: &mut Client, round: usize| {
         for key in 0..KEYS {
-            client.send_bytes(&[b"SET", format!("k{key}").as_bytes(), &value(key, round)]);
+            let value = noise(key * ROUNDS + round, 1_000);
+            client.send_bytes(&[b"SET", format!("k{key}").as_bytes(), &value]);
         }
         (0..KEYS).for_each(|_| assert_eq!(client.read(), Frame::Simple(b"OK".to_vec())));
     };

@@ -125,7 +125,10 @@ impl Connection {
                 }
                 Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
                 Next::Room => self.wait_for_room().await,
-                Next::Errand => self.session.errand = self.session.errand.run(&self.worker).await,
+                Next::Errand => {
+                    let errand = std::mem::take(&mut self.session.errand);
+                    self.session.errand = errand.run(&self.worker).await;
+                }
                 Next::Pause => {
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
                     self.worker.beat.notified().await;

@@ -6,12 +6,14 @@
 
 use tier::Demoted;
 
+use crate::digest::{DigestOf, Digests};
 use crate::worker::Worker;
 
 /// What is to be done, or what came of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Errand {
     /// Nothing.
+    #[default]
     None,
     /// Demote every value that can be.
     DemoteAll,
@@ -19,13 +21,17 @@ pub(crate) enum Errand {
     DeviceTurn,
     /// What demoting everything came to.
     Demoted(Demoted),
+    /// Read values and work out their digests.
+    Digest(DigestOf),
+    /// What the digests are.
+    Digested(Digests),
 }
 
 impl Errand {
     /// Whether it is still to be done.
     #[inline]
-    pub(crate) fn is_wanted(self) -> bool {
-        matches!(self, Errand::DemoteAll | Errand::DeviceTurn)
+    pub(crate) fn is_wanted(&self) -> bool {
+        matches!(self, Errand::DemoteAll | Errand::DeviceTurn | Errand::Digest(_))
     }
 
     /// Does it.
@@ -40,6 +46,7 @@ impl Errand {
                 worker.tier.device_turn().await;
                 Errand::None
             }
+            Errand::Digest(what) => Errand::Digested(what.run(worker).await),
             done => done,
         }
     }

@@ -15,6 +15,7 @@ mod compatibility;
 pub mod config;
 mod connection;
 mod cron;
+mod digest;
 mod dispatch;
 mod errand;
 mod family;

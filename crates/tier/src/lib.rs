@@ -24,6 +24,7 @@ mod hand;
 mod policy;
 mod process_memory;
 mod tier;
+mod walk;
 mod worker;
 
 pub use budget::{Budget, MemoryUse};
@@ -33,4 +34,5 @@ pub use fetch::{FetchedSet, Want};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use tier::{Pressure, Tier, TierError};
+pub use walk::{FoundValue, UnreadableValue};
 pub use worker::{TierWorker, yield_once};

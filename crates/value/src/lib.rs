@@ -1,4 +1,4 @@
-//! Pure functions on values: numbers in text, bits, patterns, common subsequences.
+//! Pure functions on values: numbers in text, bits, patterns, common subsequences, digests.
 //!
 //! The crate knows neither keys nor storage nor the protocol. What its functions take and give is
 //! byte for byte what redis-server 7.0 takes and gives on x86-64; `tests/redis` compares them
@@ -13,6 +13,7 @@ mod kind;
 
 pub mod bitfield;
 pub mod bits;
+pub mod digest;
 pub mod glob;
 pub mod lcs;
 pub mod long_double;

@@ -33,6 +33,15 @@ pub enum Action {
     Kelvin(Words),
     /// Walks over all keys with SCAN on both servers.
     Scan(Words),
+    /// Compares the digests of the data sets. Nobody may be writing.
+    Digest,
+}
+
+impl Step {
+    /// A comparison of all data, in a turn of its own.
+    pub fn digest() -> Step {
+        Step { connection: 0, turn: usize::MAX, action: Action::Digest }
+    }
 }
 
 /// The databases that a stream works on.
@@ -213,8 +222,9 @@ struct Turn {
 
 impl Turn {
     fn push(&mut self, action: Action) {
-        let (Action::Both(words, _) | Action::Kelvin(words) | Action::Scan(words)) = &action;
-        self.bytes += words.iter().map(Vec::len).sum::<usize>();
+        if let Action::Both(words, _) | Action::Kelvin(words) | Action::Scan(words) = &action {
+            self.bytes += words.iter().map(Vec::len).sum::<usize>();
+        }
         self.steps.push(Step { connection: self.connection, turn: self.turn, action });
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Kelvin gets so little memory that values leave it by themselves, and between the commands it is
 //! told to demote, promote and flush besides. Replies are compared byte by byte, but for what
-//! depends on time or has no order (see `commands`).
+//! depends on time or has no order (see `commands`). Now and then, and at the end, the digests of
+//! the whole data sets must be the same (see `digest`).
 //!
 //! `KELVIN_DIFF_COMMANDS` says how many commands all tests together send, `KELVIN_DIFF_SEED` with
 //! which seed. A failure prints its seed and the shortest run that shows it.
@@ -13,6 +14,7 @@ mod support;
 
 mod commands;
 mod compare;
+mod digest;
 mod generator;
 mod grammar;
 mod random;
@@ -37,6 +39,8 @@ const STREAMS: u8 = 4;
 const SEED_DEFAULT: u64 = 20_260_000;
 /// Runs shorter than this do not fill Kelvin's memory first.
 const FILLED_MIN: usize = 100_000;
+/// Commands between two comparisons of all data.
+const DIGEST_EVERY: usize = 20_000;
 /// Steps before the difference that are shown when it does not show again.
 const SHOWN_STEPS: usize = 60;
 
@@ -81,6 +85,9 @@ fn several_clients_at_once_on_two_workers() {
             Ok(sent) => eprintln!("seed {}: {sent} commands answered alike", run.seed),
             Err(failure) => fail(&pair, run, failure),
         }
+    }
+    if let Err(difference) = pair.connect().run(&[Step::digest()]) {
+        panic!("the data sets differ: {} {}", difference.redis, difference.kelvin);
     }
     eprintln!("  {}", check_moves(&pair.kelvin));
 }
@@ -130,9 +137,10 @@ struct Failure {
 
 /// Both servers, Kelvin with little of everything.
 fn start(options: &[&str]) -> Pair {
+    let debug = ["--enable-debug-command", "yes"];
     let all = ["--maxmemory", "48mb", "--flash-segment-size", "1mb"];
-    let options: Vec<&str> = all.iter().chain(options).copied().collect();
-    Pair { redis: Server::redis(&[]), kelvin: Server::kelvin_with_flash("72mb", &options) }
+    let options: Vec<&str> = debug.iter().chain(&all).chain(options).copied().collect();
+    Pair { redis: Server::redis(&debug), kelvin: Server::kelvin_with_flash("72mb", &options) }
 }
 
 /// Sends this test's share of the commands.
@@ -155,14 +163,20 @@ fn drive(pair: &Pair, run: &Run) -> Result<usize, Failure> {
     let mut generator = Generator::new(run.seed, run.scope);
     let mut sent = 0;
     while sent < run.commands {
-        let turn = generator.turn();
+        let mut turn = generator.turn();
+        let after = sent + turn.len();
+        let is_due = sent / DIGEST_EVERY < after / DIGEST_EVERY || after >= run.commands;
+        // Other streams may be writing.
+        if is_due && run.scope == Scope::All {
+            turn.push(Step::digest());
+        }
         if let Err(difference) = runner.run(&turn) {
             let mut steps = run.fill.clone();
             steps.extend(replay(run, sent));
             steps.extend_from_slice(&turn[..=difference.step]);
             return Err(Failure { steps, difference });
         }
-        sent += turn.len();
+        sent = after;
     }
     Ok(sent)
 }

@@ -6,6 +6,7 @@ use resp::{Frame, Reply};
 
 use super::commands::Rule;
 use super::compare::{same, same_all};
+use super::digest::DigestPair;
 use super::generator::{Action, CONNECTIONS, Step, Words};
 use super::support::{Client, Server};
 
@@ -29,6 +30,7 @@ pub struct Runner {
     queued: Vec<Option<Vec<Rule>>>,
     /// Whether a MULTI has been sent and not ended.
     in_transaction: Vec<bool>,
+    digest: DigestPair,
 }
 
 /// Where and how the servers differ.
@@ -56,6 +58,7 @@ impl Pair {
             kelvin: (0..CONNECTIONS).map(|_| self.kelvin.connect()).collect(),
             queued: vec![None; CONNECTIONS],
             in_transaction: vec![false; CONNECTIONS],
+            digest: DigestPair { redis: self.redis.connect(), kelvin: self.kelvin.connect() },
         }
     }
 }
@@ -76,8 +79,10 @@ impl Runner {
 
     fn run_turn(&mut self, steps: &[Step]) -> Result<(), Difference> {
         let connection = steps[0].connection;
-        if let [Step { action: Action::Scan(words), .. }] = steps {
-            return self.walk(connection, words);
+        match steps {
+            [Step { action: Action::Scan(words), .. }] => return self.walk(connection, words),
+            [Step { action: Action::Digest, .. }] => return self.digest.compare(),
+            _ => {}
         }
         let (mut for_redis, mut for_kelvin) = (Reply::default(), Reply::default());
         let mut sent = vec![true; steps.len()];
@@ -91,7 +96,7 @@ impl Runner {
                 // A shortened run may have lost the EXEC before it.
                 Action::Kelvin(_) if self.in_transaction[connection] => sent[index] = false,
                 Action::Kelvin(words) => write(&mut for_kelvin, words),
-                Action::Scan(_) => sent[index] = false,
+                Action::Scan(_) | Action::Digest => sent[index] = false,
             }
         }
         self.redis[connection].write(for_redis.as_slice());
@@ -169,7 +174,7 @@ impl Runner {
 }
 
 /// The keys that a whole walk with SCAN finds.
-fn walk(client: &mut Client, words: &Words) -> BTreeSet<Vec<u8>> {
+pub fn walk(client: &mut Client, words: &Words) -> BTreeSet<Vec<u8>> {
     let mut keys = BTreeSet::new();
     let mut cursor = b"0".to_vec();
     for _ in 0..WALK_CALLS_MAX {
@@ -204,7 +209,8 @@ fn show(frame: &Frame) -> String {
     shorten(&bytes)
 }
 
-fn lossy(bytes: &[u8]) -> String {
+/// Bytes for people: escaped.
+pub fn lossy(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 

@@ -63,9 +63,10 @@ fn trial(pair: &Pair, mut steps: Vec<Step>, budget: &mut usize) -> Option<Shrunk
 pub fn show(steps: &[Step]) -> String {
     let line = |step: &Step| {
         let (words, who) = match &step.action {
-            Action::Both(words, _) => (words, "both  "),
-            Action::Kelvin(words) => (words, "kelvin"),
-            Action::Scan(words) => (words, "scan  "),
+            Action::Both(words, _) => (words.as_slice(), "both  "),
+            Action::Kelvin(words) => (words.as_slice(), "kelvin"),
+            Action::Scan(words) => (words.as_slice(), "scan  "),
+            Action::Digest => (&[][..], "digest"),
         };
         let words: Vec<String> =
             words.iter().map(|word| format!("\"{}\"", shorten(word))).collect();

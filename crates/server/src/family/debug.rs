@@ -11,9 +11,12 @@ use keyspace::{Db, Expiry, Key, Stored, Tally};
 use resp::{Args, Protocol, Reply};
 use tier::Pressure;
 use value::Kind;
+use value::digest::Digest;
 
 use super::client::wrong_subcommand;
 use super::write_help;
+use crate::digest::DigestOf;
+use crate::errand::Errand;
 use crate::session::Session;
 use crate::table::SessionCommand;
 
@@ -63,6 +66,10 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[Row {
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DIGEST",
+    "    Answer a digest of all databases.",
+    "DIGEST-VALUE <key> [<key> ...]",
+    "    Answer a digest of the value of each <key>.",
     "ERROR <string>",
     "    Answer an error with this text.",
     "HTSTATS <dbid>",
@@ -97,6 +104,8 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         (b"ERROR", 3) => {
             return Err(CommandError::owned(String::from_utf8_lossy(&args[2]).into_owned()));
         }
+        (b"DIGEST", 2) => return digest(session, reply),
+        (b"DIGEST-VALUE", _) => return digest_values(session, args, reply),
         (b"HELP", 2) => return write_help(HELP, reply),
         (b"HTSTATS", 3) => return table_stats(session, &args[2], reply),
         (b"LOADAOF" | b"RELOAD", _) => return Err(not_persistent(&name)),
@@ -131,6 +140,44 @@ fn sleep(seconds: &[u8]) {
     // Redis takes what is no number for 0.
     let seconds = seconds.filter(|seconds| seconds.is_finite()).unwrap_or(0.0);
     std::thread::sleep(Duration::from_secs_f64(seconds.clamp(0.0, SLEEP_SECONDS_MAX)));
+}
+
+fn digest(session: &mut Session, reply: &mut Reply) -> CommandResult {
+    if let Some(digests) = digested(session, |_| DigestOf::DataSet)? {
+        digests.iter().for_each(|digest| reply.simple(&digest.to_string()));
+    }
+    Ok(())
+}
+
+fn digest_values(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let of_values = |db| {
+        let keys = args.from(2).iter().map(Box::from).collect();
+        DigestOf::Values { db, keys }
+    };
+    if let Some(digests) = digested(session, of_values)? {
+        reply.array(digests.len());
+        digests.iter().for_each(|digest| reply.simple(&digest.to_string()));
+    }
+    Ok(())
+}
+
+/// Called twice: the first time it asks for the work, the second time it finds it done. `what` is
+/// given the selected database.
+fn digested(
+    session: &mut Session,
+    what: impl FnOnce(u8) -> DigestOf,
+) -> Result<Option<Vec<Digest>>, CommandError> {
+    if session.is_in_exec() {
+        return Err(IN_TRANSACTION);
+    }
+    match std::mem::take(&mut session.errand) {
+        Errand::Digested(Ok(digests)) => Ok(Some(digests)),
+        Errand::Digested(Err(error)) => Err(CommandError::owned(format!("ERR {error}"))),
+        _ => {
+            session.errand = Errand::Digest(what(session.db));
+            Ok(None)
+        }
+    }
 }
 
 fn table_stats(session: &Session, db: &[u8], reply: &mut Reply) -> CommandResult {

@@ -1,0 +1,81 @@
+//! The digests of DEBUG DIGEST and DEBUG DIGEST-VALUE, worked out while others are served.
+//!
+//! They are those of Redis 7.0, byte for byte. A key whose time has come counts until it is removed,
+//! as there.
+
+use std::collections::HashMap;
+
+use keyspace::DB_COUNT;
+use tier::{FoundValue, UnreadableValue};
+use value::digest::Digest;
+
+use crate::worker::Worker;
+
+/// What a digest is made of.
+#[derive(Debug)]
+pub(crate) enum DigestOf {
+    /// All databases, in one digest. No snapshot: others may write meanwhile.
+    DataSet,
+    /// The values of keys of a database, each in a digest of its own.
+    Values { db: u8, keys: Vec<Box<[u8]>> },
+}
+
+/// Digests, or why there are none.
+pub(crate) type Digests = Result<Vec<Digest>, UnreadableValue>;
+
+impl DigestOf {
+    /// Reads all that it takes. Cold values are read in bounded batches; none is promoted.
+    pub(crate) async fn run(self, worker: &Worker) -> Digests {
+        match self {
+            DigestOf::DataSet => data_set(worker).await.map(|digest| vec![digest]),
+            DigestOf::Values { db, keys } => values(worker, db, &keys).await,
+        }
+    }
+}
+
+/// The sum over the keys of a database.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    digest: Digest,
+    has_keys: bool,
+}
+
+async fn data_set(worker: &Worker) -> Result<Digest, UnreadableValue> {
+    let mut sums = [Sum::default(); DB_COUNT];
+    let mut add = |found: FoundValue<'_>| {
+        let mut digest = Digest::default();
+        digest.chain(found.key);
+        chain_value(&mut digest, &found);
+        let sum = &mut sums[usize::from(found.db)];
+        sum.digest.add(digest.as_bytes());
+        sum.has_keys = true;
+    };
+    worker.tier.visit_all(&mut add, others).await?;
+    let mut total = Digest::default();
+    for (db, sum) in (0u32..).zip(sums).filter(|(_, sum)| sum.has_keys) {
+        total.chain(&db.to_be_bytes());
+        total ^= sum.digest;
+    }
+    Ok(total)
+}
+
+async fn values(worker: &Worker, db: u8, keys: &[Box<[u8]>]) -> Digests {
+    let mut digests: HashMap<Box<[u8]>, Digest> = HashMap::new();
+    let mut add = |found: FoundValue<'_>| {
+        let mut digest = Digest::default();
+        chain_value(&mut digest, &found);
+        digests.insert(found.key.into(), digest);
+    };
+    worker.tier.visit_keys(db, keys, &mut add, others).await?;
+    // A key that is missing has zeros.
+    Ok(keys.iter().map(|key| digests.get(key).copied().unwrap_or_default()).collect())
+}
+
+fn chain_value(digest: &mut Digest, found: &FoundValue<'_>) {
+    digest.chain_string(found.value, found.expire_at_ms != 0);
+}
+
+/// Gives other tasks their turn. Tokio looks at the sockets before it comes back from this.
+async fn others() {
+    tokio::task::yield_now().await;
+}

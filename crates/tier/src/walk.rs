@@ -1,0 +1,263 @@
+//! Walks over values wherever they are: those in RAM are visited where they stand, those on flash
+//! are read in batches.
+//!
+//! 1. A walk is no access: nothing is promoted, no frequency rises, no key expires by it.
+//! 2. A slot is locked while its keys are looked at, and never across an await. So a walk over
+//!    everything is no snapshot: what others change meanwhile is visited as it was or as it is, and
+//!    a key that moves may be missed or come twice. While nobody writes, each comes once.
+//! 3. A batch has bounds in keys and in bytes, whatever the size of the data set.
+
+use keyspace::{DB_COUNT, Db, Key, SLOT_COUNT, ScanPosition, Stored, Tally, View};
+
+use crate::fetch::{FetchedSet, Want};
+use crate::worker::TierWorker;
+
+/// Keys whose values are read from flash in one batch.
+const BATCH_KEYS_MAX: usize = 256;
+/// Bytes of values that are read from flash at a time; one value may exceed it.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Slots that one step passes before others get their turn.
+const STEP_SLOTS_MAX: usize = 256;
+/// Keys that it visits.
+const STEP_KEYS_MAX: usize = 1024;
+/// Bytes of values that it visits; one value may exceed it.
+const STEP_BYTES_MAX: usize = 1 << 20;
+/// How often a value is fetched that has moved when it arrives, before it is read with its slot
+/// held.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// A value that a walk has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundValue<'a> {
+    /// The key's database.
+    pub db: u8,
+    /// The key.
+    pub key: &'a [u8],
+    /// Type and encoding.
+    pub kind: u8,
+    /// Unix milliseconds, 0 for none. The time may have come.
+    pub expire_at_ms: u64,
+    /// The value's bytes.
+    pub value: &'a [u8],
+}
+
+/// A value is on flash and cannot be read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read the value of a key: {0}")]
+pub struct UnreadableValue(String);
+
+/// What is done with each value, its slot being locked.
+type Visit<'a> = dyn FnMut(FoundValue<'_>) + 'a;
+
+/// Where a walk over everything goes on.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: u16,
+    table: u8,
+    position: ScanPosition,
+}
+
+/// A key whose value is wanted.
+struct Sought {
+    db: u8,
+    table: u8,
+    key: Box<[u8]>,
+    /// How often its value has been fetched.
+    attempts: u32,
+}
+
+/// What one step may still do.
+struct Step {
+    keys_left: usize,
+    bytes_left: usize,
+    /// What it found on flash.
+    cold: Vec<Sought>,
+}
+
+impl TierWorker {
+    /// Visits the values of all databases, expired keys that are still there included. After every
+    /// batch it awaits `others`, which gives other tasks their turn.
+    ///
+    /// Errors: a value cannot be read; the walk ends there.
+    pub async fn visit_all(
+        &self,
+        visit: &mut Visit<'_>,
+        others: impl AsyncFn(),
+    ) -> Result<(), UnreadableValue> {
+        let databases = self.databases();
+        let mut next = Some(Place { slot: 0, table: 0, position: ScanPosition::default() });
+        while let Some(place) = next {
+            let mut step = Step::new();
+            next = self.visit_resident(place, &databases, &mut step, visit);
+            self.visit_sought(step.cold, visit).await?;
+            others().await;
+        }
+        Ok(())
+    }
+
+    /// Visits the values of some keys of a database, in no particular order; missing ones are
+    /// passed over.
+    ///
+    /// Errors and turns of others: as [`TierWorker::visit_all`].
+    pub async fn visit_keys(
+        &self,
+        db: u8,
+        keys: &[Box<[u8]>],
+        visit: &mut Visit<'_>,
+        others: impl AsyncFn(),
+    ) -> Result<(), UnreadableValue> {
+        let table = self.tier.keyspace.table_of(db);
+        for batch in keys.chunks(BATCH_KEYS_MAX) {
+            let seek = |key| Sought { db, table, key, attempts: 0 };
+            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit).await?;
+            others().await;
+        }
+        Ok(())
+    }
+
+    /// The database of each table.
+    fn databases(&self) -> [u8; DB_COUNT] {
+        let mut databases = [0; DB_COUNT];
+        for db in 0..DB_COUNT as u8 {
+            databases[usize::from(self.tier.keyspace.table_of(db))] = db;
+        }
+        databases
+    }
+
+    /// Visits values in RAM from `place` on and notes those on flash. Returns where to go on, none
+    /// at the end.
+    fn visit_resident(
+        &self,
+        mut place: Place,
+        databases: &[u8; DB_COUNT],
+        step: &mut Step,
+        visit: &mut Visit<'_>,
+    ) -> Option<Place> {
+        let slot_end = (usize::from(place.slot) + STEP_SLOTS_MAX).min(SLOT_COUNT) as u16;
+        while place.slot < slot_end && !step.is_done() {
+            let slot = self.tier.keyspace.lock(place.slot);
+            while usize::from(place.table) < DB_COUNT && !step.is_done() {
+                let (db, table) = (databases[usize::from(place.table)], place.table);
+                let more = slot.scan(table, place.position, |view| {
+                    step.pass(db, table, view, visit);
+                    step.is_done()
+                });
+                place.position = more.unwrap_or_default();
+                place.table += u8::from(more.is_none());
+            }
+            if usize::from(place.table) == DB_COUNT {
+                place = Place { slot: place.slot + 1, table: 0, position: ScanPosition::default() };
+            }
+        }
+        (usize::from(place.slot) < SLOT_COUNT).then_some(place)
+    }
+
+    /// Visits the values of keys, fetching what is on flash.
+    async fn visit_sought(
+        &self,
+        mut sought: Vec<Sought>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), UnreadableValue> {
+        let mut fetched = FetchedSet::default();
+        while !sought.is_empty() {
+            let wants = self.visit_fetched(&mut sought, &fetched, visit)?;
+            // To hold read buffers while waiting for more could make all wait for ever.
+            fetched.clear();
+            self.buffers_released();
+            fetched = self.fetch(wants).await;
+        }
+        Ok(())
+    }
+
+    /// Visits the keys whose values are at hand, and takes them off the list with the missing ones.
+    /// Returns what to fetch for the others, as much as may be fetched at a time.
+    fn visit_fetched(
+        &self,
+        sought: &mut Vec<Sought>,
+        fetched: &FetchedSet,
+        visit: &mut Visit<'_>,
+    ) -> Result<Vec<Want>, UnreadableValue> {
+        let (mut wants, mut bytes) = (Vec::new(), 0);
+        let mut rest = Vec::new();
+        for mut one in sought.drain(..) {
+            let Some(want) = self.visit_one(&one, fetched, visit)? else { continue };
+            if bytes < BATCH_BYTES_MAX {
+                bytes += want.value_len as usize;
+                wants.push(want);
+                one.attempts += 1;
+            }
+            rest.push(one);
+        }
+        *sought = rest;
+        wants.sort_unstable_by_key(|want| want.at.units);
+        wants.dedup_by_key(|want| want.at.units);
+        Ok(wants)
+    }
+
+    /// Visits the value of a key if it is at hand. Returns what to fetch when it is not.
+    fn visit_one(
+        &self,
+        sought: &Sought,
+        fetched: &FetchedSet,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<Want>, UnreadableValue> {
+        let key = Key::new(&sought.key);
+        let mut slot = self.tier.keyspace.lock(key.slot);
+        // At the time 0 nothing has expired, and so nothing changes that had to be counted.
+        let mut tally = Tally::default();
+        let found = Db::new(&mut slot, sought.table, 0, &mut tally).into_view(&key);
+        let Some(view) = found else { return Ok(None) };
+        let (at, value_len) = match view.stored {
+            Stored::Hot(value) | Stored::Clean(value, _) => {
+                visit(found_value(sought.db, &view, value));
+                return Ok(None);
+            }
+            Stored::Cold(at, value_len) => (at, value_len),
+        };
+        let want = Want { at, key_len: key.bytes.len() as u32, value_len };
+        let read_now;
+        let fetched = if fetched.has(at) {
+            fetched
+        } else if sought.attempts < ATTEMPTS_MAX {
+            return Ok(Some(want));
+        } else {
+            read_now = self.fetch_blocking(want);
+            &read_now
+        };
+        if let Some(failure) = fetched.failure(at) {
+            return Err(UnreadableValue(failure.to_owned()));
+        }
+        let value = fetched.value(at).expect("invariant: what is had and has not failed is there");
+        visit(found_value(sought.db, &view, value));
+        Ok(None)
+    }
+}
+
+impl Step {
+    fn new() -> Step {
+        Step { keys_left: STEP_KEYS_MAX, bytes_left: STEP_BYTES_MAX, cold: Vec::new() }
+    }
+
+    fn is_done(&self) -> bool {
+        self.keys_left == 0 || self.bytes_left == 0 || self.cold.len() >= BATCH_KEYS_MAX
+    }
+
+    /// Visits a value, or notes that it is on flash.
+    fn pass(&mut self, db: u8, table: u8, view: View<'_>, visit: &mut Visit<'_>) {
+        self.keys_left = self.keys_left.saturating_sub(1);
+        match view.stored {
+            Stored::Hot(value) | Stored::Clean(value, _) => {
+                self.bytes_left = self.bytes_left.saturating_sub(value.len());
+                visit(found_value(db, &view, value));
+            }
+            Stored::Cold(..) => {
+                self.cold.push(Sought { db, table, key: view.key.into(), attempts: 0 });
+            }
+        }
+    }
+}
+
+fn found_value<'a>(db: u8, view: &View<'a>, value: &'a [u8]) -> FoundValue<'a> {
+    let View { key, kind, expire_at_ms, .. } = *view;
+    FoundValue { db, key, kind, expire_at_ms, value }
+}

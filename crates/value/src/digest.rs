@@ -1,0 +1,97 @@
+//! Digests by which two data sets can be told apart, as DEBUG DIGEST defines them: equal keys with
+//! equal values give equal digests, in whatever order they are kept.
+
+use std::fmt;
+use std::ops::BitXorAssign;
+
+use sha1::{Digest as _, Sha1};
+
+const DIGEST_BYTES: usize = 20;
+/// What stands for the type of strings.
+const TYPE_STRING: u32 = 0;
+/// What stands for an expiry, whatever its time.
+const EXPIRES: &[u8] = b"!!expire!!";
+
+/// A digest under way or done. It begins with zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest([u8; DIGEST_BYTES]);
+
+impl Digest {
+    /// Adds one of several things that have no order.
+    pub fn add(&mut self, bytes: &[u8]) {
+        *self ^= Digest(Sha1::digest(bytes).into());
+    }
+
+    /// Adds the next of several things that have an order.
+    pub fn chain(&mut self, bytes: &[u8]) {
+        self.add(bytes);
+        self.0 = Sha1::digest(self.0).into();
+    }
+
+    /// Adds a string value, and whether its key expires.
+    pub fn chain_string(&mut self, value: &[u8], expires: bool) {
+        self.chain(&TYPE_STRING.to_be_bytes());
+        self.chain(value);
+        if expires {
+            self.add(EXPIRES);
+        }
+    }
+
+    /// The digest as bytes, to be added to another.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Joins the sums of two collections that have no order.
+impl BitXorAssign for Digest {
+    fn bitxor_assign(&mut self, other: Digest) {
+        self.0.iter_mut().zip(other.0).for_each(|(byte, other)| *byte ^= other);
+    }
+}
+
+/// In hexadecimal digits, 40 of them.
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_string(value: &str, expires: bool) -> Digest {
+        let mut digest = Digest::default();
+        digest.chain_string(value.as_bytes(), expires);
+        digest
+    }
+
+    /// The digests are what redis-server 7.0 answers.
+    #[test]
+    fn strings_have_the_digests_of_redis() {
+        let cases = [
+            ("bar", false, "68467c70ae30376e7ce005bcc8827f5ba7fd67dc"),
+            ("bar", true, "8ec3828f7209dd3abdf6ee448de8b0c0bd53265f"),
+        ];
+        for (value, expires, expected) in cases {
+            assert_eq!(of_string(value, expires).to_string(), expected, "{value} {expires}");
+        }
+        assert_eq!(Digest::default().to_string(), "0".repeat(40));
+    }
+
+    #[test]
+    fn only_what_is_chained_has_an_order() {
+        let with = |act: fn(&mut Digest, &[u8]), parts: [&str; 2]| {
+            let mut digest = Digest::default();
+            parts.iter().for_each(|part| act(&mut digest, part.as_bytes()));
+            digest
+        };
+        assert_eq!(with(Digest::add, ["a", "b"]), with(Digest::add, ["b", "a"]));
+        assert_ne!(with(Digest::chain, ["a", "b"]), with(Digest::chain, ["b", "a"]));
+        let mut joined = with(Digest::add, ["a", "b"]);
+        joined ^= with(Digest::add, ["c", "d"]);
+        joined ^= with(Digest::add, ["d", "b"]);
+        assert_eq!(joined, with(Digest::add, ["c", "a"]));
+    }
+}

@@ -34,6 +34,7 @@ mod slowlog;
 mod start;
 mod stats;
 mod stream;
+mod supervisor;
 mod table;
 mod transaction;
 mod wake;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+use keyspace::DEMOTE_BYTES_MIN;
+
 /// When a value that was read from flash comes back to RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promotion {
@@ -62,6 +64,7 @@ pub struct Settings {
     policy: AtomicU8,
     samples: AtomicU32,
     compress_bytes_min: AtomicU32,
+    value_bytes_min: AtomicU32,
 }
 
 impl Default for Settings {
@@ -71,6 +74,7 @@ impl Default for Settings {
             policy: AtomicU8::new(0),
             samples: AtomicU32::new(5),
             compress_bytes_min: AtomicU32::new(u32::MAX),
+            value_bytes_min: AtomicU32::new(DEMOTE_BYTES_MIN as u32),
         }
     }
 }
@@ -108,6 +112,16 @@ impl Settings {
     /// Sets how many keys are looked at for one eviction.
     pub fn set_samples(&self, samples: u32) {
         self.samples.store(samples.max(1), Ordering::Relaxed);
+    }
+
+    /// Shorter values are not demoted.
+    pub fn value_bytes_min(&self) -> usize {
+        self.value_bytes_min.load(Ordering::Relaxed) as usize
+    }
+
+    /// Sets the length from which values are demoted; `DEMOTE_BYTES_MIN` is the least.
+    pub fn set_value_bytes_min(&self, bytes: u32) {
+        self.value_bytes_min.store(bytes.max(DEMOTE_BYTES_MIN as u32), Ordering::Relaxed);
     }
 
     /// Values from this length on are compressed on their way to flash; `u32::MAX`: none is.

@@ -1,4 +1,4 @@
-//! Options: what they are ([`OPTIONS`], one row each), where they come from (a file, the command
+//! Options: what they are ([`rows`], one row each), where they come from (a file, the command
 //! line, CONFIG SET) and what they are now ([`Config`], read by any thread).
 //!
 //! Invariants:
@@ -8,12 +8,15 @@
 //! 3. Texts of errors are Redis's, complete with their code.
 
 mod cell;
+mod directive;
 mod file;
+mod inert;
 mod kind;
 mod list;
 mod options;
 mod quote;
 mod rewrite;
+mod row;
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -28,9 +31,10 @@ pub use self::file::LoadError;
 pub use self::kind::{MemoryShare, Names, parse_memory};
 pub use self::list::{ClientClass, EventSet, OutputLimit, OutputLimitTable};
 pub use self::options::{
-    AppendFsync, Config, Flags, FlashIo, LogLevel, MaxmemoryPolicy, OPTIONS, OptionRow,
-    ProtectedAction, PubsubDefault, SanitizePayload, TierCompression, TierPromotion,
+    Config, FlashIo, LogLevel, MaxmemoryPolicy, ProtectedAction, Supervised, TierCompression,
+    TierPromotion,
 };
+pub use self::row::{Flags, OptionRow};
 
 /// Why CONFIG SET or CONFIG REWRITE did nothing. `Display` is the whole error reply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -86,7 +90,7 @@ impl Config {
                 .any(|pattern| glob::matches(pattern, name.as_bytes(), glob::Case::Insensitive))
         };
         let mut found = Vec::new();
-        for row in OPTIONS {
+        for row in rows() {
             for name in row.names().filter(|name| wanted(name)) {
                 found.push((name, (row.setting)(self).text()));
             }
@@ -145,6 +149,11 @@ impl Config {
     }
 }
 
+/// All options: those that do something here, then those that do not.
+pub fn rows() -> impl Iterator<Item = &'static OptionRow> {
+    options::OPTIONS.iter().chain(inert::INERT)
+}
+
 impl OptionRow {
     /// The row of this name or alias, in any case.
     pub fn find(name: &[u8]) -> Option<&'static OptionRow> {
@@ -165,7 +174,7 @@ struct Target<'a> {
 }
 
 fn find_named(text: &[u8]) -> Option<(&'static OptionRow, &'static str)> {
-    OPTIONS.iter().find_map(|row| {
+    rows().find_map(|row| {
         let name = row.names().find(|name| text.eq_ignore_ascii_case(name.as_bytes()))?;
         Some((row, name))
     })
@@ -176,7 +185,7 @@ fn find_targets<'a>(
     pairs: &[[&'a [u8]; 2]],
     protected: ProtectedOptions,
 ) -> Result<Vec<Target<'a>>, ConfigError> {
-    let mut targets: Vec<Target<'a>> = Vec::with_capacity(pairs.len().min(OPTIONS.len()));
+    let mut targets: Vec<Target<'a>> = Vec::with_capacity(pairs.len().min(rows().count()));
     for [text, value] in pairs {
         let (row, name) = find_named(text).ok_or_else(|| {
             ConfigError::UnknownOption(String::from_utf8_lossy(text).into_owned())

@@ -61,6 +61,33 @@ fn what_was_set_survives_in_the_file() {
     assert!(written.contains("\nmaxmemory-policy allkeys-lru\n"), "{written}");
 }
 
+/// The options of the file that Redis 7.0 comes with.
+const REDIS_FILE: &str = include_str!("../../server/src/config/redis-options.txt");
+
+#[test]
+fn a_file_of_redis_starts_the_server() {
+    let mut server = Server::kelvin_with_file(REDIS_FILE, &["--pidfile", "kelvin.pid"]);
+    let pid_file = server.directory().join("kelvin.pid");
+    let mut client = server.connect();
+    assert_eq!(client.show("SET k v"), "+OK");
+    assert_eq!(client.show("CONFIG GET repl-backlog-ttl"), "[$repl-backlog-ttl $3600]");
+    // The server tells what follows after it is ready.
+    let expected = format!("{}\n", server.pid());
+    let is_written = || std::fs::read_to_string(&pid_file).is_ok_and(|text| text == expected);
+    while !is_written() {
+        assert!(server.is_running());
+        std::thread::yield_now();
+    }
+    client.write(b"SHUTDOWN\r\n");
+    assert_eq!(client.try_read(), None);
+    server.wait();
+    assert!(!pid_file.exists());
+    let log = server.log();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
+    let [warning] = warnings[..] else { panic!("one warning: {log}") };
+    assert!(warning.contains("daemonize, save (by default)"), "{warning}");
+}
+
 #[test]
 fn options_are_acted_on_at_once() {
     let server = Server::kelvin(&["--maxmemory-policy", "allkeys-lru"]);

@@ -73,3 +73,28 @@ fn send(name: &[u8], state: &str) -> std::io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systemd_is_told_at_either_kind_of_address() {
+        let id = std::process::id();
+        let path = std::env::temp_dir().join(format!("kelvin-notify-{id}"));
+        let name = format!("kelvin-notify-{id}");
+        let by_path = UnixDatagram::bind(&path).expect("a socket");
+        let address = SocketAddr::from_abstract_name(&name).expect("a name");
+        let by_name = UnixDatagram::bind_addr(&address).expect("a socket");
+        let mut text = [0; 64];
+        for (socket, name) in
+            [(by_path, path.as_os_str().as_bytes()), (by_name, format!("@{name}").as_bytes())]
+        {
+            send(name, "READY=1").expect("somebody listens");
+            let length = socket.recv(&mut text).expect("it has been sent");
+            assert_eq!(&text[..length], b"READY=1");
+        }
+        std::fs::remove_file(&path).expect("the socket's file");
+        assert!(send(path.as_os_str().as_bytes(), "READY=1").is_err());
+    }
+}

@@ -480,18 +480,14 @@ fn check_oom_scores(words: &[Vec<u8>]) -> Result<(), String> {
 }
 
 fn check_shutdown(words: &[Vec<u8>]) -> Result<(), String> {
-    for word in words {
-        match word.to_ascii_lowercase().as_slice() {
-            b"default" | b"nosave" | b"now" | b"force" => {}
-            b"save" => return Err("snapshots are not supported: it cannot save".to_owned()),
-            _ => {
-                return Err(
-                    "argument(s) must be one of the following: default, save, nosave, now, \
-                            force"
-                        .to_owned(),
-                );
-            }
-        }
+    let names: [&[u8]; 5] = [b"default", b"save", b"nosave", b"now", b"force"];
+    let is_name = |word: &Vec<u8>| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+    if words.is_empty() || !words.iter().all(is_name) {
+        return Err("argument(s) must be one of the following: default, save, nosave, now, force"
+            .to_owned());
+    }
+    if words.iter().any(|word| word.eq_ignore_ascii_case(b"save")) {
+        return Err("snapshots are not supported: it cannot save".to_owned());
     }
     Ok(())
 }

@@ -718,6 +718,7 @@ const OWN_NAMES: &[&str] = &[
     "min-replicas-to-write",
     "oom-score-adj",
     "oom-score-adj-values",
+    "proc-title-template",
     "repl-backlog-size",
     "save",
     "set-max-listpack-entries",

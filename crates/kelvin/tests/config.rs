@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use resp::Frame;
 use support::{Server, assert_same_replies, show, text};
 
@@ -113,6 +115,30 @@ fn a_bound_below_what_the_server_takes_stops_writes_and_nothing_else() {
     assert_eq!(client.show("GET k"), "$v");
     assert_eq!(client.show("CONFIG SET maxmemory 0"), "+OK");
     assert_eq!(client.show("SET k w"), "+OK");
+}
+
+/// A path whose file somebody else holds makes the server try again for two seconds.
+#[test]
+fn others_are_served_while_a_change_waits_for_a_drive() {
+    let server = Server::kelvin_with_flash("64mb", &["--workers", "1"]);
+    let new = server.directory().join("new");
+    std::fs::create_dir(&new).expect("a directory");
+    let held = std::fs::File::create(new.join("kelvin.flash")).expect("a file");
+    held.lock().expect("nobody else has it");
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let paths = format!("{} {}", server.directory().display(), new.display());
+    client.send(&["CONFIG", "SET", "flash-path", &paths]);
+    // The new value shows as soon as the server begins to act on it.
+    while !other.show("CONFIG GET flash-path").contains(&paths) {
+        assert_eq!(
+            client.read_within(Duration::from_millis(1)),
+            None,
+            "a reply before the other's"
+        );
+    }
+    // Had the worker tried for two seconds first, the change would have been refused by now.
+    drop(held);
+    assert_eq!(show(&client.read()), "+OK");
 }
 
 #[test]

@@ -125,7 +125,9 @@ impl Connection {
                 }
                 Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
                 Next::Room => self.wait_for_room().await,
-                Next::Errand => self.session.errand = self.session.errand.run(&self.worker).await,
+                Next::Errand => {
+                    self.session.errand = self.session.errand.take().run(&self.worker).await;
+                }
                 Next::Pause => {
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
                     self.worker.beat.notified().await;

@@ -5,11 +5,16 @@
 //! then finds what came of it. Such commands are not allowed in transactions, which cannot wait.
 
 use tier::Demoted;
+use tokio::sync::oneshot;
 
+use crate::config::ConfigError;
+use crate::server::Server;
 use crate::worker::Worker;
 
+/// A change of options. It may wait for drives, so it has a thread of its own.
+pub(crate) type Change = Box<dyn FnOnce(&Server) -> Result<(), ConfigError> + Send>;
+
 /// What is to be done, or what came of it.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Errand {
     /// Nothing.
     None,
@@ -17,15 +22,19 @@ pub(crate) enum Errand {
     DemoteAll,
     /// Wait until the drive has taken a write.
     DeviceTurn,
+    /// Change options.
+    Change(Change),
     /// What demoting everything came to.
     Demoted(Demoted),
+    /// What changing options came to.
+    Changed(Result<(), ConfigError>),
 }
 
 impl Errand {
     /// Whether it is still to be done.
     #[inline]
-    pub(crate) fn is_wanted(self) -> bool {
-        matches!(self, Errand::DemoteAll | Errand::DeviceTurn)
+    pub(crate) fn is_wanted(&self) -> bool {
+        matches!(self, Errand::DemoteAll | Errand::DeviceTurn | Errand::Change(_))
     }
 
     /// Does it.
@@ -40,7 +49,26 @@ impl Errand {
                 worker.tier.device_turn().await;
                 Errand::None
             }
+            Errand::Change(change) => Errand::Changed(run_change(worker, change).await),
             done => done,
         }
     }
+
+    /// Takes it out.
+    pub(crate) fn take(&mut self) -> Errand {
+        std::mem::replace(self, Errand::None)
+    }
+}
+
+async fn run_change(worker: &Worker, change: Change) -> Result<(), ConfigError> {
+    let (sender, receiver) = oneshot::channel();
+    let server = worker.server.clone();
+    let run = move || {
+        // A client that has gone does not wait for it any more.
+        let _ = sender.send(change(&server));
+    };
+    if let Err(error) = std::thread::Builder::new().name("change".into()).spawn(run) {
+        return Err(ConfigError::NoThread(error.to_string()));
+    }
+    receiver.await.unwrap_or_else(|_| Err(ConfigError::NoThread("it has ended".to_owned())))
 }

@@ -60,6 +60,9 @@ pub enum ConfigError {
     /// The file could not be read or written.
     #[error("ERR Rewriting config file: {0}")]
     Rewrite(String),
+    /// No thread could be had to make the change.
+    #[error("ERR the options stay as they are: no thread to change them: {0}")]
+    NoThread(String),
 }
 
 /// What the server could not act on: an option's name, and why.
@@ -98,7 +101,8 @@ impl Config {
         found
     }
 
-    /// Sets options from pairs of names and values, for CONFIG SET.
+    /// Sets options from pairs of names and values, for CONFIG SET. Blocks while another change is
+    /// under way, and for as long as `apply` takes.
     ///
     /// `apply` makes the server act on the rows that were set. If it cannot, all options are put
     /// back and it is called again, so that what it had done already is undone.
@@ -109,7 +113,7 @@ impl Config {
         protected: ProtectedOptions,
         apply: &mut dyn FnMut(&[&'static OptionRow]) -> Result<(), ApplyError>,
     ) -> Result<(), ConfigError> {
-        let _one_at_a_time = self.lock_source();
+        let _one_at_a_time = self.lock_changes();
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(ConfigError::Syntax);
@@ -143,7 +147,12 @@ impl Config {
         self.lock_source().path.clone()
     }
 
-    /// The lock that makes changes come one at a time, and what is known of the file.
+    /// The lock that makes changes come one at a time. Taken before that of the source.
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of where the options came from. Held for moments only.
     fn lock_source(&self) -> MutexGuard<'_, Source> {
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -105,6 +105,7 @@ options! {
     struct Config in config => config;
     with inert: Inert;
     with source: Mutex<Source>;
+    with changing: Mutex<()>;
     /// The options that do something here, in the order of the table.
     static OPTIONS;
 

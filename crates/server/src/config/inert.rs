@@ -6,13 +6,11 @@
 //! ([`Config::without_effect`]). An option that gets an effect moves to `options`.
 
 use super::cell::{Atomic, Shared};
-use super::file::system_text;
+use super::check::{self, NO_REPLICATION};
 use super::kind::{Choice, Integer, Memory, Names, Text, YesNo};
 use super::list::{KeyspaceEvents, Words};
 use super::options::{Config, ProtectedAction};
 use super::row::{BYTES_MAX, Flags, INT_MAX, OptionRow, choices, options};
-
-const NO_REPLICATION: &str = "replication is not supported";
 
 choices! {
     /// How the place is adapted.
@@ -95,7 +93,7 @@ options! {
     /// Running in the background, which is left to a supervisor.
     daemonize: Atomic<YesNo> = YesNo::either(), "daemonize", "no", IMMUTABLE;
     /// The directory of snapshots. Other paths are relative to where the server was started.
-    dir: Shared<Text> = Text::checked(check_dir), "dir", ".", PROTECTED;
+    dir: Shared<Text> = Text::checked(check::dir), "dir", ".", PROTECTED;
     /// Naming the process.
     set_proc_title: Atomic<YesNo> = YesNo::either(), "set-proc-title", "yes", IMMUTABLE;
     /// The name of the process.
@@ -113,7 +111,7 @@ options! {
     /// Adapting the process's place in the line of the out-of-memory killer.
     oom_score_adj: Atomic<Choice<OomScoreAdj>> = Choice::new(), "oom-score-adj", "no", RUNTIME;
     /// The places of a master, a replica and a child.
-    oom_score_adj_values: Shared<Words> = Words::checked(check_oom_scores), "oom-score-adj-values", "0 200 800", RUNTIME;
+    oom_score_adj_values: Shared<Words> = Words::checked(check::oom_scores), "oom-score-adj-values", "0 200 800", RUNTIME;
     /// Cores of the main thread.
     server_cpulist: Shared<Text> = Text::any(), "server_cpulist", "", IMMUTABLE;
     /// Cores of background threads.
@@ -143,15 +141,15 @@ options! {
     /// Seconds that SHUTDOWN waits for replicas.
     shutdown_timeout: Atomic<Integer> = Integer::between(0, INT_MAX), "shutdown-timeout", "10", RUNTIME;
     /// What SIGINT does: it never saves.
-    shutdown_on_sigint: Shared<Words> = Words::checked(check_shutdown), "shutdown-on-sigint", "default", RUNTIME;
+    shutdown_on_sigint: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigint", "default", RUNTIME;
     /// What SIGTERM does: it never saves.
-    shutdown_on_sigterm: Shared<Words> = Words::checked(check_shutdown), "shutdown-on-sigterm", "default", RUNTIME;
+    shutdown_on_sigterm: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigterm", "default", RUNTIME;
     /// The address that outgoing connections come from.
     bind_source_addr: Shared<Text> = Text::any(), "bind-source-addr", "", RUNTIME;
     /// A mark on sockets for the firewall.
     socket_mark_id: Atomic<Integer> = Integer::between(0, u32::MAX.into()), "socket-mark-id", "0", IMMUTABLE;
     /// The file of users besides `default`, of whom there are none.
-    aclfile: Shared<Text> = Text::checked(check_aclfile), "aclfile", "", IMMUTABLE;
+    aclfile: Shared<Text> = Text::checked(check::aclfile), "aclfile", "", IMMUTABLE;
     /// Entries of the log of refused commands.
     acllog_max_len: Atomic<Integer> = Integer::between(0, i64::MAX), "acllog-max-len", "128", RUNTIME;
     /// What new users may subscribe to.
@@ -197,9 +195,9 @@ options! {
 
     // Persistence: the flash log is scratch space.
     /// When to take snapshots: only `""`, never.
-    save: Shared<Words> = Words::checked(check_save), "save", "", RUNTIME;
+    save: Shared<Words> = Words::checked(check::save), "save", "", RUNTIME;
     /// The snapshot's file name.
-    dbfilename: Shared<Text> = Text::checked(check_dbfilename), "dbfilename", "dump.rdb", PROTECTED;
+    dbfilename: Shared<Text> = Text::checked(check::dbfilename), "dbfilename", "dump.rdb", PROTECTED;
     /// Compressing snapshots.
     rdbcompression: Atomic<YesNo> = YesNo::either(), "rdbcompression", "yes", RUNTIME;
     /// A checksum at the end of snapshots.
@@ -215,9 +213,9 @@ options! {
     /// Only `no`.
     appendonly: Atomic<YesNo> = YesNo::only_no("append only persistence is not supported"), "appendonly", "no", RUNTIME;
     /// The append-only file's name.
-    appendfilename: Shared<Text> = Text::checked(check_appendfilename), "appendfilename", "appendonly.aof", IMMUTABLE;
+    appendfilename: Shared<Text> = Text::checked(check::appendfilename), "appendfilename", "appendonly.aof", IMMUTABLE;
     /// The append-only file's directory.
-    appenddirname: Shared<Text> = Text::checked(check_appenddirname), "appenddirname", "appendonlydir", IMMUTABLE;
+    appenddirname: Shared<Text> = Text::checked(check::appenddirname), "appenddirname", "appendonlydir", IMMUTABLE;
     /// When a write to the append-only file counts as done.
     appendfsync: Atomic<Choice<AppendFsync>> = Choice::new(), "appendfsync", "everysec", RUNTIME;
     /// Not flushing the append-only file while a child writes.
@@ -239,7 +237,7 @@ options! {
 
     // Replication.
     /// The master: only none.
-    replicaof: Shared<Words> = Words::checked(check_replicaof), "replicaof" | "slaveof", "", IMMUTABLE;
+    replicaof: Shared<Words> = Words::checked(check::replicaof), "replicaof" | "slaveof", "", IMMUTABLE;
     /// The user at the master.
     masteruser: Shared<Text> = Text::any(), "masteruser", "", SENSITIVE;
     /// The password at the master.
@@ -299,7 +297,7 @@ options! {
     /// The address that a node names.
     cluster_announce_ip: Shared<Text> = Text::any(), "cluster-announce-ip", "", RUNTIME;
     /// The host that a node names.
-    cluster_announce_hostname: Shared<Text> = Text::checked(check_hostname), "cluster-announce-hostname", "", RUNTIME;
+    cluster_announce_hostname: Shared<Text> = Text::checked(check::hostname), "cluster-announce-hostname", "", RUNTIME;
     /// The port that a node names.
     cluster_announce_port: Atomic<Integer> = Integer::between(0, 65_535), "cluster-announce-port", "0", RUNTIME;
     /// The port for TLS that a node names.
@@ -412,110 +410,4 @@ impl Config {
         }
         names
     }
-}
-
-/// The syntax is Redis's; what it asks for is refused until there are snapshots.
-fn check_save(words: &[Vec<u8>]) -> Result<(), String> {
-    let number = |word: &Vec<u8>| value::number::parse_u64(word);
-    let is_point = |pair: &[Vec<u8>]| {
-        pair.len() == 2 && number(&pair[0]).is_some_and(|it| it >= 1) && number(&pair[1]).is_some()
-    };
-    if !words.chunks(2).all(is_point) {
-        return Err("Invalid save parameters".to_owned());
-    }
-    if !words.is_empty() {
-        return Err("snapshots are not supported: the only value is \"\"".to_owned());
-    }
-    Ok(())
-}
-
-fn check_dbfilename(name: &[u8]) -> Result<Vec<u8>, String> {
-    if name.contains(&b'/') {
-        return Err("dbfilename can't be a path, just a filename".to_owned());
-    }
-    Ok(name.to_vec())
-}
-
-/// The directory must exist; it is kept as an absolute path.
-fn check_dir(path: &[u8]) -> Result<Vec<u8>, String> {
-    use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
-    let absolute = path.canonicalize().map_err(|error| system_text(&error))?;
-    // A directory that can be listed, or the system's reason why not.
-    std::fs::read_dir(&absolute).map_err(|error| system_text(&error))?;
-    Ok(absolute.into_os_string().into_vec())
-}
-
-fn check_appendfilename(name: &[u8]) -> Result<Vec<u8>, String> {
-    check_file_name(name, "appendfilename", "filename")
-}
-
-fn check_appenddirname(name: &[u8]) -> Result<Vec<u8>, String> {
-    check_file_name(name, "appenddirname", "dirname")
-}
-
-fn check_file_name(name: &[u8], option: &str, what: &str) -> Result<Vec<u8>, String> {
-    if name.is_empty() {
-        return Err(format!("{option} can't be empty"));
-    }
-    if name.contains(&b'/') {
-        return Err(format!("{option} can't be a path, just a {what}"));
-    }
-    Ok(name.to_vec())
-}
-
-fn check_oom_scores(words: &[Vec<u8>]) -> Result<(), String> {
-    if words.len() != 3 {
-        return Err("wrong number of arguments".to_owned());
-    }
-    let is_score = |word: &Vec<u8>| {
-        value::number::parse_i64(word).is_some_and(|score| (-2000..=2000).contains(&score))
-    };
-    if !words.iter().all(is_score) {
-        return Err(
-            "Invalid oom-score-adj-values, elements must be between -2000 and 2000.".to_owned()
-        );
-    }
-    Ok(())
-}
-
-fn check_shutdown(words: &[Vec<u8>]) -> Result<(), String> {
-    let names: [&[u8]; 5] = [b"default", b"save", b"nosave", b"now", b"force"];
-    let is_name = |word: &Vec<u8>| names.iter().any(|name| word.eq_ignore_ascii_case(name));
-    if words.is_empty() || !words.iter().all(is_name) {
-        return Err("argument(s) must be one of the following: default, save, nosave, now, force"
-            .to_owned());
-    }
-    if words.iter().any(|word| word.eq_ignore_ascii_case(b"save")) {
-        return Err("snapshots are not supported: it cannot save".to_owned());
-    }
-    Ok(())
-}
-
-fn check_aclfile(path: &[u8]) -> Result<Vec<u8>, String> {
-    if !path.is_empty() {
-        return Err("users besides 'default' are not supported".to_owned());
-    }
-    Ok(Vec::new())
-}
-
-fn check_replicaof(words: &[Vec<u8>]) -> Result<(), String> {
-    match words {
-        [] => Ok(()),
-        [no, one] if no.eq_ignore_ascii_case(b"no") && one.eq_ignore_ascii_case(b"one") => Ok(()),
-        [_, _] => Err(NO_REPLICATION.to_owned()),
-        _ => Err("wrong number of arguments".to_owned()),
-    }
-}
-
-fn check_hostname(name: &[u8]) -> Result<Vec<u8>, String> {
-    if name.len() >= 256 {
-        return Err("Hostnames must be less than 256 characters".to_owned());
-    }
-    if !name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte)) {
-        return Err(
-            "Hostnames may only contain alphanumeric characters, hyphens or dots".to_owned()
-        );
-    }
-    Ok(name.to_vec())
 }

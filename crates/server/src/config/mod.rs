@@ -8,6 +8,7 @@
 //! 3. Texts of errors are Redis's, complete with their code.
 
 mod cell;
+mod check;
 mod directive;
 mod file;
 mod inert;

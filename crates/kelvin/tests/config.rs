@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use resp::Frame;
 use support::{Server, assert_same_replies, show, text};
 
@@ -61,6 +63,33 @@ fn what_was_set_survives_in_the_file() {
     assert!(written.contains("\nmaxmemory-policy allkeys-lru\n"), "{written}");
 }
 
+/// The options of the file that Redis 7.0 comes with.
+const REDIS_FILE: &str = include_str!("../../server/src/config/redis-options.txt");
+
+#[test]
+fn a_file_of_redis_starts_the_server() {
+    let mut server = Server::kelvin_with_file(REDIS_FILE, &["--pidfile", "kelvin.pid"]);
+    let pid_file = server.directory().join("kelvin.pid");
+    let mut client = server.connect();
+    assert_eq!(client.show("SET k v"), "+OK");
+    assert_eq!(client.show("CONFIG GET repl-backlog-ttl"), "[$repl-backlog-ttl $3600]");
+    // The server tells what follows after it is ready.
+    let expected = format!("{}\n", server.pid());
+    let is_written = || std::fs::read_to_string(&pid_file).is_ok_and(|text| text == expected);
+    while !is_written() {
+        assert!(server.is_running());
+        std::thread::yield_now();
+    }
+    client.write(b"SHUTDOWN\r\n");
+    assert_eq!(client.try_read(), None);
+    server.wait();
+    assert!(!pid_file.exists());
+    let log = server.log();
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
+    let [warning] = warnings[..] else { panic!("one warning: {log}") };
+    assert!(warning.contains("daemonize, save (by default)"), "{warning}");
+}
+
 #[test]
 fn options_are_acted_on_at_once() {
     let server = Server::kelvin(&["--maxmemory-policy", "allkeys-lru"]);
@@ -86,6 +115,30 @@ fn a_bound_below_what_the_server_takes_stops_writes_and_nothing_else() {
     assert_eq!(client.show("GET k"), "$v");
     assert_eq!(client.show("CONFIG SET maxmemory 0"), "+OK");
     assert_eq!(client.show("SET k w"), "+OK");
+}
+
+/// A path whose file somebody else holds makes the server try again for two seconds.
+#[test]
+fn others_are_served_while_a_change_waits_for_a_drive() {
+    let server = Server::kelvin_with_flash("64mb", &["--workers", "1"]);
+    let new = server.directory().join("new");
+    std::fs::create_dir(&new).expect("a directory");
+    let held = std::fs::File::create(new.join("kelvin.flash")).expect("a file");
+    held.lock().expect("nobody else has it");
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let paths = format!("{} {}", server.directory().display(), new.display());
+    client.send(&["CONFIG", "SET", "flash-path", &paths]);
+    // The new value shows as soon as the server begins to act on it.
+    while !other.show("CONFIG GET flash-path").contains(&paths) {
+        assert_eq!(
+            client.read_within(Duration::from_millis(1)),
+            None,
+            "a reply before the other's"
+        );
+    }
+    // Had the worker tried for two seconds first, the change would have been refused by now.
+    drop(held);
+    assert_eq!(show(&client.read()), "+OK");
 }
 
 #[test]

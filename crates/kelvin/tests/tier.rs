@@ -90,6 +90,28 @@ fn a_place_on_flash_is_told_in_full() {
 }
 
 #[test]
+fn short_values_stay_as_long_as_they_are_told_to() {
+    let options = ["--flash-segment-size", "1mb", "--tier-value-bytes-min", "100"];
+    let kelvin = Server::kelvin_with_flash("64mb", &options);
+    let mut client = kelvin.connect();
+    for (key, bytes) in [("tiny", 31), ("short", 99), ("long", 100)] {
+        client.call(&["SET", key, &"x".repeat(bytes)]);
+    }
+    assert_eq!(client.show("TIER DEMOTE short"), ":0");
+    assert_eq!(client.show("TIER DEMOTE ALL"), ":1");
+    assert_eq!(client.show("TIER DEMOTE long"), ":0");
+    client.line("CONFIG SET tier-value-bytes-min 32");
+    assert_eq!(client.show("TIER DEMOTE ALL"), ":1");
+    assert_eq!(client.show("TIER DEMOTE short"), ":0");
+    assert_eq!(client.show("TIER DEMOTE tiny"), ":0");
+    // Not even when a copy of it is on flash already.
+    client.line("TIER PROMOTE short");
+    client.line("CONFIG SET tier-value-bytes-min 100");
+    assert_eq!(client.show("TIER DEMOTE short"), ":0");
+    assert_eq!(client.call(&["GET", "short"]), Frame::Bulk("x".repeat(99).into()));
+}
+
+#[test]
 fn everything_goes_to_flash_while_others_write() {
     const KEYS: usize = 20_000;
     let options = ["--workers", "2", "--maxmemory", "200mb", "--flash-segment-size", "1mb"];

@@ -126,7 +126,7 @@ impl Connection {
                 Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
                 Next::Room => self.wait_for_room().await,
                 Next::Errand => {
-                    let errand = std::mem::take(&mut self.session.errand);
+                    let errand = self.session.errand.take();
                     self.session.errand = errand.run(&self.worker).await;
                 }
                 Next::Pause => {

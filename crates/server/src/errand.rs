@@ -5,12 +5,18 @@
 //! then finds what came of it. Such commands are not allowed in transactions, which cannot wait.
 
 use tier::Demoted;
+use tokio::sync::oneshot;
 
+use crate::config::ConfigError;
 use crate::digest::{DigestOf, Digests};
+use crate::server::Server;
 use crate::worker::Worker;
 
+/// A change of options. It may wait for drives, so it has a thread of its own.
+pub(crate) type Change = Box<dyn FnOnce(&Server) -> Result<(), ConfigError> + Send>;
+
 /// What is to be done, or what came of it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) enum Errand {
     /// Nothing.
     #[default]
@@ -19,19 +25,26 @@ pub(crate) enum Errand {
     DemoteAll,
     /// Wait until the drive has taken a write.
     DeviceTurn,
+    /// Change options.
+    Change(Change),
     /// What demoting everything came to.
     Demoted(Demoted),
     /// Read values and work out their digests.
     Digest(DigestOf),
     /// What the digests are.
     Digested(Digests),
+    /// What changing options came to.
+    Changed(Result<(), ConfigError>),
 }
 
 impl Errand {
     /// Whether it is still to be done.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        matches!(self, Errand::DemoteAll | Errand::DeviceTurn | Errand::Digest(_))
+        matches!(
+            self,
+            Errand::DemoteAll | Errand::DeviceTurn | Errand::Digest(_) | Errand::Change(_)
+        )
     }
 
     /// Does it.
@@ -47,7 +60,26 @@ impl Errand {
                 Errand::None
             }
             Errand::Digest(what) => Errand::Digested(what.run(worker).await),
+            Errand::Change(change) => Errand::Changed(run_change(worker, change).await),
             done => done,
         }
     }
+
+    /// Takes it out.
+    pub(crate) fn take(&mut self) -> Errand {
+        std::mem::take(self)
+    }
+}
+
+async fn run_change(worker: &Worker, change: Change) -> Result<(), ConfigError> {
+    let (sender, receiver) = oneshot::channel();
+    let server = worker.server.clone();
+    let run = move || {
+        // A client that has gone does not wait for it any more.
+        let _ = sender.send(change(&server));
+    };
+    if let Err(error) = std::thread::Builder::new().name("change".into()).spawn(run) {
+        return Err(ConfigError::NoThread(error.to_string()));
+    }
+    receiver.await.unwrap_or_else(|_| Err(ConfigError::NoThread("it has ended".to_owned())))
 }

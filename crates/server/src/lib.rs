@@ -35,6 +35,7 @@ mod slowlog;
 mod start;
 mod stats;
 mod stream;
+mod supervisor;
 mod table;
 mod transaction;
 mod wake;

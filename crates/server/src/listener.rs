@@ -17,6 +17,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::clients::Client;
 use crate::server::{Server, unix_ms};
+use crate::supervisor::Announcement;
 
 /// Pause after a failed accept (out of file descriptors): the queue waits, nobody spins.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -89,6 +90,7 @@ impl Listeners {
         if let Some(listener) = self.unix {
             tokio::spawn(accept_unix(listener, server.clone(), workers.clone()));
         }
+        let _announcement = Announcement::make(&server.config);
         server.stopped().await;
     }
 }

@@ -12,8 +12,18 @@ use crate::server::Server;
 /// Options that CONFIG SET takes as long as they stay what they are.
 pub(crate) const NEED_RESTART: &[&str] = &["bind", "port"];
 
-/// Acts on every option that can change while running.
+/// Acts on every option when the server starts.
 pub(crate) fn apply_all(server: &Server) {
+    let options = server.config.without_effect();
+    if !options.is_empty() {
+        let options = options.join(", ");
+        tracing::warn!(options, "options without effect; docs/compatibility.md says why");
+    }
+    apply_running(server);
+}
+
+/// Acts on every option that can change while running.
+fn apply_running(server: &Server) {
     apply_tier(server);
     server.samples.update_slow_ticks(server);
 }
@@ -34,7 +44,7 @@ pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), 
             _ => {}
         }
     }
-    apply_all(server);
+    apply_running(server);
     Ok(())
 }
 
@@ -47,6 +57,7 @@ fn apply_tier(server: &Server) {
     settings.set_policy(policy(server.config.maxmemory_policy.load()));
     settings.set_defrags(server.config.activedefrag.load());
     settings.set_samples(server.config.maxmemory_samples.load() as u32);
+    settings.set_value_bytes_min(server.config.tier_value_bytes_min.load() as u32);
     settings.set_compress_bytes_min(match server.config.tier_compression.load() {
         TierCompression::None => u32::MAX,
         TierCompression::Lz4 => {

@@ -28,7 +28,7 @@ const MAX_MEMORY_MIN: u64 = 32 << 20;
 #[non_exhaustive]
 pub enum StartError {
     /// The options cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Options(#[from] LoadError),
     /// `maxmemory` is too small.
     #[error(

@@ -139,6 +139,7 @@ impl TierWorker {
             engine: &mut **engine,
             compressor: &mut compressor,
             compress_bytes_min: self.tier.settings.compress_bytes_min(),
+            value_bytes_min: self.tier.settings.value_bytes_min(),
             now_ms: unix_ms(),
             slot: 0,
             clean: 0,
@@ -218,10 +219,6 @@ impl TierWorker {
             let mut state = self.tier.keyspace.lock(key.slot);
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
             let Some(view) = db.peek(key) else { return };
-            let is_cold = matches!(view.stored, Stored::Cold(..));
-            if is_cold || view.value_len() < keyspace::DEMOTE_BYTES_MIN {
-                return;
-            }
             verdict = demoter.judge(view, table);
             if let Verdict::Demote(flash) = verdict {
                 assert!(db.demote(key, flash), "invariant: the slot stayed locked");
@@ -241,6 +238,7 @@ struct Demoter<'a> {
     engine: &'a mut dyn EngineWorker,
     compressor: &'a mut Compressor,
     compress_bytes_min: u32,
+    value_bytes_min: usize,
     now_ms: u64,
     slot: u16,
     clean: u64,
@@ -252,6 +250,9 @@ struct Demoter<'a> {
 
 impl Demoter<'_> {
     fn judge(&mut self, view: View<'_>, table: u8) -> Verdict {
+        if view.value_len() < self.value_bytes_min {
+            return Verdict::Keep;
+        }
         let expire_at_ms = view.expire_at_ms;
         if expire_at_ms != 0 && expire_at_ms <= self.now_ms + EXPIRES_SOON_MS {
             return Verdict::Keep;

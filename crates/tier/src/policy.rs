@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
+use keyspace::DEMOTE_BYTES_MIN;
+
 /// When a value that was read from flash comes back to RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promotion {
@@ -63,6 +65,7 @@ pub struct Settings {
     samples: AtomicU32,
     compress_bytes_min: AtomicU32,
     defrags: AtomicBool,
+    value_bytes_min: AtomicU32,
 }
 
 impl Default for Settings {
@@ -73,6 +76,7 @@ impl Default for Settings {
             samples: AtomicU32::new(5),
             compress_bytes_min: AtomicU32::new(u32::MAX),
             defrags: AtomicBool::new(true),
+            value_bytes_min: AtomicU32::new(DEMOTE_BYTES_MIN as u32),
         }
     }
 }
@@ -120,6 +124,16 @@ impl Settings {
     /// Sets whether what lies in sparse pages may be moved.
     pub fn set_defrags(&self, defrags: bool) {
         self.defrags.store(defrags, Ordering::Relaxed);
+    }
+
+    /// Shorter values are not demoted.
+    pub fn value_bytes_min(&self) -> usize {
+        self.value_bytes_min.load(Ordering::Relaxed) as usize
+    }
+
+    /// Sets the length from which values are demoted; `DEMOTE_BYTES_MIN` is the least.
+    pub fn set_value_bytes_min(&self, bytes: u32) {
+        self.value_bytes_min.store(bytes.max(DEMOTE_BYTES_MIN as u32), Ordering::Relaxed);
     }
 
     /// Values from this length on are compressed on their way to flash; `u32::MAX`: none is.

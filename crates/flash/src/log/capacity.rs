@@ -210,12 +210,14 @@ impl Shared {
     /// none.
     fn close_one_left(&self) -> bool {
         let _one_at_a_time = self.resizing.lock();
+        let Some(file) = self.space.lock().left_file() else { return false };
+        let path = self.drives.name(file);
+        // First: once the path is no longer told to be draining, its drive may be taken away.
+        self.drives.remove(file);
         let mut space = self.space.lock();
-        let Some(file) = space.close_left() else { return false };
+        space.close_left(file);
         self.publish(&space);
         drop(space);
-        let path = self.drives.name(file);
-        self.drives.remove(file);
         tracing::info!(path, "flash path is left: its file is removed");
         true
     }

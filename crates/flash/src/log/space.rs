@@ -362,21 +362,24 @@ impl Space {
         *self.file(index) = FileSpace { closed: true, ..FileSpace::default() };
     }
 
-    /// Closes a file that is left and of which nothing is in use any more. Returns which.
-    pub(crate) fn close_left(&mut self) -> Option<FileIndex> {
+    /// A file that is left and of which nothing is in use any more.
+    pub(crate) fn left_file(&self) -> Option<FileIndex> {
         let has_data = |file: FileIndex| {
             self.retired.iter().any(|free| free.file == file && free.blocks == Blocks::Written)
         };
-        let index = (0..self.files.len() as u16).map(FileIndex).find(|&index| {
+        (0..self.files.len() as u16).map(FileIndex).find(|&index| {
             let file = &self.files[usize::from(index.0)];
             file.leaving && file.active + file.punching == 0 && !has_data(index)
-        })?;
+        })
+    }
+
+    /// Closes such a file: its segments have no home any more.
+    pub(crate) fn close_left(&mut self, index: FileIndex) {
         let (gone, kept) = self.retired.drain(..).partition(|free| free.file == index);
         self.retired = kept;
         let gone: Vec<FreeSegment> = gone;
         self.homeless.extend(gone.iter().map(|free| free.segment));
         self.close_file(index);
-        Some(index)
     }
 
     /// Takes a segment that can be made anew with another home.
@@ -690,7 +693,7 @@ mod tests {
             assert_eq!(carry_out(&mut space, plan, 100).len(), 2);
             assert_eq!((space.leaving(), space.files_open()), (1, 1));
             assert_eq!((space.free(), space.active()), (4, 8));
-            assert_eq!((space.leaving_segments(), space.close_left()), (2, None));
+            assert_eq!((space.leaving_segments(), space.left_file()), (2, None));
             if round == 0 {
                 let plan = space.plan(8, |_| true).expect("files");
                 assert!(plan.homes.iter().all(|(_, numbers)| numbers.is_empty()));
@@ -700,11 +703,13 @@ mod tests {
             }
         }
         assert!(on_one.iter().all(|&segment| !space.give(written(segment))));
-        assert_eq!((space.free(), space.active(), space.close_left()), (6, 8, None));
+        assert_eq!((space.free(), space.active(), space.left_file()), (6, 8, None));
         while let Some(punched) = space.take_to_punch(9) {
             assert!(!space.give_punched(punched));
         }
-        assert_eq!(space.close_left(), Some(ONE));
+        assert_eq!(space.left_file(), Some(ONE));
+        space.close_left(ONE);
+        assert_eq!(space.left_file(), None);
         assert_eq!((space.leaving(), space.homeless()), (0, 4));
         assert!(space.plan(8, |file| file == ONE).is_none(), "there is no such path");
     }

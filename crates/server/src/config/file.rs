@@ -31,6 +31,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Source {
     /// The file, absolute, that CONFIG REWRITE rewrites.
     pub(super) path: Option<PathBuf>,
+    /// The options that a file or the command line named, each once.
+    pub(super) named: Vec<&'static str>,
 }
 
 /// Why options could not be read. `Display` is what to print before giving up.
@@ -164,8 +166,9 @@ impl Config {
         let Some((name, values)) = words.split_first() else {
             return Ok(());
         };
-        let (row, _) =
-            find_named(name).ok_or("Bad directive or wrong number of arguments".to_owned())?;
+        let Some((row, _)) = find_named(name) else {
+            return super::directive::read(words);
+        };
         let setting = (row.setting)(self);
         let store = match values {
             [value] => setting.parse(&split_value(value, setting.takes_many_words()))?,
@@ -173,6 +176,10 @@ impl Config {
             _ => return Err("wrong number of arguments".to_owned()),
         };
         store();
+        let named = &mut self.lock_source().named;
+        if !named.contains(&row.name) {
+            named.push(row.name);
+        }
         Ok(())
     }
 }

@@ -62,11 +62,17 @@ pub struct Integer {
     min: i64,
     max: i64,
     clamp: (i64, i64),
+    only: Option<(i64, &'static str)>,
 }
 
 impl Integer {
     pub(super) fn between(min: i64, max: i64) -> Self {
-        Self { min, max, clamp: (min, max) }
+        Self { min, max, clamp: (min, max), only: None }
+    }
+
+    /// An option of Redis's of which only one value is true of us.
+    pub(super) fn only(self, value: i64, reason: &'static str) -> Self {
+        Self { only: Some((value, reason)), ..self }
     }
 
     /// Takes the whole range but keeps the nearest value of a narrower one, as Redis does for hz.
@@ -87,7 +93,10 @@ impl Kind for Integer {
                 self.min, self.max
             ));
         }
-        Ok(value.clamp(self.clamp.0, self.clamp.1))
+        match self.only {
+            Some((only, reason)) if value != only => Err(reason.to_owned()),
+            _ => Ok(value.clamp(self.clamp.0, self.clamp.1)),
+        }
     }
 
     fn print(&self, value: &i64) -> Vec<u8> {

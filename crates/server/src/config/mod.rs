@@ -1,4 +1,4 @@
-//! Options: what they are ([`OPTIONS`], one row each), where they come from (a file, the command
+//! Options: what they are ([`rows`], one row each), where they come from (a file, the command
 //! line, CONFIG SET) and what they are now ([`Config`], read by any thread).
 //!
 //! Invariants:
@@ -8,12 +8,16 @@
 //! 3. Texts of errors are Redis's, complete with their code.
 
 mod cell;
+mod check;
+mod directive;
 mod file;
+mod inert;
 mod kind;
 mod list;
 mod options;
 mod quote;
 mod rewrite;
+mod row;
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -28,9 +32,10 @@ pub use self::file::LoadError;
 pub use self::kind::{MemoryShare, Names, parse_memory};
 pub use self::list::{ClientClass, EventSet, OutputLimit, OutputLimitTable};
 pub use self::options::{
-    AppendFsync, Config, Flags, FlashIo, LogLevel, MaxmemoryPolicy, OPTIONS, OptionRow,
-    ProtectedAction, PubsubDefault, SanitizePayload, TierCompression, TierPromotion,
+    Config, FlashIo, LogLevel, MaxmemoryPolicy, ProtectedAction, Supervised, TierCompression,
+    TierPromotion,
 };
+pub use self::row::{Flags, OptionRow};
 
 /// Why CONFIG SET or CONFIG REWRITE did nothing. `Display` is the whole error reply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -56,6 +61,9 @@ pub enum ConfigError {
     /// The file could not be read or written.
     #[error("ERR Rewriting config file: {0}")]
     Rewrite(String),
+    /// No thread could be had to make the change.
+    #[error("ERR the options stay as they are: no thread to change them: {0}")]
+    NoThread(String),
 }
 
 /// What the server could not act on: an option's name, and why.
@@ -86,7 +94,7 @@ impl Config {
                 .any(|pattern| glob::matches(pattern, name.as_bytes(), glob::Case::Insensitive))
         };
         let mut found = Vec::new();
-        for row in OPTIONS {
+        for row in rows() {
             for name in row.names().filter(|name| wanted(name)) {
                 found.push((name, (row.setting)(self).text()));
             }
@@ -94,7 +102,8 @@ impl Config {
         found
     }
 
-    /// Sets options from pairs of names and values, for CONFIG SET.
+    /// Sets options from pairs of names and values, for CONFIG SET. Blocks while another change is
+    /// under way, and for as long as `apply` takes.
     ///
     /// `apply` makes the server act on the rows that were set. If it cannot, all options are put
     /// back and it is called again, so that what it had done already is undone.
@@ -105,7 +114,7 @@ impl Config {
         protected: ProtectedOptions,
         apply: &mut dyn FnMut(&[&'static OptionRow]) -> Result<(), ApplyError>,
     ) -> Result<(), ConfigError> {
-        let _one_at_a_time = self.lock_source();
+        let _one_at_a_time = self.lock_changes();
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(ConfigError::Syntax);
@@ -139,10 +148,20 @@ impl Config {
         self.lock_source().path.clone()
     }
 
-    /// The lock that makes changes come one at a time, and what is known of the file.
+    /// The lock that makes changes come one at a time. Taken before that of the source.
+    fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of where the options came from. Held for moments only.
     fn lock_source(&self) -> MutexGuard<'_, Source> {
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All options: those that do something here, then those that do not.
+pub fn rows() -> impl Iterator<Item = &'static OptionRow> {
+    options::OPTIONS.iter().chain(inert::INERT)
 }
 
 impl OptionRow {
@@ -165,7 +184,7 @@ struct Target<'a> {
 }
 
 fn find_named(text: &[u8]) -> Option<(&'static OptionRow, &'static str)> {
-    OPTIONS.iter().find_map(|row| {
+    rows().find_map(|row| {
         let name = row.names().find(|name| text.eq_ignore_ascii_case(name.as_bytes()))?;
         Some((row, name))
     })
@@ -176,7 +195,7 @@ fn find_targets<'a>(
     pairs: &[[&'a [u8]; 2]],
     protected: ProtectedOptions,
 ) -> Result<Vec<Target<'a>>, ConfigError> {
-    let mut targets: Vec<Target<'a>> = Vec::with_capacity(pairs.len().min(OPTIONS.len()));
+    let mut targets: Vec<Target<'a>> = Vec::with_capacity(pairs.len().min(rows().count()));
     for [text, value] in pairs {
         let (row, name) = find_named(text).ok_or_else(|| {
             ConfigError::UnknownOption(String::from_utf8_lossy(text).into_owned())

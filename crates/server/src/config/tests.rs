@@ -51,12 +51,12 @@ impl Drop for Directory {
 
 #[test]
 fn names_are_unique_and_documented() {
-    let mut names: Vec<&str> = OPTIONS.iter().flat_map(OptionRow::names).collect();
+    let mut names: Vec<&str> = rows().flat_map(OptionRow::names).collect();
     let count = names.len();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
-    for row in OPTIONS {
+    for row in rows() {
         assert!(glob::is_literal(row.name.as_bytes()));
         assert!(row.doc.trim().ends_with('.'), "{}", row.name);
     }
@@ -244,7 +244,7 @@ fn a_change_is_all_or_nothing() {
         Ok(())
     );
     assert_eq!((config.hz.load(), config.maxmemory.load()), (20, 5));
-    assert_eq!(config.busy_reply_threshold.load(), 2);
+    assert_eq!(config.inert.busy_reply_threshold.load(), 2);
 }
 
 #[test]
@@ -349,8 +349,26 @@ fn says_which_line_is_wrong() {
         ("save 1", "Invalid save parameters"),
         ("databases 0", "argument must be between 1 and 2147483647 inclusive"),
         ("dir /nonexistent", "No such file or directory"),
-        ("daemonize yes", "running in the background is left to a supervisor"),
         ("include a b", "Bad directive or wrong number of arguments"),
+        // What would promise something that cannot be kept.
+        ("save 3600 1 300 100", "snapshots are not supported: the only value is \"\""),
+        ("appendonly yes", "append only persistence is not supported"),
+        ("shutdown-on-sigterm save", "snapshots are not supported: it cannot save"),
+        ("replicaof 10.0.0.1 6379", "replication is not supported"),
+        ("slaveof 10.0.0.1 6379", "replication is not supported"),
+        ("replicaof a", "wrong number of arguments"),
+        ("min-replicas-to-write 1", "replication is not supported"),
+        ("cluster-enabled yes", "cluster mode is not supported"),
+        ("tls-port 6380", "TLS is not supported"),
+        ("aclfile /etc/redis/users.acl", "users besides 'default' are not supported"),
+        ("loadmodule /usr/lib/a.so x", "modules are not supported"),
+        ("rename-command CONFIG \"\"", "commands cannot be renamed or taken away"),
+        ("rename-command CONFIG", "Bad directive or wrong number of arguments"),
+        ("user", "Bad directive or wrong number of arguments"),
+        ("user alice on nopass ~* &* +@all", ONE_USER),
+        ("user default on #5e8848 ~* &* +@all", ONE_USER),
+        ("user default on nopass ~* &* +@all -@dangerous", ONE_USER),
+        ("user default off", ONE_USER),
     ] {
         let path = directory.write("kelvin.conf", &format!("hz 10\n{line}\n"));
         assert_eq!(
@@ -367,6 +385,76 @@ fn says_which_line_is_wrong() {
         Config::default().load_file(Path::new("/nonexistent/a.conf")).unwrap_err().to_string(),
         "Fatal error, can't open config file '/nonexistent/a.conf': No such file or directory"
     );
+}
+
+const ONE_USER: &str =
+    "the only user is 'default', who may do everything, with the password of requirepass";
+
+/// The options of the file that Redis 7.0 comes with, at the values that Debian gives them.
+const REDIS_FILE: &str = include_str!("redis-options.txt");
+
+#[test]
+fn reads_the_file_that_redis_comes_with() {
+    let directory = Directory::new("stock");
+    let home = directory.0.display();
+    let text = format!("{REDIS_FILE}dir {home}\nlogfile {home}/redis.log\n");
+    check_stock_file(&directory.write("redis.conf", &text));
+}
+
+/// Debian's own file, where redis-server is installed and may be read by whoever runs the tests.
+#[test]
+fn reads_the_file_of_debian() {
+    let path = Path::new("/etc/redis/redis.conf");
+    let readable = |path: &Path| std::fs::File::open(path).is_ok();
+    if readable(path) && readable(Path::new("/var/lib/redis")) {
+        check_stock_file(path);
+    }
+}
+
+fn check_stock_file(path: &Path) {
+    let config = Config::default();
+    config.load_file(path).unwrap();
+    // As Debian's service starts it.
+    assert_eq!(config.without_effect(), ["daemonize", "dir", "save (by default)"]);
+    assert_eq!(value_of(&config, "daemonize"), "yes");
+    assert_eq!(value_of(&config, "pidfile"), "/run/redis/redis-server.pid");
+    assert_eq!(value_of(&config, "bind"), "127.0.0.1 -::1");
+    assert_eq!(value_of(&config, "oom-score-adj-values"), "0 200 800");
+    let service = to_bytes(&["--supervised", "systemd", "--daemonize", "no", "--save", ""]);
+    config.load_arguments(&service).unwrap();
+    assert_eq!(config.without_effect(), ["dir"]);
+}
+
+#[test]
+fn reads_over_lines_that_change_nothing() {
+    let directory = Directory::new("nothing");
+    let path = directory.write(
+        "kelvin.conf",
+        "user default on nopass sanitize-payload ~* &* +@all\n\
+         USER default ON nopass allkeys allcommands\nlua-replicate-commands yes\n\
+         min-slaves-to-write 0\ntls-port 0\naclfile \"\"\nsave \"\"\n",
+    );
+    let config = Config::default();
+    config.load_file(&path).unwrap();
+    assert!(config.without_effect().is_empty());
+}
+
+#[test]
+fn names_what_has_no_effect_once_it_asks_for_something() {
+    for (arguments, expected) in [
+        (&["--hz", "20", "--maxmemory", "1gb"] as &[&str], &[] as &[&str]),
+        (&["--appendonly", "no"], &["save (by default)"]),
+        (&["--appendonly", "no", "--save"], &[]),
+        (&["--io-threads", "4", "--save", ""], &["io-threads"]),
+        (
+            &["--slave-priority", "1", "--replica-priority", "2", "--save", ""],
+            &["replica-priority"],
+        ),
+    ] {
+        let config = Config::default();
+        config.load_arguments(&to_bytes(arguments)).unwrap();
+        assert_eq!(config.without_effect(), expected, "{arguments:?}");
+    }
 }
 
 #[test]
@@ -511,7 +599,7 @@ fn a_rewritten_file_reads_back() {
 fn event_sets_answer_what_commands_ask() {
     let config = Config::default();
     set(&config, &["notify-keyspace-events", "K$x"]).unwrap();
-    let events = config.notify_keyspace_events.load();
+    let events = config.inert.notify_keyspace_events.load();
     assert!(events.contains(EventSet::letter(b'K')));
     assert!(!events.contains(EventSet::letter(b'E')));
     assert!(events.intersects(EventSet::ALL));
@@ -526,7 +614,7 @@ fn output_limits_answer_by_class() {
     assert_eq!(limits.of(ClientClass::Normal), OutputLimit::default());
 }
 
-/// Options that redis-server has too.
+/// Options that do something here and that redis-server has too.
 const SHARED_NAMES: &[&str] = &[
     "maxmemory",
     "maxmemory-clients",
@@ -541,22 +629,10 @@ const SHARED_NAMES: &[&str] = &[
     "client-output-buffer-limit",
     "client-query-buffer-limit",
     "proto-max-bulk-len",
-    "notify-keyspace-events",
     "latency-tracking-info-percentiles",
-    "lfu-log-factor",
-    "active-expire-effort",
     "maxmemory-samples",
-    "hash-max-listpack-value",
-    "list-max-listpack-size",
-    "zset-max-ziplist-entries",
-    "busy-reply-threshold",
     "databases",
     "unixsocketperm",
-    "daemonize",
-    "dir",
-    "tracking-table-max-keys",
-    "stream-node-max-bytes",
-    "maxmemory-eviction-tenacity",
     "no-such-option",
 ];
 
@@ -635,13 +711,33 @@ const SHARED_VALUES: &[&str] = &[
     "normal x 2 3",
 ];
 
+/// Options without effect of which redis-server takes other values, or not the same way: those that
+/// promise something, those of later versions, and those that it must be able to act on.
+const OWN_NAMES: &[&str] = &[
+    "appendonly",
+    "min-replicas-to-write",
+    "oom-score-adj",
+    "oom-score-adj-values",
+    "proc-title-template",
+    "repl-backlog-size",
+    "save",
+    "set-max-listpack-entries",
+    "set-max-listpack-value",
+];
+
+fn shared_names() -> impl Iterator<Item = &'static str> {
+    let is_shared = |name: &&str| !OWN_NAMES.contains(name) && !name.starts_with("tls-");
+    let inert = inert::INERT.iter().map(|row| row.name).filter(is_shared);
+    SHARED_NAMES.iter().copied().chain(inert)
+}
+
 /// What our table says of values that redis-server knows too must be what it says.
 #[test]
 fn agrees_with_redis_server() {
     let directory = Directory::new("redis");
     let mut redis = Redis::start(&directory.0);
     let mut differences = Vec::new();
-    for &name in SHARED_NAMES {
+    for name in shared_names() {
         for &value in SHARED_VALUES {
             if name == "maxmemory-clients" && value == "9223372036854775808" {
                 // Redis takes so many bytes for a percentage.

@@ -6,6 +6,8 @@ use value::glob;
 
 use super::{container, write_help};
 use crate::config::{ConfigError, ProtectedAction, ProtectedOptions};
+use crate::errand::{Change, Errand};
+use crate::server::Server;
 use crate::session::Session;
 use crate::table::{SessionCommand, SessionHandler};
 
@@ -97,22 +99,40 @@ fn name_as_asked<'a>(name: &'a str, patterns: &[&'a [u8]]) -> &'a [u8] {
 }
 
 fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let server = session.server();
-    let words: Vec<&[u8]> = args.from(2).iter().collect();
-    let allowed = session.is_allowed(server.config.enable_protected_configs.load());
+    let allowed = session.is_allowed(session.server().config.enable_protected_configs.load());
     let protected = if allowed { ProtectedOptions::Allowed } else { ProtectedOptions::Refused };
-    let mut apply = |rows: &[_]| crate::settings::apply(server, rows);
-    server.config.set(&words, protected, &mut apply).map_err(refusal)?;
-    reply.ok();
-    Ok(())
+    let words: Vec<Vec<u8>> = args.from(2).iter().map(<[u8]>::to_vec).collect();
+    let change = move |server: &Server| {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        server.config.set(&words, protected, &mut |rows| crate::settings::apply(server, rows))
+    };
+    change_options(session, Box::new(change), reply)
 }
 
 fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    session.server().config.rewrite().map_err(|error| {
-        tracing::warn!(%error, "CONFIG REWRITE failed");
-        refusal(error)
-    })?;
-    tracing::info!("CONFIG REWRITE: the configuration file is up to date");
+    let change = |server: &Server| {
+        let written = server.config.rewrite();
+        match &written {
+            Ok(()) => tracing::info!("CONFIG REWRITE: the configuration file is up to date"),
+            Err(error) => tracing::warn!(%error, "CONFIG REWRITE failed"),
+        }
+        written
+    };
+    change_options(session, Box::new(change), reply)
+}
+
+/// Called twice: the first time it asks for the change, the second time it finds it made. A
+/// transaction cannot wait, and makes it itself.
+fn change_options(session: &mut Session, change: Change, reply: &mut Reply) -> CommandResult {
+    let changed = match session.errand.take() {
+        Errand::Changed(changed) => changed,
+        _ if session.is_in_exec() => change(session.server()),
+        _ => {
+            session.errand = Errand::Change(change);
+            return Ok(());
+        }
+    };
+    changed.map_err(refusal)?;
     reply.ok();
     Ok(())
 }

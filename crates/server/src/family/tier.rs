@@ -155,10 +155,10 @@ fn demote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
 
 /// Called twice: the first time it asks for the work, the second time it finds it done.
 fn demote_all(session: &mut Session, reply: &mut Reply) -> CommandResult {
-    let Errand::Demoted(demoted) = std::mem::replace(&mut session.errand, Errand::DemoteAll) else {
+    let Errand::Demoted(demoted) = session.errand.take() else {
+        session.errand = Errand::DemoteAll;
         return Ok(());
     };
-    session.errand = Errand::None;
     match demoted.stopped {
         None => reply.integer(demoted.values as i64),
         Some(reason) => return Err(refusal(reason)),

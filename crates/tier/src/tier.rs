@@ -1,7 +1,7 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use flash::{Engine, Location, record_size};
 use keyspace::{DeadCopy, Heap, Keyspace, Tally};
@@ -118,6 +118,13 @@ impl Tier {
     /// limit is free above where demotion begins.
     fn has_free_room(&self) -> bool {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
+    }
+
+    /// Whether values take a good part of RAM: a sixteenth of the limit.
+    pub(crate) fn holds_values(&self) -> bool {
+        let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
+        let held = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
+        held > self.budget.limit_bytes() >> FREE_ROOM_SHIFT
     }
 
     /// Keys of a database.

@@ -356,8 +356,12 @@ impl TierWorker {
                 Some(StopReason::Busy) if in_time => self.device_turn().await,
                 Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
                 _ if in_time && self.may_defrag() => yield_once().await,
-                // Keys alone are left in RAM.
                 Some(StopReason::Spent) if !budget.is_nearly_full() => return Ok(()),
+                // The slots of other workers hold values: their hands will come to them.
+                Some(StopReason::Spent) if in_time && self.tier.holds_values() => {
+                    self.next_upkeep().await;
+                }
+                // Keys alone are left in RAM.
                 Some(StopReason::Spent) if evict() => {}
                 Some(StopReason::Spent) => return Err(TierError::OutOfMemory),
                 // With flash keys are let go for the fact alone, never for the estimate.

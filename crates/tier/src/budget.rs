@@ -53,8 +53,8 @@ const EXCESS_MEASURES: i64 = 12;
 const FULL_MEASURES: u32 = 250;
 /// Pages take much more than what is in them beyond this part of that: an eighth.
 const LOOSE_SHIFT: u32 = 3;
-/// What is kept free of a data set without holes: 1/32 of `maxmemory`.
-const HOLES_SHIFT: u32 = 5;
+/// What is kept free of a data set without holes: 1/16 of `maxmemory`, about what holes come to.
+const HOLES_SHIFT: u32 = 4;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
 /// Less than this part of `maxmemory` above that average is no rise.
@@ -111,6 +111,8 @@ struct Meter {
     /// What was resident lately: an average that a measurement moves by 1/`LEVEL_MEASURES`.
     level_bytes: i64,
     ratio: i64,
+    /// Whether there is flash for values to go to.
+    values_leave: bool,
 }
 
 impl Budget {
@@ -119,8 +121,14 @@ impl Budget {
     pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
         let mut resident = ResidentSet::open()?;
         let base_bytes = resident.bytes().unwrap_or(0) as i64;
-        let meter =
-            Meter { resident, base_bytes, peak_bytes: 0, level_bytes: 0, ratio: RATIO_FIRST };
+        let meter = Meter {
+            resident,
+            base_bytes,
+            peak_bytes: 0,
+            level_bytes: 0,
+            ratio: RATIO_FIRST,
+            values_leave: false,
+        };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
@@ -136,6 +144,11 @@ impl Budget {
         };
         budget.measure();
         Ok(budget)
+    }
+
+    /// Says that values leave RAM, for flash, and holes behind.
+    pub(crate) fn let_values_leave(&mut self) {
+        self.meter.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).values_leave = true;
     }
 
     /// The limit on what is tracked; `i64::MAX` without `maxmemory`.
@@ -315,10 +328,14 @@ impl Meter {
         watermark + (watermark >> WATERMARK_SHIFT)
     }
 
-    /// What a data set needs besides that is denser than it will be once values leave it: up to
-    /// 1/32 of `maxmemory`, less the more holes there are. It is filled to the brim at full speed, and
-    /// the ratio learns too late that each value that goes leaves a hole.
+    /// What a data set needs besides that is denser than it will be once values leave it, less the
+    /// more holes there are. Filled to the brim at full speed, it would have to lose a part of its
+    /// values at once for each page that new keys need: the ratio learns too late that what goes
+    /// leaves a hole.
     fn holes_to_come(&self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
+        if !self.values_leave {
+            return 0;
+        }
         let usual = tracked >> LOOSE_SHIFT;
         let missing = usual - (resident - self.base_bytes - tracked);
         let part = missing.clamp(0, usual) * RATIO_ONE / usual.max(1);
@@ -354,7 +371,14 @@ mod tests {
 
     fn meter() -> Meter {
         let resident = ResidentSet::open().expect("/proc");
-        Meter { resident, base_bytes: 10 << 20, peak_bytes: 0, level_bytes: 0, ratio: RATIO_ONE }
+        Meter {
+            resident,
+            base_bytes: 10 << 20,
+            peak_bytes: 0,
+            level_bytes: 0,
+            ratio: RATIO_ONE,
+            values_leave: true,
+        }
     }
 
     #[test]

@@ -56,10 +56,13 @@ impl Tier {
         keyspace: Arc<Keyspace>,
         engine: Option<Arc<dyn Engine>>,
         heap: Option<Box<dyn Heap>>,
-        budget: Budget,
+        mut budget: Budget,
         workers: usize,
     ) -> Tier {
         assert!(workers > 0);
+        if engine.is_some() {
+            budget.let_values_leave();
+        }
         Tier {
             keyspace,
             engine,

@@ -27,6 +27,8 @@ use crate::tier::{Pressure, Tier, TierError};
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Bytes that it frees at least while `maxmemory` is resident.
 const FULL_SLICE_BYTES: i64 = 64 << 10;
+/// Pages are dense when at most this part of what defragmentation looked at moved: an eighth.
+const DENSE_SHIFT: u32 = 3;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
@@ -339,11 +341,15 @@ impl TierWorker {
         let budget = &self.tier.budget;
         while self.tier.pressure() == Pressure::Wait {
             let over = budget.over_limit();
-            // While `maxmemory` is resident, the limit was too high, whatever it says.
-            let wanted = if budget.is_full() { over.max(FULL_SLICE_BYTES) } else { over };
+            let packed = self.defrag();
+            // While `maxmemory` is resident, the limit was too high, whatever it says. But first
+            // come pages that are sparse: what goes makes holes, and a cold key takes a little.
+            let is_dense = packed.moved <= packed.visited >> DENSE_SHIFT;
+            let wanted =
+                if budget.is_full() && is_dense { over.max(FULL_SLICE_BYTES) } else { over };
             let demoted = self.demote(wanted.min(SLICE_BYTES_MAX));
             self.collect_for(demoted.written_bytes);
-            if self.defrag().moved > 0 || demoted.freed_bytes > 0 {
+            if packed.moved > 0 || demoted.freed_bytes > 0 {
                 self.tier.look_for_room();
                 yield_once().await;
                 continue;

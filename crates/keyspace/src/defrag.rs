@@ -4,12 +4,23 @@
 //! Values are demoted in no order of address, so what they leave behind is a hole here and there:
 //! room for other values of their size, and for nothing else. What was moved is freed a slice later
 //! ([`Husks`]): a block that is free again at once is the first that the allocator would hand out.
+//!
+//! Slots are in the order of hashes, so a pass over them meets the blocks of a page far apart, and
+//! pages would come free only as it ends. Hence a pass moves blocks of one address region in
+//! [`REGIONS`] alone: each ends
+//! so much sooner.
 
 use crate::prefetch::prefetch;
 use crate::record::{Husk, Record};
 use crate::slot::{DB_COUNT, SlotState};
 use crate::table::{Position, Table, borrow, own};
 use smallvec::SmallVec;
+
+/// Passes that see every address once.
+pub const REGIONS: usize = 8;
+
+/// Addresses of a region lie together in this many bits: 1 MiB, so that few slabs are in two.
+const REGION_SHIFT: u32 = 20;
 
 /// Blocks that are asked about together, so that cache misses overlap.
 pub const HEAP_BLOCKS_MAX: usize = 64;
@@ -44,6 +55,8 @@ pub struct Defrag<'a> {
     pub heap: &'a dyn Heap,
     /// What to look at.
     pub scope: Scope,
+    /// Which of the [`REGIONS`] to look at.
+    pub region: usize,
     /// What moves: see [`Heap::find_sparse`].
     pub free_shift: u32,
 }
@@ -69,8 +82,10 @@ pub struct SegmentPosition {
 /// What a slice of defragmentation did.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defragged {
-    /// Records and values looked at.
+    /// Keys looked at.
     pub visited: u64,
+    /// Records and values of the region that the allocator was asked about.
+    pub asked: u64,
     /// Those of them that moved.
     pub moved: u64,
     /// Their bytes, as allocated.
@@ -83,6 +98,7 @@ impl std::ops::Add for Defragged {
     fn add(self, other: Defragged) -> Defragged {
         Defragged {
             visited: self.visited + other.visited,
+            asked: self.asked + other.asked,
             moved: self.moved + other.moved,
             moved_bytes: self.moved_bytes + other.moved_bytes,
         }
@@ -97,19 +113,21 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn add(&mut self, at: Position, record: &Record, scope: Scope) {
+    fn add(&mut self, at: Position, record: &Record, how: Defrag<'_>) {
         let (record, value) = record.blocks();
-        if scope == Scope::All || value.is_none() {
-            self.push(record, at, false);
+        if how.scope == Scope::All || value.is_none() {
+            self.push(record, at, false, how.region);
         }
         if let Some(value) = value {
-            self.push(value, at, true);
+            self.push(value, at, true, how.region);
         }
     }
 
-    fn push(&mut self, address: *const u8, at: Position, is_value: bool) {
-        self.addresses.push(address);
-        self.owners.push((at, is_value));
+    fn push(&mut self, address: *const u8, at: Position, is_value: bool, region: usize) {
+        if (address.addr() >> REGION_SHIFT) % REGIONS == region {
+            self.addresses.push(address);
+            self.owners.push((at, is_value));
+        }
     }
 }
 
@@ -152,9 +170,10 @@ fn defrag_segment(
     let mut from = 0;
     while from < entries.segment(segment).capacity() {
         let here = next_places(entries, segment, how.scope, &mut from);
+        done.visited += here.len() as u64;
         let mut blocks = Blocks::default();
         for at in here {
-            blocks.add(at, &borrow(&entries.get(at)), how.scope);
+            blocks.add(at, &borrow(&entries.get(at)), how);
         }
         move_sparse(entries, &blocks, how, husks, done);
     }
@@ -200,7 +219,7 @@ fn move_sparse(
         return;
     }
     how.heap.find_sparse(&blocks.addresses, how.free_shift, sparse);
-    done.visited += sparse.len() as u64;
+    done.asked += sparse.len() as u64;
     let owners = blocks.owners.iter().zip(sparse).filter(|(_, sparse)| **sparse);
     for (&(at, is_value), _) in owners {
         let mut record = own(entries.get(at));
@@ -287,14 +306,18 @@ mod tests {
         heap: &dyn Heap,
         husks: &mut Husks,
     ) -> Defragged {
-        let (mut at, mut done) = (SegmentPosition::default(), Defragged::default());
-        loop {
-            let how = Defrag { heap, scope, free_shift: 0 };
-            done = done + slot.defrag(&mut at, how, husks);
-            if at == SegmentPosition::default() {
-                return done;
+        let mut done = Defragged::default();
+        for region in 0..REGIONS {
+            let mut at = SegmentPosition::default();
+            loop {
+                let how = Defrag { heap, scope, region, free_shift: 0 };
+                done = done + slot.defrag(&mut at, how, husks);
+                if at == SegmentPosition::default() {
+                    break;
+                }
             }
         }
+        done
     }
 
     #[test]
@@ -306,8 +329,8 @@ mod tests {
             let mut husks = Husks::default();
             let heap = Every { nth, asked: AtomicUsize::new(0) };
             let done = whole_slot(&mut slot, Scope::All, &heap, &mut husks);
-            assert!(done.visited > 3_000, "records, and values outside them");
-            assert_eq!(done.moved, done.visited / nth as u64);
+            assert!(done.asked > 3_000, "records, and values outside them");
+            assert_eq!(done.moved, done.asked / nth as u64);
             assert_eq!(husks.0.len() as u64, done.moved);
             husks.free();
             assert_eq!(contents(&slot), before);
@@ -315,7 +338,8 @@ mod tests {
                 let tables: i64 = (0..2)
                     .map(|table| slot.table(table).map_or(0, |entries| entries.ram_bytes() as i64))
                     .sum();
-                assert_eq!(done.moved_bytes + tables, ram, "all there is, as it is counted");
+                // More if a copy lay in a region that was still to come.
+                assert!(done.moved_bytes + tables >= ram, "all there is, as it is counted");
             }
             let mut cleared = Tally::default();
             for table in 0..2 {
@@ -333,7 +357,8 @@ mod tests {
         let done = whole_slot(&mut slot, Scope::Values, &heap, &mut Husks::default());
         let short = (0..3_000).filter(|number| number % 700 < 32).count() as i64;
         let in_ram = tally.hot_count + tally.clean_count - short;
-        assert_eq!(done.moved as i64, in_ram, "once each, wherever they stand");
+        assert!(done.moved as i64 >= in_ram, "each, wherever it stands");
+        assert_eq!(done.visited as i64, in_ram * REGIONS as i64);
         assert!(done.moved_bytes > tally.value_bytes, "some stand in their records");
         assert_eq!(contents(&slot), before);
     }

@@ -26,7 +26,9 @@ mod watch;
 
 pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
-pub use defrag::{Defrag, Defragged, HEAP_BLOCKS_MAX, Heap, Husks, Scope, SegmentPosition};
+pub use defrag::{
+    Defrag, Defragged, HEAP_BLOCKS_MAX, Heap, Husks, REGIONS, Scope, SegmentPosition,
+};
 pub use key::{Hint, Key, SLOT_COUNT, key_slot};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};

@@ -9,27 +9,26 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use keyspace::{Defrag, Defragged, Heap, Husks, Scope, SegmentPosition};
+use keyspace::{Defrag, Defragged, Heap, Husks, REGIONS, Scope, SegmentPosition};
 
 use crate::hand::Hand;
 use crate::worker::TierWorker;
 
-/// Blocks that a slice looks at, at most: about 100 us.
-const SLICE_BLOCKS_MAX: u64 = 2048;
+/// Keys that a slice looks at, at most: about 200 us.
+const SLICE_KEYS_MAX: u64 = 8192;
 /// Pages of which more than this part is free are sparse: a quarter. Three bytes move then for one
 /// that comes free, at most.
 const SPARSE_SHIFT: u32 = 2;
 /// The same while `maxmemory` is resident: an eighth.
 const SPARSE_SHIFT_FULL: u32 = 3;
-/// Bytes that writers bring for each block that is looked at. The sparser pages are, the more of
-/// these move.
-const BYTES_PER_BLOCK: i64 = 256;
+/// Bytes that writers bring for each key that is looked at. The sparser pages are, the more moves.
+const BYTES_PER_KEY: i64 = 32;
 /// The same while more than the target is resident.
-const BYTES_PER_BLOCK_TIGHT: i64 = 64;
+const BYTES_PER_KEY_TIGHT: i64 = 8;
 /// Slots that a slice passes, at most.
 const SLICE_SLOTS_MAX: usize = 256;
-/// A round in which less than this part of the blocks moved was not worth its time: 1/64. After one
-/// over values follows one over all there is, and after that a rest.
+/// A round in which less than this part of the region's blocks moved was not worth its time: 1/64.
+/// When none was over the values of all regions, records are looked at too, and then comes a rest.
 const GAIN_SHIFT: u32 = 6;
 /// How many measurements of memory the hand rests: a fifth of a second.
 const REST_MEASURES: u32 = 10;
@@ -39,9 +38,12 @@ pub(crate) struct DefragHand {
     hand: Hand,
     at: Cell<SegmentPosition>,
     scope: Cell<Scope>,
+    region: Cell<usize>,
     /// What this round did so far.
     round: Cell<Defragged>,
-    /// The measurement at which the hand goes on after a round that was not worth its time.
+    /// Rounds since the last that was worth its time.
+    idle_rounds: Cell<usize>,
+    /// The measurement at which the hand goes on after those.
     rests_until: Cell<Option<u32>>,
     /// What writers have brought since the last slice, less than makes one.
     due_bytes: Cell<i64>,
@@ -54,14 +56,16 @@ impl DefragHand {
             hand: Hand::new(worker, workers),
             at: Cell::default(),
             scope: Cell::default(),
+            region: Cell::new(0),
             round: Cell::default(),
+            idle_rounds: Cell::new(0),
             rests_until: Cell::new(None),
             due_bytes: Cell::new(0),
             husks: RefCell::default(),
         }
     }
 
-    /// Whether the last round moved next to nothing, a short while ago.
+    /// Whether the last rounds moved next to nothing, a short while ago.
     fn rests(&self, measures: u32) -> bool {
         let Some(until) = self.rests_until.get() else { return false };
         let rests = until.wrapping_sub(measures) as i32 > 0;
@@ -73,14 +77,16 @@ impl DefragHand {
 
     fn end_round(&self, measures: u32) {
         let round = self.round.take();
-        let was_worth_it = round.moved > round.visited >> GAIN_SHIFT;
-        if !was_worth_it && self.scope.get() == Scope::All {
+        let was_worth_it = round.moved > round.asked >> GAIN_SHIFT;
+        let idle = if was_worth_it { 0 } else { self.idle_rounds.get() + 1 };
+        self.idle_rounds.set(idle % REGIONS);
+        self.region.set((self.region.get() + 1) % REGIONS);
+        if idle == REGIONS && self.scope.get() == Scope::All {
             self.rests_until.set(Some(measures.wrapping_add(REST_MEASURES)));
+            self.scope.set(Scope::Values);
+        } else if idle == REGIONS {
+            self.scope.set(Scope::All);
         }
-        self.scope.set(match self.scope.get() {
-            Scope::Values if !was_worth_it => Scope::All,
-            _ => Scope::Values,
-        });
     }
 }
 
@@ -89,8 +95,8 @@ impl TierWorker {
     pub(crate) fn defrag_for(&self, grown_bytes: i64) {
         let due = self.defrag.due_bytes.get() + grown_bytes.max(0);
         let is_tight = self.tier.budget.is_nearly_full();
-        let pace = if is_tight { BYTES_PER_BLOCK_TIGHT } else { BYTES_PER_BLOCK };
-        let slice = SLICE_BLOCKS_MAX as i64 * pace;
+        let pace = if is_tight { BYTES_PER_KEY_TIGHT } else { BYTES_PER_KEY };
+        let slice = SLICE_KEYS_MAX as i64 * pace;
         self.defrag.due_bytes.set(due % slice);
         if due >= slice {
             self.defrag();
@@ -98,7 +104,7 @@ impl TierWorker {
     }
 
     /// Moves what a slice finds in sparse pages, if pages take much more than what is in them and
-    /// the hand does not rest. Cost: bounded by `SLICE_BLOCKS_MAX`.
+    /// the hand does not rest. Cost: bounded by `SLICE_KEYS_MAX`.
     pub(crate) fn defrag(&self) -> Defragged {
         match &self.tier.heap {
             Some(heap) if self.may_defrag() => self.defrag_slice(&**heap),
@@ -118,15 +124,16 @@ impl TierWorker {
     fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
+        let (region, scope) = (defrag.region.get(), defrag.scope.get());
         let how = match self.tier.budget.is_full() {
             // Writers wait, though not for a round over all keys.
-            true => Defrag { heap, scope: Scope::Values, free_shift: SPARSE_SHIFT_FULL },
-            false => Defrag { heap, scope: defrag.scope.get(), free_shift: SPARSE_SHIFT },
+            true => Defrag { heap, scope: Scope::Values, region, free_shift: SPARSE_SHIFT_FULL },
+            false => Defrag { heap, scope, region, free_shift: SPARSE_SHIFT },
         };
         let mut husks = defrag.husks.borrow_mut();
         heap.flush_thread();
         for _ in 0..SLICE_SLOTS_MAX {
-            if done.visited >= SLICE_BLOCKS_MAX {
+            if done.visited >= SLICE_KEYS_MAX {
                 break;
             }
             let mut at = defrag.at.get();
@@ -146,7 +153,7 @@ impl TierWorker {
         heap.flush_thread();
         let counters = &self.tier.counters;
         counters.defrag_moved.fetch_add(done.moved, Ordering::Relaxed);
-        counters.defrag_left.fetch_add(done.visited - done.moved, Ordering::Relaxed);
+        counters.defrag_left.fetch_add(done.asked - done.moved, Ordering::Relaxed);
         done
     }
 }

@@ -27,7 +27,7 @@ use crate::tier::{Pressure, Tier, TierError};
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Bytes that it frees at least while `maxmemory` is resident.
 const FULL_SLICE_BYTES: i64 = 64 << 10;
-/// Pages are dense when at most this part of what defragmentation looked at moved: an eighth.
+/// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
 const DENSE_SHIFT: u32 = 3;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
@@ -344,7 +344,7 @@ impl TierWorker {
             let packed = self.defrag();
             // While `maxmemory` is resident, the limit was too high, whatever it says. But first
             // come pages that are sparse: what goes makes holes, and a cold key takes a little.
-            let is_dense = packed.moved <= packed.visited >> DENSE_SHIFT;
+            let is_dense = packed.moved <= packed.asked >> DENSE_SHIFT;
             let wanted =
                 if budget.is_full() && is_dense { over.max(FULL_SLICE_BYTES) } else { over };
             let demoted = self.demote(wanted.min(SLICE_BYTES_MAX));

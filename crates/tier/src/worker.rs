@@ -386,16 +386,7 @@ impl TierWorker {
 
     /// Waits for the next round of upkeep: a few milliseconds.
     async fn next_upkeep(&self) {
-        let mut waited = false;
-        std::future::poll_fn(|cx| {
-            if waited {
-                return Poll::Ready(());
-            }
-            waited = true;
-            self.idle.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        wake_up_from(&self.idle).await;
     }
 
     /// Waits for the next completions of the device; when it has nothing to do, for others to have
@@ -405,16 +396,7 @@ impl TierWorker {
         if self.in_flight() == 0 {
             return yield_once().await;
         }
-        let mut waited = false;
-        std::future::poll_fn(|cx| {
-            if waited {
-                return Poll::Ready(());
-            }
-            waited = true;
-            self.reaped.borrow_mut().push(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        wake_up_from(&self.reaped).await;
     }
 
     /// The worker's share of upkeep, to be called every few milliseconds: demotion ahead of need,
@@ -463,6 +445,20 @@ impl TierWorker {
 fn place_of(want: &Want) -> (Location, usize) {
     let size = record_size(want.key_len as usize, want.at.stored_len as usize);
     (Location::from_units(want.at.units), size)
+}
+
+/// Waits until those who sleep in `wakers` are woken.
+async fn wake_up_from(wakers: &RefCell<Vec<Waker>>) {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if waited {
+            return Poll::Ready(());
+        }
+        waited = true;
+        wakers.borrow_mut().push(cx.waker().clone());
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Lets every other task that is ready have its turn. Unlike the runtime's own, it does not look for

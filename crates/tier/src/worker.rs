@@ -349,12 +349,12 @@ impl TierWorker {
                 if budget.is_full() && is_dense { over.max(FULL_SLICE_BYTES) } else { over };
             let demoted = self.demote(wanted.min(SLICE_BYTES_MAX));
             self.collect_for(demoted.written_bytes);
-            if packed.moved > 0 || demoted.freed_bytes > 0 {
+            let in_time = start.elapsed() < ROOM_WAIT_MAX;
+            if demoted.freed_bytes > 0 || packed.moved > 0 && in_time {
                 self.tier.look_for_room();
                 yield_once().await;
                 continue;
             }
-            let in_time = start.elapsed() < ROOM_WAIT_MAX;
             let evict = || self.evict(over.clamp(1, SLICE_BYTES_MAX)) > 0;
             match demoted.stopped {
                 // The hand met nothing that may go yet: it goes on where it stopped.

@@ -3,11 +3,14 @@
 mod support;
 
 use std::process::Command;
+use std::time::Duration;
 
 use resp::Frame;
-use support::Server;
+use support::{Server, show};
 
 const MIB: u64 = 1 << 20;
+/// How long a write waits for room that there may be.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
 const OPTIONS: [&str; 4] = ["--workers", "1", "--flash-segment-size", "4mb"];
 
 /// The most that was ever resident: the kernel's own mark, which no moment escapes.
@@ -72,4 +75,18 @@ fn keys_that_fill_memory_alone_are_refused_and_what_is_there_is_served() {
     }
     (0..100_000).for_each(|_| drop(client.read()));
     assert_eq!(client.show("SET another value"), "+OK");
+}
+
+#[test]
+fn a_bound_that_nothing_can_meet_is_not_waited_for() {
+    let options = [&OPTIONS[..], &["--maxmemory", "100mb"]].concat();
+    let server = Server::kelvin_with_flash("1gb", &options);
+    let mut client = server.connect();
+    assert_eq!(client.show("SET key value"), "+OK");
+    assert_eq!(client.show("CONFIG SET maxmemory 1"), "+OK");
+    client.send(&["SET", "key", "other"]);
+    let refused = client.read_within(ROOM_WAIT / 2).expect("before the wait for room is over");
+    assert_eq!(show(&refused), "-OOM command not allowed when used memory > 'maxmemory'.");
+    assert_eq!(client.show("CONFIG SET maxmemory 0"), "+OK");
+    assert_eq!(client.show("SET key other"), "+OK");
 }

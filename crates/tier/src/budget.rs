@@ -221,8 +221,13 @@ impl Budget {
     /// on their way back to the machine.
     pub(crate) fn is_full_for_now(&self) -> bool {
         let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
-        let needed = self.base_bytes() as i64 + self.tracked();
-        !lasts && needed < self.max_bytes() as i64
+        !lasts && self.may_fit(0)
+    }
+
+    /// Whether what is allocated would fit, so many bytes less.
+    pub(crate) fn may_fit(&self, less_bytes: i64) -> bool {
+        let needed = self.base_bytes() as i64 + self.tracked() - less_bytes;
+        needed < self.max_bytes() as i64
     }
 
     /// Measurements so far, modulo 2^32.

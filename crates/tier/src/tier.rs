@@ -123,11 +123,12 @@ impl Tier {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
     }
 
-    /// Whether values take a good part of RAM: a sixteenth of the limit.
-    pub(crate) fn holds_values(&self) -> bool {
+    /// Whether values take a good part of RAM, a sixteenth of the limit, and what is there could fit
+    /// without them.
+    pub(crate) fn has_values_to_demote(&self) -> bool {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let held = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
-        held > self.budget.limit_bytes() >> FREE_ROOM_SHIFT
+        held > self.budget.limit_bytes() >> FREE_ROOM_SHIFT && self.budget.may_fit(held)
     }
 
     /// Keys of a database.

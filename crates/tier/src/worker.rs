@@ -364,7 +364,7 @@ impl TierWorker {
                 _ if in_time && self.may_defrag() => yield_once().await,
                 Some(StopReason::Spent) if !budget.is_nearly_full() => return Ok(()),
                 // The slots of other workers hold values: their hands will come to them.
-                Some(StopReason::Spent) if in_time && self.tier.holds_values() => {
+                Some(StopReason::Spent) if in_time && self.tier.has_values_to_demote() => {
                     self.next_upkeep().await;
                 }
                 // Keys alone are left in RAM.

@@ -13,6 +13,8 @@ KEYS = 1_000_000
 CONNECTIONS = {1: 50, 8: 16, 32: 8}
 RATIO_BARS = {1: 1.05, 8: 1.1, 32: 1.3}
 WORKERS_BAR = 1.15
+# Both with one worker and with two, there is time between requests at this many a second.
+RATE_PER_CONNECTION = 1000
 SPAN = f"--key-minimum 1 --key-maximum {KEYS} -d 512"
 CROSS_CHECK = {"GET": ["GET", "key:__rand_int__"], "SET": ["SET", "key:__rand_int__", "x" * 512]}
 
@@ -97,14 +99,20 @@ def cross_check(bench, servers):
 def compare_workers(bench):
     """CPU an operation of two workers over one; servers and load share both cores in each case.
 
-    With two threads of load both workers are busy, and the ratio is what they cost each other. One
-    thread cannot keep two workers busy: they sleep and wake between requests, as any two processes
-    would, and the ratio is mostly the price of that.
+    At the same rate both servers do the same work, with the same waits between requests. As fast as
+    it goes, two threads of load keep both workers busy, and the ratio is what they cost each other;
+    one thread keeps one worker busy but not two, which sleep and wake between requests as any two
+    processes would, and the ratio is mostly the price of that.
     """
     servers = {workers: bench.kelvin(6144, workers=workers, cores="0,1")
                for workers in (1, 2)}
     for server in servers.values():
         fill(bench, server)
+    arguments = (f"{SPAN} --ratio 1:1 -c {CONNECTIONS[1]} --pipeline 1 "
+                 f"--rate-limiting {RATE_PER_CONNECTION} --test-time {bench.scaled(4, 0.5)}")
+    ratio = two_over_one(bench, servers, arguments)
+    bench.check(f"two workers, pipeline 1, {RATE_PER_CONNECTION * CONNECTIONS[1]} operations a "
+                "second: CPU an operation over one's", ratio, "<=", WORKERS_BAR, "x")
     for threads in (2, 1):
         for pipeline in (1, 32):
             arguments = (f"{SPAN} --ratio 1:1 -t {threads} -c {CONNECTIONS[pipeline] // threads} "

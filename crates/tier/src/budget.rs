@@ -6,7 +6,8 @@
 //! tracked memory, which the workers keep to the byte:
 //!
 //! ```text
-//! watermark = (maxmemory - margin - base) / ratio      ratio = (resident - base) / tracked
+//! watermark = (maxmemory - margin - holes to come - base) / ratio
+//! ratio     = (resident - base) / tracked
 //! limit     = watermark + 1/64
 //! ```
 //!

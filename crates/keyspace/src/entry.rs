@@ -59,7 +59,7 @@ impl Entry {
 
     #[inline]
     pub(crate) fn address(self) -> u64 {
-        ((self.0 >> ADDRESS_SHIFT) & ((1 << ADDRESS_BITS) - 1)) << 3
+        (self.0 & ADDRESS_MASK) >> ADDRESS_SHIFT << 3
     }
 
     /// Whether the key has an expiry.

@@ -422,10 +422,11 @@ mod tests {
 
     #[test]
     fn freed_memory_that_is_still_resident_is_not_taken_for_overhead() {
-        let mut meter = meter();
+        // Without flash: with it, the limit rises by what is kept for holes to come.
+        let mut meter = Meter { values_leave: false, ..meter() };
         let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
         let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
-        assert!(after >= before, "{before} {after}");
+        assert_eq!(before, after);
     }
 
     #[test]

@@ -68,10 +68,10 @@ mod tests {
     fn a_touched_allocation_becomes_resident() {
         let mut resident = ResidentSet::open().expect("/proc");
         let before = resident.bytes().expect("statm");
-        // More than other tests of this process may free meanwhile.
-        let block = std::hint::black_box(vec![1u8; 256 << 20]);
+        // A test of the budget may free 64 MiB meanwhile.
+        let block = std::hint::black_box(vec![1u8; (64 << 20) + (64 << 20)]);
         let after = resident.bytes().expect("statm");
-        assert!(after >= before + (128 << 20), "{before} {after}");
+        assert!(after >= before + (60 << 20), "{before} {after}");
         drop(block);
     }
 }

@@ -1,7 +1,7 @@
 //! `kelvin bench run` as a program: what it prints where, and its exit codes.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -23,7 +23,9 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// A server that answers every chunk that arrives with `reply`; after so many chunks it closes all.
+/// A server that answers every chunk that arrives with `reply`; after so many chunks of a
+/// connection it ends it. It reads on until the client has left, too: a close with requests unread
+/// would reset the connection, or not, as the two happen to run.
 fn serve(reply: &'static [u8], chunks_max: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -35,9 +37,11 @@ fn serve(reply: &'static [u8], chunks_max: usize) -> u16 {
                 for _ in 0..chunks_max {
                     let read = stream.read(&mut chunk).unwrap_or(0);
                     if read == 0 || stream.write_all(reply).is_err() {
-                        break;
+                        return;
                     }
                 }
+                _ = stream.shutdown(Shutdown::Write);
+                while stream.read(&mut chunk).is_ok_and(|read| read > 0) {}
             });
         }
     });

@@ -198,7 +198,7 @@ impl Harness {
         for &slot in &self.slots {
             let mut state = self.keyspace.lock(slot);
             for _ in 0..4 {
-                state.pass_hand(&mut tally, |view, _table| {
+                state.pass_hand(keyspace::Region::ALL, &mut tally, |view, _table| {
                     let keyspace::Stored::Hot(bytes) = view.stored else {
                         let keyspace::Stored::Clean(_, at) = view.stored else {
                             panic!("a cold value is not demotable");

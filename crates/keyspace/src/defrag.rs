@@ -4,22 +4,14 @@
 //! Values are demoted in no order of address, so what they leave behind is a hole here and there:
 //! room for other values of their size, and for nothing else. What moves leave is freed later
 //! ([`Husks`]): a block that is free again at once is the first that the allocator would hand out.
-//!
-//! Slots are in the order of hashes, so a pass over them meets the blocks of a page far apart, and
-//! pages would come free only as it ends. Hence a pass moves the blocks of one address region in
-//! [`REGIONS`] alone, and ends so much sooner.
+//! A pass moves the blocks of one [`Region`].
 
 use crate::prefetch::prefetch;
 use crate::record::{Husk, Record};
+use crate::region::Region;
 use crate::slot::{DB_COUNT, SlotState};
 use crate::table::{Position, Table, borrow, own};
 use smallvec::SmallVec;
-
-/// Passes that see every address once.
-pub const REGIONS: usize = 8;
-
-/// Addresses of a region lie together in this many bits: 1 MiB, so that few slabs are in two.
-const REGION_SHIFT: u32 = 20;
 
 /// Blocks that are asked about together, so that cache misses overlap.
 pub const HEAP_BLOCKS_MAX: usize = 64;
@@ -54,8 +46,8 @@ pub struct Defrag<'a> {
     pub heap: &'a dyn Heap,
     /// What to look at.
     pub scope: Scope,
-    /// Which of the [`REGIONS`] to look at.
-    pub region: usize,
+    /// Where to look.
+    pub region: Region,
     /// What moves: see [`Heap::find_sparse`].
     pub free_shift: u32,
 }
@@ -119,8 +111,8 @@ impl Blocks {
         }
     }
 
-    fn push(&mut self, address: *const u8, at: Position, is_value: bool, region: usize) {
-        if (address.addr() >> REGION_SHIFT) % REGIONS == region {
+    fn push(&mut self, address: *const u8, at: Position, is_value: bool, region: Region) {
+        if region.holds(address.addr() as u64) {
             self.addresses.push(address);
             self.owners.push((at, is_value));
         }
@@ -242,6 +234,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const NOW_MS: u64 = 1_700_000_000_000;
+    const REGIONS: usize = 8;
 
     /// Calls every `nth` block sparse.
     struct Every {
@@ -301,7 +294,7 @@ mod tests {
         husks: &mut Husks,
     ) -> Defragged {
         let mut done = Defragged::default();
-        for region in 0..REGIONS {
+        for region in (0..REGIONS).map(|index| Region::nth(index, REGIONS)) {
             let mut at = SegmentPosition::default();
             loop {
                 let how = Defrag { heap, scope, region, free_shift: 0 };

@@ -18,6 +18,7 @@ mod keyspace;
 mod model;
 mod prefetch;
 mod record;
+mod region;
 mod segment;
 mod slot;
 mod table;
@@ -26,12 +27,11 @@ mod watch;
 
 pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
-pub use defrag::{
-    Defrag, Defragged, HEAP_BLOCKS_MAX, Heap, Husks, REGIONS, Scope, SegmentPosition,
-};
+pub use defrag::{Defrag, Defragged, HEAP_BLOCKS_MAX, Heap, Husks, Scope, SegmentPosition};
 pub use key::{Hint, Key, SLOT_COUNT, key_slot};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
+pub use region::Region;
 pub use slot::{DB_COUNT, SlotState, Swept, Verdict};
 pub use table::ScanPosition;
 pub use tally::{DeadCopy, Tally};

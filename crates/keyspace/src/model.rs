@@ -302,7 +302,7 @@ impl World {
         let mut seen = Vec::new();
         let (items, copies) = (&self.items, &mut self.copies);
         let made = &mut self.copies_made;
-        let swept = self.slot.pass_hand(&mut self.sum, |view, table| {
+        let swept = self.slot.pass_hand(crate::Region::ALL, &mut self.sum, |view, table| {
             if seen.len() == stop_after as usize {
                 return Verdict::Stop;
             }

@@ -7,6 +7,7 @@ use crate::entry::Entry;
 use crate::key::{Hint, Key};
 use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
+use crate::region::Region;
 use crate::table::{Position, Table, borrow, own};
 use crate::tally::Tally;
 use crate::watch::{WatchFlag, Watchers};
@@ -286,10 +287,11 @@ impl SlotState {
         }
     }
 
-    /// Passes the demotion hand over the slot: lowers the frequency of every entry, and asks
-    /// `judge` about each value in RAM whose frequency was 0 already.
+    /// Passes the demotion hand over the slot: lowers the frequency of every entry whose record
+    /// lies in `region`, and asks `judge` about each value in RAM whose frequency was 0 already.
     pub fn pass_hand(
         &mut self,
+        region: Region,
         tally: &mut Tally,
         mut judge: impl FnMut(View<'_>, u8) -> Verdict,
     ) -> Swept {
@@ -297,7 +299,7 @@ impl SlotState {
         for table in 0..DB_COUNT as u8 {
             let Some(entries) = self.table(table) else { continue };
             for at in 0..entries.segment_count() {
-                self.pass_hand_segment(table, at, tally, &mut judge, &mut swept);
+                self.pass_hand_segment((table, at), region, tally, &mut judge, &mut swept);
                 if swept.stopped {
                     return swept;
                 }
@@ -331,8 +333,8 @@ impl SlotState {
 
     fn pass_hand_segment(
         &mut self,
-        table: u8,
-        segment: u32,
+        (table, segment): (u8, u32),
+        region: Region,
         tally: &mut Tally,
         judge: &mut impl FnMut(View<'_>, u8) -> Verdict,
         swept: &mut Swept,
@@ -340,7 +342,7 @@ impl SlotState {
         let entries = self.table_mut(table);
         let mut from = 0;
         while from < entries.segment(segment).capacity() {
-            let idle = entries.age(segment, &mut from, &mut swept.visited);
+            let idle = entries.age(segment, region, &mut from, &mut swept.visited);
             for &at in &idle {
                 borrow(&entries.get(at)).prefetch_value();
             }
@@ -458,8 +460,12 @@ mod tests {
 
     /// Passes the hand, demoting whatever it asks about, and returns what it asked about.
     fn hand(slot: &mut SlotState) -> BTreeSet<String> {
+        hand_in(slot, Region::ALL)
+    }
+
+    fn hand_in(slot: &mut SlotState, region: Region) -> BTreeSet<String> {
         let mut asked = BTreeSet::new();
-        slot.pass_hand(&mut Tally::default(), |view, _table| {
+        slot.pass_hand(region, &mut Tally::default(), |view, _table| {
             asked.insert(String::from_utf8_lossy(view.key).into_owned());
             let stored_len = view.value_len() as u32;
             Verdict::Demote(FlashRef { units: 7, stored_len, compressed: false })
@@ -505,12 +511,33 @@ mod tests {
     }
 
     #[test]
+    fn the_hands_of_all_regions_take_what_one_hand_takes() {
+        let name = |number: u32| format!("{number:0100}");
+        let mut slot = SlotState::default();
+        (0..20_000).for_each(|number| put(&mut slot, 0, &name(number), 100, Expiry::Clear));
+        (0..20_000).step_by(3).for_each(|number| read(&mut slot, &name(number)));
+        let mut asked = [BTreeSet::new(), BTreeSet::new()];
+        for asked in &mut asked {
+            for region in 0..4 {
+                let taken = hand_in(&mut slot, Region::nth(region, 4));
+                assert!(taken.len() < 20_000 / 2, "four megabytes are in all regions");
+                assert!(taken.is_disjoint(asked));
+                asked.extend(taken);
+            }
+        }
+        let used = (0..20_000).step_by(3).map(name).collect::<BTreeSet<_>>();
+        assert_eq!(asked[1], used);
+        assert_eq!(asked[0].len() + used.len(), 20_000);
+        assert!(asked[0].is_disjoint(&used));
+    }
+
+    #[test]
     fn the_hand_stops_when_told_and_leaves_what_is_kept() {
         let mut slot = SlotState::default();
         (0..100).for_each(|number| put(&mut slot, 0, &number.to_string(), 100, Expiry::Clear));
         let mut tally = Tally::default();
         let mut asked = 0;
-        let swept = slot.pass_hand(&mut tally, |_, _| {
+        let swept = slot.pass_hand(Region::ALL, &mut tally, |_, _| {
             asked += 1;
             if asked < 10 { Verdict::Keep } else { Verdict::Stop }
         });

@@ -6,6 +6,7 @@ use crate::entry::Entry;
 use crate::key;
 use crate::prefetch::prefetch;
 use crate::record::{Record, View, rounded};
+use crate::region::Region;
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
 use smallvec::SmallVec;
 
@@ -129,14 +130,24 @@ impl Table {
         }
     }
 
-    /// Lowers frequencies in a segment from place `from` on, adding to `visited`, and gathers
-    /// entries that were at 0 already and may be demoted, until there are [`IDLE_MAX`] or the
-    /// segment ends. Leaves `from` where to go on. Their records are on their way to the cache.
-    pub(crate) fn age(&mut self, segment: u32, from: &mut usize, visited: &mut u64) -> Idle {
+    /// Lowers frequencies of what lies in a region, in a segment from place `from` on, adding to
+    /// `visited`, and gathers entries that were at 0 already and may be demoted, until there are
+    /// [`IDLE_MAX`] or the segment ends. Leaves `from` where to go on. Their records are on their
+    /// way to the cache.
+    pub(crate) fn age(
+        &mut self,
+        segment: u32,
+        region: Region,
+        from: &mut usize,
+        visited: &mut u64,
+    ) -> Idle {
         let mut idle = Idle::new();
         for entry in self.segment_mut(segment).places_mut(*from) {
             let index = *from;
             *from += 1;
+            if !region.holds(entry.address()) {
+                continue;
+            }
             *visited += u64::from(!entry.is_empty());
             if entry.frequency() > 0 {
                 entry.age();

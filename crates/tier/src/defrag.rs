@@ -9,11 +9,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use keyspace::{Defrag, Defragged, Heap, Husks, REGIONS, Scope, SegmentPosition};
+use keyspace::{Defrag, Defragged, Heap, Husks, Scope, SegmentPosition};
 
 use crate::hand::Hand;
 use crate::worker::TierWorker;
 
+/// Regions of addresses, each the matter of one round: pages come free an eighth of them sooner, and
+/// a round looks at every key in RAM.
+const REGIONS: usize = 8;
 /// Keys that a slice looks at, at most: about 200 us.
 const SLICE_KEYS_MAX: u64 = 8192;
 /// Pages of which more than this part is free are sparse: a quarter. Three bytes move then for one
@@ -38,7 +41,6 @@ pub(crate) struct DefragHand {
     hand: Hand,
     at: Cell<SegmentPosition>,
     scope: Cell<Scope>,
-    region: Cell<usize>,
     /// What this round did so far.
     round: Cell<Defragged>,
     /// Rounds since the last that was worth its time.
@@ -56,7 +58,6 @@ impl DefragHand {
             hand: Hand::new(worker, workers),
             at: Cell::default(),
             scope: Cell::default(),
-            region: Cell::new(0),
             round: Cell::default(),
             idle_rounds: Cell::new(0),
             rests_until: Cell::new(None),
@@ -80,7 +81,6 @@ impl DefragHand {
         let was_worth_it = round.moved > round.asked >> GAIN_SHIFT;
         let idle = if was_worth_it { 0 } else { self.idle_rounds.get() + 1 };
         self.idle_rounds.set(idle % REGIONS);
-        self.region.set((self.region.get() + 1) % REGIONS);
         if idle == REGIONS && self.scope.get() == Scope::All {
             self.rests_until.set(Some(measures.wrapping_add(REST_MEASURES)));
             self.scope.set(Scope::Values);
@@ -124,7 +124,7 @@ impl TierWorker {
     fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
-        let (region, scope) = (defrag.region.get(), defrag.scope.get());
+        let (region, scope) = (defrag.hand.region(REGIONS), defrag.scope.get());
         let how = match self.tier.budget.is_full() {
             // Writers wait, though not for a round over all keys.
             true => Defrag { heap, scope: Scope::Values, region, free_shift: SPARSE_SHIFT_FULL },

@@ -5,6 +5,10 @@
 //! is its history: what other caches keep a ghost list for. Each worker's hand covers its own
 //! share of the slots.
 //!
+//! While a good part of the values is in RAM the hand takes them from one region of addresses after
+//! another ([`keyspace::Region`]): a round over the slots empties one, so whole pages come free, and
+//! the allocator, which fills its oldest pages first, finds no new holes elsewhere.
+//!
 //! Newcomers do not wait for the hand. A value that was written to a cold key which nobody had used
 //! lately is treated as one that was read: unless a first use is enough (`Tier::promotes_at_once`)
 //! it goes to flash at the end of its batch, while it is in the CPU's cache. A second use within a
@@ -15,7 +19,7 @@
 use std::sync::atomic::Ordering;
 
 use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta, record_size};
-use keyspace::{FlashRef, Hint, Key, SLOT_COUNT, SlotGuard, Stored, Tally, Verdict, View};
+use keyspace::{FlashRef, Hint, Key, Region, SLOT_COUNT, SlotGuard, Stored, Tally, Verdict, View};
 
 use crate::compress::Compressor;
 use crate::counters::Counters;
@@ -76,6 +80,7 @@ impl TierWorker {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
+        let regions = self.tier.demotion_regions();
         for _ in 0..SLICE_SLOTS_MAX {
             if total.freed_bytes >= wanted || total.stopped.is_some() {
                 break;
@@ -89,7 +94,9 @@ impl TierWorker {
                 total.stopped = Some(StopReason::Spent);
                 break;
             }
-            let part = self.demote_slot(self.hand.slot());
+            // What a slice could not find in one region is looked for in all.
+            let of = if self.idle_slots.get() < SLICE_SLOTS_MAX { regions } else { 1 };
+            let part = self.demote_slot(self.hand.slot(), self.hand.region(of));
             self.hand.advance();
             let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
             self.idle_slots.set(idle);
@@ -97,6 +104,13 @@ impl TierWorker {
             total.stopped = part.stopped;
         }
         self.want_submit();
+        if regions > 1
+            && let Some(heap) = &self.tier.heap
+        {
+            // Else what comes next would take the places that this thread has just freed, one by
+            // one, and no page would come free.
+            heap.flush_thread();
+        }
         total
     }
 
@@ -114,17 +128,17 @@ impl TierWorker {
         })
     }
 
-    fn demote_slot(&self, slot: u16) -> Demoted {
+    fn demote_slot(&self, slot: u16, region: Region) -> Demoted {
         match self.tier.keyspace.try_lock(slot) {
-            Some(state) => self.demote_locked(slot, state),
+            Some(state) => self.demote_locked(slot, region, state),
             None => Demoted::default(),
         }
     }
 
-    fn demote_locked(&self, slot: u16, mut state: SlotGuard<'_>) -> Demoted {
+    fn demote_locked(&self, slot: u16, region: Region, mut state: SlotGuard<'_>) -> Demoted {
         self.with_demoter(|demoter, tally| {
             demoter.slot = slot;
-            state.pass_hand(tally, |view, table| demoter.judge(view, table));
+            state.pass_hand(region, tally, |view, table| demoter.judge(view, table));
             drop(state);
         })
     }
@@ -187,7 +201,7 @@ impl TierWorker {
     async fn demote_whole_slot(&self, slot: u16, total: &mut Demoted) {
         let (mut passes, mut idle_turns) = (0, 0);
         while passes < PASSES_MAX {
-            let part = self.demote_locked(slot, self.tier.keyspace.lock(slot));
+            let part = self.demote_locked(slot, Region::ALL, self.tier.keyspace.lock(slot));
             total.add(part);
             idle_turns = if part.values > 0 { 0 } else { idle_turns + 1 };
             match part.stopped {

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
-use keyspace::SLOT_COUNT;
+use keyspace::{Region, SLOT_COUNT};
 
 /// Where a hand is.
 #[derive(Debug)]
 pub(crate) struct Hand {
     slot: Cell<usize>,
+    round: Cell<usize>,
     first: usize,
     step: usize,
 }
@@ -15,7 +16,7 @@ pub(crate) struct Hand {
 impl Hand {
     /// The hand of worker `worker`, at its first slot.
     pub(crate) fn new(worker: usize, workers: usize) -> Hand {
-        Hand { slot: Cell::new(worker), first: worker, step: workers }
+        Hand { slot: Cell::new(worker), round: Cell::new(0), first: worker, step: workers }
     }
 
     /// The slot that the hand is at.
@@ -23,11 +24,19 @@ impl Hand {
         self.slot.get() as u16
     }
 
+    /// The region, of so many, whose turn it is in this round.
+    pub(crate) fn region(&self, of: usize) -> Region {
+        Region::nth(self.round.get(), of)
+    }
+
     /// Goes on to the next slot. True: a new round begins.
     pub(crate) fn advance(&self) -> bool {
         let next = self.slot.get() + self.step;
         let is_round = next >= SLOT_COUNT;
         self.slot.set(if is_round { self.first } else { next });
+        if is_round {
+            self.round.set(self.round.get().wrapping_add(1));
+        }
         is_round
     }
 

@@ -12,6 +12,11 @@ use crate::policy::{Promotion, Settings};
 
 /// See [`Tier::has_free_room`].
 const FREE_ROOM_SHIFT: u32 = 4;
+/// Entries that demotion looks at for each value that it takes, about: a cache line holds eight, and
+/// they are read in their order.
+const ENTRIES_PER_VICTIM: u64 = 64;
+/// A region has at least this part of `maxmemory`.
+const REGION_BYTES_MIN: u64 = 2 << 20;
 
 /// How urgently room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +134,21 @@ impl Tier {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let held = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
         held > self.budget.limit_bytes() >> FREE_ROOM_SHIFT && self.budget.may_fit(held)
+    }
+
+    /// How many regions of addresses demotion empties one after another, so that whole pages come
+    /// free: a power of two. A region's values are looked for among the entries of all keys, so the
+    /// fewer the more keys are cold: about [`ENTRIES_PER_VICTIM`] entries are looked at for each.
+    pub(crate) fn demotion_regions(&self) -> usize {
+        if self.heap.is_none() {
+            return 1;
+        }
+        let count = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
+        let in_ram = count(&self.counters.hot_count) + count(&self.counters.clean_count);
+        let keys = in_ram + count(&self.counters.cold_count);
+        let by_entries = in_ram * ENTRIES_PER_VICTIM / keys.max(1);
+        let by_size = self.budget.max_bytes() / REGION_BYTES_MIN;
+        1 << by_entries.min(by_size).max(1).ilog2()
     }
 
     /// Keys of a database.

@@ -32,6 +32,8 @@ const DENSE_SHIFT: u32 = 3;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
+/// Bytes that writers have demoted at once, at least: a slice costs something of its own.
+const DUE_BYTES_MIN: i64 = 64 << 10;
 /// Bytes that one slice of demotion frees at most before others get their turn.
 pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
 
@@ -48,6 +50,8 @@ pub struct TierWorker {
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: DefragHand,
+    /// What writers have yet to have demoted, less than [`DUE_BYTES_MIN`].
+    demotion_due_bytes: Cell<i64>,
     /// What was brought since resident memory was last looked at.
     unseen_bytes: Cell<i64>,
     pub(crate) random: Cell<u64>,
@@ -101,6 +105,7 @@ impl TierWorker {
             idle_slots: Cell::new(0),
             spent_at: Cell::new(0),
             defrag,
+            demotion_due_bytes: Cell::new(0),
             unseen_bytes: Cell::new(0),
             random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ index as u64),
             reads: RefCell::default(),
@@ -302,11 +307,15 @@ impl TierWorker {
 
     #[cold]
     fn relieve(&self, grown: i64) -> Pressure {
-        let over = self.tier.budget.over_watermark();
         // Twice what the batch brought: writers pay their own way and catch up a little.
-        let wanted = (2 * grown.max(0)).clamp(SLICE_BYTES_MAX / 64, SLICE_BYTES_MAX).min(over);
-        let demoted = self.demote(wanted);
-        self.collect_for(demoted.written_bytes);
+        let due = self.demotion_due_bytes.get() + 2 * grown.max(0);
+        self.demotion_due_bytes.set(due);
+        if due >= DUE_BYTES_MIN {
+            self.demotion_due_bytes.set(0);
+            let over = self.tier.budget.over_watermark();
+            let demoted = self.demote(due.min(SLICE_BYTES_MAX).min(over));
+            self.collect_for(demoted.written_bytes);
+        }
         self.defrag_for(grown);
         self.look_after(grown);
         self.tier.pressure()

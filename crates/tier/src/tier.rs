@@ -15,6 +15,8 @@ const FREE_ROOM_SHIFT: u32 = 4;
 /// Entries that demotion looks at for each value that it takes, about: a cache line holds eight, and
 /// they are read in their order.
 const ENTRIES_PER_VICTIM: u64 = 64;
+/// With fewer, what one round leaves behind is no better than holes everywhere.
+const REGIONS_MIN: usize = 4;
 /// A region has at least this part of `maxmemory`.
 const REGION_BYTES_MIN: u64 = 2 << 20;
 
@@ -148,7 +150,8 @@ impl Tier {
         let keys = in_ram + count(&self.counters.cold_count);
         let by_entries = in_ram * ENTRIES_PER_VICTIM / keys.max(1);
         let by_size = self.budget.max_bytes() / REGION_BYTES_MIN;
-        1 << by_entries.min(by_size).max(1).ilog2()
+        let regions = 1 << by_entries.min(by_size).max(1).ilog2();
+        if regions < REGIONS_MIN { 1 } else { regions }
     }
 
     /// Keys of a database.

@@ -32,6 +32,8 @@ const DENSE_SHIFT: u32 = 3;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
+/// Bytes that a batch of writes is to have demoted, at least.
+const BATCH_BYTES_MIN: i64 = 16 << 10;
 /// Bytes that writers have demoted at once, at least: a slice costs something of its own.
 const DUE_BYTES_MIN: i64 = 64 << 10;
 /// Bytes that one slice of demotion frees at most before others get their turn.
@@ -308,7 +310,7 @@ impl TierWorker {
     #[cold]
     fn relieve(&self, grown: i64) -> Pressure {
         // Twice what the batch brought: writers pay their own way and catch up a little.
-        let due = self.demotion_due_bytes.get() + 2 * grown.max(0);
+        let due = self.demotion_due_bytes.get() + (2 * grown).max(BATCH_BYTES_MIN);
         self.demotion_due_bytes.set(due);
         if due >= DUE_BYTES_MIN {
             self.demotion_due_bytes.set(0);

@@ -5,9 +5,9 @@
 //! is its history: what other caches keep a ghost list for. Each worker's hand covers its own
 //! share of the slots.
 //!
-//! While a good part of the values is in RAM the hand takes them from one region of addresses after
-//! another ([`keyspace::Region`]): a round over the slots empties one, so whole pages come free, and
-//! the allocator, which fills its oldest pages first, finds no new holes elsewhere.
+//! While the data set grows the hand takes values from one region of addresses after another
+//! (`regions.rs`): a round over the slots empties one, so whole pages come free, and the allocator,
+//! which fills its oldest pages first, finds no new holes elsewhere.
 //!
 //! Newcomers do not wait for the hand. A value that was written to a cold key which nobody had used
 //! lately is treated as one that was read: unless a first use is enough (`Tier::promotes_at_once`)
@@ -80,7 +80,7 @@ impl TierWorker {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
-        let regions = self.tier.demotion_regions();
+        let regions = self.tier.regions.count();
         for _ in 0..SLICE_SLOTS_MAX {
             if total.freed_bytes >= wanted || total.stopped.is_some() {
                 break;

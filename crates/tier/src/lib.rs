@@ -23,6 +23,7 @@ mod fetch;
 mod hand;
 mod policy;
 mod process_memory;
+mod regions;
 mod tier;
 mod walk;
 mod worker;

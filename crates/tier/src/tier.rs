@@ -9,17 +9,10 @@ use keyspace::{DeadCopy, Heap, Keyspace, Tally};
 use crate::budget::Budget;
 use crate::counters::Counters;
 use crate::policy::{Promotion, Settings};
+use crate::regions::Regions;
 
 /// See [`Tier::has_free_room`].
 const FREE_ROOM_SHIFT: u32 = 4;
-/// Entries that demotion looks at for each value that it takes, about: a cache line holds eight, and
-/// they are read in their order.
-const ENTRIES_PER_VICTIM: u64 = 64;
-/// With fewer, what one round leaves behind is no better than holes everywhere.
-const REGIONS_MIN: usize = 4;
-/// A region has at least this part of `maxmemory`.
-const REGION_BYTES_MIN: u64 = 2 << 20;
-
 /// How urgently room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
@@ -53,6 +46,7 @@ pub struct Tier {
     pub counters: Counters,
     /// Settings that can change while running.
     pub settings: Settings,
+    pub(crate) regions: Regions,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -77,6 +71,7 @@ impl Tier {
             budget,
             counters: Counters::default(),
             settings: Settings::default(),
+            regions: Regions::default(),
             workers,
         }
     }
@@ -138,22 +133,6 @@ impl Tier {
         held > self.budget.limit_bytes() >> FREE_ROOM_SHIFT && self.budget.may_fit(held)
     }
 
-    /// How many regions of addresses demotion empties one after another, so that whole pages come
-    /// free: a power of two. A region's values are looked for among the entries of all keys, so the
-    /// fewer the more keys are cold: about [`ENTRIES_PER_VICTIM`] entries are looked at for each.
-    pub(crate) fn demotion_regions(&self) -> usize {
-        if self.heap.is_none() {
-            return 1;
-        }
-        let count = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0) as u64;
-        let in_ram = count(&self.counters.hot_count) + count(&self.counters.clean_count);
-        let keys = in_ram + count(&self.counters.cold_count);
-        let by_entries = in_ram * ENTRIES_PER_VICTIM / keys.max(1);
-        let by_size = self.budget.max_bytes() / REGION_BYTES_MIN;
-        let regions = 1 << by_entries.min(by_size).max(1).ilog2();
-        if regions < REGIONS_MIN { 1 } else { regions }
-    }
-
     /// Keys of a database.
     pub fn key_count(&self, db: u8) -> u64 {
         self.counters.table(self.keyspace.table_of(db)).keys
@@ -166,6 +145,9 @@ impl Tier {
         }
         self.look_for_room();
         self.budget.measure();
+        if self.heap.is_some() {
+            self.regions.measure(&self.counters, self.budget.max_bytes());
+        }
     }
 
     /// Sees whether `maxmemory` is resident. If so, gives free pages back to the machine at once,

@@ -23,7 +23,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Folder {
         let name = format!("suite-{name}-{}", std::process::id());
-        Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // A run that was killed may have left one of the same number.
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
     }
 
     fn path(&self) -> &str {

@@ -76,6 +76,8 @@ pub fn new_folder() -> PathBuf {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("kelvin-bench-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(name);
+    // A run that was killed may have left one of the same number.
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
 }

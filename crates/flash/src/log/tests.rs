@@ -45,6 +45,8 @@ impl Directory {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("kelvin-flash-test-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
+        // A run that was killed may have left one of the same number.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a temporary directory");
         Self(path)
     }

@@ -275,6 +275,8 @@ impl Directory {
         let name = format!("kelvin-test-{}-{number}", std::process::id());
         // On the build's file system: flash wants O_DIRECT, which a tmpfs may not have.
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // A run that was killed may have left one of the same number.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory for the test");
         Directory(path)
     }

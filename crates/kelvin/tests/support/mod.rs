@@ -7,7 +7,7 @@
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -379,14 +379,10 @@ impl Client {
                 return Some(frame);
             }
             let mut chunk = [0; 64 << 10];
-            let count = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(&mut chunk),
-                Stream::Unix(stream) => stream.read(&mut chunk),
-            };
-            match count {
+            match self.receive(&mut chunk) {
                 Ok(0) => return None,
                 Ok(count) => self.received.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no reply: {error}"),
             }
         }
@@ -403,16 +399,26 @@ impl Client {
                 self.set_timeout(Duration::from_secs(REPLY_SECONDS_MAX));
                 return Some(frame);
             }
-            let count = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(&mut chunk),
-                Stream::Unix(stream) => stream.read(&mut chunk),
-            };
-            match count {
+            match self.receive(&mut chunk) {
                 Ok(count) if count > 0 => self.received.extend_from_slice(&chunk[..count]),
                 _ => {
                     self.set_timeout(Duration::from_secs(REPLY_SECONDS_MAX));
                     return None;
                 }
+            }
+        }
+    }
+
+    /// Reads what has come. A process that was stopped and goes on is interrupted in a read that has
+    /// a timeout.
+    fn receive(&mut self, chunk: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let count = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(chunk),
+                Stream::Unix(stream) => stream.read(chunk),
+            };
+            if !count.as_ref().is_err_and(|error| error.kind() == ErrorKind::Interrupted) {
+                return count;
             }
         }
     }

@@ -14,7 +14,7 @@ use support::Server;
 
 /// A test of seconds that takes longer than this hangs.
 const SECONDS_MAX: u64 = 600;
-/// How often a run may end before it is stopped.
+/// How often what a busy machine can spoil is tried.
 const TRIES: usize = 5;
 
 /// A folder for a run's results on the file system of the build, which flash needs.
@@ -76,12 +76,17 @@ fn assert_refused(output: &Output, code: i32, what: &str) {
 
 #[test]
 fn a_run_leaves_results_and_a_report() {
-    let folder = Folder::new("whole");
     // Brief B is the one that a server with too little RAM refuses to fill.
     let only = ["fill", "get-max", "get-min", "sigma-2", "brief-b"];
-    let own = ["--smoke", "--no-pin", "--out", folder.path()];
-    let output = run(&[own.as_slice(), &only.map(|id| ["--only", id]).concat()].concat());
-    assert_done(&output);
+    let hits =
+        |folder: &Folder, id| test(&folder.results(), id).rounds[0].ram_hit_ratio.expect("reads");
+    // In its second a busy machine may not bring into RAM what is to be there.
+    let folder = (0..TRIES).map(|number| Folder::new(&format!("whole-{number}"))).find(|folder| {
+        let own = ["--smoke", "--no-pin", "--out", folder.path()];
+        assert_done(&run(&[own.as_slice(), &only.map(|id| ["--only", id]).concat()].concat()));
+        hits(folder, "get-max") > 0.95 && hits(folder, "get-min") < 0.4
+    });
+    let folder = folder.expect("hits as the tests are named");
 
     let results = folder.results();
     assert_eq!(results.state, State::Done);
@@ -100,8 +105,6 @@ fn a_run_leaves_results_and_a_report() {
     let keys = filled.keys.expect("a server that counts");
     assert!(keys.abs_diff(results.setting.keys) <= 1, "{keys}");
     assert!(filled.values_in_ram.expect("tiers") < keys / 2);
-    let hits = |id| test(&results, id).rounds[0].ram_hit_ratio.expect("reads");
-    assert!(hits("get-max") > 0.95 && hits("get-min") < 0.4);
     let names: Vec<&str> = results.comparisons.iter().map(|line| line.name.as_str()).collect();
     assert!(names.contains(&"GET, minimum of RAM hits: throughput"), "{names:?}");
 

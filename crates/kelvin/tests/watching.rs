@@ -90,7 +90,7 @@ fn spikes_are_remembered_by_event() {
     let kelvin = Server::kelvin(&options);
     let mut client = kelvin.connect();
     assert!(text(&client.line("LATENCY DOCTOR")).contains("1000 ms or longer"));
-    client.line("DEBUG SLEEP 1");
+    client.line("DEBUG SLEEP 1.1");
     let frame = client.line("LATENCY LATEST");
     let Frame::Array(events) = &frame else { panic!("{}", show(&frame)) };
     let Some(Frame::Array(event)) = events.first() else { panic!("{}", show(&frame)) };

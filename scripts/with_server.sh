@@ -7,8 +7,7 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$HOME/.cache/kelvin/target}
 cargo build --profile fast -p kelvin
 data=$(mktemp -d)
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$target/fast/kelvin" server --port "$port" --bind 127.0.0.1 --maxmemory 200mb \
+NO_COLOR=1 "$target/fast/kelvin" server --port 0 --bind 127.0.0.1 --maxmemory 200mb \
     --flash-path "$data" --flash-size 2gb --enable-debug-command yes --logfile "$data/log" &
 server=$!
 stop() {
@@ -17,10 +16,14 @@ stop() {
     rm -rf "$data"
 }
 trap stop EXIT
-for _ in $(seq 100); do
-    redis-cli -p "$port" ping >/dev/null 2>&1 && break
+# It chooses its port itself: one that is chosen here may be taken before it is used.
+port=
+for _ in $(seq 600); do
+    port=$(sed -n 's/.*ready to accept connections.* port=\([0-9]*\) .*/\1/p' "$data/log" 2>/dev/null) || true
+    [ -n "$port" ] && break
     kill -0 "$server" || { cat "$data/log"; exit 1; }
     sleep 0.1
 done
+[ -n "$port" ] || { echo "the server does not start:"; cat "$data/log"; exit 1; }
 "$@" "$port"
 kill -0 "$server" || { echo "the server died:"; cat "$data/log"; exit 1; }

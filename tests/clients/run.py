@@ -6,6 +6,7 @@ server is emptied. Whatever cannot be run is a failure, unless --allow-missing n
 """
 
 import argparse
+import fcntl
 import os
 import shutil
 import subprocess
@@ -32,6 +33,10 @@ def main():
     for name in options.clients + options.allow_missing:
         if name not in CLIENTS:
             parser.error(f"no client '{name}'")
+    # Runs at the same time share what is installed there.
+    CACHE.mkdir(parents=True, exist_ok=True)
+    lock = open(CACHE / "lock", "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
     failed = []
     for name in options.clients or CLIENTS:
         try:

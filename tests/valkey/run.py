@@ -40,7 +40,7 @@ CHANGES = [
     ("unit/keyspace.tcl", "test {MOVE basic usage} {\n", "test {MOVE basic usage} {\nr flushdb\n"),
 ]
 RERUNS_MAX = 30
-SECONDS_MAX = 300
+SECONDS_MAX = 900
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 OUTCOME = re.compile(r"^\[(ok|err|skip|ignore|exception)\]: (.*?)(?: \(\d+ ms\))?$")
 CULPRIT = re.compile(r'^"test (?:\{(.*)\}|"(.*)") \{$|^"test (?:\{(.*)\}|"(.*)")', re.M)

@@ -4,12 +4,11 @@ mod support;
 
 use std::path::PathBuf;
 use support::options;
-use support::real::{Real, free_port, run};
+use support::real::{Real, new_folder, run};
 
 /// An authority, a certificate of the server and one of a client in a new folder.
-fn certificates(port: u16) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("kelvin-tls-{}-{port}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+fn certificates() -> PathBuf {
+    let folder = new_folder();
     let openssl = |line: &str| run("openssl", &line.split(' ').collect::<Vec<_>>(), &folder);
     openssl(
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.crt",
@@ -30,13 +29,12 @@ fn certificates(port: u16) -> PathBuf {
 
 #[test]
 fn loads_are_encrypted_and_the_server_is_checked() {
-    let port = free_port();
-    let folder = certificates(port);
+    let folder = certificates();
     let file = |name: &str| folder.join(name).display().to_string();
     let (cert, key, ca) = (file("server.crt"), file("server.key"), file("ca.crt"));
-    let ports = ["--port", "0", "--tls-port", &port.to_string()];
-    let tls = ["--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-    let server = Real::start_in(folder.clone(), port, &ports, &tls);
+    let more = ["--port", "0", "--tls-cert-file", &cert, "--tls-key-file", &key];
+    let more = [&more[..], &["--tls-ca-cert-file", &ca]].concat();
+    let server = Real::start_in(folder.clone(), "--tls-port", &more);
     let client = format!("--cert {} --key {}", file("client.crt"), file("client.key"));
     let good = [
         format!("--tls --cacert {ca} {client}"),

@@ -3,7 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a load may take to begin.
+const BEGIN_TIME_MAX: Duration = Duration::from_secs(60);
+/// A port on which nobody listens: those that the system hands out may be another test's.
+const NOBODY: u16 = 1;
 
 /// Words that every load here begins with.
 fn program(port: u16, line: &str) -> Command {
@@ -23,15 +30,24 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
+/// A server in this process.
+struct Fake {
+    port: u16,
+    answered: Arc<AtomicUsize>,
+}
+
 /// A server that answers every chunk that arrives with `reply`; after so many chunks of a
 /// connection it ends it. It reads on until the client has left, too: a close with requests unread
 /// would reset the connection, or not, as the two happen to run.
-fn serve(reply: &'static [u8], chunks_max: usize) -> u16 {
+fn serve(reply: &'static [u8], chunks_max: usize) -> Fake {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
+    let answered = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&answered);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream: TcpStream = stream.expect("a stream");
+            let counter = Arc::clone(&counter);
             std::thread::spawn(move || {
                 let mut chunk = [0; 4096];
                 for _ in 0..chunks_max {
@@ -39,18 +55,19 @@ fn serve(reply: &'static [u8], chunks_max: usize) -> u16 {
                     if read == 0 || stream.write_all(reply).is_err() {
                         return;
                     }
+                    counter.fetch_add(1, Ordering::Relaxed);
                 }
                 _ = stream.shutdown(Shutdown::Write);
                 while stream.read(&mut chunk).is_ok_and(|read| read > 0) {}
             });
         }
     });
-    port
+    Fake { port, answered }
 }
 
 #[test]
 fn a_good_load_prints_its_table_and_writes_its_files() {
-    let port = serve(b"+OK\r\n", usize::MAX);
+    let Fake { port, .. } = serve(b"+OK\r\n", usize::MAX);
     let folder = std::env::temp_dir().join(format!("kelvin-bench-run-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = |name: &str| folder.join(name).display().to_string();
@@ -76,18 +93,14 @@ fn a_good_load_prints_its_table_and_writes_its_files() {
 
 #[test]
 fn what_goes_wrong_gives_one_line_and_a_code() {
-    let errors = serve(b"-ERR no\r\n", usize::MAX);
-    let noise = serve(b"what?\r\n", usize::MAX);
-    let mortal = serve(b"+OK\r\n", 20);
-    let nobody = {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address").port()
-    };
+    let errors = serve(b"-ERR no\r\n", usize::MAX).port;
+    let noise = serve(b"what?\r\n", usize::MAX).port;
+    let mortal = serve(b"+OK\r\n", 20).port;
     let cases = [
         (errors, "-n 10", 1, "20 errors"),
         (noise, "-n 10", 1, "2 of 2 connections were lost: the server sent something"),
         (mortal, "-n 100", 1, "2 of 2 connections were lost: the server closed"),
-        (nobody, "-n 10", 2, "cannot connect to 127.0.0.1:"),
+        (NOBODY, "-n 10", 2, "cannot connect to 127.0.0.1:"),
         (errors, "-a secret", 2, "AUTH was refused: ERR no"),
         (errors, "--select-db 5", 2, "SELECT was refused: ERR no"),
         (errors, "--no-such-flag", 2, "unexpected argument '--no-such-flag'"),
@@ -111,11 +124,15 @@ fn what_goes_wrong_gives_one_line_and_a_code() {
 
 #[test]
 fn ctrl_c_keeps_what_was_measured() {
-    let port = serve(b"+OK\r\n", usize::MAX);
+    let Fake { port, answered } = serve(b"+OK\r\n", usize::MAX);
     let mut load: Child =
         program(port, "--test-time 600 --hide-histogram").spawn().expect("kelvin runs");
-    // Long enough for the load to be under way; a shorter time would only make it shorter.
-    std::thread::sleep(Duration::from_millis(500));
+    // A connection sends on when it has its reply: one of the two has been measured then.
+    let deadline = Instant::now() + BEGIN_TIME_MAX;
+    while answered.load(Ordering::Relaxed) <= 2 {
+        assert!(Instant::now() < deadline, "the load does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let pid = rustix::process::Pid::from_child(&load);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a process");
     let code = load.wait().expect("an end").code();

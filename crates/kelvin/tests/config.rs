@@ -7,6 +7,9 @@ use std::time::Duration;
 use resp::Frame;
 use support::{Server, assert_same_replies, show, text};
 
+/// How often what a busy machine can spoil is tried.
+const TRIES: usize = 10;
+
 #[test]
 fn replies_are_those_of_redis() {
     assert_same_replies(
@@ -84,7 +87,7 @@ fn a_file_of_redis_starts_the_server() {
     assert_eq!(client.try_read(), None);
     server.wait();
     assert!(!pid_file.exists());
-    let log = server.log();
+    let log = server.log_to_its_end();
     let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
     let [warning] = warnings[..] else { panic!("one warning: {log}") };
     assert!(warning.contains("daemonize, save (by default)"), "{warning}");
@@ -123,22 +126,27 @@ fn others_are_served_while_a_change_waits_for_a_drive() {
     let server = Server::kelvin_with_flash("64mb", &["--workers", "1"]);
     let new = server.directory().join("new");
     std::fs::create_dir(&new).expect("a directory");
-    let held = std::fs::File::create(new.join("kelvin.flash")).expect("a file");
-    held.lock().expect("nobody else has it");
     let (mut client, mut other) = (server.connect(), server.connect());
     let paths = format!("{} {}", server.directory().display(), new.display());
-    client.send(&["CONFIG", "SET", "flash-path", &paths]);
-    // The new value shows as soon as the server begins to act on it.
-    while !other.show("CONFIG GET flash-path").contains(&paths) {
-        assert_eq!(
-            client.read_within(Duration::from_millis(1)),
-            None,
-            "a reply before the other's"
-        );
-    }
-    // Had the worker tried for two seconds first, the change would have been refused by now.
-    drop(held);
-    assert_eq!(show(&client.read()), "+OK");
+    let mut change = || {
+        let held = std::fs::File::create(new.join("kelvin.flash")).expect("a file");
+        held.lock().expect("nobody else has it");
+        client.send(&["CONFIG", "SET", "flash-path", &paths]);
+        // The new value shows as soon as the server begins to act on it.
+        while !other.show("CONFIG GET flash-path").contains(&paths) {
+            if let Some(reply) = client.read_within(Duration::from_millis(1)) {
+                return show(&reply);
+            }
+        }
+        // Had the worker tried for two seconds first, the change would have been refused by now.
+        drop(held);
+        show(&client.read())
+    };
+    // On a busy machine the test itself may take two seconds; a worker that does so always does.
+    let replies: Vec<String> =
+        (0..TRIES).map(|_| change()).take_while(|reply| reply != "+OK").collect();
+    assert!(replies.len() < TRIES, "{replies:?}");
+    assert!(replies.iter().all(|reply| reply.contains("in use by another server")), "{replies:?}");
 }
 
 #[test]

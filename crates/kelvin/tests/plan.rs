@@ -3,6 +3,7 @@
 mod support;
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use plan::memory_model::{Place, Server as Model, Shape, tables};
 use plan::policy;
@@ -194,11 +195,19 @@ fn a_running_server_is_measured() {
     let server = Server::kelvin_with_flash("512mb", &options);
     let port = server.port();
     let mut client = server.connect();
-    let writing = std::thread::spawn(move || {
-        call_all(&mut client, "SET", 0..200_000, &"x".repeat(1_000));
+    let is_measured = AtomicBool::new(false);
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_measured.load(Ordering::Relaxed) {
+                call_all(&mut client, "SET", 0..10_000, &"x".repeat(1_000));
+            }
+        });
+        let measuring =
+            scope.spawn(|| json(&format!("endurance --server 127.0.0.1:{port} --seconds 0.5")));
+        let measured = measuring.join();
+        is_measured.store(true, Ordering::Relaxed);
+        measured.expect("figures")
     });
-    let measured = json(&format!("endurance --server 127.0.0.1:{port} --seconds 0.5"));
-    writing.join().expect("the writer is served");
     let figures = &measured["measured"];
     let number = |name: &str| figures[name].as_f64().expect("a number");
     assert!(number("seconds") >= 0.5);

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ impl Client {
             what: format!("cannot connect: {source}"),
         };
         let found = address.0.to_socket_addrs().map_err(failed)?.next();
-        let found = found.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+        let found = found.ok_or_else(|| failed(ErrorKind::NotFound.into()))?;
         let stream = TcpStream::connect_timeout(&found, CONNECT_WAIT).map_err(failed)?;
         stream.set_read_timeout(Some(REPLY_WAIT)).map_err(failed)?;
         Ok(Self { address: address.0.clone(), stream })
@@ -165,6 +165,8 @@ impl Client {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(self.error("it closed the connection")),
                 Ok(count) => reply.extend_from_slice(&chunk[..count]),
+                // Stopped in a read that has a timeout, and continued.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(source) => return Err(self.error(format!("no reply: {source}"))),
             }
         }

@@ -82,6 +82,8 @@ mod tests {
     fn systemd_is_told_at_either_kind_of_address() {
         let id = std::process::id();
         let path = std::env::temp_dir().join(format!("kelvin-notify-{id}"));
+        // A run that was killed may have left one of the same number.
+        let _ = std::fs::remove_file(&path);
         let name = format!("kelvin-notify-{id}");
         let by_path = UnixDatagram::bind(&path).expect("a socket");
         let address = SocketAddr::from_abstract_name(&name).expect("a name");

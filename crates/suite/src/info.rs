@@ -1,7 +1,7 @@
 //! A connection to the server for what the suite itself asks: INFO, DBSIZE, FLUSHALL.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
@@ -59,7 +59,11 @@ impl Client {
             if let Some((frame, _)) = parse_frame(&self.received).map_err(|e| e.to_string())? {
                 return Ok(frame);
             }
-            let count = self.stream.read(&mut chunk).map_err(|error| error.to_string())?;
+            let count = match self.stream.read(&mut chunk) {
+                // Stopped in a read that has a timeout, and continued.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                count => count.map_err(|error| error.to_string())?,
+            };
             if count == 0 || self.received.len() > REPLY_BYTES_MAX {
                 return Err("the server closed the connection".to_owned());
             }

@@ -250,13 +250,17 @@ mod tests {
         let path = folder.join(format!("probe-{}", std::process::id()));
         let file = Removed(path.clone());
         let probe = Probe { folder: &folder, file_bytes: 16 << 20, seconds: 1 };
-        let limit = match probe.by_threads(&file.0) {
+        // Other work may take the second of a probe, but not of all.
+        let is_right = (0..10).any(|_| match probe.by_threads(&file.0) {
             // The file system of the build cannot be read past the page cache.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            outcome => outcome.expect("a probe"),
-        };
-        assert!(limit.reads_per_second > 100.0, "{limit:?}");
-        assert!(limit.write_bytes_per_second > 1e6, "{limit:?}");
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => true,
+            outcome => {
+                let limit = outcome.expect("a probe");
+                println!("{limit:?}");
+                limit.reads_per_second > 100.0 && limit.write_bytes_per_second > 1e6
+            }
+        });
+        assert!(is_right);
         drop(file);
         assert!(!path.exists());
     }

@@ -352,7 +352,7 @@ fn setting(source: &Source, scale: &Scale) -> Setting {
     let server = match source {
         Source::Running(address) => address.clone(),
         Source::Own(own) => {
-            let arguments = own.arguments(Tiers::RamAndFlash, None, scale.server_cores);
+            let arguments = own.arguments(Tiers::RamAndFlash, "PORT", scale.server_cores);
             format!("kelvin {}", arguments.join(" "))
         }
     };

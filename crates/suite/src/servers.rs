@@ -3,7 +3,7 @@
 //! Invariant: a server of ours, and its flash, goes when the next one comes or the suite ends.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -146,11 +146,11 @@ impl Drop for Servers {
 }
 
 impl Own {
-    /// The command line, without the program; each server has a free port.
-    pub fn arguments(&self, tiers: Tiers, port: Option<u16>, workers: usize) -> Vec<String> {
+    /// The command line, without the program; `port` is 0 for any that is free.
+    pub fn arguments(&self, tiers: Tiers, port: &str, workers: usize) -> Vec<String> {
         let mut arguments = vec!["server".to_owned()];
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        option("--port", port.map_or("PORT".to_owned(), |port| port.to_string()));
+        option("--port", port.to_owned());
         option("--bind", Ipv4Addr::LOCALHOST.to_string());
         option("--workers", workers.to_string());
         option("--maxmemory", self.ram_bytes.to_string());
@@ -172,27 +172,24 @@ impl Own {
         index: usize,
     ) -> Result<(Process, String), SuiteError> {
         fs::create_dir_all(&self.flash_folder).map_err(SuiteError::file(&self.flash_folder))?;
-        let port = free_port().map_err(|error| SuiteError::Server(error.to_string()))?;
         let workers = cores.map_or(1, Cores::count);
         let mut command = Command::new(&self.program);
-        command.args(self.arguments(tiers, Some(port), workers)).env("NO_COLOR", "1");
+        // It chooses its port itself: one that is chosen here may be taken before it is used.
+        command.args(self.arguments(tiers, "0", workers)).env("NO_COLOR", "1");
         let log = self.log_path(index);
         let mut process = Process::start(command, cores, &log)?;
-        let address = format!("{}:{port}", Ipv4Addr::LOCALHOST);
-        wait_until_it_answers(&mut process, &address, &log)?;
-        Ok((process, address))
+        let port = wait_for_port(&mut process, &log)?;
+        Ok((process, format!("{}:{port}", Ipv4Addr::LOCALHOST)))
     }
 }
 
-fn wait_until_it_answers(
-    process: &mut Process,
-    address: &str,
-    log: &Path,
-) -> Result<(), SuiteError> {
+/// The port of a server, once its log says that it is ready.
+fn wait_for_port(process: &mut Process, log: &Path) -> Result<u16, SuiteError> {
     let deadline = Instant::now() + Duration::from_secs(START_SECONDS_MAX);
     loop {
-        if Client::connect(address).is_ok_and(|mut client| client.call(&["PING"]).is_ok()) {
-            return Ok(());
+        // The log may not have been made yet.
+        if let Some(port) = ready_port(&fs::read_to_string(log).unwrap_or_default()) {
+            return Ok(port);
         }
         if process.ended().is_some() || Instant::now() >= deadline {
             let end = last_lines(log, LOG_LINES);
@@ -210,9 +207,11 @@ pub fn last_lines(log: &Path, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join(" / ")
 }
 
-/// A port that nobody listens on. Another may take it before the server does, who then says so.
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+/// The port that a log names in a whole line about being ready.
+fn ready_port(log: &str) -> Option<u16> {
+    let mut lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let line = lines.find(|line| line.contains("ready to accept connections"))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("port="))?.parse().ok()
 }
 
 #[cfg(test)]
@@ -231,10 +230,10 @@ mod tests {
 
     #[test]
     fn a_server_has_flash_only_where_it_is_wanted() {
-        let with = own().arguments(Tiers::RamAndFlash, Some(1), 2).join(" ");
+        let with = own().arguments(Tiers::RamAndFlash, "1", 2).join(" ");
         assert!(with.starts_with("server --port 1 --bind 127.0.0.1 --workers 2"), "{with}");
         assert!(with.contains("--maxmemory 1073741824 --flash-path "), "{with}");
-        let without = own().arguments(Tiers::RamOnly, Some(1), 2).join(" ");
+        let without = own().arguments(Tiers::RamOnly, "1", 2).join(" ");
         assert!(!without.contains("flash"), "{without}");
     }
 
@@ -243,10 +242,17 @@ mod tests {
         let mut servers = Servers::new(Source::Own(own()), None, None);
         let error = servers.empty(Tiers::RamAndFlash).expect_err("no such program").to_string();
         assert!(error.contains("/nonexistent/kelvin"), "{error}");
-        let port = free_port().expect("a port");
-        let mut servers = Servers::new(Source::Running(format!("127.0.0.1:{port}")), None, None);
+        let mut servers = Servers::new(Source::Running("127.0.0.1:1".to_owned()), None, None);
         let error = servers.empty(Tiers::RamAndFlash).expect_err("nobody there").to_string();
-        assert!(error.starts_with(&format!("127.0.0.1:{port}: ")), "{error}");
+        assert!(error.starts_with("127.0.0.1:1: "), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+
+    #[test]
+    fn the_port_is_in_a_whole_line_of_the_log() {
+        let log = "INFO starting port=1\nINFO ready to accept connections port=4242 workers=2\n";
+        assert_eq!(ready_port(log), Some(4242));
+        assert_eq!(ready_port(log.trim_end()), None);
+        assert_eq!(ready_port(""), None);
     }
 }

@@ -389,6 +389,7 @@ mod tests {
 
     #[test]
     fn what_is_allocated_decides_whether_full_is_for_now_and_time_that_it_is_not() {
+        let _alone = crate::process_memory::tests::alone();
         let budget = Budget::new(1).expect("a budget");
         assert!(budget.is_full() && !budget.is_full_for_now(), "the base alone is more");
         budget.set_max_bytes(budget.base_bytes() + (16 << 20));

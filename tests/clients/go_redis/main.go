@@ -65,9 +65,9 @@ func stringValues(client *redis.Client) {
 	equal(client.GetRange(cx, "s", 1, -2).Val(), "alue")
 	equal(client.SetRange(cx, "s", 0, "V").Val(), int64(6))
 	equal(client.SetNX(cx, "s", "2", 0).Val(), false)
-	equal(client.SetXX(cx, "s", "2", time.Minute).Val(), true)
+	equal(client.SetXX(cx, "s", "2", time.Hour).Val(), true)
 	equal(client.SetArgs(cx, "s", "3", redis.SetArgs{Get: true, KeepTTL: true}).Val(), "2")
-	if ttl := client.TTL(cx, "s").Val(); ttl <= 0 || ttl > time.Minute {
+	if ttl := client.TTL(cx, "s").Val(); ttl <= 0 || ttl > time.Hour {
 		fail("TTL %v", ttl)
 	}
 	equal(client.GetDel(cx, "s").Val(), "3")
@@ -120,9 +120,9 @@ func expiry(client *redis.Client) {
 	equal(client.TTL(cx, "k").Val(), time.Duration(-1))
 	equal(client.GetEx(cx, "k", time.Minute).Val(), "v")
 	must(client.Set(cx, "soon", "v", time.Millisecond).Err())
-	for deadline := time.Now().Add(10 * time.Second); client.Exists(cx, "soon").Val() == 1; {
+	for deadline := time.Now().Add(time.Minute); client.Exists(cx, "soon").Val() == 1; {
 		if time.Now().After(deadline) {
-			fail("a key outlives its time by ten seconds")
+			fail("a key outlives its time by a minute")
 		}
 	}
 }

@@ -56,8 +56,8 @@ const works = {
   },
 
   async expiry(redis) {
-    await redis.set("k", "v", "PX", 100000);
-    assert.ok((await redis.pttl("k")) > 90000);
+    await redis.set("k", "v", "PX", 10000000);
+    assert.ok((await redis.pttl("k")) > 9000000);
     assert.equal(await redis.expire("k", 10, "GT"), 0);
     assert.equal(await redis.persist("k"), 1);
     assert.equal(await redis.ttl("k"), -1);
@@ -158,9 +158,9 @@ const works = {
 };
 
 async function until(condition) {
-  const deadline = Date.now() + 10000;
+  const deadline = Date.now() + 60000;
   while (!(await condition())) {
-    assert.ok(Date.now() < deadline, "it did not come true in ten seconds");
+    assert.ok(Date.now() < deadline, "it did not come true in a minute");
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

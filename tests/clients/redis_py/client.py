@@ -123,16 +123,17 @@ def keys(client, _):
 
 
 def expiry(client, _):
+    start = time.monotonic()
     client.set("k", "v", ex=100)
-    assert 98 <= client.ttl("k") <= 100
+    assert 99 - (time.monotonic() - start) <= client.ttl("k") <= 100
     assert client.expire("k", 200, nx=True) in (False, 0)
     assert client.expire("k", 200, gt=True) in (True, 1)
     assert client.expiretime("k") > time.time()
     assert client.persist("k") in (True, 1)
     assert client.ttl("k") == -1
     assert client.ttl("missing") == -2
-    assert client.getex("k", px=100_000) == b"v"
-    assert client.pttl("k") > 90_000
+    assert client.getex("k", px=10_000_000) == b"v"
+    assert client.pttl("k") > 9_000_000
     assert client.getex("k", persist=True) == b"v"
     assert client.pexpireat("k", 1) in (True, 1)
     assert client.exists("k") == 0
@@ -299,9 +300,9 @@ def fails(action, text):
 
 def until(condition):
     """Waits for what must come true by itself, such as expiry."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "it did not come true in ten seconds"
+        assert time.monotonic() < deadline, "it did not come true in a minute"
         time.sleep(0.005)
 
 

@@ -31,7 +31,7 @@ pub const LINES: &[Line] = &[
     // A: GET, max RAM hit.
     Line {
         text: "--cluster-mode --pipeline=8 -c 1 -t 64 --key-maximum=1000 --data-size=512 \
-               --ratio=0:1 --key-pattern=P:P --test-time=0.2 -x 5",
+               --ratio=0:1 --key-pattern=P:P --test-time=1 -x 5",
         requests: Count::Some,
         sets_percent: 0,
         data_size: 512,
@@ -93,7 +93,7 @@ pub const LINES: &[Line] = &[
     },
     // C.
     Line {
-        text: "-t 6 -c 5 --pipeline 4 --ratio 1:4 -d 100 --key-maximum 10000 --test-time 0.3",
+        text: "-t 6 -c 5 --pipeline 4 --ratio 1:4 -d 100 --key-maximum 10000 --test-time 1",
         requests: Count::Some,
         sets_percent: 20,
         data_size: 100,
@@ -115,7 +115,7 @@ pub const LINES: &[Line] = &[
     },
     Line {
         text: "--pipeline=11 -c 20 -t 1 -d 500 --key-maximum=7500 --key-pattern=G:G \
-               --key-stddev=512 --ratio=1:1 --distinct-client-seed --randomize --test-time=0.3 \
+               --key-stddev=512 --ratio=1:1 --distinct-client-seed --randomize --test-time=1 \
                --run-count=1 --out-file=test.out",
         requests: Count::Some,
         sets_percent: 50,

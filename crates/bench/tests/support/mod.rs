@@ -9,6 +9,10 @@ pub mod real;
 pub mod recorder;
 
 use bench::{Options, Report};
+use std::time::{Duration, Instant};
+
+/// What takes longer than this to come true will not.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Rows of the stats.
 pub const SETS: usize = 0;
@@ -25,4 +29,13 @@ pub fn options(port: u16, line: &str) -> Options {
 pub fn load(port: u16, line: &str) -> Report {
     let options = options(port, &format!("-t 1 {line}"));
     bench::run(&options).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + WAIT_MAX;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,12 +1,13 @@
 //! redis-server, as it is installed.
 
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long a server may take to answer.
-const START_TIME_MAX: Duration = Duration::from_secs(30);
+/// Ports that are tried: another may take one between its choice and its use.
+const PORTS_MAX: usize = 20;
 
 /// A running server with a folder of its own; both go when it is dropped.
 pub struct Real {
@@ -18,32 +19,31 @@ pub struct Real {
 impl Real {
     /// Starts a server with these words on its command line besides.
     pub fn start(more: &[&str]) -> Self {
-        let port = free_port();
-        let folder =
-            std::env::temp_dir().join(format!("kelvin-bench-{}-{port}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        Self::start_in(folder, port, &["--port", &port.to_string()], more)
+        Self::start_in(new_folder(), "--port", more)
     }
 
-    /// Starts a server in `folder` whose plain or TLS port is `port`.
-    pub fn start_in(folder: PathBuf, port: u16, ports: &[&str], more: &[&str]) -> Self {
-        let process = Command::new("redis-server")
-            .args(ports)
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
-            .arg(&folder)
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        let server = Self { port, folder, process };
-        let deadline = Instant::now() + START_TIME_MAX;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not start");
-            std::thread::sleep(Duration::from_millis(20));
+    /// Starts a server in `folder` that gets a port by `port_option`.
+    pub fn start_in(folder: PathBuf, port_option: &str, more: &[&str]) -> Self {
+        for _ in 0..PORTS_MAX {
+            let port = free_port();
+            let mut process = Command::new("redis-server")
+                .args([port_option, &port.to_string()])
+                .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+                .arg(&folder)
+                .args(more)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("redis-server is installed");
+            // Its own word: on a port that was taken, somebody else would answer.
+            let log = BufReader::new(process.stdout.take().expect("piped"));
+            if log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept")) {
+                return Self { port, folder, process };
+            }
+            process.wait().expect("a child can be waited for");
         }
-        server
+        panic!("redis-server does not start with {more:?}");
     }
 
     /// What `redis-cli` prints for these words.
@@ -70,9 +70,20 @@ impl Drop for Real {
     }
 }
 
-/// A port that nobody listens on, below those that the system hands out: a cluster node also takes
-/// the port 10,000 above.
-pub fn free_port() -> u16 {
+/// A folder of its own.
+pub fn new_folder() -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("kelvin-bench-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    // A run that was killed may have left one of the same number.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// A port that nobody listens on: a cluster node also takes the port 10,000 above.
+fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();

@@ -72,6 +72,11 @@ impl Recorder {
         Self { port, state }
     }
 
+    /// Requests that have come so far.
+    pub fn request_count(&self) -> usize {
+        *self.state.count.lock().expect("a lock")
+    }
+
     /// Keys that are there.
     pub fn key_count(&self) -> usize {
         self.state.map.lock().expect("a lock").len()

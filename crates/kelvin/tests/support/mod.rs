@@ -7,8 +7,8 @@
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -21,6 +21,9 @@ use resp::{Frame, Reply, parse_frame};
 
 /// A reply that takes longer than this is a hang.
 const REPLY_SECONDS_MAX: u64 = 60;
+
+/// Ports that are tried for a server that cannot choose its own.
+const PORTS_MAX: usize = 20;
 
 /// Lines of a server's log that are shown when a test fails.
 const LOG_LINES_MAX: usize = 40;
@@ -103,17 +106,31 @@ impl Server {
         }
     }
 
-    /// The same on a free port.
+    /// The same on a free port. Another may take it first: then it is another port.
     pub fn redis_on_port(options: &[&str]) -> Server {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let port = free.expect("a free port").port();
-        let directory = Directory::new();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--save", ""]).args(options);
-        command.current_dir(directory.path());
-        let (process, log, log_reader, _) = start(command, "Ready to accept");
-        let address = Address::Tcp(port);
-        Server { process, directory, address, log, log_reader: Some(log_reader) }
+        let mut failures = Vec::new();
+        while failures.len() < PORTS_MAX {
+            let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+            let port = free.expect("a free port").port();
+            let directory = Directory::new();
+            let mut command = Command::new("redis-server");
+            command.args(["--port", &port.to_string(), "--save", ""]).args(options);
+            command.current_dir(directory.path());
+            match try_start(command, "Ready to accept") {
+                Ok((process, log, log_reader, _)) => {
+                    let address = Address::Tcp(port);
+                    return Server {
+                        process,
+                        directory,
+                        address,
+                        log,
+                        log_reader: Some(log_reader),
+                    };
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        panic!("{}", failures.join("\n"));
     }
 
     /// The port of a server that listens on one.
@@ -208,9 +225,17 @@ impl Drop for Server {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// Starts a server and waits for the line of its log that says it is ready.
+/// A process, its log, who reads it, and the line of it that says that the server is ready.
+type Started = (Child, Log, JoinHandle<()>, String);
+
+fn start(command: Command, ready: &str) -> Started {
+    try_start(command, ready).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Starts a server and waits for the line of its log that says it is ready. Errors: the log of one
+/// that ended before.
 #[allow(clippy::zombie_processes, reason = "the caller owns the process and waits for it")]
-fn start(mut command: Command, ready: &str) -> (Child, Log, JoinHandle<()>, String) {
+fn try_start(mut command: Command, ready: &str) -> Result<Started, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut process =
         command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
@@ -222,13 +247,13 @@ fn start(mut command: Command, ready: &str) -> (Child, Log, JoinHandle<()>, Stri
         if output.read_line(&mut line).expect("the log can be read") == 0 {
             let status = process.wait().expect("a child can be waited for");
             let lines = log.lock().expect("unshared").join("\n");
-            panic!("{command:?} ended, {status}:\n{lines}");
+            return Err(format!("{command:?} ended, {status}:\n{lines}"));
         }
         line.truncate(line.trim_end().len());
         log.lock().expect("unshared").push(line.clone());
     }
     let reader = keep_reading(output, log.clone());
-    (process, log, reader, line)
+    Ok((process, log, reader, line))
 }
 
 /// Takes the log as it comes, so that the server never waits for its reader.
@@ -250,6 +275,8 @@ impl Directory {
         let name = format!("kelvin-test-{}-{number}", std::process::id());
         // On the build's file system: flash wants O_DIRECT, which a tmpfs may not have.
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // A run that was killed may have left one of the same number.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a directory for the test");
         Directory(path)
     }
@@ -352,14 +379,10 @@ impl Client {
                 return Some(frame);
             }
             let mut chunk = [0; 64 << 10];
-            let count = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(&mut chunk),
-                Stream::Unix(stream) => stream.read(&mut chunk),
-            };
-            match count {
+            match self.receive(&mut chunk) {
                 Ok(0) => return None,
                 Ok(count) => self.received.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no reply: {error}"),
             }
         }
@@ -376,16 +399,26 @@ impl Client {
                 self.set_timeout(Duration::from_secs(REPLY_SECONDS_MAX));
                 return Some(frame);
             }
-            let count = match &mut self.stream {
-                Stream::Tcp(stream) => stream.read(&mut chunk),
-                Stream::Unix(stream) => stream.read(&mut chunk),
-            };
-            match count {
+            match self.receive(&mut chunk) {
                 Ok(count) if count > 0 => self.received.extend_from_slice(&chunk[..count]),
                 _ => {
                     self.set_timeout(Duration::from_secs(REPLY_SECONDS_MAX));
                     return None;
                 }
+            }
+        }
+    }
+
+    /// Reads what has come. A process that was stopped and goes on is interrupted in a read that has
+    /// a timeout.
+    fn receive(&mut self, chunk: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let count = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(chunk),
+                Stream::Unix(stream) => stream.read(chunk),
+            };
+            if !count.as_ref().is_err_and(|error| error.kind() == ErrorKind::Interrupted) {
+                return count;
             }
         }
     }

@@ -105,7 +105,7 @@ mod tests {
     fn new_keys_make_regions_and_values_written_again_do_not() {
         let counters = Counters::default();
         let regions = Regions::default();
-        let mut step = |new_keys: i64, demoted: u64, times: usize| {
+        let step = |new_keys: i64, demoted: u64, times: usize| {
             for _ in 0..times {
                 counters.hot_count.fetch_add(new_keys, Ordering::Relaxed);
                 counters.demoted_dirty.fetch_add(demoted, Ordering::Relaxed);

@@ -30,6 +30,7 @@ SERVER_CORE = "0"
 LOAD_CORE = "1"
 SAMPLES_A_SECOND = 20
 START_SECONDS_MAX = 30
+STOLEN_SHARE_MAX = 0.01
 STOP_SECONDS_MAX = 60
 SECTOR_BYTES = 512
 MIB = 1 << 20
@@ -324,6 +325,7 @@ class Bench:
         self.data["noise"] = noise(self.drive)
         if self.data["noise"]["busy_cores"] > 0.1 or self.data["noise"]["drive_ops"] > 100:
             print(f"   WARNING: the machine is not idle, figures mean little: {self.data['noise']}")
+        self.ticks = cpu_ticks()
 
     def __enter__(self):
         return self
@@ -444,6 +446,11 @@ class Bench:
 
     def finish(self):
         """Prints the table, writes the JSON result, and exits with 1 if a bar was missed."""
+        total, stolen = (now - before for now, before in zip(cpu_ticks(), self.ticks))
+        self.data["stolen_share"] = stolen / max(total, 1)
+        if self.data["stolen_share"] > STOLEN_SHARE_MAX:
+            print(f"   WARNING: the hypervisor gave {self.data['stolen_share']:.1%} of the CPU time to "
+                  "others, stalls and rates may be theirs")
         print()
         for line in self.checks:
             verdict = {True: "pass", False: "MISS", None: "n/a "}[line["passed"]]
@@ -528,12 +535,24 @@ def median(values):
     return statistics.median(values)
 
 
+def cpu_fields():
+    """CPU time of all cores since the start, in ticks, by kind (proc(5)): 3 is idle, 4 waits for the
+    drive, 7 was taken by the hypervisor, 8 and 9 are in the first two as well."""
+    line = Path("/proc/stat").read_text().split("\n")[0]
+    return [int(field) for field in line.split()[1:9]]
+
+
+def cpu_ticks():
+    """All of it, and what the hypervisor took."""
+    fields = cpu_fields()
+    return sum(fields), fields[7]
+
+
 def noise(drive):
     """What the machine does by itself in a second: cores that are busy, reads and writes."""
     def now():
-        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+        fields = cpu_fields()
         counters = drive.counters()
-        # All but idle (3) and waiting for the drive (4).
         return sum(fields) - fields[3] - fields[4], counters["reads"] + counters["writes"]
 
     before = now()

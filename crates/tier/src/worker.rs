@@ -49,9 +49,13 @@ pub struct TierWorker {
     pub(crate) hand: Hand,
     /// Slots that it passed since anything could be demoted.
     pub(crate) idle_slots: Cell<usize>,
+    /// The measurement of memory at which it found nothing in the region whose turn it was.
+    pub(crate) region_empty_at: Cell<Option<u32>>,
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: DefragHand,
+    /// The measurement of memory after which a write was refused.
+    refused_at: Cell<Option<u32>>,
     /// What writers have yet to have demoted, less than [`DUE_BYTES_MIN`].
     demotion_due_bytes: Cell<i64>,
     /// What was brought since resident memory was last looked at.
@@ -105,7 +109,9 @@ impl TierWorker {
             compressor: RefCell::default(),
             hand,
             idle_slots: Cell::new(0),
+            region_empty_at: Cell::new(None),
             spent_at: Cell::new(0),
+            refused_at: Cell::new(None),
             defrag,
             demotion_due_bytes: Cell::new(0),
             unseen_bytes: Cell::new(0),
@@ -340,8 +346,17 @@ impl TierWorker {
     /// Errors: [`TierError::OutOfMemory`] when neither demotion nor eviction makes any within
     /// `ROOM_WAIT_MAX`.
     pub async fn room(&self) -> Result<(), TierError> {
+        // What has just been sought in vain is not there until memory is measured again, or less
+        // is allocated, and then nobody asks.
+        let measures = Some(self.tier.budget.measures());
+        if self.refused_at.get() == measures {
+            return Err(TierError::OutOfMemory);
+        }
         let start = Instant::now();
         let result = self.wait_for_room(start).await;
+        if result.is_err() {
+            self.refused_at.set(Some(self.tier.budget.measures()));
+        }
         let waited_us = start.elapsed().as_micros() as u64;
         self.tier.counters.pressure_us.fetch_add(waited_us, Ordering::Relaxed);
         self.tier.counters.pressure_waits.fetch_add(1, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use crate::regions::Regions;
 
 /// See [`Tier::has_free_room`].
 const FREE_ROOM_SHIFT: u32 = 4;
+
 /// How urgently room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {

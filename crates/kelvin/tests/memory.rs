@@ -6,11 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use resp::Frame;
-use support::{Client, Server, text};
+use support::{Client, Server, show, text};
 
 const MIB: u64 = 1 << 20;
 /// Keys that may fit where one was refused a moment ago: 2 MiB.
 const MORE_KEYS_MAX: u32 = 50_000;
+/// Writes that are refused in a row: seconds of measurements.
+const REFUSALS: u64 = 10_000;
 /// How long a write waits for room that there may be.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 const OPTIONS: [&str; 4] = ["--workers", "1", "--flash-segment-size", "4mb"];
@@ -39,9 +41,18 @@ fn fill(server: &Server, keys: u64, sizes: &[&str]) -> bool {
 
 /// How long writes have waited for room, by the server's clock: the test may be kept waiting, too.
 fn waited(client: &mut Client) -> Duration {
+    Duration::from_micros(counter(client, "tier_pressure_us:"))
+}
+
+/// How many writes have sought room.
+fn searches(client: &mut Client) -> u64 {
+    counter(client, "tier_pressure_waits:")
+}
+
+fn counter(client: &mut Client, name: &str) -> u64 {
     let info = text(&client.line("INFO tiering"));
-    let line = info.lines().find_map(|line| line.strip_prefix("tier_pressure_us:"));
-    Duration::from_micros(line.expect("a counter").trim().parse().expect("a number"))
+    let value = info.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
+    value.trim().parse().expect("a number")
 }
 
 #[test]
@@ -99,6 +110,11 @@ fn a_bound_that_nothing_can_meet_is_not_waited_for() {
     let refused = client.show("SET key other");
     assert_eq!(refused, "-OOM command not allowed when used memory > 'maxmemory'.");
     assert!(waited(&mut client) - before < ROOM_WAIT / 2, "before the wait for room is over");
+    // Those that come before memory is measured again, fifty times a second, do not seek at all.
+    let before = searches(&mut client);
+    (0..REFUSALS).for_each(|_| client.send(&["SET", "key", "other"]));
+    (0..REFUSALS).for_each(|_| assert_eq!(show(&client.read()), refused));
+    assert!(searches(&mut client) - before < REFUSALS / 2);
     assert_eq!(client.show("CONFIG SET maxmemory 0"), "+OK");
     assert_eq!(client.show("SET key other"), "+OK");
 }

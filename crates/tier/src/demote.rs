@@ -80,11 +80,7 @@ impl TierWorker {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
-        let measures = self.tier.budget.measures();
-        let mut regions = self.tier.regions.count();
-        if self.region_empty_at.get() == Some(measures) {
-            regions = 1;
-        }
+        let regions = self.tier.regions.count();
         for _ in 0..SLICE_SLOTS_MAX {
             if total.freed_bytes >= wanted || total.stopped.is_some() {
                 break;
@@ -98,22 +94,17 @@ impl TierWorker {
                 total.stopped = Some(StopReason::Spent);
                 break;
             }
-            let part = self.demote_slot(self.hand.slot(), self.hand.region(regions));
+            // What a slice could not find in one region is looked for in all.
+            let of = if self.idle_slots.get() < SLICE_SLOTS_MAX { regions } else { 1 };
+            let part = self.demote_slot(self.hand.slot(), self.hand.region(of));
             self.hand.advance();
             let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
             self.idle_slots.set(idle);
-            if regions > 1 && idle >= SLICE_SLOTS_MAX {
-                // What so many slots do not have in one region is looked for in all, until memory
-                // is measured again: of few values, each would cost such a search.
-                self.region_empty_at.set(Some(measures));
-                regions = 1;
-            }
             total.add(part);
             total.stopped = part.stopped;
         }
         self.want_submit();
         if regions > 1
-            && total.values > 0
             && let Some(heap) = &self.tier.heap
         {
             // Else what comes next would take the places that this thread has just freed, one by

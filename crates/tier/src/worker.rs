@@ -49,8 +49,6 @@ pub struct TierWorker {
     pub(crate) hand: Hand,
     /// Slots that it passed since anything could be demoted.
     pub(crate) idle_slots: Cell<usize>,
-    /// The measurement of memory at which it found nothing in the region whose turn it was.
-    pub(crate) region_empty_at: Cell<Option<u32>>,
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: DefragHand,
@@ -109,7 +107,6 @@ impl TierWorker {
             compressor: RefCell::default(),
             hand,
             idle_slots: Cell::new(0),
-            region_empty_at: Cell::new(None),
             spent_at: Cell::new(0),
             refused_at: Cell::new(None),
             defrag,

@@ -2,10 +2,10 @@
 //! flash.
 //!
 //! The rules, from `crates/tier/src/demote.rs`, `crates/keyspace/src/slot.rs` and
-//! `crates/server/src/dispatch.rs`: an access raises a key's frequency, up to 3. The hand lowers it
-//! as it passes; a value that it meets at 0 leaves RAM, and is written if it was changed since it
-//! was last on flash. A write brings a value into RAM; a read does when the key was used before
-//! ("second touch": its frequency is then above 1).
+//! `crates/server/src/execution/handler_run.rs`: an access raises a key's frequency, up to 3. The
+//! hand lowers it as it passes; a value that it meets at 0 leaves RAM, and is written if it was
+//! changed since it was last on flash. A write brings a value into RAM; a read does when the key
+//! was used before ("second touch": its frequency is then above 1).
 //!
 //! So a key is a Markov chain of 12 states (frequency, and cold, clean or dirty) with a step for
 //! each pass of the hand, between which its accesses are a Poisson process. The time between two

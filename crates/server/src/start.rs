@@ -13,8 +13,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, FlashIo, LoadError};
-use crate::listener::Listeners;
-use crate::server::{KELVIN_VERSION, Server};
+use crate::family::REGISTRY;
+use crate::network::listener::Listeners;
+use crate::state::server::{KELVIN_VERSION, Server};
 
 /// Accepted connections on their way to one worker.
 const ACCEPTED_MAX: usize = 1024;
@@ -56,15 +57,15 @@ pub enum StartError {
 pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result<()> {
     let config = Config::default();
     config.load_arguments(arguments).map_err(StartError::Options)?;
-    crate::log::start(&config)?;
+    crate::state::log::start(&config)?;
     raise_file_limit(&config);
     let budget = open_budget(&config)?;
     let workers = worker_count(&config);
     let engine = open_flash(&config, workers)?;
     let tier = Tier::new(Arc::new(Keyspace::default()), engine, heap, budget, workers);
     let tier = Arc::new(tier);
-    let server = Arc::new(Server::new(config, tier));
-    crate::settings::apply_all(&server);
+    let server = Arc::new(Server::new(config, &REGISTRY, tier));
+    crate::state::settings::apply_all(&server);
     serve(&server, workers)
 }
 
@@ -78,7 +79,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
             .spawn(move || {
-                let result = crate::worker::run(server.clone(), index, receiver);
+                let result = crate::network::event_loop::run(server.clone(), index, receiver);
                 if let Err(error) = &result {
                     tracing::error!(%error, "a worker cannot run; stopping");
                     server.shut_down();
@@ -105,9 +106,9 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
 
 async fn listen(
     server: &Arc<Server>,
-    workers: Vec<mpsc::Sender<crate::listener::Accepted>>,
+    workers: Vec<mpsc::Sender<crate::network::listener::Accepted>>,
 ) -> anyhow::Result<()> {
-    tokio::spawn(crate::cron::measure(server.clone()));
+    tokio::spawn(crate::network::measure::measure(server.clone()));
     let listeners = Listeners::bind(server)?;
     let port = server.tcp_port.load(Ordering::Relaxed);
     tracing::info!(
@@ -153,7 +154,7 @@ fn open_budget(config: &Config) -> anyhow::Result<Budget> {
 }
 
 fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn Engine>>> {
-    let paths = crate::settings::flash_paths(config);
+    let paths = crate::state::settings::flash_paths(config);
     let flash_bytes = config.flash_size.load();
     match (paths.is_empty(), flash_bytes) {
         (true, 0) => return Ok(None),

@@ -4,9 +4,10 @@ use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
 use super::command_info::{CATEGORIES, categories};
-use super::{container, quoted, write_help};
+use super::help::write_help;
+use super::refusal::{quoted, wrong_subcommand};
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::Session;
-use crate::table::{SessionCommand, SessionHandler, TABLE};
 
 /// Flags that all subcommands but HELP have.
 const FLAGS: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
@@ -58,7 +59,7 @@ fn users(_session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandR
     Ok(())
 }
 
-fn cat(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn cat(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let Some(wanted) = args.get(2) else {
         reply.array(CATEGORIES.len());
         for category in CATEGORIES {
@@ -67,13 +68,13 @@ fn cat(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResu
         return Ok(());
     };
     if args.len() > 3 {
-        return Err(super::client::wrong_subcommand("ACL", &args[1]));
+        return Err(wrong_subcommand("ACL", &args[1]));
     }
     let is_wanted = |category: &&str| category.as_bytes().eq_ignore_ascii_case(wanted);
     if !CATEGORIES.iter().any(is_wanted) {
         return Err(CommandError::owned(format!("ERR Unknown category '{}'", quoted(wanted))));
     }
-    let entries = TABLE.in_order();
+    let entries = session.server().registry.in_order();
     let found: Vec<_> =
         entries.filter(|entry| categories(entry).any(|category| is_wanted(&category))).collect();
     reply.array(found.len());

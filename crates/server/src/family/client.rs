@@ -6,10 +6,11 @@ use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
 use super::client_list::{Filter, Line, Show};
-use super::{container, quoted, write_help};
-use crate::pause::Paused;
+use super::help::write_help;
+use super::refusal::{quoted, wrong_subcommand};
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::{Closing, ReplyMode, Session};
-use crate::table::{SessionCommand, SessionHandler};
+use crate::state::pause::Paused;
 
 /// Flags of subcommands about the connection itself.
 const OWN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
@@ -214,7 +215,11 @@ fn set_info(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> Command
 
 fn info(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     note_command(session, args);
-    let line = Line { client: &session.client, now_ms: session.now_ms };
+    let line = Line {
+        registry: session.server().registry,
+        client: &session.client,
+        now_ms: session.now_ms,
+    };
     reply.verbatim("txt", format!("{line}\n"));
     Ok(())
 }
@@ -225,7 +230,11 @@ fn list(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let mut text = String::new();
     for client in session.server().clients.all() {
         if show.wants(&client) {
-            let line = Line { client: &client, now_ms: session.now_ms };
+            let line = Line {
+                registry: session.server().registry,
+                client: &client,
+                now_ms: session.now_ms,
+            };
             text.push_str(&format!("{line}\n"));
         }
     }
@@ -235,7 +244,7 @@ fn list(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResu
 
 /// Makes the command under way the one that the connection's own line names.
 fn note_command(session: &Session, args: Args<'_>) {
-    let container = crate::table::TABLE.get(&args[0]);
+    let container = session.server().registry.get(&args[0]);
     if let Some(entry) = container.and_then(|entry| entry.subcommand(&args[1])) {
         session.client.last_command.store(entry.index as u32 + 1, Ordering::Relaxed);
     }
@@ -286,14 +295,6 @@ fn unpause(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> Command
     session.server().pause.end();
     reply.ok();
     Ok(())
-}
-
-/// The error of a subcommand whose arguments no form of it has.
-pub(super) fn wrong_subcommand(container: &str, name: &[u8]) -> CommandError {
-    CommandError::owned(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {container} HELP.",
-        quoted(name)
-    ))
 }
 
 fn reply_mode(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use command::CommandError;
 use resp::Args;
 
-use super::quoted;
-use crate::clients::Client;
-use crate::table::TABLE;
+use super::refusal::quoted;
+use crate::state::clients::Client;
+use crate::state::registry::Registry;
 
 /// Bytes of a connection besides its buffers: its task and its entry in the register.
 const CLIENT_BYTES: u64 = 1024;
@@ -16,6 +16,7 @@ const CLIENT_BYTES: u64 = 1024;
 /// A connection as one line. The fields are those of Redis 7.0 in its order, with the library's
 /// name and version of 7.2 behind them.
 pub(super) struct Line<'a> {
+    pub(super) registry: &'static Registry,
     pub(super) client: &'a Client,
     pub(super) now_ms: u64,
 }
@@ -47,7 +48,7 @@ impl fmt::Display for Line<'_> {
         write!(
             out,
             " events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
-            last_command(client),
+            self.last_command(),
             client.protocol.load(Ordering::Relaxed),
             labels.library_name,
             labels.library_version,
@@ -56,6 +57,14 @@ impl fmt::Display for Line<'_> {
 }
 
 impl Line<'_> {
+    fn last_command(&self) -> &'static str {
+        let index = self.client.last_command.load(Ordering::Relaxed) as usize;
+        match index.checked_sub(1).and_then(|index| self.registry.entries.get(index)) {
+            Some(entry) => &entry.lower,
+            None => "NULL",
+        }
+    }
+
     /// There is one output buffer, which grows: what Redis shows of a first buffer of a fixed size
     /// (`rbs`, `rbp`) is its capacity here, and it counts as output memory (`oll`, `omem`) while
     /// the client has not taken what is in it.
@@ -88,14 +97,6 @@ fn flags(client: &Client) -> String {
     ];
     let flags: String = shown.iter().filter(|(is, _)| *is).map(|(_, flag)| *flag).collect();
     if flags.is_empty() { "N".to_owned() } else { flags }
-}
-
-fn last_command(client: &Client) -> &'static str {
-    let index = client.last_command.load(Ordering::Relaxed) as usize;
-    match index.checked_sub(1).and_then(|index| TABLE.entries.get(index)) {
-        Some(entry) => &entry.lower,
-        None => "NULL",
-    }
 }
 
 /// The types of connections that options name. All connections are of the first.
@@ -246,6 +247,7 @@ fn parse_positive(word: &[u8], refused: CommandError) -> Result<u64, CommandErro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::REGISTRY;
 
     fn parse<T>(line: &str, parse: impl Fn(Args<'_>) -> T) -> T {
         let mut buffer = line.as_bytes().to_vec();
@@ -273,7 +275,7 @@ mod tests {
         client.last_seen_ms.store(1_004_000, Ordering::Relaxed);
         client.labels.lock().name = "me".into();
         client.labels.lock().library_name = "lib".into();
-        let line = Line { client: &client, now_ms: 1_009_999 };
+        let line = Line { registry: &REGISTRY, client: &client, now_ms: 1_009_999 };
         assert_eq!(
             line.to_string(),
             "id=7 addr=10.0.0.1:5000 laddr=10.0.0.2:6379 fd=9 name=me age=9 idle=5 flags=N db=0 \

@@ -3,7 +3,7 @@
 use resp::Reply;
 
 use super::syntax::{Argument, ArgumentKind, parse_syntax};
-use crate::table::Entry;
+use crate::state::registry::Entry;
 
 /// Names of arguments that are keys, in the commands that have keys.
 const KEYS: &[&str] = &["key", "key1", "key2", "newkey", "destkey", "source", "destination"];
@@ -156,11 +156,11 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::TABLE;
+    use crate::family::REGISTRY;
 
     #[test]
     fn every_syntax_is_understood() {
-        for entry in &TABLE.entries {
+        for entry in &REGISTRY.entries {
             let parsed = parse_syntax(entry.spec.docs.syntax);
             assert!(parsed.is_ok(), "{}: {parsed:?}", entry.spec.name);
         }
@@ -174,7 +174,7 @@ mod tests {
             };
             arguments.iter().map(own).sum()
         }
-        for entry in TABLE.entries.iter().filter(|entry| !entry.spec.keys.is_empty()) {
+        for entry in REGISTRY.entries.iter().filter(|entry| !entry.spec.keys.is_empty()) {
             let arguments = parse_syntax(entry.spec.docs.syntax).expect("see above");
             assert!(count(&arguments) >= entry.spec.keys.len(), "{}", entry.spec.name);
         }

@@ -7,7 +7,7 @@
 use command::{Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 use resp::Reply;
 
-use crate::table::Entry;
+use crate::state::registry::Entry;
 
 /// All ACL categories, in Redis's order.
 pub(super) const CATEGORIES: &[&str] = &[

@@ -9,9 +9,10 @@ use value::glob;
 
 use super::command_docs::write_docs;
 use super::command_info::{categories, write_info, write_key_flags};
-use super::write_help;
+use super::help::write_help;
+use super::row::{SessionCommand, SessionHandler};
 use crate::session::Session;
-use crate::table::{Entry, SessionCommand, SessionHandler, TABLE};
+use crate::state::registry::{Entry, Registry};
 
 /// Flags that all rows of this family have.
 const FLAGS: Flags = Flags::LOADING.and(Flags::STALE);
@@ -95,35 +96,35 @@ const fn row(
     Row { name, arity, flags: FLAGS, keys: &[], locks: Locks::None, docs, run }
 }
 
-fn all(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn all(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     match args.get(1) {
         Some(name) => Err(CommandError::unknown_subcommand("COMMAND", name)),
         None => {
-            write_all(reply);
+            write_all(session.server().registry, reply);
             Ok(())
         }
     }
 }
 
-fn write_all(reply: &mut Reply) {
-    reply.array(TABLE.commands.len());
-    TABLE.commands.iter().for_each(|entry| write_info(entry, reply));
+fn write_all(registry: &Registry, reply: &mut Reply) {
+    reply.array(registry.commands.len());
+    registry.commands.iter().for_each(|entry| write_info(entry, reply));
 }
 
-fn count(_session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    reply.integer(TABLE.commands.len() as i64);
+fn count(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    reply.integer(session.server().registry.commands.len() as i64);
     Ok(())
 }
 
-fn info(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn info(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let names = args.from(2);
     if names.is_empty() {
-        write_all(reply);
+        write_all(session.server().registry, reply);
         return Ok(());
     }
     reply.array(names.len());
     for name in names.iter() {
-        match find(name) {
+        match find(session.server().registry, name) {
             Some(entry) => write_info(entry, reply),
             None => reply.null(),
         }
@@ -131,11 +132,12 @@ fn info(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
     Ok(())
 }
 
-fn docs(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn docs(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let registry = session.server().registry;
     let names = args.from(2);
     let entries: Vec<&Entry> = match names.is_empty() {
-        true => TABLE.commands.to_vec(),
-        false => names.iter().filter_map(find).collect(),
+        true => registry.commands.to_vec(),
+        false => names.iter().filter_map(|name| find(registry, name)).collect(),
     };
     reply.map(entries.len());
     for entry in entries {
@@ -146,19 +148,20 @@ fn docs(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
 }
 
 /// The command of a name; `container|subcommand` names a subcommand.
-fn find(name: &[u8]) -> Option<&'static Entry> {
+fn find(registry: &Registry, name: &[u8]) -> Option<&'static Entry> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
-    let entry = TABLE.get(parts.next()?)?;
+    let entry = registry.get(parts.next()?)?;
     match parts.next() {
         Some(subcommand) => entry.subcommand(subcommand),
         None => Some(entry),
     }
 }
 
-fn list(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn list(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let registry = session.server().registry;
     let mut names: Vec<&str> = Vec::new();
     if args.len() == 2 {
-        names.extend(TABLE.in_order().map(|entry| entry.lower.as_str()));
+        names.extend(registry.in_order().map(|entry| entry.lower.as_str()));
     } else {
         if args.len() != 5 || !args[2].eq_ignore_ascii_case(b"FILTERBY") {
             return Err(CommandError::SYNTAX);
@@ -174,7 +177,7 @@ fn list(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
             }
             _ => return Err(CommandError::SYNTAX),
         };
-        let found = TABLE.in_order().filter(|entry| is_wanted(entry));
+        let found = registry.in_order().filter(|entry| is_wanted(entry));
         names.extend(found.map(|entry| entry.lower.as_str()));
     }
     reply.array(names.len());
@@ -182,17 +185,17 @@ fn list(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
     Ok(())
 }
 
-fn get_keys(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn get_keys(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let words = args.from(2);
-    let (_, keys) = keys_of(words)?;
+    let (_, keys) = keys_of(session.server().registry, words)?;
     reply.array(keys.len());
     keys.iter().for_each(|key| reply.bulk(&words[key.index]));
     Ok(())
 }
 
-fn get_keys_and_flags(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn get_keys_and_flags(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let words = args.from(2);
-    let (entry, keys) = keys_of(words)?;
+    let (entry, keys) = keys_of(session.server().registry, words)?;
     reply.array(keys.len());
     for key in &keys {
         reply.array(2);
@@ -204,8 +207,9 @@ fn get_keys_and_flags(_session: &mut Session, args: Args<'_>, reply: &mut Reply)
 
 type Keys = SmallVec<[KeyAt; 4]>;
 
-fn keys_of(words: Args<'_>) -> Result<(&'static Entry, Keys), CommandError> {
-    let mut entry = TABLE.get(&words[0]).ok_or(command::fixed("ERR Invalid command specified"))?;
+fn keys_of(registry: &Registry, words: Args<'_>) -> Result<(&'static Entry, Keys), CommandError> {
+    let mut entry =
+        registry.get(&words[0]).ok_or(command::fixed("ERR Invalid command specified"))?;
     if !entry.subcommands.is_empty() && words.len() > 1 {
         let subcommand = entry.subcommand(&words[1]);
         entry = subcommand.ok_or(command::fixed("ERR Invalid command specified"))?;

@@ -4,12 +4,12 @@ use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 use value::glob;
 
-use super::{container, write_help};
+use super::help::write_help;
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::config::{ConfigError, ProtectedAction, ProtectedOptions};
-use crate::errand::{Change, Errand};
-use crate::server::Server;
 use crate::session::Session;
-use crate::table::{SessionCommand, SessionHandler};
+use crate::session::errand::{Change, Errand};
+use crate::state::server::Server;
 
 /// Flags of all subcommands but HELP.
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
@@ -104,7 +104,9 @@ fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let words: Vec<Vec<u8>> = args.from(2).iter().map(<[u8]>::to_vec).collect();
     let change = move |server: &Server| {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        server.config.set(&words, protected, &mut |rows| crate::settings::apply(server, rows))
+        server
+            .config
+            .set(&words, protected, &mut |rows| crate::state::settings::apply(server, rows))
     };
     change_options(session, Box::new(change), reply)
 }

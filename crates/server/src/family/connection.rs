@@ -3,9 +3,9 @@
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Protocol, Reply};
 
-use crate::server::REDIS_VERSION;
+use crate::family::row::SessionCommand;
 use crate::session::{Closing, Session};
-use crate::table::SessionCommand;
+use crate::state::server::REDIS_VERSION;
 
 /// The rows of this family.
 pub(crate) const COMMANDS: &[SessionCommand] = &[
@@ -65,7 +65,7 @@ const fn row(
     since: &'static str,
     summary: &'static str,
     syntax: &'static str,
-    run: crate::table::SessionHandler,
+    run: crate::family::row::SessionHandler,
 ) -> SessionCommand {
     let docs = Docs { group: Group::Connection, since, summary, complexity: "O(1)", syntax };
     Row { name, arity, flags, keys: &[], locks: Locks::None, docs, run }

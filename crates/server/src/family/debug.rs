@@ -13,12 +13,12 @@ use tier::Pressure;
 use value::Kind;
 use value::digest::Digest;
 
-use super::client::wrong_subcommand;
-use super::write_help;
-use crate::digest::DigestOf;
-use crate::errand::Errand;
+use super::help::write_help;
+use super::refusal::wrong_subcommand;
+use crate::family::row::SessionCommand;
 use crate::session::Session;
-use crate::table::SessionCommand;
+use crate::session::digest::DigestOf;
+use crate::session::errand::Errand;
 
 /// The longest DEBUG SLEEP.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;

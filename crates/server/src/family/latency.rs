@@ -5,13 +5,15 @@ use std::fmt::Write;
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
+use super::help::write_help;
 use super::info::commands::latency_counts;
-use super::{container, write_help};
-use crate::latency::Event;
-use crate::server::{Server, unix_ms};
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::Session;
-use crate::stats::LATENCY_BUCKETS;
-use crate::table::{Entry, SessionCommand, SessionHandler, TABLE};
+use crate::state::clock::unix_ms;
+use crate::state::latency::Event;
+use crate::state::registry::{Entry, Registry};
+use crate::state::server::Server;
+use crate::state::stats::LATENCY_BUCKETS;
 
 /// The rows of this family.
 pub(crate) const COMMANDS: &[SessionCommand] = &[
@@ -203,8 +205,8 @@ fn diagnosis(threshold_ms: i64, events: &[(&'static str, Event)]) -> String {
 fn histogram(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let server = session.server();
     let entries: Vec<&'static Entry> = match args.len() {
-        2 => TABLE.entries.clone(),
-        _ => args.iter().skip(2).flat_map(named).collect(),
+        2 => server.registry.entries.clone(),
+        _ => args.iter().skip(2).flat_map(|name| named(server.registry, name)).collect(),
     };
     let counts = entries.into_iter().map(|entry| (entry, latency_counts(server, entry)));
     let called = counts.filter(|(_, counts)| counts.iter().any(|count| *count > 0));
@@ -227,12 +229,12 @@ fn histogram(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> Comman
 }
 
 /// The command of a name, or all subcommands of a container.
-fn named(name: &[u8]) -> Vec<&'static Entry> {
+fn named(registry: &Registry, name: &[u8]) -> Vec<&'static Entry> {
     let (name, subcommand) = match name.iter().position(|byte| *byte == b'|') {
         Some(bar) => (&name[..bar], Some(&name[bar + 1..])),
         None => (name, None),
     };
-    match (TABLE.get(name), subcommand) {
+    match (registry.get(name), subcommand) {
         (None, _) => Vec::new(),
         (Some(entry), Some(name)) => entry.subcommand(name).into_iter().collect(),
         (Some(entry), None) => {

@@ -7,12 +7,12 @@ use keyspace::DB_COUNT;
 use resp::{Args, Reply};
 use tier::{AllocatorStats, Pressure};
 
+use super::help::write_help;
 use super::info::memory::Memory;
 use super::info::text::{human, ratio};
-use super::{container, write_help};
-use crate::server::Server;
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::Session;
-use crate::table::{SessionCommand, SessionHandler};
+use crate::state::server::Server;
 
 /// Below this there is nothing to diagnose.
 const USED_BYTES_MIN: u64 = 5 << 20;

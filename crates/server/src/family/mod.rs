@@ -6,28 +6,34 @@ mod client_list;
 mod command_docs;
 mod command_info;
 mod commands;
+#[cfg(test)]
+mod compatibility;
 mod config;
-pub(crate) mod connection;
+mod connection;
 mod debug;
-pub(crate) mod info;
+mod help;
+mod info;
 mod latency;
 mod lolwut;
 mod memory;
+mod refusal;
+mod row;
 mod server;
 mod slowlog;
 mod syntax;
-pub(crate) mod tier;
-pub(crate) mod transaction;
+mod tier;
+mod transaction;
 
-use command::{CommandResult, Docs, Flags, Group, Locks, Row};
-use resp::{Args, Reply};
+use std::sync::LazyLock;
 
-use crate::session::Session;
-use crate::table::SessionCommand;
+use command::{Command, Row, Spec};
+
+use self::row::{SessionCommand, SessionHandler};
+use crate::state::registry::{Registry, Run};
 
 /// Every command of this crate that runs on a session; those of `transaction` the dispatcher
 /// carries out itself.
-pub(crate) const FAMILIES: &[&[SessionCommand]] = &[
+const FAMILIES: &[&[SessionCommand]] = &[
     connection::COMMANDS,
     client::COMMANDS,
     config::COMMANDS,
@@ -42,34 +48,20 @@ pub(crate) const FAMILIES: &[&[SessionCommand]] = &[
     latency::COMMANDS,
 ];
 
-/// The row of a command that only has subcommands.
-pub(crate) const fn container(
-    name: &'static str,
-    group: Group,
-    since: &'static str,
-    summary: &'static str,
-) -> SessionCommand {
-    let docs = Docs { group, since, summary, complexity: "Depends on the subcommand", syntax: "" };
-    Row { name, arity: -2, flags: Flags::NONE, keys: &[], locks: Locks::None, docs, run: never }
-}
+/// The one registry: the commands on keys, of the `command` crate, and those of this crate.
+pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    let keys = command::family::FAMILIES.iter().copied().flatten();
+    let mut rows: Vec<(Spec, Run)> = Vec::new();
+    rows.extend(keys.map(|row: &Command| (row.spec(), Run::Keys(row.run))));
+    rows.extend(session_rows().enumerate().map(|(at, row)| (row.spec(), Run::Session(at))));
+    rows.extend(transaction::COMMANDS.iter().map(|row| (row.spec(), Run::Transaction(row.run))));
+    Registry::new(rows)
+});
 
-/// The table runs containers through their subcommands alone (see `table`).
-fn never(_session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
-    unreachable!("{args:?} is a container")
-}
+/// The handlers of the commands on sessions, by the places that [`Run::Session`] holds.
+pub(crate) static HANDLERS: LazyLock<Vec<SessionHandler>> =
+    LazyLock::new(|| session_rows().map(|row| row.run).collect());
 
-/// Answers HELP.
-pub(crate) fn write_help(lines: &[&str], reply: &mut Reply) -> CommandResult {
-    reply.array(lines.len());
-    for line in lines {
-        reply.simple(line);
-    }
-    Ok(())
-}
-
-/// A client's word as an error repeats it: not all of a long one.
-pub(crate) fn quoted(word: &[u8]) -> String {
-    /// Bytes that are repeated.
-    const QUOTED_BYTES_MAX: usize = 128;
-    String::from_utf8_lossy(&word[..word.len().min(QUOTED_BYTES_MAX)]).into_owned()
+fn session_rows() -> impl Iterator<Item = &'static Row<SessionHandler>> {
+    FAMILIES.iter().copied().flatten()
 }

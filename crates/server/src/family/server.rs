@@ -4,9 +4,10 @@ use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
 use super::lolwut;
-use crate::server::{REDIS_VERSION, unix_us};
+use crate::family::row::{SessionCommand, SessionHandler};
 use crate::session::Session;
-use crate::table::{SessionCommand, SessionHandler};
+use crate::state::clock::unix_us;
+use crate::state::server::REDIS_VERSION;
 
 const SHUTDOWN_FAILED: CommandError = command::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
 

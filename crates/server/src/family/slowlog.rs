@@ -3,9 +3,9 @@
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
-use super::{container, write_help};
+use super::help::write_help;
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::Session;
-use crate::table::{SessionCommand, SessionHandler};
 
 /// The rows of this family.
 pub(crate) const COMMANDS: &[SessionCommand] = &[

@@ -10,11 +10,12 @@ use keyspace::{Db, FlashRef, Key, Stored, Tally};
 use resp::{Args, Reply};
 use tier::StopReason;
 
+use super::help::write_help;
 use super::info::tiering;
-use super::{container, write_help};
-use crate::errand::Errand;
+use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::Session;
-use crate::table::{SessionCommand, SessionHandler};
+use crate::session::cold::cold;
+use crate::session::errand::Errand;
 
 const NO_FLASH: CommandError = command::fixed("ERR there is no flash: start with flash-path");
 
@@ -181,7 +182,7 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let table = tier.keyspace.table_of(session.db);
     // Read while the slot is held, so that nobody can move the value meanwhile.
     let mut locked = tier.keyspace.lock_one(key.slot);
-    let Some(want) = crate::dispatch::cold(locked.slot(key.slot), table, &key) else {
+    let Some(want) = cold(locked.slot(key.slot), table, &key) else {
         reply.integer(0);
         return Ok(());
     };

@@ -1,8 +1,8 @@
-//! The rows of the transaction commands; `crate::transaction` carries them out.
+//! The rows of the transaction commands; `crate::session::transaction` carries them out.
 
 use command::{Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs, Row};
 
-use crate::table::Verb;
+use crate::state::registry::Verb;
 
 /// Flags that all five share.
 const FLAGS: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);

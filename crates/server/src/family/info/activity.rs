@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::server::Server;
+use crate::state::server::Server;
 
 use super::text::Text;
 
@@ -12,7 +12,7 @@ const RATE_UNIT: f64 = 1024.0;
 /// INFO clients.
 pub(super) fn clients(server: &Server, text: &mut Text) {
     let clients = server.clients.all();
-    let most = |bytes: fn(&crate::clients::Client) -> u64| {
+    let most = |bytes: fn(&crate::state::clients::Client) -> u64| {
         clients.iter().map(|client| bytes(client)).max().unwrap_or(0)
     };
     let blocked = clients.iter().filter(|client| client.is_blocked.load(Ordering::Relaxed));

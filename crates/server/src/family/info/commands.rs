@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::server::Server;
-use crate::stats::LATENCY_BUCKETS;
-use crate::table::{Entry, TABLE};
+use crate::state::registry::Entry;
+use crate::state::server::Server;
+use crate::state::stats::LATENCY_BUCKETS;
 
 use super::text::{Text, ratio};
 
@@ -33,7 +33,7 @@ impl Totals {
 
 /// INFO commandstats.
 pub(super) fn command_stats(server: &Server, text: &mut Text) {
-    for entry in &TABLE.entries {
+    for entry in &server.registry.entries {
         let Totals { calls, nanos, rejected, failed } = Totals::of(server, entry);
         if calls + rejected + failed == 0 {
             continue;
@@ -67,7 +67,7 @@ pub(super) fn latency_stats(server: &Server, text: &mut Text) {
         return;
     }
     let percentiles = server.config.latency_tracking_info_percentiles.load();
-    for entry in &TABLE.entries {
+    for entry in &server.registry.entries {
         let counts = latency_counts(server, entry);
         if counts.iter().all(|count| *count == 0) {
             continue;

@@ -2,7 +2,7 @@
 
 use keyspace::DB_COUNT;
 
-use crate::server::Server;
+use crate::state::server::Server;
 
 use super::text::Text;
 

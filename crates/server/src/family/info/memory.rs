@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tier::{AllocatorStats, MemoryUse};
 
-use crate::server::Server;
+use crate::state::server::Server;
 
 use super::text::{Text, ratio};
 
@@ -126,7 +126,7 @@ pub(crate) fn total_system_memory() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-impl crate::stats::Totals {
+impl crate::state::stats::Totals {
     /// Notes what is in use, and answers the most there has been.
     pub(crate) fn note_used(&self, bytes: u64) -> u64 {
         self.used_peak_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes)

@@ -16,9 +16,9 @@ mod unused;
 use command::{CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 
-use crate::server::Server;
+use crate::family::row::SessionCommand;
 use crate::session::Session;
-use crate::table::SessionCommand;
+use crate::state::server::Server;
 use text::Text;
 
 /// The rows of this family.

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::server::{KELVIN_VERSION, REDIS_VERSION, Server, unix_us};
+use crate::state::clock::unix_us;
+use crate::state::server::{KELVIN_VERSION, REDIS_VERSION, Server};
 
 use super::text::Text;
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use flash::EngineStats;
 use tier::{Counters, MemoryUse, Pressure, Promotion};
 
-use crate::cron::RateCounts;
-use crate::server::Server;
+use crate::state::samples::RateCounts;
+use crate::state::server::Server;
 
 use super::text::{Text, ratio};
 

@@ -1,7 +1,7 @@
 //! INFO persistence and replication: what a Redis that neither saves nor replicates says, for
 //! there are no snapshots, no append-only file and no replicas.
 
-use crate::server::Server;
+use crate::state::server::Server;
 
 use super::text::Text;
 

@@ -8,48 +8,50 @@
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use resp::{Limits, Reply};
 use tier::FetchedSet;
 
-use crate::batch::Batch;
-use crate::client_memory::CountedBuffers;
 use crate::config::ClientClass;
-use crate::dispatch::Outcome;
+use crate::execution::batch::Batch;
+use crate::execution::dispatch::Pipeline;
+use crate::execution::outcome::Outcome;
 use crate::limits::{
     ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, TURN_REQUESTS_MAX, WRITE_EARLY_BYTES,
 };
-use crate::listener::Accepted;
-use crate::server::unix_ms;
+use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::stream::Stream;
-use crate::worker::Worker;
+use crate::state::client_memory::CountedBuffers;
+use crate::state::clients::Client;
+use crate::state::clock::unix_ms;
+use crate::state::worker::Worker;
 
-/// A client's connection. Its task owns it.
-pub(crate) struct Connection {
+/// A client's connection over a transport. Its task owns it.
+pub(crate) struct Connection<T> {
     worker: Rc<Worker>,
-    stream: Stream,
-    pub(crate) session: Session,
+    transport: T,
+    session: Session,
     input: Vec<u8>,
-    pub(crate) batch: Batch,
+    batch: Batch,
     reply: Reply,
     /// Bytes of `reply` that the socket has taken.
     written: usize,
     /// Values fetched for the batch under way.
-    pub(crate) fetched: FetchedSet,
+    fetched: FetchedSet,
     /// How often the request under way had to be run again.
-    pub(crate) attempts: u32,
+    attempts: u32,
     /// Whether the request under way, having waited for memory, may run.
-    pub(crate) room: Option<bool>,
+    room: Option<bool>,
     /// When output first exceeded the soft limit, Unix ms.
     soft_since_ms: Option<u64>,
     counted: CountedBuffers,
 }
 
 /// What the connection waits for.
-pub(crate) enum Next {
+enum Next {
     /// The socket.
     Io,
     /// The other clients that are ready, so that all look ahead together.
@@ -76,17 +78,14 @@ enum Start {
     Turn,
 }
 
-impl Connection {
-    /// Takes over an accepted socket. Errors: the runtime cannot watch it.
-    pub(crate) fn new(worker: Rc<Worker>, accepted: Accepted) -> io::Result<Connection> {
-        let client = accepted.client;
-        let stream = Stream::new(accepted.socket)
-            .inspect_err(|_| worker.server.clients.remove(client.id))?;
+impl<T: Transport> Connection<T> {
+    /// A connection of a client that is registered already.
+    pub(crate) fn new(worker: Rc<Worker>, transport: T, client: Arc<Client>) -> Connection<T> {
         worker.stats.connections.add(1);
         let session = Session::new(worker.clone(), client);
-        Ok(Connection {
+        Connection {
             worker,
-            stream,
+            transport,
             reply: Reply::new(session.protocol),
             session,
             input: Vec::new(),
@@ -97,7 +96,7 @@ impl Connection {
             room: None,
             soft_since_ms: None,
             counted: CountedBuffers::default(),
-        })
+        }
     }
 
     /// Serves the client until it goes.
@@ -171,7 +170,7 @@ impl Connection {
                 self.reply.give(self.worker.take_buffer());
             }
             while let Some(request) = self.batch.current() {
-                match self.dispatch(&request) {
+                match self.pipeline().dispatch(&request) {
                     Outcome::Done | Outcome::NotRun => {
                         self.batch.advance();
                         self.attempts = 0;
@@ -179,19 +178,19 @@ impl Connection {
                     }
                     Outcome::Fetch(wants) => {
                         self.attempts += 1;
-                        self.publish();
+                        self.worker.after_batch();
                         return Next::Fetch(wants);
                     }
                     Outcome::Room => {
-                        self.publish();
+                        self.worker.after_batch();
                         return Next::Room;
                     }
                     Outcome::Paused => {
-                        self.publish();
+                        self.worker.after_batch();
                         return Next::Pause;
                     }
                     Outcome::Errand => {
-                        self.publish();
+                        self.worker.after_batch();
                         return Next::Errand;
                     }
                 }
@@ -200,7 +199,7 @@ impl Connection {
                     break;
                 }
                 if self.reply.len() - self.written > WRITE_EARLY_BYTES && !self.batch.is_done() {
-                    self.publish();
+                    self.worker.after_batch();
                     return Next::Io;
                 }
             }
@@ -218,7 +217,7 @@ impl Connection {
         let now_ms = unix_ms();
         self.session.now_ms = now_ms;
         self.session.client.last_seen_ms.store(now_ms, Ordering::Relaxed);
-        if self.batch.parse(&mut self.input, &limits) {
+        if self.batch.parse(&mut self.input, &limits, self.worker.server.registry) {
             return match self.look_ahead() {
                 true => Start::Turn,
                 false => Start::Run,
@@ -264,7 +263,7 @@ impl Connection {
 
     /// Ends a batch. True: there is something to write before more is run.
     fn finish_batch(&mut self) -> bool {
-        self.publish();
+        self.worker.after_batch();
         self.release_fetched();
         self.drop_input();
         let unwritten = self.reply.len() - self.written;
@@ -276,13 +275,6 @@ impl Connection {
             self.fetched.clear();
             self.worker.tier.buffers_released();
         }
-    }
-
-    /// Adds what the requests so far have changed to the shared counters, and demotes a little
-    /// when memory is short.
-    fn publish(&self) {
-        self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
-        self.worker.free_cleared();
     }
 
     /// Forgets the input that has been run.
@@ -331,7 +323,7 @@ impl Connection {
         }
         let limits = self.limits();
         self.session.now_ms = unix_ms();
-        let found = self.batch.parse(&mut self.input, &limits);
+        let found = self.batch.parse(&mut self.input, &limits, self.worker.server.registry);
         if found {
             self.look_ahead();
         }
@@ -341,7 +333,7 @@ impl Connection {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.reply.len() {
             let bytes = &self.reply.as_slice()[self.written..];
-            let count = match self.stream.poll_write(cx, bytes) {
+            let count = match self.transport.poll_write(cx, bytes) {
                 Poll::Ready(result) => result?,
                 Poll::Pending => {
                     self.note_memory();
@@ -375,7 +367,7 @@ impl Connection {
         } else if spare == 0 {
             self.input.reserve(READ_BUFFER_BYTES);
         }
-        let result = self.stream.poll_read(cx, &mut self.input);
+        let result = self.transport.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drop_input();
         }
@@ -447,10 +439,9 @@ impl Connection {
         self.counted.update(&self.worker.server, bytes);
     }
 
-    /// The parts of a connection that running a request needs at once.
-    pub(crate) fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            worker: &self.worker,
+    /// What running its requests needs of the connection.
+    fn pipeline(&mut self) -> Pipeline<'_> {
+        Pipeline {
             session: &mut self.session,
             batch: &self.batch,
             input: &self.input,
@@ -460,16 +451,4 @@ impl Connection {
             room: self.room,
         }
     }
-}
-
-/// See [`Connection::parts`].
-pub(crate) struct Parts<'a> {
-    pub(crate) worker: &'a Rc<Worker>,
-    pub(crate) session: &'a mut Session,
-    pub(crate) batch: &'a Batch,
-    pub(crate) input: &'a [u8],
-    pub(crate) reply: &'a mut Reply,
-    pub(crate) fetched: &'a mut FetchedSet,
-    pub(crate) attempts: u32,
-    pub(crate) room: Option<bool>,
 }

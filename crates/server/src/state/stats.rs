@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use tier::AllocatorStats;
 
 use crate::limits::ERROR_CODES_MAX;
-use crate::table::TABLE;
 
 /// Buckets of the latency histograms: bucket `b` counts durations from 2^b to 2^(b+1) ticks.
 pub(crate) const LATENCY_BUCKETS: usize = 48;
@@ -92,12 +91,12 @@ impl Default for Totals {
     }
 }
 
-impl Default for WorkerStats {
-    fn default() -> Self {
+impl WorkerStats {
+    /// Counters for as many commands as there are.
+    pub(crate) fn new(commands: usize) -> WorkerStats {
         let latency = || Some(Box::new(std::array::from_fn(|_| Counter::default())));
-        let commands = TABLE.entries.iter();
         WorkerStats {
-            commands: commands
+            commands: (0..commands)
                 .map(|_| CommandStats { latency: latency(), ..CommandStats::default() })
                 .collect(),
             net_input_bytes: Counter::default(),
@@ -114,9 +113,7 @@ impl Default for WorkerStats {
             expire_cut_short: Counter::default(),
         }
     }
-}
 
-impl WorkerStats {
     /// Counts an error reply by the code that its text begins with.
     #[cold]
     pub(crate) fn count_error(&self, text: &[u8]) {

@@ -4,7 +4,8 @@
 
 use command::Group;
 
-use crate::table::{Entry, TABLE};
+use crate::family::REGISTRY;
+use crate::state::registry::Entry;
 
 /// What stands before the tables in the page.
 const HEADING: &str = "\n## Commands\n";
@@ -30,7 +31,7 @@ fn page(by_hand: &str) -> String {
         page.push_str(&format!(
             "\n### {title}\n\n| Command | Since | Arity | What it does |\n| --- | --- | --- | --- |\n"
         ));
-        let entries = TABLE.in_order().filter(|entry| entry.spec.docs.group == *group);
+        let entries = REGISTRY.in_order().filter(|entry| entry.spec.docs.group == *group);
         for entry in entries.filter(|entry| entry.subcommands.is_empty() || entry.spec.takes(1)) {
             page.push_str(&row(entry));
         }
@@ -62,7 +63,7 @@ fn the_page_in_docs_is_the_table() {
 
 #[test]
 fn every_command_has_a_place_and_a_sentence() {
-    for entry in &TABLE.entries {
+    for entry in &REGISTRY.entries {
         let docs = &entry.spec.docs;
         assert!(GROUPS.iter().any(|(group, _)| *group == docs.group), "{}", entry.spec.name);
         assert!(docs.summary.ends_with('.') && !docs.summary.contains('|'), "{}", entry.spec.name);

@@ -28,7 +28,7 @@ impl Pulse {
             Timespec { tv_sec: every.as_secs() as i64, tv_nsec: i64::from(every.subsec_nanos()) };
         let times = Itimerspec { it_interval: every, it_value: every };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
-        crate::wake::watch(timer, Interest::READABLE).map(Pulse)
+        crate::network::wake::watch(timer, Interest::READABLE).map(Pulse)
     }
 
     /// Waits for the next beat; those that were missed are one. Errors: the runtime is ending.

@@ -13,6 +13,16 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+/// What a connection takes bytes from and gives bytes to: a socket, or a simulated client.
+pub(crate) trait Transport {
+    /// Reads what has arrived into the spare capacity of `buffer`, which must have some. Returns
+    /// how many bytes came; 0 is the end.
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>>;
+
+    /// Writes as much of `bytes` as is taken. Returns how much that was.
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+}
+
 /// A connected socket in a worker's event loop.
 pub(crate) struct Stream(AsyncFd<OwnedFd>);
 
@@ -20,17 +30,13 @@ impl Stream {
     /// Ties a socket that does not block to the current runtime. Errors: the runtime cannot watch
     /// it.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Stream> {
-        crate::wake::watch(socket, Interest::READABLE | Interest::WRITABLE).map(Stream)
+        crate::network::wake::watch(socket, Interest::READABLE | Interest::WRITABLE).map(Stream)
     }
+}
 
-    /// Reads what has arrived into the spare capacity of `buffer`, which must have some. Returns
-    /// how many bytes came; 0 is the end.
+impl Transport for Stream {
     #[inline]
-    pub(crate) fn poll_read(
-        &self,
-        cx: &mut Context<'_>,
-        buffer: &mut Vec<u8>,
-    ) -> Poll<io::Result<usize>> {
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         let room = buffer.capacity() - buffer.len();
         assert!(room > 0);
         loop {
@@ -50,9 +56,8 @@ impl Stream {
         }
     }
 
-    /// Writes as much of `bytes` as the socket takes. Returns how much that was.
     #[inline]
-    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.0.poll_write_ready(cx))?;
             match send(&self.0, bytes, SendFlags::NOSIGNAL) {

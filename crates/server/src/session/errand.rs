@@ -8,9 +8,9 @@ use tier::Demoted;
 use tokio::sync::oneshot;
 
 use crate::config::ConfigError;
-use crate::digest::{DigestOf, Digests};
-use crate::server::Server;
-use crate::worker::Worker;
+use crate::session::digest::{DigestOf, Digests};
+use crate::state::server::Server;
+use crate::state::worker::Worker;
 
 /// A change of options. It may wait for drives, so it has a thread of its own.
 pub(crate) type Change = Box<dyn FnOnce(&Server) -> Result<(), ConfigError> + Send>;

@@ -6,7 +6,7 @@ use resp::{ArgRange, Args, Limits, ProtocolError, RequestParser};
 use smallvec::SmallVec;
 
 use crate::limits::BATCH_REQUESTS_MAX;
-use crate::table::{Entry, Run, TABLE};
+use crate::state::registry::{Entry, Registry, Run};
 
 /// One request, cut out of the input.
 #[derive(Clone, Copy)]
@@ -37,7 +37,12 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// Parses what has arrived. The batch must be used up. False: there is no whole request.
-    pub(crate) fn parse(&mut self, input: &mut [u8], limits: &Limits) -> bool {
+    pub(crate) fn parse(
+        &mut self,
+        input: &mut [u8],
+        limits: &Limits,
+        registry: &'static Registry,
+    ) -> bool {
         assert!(self.is_done());
         self.requests.clear();
         self.ranges.clear();
@@ -51,7 +56,7 @@ impl Batch {
             match self.parser.parse(&mut input[base..], &mut self.scratch, limits) {
                 Ok(Some(consumed)) => {
                     self.parsed_bytes += consumed;
-                    self.push(&input[base..base + consumed], base);
+                    self.push(registry, &input[base..base + consumed], base);
                 }
                 Ok(None) => break,
                 Err(error) => self.error = Some(error),
@@ -64,12 +69,12 @@ impl Batch {
         !self.requests.is_empty()
     }
 
-    fn push(&mut self, request: &[u8], base: usize) {
+    fn push(&mut self, registry: &'static Registry, request: &[u8], base: usize) {
         if self.scratch.is_empty() {
             return;
         }
         let args = Args::new(request, &self.scratch);
-        let mut entry = TABLE.get(&args[0]);
+        let mut entry = registry.get(&args[0]);
         if let Some(container) = entry
             && !container.subcommands.is_empty()
             && let Some(name) = args.get(1)

@@ -9,7 +9,7 @@ use keyspace::DB_COUNT;
 use tier::{FoundValue, UnreadableValue};
 use value::digest::Digest;
 
-use crate::worker::Worker;
+use crate::state::worker::Worker;
 
 /// What a digest is made of.
 #[derive(Debug)]

@@ -7,10 +7,7 @@ use tier::{EvictionPolicy, Promotion};
 use crate::config::{
     ApplyError, Config, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion,
 };
-use crate::server::Server;
-
-/// Options that CONFIG SET takes as long as they stay what they are.
-pub(crate) const NEED_RESTART: &[&str] = &["bind", "port"];
+use crate::state::server::{NEED_RESTART, Server};
 
 /// Acts on every option when the server starts.
 pub(crate) fn apply_all(server: &Server) {
@@ -25,7 +22,7 @@ pub(crate) fn apply_all(server: &Server) {
 /// Acts on every option that can change while running.
 fn apply_running(server: &Server) {
     apply_tier(server);
-    server.samples.update_slow_ticks(server);
+    server.samples.update_slow_ticks(&server.config, &server.clock);
 }
 
 /// Acts on options that CONFIG SET has stored.
@@ -37,7 +34,7 @@ pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), 
             "flash-path" => apply_flash_path(server)?,
             "flash-size" => apply_flash_size(server)?,
             "maxmemory" => apply_max_memory(server),
-            "loglevel" => crate::log::set_level(server.config.loglevel.load()),
+            "loglevel" => crate::state::log::set_level(server.config.loglevel.load()),
             name if NEED_RESTART.contains(&name) && !server.is_as_started(name) => {
                 return Err(refused(name, "can be changed by a restart only"));
             }

@@ -6,149 +6,24 @@
 //! in the middle (a command that names its keys in its arguments' values) is read with the locks
 //! held, because what ran before cannot be undone.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags, Needs};
-use keyspace::{Key, Keyspace, Locked, Tally, WatchFlag};
-use resp::{ArgRange, Args, Reply};
+use command::{CommandError, Needs};
+use keyspace::{Key, Keyspace, Locked};
+use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, Want};
 
-use crate::dispatch::{HandlerRun, Keys, Outcome, cold, keys_with_needs, run_locked};
-use crate::limits::{ATTEMPTS_MAX, TRANSACTION_BYTES_MAX};
+use crate::execution::call::count;
+use crate::execution::handler_run::{HandlerRun, run_locked};
+use crate::execution::keys::{Keys, keys_with_needs};
+use crate::execution::outcome::Outcome;
+use crate::family::HANDLERS;
+use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
-use crate::table::{Entry, Run, Verb};
-
-/// A connection's transaction: open or not, what it queued, what it watches.
-#[derive(Default)]
-pub(crate) struct Transaction {
-    is_open: bool,
-    /// A command could not be queued: EXEC will refuse.
-    has_failed: bool,
-    queued: Vec<Queued>,
-    bytes: usize,
-    flags: u32,
-    flag: Option<Arc<WatchFlag>>,
-    watched: Vec<Watched>,
-}
-
-struct Queued {
-    entry: &'static Entry,
-    buffer: Box<[u8]>,
-    ranges: Box<[ArgRange]>,
-}
-
-struct Watched {
-    db: u8,
-    key: Box<[u8]>,
-}
-
-/// The transaction would take more memory than any may.
-pub(crate) struct TooLarge;
-
-impl Transaction {
-    #[inline]
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.queued.len()
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub(crate) fn watched_count(&self) -> usize {
-        self.watched.len()
-    }
-
-    pub(crate) fn has_flag(&self, flag: Flags) -> bool {
-        self.flags & flag.0 != 0
-    }
-
-    /// Makes an open transaction's EXEC refuse.
-    #[inline]
-    pub(crate) fn fail(&mut self) {
-        self.has_failed |= self.is_open;
-    }
-
-    /// Keeps a command for EXEC.
-    pub(crate) fn queue(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), TooLarge> {
-        let size: usize = args.iter().map(<[u8]>::len).sum();
-        let bytes = self.bytes + size + args.len() * size_of::<ArgRange>() + size_of::<Queued>();
-        if bytes > TRANSACTION_BYTES_MAX {
-            return Err(TooLarge);
-        }
-        self.bytes = bytes;
-        let mut buffer = Vec::with_capacity(size);
-        let ranges = args.iter().map(|arg| {
-            let start = buffer.len() as u32;
-            buffer.extend_from_slice(arg);
-            ArgRange { start, len: arg.len() as u32 }
-        });
-        let ranges = ranges.collect();
-        self.flags |= entry.spec.flags.0;
-        self.queued.push(Queued { entry, buffer: buffer.into(), ranges });
-        Ok(())
-    }
-
-    pub(crate) fn discard(&mut self) {
-        self.is_open = false;
-        self.has_failed = false;
-        self.queued.clear();
-        self.queued.shrink_to(64);
-        self.bytes = 0;
-        self.flags = 0;
-    }
-
-    pub(crate) fn watch(
-        &mut self,
-        keyspace: &Keyspace,
-        db: u8,
-        key: &Key<'_>,
-        now_ms: u64,
-        tally: &mut Tally,
-    ) {
-        if self.watched.iter().any(|watched| watched.db == db && *watched.key == *key.bytes) {
-            return;
-        }
-        let table = keyspace.table_of(db);
-        let flag = self.flag.get_or_insert_default();
-        let mut slot = keyspace.lock(key.slot);
-        // A key that has expired goes before the watch begins: its removal is no change.
-        keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
-        slot.watch(table, key.bytes, flag);
-        self.watched.push(Watched { db, key: key.bytes.into() });
-    }
-
-    pub(crate) fn unwatch(&mut self, keyspace: &Keyspace) {
-        let Some(flag) = self.flag.take() else { return };
-        for watched in self.watched.drain(..) {
-            let slot = Key::new(&watched.key).slot;
-            keyspace.lock(slot).unwatch(&flag);
-        }
-    }
-
-    /// Whether a watched key has changed, or expired, since the watch began.
-    fn is_disturbed(&self, keyspace: &Keyspace, now_ms: u64, tally: &mut Tally) -> bool {
-        for watched in &self.watched {
-            // Removes the key, and raises the flag with it, when its time has come.
-            let key = Key::new(&watched.key);
-            let table = keyspace.table_of(watched.db);
-            keyspace::Db::new(&mut keyspace.lock(key.slot), table, now_ms, tally).peek(&key);
-        }
-        self.flag.as_ref().is_some_and(|flag| flag.is_raised())
-    }
-}
-
-impl Queued {
-    fn args(&self) -> Args<'_> {
-        Args::new(&self.buffer, &self.ranges)
-    }
-}
+use crate::session::cold::cold;
+use crate::session::transaction::{Queued, Transaction};
+use crate::state::registry::{Run, Verb};
 
 /// Carries out a command of the transaction machinery.
 pub(crate) fn run(
@@ -179,7 +54,7 @@ pub(crate) fn run(
             return Err("ERR WATCH inside MULTI is not allowed");
         }
         Verb::Watch => {
-            crate::dispatch::publish(session);
+            session.worker.count_changes();
             for key in args.iter().skip(1) {
                 session.watch(key);
             }
@@ -313,9 +188,9 @@ fn run_queued(
                 *fetched = session.worker.tier.fetch_blocking(want);
             }
         }
-        Run::Session(handler) => {
-            crate::dispatch::publish(session);
-            handler(session, args, reply)
+        Run::Session(at) => {
+            session.worker.count_changes();
+            HANDLERS[at](session, args, reply)
         }
         Run::Transaction(_) => {
             reply.ok();
@@ -329,5 +204,5 @@ fn run_queued(
         session.worker.stats.commands[queued.entry.index].failed.add(1);
         session.worker.stats.count_error(text.as_bytes());
     }
-    crate::dispatch::count(session, queued.entry, args, start_ticks);
+    count(session, queued.entry, args, start_ticks);
 }

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use resp::Args;
 
-use crate::clients::Client;
 use crate::limits::{MONITOR_BYTES_MAX, MONITOR_LINES_MAX};
-use crate::secrets::{REDACTED, secret_args};
-use crate::server::unix_us;
-use crate::session::Session;
+use crate::state::clients::Client;
+use crate::state::clock::unix_us;
+use crate::state::secrets::{REDACTED, secret_args};
 
 /// Those who watch.
 #[derive(Default)]
@@ -60,8 +59,7 @@ impl Monitors {
     /// Shows a request that has run. A client that falls too far behind is closed, as one that
     /// exceeds its output limit.
     #[cold]
-    pub(crate) fn show(&self, session: &Session, args: Args<'_>) {
-        let client = &session.client;
+    pub(crate) fn show(&self, client: &Client, db: u8, args: Args<'_>) {
         let source = match client.address.strip_suffix(":0") {
             Some(path) if client.is_unix_socket => format!("unix:{path}"),
             _ => client.address.clone(),
@@ -70,7 +68,7 @@ impl Monitors {
         if size > MONITOR_BYTES_MAX {
             return self.feeds.lock().iter().for_each(|feed| feed.client.kill());
         }
-        let line: Arc<[u8]> = line(unix_us(), session.db, &source, args).into();
+        let line: Arc<[u8]> = line(unix_us(), db, &source, args).into();
         for feed in self.feeds.lock().iter() {
             let mut lines = feed.lines.lock();
             if lines.queue.len() >= MONITOR_LINES_MAX || lines.bytes > MONITOR_BYTES_MAX {

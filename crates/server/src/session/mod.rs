@@ -1,5 +1,10 @@
 //! What is known of a client between its requests.
 
+pub(crate) mod cold;
+pub(crate) mod digest;
+pub(crate) mod errand;
+pub(crate) mod transaction;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,12 +12,12 @@ use std::sync::atomic::Ordering;
 use keyspace::Key;
 use resp::Protocol;
 
-use crate::clients::Client;
-use crate::errand::Errand;
-use crate::monitor::Feed;
-use crate::server::Server;
-use crate::transaction::Transaction;
-use crate::worker::Worker;
+use crate::session::errand::Errand;
+use crate::session::transaction::Transaction;
+use crate::state::clients::Client;
+use crate::state::monitor::Feed;
+use crate::state::server::Server;
+use crate::state::worker::Worker;
 
 /// Which replies a client wants (CLIENT REPLY).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use crate::config::MemoryShare;
 use crate::limits::{CLIENT_STEP_BYTES, CLIENTS_SHARE_SHIFT};
-use crate::server::Server;
+use crate::state::server::Server;
 
 /// Beats for which a connection with large buffers waits for others to be closed: a tenth of a
 /// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too

@@ -2,7 +2,7 @@
 
 use resp::Args;
 
-use crate::server::Server;
+use crate::config::{Flags, OptionRow};
 
 /// What stands where a secret was.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
@@ -12,7 +12,7 @@ pub(crate) fn secret_args(args: Args<'_>) -> Vec<usize> {
     let name = args[0].to_ascii_uppercase();
     match name.as_slice() {
         b"AUTH" => (1..args.len()).collect(),
-        b"CONFIG" => (3..args.len()).filter(|at| Server::is_sensitive(&args[at - 1])).collect(),
+        b"CONFIG" => (3..args.len()).filter(|at| is_sensitive(&args[at - 1])).collect(),
         b"HELLO" => {
             let auth = args.iter().position(|arg| arg.eq_ignore_ascii_case(b"AUTH"));
             let auth = auth.unwrap_or(args.len());
@@ -20,6 +20,11 @@ pub(crate) fn secret_args(args: Args<'_>) -> Vec<usize> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Whether the value of an option must not appear anywhere.
+fn is_sensitive(name: &[u8]) -> bool {
+    OptionRow::find(name).is_some_and(|row| row.flags.contains(Flags::SENSITIVE))
 }
 
 #[cfg(test)]

@@ -1,26 +1,17 @@
-//! The table of all commands: those on keys from the `command` crate and those on sessions.
+//! The registry of commands: what each is called, takes and runs with.
+//!
+//! It lies below sessions and the handlers that work on them, so that statistics, INFO and COMMAND
+//! can read it: of such a handler it holds the place in `family::HANDLERS`.
 
-use std::sync::LazyLock;
-
-use command::{Command, CommandTable, Handler, Locks, Row, Spec};
-use resp::{Args, Reply};
-
-use crate::family;
-use crate::session::Session;
-
-/// A handler that needs the connection or the server.
-pub(crate) type SessionHandler = fn(&mut Session, Args<'_>, &mut Reply) -> command::CommandResult;
-
-/// A row of such a command.
-pub(crate) type SessionCommand = Row<SessionHandler>;
+use command::{CommandTable, Handler, Locks, Spec};
 
 /// How a command runs.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// With the slots of its keys locked.
     Keys(Handler),
-    /// On the session; it locks what it needs.
-    Session(SessionHandler),
+    /// On the session, by the handler of this place; it locks what it needs.
+    Session(usize),
     /// It is part of the machinery of transactions.
     Transaction(Verb),
     /// It only has subcommands.
@@ -49,7 +40,7 @@ pub(crate) struct Entry {
 }
 
 /// All commands.
-pub(crate) struct Table {
+pub(crate) struct Registry {
     names: CommandTable<&'static Entry>,
     /// Commands without their subcommands, sorted by name.
     pub(crate) commands: Vec<&'static Entry>,
@@ -57,10 +48,7 @@ pub(crate) struct Table {
     pub(crate) entries: Vec<&'static Entry>,
 }
 
-/// The one table; it lives as long as the process.
-pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(Table::build);
-
-impl Table {
+impl Registry {
     /// The command of a name, in any case.
     #[inline]
     pub(crate) fn get(&self, name: &[u8]) -> Option<&'static Entry> {
@@ -75,15 +63,9 @@ impl Table {
         self.commands.iter().flat_map(own)
     }
 
-    fn build() -> Table {
-        let keys = command::family::FAMILIES.iter().copied().flatten();
-        let sessions = family::FAMILIES.iter().copied().flatten();
-        let mut rows: Vec<(Spec, Run)> = Vec::new();
-        rows.extend(keys.map(|row: &Command| (row.spec(), Run::Keys(row.run))));
-        rows.extend(sessions.map(|row| (row.spec(), Run::Session(row.run))));
-        rows.extend(
-            family::transaction::COMMANDS.iter().map(|row| (row.spec(), Run::Transaction(row.run))),
-        );
+    /// A registry of commands and how they run. It lives as long as the process, and so do its
+    /// entries.
+    pub(crate) fn new(mut rows: Vec<(Spec, Run)>) -> Registry {
         rows.sort_by_key(|(spec, _)| spec.name);
         let mut entries = Vec::new();
         let mut subcommands: Vec<&'static Entry> = Vec::new();
@@ -100,7 +82,7 @@ impl Table {
             assert!(commands.iter().any(|entry| entry.spec.name == name), "{name} has no row");
         }
         let names = CommandTable::new(commands.iter().map(|entry| (entry.spec.name, *entry)));
-        Table { names, commands, entries }
+        Registry { names, commands, entries }
     }
 }
 

@@ -15,9 +15,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::Sender;
 
-use crate::clients::Client;
-use crate::server::{Server, unix_ms};
-use crate::supervisor::Announcement;
+use crate::network::supervisor::Announcement;
+use crate::state::clients::Client;
+use crate::state::clock::unix_ms;
+use crate::state::server::Server;
 
 /// Pause after a failed accept (out of file descriptors): the queue waits, nobody spins.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);

@@ -2,29 +2,37 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use command::Statistics;
 use quanta::Clock;
 use tier::Tier;
 use tokio::sync::Notify;
 
-use crate::clients::Clients;
-use crate::config::{Config, Flags, OptionRow};
-use crate::latency::LatencyMonitor;
-use crate::monitor::Monitors;
-use crate::pause::Pause;
-use crate::slowlog::SlowLog;
-use crate::stats::{Totals, WorkerStats};
+use crate::config::Config;
+use crate::state::clients::Clients;
+use crate::state::clock::unix_ms;
+use crate::state::latency::LatencyMonitor;
+use crate::state::monitor::Monitors;
+use crate::state::pause::Pause;
+use crate::state::registry::Registry;
+use crate::state::samples::Samples;
+use crate::state::slowlog::SlowLog;
+use crate::state::stats::{Totals, WorkerStats};
 
 /// Version of Redis whose behaviour this server follows: clients choose their commands by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 /// Kelvin's own version.
 pub(crate) const KELVIN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Options that CONFIG SET takes as long as they stay what they are.
+pub(crate) const NEED_RESTART: &[&str] = &["bind", "port"];
+
 /// The server: one for a process.
 pub(crate) struct Server {
     pub(crate) config: Config,
+    /// All commands.
+    pub(crate) registry: &'static Registry,
     pub(crate) tier: Arc<Tier>,
     pub(crate) clients: Clients,
     pub(crate) monitors: Monitors,
@@ -34,7 +42,7 @@ pub(crate) struct Server {
     /// One for each worker.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
     pub(crate) totals: Totals,
-    pub(crate) samples: crate::cron::Samples,
+    pub(crate) samples: Samples,
     /// The clock of command durations.
     pub(crate) clock: Clock,
     pub(crate) started: Instant,
@@ -52,13 +60,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(config: Config, tier: Arc<Tier>) -> Server {
-        let fixed: Vec<&[u8]> =
-            crate::settings::NEED_RESTART.iter().map(|name| name.as_bytes()).collect();
+    pub(crate) fn new(config: Config, registry: &'static Registry, tier: Arc<Tier>) -> Server {
+        let fixed: Vec<&[u8]> = NEED_RESTART.iter().map(|name| name.as_bytes()).collect();
         let started_with = config.get(&fixed);
-        let stats = (0..tier.workers).map(|_| Arc::new(WorkerStats::default())).collect();
+        let stats = |_| Arc::new(WorkerStats::new(registry.entries.len()));
+        let stats = (0..tier.workers).map(stats).collect();
         Server {
             config,
+            registry,
             tier,
             clients: Clients::default(),
             monitors: Monitors::default(),
@@ -67,7 +76,7 @@ impl Server {
             latency: LatencyMonitor::default(),
             stats,
             totals: Totals::default(),
-            samples: crate::cron::Samples::default(),
+            samples: Samples::default(),
             clock: Clock::new(),
             started: Instant::now(),
             started_unix: unix_ms() / 1000,
@@ -126,27 +135,12 @@ impl Server {
             *self.totals.flash_base.lock() = engine.stats();
         }
     }
-
-    /// Values of options that must not appear anywhere: whether `name` is one.
-    pub(crate) fn is_sensitive(name: &[u8]) -> bool {
-        OptionRow::find(name).is_some_and(|row| row.flags.contains(Flags::SENSITIVE))
-    }
 }
 
 impl Statistics for Server {
     fn keys(&self, table: u8) -> u64 {
         self.tier.counters.table(table).keys
     }
-}
-
-/// The time, Unix milliseconds.
-pub(crate) fn unix_ms() -> u64 {
-    unix_us() as u64 / 1000
-}
-
-/// The time, Unix microseconds.
-pub(crate) fn unix_us() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros())
 }
 
 fn random_hex(digits: usize) -> String {

@@ -1,0 +1,11 @@
+//! From parsed requests to their runs: which command, whether it may run, what it must wait for.
+
+pub(crate) mod batch;
+mod call;
+pub(crate) mod dispatch;
+mod handler_run;
+mod keys;
+pub(crate) mod outcome;
+mod refusal;
+mod transaction;
+pub(crate) mod upkeep;

@@ -1,0 +1,19 @@
+//! What became of a request.
+
+use tier::Want;
+
+/// What became of a request.
+pub(crate) enum Outcome {
+    /// It was answered.
+    Done,
+    /// It was answered without having run: queued, or refused.
+    NotRun,
+    /// It needs these values; then it is to be run again.
+    Fetch(Vec<Want>),
+    /// It must wait for memory, then it is to be run again.
+    Room,
+    /// It must wait for the end of a pause.
+    Paused,
+    /// It must wait for the session's errand, then it is to be run again.
+    Errand,
+}

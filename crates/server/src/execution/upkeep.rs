@@ -1,0 +1,70 @@
+//! A worker's upkeep: its share of demotion, collection, defragmentation and expiry, in short
+//! rounds between the requests of its clients.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use keyspace::{SLOT_COUNT, Tally};
+
+use crate::state::clock::unix_ms;
+use crate::state::worker::Worker;
+
+/// Between two rounds on a worker that has nothing urgent.
+pub(crate) const UPKEEP_EVERY: Duration = Duration::from_millis(5);
+/// One round of expiry takes at most this long, every `UPKEEP_EVERY`: 5 % of a core.
+const EXPIRE_SLICE: Duration = Duration::from_micros(250);
+/// Slots that one round of expiry looks at: all of them within 80 ms.
+const EXPIRE_SLOTS: usize = SLOT_COUNT / 16;
+
+/// The upkeep of one worker.
+pub(crate) struct Upkeep {
+    worker: Rc<Worker>,
+    /// The slot that expiry looks at next.
+    slot: usize,
+}
+
+impl Upkeep {
+    pub(crate) fn new(worker: Rc<Worker>) -> Upkeep {
+        Upkeep { slot: worker.index, worker }
+    }
+
+    /// One round. True: more is urgent, and the next should follow when the clients that are ready
+    /// have had their turn.
+    pub(crate) fn round(&mut self) -> bool {
+        let more = self.worker.tier.upkeep();
+        expire(&self.worker, &mut self.slot);
+        self.worker.beat.notify_waiters();
+        more
+    }
+}
+
+/// Removes keys whose time has come from this worker's slots, for a bounded time.
+fn expire(worker: &Worker, slot: &mut usize) {
+    let server = &worker.server;
+    let now_ms = unix_ms();
+    let is_on = server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms);
+    if !is_on || !server.tier.counters.has_volatile() {
+        return;
+    }
+    let start = Instant::now();
+    let mut tally = Tally::default();
+    for _ in 0..EXPIRE_SLOTS {
+        if let Some(mut state) = server.tier.keyspace.try_lock(*slot as u16)
+            && state.may_have_expired(now_ms)
+        {
+            state.expire(now_ms, &mut tally);
+            drop(state);
+            server.tier.publish(&mut tally);
+            if start.elapsed() > EXPIRE_SLICE {
+                worker.stats.expire_cut_short.add(1);
+                break;
+            }
+        }
+        *slot += server.tier.workers;
+        if *slot >= SLOT_COUNT {
+            *slot = worker.index;
+        }
+    }
+    worker.stats.expire_us.add(start.elapsed().as_micros() as u64);
+}

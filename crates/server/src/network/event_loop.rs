@@ -1,0 +1,99 @@
+//! A worker thread's event loop: its runtime, and the tasks that run in it.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::LocalOptions;
+use tokio::sync::mpsc::Receiver;
+use tokio::task::spawn_local;
+
+use crate::execution::upkeep::{UPKEEP_EVERY, Upkeep};
+use crate::network::connection::Connection;
+use crate::network::listener::Accepted;
+use crate::network::pulse::Pulse;
+use crate::network::stream::Stream;
+use crate::network::wake::watch;
+use crate::state::server::Server;
+use crate::state::worker::Worker;
+
+/// Runs a worker until the server stops. Errors: its runtime or its engine could not be made.
+pub(crate) fn run(
+    server: Arc<Server>,
+    index: usize,
+    accepted: Receiver<Accepted>,
+) -> anyhow::Result<()> {
+    // Without timers: see `pulse`.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build_local(LocalOptions::default())
+        .context("cannot make a worker's runtime")?;
+    let worker = Worker::new(server, index)?;
+    runtime.block_on(serve(worker, accepted))
+}
+
+async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::Result<()> {
+    if let Some(fd) = worker.tier.wake_fd().context("cannot watch the flash device")? {
+        let watched = watch(fd, Interest::READABLE).context("cannot watch the flash device")?;
+        spawn_local(reap(worker.clone(), watched));
+        let submitting = worker.clone();
+        spawn_local(async move { submitting.tier.submitter().await });
+    }
+    let pulse = Pulse::new(UPKEEP_EVERY).context("cannot make a timer")?;
+    spawn_local(upkeep(worker.clone(), pulse));
+    loop {
+        tokio::select! {
+            biased;
+            () = worker.server.stopped() => return Ok(()),
+            new = accepted.recv() => match new {
+                None => return Ok(()),
+                Some(new) => start_connection(&worker, new),
+            },
+        }
+    }
+}
+
+fn start_connection(worker: &Rc<Worker>, new: Accepted) {
+    let Accepted { socket, client } = new;
+    match Stream::new(socket) {
+        Ok(stream) => {
+            spawn_local(Connection::new(worker.clone(), stream, client).serve());
+        }
+        Err(error) => {
+            worker.server.clients.remove(client.id);
+            tracing::warn!(%error, "cannot serve a connection");
+        }
+    }
+}
+
+/// Does the worker's upkeep, at once again while it is urgent.
+async fn upkeep(worker: Rc<Worker>, pulse: Pulse) {
+    let mut upkeep = Upkeep::new(worker.clone());
+    loop {
+        if upkeep.round() {
+            tokio::task::yield_now().await;
+        } else if let Err(error) = pulse.beat().await {
+            tracing::error!(%error, "lost the timer; stopping");
+            return worker.server.shut_down();
+        }
+    }
+}
+
+/// Takes what flash has finished whenever its eventfd says so.
+async fn reap(worker: Rc<Worker>, watched: AsyncFd<OwnedFd>) {
+    loop {
+        match watched.readable().await {
+            Ok(mut ready) => {
+                ready.clear_ready();
+                worker.tier.reap();
+            }
+            Err(error) => {
+                tracing::error!(%error, "lost sight of the flash device; stopping");
+                return worker.server.shut_down();
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Sockets, connections, the event loops that serve them, and what goes by time.
+
+pub(crate) mod connection;
+pub(crate) mod event_loop;
+pub(crate) mod listener;
+pub(crate) mod measure;
+mod pulse;
+mod stream;
+mod supervisor;
+mod wake;

@@ -1,0 +1,142 @@
+//! A client's transaction: what MULTI has queued and WATCH watches.
+
+use std::sync::Arc;
+
+use command::Flags;
+use keyspace::{Key, Keyspace, Tally, WatchFlag};
+use resp::{ArgRange, Args};
+
+use crate::limits::TRANSACTION_BYTES_MAX;
+use crate::state::registry::Entry;
+
+/// A connection's transaction: open or not, what it queued, what it watches.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    pub(crate) is_open: bool,
+    /// A command could not be queued: EXEC will refuse.
+    pub(crate) has_failed: bool,
+    pub(crate) queued: Vec<Queued>,
+    pub(crate) bytes: usize,
+    pub(crate) flags: u32,
+    pub(crate) flag: Option<Arc<WatchFlag>>,
+    pub(crate) watched: Vec<Watched>,
+}
+
+/// A command that waits for EXEC.
+pub(crate) struct Queued {
+    pub(crate) entry: &'static Entry,
+    pub(crate) buffer: Box<[u8]>,
+    pub(crate) ranges: Box<[ArgRange]>,
+}
+
+/// A key that a client watches.
+pub(crate) struct Watched {
+    pub(crate) db: u8,
+    pub(crate) key: Box<[u8]>,
+}
+
+/// The transaction would take more memory than any may.
+pub(crate) struct TooLarge;
+
+impl Transaction {
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn watched_count(&self) -> usize {
+        self.watched.len()
+    }
+
+    pub(crate) fn has_flag(&self, flag: Flags) -> bool {
+        self.flags & flag.0 != 0
+    }
+
+    /// Makes an open transaction's EXEC refuse.
+    #[inline]
+    pub(crate) fn fail(&mut self) {
+        self.has_failed |= self.is_open;
+    }
+
+    /// Keeps a command for EXEC.
+    pub(crate) fn queue(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), TooLarge> {
+        let size: usize = args.iter().map(<[u8]>::len).sum();
+        let bytes = self.bytes + size + args.len() * size_of::<ArgRange>() + size_of::<Queued>();
+        if bytes > TRANSACTION_BYTES_MAX {
+            return Err(TooLarge);
+        }
+        self.bytes = bytes;
+        let mut buffer = Vec::with_capacity(size);
+        let ranges = args.iter().map(|arg| {
+            let start = buffer.len() as u32;
+            buffer.extend_from_slice(arg);
+            ArgRange { start, len: arg.len() as u32 }
+        });
+        let ranges = ranges.collect();
+        self.flags |= entry.spec.flags.0;
+        self.queued.push(Queued { entry, buffer: buffer.into(), ranges });
+        Ok(())
+    }
+
+    pub(crate) fn discard(&mut self) {
+        self.is_open = false;
+        self.has_failed = false;
+        self.queued.clear();
+        self.queued.shrink_to(64);
+        self.bytes = 0;
+        self.flags = 0;
+    }
+
+    pub(crate) fn watch(
+        &mut self,
+        keyspace: &Keyspace,
+        db: u8,
+        key: &Key<'_>,
+        now_ms: u64,
+        tally: &mut Tally,
+    ) {
+        if self.watched.iter().any(|watched| watched.db == db && *watched.key == *key.bytes) {
+            return;
+        }
+        let table = keyspace.table_of(db);
+        let flag = self.flag.get_or_insert_default();
+        let mut slot = keyspace.lock(key.slot);
+        // A key that has expired goes before the watch begins: its removal is no change.
+        keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
+        slot.watch(table, key.bytes, flag);
+        self.watched.push(Watched { db, key: key.bytes.into() });
+    }
+
+    pub(crate) fn unwatch(&mut self, keyspace: &Keyspace) {
+        let Some(flag) = self.flag.take() else { return };
+        for watched in self.watched.drain(..) {
+            let slot = Key::new(&watched.key).slot;
+            keyspace.lock(slot).unwatch(&flag);
+        }
+    }
+
+    /// Whether a watched key has changed, or expired, since the watch began.
+    pub(crate) fn is_disturbed(&self, keyspace: &Keyspace, now_ms: u64, tally: &mut Tally) -> bool {
+        for watched in &self.watched {
+            // Removes the key, and raises the flag with it, when its time has come.
+            let key = Key::new(&watched.key);
+            let table = keyspace.table_of(watched.db);
+            keyspace::Db::new(&mut keyspace.lock(key.slot), table, now_ms, tally).peek(&key);
+        }
+        self.flag.as_ref().is_some_and(|flag| flag.is_raised())
+    }
+}
+
+impl Queued {
+    pub(crate) fn args(&self) -> Args<'_> {
+        Args::new(&self.buffer, &self.ranges)
+    }
+}

@@ -1,0 +1,18 @@
+//! What connections share: the server, and each worker's side of it.
+
+pub(crate) mod client_memory;
+pub(crate) mod clients;
+pub(crate) mod clock;
+pub(crate) mod latency;
+pub(crate) mod log;
+pub(crate) mod lookahead;
+pub(crate) mod monitor;
+pub(crate) mod pause;
+pub(crate) mod registry;
+pub(crate) mod samples;
+pub(crate) mod secrets;
+pub(crate) mod server;
+pub(crate) mod settings;
+pub(crate) mod slowlog;
+pub(crate) mod stats;
+pub(crate) mod worker;

@@ -1,0 +1,116 @@
+//! What the connections of one worker thread share.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use flash::EngineError;
+use keyspace::{Cleared, Tally};
+use tier::TierWorker;
+use tokio::sync::Notify;
+
+use crate::limits::{BUFFERS_KEPT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
+use crate::state::lookahead::Lookahead;
+use crate::state::server::Server;
+use crate::state::stats::WorkerStats;
+
+/// One worker of the server. It needs no runtime: `network` runs it in one.
+pub(crate) struct Worker {
+    pub(crate) server: Arc<Server>,
+    pub(crate) index: usize,
+    pub(crate) tier: TierWorker,
+    pub(crate) stats: Arc<WorkerStats>,
+    /// What the batch under way has changed.
+    pub(crate) tally: RefCell<Tally>,
+    /// What its connections are about to look up.
+    pub(crate) lookahead: Lookahead,
+    /// Told after every round of upkeep: the only time that passes for a worker's tasks.
+    pub(crate) beat: Notify,
+    /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
+    cleared: RefCell<Vec<Cleared>>,
+    /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
+    /// connections cost none.
+    buffers: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Worker {
+    /// Worker `index` of the server. Errors: its side of the flash engine could not be made.
+    pub(crate) fn new(server: Arc<Server>, index: usize) -> Result<Rc<Worker>, EngineError> {
+        let tier = TierWorker::new(server.tier.clone(), index)?;
+        let stats = server.stats[index].clone();
+        Ok(Rc::new(Worker {
+            server,
+            index,
+            tier,
+            stats,
+            tally: RefCell::default(),
+            lookahead: Lookahead::default(),
+            beat: Notify::new(),
+            cleared: RefCell::default(),
+            buffers: RefCell::default(),
+        }))
+    }
+
+    /// Adds what the batch under way has changed so far to the shared counters, for a command that
+    /// reads them.
+    pub(crate) fn count_changes(&self) {
+        self.server.tier.publish(&mut self.tally.borrow_mut());
+    }
+
+    /// Ends a batch, or a part of one before a wait: what it has changed counts, a little is
+    /// demoted when memory is short, and cleared tables are freed. No slot may be held.
+    #[inline]
+    pub(crate) fn after_batch(&self) {
+        self.tier.after_batch(&mut self.tally.borrow_mut());
+        self.free_cleared();
+    }
+
+    /// Keeps tables whose records are to be freed when the slots are unlocked.
+    pub(crate) fn free_later(&self, tables: Vec<Cleared>) {
+        self.cleared.borrow_mut().extend(tables);
+    }
+
+    /// Frees tables that were cleared, on a thread of its own: millions of records take seconds.
+    #[inline]
+    fn free_cleared(&self) {
+        if !self.cleared.borrow().is_empty() {
+            self.start_freeing();
+        }
+    }
+
+    #[cold]
+    fn start_freeing(&self) {
+        let tables = self.cleared.take();
+        let keys: usize = tables.iter().map(Cleared::len).sum();
+        let tier = self.server.tier.clone();
+        let free = move || {
+            let mut tally = Tally::default();
+            for table in tables {
+                table.free(&mut tally);
+                tier.publish(&mut tally);
+            }
+        };
+        if keys <= FREE_AT_ONCE_MAX {
+            return free();
+        }
+        if let Err(error) = std::thread::Builder::new().name("free".into()).spawn(free) {
+            // The tables went with the closure: freed, but still counted.
+            tracing::error!(%error, "cannot start a thread to free a cleared database");
+        }
+    }
+
+    /// An empty buffer to read into.
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        let kept = self.buffers.borrow_mut().pop();
+        kept.unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
+    }
+
+    /// Gives a buffer back. One that has grown is let go.
+    pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < BUFFERS_KEPT_MAX {
+            buffer.clear();
+            buffers.push(buffer);
+        }
+    }
+}

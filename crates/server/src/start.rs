@@ -8,7 +8,7 @@ use flash::{Backend, Engine, LogConfig};
 use keyspace::{Heap, Keyspace};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
-use tier::{Budget, Tier};
+use tier::{Budget, Environment, Tier};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -62,7 +62,8 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     let budget = open_budget(&config)?;
     let workers = worker_count(&config);
     let engine = open_flash(&config, workers)?;
-    let tier = Tier::new(Arc::new(Keyspace::default()), engine, heap, budget, workers);
+    let environment = Environment::of_machine(heap);
+    let tier = Tier::new(Arc::new(Keyspace::default()), engine, environment, budget, workers);
     let tier = Arc::new(tier);
     let server = Arc::new(Server::new(config, &REGISTRY, tier));
     crate::state::settings::apply_all(&server);

@@ -24,6 +24,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use crate::environment::ResidentSource;
 use crate::process_memory::ResidentSet;
 
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
@@ -106,7 +107,7 @@ pub struct Budget {
 
 #[derive(Debug)]
 struct Meter {
-    resident: ResidentSet,
+    resident: Box<dyn ResidentSource>,
     base_bytes: i64,
     peak_bytes: i64,
     /// What was resident lately: an average that a measurement moves by 1/`LEVEL_MEASURES`.
@@ -120,8 +121,12 @@ impl Budget {
     /// A budget of `max_bytes`, 0 for none. Call before anything large is allocated: what is
     /// resident now is the base. Errors: `/proc` is not mounted.
     pub fn new(max_bytes: u64) -> std::io::Result<Budget> {
-        let mut resident = ResidentSet::open()?;
-        let base_bytes = resident.bytes().unwrap_or(0) as i64;
+        Ok(Budget::with_source(max_bytes, Box::new(ResidentSet::open()?)))
+    }
+
+    /// The same, with another account of resident memory.
+    pub fn with_source(max_bytes: u64, mut resident: Box<dyn ResidentSource>) -> Budget {
+        let base_bytes = resident.resident_bytes().unwrap_or(0) as i64;
         let meter = Meter {
             resident,
             base_bytes,
@@ -144,7 +149,7 @@ impl Budget {
             meter: Mutex::new(meter),
         };
         budget.measure();
-        Ok(budget)
+        budget
     }
 
     /// Says that values leave RAM, for flash, and holes behind.
@@ -256,7 +261,7 @@ impl Budget {
     }
 
     fn read_resident(&self, meter: &mut Meter) -> Option<u64> {
-        let resident = meter.resident.bytes()?;
+        let resident = meter.resident.resident_bytes()?;
         self.resident_bytes.store(resident, Ordering::Relaxed);
         self.resident_peak_bytes.fetch_max(resident, Ordering::Relaxed);
         Some(resident)
@@ -376,7 +381,7 @@ mod tests {
     use super::*;
 
     fn meter() -> Meter {
-        let resident = ResidentSet::open().expect("/proc");
+        let resident = Box::new(ResidentSet::open().expect("/proc"));
         Meter {
             resident,
             base_bytes: 10 << 20,

@@ -154,7 +154,7 @@ impl TierWorker {
             compressor: &mut compressor,
             compress_bytes_min: self.tier.settings.compress_bytes_min(),
             value_bytes_min: self.tier.settings.value_bytes_min(),
-            now_ms: unix_ms(),
+            now_ms: self.tier.clock.unix_ms(),
             slot: 0,
             clean: 0,
             dirty: 0,
@@ -326,10 +326,4 @@ impl Demoter<'_> {
         self.stopped = Some(reason);
         Verdict::Stop
     }
-}
-
-/// The time, Unix milliseconds.
-fn unix_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }

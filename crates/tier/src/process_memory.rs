@@ -2,6 +2,8 @@
 
 use std::io::{Read, Seek};
 
+use crate::environment::ResidentSource;
+
 /// Reads the resident set of this process. Cost: one read of a small kernel file, about 2 us.
 #[derive(Debug)]
 pub(crate) struct ResidentSet {
@@ -15,9 +17,10 @@ impl ResidentSet {
         let statm = std::fs::File::open("/proc/self/statm")?;
         Ok(ResidentSet { statm, page_bytes: rustix::param::page_size() as u64 })
     }
+}
 
-    /// Resident bytes; none when the kernel's account cannot be read.
-    pub(crate) fn bytes(&mut self) -> Option<u64> {
+impl ResidentSource for ResidentSet {
+    fn resident_bytes(&mut self) -> Option<u64> {
         let mut text = [0u8; 128];
         self.statm.rewind().ok()?;
         let len = self.statm.read(&mut text).ok()?;
@@ -75,9 +78,9 @@ pub(crate) mod tests {
     fn a_touched_allocation_becomes_resident() {
         let _alone = alone();
         let mut resident = ResidentSet::open().expect("/proc");
-        let before = resident.bytes().expect("statm");
+        let before = resident.resident_bytes().expect("statm");
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
-        let after = resident.bytes().expect("statm");
+        let after = resident.resident_bytes().expect("statm");
         assert!(after >= before + (60 << 20), "{before} {after}");
         drop(block);
     }

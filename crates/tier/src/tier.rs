@@ -8,6 +8,7 @@ use keyspace::{DeadCopy, Heap, Keyspace, Tally};
 
 use crate::budget::Budget;
 use crate::counters::Counters;
+use crate::environment::{Clock, Environment};
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
 
@@ -41,6 +42,8 @@ pub struct Tier {
     pub engine: Option<Arc<dyn Engine>>,
     /// The allocator, where it can tell how full its pages are.
     pub heap: Option<Box<dyn Heap>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) seed: u64,
     /// The memory budget.
     pub budget: Budget,
     /// Counters.
@@ -53,11 +56,11 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// Joins a keyspace to an engine, with the allocator that the program runs on.
+    /// Joins a keyspace to an engine.
     pub fn new(
         keyspace: Arc<Keyspace>,
         engine: Option<Arc<dyn Engine>>,
-        heap: Option<Box<dyn Heap>>,
+        environment: Environment,
         mut budget: Budget,
         workers: usize,
     ) -> Tier {
@@ -68,7 +71,9 @@ impl Tier {
         Tier {
             keyspace,
             engine,
-            heap,
+            heap: environment.heap,
+            clock: environment.clock,
+            seed: environment.seed,
             budget,
             counters: Counters::default(),
             settings: Settings::default(),

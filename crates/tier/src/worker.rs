@@ -8,36 +8,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
 
 use flash::{
     Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
     record_size,
 };
-use keyspace::{Db, Hint, Key, Stored, Tally};
+use keyspace::{Db, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
 use crate::defrag::DefragHand;
-use crate::demote::StopReason;
 use crate::fetch::{FetchedSet, Group, GroupDone, Want};
 use crate::hand::Hand;
-use crate::tier::{Pressure, Tier, TierError};
-
-/// How long a write waits for room before it is refused, while the drive still makes some.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Bytes that it frees at least while `maxmemory` is resident.
-const FULL_SLICE_BYTES: i64 = 64 << 10;
-/// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
-const DENSE_SHIFT: u32 = 3;
-/// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
-/// 1/256.
-const LOOK_SHIFT: u32 = 8;
-/// Bytes that a batch of writes is to have demoted, at least.
-const BATCH_BYTES_MIN: i64 = 16 << 10;
-/// Bytes that writers have demoted at once, at least: a slice costs something of its own.
-const DUE_BYTES_MIN: i64 = 64 << 10;
-/// Bytes that one slice of demotion frees at most before others get their turn.
-pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
+use crate::tier::Tier;
 
 /// The worker's side; not shared between threads.
 pub struct TierWorker {
@@ -53,19 +35,19 @@ pub struct TierWorker {
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: DefragHand,
     /// The measurement of memory after which a write was refused.
-    refused_at: Cell<Option<u32>>,
-    /// What writers have yet to have demoted, less than [`DUE_BYTES_MIN`].
-    demotion_due_bytes: Cell<i64>,
+    pub(crate) refused_at: Cell<Option<u32>>,
+    /// What writers have yet to have demoted, less than `DUE_BYTES_MIN`.
+    pub(crate) demotion_due_bytes: Cell<i64>,
     /// What was brought since resident memory was last looked at.
-    unseen_bytes: Cell<i64>,
+    pub(crate) unseen_bytes: Cell<i64>,
     pub(crate) random: Cell<u64>,
     reads: RefCell<Reads>,
     done: RefCell<Vec<Completion>>,
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
-    reaped: RefCell<Vec<Waker>>,
+    pub(crate) reaped: RefCell<Vec<Waker>>,
     /// Who waits for upkeep: at most one waker a connection.
-    idle: RefCell<Vec<Waker>>,
+    pub(crate) idle: RefCell<Vec<Waker>>,
 }
 
 /// Reads in flight, by token, and those that wait for a place.
@@ -99,6 +81,7 @@ impl TierWorker {
             Some(engine) => Some(RefCell::new(engine.worker()?)),
             None => None,
         };
+        let seed = tier.seed ^ 0x9E37_79B9_7F4A_7C15 ^ index as u64;
         let hand = Hand::new(index, tier.workers);
         let defrag = DefragHand::new(index, tier.workers);
         Ok(TierWorker {
@@ -112,7 +95,7 @@ impl TierWorker {
             defrag,
             demotion_due_bytes: Cell::new(0),
             unseen_bytes: Cell::new(0),
-            random: Cell::new(0x9E37_79B9_7F4A_7C15 ^ index as u64),
+            random: Cell::new(seed),
             reads: RefCell::default(),
             done: RefCell::default(),
             submitter: Cell::new(None),
@@ -226,7 +209,7 @@ impl TierWorker {
         }
     }
 
-    fn submit(&self) {
+    pub(crate) fn submit(&self) {
         self.start_queued();
         if let Some(engine) = &self.engine {
             engine.borrow_mut().submit();
@@ -283,163 +266,6 @@ impl TierWorker {
         self.tier.publish(&mut tally);
     }
 
-    /// Ends a batch: publishes it, sends the newcomers among its values to flash unless a first use
-    /// is enough to stay, and demotes a little when memory is short.
-    #[inline]
-    pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
-        let mut grown = tally.ram_bytes();
-        self.tier.publish(tally);
-        if !tally.newcomers.is_empty() {
-            grown -= self.pass_newcomers(&tally.newcomers);
-            tally.newcomers.clear();
-        }
-        let pressure = self.tier.pressure();
-        if pressure == Pressure::None {
-            return pressure;
-        }
-        self.relieve(grown)
-    }
-
-    /// Returns the bytes that came free.
-    fn pass_newcomers(&self, newcomers: &[Hint]) -> i64 {
-        if self.tier.promotes_at_once() {
-            return 0;
-        }
-        let gone = self.demote_newcomers(newcomers);
-        self.collect_for(gone.written_bytes);
-        gone.freed_bytes
-    }
-
-    #[cold]
-    fn relieve(&self, grown: i64) -> Pressure {
-        // Twice what the batch brought: writers pay their own way and catch up a little.
-        let due = self.demotion_due_bytes.get() + (2 * grown).max(BATCH_BYTES_MIN);
-        self.demotion_due_bytes.set(due);
-        if due >= DUE_BYTES_MIN {
-            self.demotion_due_bytes.set(0);
-            let over = self.tier.budget.over_watermark();
-            let demoted = self.demote(due.min(SLICE_BYTES_MAX).min(over));
-            self.collect_for(demoted.written_bytes);
-        }
-        self.defrag_for(grown);
-        self.look_after(grown);
-        self.tier.pressure()
-    }
-
-    /// Looks at resident memory after so much growth: a fast writer does not wait for the next
-    /// measurement, which a busy machine may delay.
-    fn look_after(&self, grown: i64) {
-        let unseen = self.unseen_bytes.get() + grown.max(0);
-        let step = self.tier.budget.max_bytes() >> LOOK_SHIFT;
-        let is_due = unseen as u64 * self.tier.workers as u64 >= step;
-        self.unseen_bytes.set(if is_due { 0 } else { unseen });
-        if is_due {
-            self.tier.look_for_room();
-        }
-    }
-
-    /// Waits until there is room for a write.
-    ///
-    /// Errors: [`TierError::OutOfMemory`] when neither demotion nor eviction makes any within
-    /// `ROOM_WAIT_MAX`.
-    pub async fn room(&self) -> Result<(), TierError> {
-        // What has just been sought in vain is not there until memory is measured again, or less
-        // is allocated, and then nobody asks.
-        let measures = Some(self.tier.budget.measures());
-        if self.refused_at.get() == measures {
-            return Err(TierError::OutOfMemory);
-        }
-        let start = Instant::now();
-        let result = self.wait_for_room(start).await;
-        if result.is_err() {
-            self.refused_at.set(Some(self.tier.budget.measures()));
-        }
-        let waited_us = start.elapsed().as_micros() as u64;
-        self.tier.counters.pressure_us.fetch_add(waited_us, Ordering::Relaxed);
-        self.tier.counters.pressure_waits.fetch_add(1, Ordering::Relaxed);
-        result
-    }
-
-    async fn wait_for_room(&self, start: Instant) -> Result<(), TierError> {
-        let budget = &self.tier.budget;
-        while self.tier.pressure() == Pressure::Wait {
-            let over = budget.over_limit();
-            let packed = self.defrag();
-            // While `maxmemory` is resident, the limit was too high, whatever it says. But first
-            // come pages that are sparse: what goes makes holes, and a cold key takes a little.
-            let is_dense = packed.moved <= packed.asked >> DENSE_SHIFT;
-            let wanted =
-                if budget.is_full() && is_dense { over.max(FULL_SLICE_BYTES) } else { over };
-            let demoted = self.demote(wanted.min(SLICE_BYTES_MAX));
-            self.collect_for(demoted.written_bytes);
-            let in_time = start.elapsed() < ROOM_WAIT_MAX;
-            if demoted.freed_bytes > 0 || packed.moved > 0 && in_time {
-                self.tier.look_for_room();
-                yield_once().await;
-                continue;
-            }
-            let evict = || self.evict(over.clamp(1, SLICE_BYTES_MAX)) > 0;
-            match demoted.stopped {
-                // The hand met nothing that may go yet: it goes on where it stopped.
-                None if in_time => yield_once().await,
-                Some(StopReason::Busy) if in_time => self.device_turn().await,
-                Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
-                _ if in_time && self.may_defrag() => yield_once().await,
-                Some(StopReason::Spent) if !budget.is_nearly_full() => return Ok(()),
-                // The slots of other workers hold values: their hands will come to them.
-                Some(StopReason::Spent) if in_time && self.tier.has_values_to_demote() => {
-                    self.next_upkeep().await;
-                }
-                // Keys alone are left in RAM.
-                Some(StopReason::Spent) if evict() => {}
-                Some(StopReason::Spent) => return Err(TierError::OutOfMemory),
-                // With flash keys are let go for the fact alone, never for the estimate.
-                _ if self.engine.is_some() && !budget.is_full() => return Ok(()),
-                _ if evict() => {}
-                _ if !budget.is_full() => return Ok(()),
-                // Values have gone to flash; their pages may be on their way.
-                _ if self.engine.is_some() && in_time && budget.is_full_for_now() => {
-                    self.next_upkeep().await;
-                }
-                _ => return Err(TierError::OutOfMemory),
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for the next round of upkeep: a few milliseconds.
-    async fn next_upkeep(&self) {
-        wake_up_from(&self.idle).await;
-    }
-
-    /// Waits for the next completions of the device; when it has nothing to do, for others to have
-    /// their turn.
-    pub async fn device_turn(&self) {
-        self.submit();
-        if self.in_flight() == 0 {
-            return yield_once().await;
-        }
-        wake_up_from(&self.reaped).await;
-    }
-
-    /// The worker's share of upkeep, to be called every few milliseconds: demotion ahead of need,
-    /// defragmentation, collection. True: there is more to do at once.
-    pub fn upkeep(&self) -> bool {
-        let over = self.tier.budget.over_watermark();
-        let mut more = false;
-        if over > 0 {
-            let demoted = self.demote(over.min(SLICE_BYTES_MAX));
-            more = demoted.freed_bytes > 0 && demoted.freed_bytes < over;
-        }
-        self.defrag();
-        self.collect();
-        self.want_submit();
-        for waker in self.idle.borrow_mut().drain(..) {
-            waker.wake();
-        }
-        more
-    }
-
     /// Starts to write what stands in write buffers, for tests and a clean stop.
     pub fn flush(&self) {
         if let Some(engine) = &self.engine {
@@ -468,35 +294,6 @@ impl TierWorker {
 fn place_of(want: &Want) -> (Location, usize) {
     let size = record_size(want.key_len as usize, want.at.stored_len as usize);
     (Location::from_units(want.at.units), size)
-}
-
-/// Waits until those who sleep in `wakers` are woken.
-async fn wake_up_from(wakers: &RefCell<Vec<Waker>>) {
-    let mut waited = false;
-    std::future::poll_fn(|cx| {
-        if waited {
-            return Poll::Ready(());
-        }
-        waited = true;
-        wakers.borrow_mut().push(cx.waker().clone());
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Lets every other task that is ready have its turn. Unlike the runtime's own, it does not look for
-/// new events first.
-pub async fn yield_once() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if yielded {
-            return Poll::Ready(());
-        }
-        yielded = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Makes a key whose copy at `at` is lost live in RAM alone. False: it does not point there.

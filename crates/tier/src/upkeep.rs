@@ -1,0 +1,91 @@
+//! Upkeep: what a worker does for memory ahead of need, after batches and every few milliseconds.
+
+use keyspace::{Hint, Tally};
+
+use crate::tier::Pressure;
+use crate::worker::TierWorker;
+
+/// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
+/// 1/256.
+const LOOK_SHIFT: u32 = 8;
+/// Bytes that a batch of writes is to have demoted, at least.
+const BATCH_BYTES_MIN: i64 = 16 << 10;
+/// Bytes that writers have demoted at once, at least: a slice costs something of its own.
+const DUE_BYTES_MIN: i64 = 64 << 10;
+/// Bytes that one slice of demotion frees at most before others get their turn.
+pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
+
+impl TierWorker {
+    /// Ends a batch: publishes it, sends the newcomers among its values to flash unless a first use
+    /// is enough to stay, and demotes a little when memory is short.
+    #[inline]
+    pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
+        let mut grown = tally.ram_bytes();
+        self.tier.publish(tally);
+        if !tally.newcomers.is_empty() {
+            grown -= self.pass_newcomers(&tally.newcomers);
+            tally.newcomers.clear();
+        }
+        let pressure = self.tier.pressure();
+        if pressure == Pressure::None {
+            return pressure;
+        }
+        self.relieve(grown)
+    }
+
+    /// Returns the bytes that came free.
+    fn pass_newcomers(&self, newcomers: &[Hint]) -> i64 {
+        if self.tier.promotes_at_once() {
+            return 0;
+        }
+        let gone = self.demote_newcomers(newcomers);
+        self.collect_for(gone.written_bytes);
+        gone.freed_bytes
+    }
+
+    #[cold]
+    fn relieve(&self, grown: i64) -> Pressure {
+        // Twice what the batch brought: writers pay their own way and catch up a little.
+        let due = self.demotion_due_bytes.get() + (2 * grown).max(BATCH_BYTES_MIN);
+        self.demotion_due_bytes.set(due);
+        if due >= DUE_BYTES_MIN {
+            self.demotion_due_bytes.set(0);
+            let over = self.tier.budget.over_watermark();
+            let demoted = self.demote(due.min(SLICE_BYTES_MAX).min(over));
+            self.collect_for(demoted.written_bytes);
+        }
+        self.defrag_for(grown);
+        self.look_after(grown);
+        self.tier.pressure()
+    }
+
+    /// Looks at resident memory after so much growth: a fast writer does not wait for the next
+    /// measurement, which a busy machine may delay.
+    fn look_after(&self, grown: i64) {
+        let unseen = self.unseen_bytes.get() + grown.max(0);
+        let step = self.tier.budget.max_bytes() >> LOOK_SHIFT;
+        let is_due = unseen as u64 * self.tier.workers as u64 >= step;
+        self.unseen_bytes.set(if is_due { 0 } else { unseen });
+        if is_due {
+            self.tier.look_for_room();
+        }
+    }
+
+    /// The worker's share of upkeep, to be called every few milliseconds: demotion ahead of need,
+    /// defragmentation, collection. True: there is more to do at once.
+    pub fn upkeep(&self) -> bool {
+        let over = self.tier.budget.over_watermark();
+        let mut more = false;
+        if over > 0 {
+            let demoted = self.demote(over.min(SLICE_BYTES_MAX));
+            more = demoted.freed_bytes > 0 && demoted.freed_bytes < over;
+        }
+        self.defrag();
+        self.collect();
+        self.want_submit();
+        for waker in self.idle.borrow_mut().drain(..) {
+            waker.wake();
+        }
+        more
+    }
+}

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use flash::{
     AppendError, Backend, Completion, EngineWorker, Lane, Location, LogConfig, ReadStart, Record,
-    RecordMeta, SimRandom, open_log, record_size,
+    RecordId, RecordMeta, SimRandom, open_log, record_size,
 };
 use rustix::event::{PollFd, PollFlags};
 
@@ -62,13 +62,14 @@ fn main() {
     let mut worker = engine.worker().unwrap_or_else(|error| panic!("{error}"));
     let started = Instant::now();
     let locations = fill(&mut *worker, &arguments);
+    let records: Vec<RecordId> = locations.iter().map(|&at| engine.identify(at)).collect();
     let seconds = started.elapsed().as_secs_f64();
     let gigabytes = engine.stats().device_write_bytes as f64 / 1e9;
     println!("filled: {} records, {:.2} GB/s", locations.len(), gigabytes / seconds);
 
     let before = cpu_time();
     let started = Instant::now();
-    let reads = read(&mut *worker, &locations, &arguments);
+    let reads = read(&mut *worker, &records, &arguments);
     let seconds = started.elapsed().as_secs_f64();
     let cpu = cpu_time() - before;
     let stats = engine.stats();
@@ -103,7 +104,7 @@ fn fill(worker: &mut dyn EngineWorker, arguments: &Arguments) -> Vec<Location> {
     locations
 }
 
-fn read(worker: &mut dyn EngineWorker, locations: &[Location], arguments: &Arguments) -> u64 {
+fn read(worker: &mut dyn EngineWorker, records: &[RecordId], arguments: &Arguments) -> u64 {
     let size = record_size(16, arguments.payload_bytes);
     let mut random = SimRandom::new(1);
     let mut done = Vec::new();
@@ -111,8 +112,8 @@ fn read(worker: &mut dyn EngineWorker, locations: &[Location], arguments: &Argum
     let started = Instant::now();
     while started.elapsed() < arguments.duration || in_flight > 0 {
         while in_flight < arguments.depth && started.elapsed() < arguments.duration {
-            let at = locations[random.below(locations.len() as u64) as usize];
-            match worker.read(at, size, at.units()) {
+            let record = records[random.below(records.len() as u64) as usize];
+            match worker.read(record, size, record.at.units()) {
                 ReadStart::Pending => in_flight += 1,
                 ReadStart::Ready(_) => reads += 1,
                 ReadStart::Busy => break,

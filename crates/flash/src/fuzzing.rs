@@ -171,7 +171,7 @@ fn damaged_log(bytes: &[u8]) {
         rest = &tail[damage.len()..];
     }
     for (token, &(at, size)) in places.iter().enumerate() {
-        match worker.read(at, size, token as u64) {
+        match worker.read(engine.identify(at), size, token as u64) {
             ReadStart::Ready(record) => check(record.key(), record.payload()),
             ReadStart::Pending | ReadStart::Failed(_) => {}
             ReadStart::Busy => settle(&mut *worker),

@@ -26,6 +26,6 @@ pub use engine::{
 };
 pub use error::{AppendError, EngineError};
 pub use limits::*;
-pub use location::Location;
+pub use location::{Location, RecordId};
 pub use log::{Backend, LogConfig, open_log, open_sim};
 pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};

@@ -1,4 +1,5 @@
-//! Where a record lies on flash, in the 40 bits that the keyspace can spare for it.
+//! Where a record lies on flash, in the 40 bits that the keyspace can spare for it, and which of the
+//! records that lie there over time it is.
 
 use crate::limits::RECORD_ALIGN;
 
@@ -37,4 +38,17 @@ impl Location {
     pub fn bytes(self) -> u64 {
         self.0 * RECORD_ALIGN as u64
     }
+}
+
+/// The name of one record. A place is written again once its segment was freed, and then names
+/// another record; together with the segment's generation it names one for ever, because within a
+/// generation a segment only grows.
+///
+/// Generations count to 2^32 before one comes again.
+#[derive(Copy, Clone, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
+pub struct RecordId {
+    /// Where it lies.
+    pub at: Location,
+    /// How often its segment, the first of a record with several, had been opened.
+    pub generation: u32,
 }

@@ -189,7 +189,7 @@ impl Client {
         let Some(&entry) = shard.get(&key) else { return };
         self.next += 1;
         // Under the lock, as the location cannot be given away meanwhile.
-        let start = self.worker.read(entry.at, entry.size(), self.next);
+        let start = self.worker.read(self.engine.identify(entry.at), entry.size(), self.next);
         drop(shard);
         match start {
             ReadStart::Ready(record) => self.check(key, entry, record.payload()),

@@ -1,4 +1,10 @@
 //! Values on their way from flash: a group of reads that a connection awaits together.
+//!
+//! No slot is held while they are awaited, so meanwhile a key may change, its record die, and the
+//! place be written anew. Therefore wants and fetched values go by the name of the record (place and
+//! generation of the segment), taken each time with the slot locked: the record that a locked slot
+//! points at lives, so its segment was not freed since it was written, and its name is the one it
+//! had when it was wanted. A value of any other name is not this key's, and neither is an error.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -6,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use flash::{EngineError, FetchedRecord};
+use flash::{EngineError, FetchedRecord, RecordId};
 use keyspace::FlashRef;
 
 use crate::compress::decompress;
@@ -16,15 +22,23 @@ use crate::compress::decompress;
 pub struct Want {
     /// Its place.
     pub at: FlashRef,
+    /// Which of the records that lie there over time.
+    pub record: RecordId,
     /// Length of its key, which its size on flash depends on.
     pub key_len: u32,
     /// Length of the value itself.
     pub value_len: u32,
 }
 
-/// The values that a connection fetched, sorted by place.
+/// Sorts what is to be fetched, each record once.
+pub fn sort_wants(wants: &mut Vec<Want>) {
+    wants.sort_unstable_by_key(|want| want.record);
+    wants.dedup_by_key(|want| want.record);
+}
+
+/// The values that a connection fetched, sorted by record.
 #[derive(Default)]
-pub struct FetchedSet(Vec<(u64, Fetched)>);
+pub struct FetchedSet(Vec<(RecordId, Fetched)>);
 
 enum Fetched {
     /// Its read has not ended; a set that a connection holds has none of these.
@@ -37,31 +51,26 @@ enum Fetched {
 }
 
 impl FetchedSet {
-    /// The value at `at`, if it was fetched.
-    pub fn value(&self, at: FlashRef) -> Option<&[u8]> {
-        match &self.find(at)?.1 {
+    /// The value of a record, if it was fetched.
+    pub fn value(&self, record: RecordId) -> Option<&[u8]> {
+        match &self.find(record)?.1 {
             Fetched::Stored(record) => Some(record.payload()),
             Fetched::Unpacked(value) => Some(value),
             Fetched::Pending | Fetched::Gone | Fetched::Failed(_) => None,
         }
     }
 
-    /// Whether the value at `at` was fetched, or could not be.
-    pub fn has(&self, at: FlashRef) -> bool {
-        self.value(at).is_some() || self.failure(at).is_some()
+    /// Whether the value of a record was fetched, or could not be.
+    pub fn has(&self, record: RecordId) -> bool {
+        self.value(record).is_some() || self.failure(record).is_some()
     }
 
-    /// Why the value at `at` could not be read.
-    pub fn failure(&self, at: FlashRef) -> Option<&str> {
-        match &self.find(at)?.1 {
+    /// Why a record could not be read.
+    pub fn failure(&self, record: RecordId) -> Option<&str> {
+        match &self.find(record)?.1 {
             Fetched::Failed(text) => Some(text),
             _ => None,
         }
-    }
-
-    /// Places of this set, each once.
-    pub fn places(&self) -> impl Iterator<Item = u64> {
-        self.0.iter().map(|(units, _)| *units)
     }
 
     /// Whether nothing was fetched.
@@ -74,15 +83,15 @@ impl FetchedSet {
         self.0.clear();
     }
 
-    fn find(&self, at: FlashRef) -> Option<&(u64, Fetched)> {
-        let index = self.0.binary_search_by_key(&at.units, |(units, _)| *units).ok()?;
+    fn find(&self, record: RecordId) -> Option<&(RecordId, Fetched)> {
+        let index = self.0.binary_search_by_key(&record, |(id, _)| *id).ok()?;
         self.0.get(index)
     }
 
     /// A set with a place for each of `wants`, which are sorted.
     fn for_wants(wants: &[Want]) -> FetchedSet {
-        assert!(wants.is_sorted_by(|one, two| one.at.units < two.at.units));
-        FetchedSet(wants.iter().map(|want| (want.at.units, Fetched::Pending)).collect())
+        assert!(wants.is_sorted_by(|one, two| one.record < two.record));
+        FetchedSet(wants.iter().map(|want| (want.record, Fetched::Pending)).collect())
     }
 
     fn put(&mut self, index: u32, want: &Want, result: Result<FetchedRecord, EngineError>) {
@@ -117,7 +126,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// `wants` are sorted by place.
+    /// `wants` are sorted by record.
     pub(crate) fn new(wants: &[Want]) -> Group {
         Group {
             waiting: Cell::new(wants.len()),

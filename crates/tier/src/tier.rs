@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use flash::{Engine, Location, record_size};
-use keyspace::{DeadCopy, Heap, Keyspace, Tally};
+use flash::{Engine, Location, RecordId, record_size};
+use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
 
 use crate::budget::Budget;
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment};
+use crate::fetch::Want;
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
 
@@ -101,6 +102,20 @@ impl Tier {
         }
         // One large deletion must not keep its list's memory for ever.
         dead.shrink_to(1024);
+    }
+
+    /// Which record lies at the place of a key's value. The key's slot is locked.
+    #[inline]
+    pub fn record_id(&self, at: FlashRef) -> RecordId {
+        let engine = self.engine.as_ref().expect("invariant: without flash there are no copies");
+        engine.identify(Location::from_units(at.units))
+    }
+
+    /// What to fetch for a key whose value is on flash alone. The key's slot is locked.
+    #[inline]
+    pub fn want(&self, key: &Key<'_>, at: FlashRef, value_len: u32) -> Want {
+        let key_len = key.bytes.len() as u32;
+        Want { at, record: self.record_id(at), key_len, value_len }
     }
 
     /// How urgently room is needed. With flash a write waits, too, while `maxmemory` is resident:

@@ -9,7 +9,7 @@
 
 use keyspace::{DB_COUNT, Db, Key, SLOT_COUNT, ScanPosition, Stored, Tally, View};
 
-use crate::fetch::{FetchedSet, Want};
+use crate::fetch::{FetchedSet, Want, sort_wants};
 use crate::worker::TierWorker;
 
 /// Keys whose values are read from flash in one batch.
@@ -189,8 +189,7 @@ impl TierWorker {
             rest.push(one);
         }
         *sought = rest;
-        wants.sort_unstable_by_key(|want| want.at.units);
-        wants.dedup_by_key(|want| want.at.units);
+        sort_wants(&mut wants);
         Ok(wants)
     }
 
@@ -214,9 +213,9 @@ impl TierWorker {
             }
             Stored::Cold(at, value_len) => (at, value_len),
         };
-        let want = Want { at, key_len: key.bytes.len() as u32, value_len };
+        let want = self.tier.want(&key, at, value_len);
         let read_now;
-        let fetched = if fetched.has(at) {
+        let fetched = if fetched.has(want.record) {
             fetched
         } else if sought.attempts < ATTEMPTS_MAX {
             return Ok(Some(want));
@@ -224,10 +223,11 @@ impl TierWorker {
             read_now = self.fetch_blocking(want);
             &read_now
         };
-        if let Some(failure) = fetched.failure(at) {
+        if let Some(failure) = fetched.failure(want.record) {
             return Err(UnreadableValue(failure.to_owned()));
         }
-        let value = fetched.value(at).expect("invariant: what is had and has not failed is there");
+        let value = fetched.value(want.record);
+        let value = value.expect("invariant: what is had and has not failed is there");
         visit(found_value(sought.db, &view, value));
         Ok(None)
     }

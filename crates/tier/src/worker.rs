@@ -112,7 +112,7 @@ impl TierWorker {
         engine.borrow().wake_fd().try_clone_to_owned().map(Some)
     }
 
-    /// Reads values from flash, all at once. `wants` names each place once, in ascending order.
+    /// Reads values from flash, all at once. `wants` names each record once, in ascending order.
     pub async fn fetch(&self, wants: Vec<Want>) -> FetchedSet {
         if wants.is_empty() {
             return FetchedSet::default();
@@ -154,8 +154,8 @@ impl TierWorker {
             reads.waiting.push(None);
             reads.waiting.len() - 1
         });
-        let (at, size) = place_of(&read.want);
-        match engine.borrow_mut().read(at, size, token as u64) {
+        let (record, size) = (read.want.record, size_of(&read.want));
+        match engine.borrow_mut().read(record, size, token as u64) {
             ReadStart::Pending => {
                 reads.waiting[token] = Some(read);
                 return Ok(());
@@ -171,11 +171,11 @@ impl TierWorker {
         Ok(())
     }
 
-    /// Reads one value and waits for it with the thread: for what a transaction learns too late.
+    /// Reads one value and waits for it with the thread, its slot being held: for what a transaction
+    /// learns too late.
     pub fn fetch_blocking(&self, want: Want) -> FetchedSet {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
-        let (at, size) = place_of(&want);
-        let result = engine.borrow_mut().read_blocking(at, size);
+        let result = engine.borrow_mut().read_blocking(want.record.at, size_of(&want));
         FetchedSet::of_held(&want, result)
     }
 
@@ -290,10 +290,9 @@ impl TierWorker {
     }
 }
 
-/// Where a value's record is, and its size there.
-fn place_of(want: &Want) -> (Location, usize) {
-    let size = record_size(want.key_len as usize, want.at.stored_len as usize);
-    (Location::from_units(want.at.units), size)
+/// The size of a value's record.
+fn size_of(want: &Want) -> usize {
+    record_size(want.key_len as usize, want.at.stored_len as usize)
 }
 
 /// Makes a key whose copy at `at` is lost live in RAM alone. False: it does not point there.

@@ -277,7 +277,8 @@ impl Rig {
         self.next_token += 1;
         let expected = Expected { key, value };
         for _ in 0..TURNS_MAX {
-            match self.workers[worker].read(at, size_of(key, value), self.next_token) {
+            let record = self.engine.identify(at);
+            match self.workers[worker].read(record, size_of(key, value), self.next_token) {
                 ReadStart::Ready(record) => return check(&expected, &record),
                 ReadStart::Pending => {
                     self.reads.insert(self.next_token, expected);

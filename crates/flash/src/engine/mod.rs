@@ -21,7 +21,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use crate::error::{AppendError, EngineError};
-use crate::location::Location;
+use crate::location::{Location, RecordId};
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
 use fetched::FetchedRecord;
 use stats::EngineStats;
@@ -40,6 +40,12 @@ pub trait Engine: Send + Sync {
     /// Shape: `size` is the record's `record_size`. Each location is released at most once. Cost:
     /// two atomic subtractions.
     fn release(&self, at: Location, size: usize) -> Lane;
+
+    /// The name of the record at `at`. Called with the key's slot locked, it is that of the record
+    /// that the keyspace points at: its segment was not freed since the record was written.
+    ///
+    /// Cost: one atomic load.
+    fn identify(&self, at: Location) -> RecordId;
 
     /// A snapshot of all figures. Cost: a walk over the segment table; not for the data path.
     fn stats(&self) -> EngineStats;
@@ -97,11 +103,10 @@ pub trait EngineWorker {
     /// Starts a read. `size` is the record's `record_size`. The device is asked at the next
     /// `submit`.
     ///
-    /// Called with the key's slot locked, the location cannot have been released. Otherwise an
-    /// error may mean that it was, and that its place is free (`Gone`) or used again (`Corrupted`):
-    /// look whether the keyspace still points there before it is reported. Once `Pending`, a read
-    /// brings what was there when it began.
-    fn read(&mut self, at: Location, size: usize, token: u64) -> ReadStart;
+    /// Errors: `Gone` when the record was released and its segment freed; look the key up again.
+    /// Any other error is of this very record, never of one that took its place. Once `Pending`, a
+    /// read brings what was there when it began.
+    fn read(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart;
 
     /// Hands all queued work to the device. Cost: at most one system call.
     fn submit(&mut self);
@@ -117,6 +122,7 @@ pub trait EngineWorker {
     fn in_flight(&self) -> usize;
 
     /// Reads a record and waits for it: for commands that learn of a key too late to prepare it.
+    /// Called with the key's slot locked, so that the record is the one that the keyspace means.
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError>;
 
     /// Starts to write partly filled buffers (shutdown, memory pressure, tests). `in_flight` falls

@@ -42,7 +42,7 @@ use crate::engine::stats::EngineStats;
 use crate::engine::{Engine, EngineWorker, FreeSpace};
 use crate::error::EngineError;
 use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
-use crate::location::Location;
+use crate::location::{Location, RecordId};
 use crate::record::Lane;
 
 /// Opens a log on files. They are emptied first, and removed when the engine and its workers are
@@ -118,6 +118,10 @@ impl Engine for LogEngine {
 
     fn release(&self, at: Location, size: usize) -> Lane {
         self.shared.release(at, size)
+    }
+
+    fn identify(&self, at: Location) -> RecordId {
+        self.shared.identify(at)
     }
 
     fn stats(&self) -> EngineStats {

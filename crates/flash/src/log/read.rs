@@ -15,7 +15,7 @@ use crate::engine::fetched::FetchedRecord;
 use crate::engine::{Completion, ReadStart};
 use crate::error::EngineError;
 use crate::limits::READS_IN_FLIGHT_MAX;
-use crate::location::Location;
+use crate::location::{Location, RecordId};
 use crate::record::{self, Header, Place, RECORD_HEADER_BYTES};
 
 /// Entries of the table of recent reads.
@@ -61,8 +61,15 @@ impl Reader {
     }
 
     /// See `EngineWorker::read`.
-    pub(crate) fn read(&mut self, io: &mut Io, at: Location, size: usize, token: u64) -> ReadStart {
-        let (segment, offset) = match pin(io, at, size) {
+    pub(crate) fn read(
+        &mut self,
+        io: &mut Io,
+        record: RecordId,
+        size: usize,
+        token: u64,
+    ) -> ReadStart {
+        let at = record.at;
+        let (segment, offset) = match pin_record(io, record, size) {
             Ok(place) => place,
             Err(error) => return ReadStart::Failed(error),
         };
@@ -205,6 +212,17 @@ fn pin(io: &Io, at: Location, size: usize) -> Result<(u32, u32), EngineError> {
     }
     let Some((segment, offset)) = io.shared.split(at, size) else { return Err(gone) };
     if io.shared.table.get(segment).pin() { Ok((segment, offset)) } else { Err(gone) }
+}
+
+/// The same for one record, and not for another that has taken its place. Pinned, a segment keeps
+/// its generation.
+fn pin_record(io: &Io, record: RecordId, size: usize) -> Result<(u32, u32), EngineError> {
+    let (segment, offset) = pin(io, record.at, size)?;
+    if io.shared.table.get(segment).generation() != record.generation {
+        io.shared.unpin(segment);
+        return Err(EngineError::Gone { units: record.at.units() });
+    }
+    Ok((segment, offset))
 }
 
 /// Looks for a record among what is not on flash yet; `None` when it is on flash.

@@ -23,7 +23,7 @@ use crate::engine::FreeSpace;
 use crate::engine::stats::EngineStats;
 use crate::error::{AppendError, EngineError};
 use crate::limits::PATHS_MAX;
-use crate::location::Location;
+use crate::location::{Location, RecordId};
 use crate::record::{Lane, Place};
 
 /// Free segments that the collector has to itself, for each worker: one for small survivors, one
@@ -117,6 +117,14 @@ impl Shared {
         let end = if size > self.geometry.segment_record_max() { 0 } else { size as u64 };
         (u64::from(offset) + end <= u64::from(self.geometry.data_end()))
             .then_some((segment, offset))
+    }
+
+    /// See `Engine::identify`. A segment's generation rises before the segment takes its first
+    /// record, and whoever holds the slot of a record has seen that record's append.
+    pub(crate) fn identify(&self, at: Location) -> RecordId {
+        let (segment, _) = self.geometry.split(at);
+        let generation = self.table.find(segment).map_or(0, Segment::generation);
+        RecordId { at, generation }
     }
 
     pub(crate) fn place(&self, segment: u32, offset: u32) -> Place {

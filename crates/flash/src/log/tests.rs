@@ -233,7 +233,7 @@ fn a_record_is_served_from_the_write_buffer_to_every_worker() {
     let mut two = engine.worker().expect("a worker");
     let at = append(&mut *one, b"key", b"payload");
     for worker in [&mut one, &mut two] {
-        match worker.read(at, record_size(3, 7), 1) {
+        match worker.read(engine.identify(at), record_size(3, 7), 1) {
             ReadStart::Ready(record) => assert_eq!(record.payload(), b"payload"),
             other => panic!("{other:?}"),
         }
@@ -241,7 +241,7 @@ fn a_record_is_served_from_the_write_buffer_to_every_worker() {
     assert_eq!(disk.operations(), 0);
     one.flush();
     settle(&mut *one);
-    assert!(matches!(two.read(at, record_size(3, 7), 1), ReadStart::Pending));
+    assert!(matches!(two.read(engine.identify(at), record_size(3, 7), 1), ReadStart::Pending));
 }
 
 #[test]
@@ -254,7 +254,10 @@ fn reads_of_the_same_sectors_share_one_device_read() {
     settle(&mut *worker);
     let before = disk.operations();
     for (token, at) in [(1, first), (2, second), (3, first)] {
-        assert!(matches!(worker.read(at, record_size(3, 14), token), ReadStart::Pending));
+        assert!(matches!(
+            worker.read(engine.identify(at), record_size(3, 14), token),
+            ReadStart::Pending
+        ));
     }
     let done = settle(&mut *worker);
     assert_eq!(disk.operations() - before, 1);
@@ -277,7 +280,10 @@ fn a_cold_read_is_one_device_read_of_its_sectors_only() {
     settle(&mut *worker);
     let (before, stats) = (disk.operations(), engine.stats());
     for (token, &at) in places.iter().enumerate() {
-        assert!(matches!(worker.read(at, record_size(4, 1000), token as u64), ReadStart::Pending));
+        assert!(matches!(
+            worker.read(engine.identify(at), record_size(4, 1000), token as u64),
+            ReadStart::Pending
+        ));
         settle(&mut *worker);
     }
     assert_eq!(disk.operations() - before, 100);
@@ -296,7 +302,7 @@ fn reads_in_flight_are_bounded() {
         .collect();
     worker.flush();
     settle(&mut *worker);
-    let mut starts = places.iter().map(|&at| worker.read(at, 512, at.units()));
+    let mut starts = places.iter().map(|&at| worker.read(engine.identify(at), 512, at.units()));
     assert!(
         starts.by_ref().take(READS_IN_FLIGHT_MAX).all(|start| matches!(start, ReadStart::Pending))
     );
@@ -330,7 +336,10 @@ fn a_record_that_no_segment_run_can_hold_leaves_the_log_as_it_was() {
     let read = worker.read_blocking(at, size).expect("read");
     assert!(read.payload().iter().all(|&byte| byte == 1));
     engine.release(at, size);
-    assert!(matches!(worker.read(at, size, 1), ReadStart::Pending | ReadStart::Failed(_)));
+    assert!(matches!(
+        worker.read(engine.identify(at), size, 1),
+        ReadStart::Pending | ReadStart::Failed(_)
+    ));
     settle(&mut *worker);
 }
 
@@ -351,7 +360,7 @@ fn a_location_that_was_never_given_is_refused_and_never_panics() {
                 if (units, size) == (first, 48) {
                     continue;
                 }
-                match worker.read(at, size, 1) {
+                match worker.read(engine.identify(at), size, 1) {
                     ReadStart::Failed(EngineError::Gone { .. }) => {}
                     ReadStart::Pending => {
                         let done = settle(&mut *worker);
@@ -415,7 +424,7 @@ fn when_all_paths_have_failed_appends_say_so() {
     assert_eq!(records.len(), 1);
     assert_eq!((records[0].0, &records[0].1.key[..]), (at, &b"key"[..]));
     assert!(matches!(error, EngineError::Io { operation: "write", errno: libc::EIO, .. }));
-    let read = worker.read(at, record_size(3, 7), 1);
+    let read = worker.read(engine.identify(at), record_size(3, 7), 1);
     assert!(matches!(read, ReadStart::Failed(EngineError::Gone { .. })));
     let refused = worker.append(Lane::Demote, &record(b"key", b"payload"));
     assert!(matches!(refused, Err(AppendError::Failed(EngineError::Io { .. }))));
@@ -677,11 +686,13 @@ fn a_large_record_takes_its_own_memory_and_little_more() {
     let owned = OwnedRecord { payload, key: b"k".to_vec(), ..OwnedRecord::default() };
     let size = record_size(1, LEN);
     let at = worker.append_owned(Lane::Demote, owned).expect("there is room");
-    let ReadStart::Ready(read) = worker.read(at, size, 1) else { panic!("it is in RAM") };
+    let ReadStart::Ready(read) = worker.read(engine.identify(at), size, 1) else {
+        panic!("it is in RAM")
+    };
     assert_eq!(read.payload().len(), LEN);
     drop(read);
     settle_watching(&mut *worker);
-    assert!(matches!(worker.read(at, size, 2), ReadStart::Pending));
+    assert!(matches!(worker.read(engine.identify(at), size, 2), ReadStart::Pending));
     let mut done = settle_watching(&mut *worker);
     let Some(Completion::Read { result: Ok(read), .. }) = done.pop() else { panic!("{done:?}") };
     let address = read.payload().as_ptr();

@@ -18,7 +18,7 @@ use crate::engine::fetched::FetchedRecord;
 use crate::engine::{CollectProgress, Completion, EngineWorker, Owner, ReadStart};
 use crate::error::{AppendError, EngineError};
 use crate::limits::RECORD_ALIGN;
-use crate::location::Location;
+use crate::location::{Location, RecordId};
 use crate::record::{Lane, OwnedRecord, Record, record_size};
 
 pub(crate) struct LogWorker {
@@ -118,9 +118,9 @@ impl EngineWorker for LogWorker {
         Ok(at)
     }
 
-    fn read(&mut self, at: Location, size: usize, token: u64) -> ReadStart {
+    fn read(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart {
         debug_assert_eq!(size % RECORD_ALIGN, 0);
-        self.reader.read(&mut self.io, at, size, token)
+        self.reader.read(&mut self.io, record, size, token)
     }
 
     fn submit(&mut self) {

@@ -7,7 +7,7 @@ use command::{CommandError, Flags, Handler, Locks, Needs};
 use keyspace::{FlashRef, Key, Locked, Tally};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Pressure, Want};
+use tier::{FetchedSet, Pressure, Tier, Want, sort_wants};
 
 use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
@@ -83,12 +83,13 @@ impl Pipeline<'_> {
     /// together.
     fn wants_of_batch(&self, mut wants: Vec<Want>) -> Vec<Want> {
         let Pipeline { session, batch, input, .. } = self;
-        let keyspace = &*session.server().tier.keyspace;
+        let tier = &session.server().tier;
+        let keyspace = &*tier.keyspace;
         let table = keyspace.table_of(session.db);
         let mut bytes: usize = wants.iter().map(|want| want.at.stored_len as usize).sum();
         wants.reserve(batch.rest().len());
         let mut add = |key: &Key<'_>| {
-            let want = cold(&keyspace.lock(key.slot), table, key);
+            let want = cold(tier, &keyspace.lock(key.slot), table, key);
             wants.extend(want);
             want.map_or(0, |want| want.at.stored_len as usize)
         };
@@ -107,8 +108,7 @@ impl Pipeline<'_> {
                     .sum(),
             };
         }
-        wants.sort_unstable_by_key(|want| want.at.units);
-        wants.dedup_by_key(|want| want.at.units);
+        sort_wants(&mut wants);
         wants
     }
 }
@@ -280,13 +280,13 @@ impl Runner<'_> {
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
-                    if let Some(failure) = self.fetched.failure(missing.at) {
+                    let key = Key::new(&missing.key);
+                    let table = keyspace.table_of(self.session.db);
+                    let want = want_at(&worker.server.tier, &mut locked, table, &key, missing.at);
+                    if let Some(failure) = self.fetched.failure(want.record) {
                         let text = format!("ERR cannot read the value of a key: {failure}");
                         return self.fail(reply, length, &text);
                     }
-                    let key = Key::new(&missing.key);
-                    let table = keyspace.table_of(self.session.db);
-                    let want = want_at(&mut locked, table, &key, missing.at);
                     take_back_access(self.session, &mut locked, &key);
                     if self.attempts < ATTEMPTS_MAX {
                         return Outcome::Fetch(vec![want]);
@@ -318,9 +318,10 @@ impl Runner<'_> {
     }
 }
 
-fn want_at(locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: FlashRef) -> Want {
-    let found = locked.holds(key.slot).then(|| cold(locked.slot(key.slot), table, key)).flatten();
-    found.unwrap_or(Want { at, key_len: key.bytes.len() as u32, value_len: at.stored_len })
+fn want_at(tier: &Tier, locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: FlashRef) -> Want {
+    let is_held = locked.holds(key.slot);
+    let found = is_held.then(|| cold(tier, locked.slot(key.slot), table, key)).flatten();
+    found.unwrap_or_else(|| tier.want(key, at, at.stored_len))
 }
 
 /// The handler will run again, and must not count as a second use of the value.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use command::{CommandResult, Cx, Fetched, Handler};
 use keyspace::{FlashRef, Key, Locked, Tally};
 use resp::{Args, Reply};
-use tier::{FetchedSet, Pressure};
+use tier::{FetchedSet, Pressure, Tier};
 
 use crate::session::Session;
 
@@ -29,7 +29,7 @@ pub(crate) fn run_locked(
     let worker = &session.worker;
     let mut tally = worker.tally.borrow_mut();
     let server = &worker.server;
-    let fetched = FetchedValues(run.fetched);
+    let fetched = FetchedValues { set: run.fetched, tier: &server.tier };
     let (hits, misses) = (tally.read_ram + tally.read_flash, tally.missed);
     let mut cx = Cx {
         locked,
@@ -81,7 +81,7 @@ fn promote(
     let promoted = db.promote_with(key, |at, frequency| {
         // The frequency counts this access too: above 1 it was used before.
         let wanted = at_once || frequency > 1;
-        wanted.then(|| fetched.value(at)).flatten().map(Box::from)
+        wanted.then(|| fetched.value(tier.record_id(at))).flatten().map(Box::from)
     });
     if promoted {
         tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
@@ -89,10 +89,13 @@ fn promote(
 }
 
 /// Fetched values as handlers ask for them.
-struct FetchedValues<'a>(&'a FetchedSet);
+struct FetchedValues<'a> {
+    set: &'a FetchedSet,
+    tier: &'a Tier,
+}
 
 impl Fetched for FetchedValues<'_> {
     fn value(&self, at: FlashRef) -> Option<&[u8]> {
-        self.0.value(at)
+        if self.set.is_empty() { None } else { self.set.value(self.tier.record_id(at)) }
     }
 }

@@ -12,7 +12,7 @@ use command::{CommandError, Needs};
 use keyspace::{Key, Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Want};
+use tier::{FetchedSet, Want, sort_wants};
 
 use crate::execution::call::count;
 use crate::execution::handler_run::{HandlerRun, run_locked};
@@ -145,17 +145,16 @@ fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> 
         let table = locked.keyspace().table_of(db);
         for (key, at) in keys_with_needs(queued.entry, args) {
             if at.needs == Needs::Value
-                && let Some(want) = cold(locked.slot(key.slot), table, &key)
+                && let Some(want) = cold(&session.server().tier, locked.slot(key.slot), table, &key)
             {
                 wants.push(want);
             }
         }
     }
-    if wants.iter().all(|want| fetched.has(want.at)) {
+    if wants.iter().all(|want| fetched.has(want.record)) {
         return Vec::new();
     }
-    wants.sort_unstable_by_key(|want| want.at.units);
-    wants.dedup_by_key(|want| want.at.units);
+    sort_wants(&mut wants);
     wants
 }
 
@@ -177,14 +176,14 @@ fn run_queued(
                 let result = run_locked(session, locked, run, reply);
                 let Err(CommandError::NotResident(missing)) = result else { break result };
                 reply.truncate(length);
-                if let Some(failure) = fetched.failure(missing.at) {
+                let key = Key::new(&missing.key);
+                let table = locked.keyspace().table_of(session.db);
+                let want = cold(&session.server().tier, locked.slot(key.slot), table, &key)
+                    .expect("invariant: the slot is held, so the value is where it was");
+                if let Some(failure) = fetched.failure(want.record) {
                     let text = format!("ERR cannot read the value of a key: {failure}");
                     break Err(CommandError::owned(text));
                 }
-                let key = Key::new(&missing.key);
-                let table = locked.keyspace().table_of(session.db);
-                let want = cold(locked.slot(key.slot), table, &key)
-                    .expect("invariant: the slot is held, so the value is where it was");
                 *fetched = session.worker.tier.fetch_blocking(want);
             }
         }

@@ -182,15 +182,15 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let table = tier.keyspace.table_of(session.db);
     // Read while the slot is held, so that nobody can move the value meanwhile.
     let mut locked = tier.keyspace.lock_one(key.slot);
-    let Some(want) = cold(locked.slot(key.slot), table, &key) else {
+    let Some(want) = cold(tier, locked.slot(key.slot), table, &key) else {
         reply.integer(0);
         return Ok(());
     };
     let fetched = session.worker.tier.fetch_blocking(want);
-    if let Some(failure) = fetched.failure(want.at) {
+    if let Some(failure) = fetched.failure(want.record) {
         return Err(CommandError::owned(format!("ERR cannot read the value of a key: {failure}")));
     }
-    let value = fetched.value(want.at).expect("invariant: the slot is held, so it is there");
+    let value = fetched.value(want.record).expect("invariant: the slot is held, so it is there");
     let mut tally = Tally::default();
     let mut db = Db::new(locked.slot(key.slot), table, session.now_ms, &mut tally);
     let promoted = db.promote(&key, want.at, value.into());

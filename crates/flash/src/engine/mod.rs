@@ -145,7 +145,8 @@ pub enum ReadStart {
     /// `reap` will answer with the token.
     Pending,
     /// Too many reads are in flight, or their buffers are held: call again after `reap`. Never the
-    /// answer while no small read is in flight, so that a caller who retries gets on.
+    /// answer while no read of its kind, small or large, is in flight, so that a caller who retries
+    /// after each `reap` gets on.
     Busy,
     /// It cannot be read.
     Failed(EngineError),

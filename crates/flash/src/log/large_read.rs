@@ -3,6 +3,9 @@
 //! The first piece tells the lengths; then memory for the record is allocated, and the other pieces
 //! are read, a few at a time, and copied into place. The checksum follows in order, so that no step
 //! takes long. Beyond the record itself, memory stays bounded.
+//!
+//! A piece gives its buffer back as soon as it was copied, and while any large read is under way at
+//! least one piece is in flight, beyond the bound of the pool if need be (see the head of `read`).
 
 use std::sync::Arc;
 
@@ -22,6 +25,10 @@ use crate::record::{OwnedRecord, PieceChecker, Place, RECORD_HEADER_BYTES};
 pub(crate) struct LargeReads {
     reads: Vec<Option<LargeRead>>,
     bytes: usize,
+    /// Pieces in flight of all reads.
+    in_flight: usize,
+    /// Which read is asked for its next pieces first: each in turn, as buffers may be few.
+    turn: usize,
 }
 
 /// Whose read it is.
@@ -228,21 +235,32 @@ impl LargeReads {
 
     /// Queues the next device reads of all large records. Called when buffers may have come back.
     pub(crate) fn continue_all(&mut self, io: &mut Io) {
-        for index in 0..self.reads.len() {
-            if self.reads[index].is_some() {
-                self.ask(io, index);
+        let count = self.reads.len();
+        let first = self.turn;
+        for index in (first..first + count).map(|index| index % count) {
+            if self.reads[index].is_some() && self.ask(io, index) {
+                self.turn = (index + 1) % count;
             }
         }
     }
 
-    fn ask(&mut self, io: &mut Io, index: usize) {
+    /// Queues the next device reads of one record, as far as there are buffers. True: some were.
+    fn ask(&mut self, io: &mut Io, index: usize) -> bool {
         let read = self.reads[index].as_mut().expect("invariant: the read is under way");
+        let before = read.next;
         while read.failed.is_none()
             && read.next < read.assembly.askable()
             && read.in_flight < LARGE_PIECES_IN_FLIGHT_MAX
         {
             let piece = &read.assembly.pieces[read.next];
-            let Some(buffer) = io.device.pool().take(piece.size as usize) else { return };
+            let pool = io.device.pool();
+            let buffer = match pool.take(piece.size as usize) {
+                Some(buffer) => buffer,
+                // No piece will end that would start this read again, and whoever holds the buffers
+                // may wait for it.
+                None if self.in_flight == 0 => pool.take_beyond(piece.size as usize),
+                None => break,
+            };
             let user = User::LargeRead { index: index as u32, piece: read.next as u32 };
             // What collections read is counted apart.
             if read.read_for != ReadFor::Collector {
@@ -252,7 +270,9 @@ impl LargeReads {
             io.read(piece.segment, piece.offset, buffer, user);
             read.next += 1;
             read.in_flight += 1;
+            self.in_flight += 1;
         }
+        read.next > before
     }
 
     /// A piece has been read, or not. Returns the record when that was the last.
@@ -266,6 +286,7 @@ impl LargeReads {
         let entry = &mut self.reads[index as usize];
         let read = entry.as_mut().expect("invariant: pieces belong to a read under way");
         read.in_flight -= 1;
+        self.in_flight -= 1;
         let at = read.assembly.place.at;
         if let Err(errno) = result {
             io.counters.read_errors.add(1);

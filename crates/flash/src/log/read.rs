@@ -3,6 +3,31 @@
 //! Two reads of the same sectors share one device read while it is in flight: a small table
 //! remembers for the recent reads where they began. It is a cache, not an index: an entry that was
 //! overwritten costs a second device read.
+//!
+//! # Why no read waits for ever
+//!
+//! Buffers are bounded, and whoever asks for several values holds the buffers of those that have
+//! come while it waits for the rest. So no wait may end only by a buffer coming back. The waits:
+//!
+//! 1. A small read takes a buffer and gives it to whoever asked, who holds it for as long as it
+//!    likes. Without a free one the read is refused (`Busy`), but only while another small read is
+//!    in flight, whose end is the time to ask again. When none is, one is read beyond the bound.
+//! 2. A large read takes a buffer a piece and gives it back when the piece has ended; what it hands
+//!    out is memory of the record's own. Without a free one it stands still, but only while a piece
+//!    of any large read is in flight, whose end continues them all, in turn. When none is, one
+//!    piece is read beyond the bound. It is refused (`Busy`) only while another one is under way.
+//!    So is the large record of a collection, which waits for nothing else.
+//! 3. A collection takes the buffers of its footer and its blocks beyond the bound; their number is
+//!    bounded by itself. It holds blocks while it waits for write buffers.
+//! 4. A write waits for write buffers alone. There are more than can be open, so one that is taken
+//!    is being written, and comes back without anybody's help.
+//! 5. A blocking read takes its buffers beyond the bound, one at a time, and waits for the drive
+//!    alone.
+//!
+//! So a read waits for reads in flight, a collection for its reads and for writes, a write for
+//! writes in flight: no circle. What is taken beyond the bound is one small buffer for each
+//! value that a caller holds already, and one piece. Whoever holds values must not wait for
+//! anything but its own reads: the tier's callers let go of their buffers first.
 
 use std::rc::Rc;
 use std::time::Instant;

@@ -12,9 +12,12 @@ use super::shared::Shared;
 use super::{open_log, open_sim};
 use crate::device::sim::{SimDisk, SimFaults};
 use crate::engine::conformance::{Mix, Rig};
+use crate::engine::fetched::FetchedRecord;
 use crate::engine::{Completion, Engine, EngineWorker, ReadStart};
 use crate::error::{AppendError, EngineError};
-use crate::limits::{READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX};
+use crate::limits::{
+    READ_HEAP_BYTES_MAX, READ_POOL_BYTES, READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX,
+};
 use crate::location::Location;
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 
@@ -341,6 +344,62 @@ fn a_record_that_no_segment_run_can_hold_leaves_the_log_as_it_was() {
         ReadStart::Pending | ReadStart::Failed(_)
     ));
     settle(&mut *worker);
+}
+
+/// Reads small records until no buffer is left, and holds them.
+fn hold_all_read_buffers(
+    engine: &Arc<dyn Engine>,
+    worker: &mut dyn EngineWorker,
+    len: usize,
+) -> Vec<FetchedRecord> {
+    let (mut held, mut token) = (Vec::new(), 0);
+    let mut places = Vec::new();
+    for key in 0..2 * (READ_POOL_BYTES + READ_HEAP_BYTES_MAX) / len {
+        places.push(append(worker, &(key as u32).to_le_bytes(), &vec![7; len]));
+    }
+    worker.flush();
+    settle(worker);
+    for at in places {
+        token += 1;
+        match worker.read(engine.identify(at), record_size(4, len), token) {
+            ReadStart::Pending => {}
+            ReadStart::Busy => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    for completion in settle(worker) {
+        let Completion::Read { result, .. } = completion else { panic!("{completion:?}") };
+        held.push(result.expect("read"));
+    }
+    held
+}
+
+#[test]
+fn large_reads_end_while_all_read_buffers_are_held() {
+    const LEN: usize = 20_000;
+    const LARGE: usize = 3 << 20;
+    let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
+    let engine = open_sim(&SimDisk::new(2, 1, 512), &config).expect("opens");
+    let mut worker = engine.worker().expect("a worker");
+    let places: Vec<Location> =
+        (0..3u8).map(|key| append(&mut *worker, &[key], &vec![key; LARGE])).collect();
+    settle(&mut *worker);
+    let held = hold_all_read_buffers(&engine, &mut *worker, LEN);
+    for (token, &at) in places.iter().enumerate() {
+        let start = worker.read(engine.identify(at), record_size(1, LARGE), token as u64);
+        assert!(matches!(start, ReadStart::Pending), "{start:?}");
+    }
+    let mut done = settle(&mut *worker);
+    assert_eq!(done.len(), places.len(), "reads that have ended");
+    done.sort_by_key(|completion| match completion {
+        Completion::Read { token, .. } => *token,
+        other => panic!("{other:?}"),
+    });
+    for (key, completion) in (0u8..).zip(done) {
+        let Completion::Read { result, .. } = completion else { unreachable!("as above") };
+        assert!(result.expect("read").payload().iter().all(|&byte| byte == key));
+    }
+    drop(held);
 }
 
 #[test]

@@ -250,7 +250,10 @@ impl TierWorker {
 
     /// Puts values back into RAM whose write failed. Values that do not unpack cannot exist: they
     /// come from memory, not from the device.
-    fn restore(&self, records: Vec<(Location, OwnedRecord)>, error: &EngineError) {
+    ///
+    /// Other workers read each record until it is dropped here, which is after its key points
+    /// elsewhere.
+    fn restore(&self, records: Vec<(Location, Arc<OwnedRecord>)>, error: &EngineError) {
         tracing::error!(%error, records = records.len(), "flash write failed; values stay in RAM");
         let engine = self.tier.engine.as_ref().expect("invariant: an engine reported this");
         let mut tally = Tally::default();

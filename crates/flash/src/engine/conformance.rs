@@ -326,7 +326,7 @@ impl Rig {
     }
 
     /// Records that were not written go back to RAM, where they are still wanted.
-    fn take_back(&mut self, records: Vec<(Location, OwnedRecord)>) {
+    fn take_back(&mut self, records: Vec<(Location, Arc<OwnedRecord>)>) {
         assert!(self.may_fail, "no write may fail");
         self.records_returned += records.len();
         for (at, record) in records {
@@ -334,7 +334,7 @@ impl Rig {
             if self.keyspace.points_at(key, at) {
                 let mut entries = self.keyspace.entries.borrow_mut();
                 let entry = entries.get_mut(&key).expect("it points there");
-                assert_eq!(record, make(key, entry.value), "what failed is what was appended");
+                assert_eq!(*record, make(key, entry.value), "what failed is what was appended");
                 entry.at = None;
                 self.engine.release(at, size_of(key, entry.value));
             }

@@ -19,6 +19,7 @@ pub(crate) mod stats;
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::error::{AppendError, EngineError};
 use crate::location::{Location, RecordId};
@@ -164,10 +165,11 @@ pub enum Completion {
     },
     /// These records did not reach flash. For each whose location the keyspace still points at, the
     /// tier puts the record back in RAM and releases the location; the others were released when
-    /// the keyspace let go of them. Reads of these locations answer `Gone`.
+    /// the keyspace let go of them. Every worker can read them until the tier drops them here, so it
+    /// drops each once it has dealt with it.
     WriteFailed {
         /// Each record with the location that `append` gave.
-        records: Vec<(Location, OwnedRecord)>,
+        records: Vec<(Location, Arc<OwnedRecord>)>,
         /// Why.
         error: EngineError,
     },

@@ -17,7 +17,7 @@ use super::format::{
 use super::io::{Io, User};
 use super::large::LargeWrites;
 use super::lifetime::{STREAMS, Stream};
-use super::segment::{OpenBlock, State, WritingBlock};
+use super::segment::{LostRange, OpenBlock, Pending, State, WritingBlock};
 use super::space::Purpose;
 use crate::device::buffer::AlignedBuffer;
 use crate::engine::Completion;
@@ -328,16 +328,9 @@ impl Appender {
             User::Footer { segment } => (segment, None),
             _ => unreachable!("invariant: only blocks and footers come here"),
         };
-        let written = block.map(|offset| self.take_written(io, segment, offset, result.is_ok()));
-        let failed = result.err().and_then(|errno| {
-            let mut records = Vec::new();
-            if let Some(block) = &written {
-                let bytes = &buffer[..block.len as usize];
-                collect_records(io, (segment, block.offset), bytes, &mut records);
-            }
-            self.fail(io, segment, errno, records)
-        });
-        drop(written);
+        let lost = block.and_then(|offset| self.take_written(io, segment, offset, result.is_ok()));
+        let failed =
+            result.err().and_then(|errno| self.fail(io, segment, errno, lost.unwrap_or_default()));
         if block.is_some() {
             self.buffers.give_back(buffer);
         }
@@ -345,19 +338,26 @@ impl Appender {
         failed
     }
 
-    /// Takes a block out of what is pending.
-    fn take_written(&mut self, io: &Io, segment: u32, offset: u32, good: bool) -> WritingBlock {
+    /// Takes a block out of what is pending. Returns its records when they were not written.
+    fn take_written(
+        &mut self,
+        io: &Io,
+        segment: u32,
+        offset: u32,
+        good: bool,
+    ) -> Option<LostRecords> {
         let next = self.filling(segment).next;
         let entry = io.shared.table.get(segment);
         let mut pending = entry.pending.lock();
         let at = pending.writing.iter().position(|block| block.offset == offset);
         let block =
             pending.writing.swap_remove(at.expect("invariant: blocks in flight are listed"));
-        if !good {
-            pending.lost.push(offset..offset + block.len);
-        }
+        let lost = (!good).then(|| {
+            let bytes = &block.buffer[..block.len as usize];
+            lose_block(io, (segment, offset), bytes, &mut pending)
+        });
         entry.set_flushed(pending.flushed(next));
-        block
+        lost
     }
 
     /// The segment that this worker fills or has filled.
@@ -393,7 +393,7 @@ impl Appender {
         io: &mut Io,
         segment: u32,
         errno: i32,
-        mut records: Vec<(Location, OwnedRecord)>,
+        mut records: LostRecords,
     ) -> Option<Completion> {
         io.counters.write_errors.add(1);
         let file = io.shared.table.home(segment).file;
@@ -402,7 +402,7 @@ impl Appender {
             let Some(filling) = &self.streams[stream as usize] else { continue };
             let same_path = io.shared.table.home(filling.segment).file == file;
             if filling.segment == segment || (errno != libc::ENOSPC && same_path) {
-                self.give_up_stream(io, stream, Outcome::Failed, &mut records);
+                self.give_up_stream(io, stream, &mut records);
             }
         }
         let closing = self.closing.iter_mut().filter(|filling| filling.segment == segment);
@@ -413,26 +413,17 @@ impl Appender {
     }
 
     /// Takes a stream's segment out of use without a footer; its open block is lost.
-    fn give_up_stream(
-        &mut self,
-        io: &mut Io,
-        stream: Stream,
-        outcome: Outcome,
-        records: &mut Vec<(Location, OwnedRecord)>,
-    ) {
+    fn give_up_stream(&mut self, io: &mut Io, stream: Stream, records: &mut LostRecords) {
         let Some(mut filling) = self.streams[stream as usize].take() else { return };
-        filling.outcome = outcome;
+        filling.outcome = Outcome::Failed;
         let segment = filling.segment;
         let entry = io.shared.table.get(segment);
         let mut pending = entry.pending.lock();
         if let Some(open) = pending.open.take() {
-            pending.lost.push(open.offset..open.offset + open.len);
+            let bytes = &open.buffer[..open.len as usize];
+            records.extend(lose_block(io, (segment, open.offset), bytes, &mut pending));
             entry.set_flushed(pending.flushed(filling.next));
             drop(pending);
-            if outcome == Outcome::Failed {
-                let bytes = &open.buffer[..open.len as usize];
-                collect_records(io, (segment, open.offset), bytes, records);
-            }
             self.buffers.give(open.buffer);
         }
         self.closing.push(filling);
@@ -462,22 +453,24 @@ fn bounded_size(record: &Record<'_>) -> Result<usize, AppendError> {
     Ok(record_size(record.key.len(), record.payload.len()))
 }
 
+/// Records that were not written, with their places.
+pub(crate) type LostRecords = Vec<(Location, Arc<OwnedRecord>)>;
+
 /// What to tell the tier of a failed write, if anything was in it.
-pub(crate) fn failed_completion(
-    records: Vec<(Location, OwnedRecord)>,
-    error: EngineError,
-) -> Option<Completion> {
+pub(crate) fn failed_completion(records: LostRecords, error: EngineError) -> Option<Completion> {
     (!records.is_empty()).then_some(Completion::WriteFailed { records, error })
 }
 
-/// Copies the records of a block that was not written.
-fn collect_records(
+/// Copies the records of a block that was not written, and lists it as lost in the moment in which
+/// it is not pending any more, so that other workers find its records all the time.
+fn lose_block(
     io: &Io,
     (segment, offset): (u32, u32),
     bytes: &[u8],
-    records: &mut Vec<(Location, OwnedRecord)>,
-) {
+    pending: &mut Pending,
+) -> LostRecords {
     let block = Block { offset, size: bytes.len() as u32 };
+    let mut records = LostRecords::new();
     let mut from = block.first_record();
     while let Some((at, header)) = next_record(bytes, from) {
         let record = &bytes[at..];
@@ -486,7 +479,11 @@ fn collect_records(
             key: record[header.key()].to_vec(),
             payload: record[header.payload()].to_vec(),
         };
-        records.push((io.shared.geometry.join(segment, offset + at as u32), owned));
+        let place = io.shared.geometry.join(segment, offset + at as u32);
+        records.push((place, Arc::new(owned)));
         from = at + header.record_size();
     }
+    let listed = records.iter().map(|(at, record)| (io.shared.geometry.split(*at).1, record));
+    pending.lost.push(LostRange::new(offset..offset + block.size, listed));
+    records
 }

@@ -18,7 +18,7 @@ use super::format::{Block, Part, SEGMENT_HEADER_BYTES, encode_segment_header};
 use super::geometry::Piece;
 use super::io::{Io, User};
 use super::lifetime::Stream;
-use super::segment::{LargeRecord, State};
+use super::segment::{LargeRecord, LostRange, State};
 use super::space::Purpose;
 use crate::device::buffer::AlignedBuffer;
 use crate::engine::Completion;
@@ -277,7 +277,8 @@ impl Appender {
         pending.large.retain(|large| large.offset != write.offset);
         if !write.is_good() {
             let range = write.offset..write.offset.saturating_add(write.size as u32);
-            pending.lost.push(range);
+            let record = std::iter::once((write.offset, &write.record));
+            pending.lost.push(LostRange::new(range, record));
         }
         if !write.spans {
             segment.set_flushed(pending.flushed(self.filling(write.segments[0]).next));
@@ -287,9 +288,9 @@ impl Appender {
             return end_span(io, write);
         }
         let segment = write.segments[0];
-        let completion = write.failed.and_then(|(errno, _)| {
-            self.fail(io, segment, errno, vec![(write.at, unwrap(write.record))])
-        });
+        let completion = write
+            .failed
+            .and_then(|(errno, _)| self.fail(io, segment, errno, vec![(write.at, write.record)]));
         self.write_ended(io, segment);
         completion
     }
@@ -307,10 +308,5 @@ fn end_span(io: &mut Io, write: LargeWrite) -> Option<Completion> {
     let (errno, segment) = write.failed?;
     io.counters.write_errors.add(1);
     let error = io.shared.write_failed(io.shared.table.home(segment).file, errno);
-    failed_completion(vec![(write.at, unwrap(write.record))], error)
-}
-
-/// The record itself, copied only when a reader holds it too.
-fn unwrap(record: Arc<OwnedRecord>) -> OwnedRecord {
-    Arc::try_unwrap(record).unwrap_or_else(|shared| (*shared).clone())
+    failed_completion(vec![(write.at, write.record)], error)
 }

@@ -265,7 +265,7 @@ fn in_ram(
     match found {
         Found::OnFlash => None,
         Found::Lost => Some(Err(EngineError::Gone { units: at.units() })),
-        Found::Large(record) => Some(Ok(FetchedRecord::owned(at, record))),
+        Found::Whole(record) => Some(Ok(FetchedRecord::owned(at, record))),
         Found::Copied(bytes) => Some(match Header::decode(&bytes) {
             Ok(header) if header.record_size() == size => {
                 Ok(FetchedRecord::copied(at, header, bytes))

@@ -29,12 +29,12 @@
 //!    reader counts itself in `readers` first and looks at the state then, who frees it changes the
 //!    state first and looks at `readers` then, both sequentially consistent.
 //! 2. Bytes below `flushed` are on flash. Bytes above are in `pending`, or on flash, or lost (and
-//!    listed as lost).
+//!    listed as lost, with their records for as long as the tier has them in hand).
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -225,8 +225,8 @@ pub(crate) struct Pending {
     pub(crate) writing: Vec<WritingBlock>,
     /// Large records on their way.
     pub(crate) large: Vec<LargeRecord>,
-    /// Ranges that did not reach flash.
-    pub(crate) lost: Vec<Range<u32>>,
+    /// What did not reach flash.
+    pub(crate) lost: Vec<LostRange>,
 }
 
 /// A write buffer that is being filled.
@@ -251,12 +251,34 @@ pub(crate) struct LargeRecord {
     pub(crate) record: Arc<OwnedRecord>,
 }
 
+/// A range that did not reach flash.
+pub(crate) struct LostRange {
+    pub(crate) range: Range<u32>,
+    /// Its records with their offsets. The tier has them, until they are in RAM again.
+    records: Vec<(u32, Weak<OwnedRecord>)>,
+}
+
+impl LostRange {
+    pub(crate) fn new<'a>(
+        range: Range<u32>,
+        records: impl Iterator<Item = (u32, &'a Arc<OwnedRecord>)>,
+    ) -> LostRange {
+        let records = records.map(|(offset, record)| (offset, Arc::downgrade(record))).collect();
+        LostRange { range, records }
+    }
+
+    fn find(&self, offset: u32) -> Found {
+        let record = self.records.iter().find(|(at, _)| *at == offset);
+        record.and_then(|(_, record)| record.upgrade()).map_or(Found::Lost, Found::Whole)
+    }
+}
+
 /// Where the bytes of a record are.
 pub(crate) enum Found {
     /// In a write buffer: a copy.
     Copied(Rc<[u8]>),
-    /// A large record.
-    Large(Arc<OwnedRecord>),
+    /// In memory of its own.
+    Whole(Arc<OwnedRecord>),
     /// Nowhere.
     Lost,
     /// Not in RAM, so on flash.
@@ -276,10 +298,10 @@ impl Pending {
             return Found::copy(&block.buffer, offset - block.offset, size);
         }
         if let Some(large) = self.large.iter().find(|large| large.offset == offset) {
-            return Found::Large(Arc::clone(&large.record));
+            return Found::Whole(Arc::clone(&large.record));
         }
-        if self.lost.iter().any(|range| range.contains(&offset)) {
-            return Found::Lost;
+        if let Some(lost) = self.lost.iter().find(|lost| lost.range.contains(&offset)) {
+            return lost.find(offset);
         }
         Found::OnFlash
     }
@@ -289,7 +311,7 @@ impl Pending {
         let open = self.open.iter().map(|open| open.offset);
         let writing = self.writing.iter().map(|block| block.offset);
         let large = self.large.iter().map(|large| large.offset);
-        let lost = self.lost.iter().map(|range| range.start);
+        let lost = self.lost.iter().map(|lost| lost.range.start);
         open.chain(writing).chain(large).chain(lost).fold(next, u32::min)
     }
 }
@@ -337,7 +359,7 @@ mod tests {
         pending.writing.clear();
         assert_eq!(pending.flushed(4096), 3072);
         assert!(matches!(pending.find(1024, 48), Found::OnFlash));
-        pending.lost.push(512..1024);
+        pending.lost.push(LostRange::new(512..1024, std::iter::empty()));
         assert_eq!(pending.flushed(4096), 512);
         assert!(matches!(pending.find(512, 48), Found::Lost));
     }

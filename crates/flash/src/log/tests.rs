@@ -15,9 +15,7 @@ use crate::engine::conformance::{Mix, Rig};
 use crate::engine::fetched::FetchedRecord;
 use crate::engine::{Completion, Engine, EngineWorker, ReadStart};
 use crate::error::{AppendError, EngineError};
-use crate::limits::{
-    READ_HEAP_BYTES_MAX, READ_POOL_BYTES, READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX,
-};
+use crate::limits::{READ_HEAP_BYTES_MAX, READ_POOL_BYTES, READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX};
 use crate::location::Location;
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 
@@ -472,7 +470,7 @@ fn a_failed_path_is_left_and_the_others_go_on() {
 }
 
 #[test]
-fn when_all_paths_have_failed_appends_say_so() {
+fn when_all_paths_have_failed_appends_say_so_and_what_was_not_written_stays_readable() {
     let (disk, engine) = sim(2, 1, 64, 1);
     let mut worker = engine.worker().expect("a worker");
     let at = append(&mut *worker, b"key", b"payload");
@@ -483,6 +481,12 @@ fn when_all_paths_have_failed_appends_say_so() {
     assert_eq!(records.len(), 1);
     assert_eq!((records[0].0, &records[0].1.key[..]), (at, &b"key"[..]));
     assert!(matches!(error, EngineError::Io { operation: "write", errno: libc::EIO, .. }));
+    // Until the tier has put them back into RAM, all can read them.
+    let mut other = engine.worker().expect("a worker");
+    let read = other.read(engine.identify(at), record_size(3, 7), 1);
+    let ReadStart::Ready(found) = read else { panic!("{read:?}") };
+    assert_eq!(found.payload(), b"payload");
+    drop((found, done));
     let read = worker.read(engine.identify(at), record_size(3, 7), 1);
     assert!(matches!(read, ReadStart::Failed(EngineError::Gone { .. })));
     let refused = worker.append(Lane::Demote, &record(b"key", b"payload"));

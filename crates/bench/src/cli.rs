@@ -1,37 +1,47 @@
 //! `kelvin bench run`: a command line in, a result and an exit code out.
 
 use crate::live::LiveLine;
-use crate::{Control, LoadError, Options, Report, hdr};
+use crate::outputs::Outputs;
+use crate::{Control, LoadError, Options, Report};
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use stdx::output::{complain, exit_code};
 
+/// The program, as it calls itself.
+const PROGRAM: &str = "kelvin bench run";
 /// Bad usage, no connection, or a file that cannot be written.
 const CANNOT_RUN: u8 = 2;
 
 /// Runs the load that `words` (without the name of the program) describe, and prints its result.
 /// `--help` tells what the exit codes mean.
 pub fn main(words: Vec<OsString>) -> ExitCode {
-    let name = OsString::from("kelvin bench run");
-    let options = match Options::parse(std::iter::once(name).chain(words)) {
+    let options = match Options::parse(std::iter::once(OsString::from(PROGRAM)).chain(words)) {
         Ok(options) => options,
+        // The text of --help goes to the standard output, a complaint to the other.
+        Err(error) if !error.use_stderr() => return exit_code(PROGRAM, error.print(), CANNOT_RUN),
         Err(error) => {
-            // The text of --help goes to the standard output, a complaint to the other.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { CANNOT_RUN } else { 0 });
+            return ExitCode::from(CANNOT_RUN);
         }
     };
-    let outcome = crate::run_watched(&options, &control());
-    match outcome.and_then(|report| publish(&report).map(|()| report)) {
+    match run(&options) {
         Ok(report) => conclude(&report),
         Err(error) => {
-            eprintln!("kelvin bench run: {error}");
+            complain(PROGRAM, error);
             ExitCode::from(CANNOT_RUN)
         }
     }
+}
+
+fn run(options: &Options) -> Result<Report, LoadError> {
+    let outputs = Outputs::open(options)?;
+    let report = crate::run_watched(options, &control())?;
+    outputs.write(&report)?;
+    Ok(report)
 }
 
 /// Ctrl-C ends the load and keeps what was measured, a second one ends the program; on a terminal
@@ -42,28 +52,7 @@ fn control() -> Control {
     let _ = signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted));
     let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
     let live = std::io::stderr().is_terminal().then(|| LiveLine::new("load"));
-    Control { interrupted, live, remark: Some(|text| eprintln!("kelvin bench run: {text}")) }
-}
-
-/// Writes the result where the options say.
-fn publish(report: &Report) -> Result<(), LoadError> {
-    let refused = |path: &std::path::Path| {
-        let path = path.display().to_string();
-        move |source| LoadError::File { path, source }
-    };
-    match &report.options.out_file {
-        Some(path) => std::fs::write(path, report.to_string()).map_err(refused(path))?,
-        // A reader that has gone away, such as `head`, is no failure of the load.
-        None => drop(write!(std::io::stdout(), "{report}")),
-    }
-    if let Some(path) = &report.options.json_out_file {
-        let json = format!("{:#}\n", report.to_json());
-        std::fs::write(path, json).map_err(refused(path))?;
-    }
-    if let Some(prefix) = &report.options.hdr_file_prefix {
-        hdr::write_files(report, prefix)?;
-    }
-    Ok(())
+    Control { interrupted, live, remark: Some(|text| complain(PROGRAM, text)) }
 }
 
 fn conclude(report: &Report) -> ExitCode {
@@ -81,6 +70,6 @@ fn conclude(report: &Report) -> ExitCode {
             stats.connections_lost
         ),
     };
-    eprintln!("kelvin bench run: {reason}");
+    complain(PROGRAM, reason);
     ExitCode::FAILURE
 }

@@ -13,10 +13,9 @@ use crate::epoll::Ready;
 use crate::keys::KeyPicker;
 use crate::link::{Flight, Kit, Link, Lost, Maker};
 use crate::plan::Plan;
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+use stdx::Random;
 
 /// Bits of a token that tell the node.
 const NODE_BITS: u32 = 16;
@@ -50,7 +49,7 @@ pub struct Client {
     nodes: Vec<Node>,
     chooser: Chooser,
     pickers: Vec<KeyPicker>,
-    random: SmallRng,
+    random: Random,
     /// Requests still to choose.
     left: u64,
     limiter: Option<Limiter>,
@@ -95,7 +94,7 @@ impl Client {
             nodes: Vec::new(),
             chooser: Chooser::default(),
             pickers: pickers(plan, index),
-            random: SmallRng::seed_from_u64(plan.seed_of(index, NUMBERS)),
+            random: Random::new(plan.seed_of(index, NUMBERS)),
             left: u64::MAX,
             limiter: plan.rate_limit.map(|rate| Limiter { step_ns: 1e9 / rate, next_ns: 0.0 }),
         };
@@ -299,7 +298,7 @@ impl Client {
     }
 
     fn connect(&mut self, kit: &Kit<'_>, index: usize) -> Result<(), Lost> {
-        let address = kit.map.as_ref().map_or(&kit.plan.address, |map| &map.nodes()[index]);
+        let address = kit.map.as_ref().map_or(&kit.plan.target.address, |map| &map.nodes()[index]);
         let link = Link::open(kit, address, self.place << NODE_BITS | index)?;
         self.node(index).link = Some(link);
         Ok(())

@@ -4,10 +4,10 @@
 //! it slot by slot. Each thread has its own copy.
 
 use crate::LoadError;
-use crate::plan::{Address, Plan};
 use crate::session::{ask, open_blocking};
-use keyspace::SLOT_COUNT;
+use crate::target::{Address, Target};
 use resp::Frame;
+use stdx::SLOT_COUNT;
 
 /// Most nodes of a cluster.
 pub const NODES_MAX: usize = 1024;
@@ -76,7 +76,7 @@ impl SlotMap {
     }
 }
 
-/// What the server at the plan's address says of its cluster.
+/// What the server says of its cluster.
 pub enum Discovery {
     /// It is one.
     Cluster(SlotMap),
@@ -87,9 +87,9 @@ pub enum Discovery {
 /// Asks the server for its slots.
 ///
 /// Errors: when it cannot be reached, or says what cannot be understood.
-pub fn discover(plan: &Plan) -> Result<Discovery, LoadError> {
-    let connect = |source| LoadError::Connect { address: plan.address.to_string(), source };
-    let mut stream = open_blocking(plan, &plan.address).map_err(connect)?;
+pub fn discover(target: &Target) -> Result<Discovery, LoadError> {
+    let connect = |source| LoadError::Connect { address: target.address.to_string(), source };
+    let mut stream = open_blocking(target, &target.address).map_err(connect)?;
     let mut reason = String::new();
     for question in ["SLOTS", "SHARDS"] {
         let reply =
@@ -99,8 +99,8 @@ pub fn discover(plan: &Plan) -> Result<Discovery, LoadError> {
                 reason = String::from_utf8_lossy(&text).into_owned();
                 continue;
             }
-            Frame::Array(entries) if question == "SLOTS" => parse_slots(&entries, &plan.address),
-            Frame::Array(entries) => parse_shards(&entries, &plan.address),
+            Frame::Array(entries) if question == "SLOTS" => parse_slots(&entries, &target.address),
+            Frame::Array(entries) => parse_shards(&entries, &target.address),
             _ => None,
         };
         return match spans.as_deref().map(SlotMap::new) {

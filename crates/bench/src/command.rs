@@ -7,8 +7,7 @@ use crate::buffer::{Text, Writer, digit_count};
 use crate::keys::KeyPicker;
 use crate::options::CommandOption;
 use crate::values::{Sizes, Values};
-use rand::Rng;
-use rand::rngs::SmallRng;
+use stdx::Random;
 
 /// Digits of the largest key number.
 const DIGITS_MAX: usize = 20;
@@ -44,7 +43,7 @@ pub struct Source<'a> {
     /// Version of the values.
     pub version: u32,
     /// For numbers.
-    pub random: &'a mut SmallRng,
+    pub random: &'a mut Random,
 }
 
 /// A kind of request.
@@ -149,7 +148,7 @@ impl Command {
         text.extend_from_slice(prefix);
         text.extend_from_slice(itoa::Buffer::new().format(key).as_bytes());
         text.extend_from_slice(suffix);
-        Some(keyspace::key_slot(text))
+        Some(stdx::key_slot(text))
     }
 
     /// Writes a request for `key`, and for MGET so many keys; returns how many bytes of values are
@@ -189,7 +188,7 @@ impl Command {
                     value_bytes += value.size() as u64;
                 }
                 Part::Number { head, range } => {
-                    let number = source.random.random_range(range.min..=range.max) as u64;
+                    let number = source.random.between(range.min as u64, range.max as u64);
                     output.text(head);
                     write_size(digit_count(number), output);
                     output.number(number, digit_count(number));
@@ -359,7 +358,6 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
     use crate::keys::{KeyRange, KeyShape};
-    use rand::SeedableRng;
 
     /// What `command` sends for key 7 and, if it wants more, 10, 11, 12.
     fn request(command: &Command, keys: u32, sizes: &Sizes) -> String {
@@ -370,7 +368,7 @@ mod tests {
             keys: &mut picker,
             values: &Values::new(sizes.clone(), 1.0),
             version: 0,
-            random: &mut SmallRng::seed_from_u64(1),
+            random: &mut Random::new(1),
         };
         let mut output = Buffer::default();
         output.append(|output| command.write(7, keys, &mut source, output));
@@ -425,9 +423,9 @@ mod tests {
         let slot = |text: &str| {
             Command::other(shape, &option(text), 0).expect("a command").slot(7, &mut Vec::new())
         };
-        assert_eq!(slot("GET __key__"), Some(keyspace::key_slot(b"k7")));
-        assert_eq!(slot("HGET a:{__key__}:b c"), Some(keyspace::key_slot(b"k7")));
-        assert_eq!(slot("GET {x}__key__"), Some(keyspace::key_slot(b"x")));
+        assert_eq!(slot("GET __key__"), Some(stdx::key_slot(b"k7")));
+        assert_eq!(slot("HGET a:{__key__}:b c"), Some(stdx::key_slot(b"k7")));
+        assert_eq!(slot("GET {x}__key__"), Some(stdx::key_slot(b"x")));
         assert_eq!(slot("PING"), None);
     }
 

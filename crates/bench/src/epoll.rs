@@ -1,10 +1,12 @@
-//! Waiting for many sockets at once: the three calls of Linux's epoll, level-triggered.
-//!
-//! This and `cpu.rs` are the only files of the crate with `unsafe`. `epoll_pwait2` is used for its nanoseconds (a
-//! load on schedule waits for less than a millisecond); it needs Linux 5.11.
+//! Waiting for many sockets at once: Linux's epoll, level-triggered. Waits are exact to the
+//! nanosecond (a load on schedule waits for less than a millisecond), which needs Linux 5.11.
 
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Most events that one wait reports; the rest come with the next.
@@ -13,7 +15,8 @@ const EVENTS_MAX: usize = 256;
 /// A set of sockets, each known by a token.
 pub struct Epoll {
     fd: OwnedFd,
-    events: Vec<libc::epoll_event>,
+    /// What the last wait found.
+    ready: Vec<Ready>,
 }
 
 /// What a socket is ready for.
@@ -36,19 +39,26 @@ pub enum Interest {
     ReadWrite,
 }
 
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Interest::Read => EventFlags::IN,
+            Interest::ReadWrite => EventFlags::IN | EventFlags::OUT,
+        }
+    }
+}
+
 impl Epoll {
     /// An empty set. Errors: the system's, such as too many open files.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: the call takes no pointers.
-        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the descriptor was just made, and nothing else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, events: Vec::with_capacity(EVENTS_MAX) })
+        let fd = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Self { fd, ready: Vec::with_capacity(EVENTS_MAX) })
     }
 
     /// Adds a socket. It leaves the set when it is closed.
     pub fn add(&self, socket: BorrowedFd<'_>, token: usize, interest: Interest) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, token, interest)
+        let data = EventData::new_u64(token as u64);
+        Ok(epoll::add(&self.fd, socket, data, interest.flags())?)
     }
 
     /// Changes what to wait for on a socket of the set.
@@ -58,77 +68,45 @@ impl Epoll {
         token: usize,
         interest: Interest,
     ) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, socket, token, interest)
+        let data = EventData::new_u64(token as u64);
+        Ok(epoll::modify(&self.fd, socket, data, interest.flags())?)
     }
 
     /// Waits until a socket is ready or `timeout` is over; none are ready after a signal.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        let timeout = libc::timespec {
-            tv_sec: timeout.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
-        };
-        self.events.clear();
-        // SAFETY: the kernel writes at most EVENTS_MAX events, which is the capacity of the vector;
-        // the timeout outlives the call; a null signal mask is allowed.
-        let count = check(unsafe {
-            libc::epoll_pwait2(
-                self.fd.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                EVENTS_MAX as libc::c_int,
-                &timeout,
-                std::ptr::null(),
-            )
-        });
-        match count {
-            Ok(count) => {
-                // SAFETY: the kernel has written so many events, and no more than the capacity.
-                unsafe { self.events.set_len(count as usize) };
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error),
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        self.ready.clear();
+        let mut events = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
+        match epoll::wait(&self.fd, &mut events, Some(&timeout)) {
+            Ok((events, _)) => self.ready.extend(events.iter().copied().map(Ready::from)),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        Ok(())
     }
 
     /// How many sockets the last wait found ready.
     pub fn ready_count(&self) -> usize {
-        self.events.len()
+        self.ready.len()
     }
 
     /// Socket `index` of those that the last wait found ready.
     pub fn ready(&self, index: usize) -> Ready {
-        let libc::epoll_event { events, u64: token } = self.events[index];
-        // Hang-ups and errors are learnt by reading.
-        let readable = libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR;
-        Ready {
-            token: token as usize,
-            readable: events & readable as u32 != 0,
-            writable: events & libc::EPOLLOUT as u32 != 0,
-        }
-    }
-
-    fn control(
-        &self,
-        operation: libc::c_int,
-        socket: BorrowedFd<'_>,
-        token: usize,
-        interest: Interest,
-    ) -> io::Result<()> {
-        let events = match interest {
-            Interest::Read => libc::EPOLLIN,
-            Interest::ReadWrite => libc::EPOLLIN | libc::EPOLLOUT,
-        };
-        let mut event = libc::epoll_event { events: events as u32, u64: token as u64 };
-        // SAFETY: both descriptors are open, and the event outlives the call.
-        check(unsafe {
-            libc::epoll_ctl(self.fd.as_raw_fd(), operation, socket.as_raw_fd(), &mut event)
-        })?;
-        Ok(())
+        self.ready[index]
     }
 }
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+impl From<Event> for Ready {
+    fn from(event: Event) -> Ready {
+        let Event { flags, data, .. } = event;
+        // Hang-ups and errors are learnt by reading.
+        let readable = EventFlags::IN | EventFlags::HUP | EventFlags::ERR;
+        Ready {
+            token: data.u64() as usize,
+            readable: flags.intersects(readable),
+            writable: flags.contains(EventFlags::OUT),
+        }
+    }
 }
 
 #[cfg(test)]

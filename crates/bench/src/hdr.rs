@@ -24,6 +24,11 @@ pub fn compressed(row: &Row) -> Option<String> {
     Some(STANDARD.encode(bytes))
 }
 
+/// A file that [`write_files`] writes whatever the load does.
+pub fn first_file(prefix: &str) -> String {
+    format!("{prefix}_FULL_RUN_1.txt")
+}
+
 /// Writes, of each run and command, the distribution as text (`.txt`) and the histogram as a log
 /// (`.hgrm`) to files whose names begin with `prefix`.
 ///

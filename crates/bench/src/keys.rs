@@ -5,8 +5,7 @@
 
 use crate::arguments::Pattern;
 use crate::zipf::Zipf;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use stdx::Random;
 
 /// Widest range of keys: numbers up to here are exact in the floating point of the distributions.
 pub const KEY_COUNT_MAX: u64 = 1 << 53;
@@ -74,7 +73,7 @@ pub struct KeyPicker {
     range: KeyRange,
     choice: Choice,
     scatter: Option<Scatter>,
-    random: SmallRng,
+    random: Random,
 }
 
 #[derive(Debug, Clone)]
@@ -101,7 +100,7 @@ impl KeyPicker {
             range,
             choice,
             scatter: (shape.scatter && !walks).then(|| Scatter::new(range.count())),
-            random: SmallRng::seed_from_u64(seed),
+            random: Random::new(seed),
         }
     }
 
@@ -109,7 +108,7 @@ impl KeyPicker {
     pub fn pick(&mut self) -> u64 {
         let KeyRange { first, last } = self.range;
         let key = match &mut self.choice {
-            Choice::Uniform => self.random.random_range(first..=last),
+            Choice::Uniform => self.random.between(first, last),
             Choice::Walk { next } => {
                 let key = *next;
                 *next = if key == last { first } else { key + 1 };
@@ -132,7 +131,7 @@ impl KeyPicker {
 ///
 /// Marsaglia's polar method gives two independent numbers at a time: one is kept in `spare`.
 fn pick_gaussian(
-    random: &mut SmallRng,
+    random: &mut Random,
     range: KeyRange,
     median: f64,
     stddev: f64,
@@ -141,8 +140,8 @@ fn pick_gaussian(
     loop {
         let normal = spare.take().unwrap_or_else(|| {
             loop {
-                let x = random.random::<f64>() * 2.0 - 1.0;
-                let y = random.random::<f64>() * 2.0 - 1.0;
+                let x = random.fraction() * 2.0 - 1.0;
+                let y = random.fraction() * 2.0 - 1.0;
                 let square = x * x + y * y;
                 if square > 0.0 && square < 1.0 {
                     let scale = (-2.0 * square.ln() / square).sqrt();

@@ -12,8 +12,10 @@
 //! In reading order: [`options`] is what a person asks for, with [`arguments`] as the forms of
 //! values; [`plan`] is that, resolved and checked, and [`command`] a kind of request. [`run`](mod@run)
 //! is one run of the load on its threads, [`worker`] the loop of one, [`client`] decides what is sent
-//! next and [`link`](mod@link) is a connection. [`stats`] are counted, [`report`] is what comes out,
-//! [`table`], [`json`] and [`hdr`] are its forms; [`cli`] is `kelvin bench run`.
+//! next and [`link`](mod@link) is a connection to the [`target`]. [`stats`] are counted, [`report`] is what comes out,
+//! [`table`], [`json`] and [`hdr`] are its forms, [`outputs`] where they go; [`cli`] is `kelvin bench run`.
+
+#![deny(unsafe_code)]
 
 pub mod arguments;
 pub mod buffer;
@@ -22,6 +24,7 @@ pub mod client;
 pub mod cluster;
 pub mod command;
 pub mod control;
+#[allow(unsafe_code, reason = "no crate here wraps getrusage")]
 pub mod cpu;
 pub mod epoll;
 pub mod error;
@@ -31,6 +34,7 @@ pub mod keys;
 pub mod link;
 pub mod live;
 pub mod options;
+pub mod outputs;
 pub mod plan;
 pub mod reply;
 pub mod report;
@@ -39,6 +43,7 @@ pub mod session;
 pub mod stats;
 pub mod stream;
 pub mod table;
+pub mod target;
 pub mod tls;
 pub mod values;
 pub mod worker;
@@ -66,7 +71,7 @@ pub fn run(options: &Options) -> Result<Report, LoadError> {
 pub fn run_watched(options: &Options, control: &Control) -> Result<Report, LoadError> {
     let mut plan = Plan::new(options)?;
     if options.cluster_mode {
-        match discover(&plan)? {
+        match discover(&plan.target)? {
             Discovery::Cluster(map) => plan.cluster = Some(map),
             Discovery::Single(reason) => {
                 if let Some(remark) = control.remark {

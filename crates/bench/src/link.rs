@@ -12,17 +12,18 @@ use crate::cluster::{Redirect, SlotMap};
 use crate::command::{Role, Source};
 use crate::epoll::{Epoll, Interest};
 use crate::keys::KeyPicker;
-use crate::plan::{Address, Checking, Plan, VERSIONS_MAX};
+use crate::plan::{Checking, Plan, VERSIONS_MAX};
 use crate::reply::{Event, Malformed, Parser};
 use crate::session::{OpenError, open};
 use crate::stats::{Replies, Stats};
 use crate::stream::Stream;
+use crate::target::Address;
 use crate::values::Values;
-use rand::rngs::SmallRng;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
+use stdx::Random;
 
 /// Bytes that one read takes at most.
 const INPUT_BYTES: usize = 256 << 10;
@@ -132,7 +133,7 @@ pub struct Maker<'a> {
     /// By command.
     pub pickers: &'a mut [KeyPicker],
     /// For numbers.
-    pub random: &'a mut SmallRng,
+    pub random: &'a mut Random,
 }
 
 /// A connection to the server, or to a node of a cluster.
@@ -168,7 +169,7 @@ impl Link {
     /// Errors: [`Lost::Open`].
     pub fn open(kit: &Kit<'_>, address: &Address, token: usize) -> Result<Self, Lost> {
         let lost = |source| Lost::Open { address: address.to_string(), source };
-        let stream = open(kit.plan, address).map_err(lost)?;
+        let stream = open(&kit.plan.target, address).map_err(lost)?;
         kit.epoll.add(stream.as_fd(), token, Interest::Read)?;
         Ok(Self {
             address: address.clone(),

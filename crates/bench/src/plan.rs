@@ -6,10 +6,9 @@ use crate::arguments::{Pattern, Range, Ratio, Requests};
 use crate::cluster::SlotMap;
 use crate::command::{Command, Shape, words_of};
 use crate::keys::{KeyRange, KeyShape};
-use crate::options::{Options, Protocol};
-use crate::tls::Tls;
+use crate::options::Options;
+use crate::target::Target;
 use crate::values::{Sizes, VALUE_BYTES_MAX};
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Most connections of one load, not counting those to further nodes of a cluster.
@@ -26,35 +25,6 @@ pub const COMMANDS_MAX: usize = 1024;
 pub const KEYS_MAX: u32 = 65_536;
 /// Requests of a connection when nothing says when to stop.
 const REQUESTS_DEFAULT: u64 = 10_000;
-
-/// Where a server is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// Host and port.
-    Tcp(String, u16),
-    /// Path of a Unix socket.
-    Unix(PathBuf),
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// What a new connection says first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Greeting {
-    /// Version of the protocol, if it is to be agreed on.
-    pub protocol: Option<u8>,
-    /// User and password; a password alone is the default user's.
-    pub credentials: Option<(Option<String>, String)>,
-    /// Number of the database, if it is not the first.
-    pub database: Option<u32>,
-}
 
 /// When a connection has sent enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,11 +55,7 @@ pub enum Checking {
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The server, or one of the nodes.
-    pub address: Address,
-    /// How to speak TLS, if at all.
-    pub tls: Option<Tls>,
-    /// What a connection says first.
-    pub greeting: Greeting,
+    pub target: Target,
     /// The nodes and their slots, when the server turned out to be a cluster.
     pub cluster: Option<SlotMap>,
     /// Threads.
@@ -149,12 +115,7 @@ impl Plan {
         let sizes = plan_sizes(options);
         let (commands, labels) = plan_commands(options, &sizes)?;
         let plan = Self {
-            address: match &options.unix_socket {
-                Some(path) => Address::Unix(path.clone()),
-                None => Address::Tcp(options.server.clone(), options.port),
-            },
-            tls: options.tls.then(|| Tls::new(options)).transpose()?,
-            greeting: plan_greeting(options),
+            target: Target::new(options)?,
             cluster: None,
             threads: options.threads,
             clients: options.clients,
@@ -373,21 +334,6 @@ fn label_of(name: &str) -> String {
         .chain(letters.map(|letter| letter.to_ascii_lowercase()))
         .chain(['s'])
         .collect()
-}
-
-fn plan_greeting(options: &Options) -> Greeting {
-    Greeting {
-        protocol: match options.protocol {
-            Protocol::Redis => None,
-            Protocol::Resp2 => Some(2),
-            Protocol::Resp3 => Some(3),
-        },
-        credentials: options.authenticate.as_ref().map(|text| match text.split_once(':') {
-            Some((user, password)) => (Some(user.to_owned()), password.to_owned()),
-            None => (None, text.clone()),
-        }),
-        database: options.select_db,
-    }
 }
 
 /// The end; all keys are divided among the connections when each walks its part of them.

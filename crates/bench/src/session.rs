@@ -2,8 +2,8 @@
 //! database; and the questions that are asked of a cluster. One request at a time, waiting for the
 //! reply.
 
-use crate::plan::{Address, Plan};
 use crate::stream::Stream;
+use crate::target::{Address, Target};
 use resp::{Frame, parse_frame};
 use std::io::{self, Read, Write};
 
@@ -31,8 +31,8 @@ pub enum OpenError {
 /// Connects to `address` and greets the server; the stream does not block any longer.
 ///
 /// Errors: [`OpenError`].
-pub fn open(plan: &Plan, address: &Address) -> Result<Stream, OpenError> {
-    let stream = open_blocking(plan, address)?;
+pub fn open(target: &Target, address: &Address) -> Result<Stream, OpenError> {
+    let stream = open_blocking(target, address)?;
     stream.unblock()?;
     Ok(stream)
 }
@@ -40,9 +40,9 @@ pub fn open(plan: &Plan, address: &Address) -> Result<Stream, OpenError> {
 /// Connects to `address` and greets the server, for [`ask`].
 ///
 /// Errors: [`OpenError`].
-pub fn open_blocking(plan: &Plan, address: &Address) -> Result<Stream, OpenError> {
-    let mut stream = Stream::connect(plan, address)?;
-    let greeting = &plan.greeting;
+pub fn open_blocking(target: &Target, address: &Address) -> Result<Stream, OpenError> {
+    let mut stream = Stream::connect(target.tls.as_ref(), address)?;
+    let greeting = &target.greeting;
     let credentials = greeting.credentials.as_ref().map(|(user, password)| (user, password));
     // HELLO carries the credentials, for a server that answers nothing without them.
     if let Some(protocol) = greeting.protocol {
@@ -62,7 +62,7 @@ pub fn open_blocking(plan: &Plan, address: &Address) -> Result<Stream, OpenError
     }
     // Without any of these TLS would shake hands with the first request only, and its failures
     // would look like lost connections.
-    if plan.tls.is_some() {
+    if target.tls.is_some() {
         ask(&mut stream, &["PING"])?;
     }
     Ok(stream)

@@ -1,8 +1,8 @@
 //! The bytes of a connection: over TCP, a Unix socket, or TLS. A stream blocks while it is opened
 //! and greets the server, and never afterwards.
 
-use crate::plan::{Address, Plan};
-use crate::tls::TlsStream;
+use crate::target::Address;
+use crate::tls::{Tls, TlsStream};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,14 +26,14 @@ impl Stream {
     /// Connects; the stream blocks, for a bounded time.
     ///
     /// Errors: the system's.
-    pub fn connect(plan: &Plan, address: &Address) -> io::Result<Self> {
+    pub fn connect(tls: Option<&Tls>, address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(host, port) => {
                 let socket = connect_tcp(host, *port)?;
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(OPEN_TIME_MAX))?;
                 socket.set_write_timeout(Some(OPEN_TIME_MAX))?;
-                match &plan.tls {
+                match tls {
                     Some(tls) => Ok(Self::Tls(Box::new(tls.connect(socket, host)?))),
                     None => Ok(Self::Tcp(socket)),
                 }

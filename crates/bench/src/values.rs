@@ -7,8 +7,7 @@
 
 use crate::arguments::{Range, SizeList};
 use crate::buffer::Writer;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use stdx::Random;
 
 /// Largest value in bytes, as Redis has it by default.
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
@@ -107,15 +106,15 @@ impl Values {
     /// 64 KiB.
     pub fn new(sizes: Sizes, compressible: f64) -> Self {
         let mut pool = vec![0; POOL_BYTES].into_boxed_slice();
-        SmallRng::seed_from_u64(POOL_SEED).fill(&mut pool[..]);
+        Random::new(POOL_SEED).fill(&mut pool);
         Self { pool, sizes, compressible }
     }
 
     /// The value of `key` in its `version`. The size depends on the key alone.
     #[inline]
     pub fn of(&self, key: u64, version: u32) -> Value {
-        let key_hash = mix(key);
-        let hash = mix(key_hash ^ (u64::from(version) << 1 | 1));
+        let key_hash = hash(key);
+        let hash = hash(key_hash ^ (u64::from(version) << 1 | 1));
         Value { hash, size: self.sizes.of(key_hash) }
     }
 
@@ -170,7 +169,7 @@ impl Values {
         let position = (value.hash as usize & (POOL_BYTES - 1)) + offset;
         let (round, start) = (position / POOL_BYTES, position % POOL_BYTES);
         let end = POOL_BYTES.min(start + size_max);
-        let word = mix(value.hash ^ round as u64);
+        let word = hash(value.hash ^ round as u64);
         let phase = (position % WORD_BYTES * 8) as u32;
         (&self.pool[start..end], word.rotate_right(phase))
     }
@@ -211,13 +210,10 @@ fn same(pooled: &[u8], bytes: &[u8], word: u64) -> bool {
     difference == 0 && difference_tail == 0
 }
 
-/// Spreads every bit of `x` over the whole word (the finaliser of SplitMix64).
+/// A hash of `word`.
 #[inline]
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
+fn hash(word: u64) -> u64 {
+    Random::new(word).next_u64()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! The density x^-s over the reals is integrated and inverted; a candidate is rounded to a rank and
 //! kept when it falls under the histogram. About one candidate in ten is thrown away at worst.
 
-use rand::Rng;
+use stdx::Random;
 
 /// Draws ranks from 1 to `count`, rank n in proportion to 1 / n^exponent.
 #[derive(Debug, Clone)]
@@ -34,9 +34,9 @@ impl Zipf {
     }
 
     /// The next rank.
-    pub fn sample(&self, random: &mut impl Rng) -> u64 {
+    pub fn sample(&self, random: &mut Random) -> u64 {
         loop {
-            let area = self.right + random.random::<f64>() * (self.left - self.right);
+            let area = self.right + random.fraction() * (self.left - self.right);
             let x = self.integral_inverse(area);
             let rank = x.round().clamp(1.0, self.count);
             if rank - x <= self.sure || area >= self.integral(rank + 0.5) - self.density(rank) {
@@ -75,15 +75,13 @@ fn log_ratio(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand::SeedableRng;
-    use rand::rngs::SmallRng;
 
     #[test]
     fn frequencies_follow_the_law() {
         const DRAWS: usize = 400_000;
         for (count, exponent) in [(1, 1.0), (10, 0.5), (100, 0.99), (100, 1.0), (1000, 2.5)] {
             let zipf = Zipf::new(count, exponent);
-            let mut random = SmallRng::seed_from_u64(7);
+            let mut random = Random::new(7);
             let mut seen = vec![0_usize; count as usize + 1];
             for _ in 0..DRAWS {
                 seen[zipf.sample(&mut random) as usize] += 1;
@@ -100,7 +98,7 @@ mod tests {
 
     #[test]
     fn ranks_stay_in_range_at_the_extremes() {
-        let mut random = SmallRng::seed_from_u64(8);
+        let mut random = Random::new(8);
         for count in [1, 2, 3, 6_000_000_000] {
             for exponent in [0.01, 0.99, 1.0, 1.000_000_001, 5.0] {
                 let zipf = Zipf::new(count, exponent);

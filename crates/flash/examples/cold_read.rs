@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 
 use flash::{
     AppendError, Backend, Completion, EngineWorker, Lane, Location, LogConfig, ReadStart, Record,
-    RecordId, RecordMeta, SimRandom, open_log, record_size,
+    RecordId, RecordMeta, open_log, record_size,
 };
 use rustix::event::{PollFd, PollFlags};
+use stdx::Random;
 
 struct Arguments {
     directory: PathBuf,
@@ -106,7 +107,7 @@ fn fill(worker: &mut dyn EngineWorker, arguments: &Arguments) -> Vec<Location> {
 
 fn read(worker: &mut dyn EngineWorker, records: &[RecordId], arguments: &Arguments) -> u64 {
     let size = record_size(16, arguments.payload_bytes);
-    let mut random = SimRandom::new(1);
+    let mut random = Random::new(1);
     let mut done = Vec::new();
     let (mut in_flight, mut reads) = (0, 0);
     let started = Instant::now();

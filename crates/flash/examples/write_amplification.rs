@@ -12,8 +12,9 @@ use std::cell::RefCell;
 
 use flash::{
     AppendError, CollectProgress, Engine, EngineWorker, Liveness, Location, LogConfig, Owner,
-    Record, RecordMeta, SimDisk, SimRandom, open_sim, record_size,
+    Record, RecordMeta, SimDisk, open_sim, record_size,
 };
+use stdx::Random;
 
 const PAYLOAD_BYTES: usize = 4000;
 const KEY_BYTES: usize = 8;
@@ -76,7 +77,7 @@ impl Keys {
                 sum
             })
             .collect();
-        let mut random = SimRandom::new(5);
+        let mut random = Random::new(5);
         let mut shuffled: Vec<usize> = (0..count).collect();
         for last in (1..count).rev() {
             shuffled.swap(last, random.below(last as u64 + 1) as usize);
@@ -84,7 +85,7 @@ impl Keys {
         Self { cumulated, shuffled }
     }
 
-    fn next(&self, random: &mut SimRandom) -> usize {
+    fn next(&self, random: &mut Random) -> usize {
         let total = self.cumulated[self.cumulated.len() - 1];
         let target = random.fraction() * total;
         self.shuffled[self.cumulated.partition_point(|&sum| sum <= target)]
@@ -150,7 +151,7 @@ pub fn measure(setup: &Setup) -> f64 {
     let keyspace = Keyspace(RefCell::new(vec![None; count]));
     let mut rig = Rig { engine, worker, keyspace, hints: setup.hints };
     let keys = Keys::zipf(count, setup.zipf_exponent);
-    let mut random = SimRandom::new(3);
+    let mut random = Random::new(3);
     (0..count).for_each(|key| rig.put(key));
     let mut before = rig.engine.stats();
     for round in 0..2 * setup.rounds {

@@ -41,6 +41,20 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// What a client may know of it: all but where the files are, which is the operator's business
+    /// and stands in the log.
+    pub fn for_client(&self) -> String {
+        match self {
+            Self::Corrupted { segment, offset, what, .. } => {
+                format!("flash record damaged: segment {segment} offset {offset}: {what}")
+            }
+            Self::Io { operation, errno, .. } => {
+                format!("flash {operation} failed: {}", std::io::Error::from_raw_os_error(*errno))
+            }
+            Self::Gone { .. } | Self::Settings(_) => self.to_string(),
+        }
+    }
+
     pub(crate) fn io(path: &std::path::Path, operation: &'static str, errno: i32) -> Self {
         Self::Io { path: PathBuf::from(path).display().to_string(), operation, errno }
     }
@@ -62,4 +76,21 @@ pub enum AppendError {
     /// Key and payload are larger than `RECORD_BYTES_MAX`.
     #[error("record larger than {} bytes", crate::limits::RECORD_BYTES_MAX)]
     TooLarge,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_not_told_where_files_are() {
+        let path = || "/mnt/secret/kelvin.flash".to_owned();
+        let io = EngineError::Io { path: path(), operation: "read", errno: libc::EIO };
+        let corrupted =
+            EngineError::Corrupted { path: path(), segment: 3, offset: 16, what: "checksum" };
+        for error in [io, corrupted] {
+            assert!(error.to_string().contains("/mnt/secret"), "{error}");
+            assert!(!error.for_client().contains('/'), "{}", error.for_client());
+        }
+    }
 }

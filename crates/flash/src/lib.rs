@@ -8,6 +8,8 @@
 //!
 //! Reading order: `location`, `record` (the byte format), `engine` (the seam).
 
+#![deny(unsafe_code)]
+
 mod device;
 mod engine;
 mod error;
@@ -18,7 +20,7 @@ mod location;
 mod log;
 mod record;
 
-pub use device::sim::{SimDisk, SimFaults, SimRandom};
+pub use device::sim::{SimDisk, SimFaults};
 pub use engine::fetched::FetchedRecord;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{

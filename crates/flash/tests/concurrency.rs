@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use flash::{
     AppendError, Backend, Completion, Engine, EngineError, EngineWorker, Lane, Liveness, Location,
-    LogConfig, Owner, ReadStart, Record, RecordMeta, SimRandom, open_log, record_size,
+    LogConfig, Owner, ReadStart, Record, RecordMeta, open_log, record_size,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
+use stdx::Random;
 
 const THREADS: usize = 3;
 const PATHS: usize = 3;
@@ -49,7 +50,7 @@ fn key_of(record: &Record<'_>) -> u64 {
 }
 
 fn payload(key: u64, version: u64, len: usize) -> Vec<u8> {
-    let mut random = SimRandom::new(key << 32 ^ version);
+    let mut random = Random::new(key << 32 ^ version);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         bytes.extend_from_slice(&random.next_u64().to_le_bytes());
@@ -85,7 +86,7 @@ struct Client {
     keyspace: Arc<Keyspace>,
     paths: Vec<PathBuf>,
     worker: Box<dyn EngineWorker>,
-    random: SimRandom,
+    random: Random,
     reads: HashMap<u64, (u64, Entry)>,
     next: u64,
     read_count: usize,
@@ -104,7 +105,7 @@ impl Client {
             worker: engine.worker().expect("a worker"),
             engine,
             keyspace,
-            random: SimRandom::new(thread),
+            random: Random::new(thread),
             reads: HashMap::new(),
             next: 0,
             read_count: 0,

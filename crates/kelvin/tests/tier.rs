@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
 use resp::Frame;
 use support::{Client, Server, show, text};
 
@@ -87,6 +91,46 @@ fn a_place_on_flash_is_told_in_full() {
     assert!((0..64).contains(&value("segment")));
     assert!((0..1 << 20).contains(&value("offset")));
     assert!(number(&mut client, "tier_compressed_away_bytes") > 1000);
+}
+
+#[test]
+fn clients_are_not_told_where_a_value_that_cannot_be_read_is() {
+    const KEYS: usize = 500;
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    for key in 0..KEYS {
+        client.call(&["SET", &key.to_string(), &"x".repeat(2000)]);
+    }
+    client.line("TIER DEMOTE ALL");
+    // What is still in write buffers is served from there, and may be written over the damage.
+    let damage = (0..1000).find_map(|_| {
+        damage_files(kelvin.directory());
+        (0..KEYS).find_map(|key| match client.call(&["GET", &key.to_string()]) {
+            Frame::Error(text) => Some(String::from_utf8_lossy(&text).into_owned()),
+            _ => None,
+        })
+    });
+    let damage = damage.expect("a value cannot be read");
+    assert!(
+        damage.starts_with("ERR cannot read the value of a key: flash record damaged: segment")
+    );
+    assert!(!damage.contains('/'), "{damage}");
+    let directory = kelvin.directory().display().to_string();
+    client.write(b"SHUTDOWN\r\n");
+    drop(client);
+    let log = kelvin.log_to_its_end();
+    let told = log.lines().find(|line| line.contains("flash cannot be read"));
+    assert!(told.is_some_and(|line| line.contains(&directory)), "{log}");
+}
+
+/// Overwrites what values have been written to the flash of a server.
+fn damage_files(directory: &Path) {
+    for entry in directory.read_dir().expect("the server's directory") {
+        let path = entry.expect("an entry").path();
+        let file = OpenOptions::new().write(true).open(&path).expect("a file of the server's");
+        file.write_all_at(&vec![0xA5; 2 << 20], 0).expect("it can be written");
+        file.sync_all().expect("it can be written");
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::key::{Hint, SLOT_COUNT};
+use crate::SLOT_COUNT;
+use crate::key::Hint;
 use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
 

@@ -8,6 +8,8 @@
 //!    structure replays from a seed.
 //! 4. `unsafe` lives in `record.rs`, `record/`, `table.rs` and `prefetch.rs` alone.
 
+#![deny(unsafe_code)]
+
 mod cleared;
 mod db;
 mod defrag;
@@ -16,7 +18,9 @@ mod key;
 mod keyspace;
 #[cfg(test)]
 mod model;
+#[allow(unsafe_code, reason = "the CPU's instruction is an intrinsic")]
 mod prefetch;
+#[allow(unsafe_code, reason = "a record is bytes of one allocation, by address")]
 mod record;
 mod region;
 mod segment;
@@ -28,11 +32,12 @@ mod watch;
 pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
 pub use defrag::{Defrag, Defragged, HEAP_BLOCKS_MAX, Heap, Husks, Scope, SegmentPosition};
-pub use key::{Hint, Key, SLOT_COUNT, key_slot};
+pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
 pub use slot::{DB_COUNT, SlotState, Swept, Verdict};
+pub use stdx::SLOT_COUNT;
 pub use table::ScanPosition;
 pub use tally::{DeadCopy, Tally};
 pub use watch::WatchFlag;

@@ -203,6 +203,7 @@ fn grown(capacity: usize) -> usize {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "what owns the records of a segment is its table")]
 mod tests {
     use super::*;
     use crate::record::{NewState, Record};

@@ -10,10 +10,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 use rustix::fs::OFlags;
 use serde::Deserialize;
+use stdx::Random;
 
 use crate::child::tie;
 use crate::cores::{Cores, start_on};
@@ -139,7 +138,7 @@ fn write_blocks(file: &File, blocks: Range<u64>) -> io::Result<()> {
     let mut memory = vec![0; WRITE_BYTES + ALIGNMENT];
     let block = aligned(&mut memory, WRITE_BYTES);
     // A drive that compresses would make little of zeros.
-    SmallRng::seed_from_u64(blocks.start).fill(block);
+    Random::new(blocks.start).fill(block);
     for index in blocks {
         file.write_all_at(block, index * WRITE_BYTES as u64)?;
     }
@@ -149,10 +148,10 @@ fn write_blocks(file: &File, blocks: Range<u64>) -> io::Result<()> {
 fn read_until(file: &File, end: Instant, places: u64, seed: u64) -> io::Result<u64> {
     let mut memory = vec![0; BLOCK_BYTES as usize + ALIGNMENT];
     let block = aligned(&mut memory, BLOCK_BYTES as usize);
-    let mut random = SmallRng::seed_from_u64(seed);
+    let mut random = Random::new(seed);
     let mut count = 0;
     while Instant::now() < end {
-        let place = random.random_range(0..places);
+        let place = random.below(places);
         file.read_exact_at(block, place * u64::from(BLOCK_BYTES))?;
         count += 1;
     }

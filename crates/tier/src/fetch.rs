@@ -102,7 +102,7 @@ impl FetchedSet {
                 None => Fetched::Failed("compressed value does not unpack".into()),
             },
             Err(EngineError::Gone { .. }) => Fetched::Gone,
-            Err(error) => Fetched::Failed(error.to_string()),
+            Err(error) => Fetched::Failed(error.for_client()),
         };
     }
 

@@ -17,6 +17,7 @@
 
 use keyspace::{Db, Key, SLOT_COUNT, ScanPosition, SlotState, View};
 use resp::{Args, Reply};
+use stdx::Random;
 use value::glob::{self, Case};
 use value::{Kind, parse_i64};
 
@@ -272,7 +273,7 @@ impl Walk {
 /// uniform unless hash tags crowd most keys into few slots. A database with so few keys that those
 /// slots are empty is walked whole, and every key has the same chance.
 fn random_key(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let mut random = Random(cx.random);
+    let mut random = Random::new(cx.random);
     let some: [u16; RANDOM_SLOTS] = std::array::from_fn(|_| random.below(SLOT_COUNT as u64) as u16);
     let mut picked = None;
     if cx.key_count(cx.db) > 0 {
@@ -309,20 +310,6 @@ fn pick_key(
         });
     }
     picked
-}
-
-/// A sequence of random numbers from one that the context drew (SplitMix64, Steele et al. 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^= mixed >> 31;
-        ((u128::from(mixed) * u128::from(limit)) >> 64) as u64
-    }
 }
 
 #[cfg(test)]

@@ -11,12 +11,15 @@
 //! 3. A write that comes back without an error was accepted whole; a read without an error filled
 //!    the whole length.
 
+#[allow(unsafe_code, reason = "memory that the kernel reads and writes")]
 pub(crate) mod buffer;
 pub(crate) mod file;
 pub(crate) mod files;
 
 pub(crate) mod sim;
+#[allow(unsafe_code, reason = "buffers handed to other threads by address")]
 pub(crate) mod threads;
+#[allow(unsafe_code, reason = "the ring takes addresses")]
 pub(crate) mod uring;
 
 use std::os::fd::BorrowedFd;

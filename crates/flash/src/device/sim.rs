@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
+use stdx::Random;
 
 use super::buffer::{AlignedBuffer, IoBuffer, ReadPool};
 use super::{Device, Done, Drives, Errno, Extent, FileIndex};
@@ -45,7 +46,7 @@ struct SimState {
     /// Bytes that one file can hold; `None` is no bound.
     file_bytes_max: Option<u64>,
     sector_bytes: u32,
-    random: SimRandom,
+    random: Random,
     faults: SimFaults,
     operations: u64,
     failures: u64,
@@ -59,39 +60,9 @@ struct SimFile {
     bytes: Vec<u8>,
 }
 
-/// A small generator of random numbers, good enough to choose faults (splitmix64).
-#[derive(Clone, Debug)]
-pub struct SimRandom(u64);
-
-impl SimRandom {
-    /// The generator of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, which is above zero.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0);
-        self.next_u64() % bound
-    }
-
-    /// A number from 0 up to 1.
-    pub fn fraction(&mut self) -> f64 {
-        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn happens(&mut self, of_a_thousand: u16) -> bool {
-        of_a_thousand > 0 && self.below(1000) < u64::from(of_a_thousand)
-    }
+/// Whether what has this chance in a thousand happens.
+fn happens(random: &mut Random, of_a_thousand: u16) -> bool {
+    of_a_thousand > 0 && random.below(1000) < u64::from(of_a_thousand)
 }
 
 impl SimDisk {
@@ -103,7 +74,7 @@ impl SimDisk {
             files: (0..paths).map(file).collect(),
             file_bytes_max: None,
             sector_bytes,
-            random: SimRandom::new(seed),
+            random: Random::new(seed),
             faults: SimFaults::default(),
             operations: 0,
             failures: 0,
@@ -153,13 +124,13 @@ impl SimState {
         let number = self.operations;
         self.operations += 1;
         let fails =
-            self.faults.fail_operation == Some(number) || self.random.happens(of_a_thousand);
+            self.faults.fail_operation == Some(number) || happens(&mut self.random, of_a_thousand);
         self.failures += u64::from(fails);
         fails
     }
 
     fn hits(&mut self, of_a_thousand: u16) -> bool {
-        let hits = self.random.happens(of_a_thousand);
+        let hits = happens(&mut self.random, of_a_thousand);
         self.failures += u64::from(hits);
         hits
     }

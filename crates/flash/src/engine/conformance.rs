@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags};
+use stdx::Random;
 
 use super::{CollectProgress, Completion, Engine, EngineWorker, Liveness, Owner, ReadStart};
-use crate::device::sim::SimRandom;
 use crate::engine::fetched::FetchedRecord;
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
@@ -38,7 +38,7 @@ struct Entry {
 
 /// The record of a key and its value.
 fn make(key: u32, value: Value) -> OwnedRecord {
-    let mut random = SimRandom::new(u64::from(key) << 32 | value.version);
+    let mut random = Random::new(u64::from(key) << 32 | value.version);
     let mut payload = Vec::with_capacity(value.len + 8);
     while payload.len() < value.len {
         payload.extend_from_slice(&random.next_u64().to_le_bytes());
@@ -71,7 +71,7 @@ struct Keyspace {
     in_ram: u16,
     /// Those, to be released.
     deleted: RefCell<Vec<(u32, Entry)>>,
-    random: RefCell<SimRandom>,
+    random: RefCell<Random>,
 }
 
 impl Keyspace {
@@ -142,7 +142,7 @@ pub(crate) struct Rig {
     reads: HashMap<u64, Expected>,
     next_token: u64,
     next_version: u64,
-    random: SimRandom,
+    random: Random,
     may_fail: bool,
     /// Reads that failed.
     pub(crate) failed_reads: usize,
@@ -158,7 +158,7 @@ impl Rig {
             entries: RefCell::default(),
             in_ram: 50,
             deleted: RefCell::default(),
-            random: RefCell::new(SimRandom::new(seed ^ 1)),
+            random: RefCell::new(Random::new(seed ^ 1)),
         };
         Self {
             engine,
@@ -167,7 +167,7 @@ impl Rig {
             reads: HashMap::new(),
             next_token: 0,
             next_version: 0,
-            random: SimRandom::new(seed),
+            random: Random::new(seed),
             may_fail: false,
             failed_reads: 0,
             records_returned: 0,

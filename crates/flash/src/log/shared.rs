@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) lifetimes: Lifetimes,
     gc_segments_unread: AtomicU64,
     last_write_error: Mutex<Option<EngineError>>,
+    /// Reads that failed or brought damaged records, for the log.
+    unreadable: AtomicU64,
     counters: Mutex<Vec<Arc<Counters>>>,
     /// One change of the size or of the paths at a time.
     pub(super) resizing: Mutex<()>,
@@ -89,6 +91,7 @@ impl Shared {
             lifetimes,
             gc_segments_unread: AtomicU64::new(0),
             last_write_error: Mutex::new(None),
+            unreadable: AtomicU64::new(0),
             counters: Mutex::new(Vec::new()),
             resizing: Mutex::new(()),
         }
@@ -157,13 +160,24 @@ impl Shared {
 
     pub(crate) fn read_error(&self, segment: u32, errno: i32) -> EngineError {
         let path = self.drives.name(self.table.home(segment).file);
-        EngineError::Io { path, operation: "read", errno }
+        self.log_unreadable(EngineError::Io { path, operation: "read", errno })
     }
 
     pub(crate) fn corrupted(&self, at: Location, what: &'static str) -> EngineError {
         let (segment, offset) = self.geometry.split(at);
         let path = self.drives.name(self.table.home(segment).file);
-        EngineError::Corrupted { path, segment, offset: u64::from(offset), what }
+        let offset = u64::from(offset);
+        self.log_unreadable(EngineError::Corrupted { path, segment, offset, what })
+    }
+
+    /// Tells the operator where the drive fails, which clients are not told. A drive that keeps
+    /// failing fills no log: of n failures about log n are told.
+    fn log_unreadable(&self, error: EngineError) -> EngineError {
+        let failures = self.unreadable.fetch_add(1, Ordering::Relaxed) + 1;
+        if failures.is_power_of_two() {
+            tracing::error!(%error, failures, "flash cannot be read");
+        }
+        error
     }
 
     /// A write failed: takes the file, or its unreserved part, out of use. Returns the error to

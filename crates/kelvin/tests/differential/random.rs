@@ -1,24 +1,21 @@
 //! A seeded generator of random numbers, so that a run can be repeated.
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// The workspace's generator, and what is drawn from it here.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(stdx::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(stdx::Random::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        self.0.below(bound as u64) as usize
     }
 
     /// A number from `first` to `last`.

@@ -5,9 +5,10 @@
 
 mod server;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use std::ops::Range;
+
 use resp::{DoubleText, Frame};
+use stdx::Random;
 use value::bitfield::{self, IntegerType, Overflow};
 use value::{bits, glob, lcs, long_double, number, string};
 
@@ -68,8 +69,13 @@ fn integer(number: u64) -> Frame {
     Frame::Integer(number.cast_signed())
 }
 
-fn one_of<T: Copy>(random: &mut StdRng, choices: &[T]) -> T {
-    choices[random.random_range(0..choices.len())]
+/// A number of the range.
+fn within(random: &mut Random, range: Range<i64>) -> i64 {
+    range.start + random.below((range.end - range.start) as u64) as i64
+}
+
+fn one_of<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
 }
 
 /// Corners of the syntax and of the ranges.
@@ -113,13 +119,15 @@ const ODD_NUMBERS: &[&str] = &[
 ];
 
 /// Text that is a number, or nearly.
-fn random_number(random: &mut StdRng) -> String {
-    let digits = |random: &mut StdRng, len_max: usize| -> String {
-        let len = random.random_range(0..=len_max);
-        (0..len).map(|_| char::from(random.random_range(b'0'..=b'9'))).collect()
+fn random_number(random: &mut Random) -> String {
+    let digits = |random: &mut Random, len_max: usize| -> String {
+        let len = random.between(0, len_max as u64);
+        (0..len)
+            .map(|_| char::from(random.between(u64::from(b'0'), u64::from(b'9')) as u8))
+            .collect()
     };
     let sign = one_of(random, &["", "-", "+", ""]);
-    match random.random_range(0..12) {
+    match within(random, 0..12) {
         0 => format!("{sign}{}", digits(random, 22)),
         1 => format!("{sign}{}.{}", digits(random, 4), digits(random, 4)),
         2 => format!("{sign}{}.{}", digits(random, 30), digits(random, 30)),
@@ -127,27 +135,27 @@ fn random_number(random: &mut StdRng) -> String {
             "{sign}{}.{}e{}",
             digits(random, 3),
             digits(random, 20),
-            random.random_range(-40..40)
+            within(random, -40..40)
         ),
-        4 => format!("{sign}{}e{}", digits(random, 20), random.random_range(-5100..5100)),
+        4 => format!("{sign}{}e{}", digits(random, 20), within(random, -5100..5100)),
         5 => format!(
             "{sign}0x{:x}.{:x}p{}",
-            random.random::<u16>(),
-            random.random::<u64>(),
-            random.random_range(-90..90)
+            random.next_u64() as u16,
+            random.next_u64(),
+            within(random, -90..90)
         ),
         6 => format!(
             "{sign}0x{:x}p{}",
-            random.random::<u128>(),
-            random.random_range(-16_700..16_500)
+            u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()),
+            within(random, -16_700..16_500)
         ),
-        7 => format!("{sign}{:e}", f64::from_bits(random.random())),
-        8 => format!("{sign}{}", f64::from(random.random::<f32>())),
-        9 => format!("{}", random.random::<i64>() >> random.random_range(0..64)),
+        7 => format!("{sign}{:e}", f64::from_bits(random.next_u64())),
+        8 => format!("{sign}{}", f64::from(random.fraction() as f32)),
+        9 => format!("{}", random.next_u64() as i64 >> within(random, 0..64)),
         10 => format!(
             "{sign}{}.{}5",
-            random.random_range(0..100),
-            "0".repeat(random.random_range(10..22))
+            within(random, 0..100),
+            "0".repeat(within(random, 10..22) as usize)
         ),
         _ => one_of(random, ODD_NUMBERS).to_owned(),
     }
@@ -155,7 +163,7 @@ fn random_number(random: &mut StdRng) -> String {
 
 #[test]
 fn increments_floats() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     for _ in 0..6000 {
         let (value, step) = (random_number(&mut random), random_number(&mut random));
@@ -171,7 +179,7 @@ fn increments_floats() {
 
 #[test]
 fn reads_and_prints_doubles() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     for _ in 0..6000 {
         let text = random_number(&mut random);
@@ -190,10 +198,11 @@ fn reads_and_prints_doubles() {
 
 #[test]
 fn reads_integers_and_names_encodings() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     for _ in 0..3000 {
-        let text = random_number(&mut random) + &"x".repeat(random.random_range(0..40) / 35 * 40);
+        let text = random_number(&mut random)
+            + &"x".repeat((within(&mut random, 0..40) / 35 * 40) as usize);
         script.add(&[b"SET", b"k", text.as_bytes()], None);
         let encoding = string::encoding_of(text.as_bytes()).name();
         script.add(&[b"OBJECT", b"ENCODING", b"k"], bulk(encoding.as_bytes()));
@@ -208,11 +217,11 @@ fn reads_integers_and_names_encodings() {
 
 #[test]
 fn matches_globs() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     for _ in 0..6000 {
         let mut text = |alphabet: &[u8], len_max: usize| -> Vec<u8> {
-            let len = random.random_range(0..=len_max);
+            let len = random.between(0, len_max as u64);
             (0..len).map(|_| one_of(&mut random, alphabet)).collect()
         };
         let (pattern, key) = (text(b"ab*?[]^-\\c\xff\x80A", 9), text(b"abc-]^A\xff\x80", 6));
@@ -230,22 +239,22 @@ fn matches_globs() {
 }
 
 /// Bytes with long runs of equal bits.
-fn random_bytes(random: &mut StdRng, len_max: usize) -> Vec<u8> {
-    let len = random.random_range(0..=len_max);
+fn random_bytes(random: &mut Random, len_max: usize) -> Vec<u8> {
+    let len = random.between(0, len_max as u64);
     let filler = one_of(random, &[0, 0xff]);
-    (0..len).map(|_| if random.random_ratio(1, 8) { random.random() } else { filler }).collect()
+    (0..len).map(|_| if random.below(8) == 0 { random.next_u64() as u8 } else { filler }).collect()
 }
 
 #[test]
 fn counts_and_finds_bits() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     for _ in 0..3000 {
         let bytes = random_bytes(&mut random, 60);
-        let (start, end) = (random.random_range(-520..520), random.random_range(-520..520));
+        let (start, end) = (within(&mut random, -520..520), within(&mut random, -520..520));
         let (start_text, end_text) = (format!("{start}"), format!("{end}"));
         let (start_text, end_text) = (start_text.as_bytes(), end_text.as_bytes());
-        let bit = random.random::<bool>();
+        let bit = random.below(2) == 1;
         let bit_text: &[u8] = if bit { b"1" } else { b"0" };
         script.add(&[b"SET", b"k", &bytes], None);
         let in_bytes = bits::clamp_range(start, end, bytes.len() as u64);
@@ -264,7 +273,7 @@ fn counts_and_finds_bits() {
             script.add(&[b"BITPOS", b"k", bit_text, start_text, end_text, unit], Some(found));
         }
         script.add(&[b"BITCOUNT", b"k"], Some(integer(bits::count(&bytes))));
-        let offset = random.random_range(0..600);
+        let offset = random.below(600);
         let present = Frame::Integer(bits::get_bit(&bytes, offset).into());
         script.add(&[b"GETBIT", b"k", offset.to_string().as_bytes()], Some(present));
     }
@@ -273,7 +282,7 @@ fn counts_and_finds_bits() {
 
 #[test]
 fn combines_bits() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     let operations = [
         (bits::Operation::And, &b"AND"[..]),
@@ -283,7 +292,7 @@ fn combines_bits() {
     ];
     for _ in 0..1500 {
         let (operation, name) = one_of(&mut random, &operations);
-        let count = if operation == bits::Operation::Not { 1 } else { random.random_range(1..5) };
+        let count = if operation == bits::Operation::Not { 1 } else { within(&mut random, 1..5) };
         let sources: Vec<Vec<u8>> = (0..count).map(|_| random_bytes(&mut random, 90)).collect();
         let keys: Vec<Vec<u8>> = (0..count).map(|index| format!("k{index}").into_bytes()).collect();
         let mut request: Vec<&[u8]> = vec![b"BITOP", name, b"result"];
@@ -304,17 +313,17 @@ fn combines_bits() {
 
 #[test]
 fn keeps_integers_in_bit_fields() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     let overflows =
         [(Overflow::Wrap, &b"WRAP"[..]), (Overflow::Saturate, b"SAT"), (Overflow::Fail, b"FAIL")];
     let mut bytes: Vec<u8> = Vec::new();
     for _ in 0..6000 {
         let sign = one_of(&mut random, &['i', 'u']);
-        let kind = format!("{sign}{}", random.random_range(0..66));
+        let kind = format!("{sign}{}", within(&mut random, 0..66));
         let hash = one_of(&mut random, &["", "#"]);
-        let offset = format!("{hash}{}", random.random_range(-1..150));
-        let number = random.random::<i64>() >> random.random_range(0..64);
+        let offset = format!("{hash}{}", within(&mut random, -1..150));
+        let number = random.next_u64() as i64 >> within(&mut random, 0..64);
         let (overflow, overflow_name) = one_of(&mut random, &overflows);
         let name: &[u8] = one_of(&mut random, &[&b"GET"[..], b"SET", b"INCRBY"]);
         let number_text = number.to_string();
@@ -370,19 +379,19 @@ fn keeps_integers_in_bit_fields() {
 
 #[test]
 fn finds_common_subsequences() {
-    let mut random = StdRng::seed_from_u64(SEED);
+    let mut random = Random::new(SEED);
     let mut script = Script::default();
     let range_frame = |range: std::ops::Range<usize>| {
         Frame::Array(vec![integer(range.start as u64), integer(range.end as u64 - 1)])
     };
     for _ in 0..2000 {
-        let letters = &b"abcdef"[..random.random_range(1..=6)];
+        let letters = &b"abcdef"[..random.between(1, 6) as usize];
         let mut text = || -> Vec<u8> {
-            let len = random.random_range(0..60);
+            let len = within(&mut random, 0..60);
             (0..len).map(|_| one_of(&mut random, letters)).collect()
         };
         let (left, right) = (text(), text());
-        let len_min = random.random_range(0..4);
+        let len_min = random.below(4) as usize;
         script.add(&[b"SET", b"l", &left], None);
         script.add(&[b"SET", b"r", &right], None);
         let found = lcs::find(&left, &right, 512 << 20).unwrap();

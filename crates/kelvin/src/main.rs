@@ -1,16 +1,25 @@
 //! The `kelvin` program: the database, and the tools around it. This file only finds out which one
 //! is meant.
 
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by its trait")]
 mod allocator;
+#[allow(unsafe_code, reason = "jemalloc is asked by pointers")]
 mod heap;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
+use stdx::output::{complain, exit_code, print};
+
 /// The memory budget counts in this allocator's size classes (see `.cargo/config.toml`).
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
+
+/// Exit code when the standard output cannot be written.
+const FAILURE: u8 = 1;
 
 /// A command of the program.
 struct Command {
@@ -72,20 +81,24 @@ fn main() -> ExitCode {
     if let Some(command) = COMMANDS.iter().find(named) {
         return (command.run)(words[command.words.len()..].to_vec());
     }
-    match words.first().and_then(|word| word.to_str()) {
-        Some("--version" | "-v") => {
-            println!("kelvin {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        Some("--help" | "-h") => {
-            print!("{}", usage());
-            ExitCode::SUCCESS
-        }
+    match words.last().and_then(|word| word.to_str()) {
+        Some("--version" | "-v") => say(&version()),
+        Some("--help" | "-h") => say(&usage()),
         _ => {
-            eprint!("{}", usage());
+            complain("kelvin", format_args!("which command?\n\n{}", usage().trim_end()));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the answer to a question about the program.
+fn say(text: &str) -> ExitCode {
+    exit_code("kelvin", print(text), FAILURE)
+}
+
+/// A line in the form of `redis-server --version`, which programs look for `v=` in.
+fn version() -> String {
+    format!("Kelvin server v={} malloc=jemalloc bits={}\n", env!("CARGO_PKG_VERSION"), usize::BITS)
 }
 
 fn usage() -> String {
@@ -100,13 +113,40 @@ fn usage() -> String {
         kelvin server --port 6379 --maxmemory 1gb --flash-path /mnt/nvme0 --flash-size 16gb\n"
 }
 
+const SERVER_HELP: &str = "\
+Usage: kelvin server [FILE] [--OPTION VALUE ...]
+
+The options are those of redis.conf, in FILE or on the command line, which wins. Most wanted:
+  --port NUMBER            where clients connect; 6379
+  --maxmemory SIZE         RAM that the server may use, such as 1gb
+  --flash-path DIRECTORY   where values go that find no room in RAM; several with spaces between
+  --flash-size SIZE        how much flash they may use
+  --maxmemory-policy NAME  what to evict when there is no room at all; noeviction
+  --workers NUMBER         threads; one for each core
+CONFIG GET * lists all options of a running server.
+
+For example:
+  kelvin server /etc/kelvin.conf --port 6380
+  kelvin server --maxmemory 1gb --flash-path /mnt/nvme0 --flash-size 16gb
+
+  kelvin server --help | -h
+  kelvin server --version | -v
+";
+
 fn run_server(words: Vec<OsString>) -> ExitCode {
+    if let [word] = &words[..] {
+        match word.to_str() {
+            Some("--version" | "-v") => return say(&version()),
+            Some("--help" | "-h") => return say(SERVER_HELP),
+            _ => {}
+        }
+    }
     let arguments: Vec<Vec<u8>> = words.into_iter().map(OsString::into_vec).collect();
     let heap = heap::Jemalloc::new().map(|heap| Box::new(heap) as Box<dyn keyspace::Heap>);
     match server::run(&arguments, heap) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("kelvin: {error:#}");
+            complain("kelvin", format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -8,8 +8,12 @@
 //!
 //! Invariant: nothing here touches a server beyond asking `INFO` and `CONFIG GET`.
 
+#![forbid(unsafe_code)]
+
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+use stdx::output::{complain, exit_code, print};
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -24,6 +28,11 @@ pub mod report;
 pub mod size;
 pub mod table;
 pub mod units;
+
+/// The program, as it calls itself.
+const PROGRAM: &str = "kelvin plan";
+/// Exit code of every failure.
+const FAILURE: u8 = 1;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -61,13 +70,10 @@ enum Command {
 /// Runs `kelvin plan` with what stands behind it on the command line. Failures are one line on
 /// standard error.
 pub fn main(arguments: Vec<OsString>) -> ExitCode {
-    let name = OsString::from("kelvin plan");
+    let name = OsString::from(PROGRAM);
     let line = match Line::try_parse_from(std::iter::once(name).chain(arguments)) {
         Ok(line) => line,
-        Err(error) if !error.use_stderr() => {
-            print!("{error}");
-            return ExitCode::SUCCESS;
-        }
+        Err(error) if !error.use_stderr() => return exit_code(PROGRAM, error.print(), FAILURE),
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return fail("which plan, endurance or size? --help tells about both");
         }
@@ -78,17 +84,14 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         Command::Size(options) => size::run(options),
     };
     match result {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Ok(text) => exit_code(PROGRAM, print(text), FAILURE),
         Err(error) => fail(&error.to_string()),
     }
 }
 
 fn fail(what: &str) -> ExitCode {
-    eprintln!("kelvin plan: {what}");
-    ExitCode::FAILURE
+    complain(PROGRAM, what);
+    ExitCode::from(FAILURE)
 }
 
 /// The first paragraph of an error of clap's, which says all; usage and tips follow it.

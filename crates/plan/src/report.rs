@@ -4,7 +4,6 @@
 use serde::Serialize;
 
 use crate::rounded;
-use crate::size::Problem;
 use crate::table::Table;
 use crate::units::{show_bytes, show_count, show_share};
 
@@ -96,21 +95,10 @@ struct Row {
 }
 
 impl Sizing {
-    pub(crate) fn new(problem: &Problem<'_>, tiered: Deployment, all_ram: Deployment) -> Self {
-        let options = problem.options;
-        let value_bytes = problem.shape.value_bytes();
+    pub(crate) fn new(data: Data, tiered: Deployment, all_ram: Deployment) -> Self {
         let costs = tiered.cost.zip(all_ram.cost);
         Self {
-            data: Data {
-                keys: options.keys.0,
-                key_bytes: problem.shape.key_bytes,
-                value_bytes,
-                copies: problem.copies,
-                bytes: options.keys.0
-                    * problem.copies
-                    * (problem.shape.key_bytes as f64 + value_bytes),
-                warranty_years: options.warranty.0,
-            },
+            data,
             ram_saving: all_ram.ram_bytes / tiered.ram_bytes,
             cost_saving: costs.map(|(tiered, all_ram)| all_ram / tiered),
             tiered,

@@ -15,7 +15,7 @@ use crate::endurance;
 use crate::memory_model::{self, Place, Ram, SERVER_FLASH_BYTES_MAX, Server, Shape};
 use crate::policy::{self, Outcome};
 use crate::popularity::{Group, Law};
-use crate::report::{Deployment, Drives, Sizing};
+use crate::report::{Data, Deployment, Drives, Sizing};
 use crate::table::Format;
 use crate::units::{ByteSize, Count, OpRate, Positive, Rating, Share};
 
@@ -158,7 +158,7 @@ pub fn size(options: &Options) -> Result<Sizing, PlanError> {
     let problem = Problem::new(options)?;
     let tiered = problem.tiered()?;
     let all_ram = problem.all_ram()?;
-    Ok(Sizing::new(&problem, tiered, all_ram))
+    Ok(Sizing::new(problem.to_hold(), tiered, all_ram))
 }
 
 /// The options, checked, and what follows from them at once.
@@ -277,6 +277,19 @@ impl<'a> Problem<'a> {
             drives: None,
             cost: self.cost(ram_bytes, 0.0, cluster.nodes * self.node_price(true)),
         })
+    }
+
+    /// What is to be held, for the report.
+    fn to_hold(&self) -> Data {
+        let (keys, value_bytes) = (self.options.keys.0, self.shape.value_bytes());
+        Data {
+            keys,
+            key_bytes: self.shape.key_bytes,
+            value_bytes,
+            copies: self.copies,
+            bytes: keys * self.copies * (self.shape.key_bytes as f64 + value_bytes),
+            warranty_years: self.options.warranty.0,
+        }
     }
 
     /// Bytes of records on flash, of all copies.

@@ -19,13 +19,13 @@ fn sized(arguments: &str) -> Sizing {
 }
 
 /// 6 billion records of 512 bytes in 1 TB of RAM and 9 TB of flash, replicas included.
-const BRIEF_A: &str = "--keys 6e9 --key-size 18 --value-size 512 --ram 1TB --flash 9TB \
+const PUBLISHED: &str = "--keys 6e9 --key-size 18 --value-size 512 --ram 1TB --flash 9TB \
      --access gaussian:2% --reads 700k/s --writes 300k/s";
 
 #[test]
 fn the_published_data_set_fits_its_ram() {
-    let Sizing { tiered, all_ram, ram_saving, .. } = sized(BRIEF_A);
-    // The brief has 6.56 % of the values in RAM, and an index of over 60 % of the RAM.
+    let Sizing { tiered, all_ram, ram_saving, .. } = sized(PUBLISHED);
+    // As published: 6.56 % of the values in RAM, and an index of over 60 % of the RAM.
     assert!((0.05..0.10).contains(&tiered.values_in_ram), "{tiered:?}");
     assert!(tiered.flash_fill.expect("flash") < 0.8);
     assert_eq!(tiered.nodes, 3.0);

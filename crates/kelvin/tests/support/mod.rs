@@ -75,8 +75,7 @@ impl Server {
     }
 
     fn start_kelvin(mut command: Command, directory: Directory) -> Server {
-        // Colours would hide the port in the log.
-        command.env("NO_COLOR", "1").current_dir(directory.path());
+        command.current_dir(directory.path());
         let (process, log, log_reader, ready) = start(command, "ready to accept connections");
         let port = ready.split("port=").nth(1).and_then(|rest| rest.split_whitespace().next());
         let port = port.and_then(|port| port.parse().ok()).expect("the log names the port");

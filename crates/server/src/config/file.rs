@@ -38,9 +38,16 @@ pub struct Source {
 /// Why options could not be read. `Display` is what to print before giving up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadError {
-    /// A line that is wrong.
+    /// An option of the command line that is wrong.
+    Argument {
+        /// The option and its words.
+        text: String,
+        /// What is wrong with it, in Redis's words.
+        reason: String,
+    },
+    /// A line of a file that is wrong.
     Line {
-        /// Counted from one; those of the command line are counted after the file's.
+        /// Counted from one.
         number: usize,
         /// The line.
         text: String,
@@ -59,6 +66,9 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Argument { text, reason } => {
+                write!(formatter, "*** FATAL COMMAND LINE ERROR ***\n>>> '{text}'\n{reason}")
+            }
             Self::Line { number, text, reason } => write!(
                 formatter,
                 "*** FATAL CONFIG FILE ERROR ***\n\
@@ -77,55 +87,67 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+/// Where a line of options stands.
+#[derive(Clone, Copy)]
+enum Origin {
+    File { number: usize },
+    CommandLine,
+}
+
+impl Origin {
+    fn refuse(self, line: &[u8], reason: String) -> LoadError {
+        let text = String::from_utf8_lossy(line);
+        match self {
+            Origin::File { number } => LoadError::Line { number, text: text.into_owned(), reason },
+            // As it was given: what does not begin with a quote began with two dashes.
+            Origin::CommandLine if line.starts_with(b"\"") => {
+                LoadError::Argument { text: text.into_owned(), reason }
+            }
+            Origin::CommandLine => LoadError::Argument { text: format!("--{text}"), reason },
+        }
+    }
+}
+
 impl Config {
     /// Options as given to `redis-server`: `[file] [--name value [value...]]...`. An option and
     /// its value may be one argument (`"--port 6379"`). `--save` may stand without a value.
     /// Errors: [`LoadError`]; some options may have been set then.
     pub fn load_arguments(&self, arguments: &[Vec<u8>]) -> Result<(), LoadError> {
-        let mut lines_before = 0;
         let mut arguments = arguments;
         if let [file, rest @ ..] = arguments
             && !file.starts_with(b"-")
         {
-            lines_before = self.load_file(Path::new(std::ffi::OsStr::from_bytes(file)))?;
+            self.load_file(Path::new(std::ffi::OsStr::from_bytes(file)))?;
             arguments = rest;
         }
-        for (index, line) in argument_lines(arguments).iter().enumerate() {
-            // One more, because Redis ends the file with a line of its own.
-            self.load_line(line, lines_before + index + 2, 0)?;
+        argument_lines(arguments)
+            .iter()
+            .try_for_each(|line| self.load_line(line, Origin::CommandLine, 0))
+    }
+
+    /// Options from a file, which CONFIG REWRITE will rewrite.
+    /// Errors: [`LoadError`]; some options may have been set then.
+    pub fn load_file(&self, path: &Path) -> Result<(), LoadError> {
+        self.load_lines(path, 0)?;
+        let absolute = path.canonicalize().map_err(|error| file_error(path, &error))?;
+        self.lock_source().path = Some(absolute);
+        Ok(())
+    }
+
+    fn load_lines(&self, path: &Path, depth: usize) -> Result<(), LoadError> {
+        let text = read_bounded(path).map_err(|error| file_error(path, &error))?;
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            self.load_line(line, Origin::File { number: index + 1 }, depth)?;
         }
         Ok(())
     }
 
-    /// Options from a file, which CONFIG REWRITE will rewrite. Returns how many lines it has.
-    /// Errors: [`LoadError`]; some options may have been set then.
-    pub fn load_file(&self, path: &Path) -> Result<usize, LoadError> {
-        let count = self.load_lines(path, 0)?;
-        let absolute = path.canonicalize().map_err(|error| file_error(path, &error))?;
-        self.lock_source().path = Some(absolute);
-        Ok(count)
-    }
-
-    fn load_lines(&self, path: &Path, depth: usize) -> Result<usize, LoadError> {
-        let text = read_bounded(path).map_err(|error| file_error(path, &error))?;
-        let mut count = 0;
-        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
-            self.load_line(line, index + 1, depth)?;
-            count = index + 1;
-        }
-        Ok(count)
-    }
-
-    fn load_line(&self, line: &[u8], number: usize, depth: usize) -> Result<(), LoadError> {
+    fn load_line(&self, line: &[u8], origin: Origin, depth: usize) -> Result<(), LoadError> {
         let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             return Ok(());
         }
-        let error = |reason: String| LoadError::Line {
-            number,
-            text: String::from_utf8_lossy(line).into_owned(),
-            reason,
-        };
+        let error = |reason: String| origin.refuse(line, reason);
         let words = split_line(line)
             .ok_or_else(|| error("Unbalanced quotes in configuration line".to_owned()))?;
         if let [name, pattern] = words.as_slice()
@@ -143,7 +165,7 @@ impl Config {
     fn load_included(&self, pattern: &[u8], depth: usize) -> Result<(), LoadError> {
         let path = Path::new(std::ffi::OsStr::from_bytes(pattern));
         if glob::is_literal(pattern) {
-            return self.load_lines(path, depth).map(|_| ());
+            return self.load_lines(path, depth);
         }
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
             return Ok(());
@@ -159,7 +181,7 @@ impl Config {
             })
             .collect();
         paths.sort();
-        paths.iter().try_for_each(|path| self.load_lines(path, depth).map(|_| ()))
+        paths.iter().try_for_each(|path| self.load_lines(path, depth))
     }
 
     fn load_words(&self, words: &[Vec<u8>]) -> Result<(), String> {

@@ -509,25 +509,31 @@ fn check_command_line(arguments: &[&str], expected: &[(&str, &str)]) {
 #[test]
 fn says_what_is_wrong_with_a_command_line() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--invalid"], ">>> 'invalid'\nBad directive or wrong number of arguments"),
-        (&["--port"], ">>> 'port'\nwrong number of arguments"),
-        (&["--port", "1", "2"], ">>> 'port \"1\" \"2\"'\nwrong number of arguments"),
+        (
+            &["--invalid"],
+            "*** FATAL COMMAND LINE ERROR ***\n>>> '--invalid'\nBad directive or wrong number of arguments",
+        ),
+        (&["--port"], "*** FATAL COMMAND LINE ERROR ***\n>>> '--port'\nwrong number of arguments"),
+        (
+            &["--port", "1", "2"],
+            "*** FATAL COMMAND LINE ERROR ***\n>>> '--port \"1\" \"2\"'\nwrong number of arguments",
+        ),
         (
             &["--port", "--loglevel", "verbose"],
-            ">>> 'port \"--loglevel\" \"verbose\"'\nwrong number of arguments",
+            "*** FATAL COMMAND LINE ERROR ***\n>>> '--port \"--loglevel\" \"verbose\"'\nwrong number of arguments",
         ),
         (
             &["--port", "--bla", "--loglevel", "debug"],
-            ">>> 'port \"--bla\"'\nargument couldn't be parsed into an integer",
+            "*** FATAL COMMAND LINE ERROR ***\n>>> '--port \"--bla\"'\nargument couldn't be parsed into an integer",
         ),
         (
             &["--logfile", "--my", "--loglevel", "--bla"],
-            ">>> 'loglevel \"--bla\"'\nargument(s) must be one of the following: debug, verbose, notice, warning",
+            "*** FATAL COMMAND LINE ERROR ***\n>>> '--loglevel \"--bla\"'\nargument(s) must be one of the following: debug, verbose, notice, warning",
         ),
     ];
     for (arguments, expected) in cases {
         let error = Config::default().load_arguments(&to_bytes(arguments)).unwrap_err().to_string();
-        assert!(error.ends_with(expected), "{arguments:?}: {error}");
+        assert_eq!(&error, expected, "{arguments:?}");
     }
 }
 

@@ -260,7 +260,7 @@ test("on paper the charts fit, and what cannot be used is left out", async () =>
   const paper = await page.pdf({ preferCSSPageSize: true, printBackground: true });
   assert.equal(paper.subarray(0, 5).toString(), "%PDF-");
   const widths = (await page.locator("body").getAttribute("data-printed")).split(" ");
-  const expected = charts.map(({ id }) => (id === "brief-c-kept" ? "690" : "335"));
+  const expected = charts.map(({ id }) => (id === "growth-kept" ? "690" : "335"));
   assert.deepEqual(widths, expected);
   await page.emulateMedia({ media: "print" });
   assert.equal(await style(page, "html", "background-color"), "rgb(255, 255, 255)");

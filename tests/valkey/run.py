@@ -1,4 +1,4 @@
-"""Runs the tests of Valkey's own suite that issue 2 names, against a running server.
+"""Runs the tests of Valkey's own suite that need only strings and keys, against a running server.
 
     run.py PORT [--host HOST] [--unit UNIT ...] [--no-skip] [--json FILE]
 

@@ -1,7 +1,7 @@
 //! The published tests, as data: what is run, over which data set, and where it is published.
 //!
-//! Lines are as published but for host and port. Where a document gives no command line (briefs B
-//! and C name sizes, ratios and connections only) the line has what is given, memtier's defaults
+//! Lines are as published but for host and port. Where a document gives no command line ([`P3700`]
+//! and [`OPTANE`] name sizes, ratios and connections only) the line has what is given, memtier's defaults
 //! for the rest, and `--distinct-client-seed`: without it all connections ask for the same keys at
 //! the same time, and what one brings to RAM is a hit for the others.
 //!
@@ -9,9 +9,8 @@
 //! run fills each data set once.
 
 use crate::command_line::Length;
-use crate::data_set::{
-    BRIEF_A, BRIEF_B, BRIEF_C_ONCE, BRIEF_C_RAM, BRIEF_C_TWICE, BRIEF_D, DataSet,
-};
+use crate::data_set::{CENTRE, DataSet, GROWTH_ONCE, GROWTH_RAM, GROWTH_TWICE, LARGE, SMALL};
+use crate::published::{FATTWIN, HOW_FAST, OPTANE, P3700};
 
 /// A test: loads over a data set, of which the last is measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +19,8 @@ pub struct TestPlan {
     pub id: String,
     /// For people.
     pub title: String,
-    /// The document.
-    pub brief: &'static str,
+    /// The publication: its title and year.
+    pub publication: &'static str,
     /// The figure or table in it.
     pub place: &'static str,
     /// What the server holds.
@@ -74,9 +73,9 @@ pub fn tests() -> Vec<TestPlan> {
     let mut tests = vec![fill_a()];
     tests.extend(TABLE_1.iter().map(table_1));
     tests.extend(SIGMAS.iter().map(sigma));
-    tests.extend(brief_b());
-    tests.extend(BRIEF_C.iter().map(brief_c));
-    tests.extend(brief_d());
+    tests.extend(small());
+    tests.extend(GROWTH.iter().map(growth));
+    tests.extend(centre());
     tests
 }
 
@@ -84,12 +83,12 @@ fn fill_a() -> TestPlan {
     TestPlan {
         id: "fill".to_owned(),
         title: "Fill, and the profile of memory after it".to_owned(),
-        brief: "A",
+        publication: FATTWIN,
         place: "Memory profile",
-        data: &BRIEF_A,
+        data: &LARGE,
         begin: Begin::Empty,
         warm: Vec::new(),
-        load: Line::new(BRIEF_A.fill, Length::AllKeys),
+        load: Line::new(LARGE.fill, Length::AllKeys),
     }
 }
 
@@ -152,9 +151,9 @@ fn table_1(corner: &Corner) -> TestPlan {
     TestPlan {
         id: id.to_owned(),
         title: title.to_owned(),
-        brief: "A",
+        publication: FATTWIN,
         place: "Table 1",
-        data: &BRIEF_A,
+        data: &LARGE,
         begin: Begin::Filled,
         warm,
         load: Line::new(line, length),
@@ -169,7 +168,7 @@ const SIGMAS: &[f64] = &[1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0];
 const SIGMAS_OVER_TIME: [f64; 3] = [2.0, 5.0, 10.0];
 
 fn sigma(percent: &f64) -> TestPlan {
-    let deviation = percent / 100.0 * BRIEF_A.published_keys as f64;
+    let deviation = percent / 100.0 * LARGE.published_keys as f64;
     let line = format!(
         "--pipeline=8 -c 1 -t 8 --key-maximum=6000000000 -n allkeys --data-size=512 --ratio=3:7 \
          --key-pattern=G:G --key-stddev={deviation} --distinct-client-seed"
@@ -178,21 +177,21 @@ fn sigma(percent: &f64) -> TestPlan {
     TestPlan {
         id: format!("sigma-{percent}"),
         title: format!("70/30 GET/SET, Gaussian, sigma {percent} % of the keys"),
-        brief: "A",
+        publication: FATTWIN,
         place: if over_time { "Figures 11 to 14" } else { "Figures 11 and 12" },
-        data: &BRIEF_A,
+        data: &LARGE,
         begin: Begin::Filled,
         warm: vec![Line::new(line.clone(), Length::Times(0.4))],
         load: Line::new(line, Length::Times(if over_time { 2.0 } else { 0.8 })),
     }
 }
 
-/// Brief B gives no connections. Its 3.25 M operations a second at 0.92 ms were 2,990 in flight on
+/// [`P3700`] gives no connections. Its 3.25 M operations a second at 0.92 ms were 2,990 in flight on
 /// 88 hardware threads: 34 a thread, here 4 connections with 8 each. Which keys were used is not
 /// given either: uniform is memtier's default and the harder case. 1 GB/s of drive traffic for
 /// 3.25 M operations a second says that theirs were hot ones mostly, so there is a second test with
 /// those.
-fn brief_b() -> [TestPlan; 2] {
+fn small() -> [TestPlan; 2] {
     let line = "--pipeline=8 -c 4 -t 1 --key-maximum=1000000000 --data-size=100 --ratio=2:8 \
                 --distinct-client-seed";
     let uniform = format!("{line} --key-pattern=R:R");
@@ -207,33 +206,33 @@ fn brief_b() -> [TestPlan; 2] {
         TestPlan {
             id: id.to_owned(),
             title: title.to_owned(),
-            brief: "B",
+            publication: P3700,
             place: "Result",
-            data: &BRIEF_B,
+            data: &SMALL,
             begin: Begin::Filled,
             warm: vec![line(0.5)],
             load: line(1.0),
         }
     };
     [
-        test("brief-b", "80/20 GET/SET of 100 B, 10 % in RAM, uniform keys", uniform),
-        test("brief-b-hot", "80/20 GET/SET of 100 B, 10 % in RAM, hot keys", hot),
+        test("small-uniform", "80/20 GET/SET of 100 B, 10 % in RAM, uniform keys", uniform),
+        test("small-hot", "80/20 GET/SET of 100 B, 10 % in RAM, hot keys", hot),
     ]
 }
 
-const BRIEF_C: &[(&str, &str, &DataSet)] = &[
-    ("brief-c-ram", "20/80 SET/GET of 100 B, RAM only", &BRIEF_C_RAM),
-    ("brief-c-1x", "20/80 SET/GET of 100 B, flash present, all in RAM", &BRIEF_C_ONCE),
-    ("brief-c-2x", "20/80 SET/GET of 100 B, 2.1 times the data set", &BRIEF_C_TWICE),
+const GROWTH: &[(&str, &str, &DataSet)] = &[
+    ("growth-ram", "20/80 SET/GET of 100 B, RAM only", &GROWTH_RAM),
+    ("growth-1x", "20/80 SET/GET of 100 B, flash present, all in RAM", &GROWTH_ONCE),
+    ("growth-2x", "20/80 SET/GET of 100 B, 2.1 times the data set", &GROWTH_TWICE),
 ];
 
-fn brief_c((id, title, data): &(&str, &str, &'static DataSet)) -> TestPlan {
+fn growth((id, title, data): &(&str, &str, &'static DataSet)) -> TestPlan {
     let line = "--pipeline=4 -c 5 -t 6 --key-maximum=1000000000 --data-size=100 --ratio=1:4 \
                 --key-pattern=R:R --distinct-client-seed --test-time=600";
     TestPlan {
         id: (*id).to_owned(),
         title: (*title).to_owned(),
-        brief: "C",
+        publication: OPTANE,
         place: "Table",
         data,
         begin: Begin::Filled,
@@ -242,7 +241,7 @@ fn brief_c((id, title, data): &(&str, &str, &'static DataSet)) -> TestPlan {
     }
 }
 
-fn brief_d() -> [TestPlan; 3] {
+fn centre() -> [TestPlan; 3] {
     let centre = "--key-minimum=27250000 --key-maximum=47750000 -n allkeys --key-pattern=P:P \
                   --ratio=0:1 --hide-histogram";
     let load = "--pipeline=11 -c 20 -t 1 -d 500 --key-maximum=75000000 --key-pattern=G:G \
@@ -251,22 +250,22 @@ fn brief_d() -> [TestPlan; 3] {
     let test = |id: &str, title: &str, begin, load| TestPlan {
         id: id.to_owned(),
         title: title.to_owned(),
-        brief: "D",
+        publication: HOW_FAST,
         place: "Result",
-        data: &BRIEF_D,
+        data: &CENTRE,
         begin,
         warm: Vec::new(),
         load,
     };
     let all = Length::AllKeys;
     [
-        test("brief-d-fill", "Step 1: fill", Begin::Empty, Line::new(BRIEF_D.fill, all)),
-        test("brief-d-centre", "Step 2: read the centre", Begin::Filled, Line::new(centre, all)),
+        test("centre-fill", "Step 1: fill", Begin::Empty, Line::new(CENTRE.fill, all)),
+        test("centre-read", "Step 2: read the centre", Begin::Filled, Line::new(centre, all)),
         TestPlan {
             // A run that begins here has not read the centre yet.
             warm: vec![Line::new(centre, all)],
             ..test(
-                "brief-d",
+                "centre-mix",
                 "Step 3: 50/50 GET/SET, Gaussian around the centre",
                 Begin::Filled,
                 Line::new(load, Length::Times(2.0)),
@@ -303,7 +302,7 @@ mod tests {
         for figure in crate::published::FIGURES {
             let test = tests.iter().find(|test| test.id == figure.test);
             let test = test.unwrap_or_else(|| panic!("no test {}", figure.test));
-            assert_eq!(test.brief, figure.brief, "{}", test.id);
+            assert_eq!(test.publication, figure.publication, "{}", test.id);
         }
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
+use stdx::output::{complain, exit_code, print};
 
 use crate::compare::{self, Comparison, Row, rule};
 use crate::read::{ReadError, read};
@@ -76,17 +77,18 @@ const BAD_USAGE: u8 = 2;
 /// `kelvin bench report`: says where the files are.
 pub fn report(words: Vec<OsString>) -> ExitCode {
     run("kelvin bench report", words, |options: ReportOptions| {
-        for path in make_report(&options)? {
-            writeln!(io::stdout(), "{}", path.display())?;
-        }
-        Ok(())
+        let paths = make_report(&options)?;
+        let lines: Vec<String> = paths.iter().map(|path| format!("{}\n", path.display())).collect();
+        Ok(print(lines.concat())?)
     })
 }
 
 /// `kelvin bench compare`.
 pub fn compare(words: Vec<OsString>) -> ExitCode {
     run("kelvin bench compare", words, |options: CompareOptions| {
-        write_comparison(&options, &mut io::stdout().lock())
+        let mut text = Vec::new();
+        write_comparison(&options, &mut text)?;
+        Ok(print(text)?)
     })
 }
 
@@ -97,20 +99,17 @@ fn run<Options: Parser>(
 ) -> ExitCode {
     let options = match Options::try_parse_from(iter::once(OsString::from(name)).chain(words)) {
         Ok(options) => options,
+        // The text of --help goes to the standard output, a complaint to the other.
+        Err(error) if !error.use_stderr() => return exit_code(name, error.print(), BAD_USAGE),
         Err(error) => {
-            // The text of --help goes to the standard output, a complaint to the other.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
+            return ExitCode::from(BAD_USAGE);
         }
     };
     match command(options) {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader that has gone away, such as `head`, has what it wanted.
-        Err(CliError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
         Err(error) => {
-            eprintln!("{name}: {error}");
+            complain(name, error);
             ExitCode::FAILURE
         }
     }

@@ -1,23 +1,23 @@
 //! Our figures beside the published ones.
 //!
-//! Hardware differs, so what is compared is a ratio within each run: flash against RAM (Table 1,
-//! brief C), what the drive was asked for against what it can do, shares of memory and of requests.
+//! Hardware differs, so what is compared is a ratio within each run: flash against RAM, a
+//! data set that outgrows RAM against one that does not, what the drive was asked for against what it can do, shares of memory and of requests.
 //! A test that was not run to its end has no comparison.
 
-use crate::published::{self, Published};
+use crate::published::{self, FATTWIN, Published};
 use crate::results::{Comparison, Results, Round, Sample, State, Test};
 use crate::rounds::median;
 
-/// Every comparison that the tests allow, in the order of the briefs.
+/// Every comparison that the tests allow, in the order of the publications.
 pub fn compare(results: &Results) -> Vec<Comparison> {
     let parts = [
         profile(results),
         table_1(results),
         sweep(results),
         traffic(results),
-        brief_b(results),
-        brief_c(results),
-        brief_d(results),
+        small(results),
+        growth(results),
+        centre(results),
     ];
     parts.concat()
 }
@@ -50,13 +50,13 @@ fn mean_of_samples(test: &Test, figure: impl Fn(&Sample) -> Option<f64>) -> Opti
 
 /// A comparison with the place in the documents and the kind of figure.
 fn row(
-    (brief, place): (&str, &str),
+    (publication, place): (&str, &str),
     name: impl Into<String>,
     unit: &str,
     more_is_better: bool,
 ) -> Comparison {
     Comparison {
-        brief: brief.to_owned(),
+        publication: publication.to_owned(),
         place: place.to_owned(),
         name: name.into(),
         unit: unit.to_owned(),
@@ -82,7 +82,7 @@ fn share_row(place: (&str, &str), name: &str, unit: &str, ours: f64, theirs: f64
 fn profile(results: &Results) -> Vec<Comparison> {
     let last = || done(results, "fill")?.rounds.last()?.samples.last();
     let Some(sample) = last() else { return Vec::new() };
-    let place = ("A", "Memory profile");
+    let place = (FATTWIN, "Memory profile");
     let of_ram = |bytes: Option<u64>| Some(bytes? as f64 / results.setting.ram_bytes as f64);
     let in_ram = sample
         .values_in_ram
@@ -134,7 +134,7 @@ fn table_1(results: &Results) -> Vec<Comparison> {
             let base = max.map(|max| (max, max_published));
             against(test, min_published, base, &format!("{name}, minimum of RAM hits"))
         }));
-        rows.extend(min.and_then(|test| drive_reads(results, test, ("A", "Table 1"), name)));
+        rows.extend(min.and_then(|test| drive_reads(results, test, (FATTWIN, "Table 1"), name)));
     }
     rows
 }
@@ -180,7 +180,7 @@ fn against(
     base: Option<(&Test, &Published)>,
     name: &str,
 ) -> Vec<Comparison> {
-    let place = (figure.brief, figure.place);
+    let place = (figure.publication, figure.place);
     let share = |value: fn(&Test) -> Option<f64>| Some(value(test)? / value(base?.0)?);
     let published_share =
         |value: fn(&Published) -> Option<f64>| Some(value(figure)? / value(base?.1)?);
@@ -250,7 +250,7 @@ fn sweep(results: &Results) -> Vec<Comparison> {
         ours: Some(at_60),
         our_share: Some(at_60 / at_90),
         ..row(
-            ("A", "Figure 11"),
+            (FATTWIN, "Figure 11"),
             "Throughput at 60 % of reads from RAM, over that at 90 % (published: nearly flat)",
             "ops/s",
             true,
@@ -272,7 +272,7 @@ fn traffic(results: &Results) -> Vec<Comparison> {
             our_share: Some(reads / limit),
             published_share: Some(1.0),
             ..row(
-                ("A", "Figure 13"),
+                (FATTWIN, "Figure 13"),
                 "Reads of the drive at sigma 10 %, as part of its limit",
                 "bytes/s",
                 true,
@@ -282,15 +282,15 @@ fn traffic(results: &Results) -> Vec<Comparison> {
     comparison().into_iter().collect()
 }
 
-fn brief_b(results: &Results) -> Vec<Comparison> {
-    let Some(figure) = published::of("brief-b") else { return Vec::new() };
-    let variants = [("brief-b", "uniform keys"), ("brief-b-hot", "hot keys")];
+fn small(results: &Results) -> Vec<Comparison> {
+    let Some(figure) = published::of("small-uniform") else { return Vec::new() };
+    let variants = [("small-uniform", "uniform keys"), ("small-hot", "hot keys")];
     let tests = variants.into_iter().filter_map(|(id, name)| Some((done(results, id)?, name)));
     let rows = tests.flat_map(|(test, name)| {
         let under = test.median_of_known(|round| round.share_under_1_ms);
         let under = under.zip(figure.share_under_1_ms).map(|(ours, theirs)| {
             let name = format!("80/20, 100 B, {name}: requests under 1 ms");
-            share_row((figure.brief, figure.place), &name, "% of requests", ours, theirs)
+            share_row((figure.publication, figure.place), &name, "% of requests", ours, theirs)
         });
         let mut rows = against(test, figure, None, &format!("80/20, 100 B, {name}"));
         rows.extend(under);
@@ -300,13 +300,13 @@ fn brief_b(results: &Results) -> Vec<Comparison> {
 }
 
 /// Each row as a share of the first, all in RAM and no other tier.
-fn brief_c(results: &Results) -> Vec<Comparison> {
+fn growth(results: &Results) -> Vec<Comparison> {
     let variants = [
-        ("brief-c-ram", "RAM only"),
-        ("brief-c-1x", "Flash present, data set in RAM"),
-        ("brief-c-2x", "Data set 2.1 times as large"),
+        ("growth-ram", "RAM only"),
+        ("growth-1x", "Flash present, data set in RAM"),
+        ("growth-2x", "Data set 2.1 times as large"),
     ];
-    let base = done(results, "brief-c-ram").zip(published::of("brief-c-ram"));
+    let base = done(results, "growth-ram").zip(published::of("growth-ram"));
     let rows = variants.into_iter().filter_map(|(id, name)| {
         let base = base.filter(|(base, _)| base.id != id);
         Some(against(done(results, id)?, published::of(id)?, base, name))
@@ -314,14 +314,14 @@ fn brief_c(results: &Results) -> Vec<Comparison> {
     rows.flatten().collect()
 }
 
-fn brief_d(results: &Results) -> Vec<Comparison> {
+fn centre(results: &Results) -> Vec<Comparison> {
     let rows = || {
-        let (test, figure) = (done(results, "brief-d")?, published::of("brief-d")?);
+        let (test, figure) = (done(results, "centre-mix")?, published::of("centre-mix")?);
         let mut rows = against(test, figure, None, "50/50, Gaussian around the centre");
         rows.push(Comparison {
             ours: average_ms(test),
             ..row(
-                (figure.brief, figure.place),
+                (figure.publication, figure.place),
                 "50/50, Gaussian around the centre: average latency (published: below 1 ms)",
                 "ms",
                 false,
@@ -380,7 +380,7 @@ mod tests {
         Test {
             id: id.to_owned(),
             title: String::new(),
-            brief: String::new(),
+            publication: String::new(),
             state: State::Done,
             commands: Vec::new(),
             rounds: vec![round],
@@ -491,10 +491,10 @@ mod tests {
     #[test]
     fn a_larger_data_set_is_set_against_ram_only() {
         let mut tests = vec![
-            test("brief-c-ram", 1000.0, 0.3, None),
-            test("brief-c-1x", 950.0, 0.3, None),
-            test("brief-c-2x", 500.0, 0.6, None),
-            test("brief-b", 1000.0, 0.5, None),
+            test("growth-ram", 1000.0, 0.3, None),
+            test("growth-1x", 950.0, 0.3, None),
+            test("growth-2x", 500.0, 0.6, None),
+            test("small-uniform", 1000.0, 0.5, None),
         ];
         let lines = compare(&results(tests.clone()));
         let twice = figures(&lines, "Data set 2.1 times as large: throughput");

@@ -17,7 +17,7 @@ use crate::results::{Results, Round, Sample, State, Test};
 struct TestRow<'a> {
     test: &'a str,
     title: &'a str,
-    brief: &'a str,
+    publication: &'a str,
     state: &'static str,
     failure: Option<&'a str>,
     smoke: bool,
@@ -61,7 +61,7 @@ fn test_row<'a>(results: &Results, test: &'a Test, round: Option<(usize, &Round)
     TestRow {
         test: &test.id,
         title: &test.title,
-        brief: &test.brief,
+        publication: &test.publication,
         state,
         failure,
         smoke: results.setting.smoke,

@@ -1,6 +1,6 @@
-//! The data sets of the briefs, and how many keys each has at a given RAM.
+//! The published data sets, and how many keys each has at a given RAM.
 //!
-//! A brief's server had 1 TB of RAM and 6 billion keys; what makes its figures is not that number
+//! The largest published server had 1 TB of RAM and 6 billion keys; what makes its figures is not that number
 //! but the profile: which share of the RAM the index takes and which share of the values is in
 //! RAM. So a data set says what of its profile must be kept, and the keys follow from the RAM by
 //! Kelvin's memory model:
@@ -9,7 +9,7 @@
 //! USABLE_SHARE * RAM - FIXED_BYTES = keys * (KEY_BYTES + key length + share in RAM * value bytes)
 //! ```
 //!
-//! Brief A gives two shares, the index's (over 60 % of RAM) and that of values in RAM (6.56 %).
+//! That publication gives two shares, the index's (over 60 % of RAM) and that of values in RAM (6.56 %).
 //! No number of keys gives Kelvin both: its index takes about 36 bytes a key, about 100 there, so
 //! with 6.56 % of the values in RAM it takes about 40 % of the RAM, and with 60 % of index there
 //! would be room for 2 % of the values. The share of values is the one that is kept, because the
@@ -91,9 +91,9 @@ impl DataSet {
     }
 }
 
-/// Brief A: 6 billion records of 512 B, 6.56 % of the values in RAM.
-pub static BRIEF_A: DataSet = DataSet {
-    name: "brief A",
+/// [`FATTWIN`](crate::published::FATTWIN): 6 billion records of 512 B, 6.56 % of the values in RAM.
+pub static LARGE: DataSet = DataSet {
+    name: "512 B, 6.56 % in RAM",
     published_keys: 6_000_000_000,
     value_bytes: 512,
     extent: Extent::ValuesInRam(0.0656),
@@ -102,9 +102,9 @@ pub static BRIEF_A: DataSet = DataSet {
            --ratio=1:0 --key-pattern=P:P",
 };
 
-/// Brief B: 100 B objects, 10 % of them in RAM. How many there were is not published.
-pub static BRIEF_B: DataSet = DataSet {
-    name: "brief B",
+/// [`P3700`](crate::published::P3700): 100 B objects, 10 % of them in RAM. How many there were is not published.
+pub static SMALL: DataSet = DataSet {
+    name: "100 B, 10 % in RAM",
     published_keys: 1_000_000_000,
     value_bytes: 100,
     extent: Extent::ValuesInRam(0.1),
@@ -113,31 +113,31 @@ pub static BRIEF_B: DataSet = DataSet {
            --ratio=1:0 --key-pattern=P:P",
 };
 
-const BRIEF_C_FILL: &str = "--pipeline=4 -c 5 -t 6 --key-maximum=1000000000 -n allkeys \
+const GROWTH_FILL: &str = "--pipeline=4 -c 5 -t 6 --key-maximum=1000000000 -n allkeys \
                             --data-size=100 --ratio=1:0 --key-pattern=P:P";
 
-/// Brief C, its first row: all in RAM, no other tier.
-pub static BRIEF_C_RAM: DataSet = DataSet {
-    name: "brief C, RAM only",
+/// [`OPTANE`](crate::published::OPTANE), its first row: all in RAM, no other tier.
+pub static GROWTH_RAM: DataSet = DataSet {
+    name: "100 B, RAM only",
     published_keys: 1_000_000_000,
     value_bytes: 100,
     extent: Extent::TimesRam(1.0),
     tiers: Tiers::RamOnly,
-    fill: BRIEF_C_FILL,
+    fill: GROWTH_FILL,
 };
 
-/// Brief C, its second row: the same data set, with a second tier.
-pub static BRIEF_C_ONCE: DataSet =
-    DataSet { name: "brief C, once", tiers: Tiers::RamAndFlash, ..BRIEF_C_RAM };
+/// The same, second row: the same data set, with a second tier.
+pub static GROWTH_ONCE: DataSet =
+    DataSet { name: "100 B, all in RAM", tiers: Tiers::RamAndFlash, ..GROWTH_RAM };
 
-/// Brief C, its third row: 2.1 times the data in the same RAM.
-pub static BRIEF_C_TWICE: DataSet =
-    DataSet { name: "brief C, twice", extent: Extent::TimesRam(2.1), ..BRIEF_C_ONCE };
+/// The same, third row: 2.1 times the data in the same RAM.
+pub static GROWTH_TWICE: DataSet =
+    DataSet { name: "100 B, 2.1 times the RAM", extent: Extent::TimesRam(2.1), ..GROWTH_ONCE };
 
-/// Brief D: 75 million records of 500 B. Of a limit of 100 GB 30 % may be RAM, half of that for
+/// [`HOW_FAST`](crate::published::HOW_FAST): 75 million records of 500 B. Of a limit of 100 GB 30 % may be RAM, half of that for
 /// replicas: 200 bytes of RAM a key.
-pub static BRIEF_D: DataSet = DataSet {
-    name: "brief D",
+pub static CENTRE: DataSet = DataSet {
+    name: "500 B, 200 B of RAM a key",
     published_keys: 75_000_000,
     value_bytes: 500,
     extent: Extent::RamBytesAKey(200.0),
@@ -155,27 +155,27 @@ mod tests {
     #[test]
     fn keys_follow_from_the_ram() {
         let cases = [
-            (&BRIEF_A, 256, 2_800_000..2_950_000),
-            (&BRIEF_A, 1024, 11_700_000..12_300_000),
-            (&BRIEF_A, 64, 550_000..650_000),
-            (&BRIEF_B, 256, 4_200_000..4_600_000),
-            (&BRIEF_C_RAM, 256, 1_400_000..1_500_000),
-            (&BRIEF_D, 256, 1_340_000..1_345_000),
-            (&BRIEF_A, 8, 10_000..10_001),
+            (&LARGE, 256, 2_800_000..2_950_000),
+            (&LARGE, 1024, 11_700_000..12_300_000),
+            (&LARGE, 64, 550_000..650_000),
+            (&SMALL, 256, 4_200_000..4_600_000),
+            (&GROWTH_RAM, 256, 1_400_000..1_500_000),
+            (&CENTRE, 256, 1_340_000..1_345_000),
+            (&LARGE, 8, 10_000..10_001),
         ];
         for (data, mib, expected) in cases {
             let keys = data.keys(mib * MIB);
             assert!(expected.contains(&keys), "{} in {mib} MiB: {keys}", data.name);
         }
-        assert_eq!(BRIEF_C_ONCE.keys(MIB << 10), BRIEF_C_RAM.keys(MIB << 10));
-        let times = BRIEF_C_TWICE.keys(MIB << 10) as f64 / BRIEF_C_ONCE.keys(MIB << 10) as f64;
+        assert_eq!(GROWTH_ONCE.keys(MIB << 10), GROWTH_RAM.keys(MIB << 10));
+        let times = GROWTH_TWICE.keys(MIB << 10) as f64 / GROWTH_ONCE.keys(MIB << 10) as f64;
         assert!((times - 2.1).abs() < 0.02, "{times}");
     }
 
     #[test]
-    fn the_data_set_of_brief_a_has_its_profile() {
+    fn the_large_data_set_has_its_profile() {
         for mib in [128, 256, 1024, 8192] {
-            let (ram, keys) = ((mib * MIB) as f64, BRIEF_A.keys(mib * MIB) as f64);
+            let (ram, keys) = ((mib * MIB) as f64, LARGE.keys(mib * MIB) as f64);
             let digits = keys.log10().floor() + 1.0;
             let index = keys * (KEY_BYTES + KEY_PREFIX_BYTES + digits);
             let values = keys * 0.0656 * 512.0;
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_data_set_fits_a_flash_of_ten_times_the_ram() {
-        for data in [&BRIEF_A, &BRIEF_B, &BRIEF_C_TWICE, &BRIEF_D] {
+        for data in [&LARGE, &SMALL, &GROWTH_TWICE, &CENTRE] {
             assert!(data.bytes(256 * MIB) < 2560 * MIB * 3 / 4, "{}", data.name);
         }
     }

@@ -24,6 +24,9 @@ pub enum SuiteError {
     /// The load cannot be run, or its outcome cannot be read.
     #[error("{0}")]
     Load(String),
+    /// The standard output cannot be written.
+    #[error("standard output: {0}")]
+    Output(#[from] io::Error),
     /// The earlier run cannot be gone on with.
     #[error(transparent)]
     Resume(#[from] crate::read::ReadError),

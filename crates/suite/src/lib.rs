@@ -6,7 +6,10 @@
 //! beside the published ones. [`results`] is what a run leaves and all that a report or a
 //! comparison reads.
 
+#![deny(unsafe_code)]
+
 pub mod catalogue;
+#[allow(unsafe_code, reason = "what a child does between fork and exec")]
 mod child;
 pub mod cli;
 pub mod command_line;

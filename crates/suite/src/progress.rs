@@ -1,6 +1,7 @@
 //! What a person sees while the suite runs: a live line on a terminal, and a line for each test.
 
-use std::io::IsTerminal;
+use std::cell::OnceCell;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,19 +14,21 @@ const TICK: Duration = Duration::from_millis(100);
 /// The terminal.
 pub struct Progress {
     bar: ProgressBar,
+    /// Why the first line that was lost could not be written: no reason to end the run.
+    failure: OnceCell<io::Error>,
 }
 
 impl Progress {
     /// For a run of so many tests. Without a terminal there are only the lines.
     pub fn new(tests: usize) -> Progress {
         if !std::io::stderr().is_terminal() {
-            return Progress { bar: ProgressBar::hidden() };
+            return Progress { bar: ProgressBar::hidden(), failure: OnceCell::new() };
         }
         let style = ProgressStyle::with_template("{spinner} [{pos}/{len}] {bar:10} {wide_msg}")
             .expect("invariant: the template is well formed");
         let bar = ProgressBar::new(tests as u64).with_style(style);
         bar.enable_steady_tick(TICK);
-        Progress { bar }
+        Progress { bar, failure: OnceCell::new() }
     }
 
     /// What is done now.
@@ -55,12 +58,18 @@ impl Progress {
 
     /// A line that stays.
     pub fn line(&self, text: &str) {
-        self.bar.suspend(|| println!("{text}"));
+        let printed = self.bar.suspend(|| stdx::output::print(format!("{text}\n")));
+        if let Err(error) = printed {
+            let _ = self.failure.set(error);
+        }
     }
 
     /// The run is over.
-    pub fn end(&self) {
+    ///
+    /// Errors: a line could not be written.
+    pub fn end(&mut self) -> io::Result<()> {
         self.bar.finish_and_clear();
+        self.failure.take().map_or(Ok(()), Err)
     }
 }
 

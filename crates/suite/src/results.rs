@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of this format; a reader refuses others.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub struct Setting {
     pub ram_bytes: u64,
     /// Flash that it may use, in bytes.
     pub flash_bytes: u64,
-    /// Keys of the data set of brief A at this scale (6 billion there).
+    /// Keys of the data set of 512-byte values at this scale (6 billion there).
     pub keys: u64,
     /// Whether figures mean nothing: a smoke run with tiny tests.
     pub smoke: bool,
@@ -108,12 +108,12 @@ pub struct DriveLimit {
 /// One test: a published command line, run one or several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// Unique in a run and stable between runs: `fill`, `get-max`, `sigma-10`, `brief-b`.
+    /// Unique in a run and stable between runs: `fill`, `get-max`, `sigma-10`, `small-uniform`.
     pub id: String,
     /// For people.
     pub title: String,
-    /// Brief it comes from: `A` to `D`.
-    pub brief: String,
+    /// The publication it comes from: its title and year.
+    pub publication: String,
     /// How far it came.
     pub state: State,
     /// Command lines of the load, in the order they ran.
@@ -214,8 +214,8 @@ pub struct Sample {
 /// (flash against RAM, part of what the drive can do).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Brief: `A` to `D`.
-    pub brief: String,
+    /// The publication: its title and year.
+    pub publication: String,
     /// Where it is published: `Table 1`, `Figure 11`.
     pub place: String,
     /// What it is: `GET, flash against RAM`.

@@ -1,6 +1,7 @@
 //! `kelvin bench suite`: from options to a folder of results.
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,11 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use stdx::output::{complain, exit_code, print};
 
 use crate::catalogue::{TestPlan, tests};
 use crate::comparisons::compare;
 use crate::cores::Cores;
-use crate::data_set::{BRIEF_A, Tiers};
+use crate::data_set::{LARGE, Tiers};
 use crate::drive::Drive;
 use crate::error::SuiteError;
 use crate::info::{Client, Info};
@@ -29,6 +31,8 @@ use crate::servers::{Own, Servers, Source};
 use crate::store::Store;
 use crate::test_run::TestRun;
 
+/// The program, as it calls itself.
+const PROGRAM: &str = "kelvin bench suite";
 /// Bad usage, or a run that cannot begin.
 const CANNOT_RUN: u8 = 2;
 /// Seconds of the probe's reads.
@@ -41,13 +45,14 @@ const PROBE_SMOKE_FILE_BYTES: u64 = 64 << 20;
 /// Runs the suite that `words` (without the name of the program) describe. The exit code is 0 when
 /// all tests were run and all replies were right, 1 when not, 2 when it could not begin.
 pub fn main(words: Vec<OsString>) -> ExitCode {
-    let name = OsString::from("kelvin bench suite");
+    let name = OsString::from(PROGRAM);
     let options = match Options::try_parse_from(std::iter::once(name).chain(words)) {
         Ok(options) => options,
+        // The text of --help goes to the standard output, a complaint to the other.
+        Err(error) if !error.use_stderr() => return exit_code(PROGRAM, error.print(), CANNOT_RUN),
         Err(error) => {
-            // The text of --help goes to the standard output, a complaint to the other.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { CANNOT_RUN } else { 0 });
+            return ExitCode::from(CANNOT_RUN);
         }
     };
     let outcome = if options.list { list(&options) } else { run(&options) };
@@ -55,8 +60,9 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
         Ok(State::Done) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("kelvin bench suite: {error}");
-            ExitCode::from(CANNOT_RUN)
+            complain(PROGRAM, &error);
+            let was_run = matches!(error, SuiteError::Output(_)) && !options.list;
+            if was_run { ExitCode::FAILURE } else { ExitCode::from(CANNOT_RUN) }
         }
     }
 }
@@ -66,11 +72,14 @@ fn list(options: &Options) -> Result<State, SuiteError> {
     let ram_bytes = options.ram.unwrap_or(RAM_BYTES);
     let cores = pinned(options);
     let scale = scale(options, ram_bytes, cores.as_ref());
+    let mut text = String::new();
     for plan in selected(&options.only)? {
-        println!("{}  brief {}, {}: {}", plan.id, plan.brief, plan.place, plan.title);
-        println!("  published  {}", plan.load.published);
-        println!("  here       {}", scale.line(&plan.load, plan.data));
+        let _ = writeln!(text, "{}  {}", plan.id, plan.title);
+        let _ = writeln!(text, "  from       {}, {}", plan.publication, plan.place);
+        let _ = writeln!(text, "  published  {}", plan.load.published);
+        let _ = writeln!(text, "  here       {}", scale.line(&plan.load, plan.data));
     }
+    print(text)?;
     Ok(State::Done)
 }
 
@@ -105,9 +114,10 @@ pub fn run(options: &Options) -> Result<State, SuiteError> {
     let mut run = Run::new(options)?;
     let state = run.all(&stop);
     run.servers.end();
-    run.progress.end();
+    let shown = run.progress.end();
     let state = state?;
     run.conclude()?;
+    shown?;
     Ok(state)
 }
 
@@ -270,9 +280,9 @@ impl Run {
     fn conclude(&self) -> Result<(), SuiteError> {
         let files = crate::report::write(&self.results, self.store.folder())
             .map_err(|error| SuiteError::Options(error.to_string()))?;
-        for file in files.iter().chain([&self.store.results_path()]) {
-            println!("{}", file.display());
-        }
+        let results = self.store.results_path();
+        let lines = files.iter().chain([&results]).map(|file| format!("{}\n", file.display()));
+        let told = print(lines.collect::<String>());
         let count = |wanted: fn(&State) -> bool| {
             self.results.tests.iter().filter(|test| wanted(&test.state)).count()
         };
@@ -281,12 +291,15 @@ impl Run {
         if failed + missing > 0 {
             let folder = self.store.folder().display();
             let count = self.results.tests.len();
-            eprintln!(
-                "kelvin bench suite: of {count} tests {failed} failed and {missing} did not come \
-                 to their end: go on with --resume {folder}"
+            complain(
+                PROGRAM,
+                format_args!(
+                    "of {count} tests {failed} failed and {missing} did not come to their end: go \
+                     on with --resume {folder}"
+                ),
             );
         }
-        Ok(())
+        Ok(told?)
     }
 }
 
@@ -360,7 +373,7 @@ fn setting(source: &Source, scale: &Scale) -> Setting {
         server,
         ram_bytes: scale.ram_bytes,
         flash_bytes: scale.flash_bytes,
-        keys: BRIEF_A.keys(scale.ram_bytes),
+        keys: LARGE.keys(scale.ram_bytes),
         smoke: scale.smoke,
     }
 }
@@ -393,7 +406,7 @@ fn fresh(
             .map(|plan| Test {
                 id: plan.id.clone(),
                 title: plan.title.clone(),
-                brief: plan.brief.to_owned(),
+                publication: plan.publication.to_owned(),
                 state: State::Pending,
                 commands: Vec::new(),
                 rounds: Vec::new(),

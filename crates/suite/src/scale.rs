@@ -4,7 +4,7 @@ use crate::catalogue::{Connections, Line};
 use crate::command_line::{CommandLine, Scaling};
 use crate::data_set::DataSet;
 
-/// RAM of a smoke run: the least with which no test fails. The 100 B values of brief B are filled
+/// RAM of a smoke run: the least with which no test fails. The 100 B values are filled
 /// faster than a smaller server gets below `maxmemory` again, and it answers some with OOM.
 pub const SMOKE_RAM_BYTES: u64 = 128 << 20;
 /// RAM when none is asked for.
@@ -104,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn brief_b_has_connections_for_each_core() {
+    fn small_values_have_connections_for_each_core() {
         let scale = Scale { server_cores: 4, load_threads: 2, ..scale(1 << 30, false) };
         let tests = tests();
-        let test = tests.iter().find(|test| test.id == "brief-b").expect("it is there");
+        let test = tests.iter().find(|test| test.id == "small-uniform").expect("it is there");
         let line = scale.line(&test.load, test.data).to_string();
         assert!(line.contains("-c 8 -t 2 "), "{line}");
     }

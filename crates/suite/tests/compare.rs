@@ -64,7 +64,7 @@ fn mismatches_are_named() {
         "limits of the drive: a by fio 3.33, b not measured",
         "state: a done, b partial",
         "get-min: a done, b partial",
-        "brief-c-2x: only in a",
+        "growth-2x: only in a",
         "get-max: a 2 rounds, b 1; only the first 1 are paired",
     ] {
         assert!(mismatches.iter().any(|line| line == expected), "no {expected} in {mismatches:#?}");

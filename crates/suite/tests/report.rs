@@ -46,7 +46,7 @@ fn a_complete_run_has_every_table_and_figure() {
         "figure-14",
         "fill-memory",
         "fill-values",
-        "brief-c-kept",
+        "growth-kept",
     ];
     assert_eq!(chart_ids(&page), ids);
     let text = text(&page);
@@ -55,7 +55,7 @@ fn a_complete_run_has_every_table_and_figure() {
         // Throughput from flash by that from RAM, ours and the published.
         "52.7 % 56.1 %",
         "Table 2: drive life",
-        // Brief C: what the larger data set keeps.
+        // What the larger data set keeps.
         "93.5 % 91.8 %",
         "AMD EPYC 9254 24-Core Processor, 8 cores",
         "Linux 6.12.48-amd64",

@@ -24,7 +24,7 @@ use crate::csv;
 use crate::results::Results;
 use chart::Chart;
 pub use comparison::comparison_html;
-use sections::{Section, briefs, corners, fill, life, run, sweep, traffic};
+use sections::{Section, corners, fill, life, run, sweep, traffic, workloads};
 use summary::{Summary, summary};
 
 /// Of both pages.
@@ -74,9 +74,9 @@ pub fn html(results: &Results) -> String {
         traffic::section(results),
         fill::section(results),
         life::section(results),
-        briefs::section_b(results),
-        briefs::section_c(results),
-        briefs::section_d(results),
+        workloads::small(results),
+        workloads::growth(results),
+        workloads::centre(results),
         run::comparisons(results),
         run::tests(results),
         run::machine(results),

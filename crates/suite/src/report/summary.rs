@@ -131,7 +131,7 @@ fn drive_sentence(results: &Results) -> Option<String> {
     ))
 }
 
-/// What becomes of the throughput when the data outgrow RAM (brief C).
+/// What becomes of the throughput when the data outgrow RAM.
 fn data_sentence(results: &Results) -> Option<String> {
     let (ours, theirs) = doubled(results)?;
     let well = doubt(&doubled_tests(results)).is_none();
@@ -155,10 +155,10 @@ fn busiest(results: &Results) -> Option<(&Test, f64)> {
     tests.max_by(|(_, left), (_, right)| left.total_cmp(right))
 }
 
-/// The larger data set of brief C and what it is held against: all in RAM, if that was run.
+/// The data set that outgrows RAM and what it is held against: all in RAM, if that was run.
 fn doubled_tests(results: &Results) -> [Option<&Test>; 2] {
-    let base = results.test("brief-c-ram").filter(|test| !test.rounds.is_empty());
-    [results.test("brief-c-2x"), base.or_else(|| results.test("brief-c-1x"))]
+    let base = results.test("growth-ram").filter(|test| !test.rounds.is_empty());
+    [results.test("growth-2x"), base.or_else(|| results.test("growth-1x"))]
 }
 
 /// The throughput that the larger data set keeps, ours and the published.
@@ -247,17 +247,17 @@ fn latency_tile(results: &Results) -> Tile {
 
 fn under_1_ms_tile(results: &Results) -> Tile {
     let share = |id| results.test(id)?.median_of_known(|round| round.share_under_1_ms);
-    let theirs = published::of("brief-b").and_then(|figure| figure.share_under_1_ms);
-    let hot = share("brief-b-hot").map(|share| format!("; hot keys {}", figure::percent(share)));
+    let theirs = published::of("small-uniform").and_then(|figure| figure.share_under_1_ms);
+    let hot = share("small-hot").map(|share| format!("; hot keys {}", figure::percent(share)));
     let unit = format!("uniform keys{}", hot.unwrap_or_default());
-    share_tile("Under 1 ms, 100 B, 80/20", &unit, share("brief-b"), theirs)
-        .marked(&[results.test("brief-b")])
+    share_tile("Under 1 ms, 100 B, 80/20", &unit, share("small-uniform"), theirs)
+        .marked(&[results.test("small-uniform")])
 }
 
 fn doubled_tile(results: &Results) -> Tile {
     let ours = doubled(results);
     let published = |id| published::of(id).map(|figure| figure.ops_per_second);
-    let against_ram = || Some(published("brief-c-2x")? / published("brief-c-ram")?);
+    let against_ram = || Some(published("growth-2x")? / published("growth-ram")?);
     let theirs = ours.map(|(_, theirs)| theirs).or_else(against_ram);
     share_tile(
         "Data set \u{d7} 2.1, same RAM",

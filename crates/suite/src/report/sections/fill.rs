@@ -81,7 +81,7 @@ fn values(samples: &[Sample]) -> Chart {
     }
 }
 
-/// The state after the fill, as brief A gives it.
+/// The state after the fill, as the publication gives it.
 fn profile(test: Option<&Test>, last: Option<&Sample>, setting: &Setting) -> Table {
     let mut table =
         Table::new("Memory profile after the fill", &["After the fill", "This run", "Published"]);

@@ -1,12 +1,12 @@
 //! The sections of the page, in its order: one file each, from results to charts and tables.
 
-pub mod briefs;
 pub mod corners;
 pub mod fill;
 pub mod life;
 pub mod run;
 pub mod sweep;
 pub mod traffic;
+pub mod workloads;
 
 use super::chart::Chart;
 use super::table::Table;

@@ -80,7 +80,7 @@ pub fn comparisons(results: &Results) -> Section {
 fn comparison(row: &Comparison) -> Vec<Cell> {
     vec![
         Cell::text(&row.name),
-        Cell::text(format!("Brief {}, {}", row.brief, row.place)),
+        Cell::text(&row.place).below(&row.publication),
         Cell::text(if row.more_is_better { "higher" } else { "lower" }),
         Cell::text(&row.unit),
         Cell::figure(row.ours, figure::count),

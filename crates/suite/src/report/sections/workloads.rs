@@ -1,24 +1,25 @@
-//! Briefs B, C and D: a table each, and for C how much of the RAM-only throughput is kept.
+//! Three workloads, a table each: small values, a data set that outgrows RAM, and a warm centre of
+//! the keys.
 
 use super::Section;
-use crate::published::{self, Published};
+use crate::published::{self, HOW_FAST, OPTANE, P3700, Published};
 use crate::report::chart::{Axis, Chart, Colour, Kind, Series, Unit};
 use crate::report::figure;
 use crate::report::table::{Cell, Table};
 use crate::results::{Results, Test};
 
 /// Small values, four reads to a write, a tenth of the data set in RAM.
-pub fn section_b(results: &Results) -> Section {
+pub fn small(results: &Results) -> Section {
     let mut section = Section::new(
-        "brief-b",
-        "Brief B: 100-byte values, 80/20",
-        "Eight reads to two writes of 100-byte values, a tenth of the data set in RAM. The share \
+        "small",
+        "100-byte values, 80/20",
+        "Published in \u{201c}Redis on Flash with Intel P3700 NVMe SSDs\u{201d}. Eight reads to two writes of 100-byte values, a tenth of the data set in RAM. The share \
          of requests under 1 ms is the figure to compare. Which keys were used is not published: \
          uniform ones are the harder case, hot ones the likelier.",
     );
     let head = ["Test", "State", "ops/s", "average ms", "p99 ms", "under 1 ms", "RAM hits"];
     let mut table = Table::new("Throughput, latency and hits", &head);
-    for test in rows(results, "B", &["brief-b"]) {
+    for test in rows(results, P3700, &["small-uniform"]) {
         let mut row = test.common();
         let share = test.ours.and_then(|ours| ours.median_of_known(|round| round.share_under_1_ms));
         let theirs = test.published.and_then(|theirs| theirs.share_under_1_ms);
@@ -31,15 +32,16 @@ pub fn section_b(results: &Results) -> Section {
 }
 
 /// The same RAM, a data set that fits and one 2.1 times as large.
-pub fn section_c(results: &Results) -> Section {
+pub fn growth(results: &Results) -> Section {
     let mut section = Section::new(
-        "brief-c",
-        "Brief C: twice the data in the same RAM",
-        "The same load on a data set that fits in RAM and on one 2.1 times as large. The deltas \
+        "growth",
+        "Twice the data in the same RAM",
+        "Published in \u{201c}Redis Enterprise Operator on OpenShift with Optane Persistent \
+         Memory\u{201d}. The same load on a data set that fits in RAM and on one 2.1 times as large. The deltas \
          are against the first row that was run; published deltas are against the same row. The \
          second tier of the published system is memory, not a drive.",
     );
-    let rows = rows(results, "C", &["brief-c-ram", "brief-c-1x", "brief-c-2x"]);
+    let rows = rows(results, OPTANE, &["growth-ram", "growth-1x", "growth-2x"]);
     let base = rows.iter().find(|row| row.ops().is_some());
     section.chart(kept(&rows, base));
     let head = ["Test", "State", "ops/s", "average ms", "p99 ms", "Throughput kept", "p99, change"];
@@ -61,17 +63,17 @@ pub fn section_c(results: &Results) -> Section {
 }
 
 /// Half reads, half writes, a centre of the keys read before.
-pub fn section_d(results: &Results) -> Section {
+pub fn centre(results: &Results) -> Section {
     let mut section = Section::new(
-        "brief-d",
-        "Brief D: half reads, half writes",
-        "Fill, read the centre of the key range once, then ten minutes of reads and writes drawn \
+        "centre",
+        "Half reads, half writes around a centre",
+        "Published in \u{201c}How Fast Is Flash?\u{201d} (2017). Fill, read the centre of the key range once, then ten minutes of reads and writes drawn \
          from a normal distribution around it. Published: about 115 k ops/s at less than a \
          millisecond.",
     );
     let head = ["Test", "State", "ops/s", "average ms", "p99 ms", "RAM hits"];
     let mut table = Table::new("The load, and what prepares it", &head);
-    for row in rows(results, "D", &["brief-d"]) {
+    for row in rows(results, HOW_FAST, &["centre-mix"]) {
         let mut cells = row.common();
         cells.push(row.hits());
         table.rows.push(cells);
@@ -88,13 +90,14 @@ struct Row<'a> {
     published: Option<&'static Published>,
 }
 
-/// Our tests of a brief in the order they ran, then those expected that are missing.
-fn rows<'a>(results: &'a Results, brief: &str, expected: &[&'a str]) -> Vec<Row<'a>> {
-    let ours = results.tests.iter().filter(|test| test.brief == brief).map(|test| test.id.as_str());
+/// Our tests of a publication in the order they ran, then those expected that are missing.
+fn rows<'a>(results: &'a Results, publication: &str, expected: &[&'a str]) -> Vec<Row<'a>> {
+    let ours = results.tests.iter().filter(|test| test.publication == publication);
+    let ours = ours.map(|test| test.id.as_str());
     let missing = expected.iter().copied().filter(|id| results.test(id).is_none());
     let row = |id: &'a str| {
         // The same test with other keys is held against the same figures.
-        let variant = || published::of(id.strip_suffix("-hot")?);
+        let variant = || published::of(&format!("{}-uniform", id.strip_suffix("-hot")?));
         Row { id, ours: results.test(id), published: published::of(id).or_else(variant) }
     };
     ours.chain(missing).map(row).collect()
@@ -111,15 +114,15 @@ fn ratio<'a>(row: &Row<'a>, base: Option<&Row<'a>>, figure: Column<'a>) -> Optio
 impl Row<'_> {
     fn name(&self) -> Cell {
         let name = match self.id {
-            "brief-c-ram" => "RAM only",
-            "brief-c-1x" => "RAM and flash, same data set",
-            "brief-c-2x" => "RAM and flash, data set \u{d7} 2.1",
+            "growth-ram" => "RAM only",
+            "growth-1x" => "RAM and flash, same data set",
+            "growth-2x" => "RAM and flash, data set \u{d7} 2.1",
             id => self.ours.map_or(id, |test| &test.title),
         };
         if self.published.is_some() { Cell::ours(name) } else { Cell::text(name) }
     }
 
-    /// Name, state, throughput, mean and 99th percentile: what all briefs have.
+    /// Name, state, throughput, mean and 99th percentile: what all workloads have.
     fn common(&self) -> Vec<Cell> {
         let theirs = self.published;
         vec![
@@ -177,7 +180,7 @@ fn kept<'a>(rows: &[Row<'a>], base: Option<&Row<'a>>) -> Chart {
         categories: rows.iter().map(|row| row.name().text).collect(),
         note: "Throughput as a share of the first row's; more is better.".to_owned(),
         ..Chart::new(
-            "brief-c-kept",
+            "growth-kept",
             "Throughput kept as the data outgrow RAM",
             Kind::Bars,
             Axis::new("data set", Unit::Category),

@@ -31,3 +31,4 @@ pub use limits::*;
 pub use location::{Location, RecordId};
 pub use log::{Backend, LogConfig, open_log, open_sim};
 pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
+pub use stdx::Random as SimRandom;

@@ -284,12 +284,10 @@ impl TierWorker {
 
     /// The next number of the worker's generator.
     pub fn next_random(&self) -> u64 {
-        // SplitMix64 (Steele, Lea and Flood 2014).
-        let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
-        self.random.set(state);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        let mut random = stdx::Random::new(self.random.get());
+        let next = random.next_u64();
+        self.random.set(random.state());
+        next
     }
 }
 

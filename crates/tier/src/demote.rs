@@ -224,13 +224,13 @@ impl TierWorker {
         if self.engine.is_none() {
             return Err(StopReason::Failed);
         }
-        let table = self.tier.keyspace.table_of(db);
         let mut verdict = Verdict::Keep;
         let demoted = self.with_demoter(|demoter, tally| {
             demoter.slot = key.slot;
             // Nothing expires soon for whoever asks for this very key.
             demoter.now_ms = 0;
             let mut state = self.tier.keyspace.lock(key.slot);
+            let table = self.tier.keyspace.table_of(db);
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
             let Some(view) = db.peek(key) else { return };
             verdict = demoter.judge(view, table);

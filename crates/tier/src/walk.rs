@@ -60,7 +60,8 @@ struct Place {
 /// A key whose value is wanted.
 struct Sought {
     db: u8,
-    table: u8,
+    /// The table where it was found; none: that of the database at the time.
+    table: Option<u8>,
     key: Box<[u8]>,
     /// How often its value has been fetched.
     attempts: u32,
@@ -106,9 +107,8 @@ impl TierWorker {
         visit: &mut Visit<'_>,
         others: impl AsyncFn(),
     ) -> Result<(), UnreadableValue> {
-        let table = self.tier.keyspace.table_of(db);
         for batch in keys.chunks(BATCH_KEYS_MAX) {
-            let seek = |key| Sought { db, table, key, attempts: 0 };
+            let seek = |key| Sought { db, table: None, key, attempts: 0 };
             self.visit_sought(batch.iter().cloned().map(seek).collect(), visit).await?;
             others().await;
         }
@@ -202,9 +202,10 @@ impl TierWorker {
     ) -> Result<Option<Want>, UnreadableValue> {
         let key = Key::new(&sought.key);
         let mut slot = self.tier.keyspace.lock(key.slot);
+        let table = sought.table.unwrap_or_else(|| self.tier.keyspace.table_of(sought.db));
         // At the time 0 nothing has expired, and so nothing changes that had to be counted.
         let mut tally = Tally::default();
-        let found = Db::new(&mut slot, sought.table, 0, &mut tally).into_view(&key);
+        let found = Db::new(&mut slot, table, 0, &mut tally).into_view(&key);
         let Some(view) = found else { return Ok(None) };
         let (at, value_len) = match view.stored {
             Stored::Hot(value) | Stored::Clean(value, _) => {
@@ -251,7 +252,8 @@ impl Step {
                 visit(found_value(db, &view, value));
             }
             Stored::Cold(..) => {
-                self.cold.push(Sought { db, table, key: view.key.into(), attempts: 0 });
+                let key = view.key.into();
+                self.cold.push(Sought { db, table: Some(table), key, attempts: 0 });
             }
         }
     }

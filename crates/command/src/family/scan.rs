@@ -121,10 +121,11 @@ impl<'a> Filter<'a> {
 fn keys(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let mut filter = Filter::all(cx.now_ms);
     filter.set_pattern(&args[1]);
-    let table = cx.keyspace().table_of(cx.db);
+    let (keyspace, db) = (cx.keyspace(), cx.db);
     let mut names = Names::new(reply);
     for slot in 0..SLOT_COUNT as u16 {
         cx.locked.visit(slot, |state| {
+            let table = keyspace.table_of(db);
             state.scan(table, ScanPosition::default(), |view| {
                 if filter.lists(&view) {
                     names.add(view.key);
@@ -238,11 +239,12 @@ impl Walk {
         count: usize,
         names: &mut Names,
     ) -> u64 {
-        let table = cx.keyspace().table_of(cx.db);
+        let (keyspace, db) = (cx.keyspace(), cx.db);
         let (now_ms, tally) = (cx.now_ms, &mut *cx.tally);
         let mut visited = 0;
         while visited < count {
             let next = cx.locked.visit(self.slot, |state| {
+                let table = keyspace.table_of(db);
                 let mut expired: Vec<Box<[u8]>> = Vec::new();
                 let next = state.scan(table, self.position, |view| {
                     visited += 1;
@@ -293,11 +295,12 @@ fn pick_key(
     slots: impl Iterator<Item = u16>,
     random: &mut Random,
 ) -> Option<Box<[u8]>> {
-    let table = cx.keyspace().table_of(cx.db);
+    let (keyspace, db) = (cx.keyspace(), cx.db);
     let (now_ms, tally) = (cx.now_ms, &mut *cx.tally);
     let (mut total, mut picked) = (0, None);
     for slot in slots {
         cx.locked.visit(slot, |state: &mut SlotState| {
+            let table = keyspace.table_of(db);
             if state.may_have_expired(now_ms) {
                 state.expire(now_ms, tally);
             }

@@ -85,11 +85,11 @@ impl Pipeline<'_> {
         let Pipeline { session, batch, input, .. } = self;
         let tier = &session.server().tier;
         let keyspace = &*tier.keyspace;
-        let table = keyspace.table_of(session.db);
         let mut bytes: usize = wants.iter().map(|want| want.at.stored_len as usize).sum();
         wants.reserve(batch.rest().len());
         let mut add = |key: &Key<'_>| {
-            let want = cold(tier, &keyspace.lock(key.slot), table, key);
+            let slot = keyspace.lock(key.slot);
+            let want = cold(tier, &slot, keyspace.table_of(session.db), key);
             wants.extend(want);
             want.map_or(0, |want| want.at.stored_len as usize)
         };

@@ -1,7 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! EXEC locks the slots of all its keys, in ascending order, and holds them until its last command
-//! has run: no other client sees a part of it, whatever slots and workers are involved. Values
+//! EXEC locks the slots of all its keys, watched ones included, in ascending order, and holds them
+//! until its last command has run: no other client sees a part of it, whatever slots and workers are
+//! involved, and none changes a watched key between the look at the watch and the last write. Values
 //! that its commands need are fetched before anything is locked for good; one that turns out cold
 //! in the middle (a command that names its keys in its arguments' values) is read with the locks
 //! held, because what ran before cannot be undone.
@@ -83,26 +84,20 @@ fn exec(
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
+    let mut locked = lock(keyspace, &session.transaction);
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
-        session.transaction.is_disturbed(keyspace, session.now_ms, tally)
+        session.transaction.is_disturbed(&mut locked, session.now_ms, tally)
     };
     if is_disturbed {
-        session.discard();
-        reply.null_array();
-        return Ok(Outcome::Done);
-    }
-    let mut locked = lock(keyspace, &session.transaction);
-    let wants = missing(session, &mut locked, fetched);
-    if !wants.is_empty() && attempts < ATTEMPTS_MAX {
-        return Ok(Outcome::Fetch(wants));
-    }
-    // Nobody can change a key of ours from here on; a change before it has raised the flag.
-    if session.transaction.flag.as_ref().is_some_and(|flag| flag.is_raised()) {
         drop(locked);
         session.discard();
         reply.null_array();
         return Ok(Outcome::Done);
+    }
+    let wants = missing(session, &mut locked, fetched);
+    if !wants.is_empty() && attempts < ATTEMPTS_MAX {
+        return Ok(Outcome::Fetch(wants));
     }
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
@@ -117,7 +112,7 @@ fn exec(
     Ok(Outcome::Done)
 }
 
-/// Locks what the queued commands work on.
+/// Locks what the queued commands work on and what is watched.
 fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     if transaction.queued.iter().any(|queued| queued.entry.wants_all_slots()) {
         return keyspace.lock_all();
@@ -126,6 +121,7 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     for queued in &transaction.queued {
         slots.extend(keys_with_needs(queued.entry, queued.args()).map(|(key, _)| key.slot));
     }
+    slots.extend(transaction.watched_slots());
     keyspace.lock_many(slots)
 }
 

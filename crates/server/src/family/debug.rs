@@ -200,9 +200,9 @@ fn object(session: &Session, key: &[u8], reply: &mut Reply) -> CommandResult {
     }
     let key = Key::new(key);
     let tier = &session.server().tier;
-    let table = tier.keyspace.table_of(session.db);
     let mut tally = Tally::default();
     let mut slot = tier.keyspace.lock(key.slot);
+    let table = tier.keyspace.table_of(session.db);
     let text = Db::new(&mut slot, table, session.now_ms, &mut tally).into_view(&key).map(|view| {
         let address = match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.as_ptr(),
@@ -242,7 +242,6 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
         None => 0,
     };
     let tier = &session.server().tier;
-    let table = tier.keyspace.table_of(session.db);
     let mut tally = Tally::default();
     for number in 0..count {
         let mut name = prefix.to_vec();
@@ -253,6 +252,7 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
         }
         let key = Key::new(&name);
         let mut slot = tier.keyspace.lock(key.slot);
+        let table = tier.keyspace.table_of(session.db);
         let mut db = Db::new(&mut slot, table, session.now_ms, &mut tally);
         if db.peek(&key).is_none() {
             let kind = Kind::of_string(&value).bits();

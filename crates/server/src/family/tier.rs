@@ -179,9 +179,9 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let key = Key::new(&args[2]);
     let server = session.worker.server.clone();
     let tier = &server.tier;
-    let table = tier.keyspace.table_of(session.db);
     // Read while the slot is held, so that nobody can move the value meanwhile.
     let mut locked = tier.keyspace.lock_one(key.slot);
+    let table = tier.keyspace.table_of(session.db);
     let Some(want) = cold(tier, locked.slot(key.slot), table, &key) else {
         reply.integer(0);
         return Ok(());

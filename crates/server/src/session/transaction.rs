@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use command::Flags;
-use keyspace::{Key, Keyspace, Tally, WatchFlag};
+use keyspace::{Key, Keyspace, Locked, Tally, WatchFlag};
 use resp::{ArgRange, Args};
 
 use crate::limits::TRANSACTION_BYTES_MAX;
@@ -106,9 +106,9 @@ impl Transaction {
         if self.watched.iter().any(|watched| watched.db == db && *watched.key == *key.bytes) {
             return;
         }
-        let table = keyspace.table_of(db);
         let flag = self.flag.get_or_insert_default();
         let mut slot = keyspace.lock(key.slot);
+        let table = keyspace.table_of(db);
         // A key that has expired goes before the watch begins: its removal is no change.
         keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
         slot.watch(table, key.bytes, flag);
@@ -123,13 +123,24 @@ impl Transaction {
         }
     }
 
-    /// Whether a watched key has changed, or expired, since the watch began.
-    pub(crate) fn is_disturbed(&self, keyspace: &Keyspace, now_ms: u64, tally: &mut Tally) -> bool {
+    /// The slots of what is watched.
+    pub(crate) fn watched_slots(&self) -> impl Iterator<Item = u16> {
+        self.watched.iter().map(|watched| Key::new(&watched.key).slot)
+    }
+
+    /// Whether a watched key has changed, or expired, since the watch began. The slots of all watched
+    /// keys are held, so the answer stays true until they are let go.
+    pub(crate) fn is_disturbed(
+        &self,
+        locked: &mut Locked<'_>,
+        now_ms: u64,
+        tally: &mut Tally,
+    ) -> bool {
         for watched in &self.watched {
             // Removes the key, and raises the flag with it, when its time has come.
             let key = Key::new(&watched.key);
-            let table = keyspace.table_of(watched.db);
-            keyspace::Db::new(&mut keyspace.lock(key.slot), table, now_ms, tally).peek(&key);
+            let table = locked.keyspace().table_of(watched.db);
+            keyspace::Db::new(locked.slot(key.slot), table, now_ms, tally).peek(&key);
         }
         self.flag.as_ref().is_some_and(|flag| flag.is_raised())
     }

@@ -16,6 +16,7 @@ use flash::{EngineError, FetchedRecord, RecordId};
 use keyspace::FlashRef;
 
 use crate::compress::decompress;
+use crate::worker::TierWorker;
 
 /// A value that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +124,8 @@ pub(crate) struct Group {
     waiting: Cell<usize>,
     set: RefCell<FetchedSet>,
     waker: RefCell<Option<Waker>>,
+    /// Nobody awaits it any more: what its reads bring is let go at once.
+    is_abandoned: Cell<bool>,
 }
 
 impl Group {
@@ -132,6 +135,7 @@ impl Group {
             waiting: Cell::new(wants.len()),
             set: RefCell::new(FetchedSet::for_wants(wants)),
             waker: RefCell::default(),
+            is_abandoned: Cell::new(false),
         }
     }
 
@@ -143,7 +147,9 @@ impl Group {
         want: &Want,
         result: Result<FetchedRecord, EngineError>,
     ) {
-        self.set.borrow_mut().put(index, want, result);
+        if !self.is_abandoned.get() {
+            self.set.borrow_mut().put(index, want, result);
+        }
         self.waiting.set(self.waiting.get() - 1);
         if self.waiting.get() == 0
             && let Some(waker) = self.waker.borrow_mut().take()
@@ -153,17 +159,30 @@ impl Group {
     }
 }
 
-/// Resolves when every read of a group has ended.
-pub(crate) struct GroupDone(pub(crate) Rc<Group>);
+/// Resolves when every read of a group has ended. Dropped before, it calls them off.
+pub(crate) struct GroupDone<'a> {
+    pub(crate) group: Rc<Group>,
+    pub(crate) worker: &'a TierWorker,
+}
 
-impl Future for GroupDone {
+impl Future for GroupDone<'_> {
     type Output = FetchedSet;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FetchedSet> {
-        if self.0.waiting.get() > 0 {
-            *self.0.waker.borrow_mut() = Some(cx.waker().clone());
+        if self.group.waiting.get() > 0 {
+            *self.group.waker.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        Poll::Ready(self.0.set.take())
+        Poll::Ready(self.group.set.take())
+    }
+}
+
+impl Drop for GroupDone<'_> {
+    fn drop(&mut self) {
+        if self.group.waiting.get() > 0 {
+            self.group.is_abandoned.set(true);
+            self.group.set.take();
+            self.worker.forget_queued(&self.group);
+        }
     }
 }

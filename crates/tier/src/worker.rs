@@ -122,7 +122,14 @@ impl TierWorker {
             self.start_read(ValueRead { want, group: group.clone(), index: index as u32 });
         }
         self.want_submit();
-        GroupDone(group).await
+        GroupDone { group, worker: self }.await
+    }
+
+    /// Takes the reads of a group that nobody awaits any more off the queue; those in flight end by
+    /// themselves. Its buffers have been let go.
+    pub(crate) fn forget_queued(&self, group: &Rc<Group>) {
+        self.reads.borrow_mut().queue.retain(|read| !Rc::ptr_eq(&read.group, group));
+        self.buffers_released();
     }
 
     fn start_read(&self, read: ValueRead) {
@@ -309,5 +316,47 @@ fn restore_one(db: &mut Db<'_>, key: &Key<'_>, at: Location, record: &OwnedRecor
         }
         Stored::Clean(_, place) if place.units == at.units() => db.forget_copy(key, place),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flash::RecordId;
+    use keyspace::{FlashRef, Keyspace};
+
+    use super::*;
+    use crate::budget::Budget;
+    use crate::environment::Environment;
+
+    fn want(units: u64) -> Want {
+        let at = FlashRef { units, stored_len: 100, compressed: false };
+        let record = RecordId { at: Location::from_units(units), generation: 1 };
+        Want { at, record, key_len: 1, value_len: 100 }
+    }
+
+    #[test]
+    fn reads_that_nobody_awaits_leave_the_queue_and_bring_nothing() {
+        let budget = Budget::new(0).expect("memory can be measured");
+        let environment = Environment::of_machine(None);
+        let tier = Tier::new(Arc::new(Keyspace::default()), None, environment, budget, 1);
+        let worker = TierWorker::new(Arc::new(tier), 0).expect("no engine, no failure");
+        let wants = [want(1), want(2), want(3)];
+        let groups = [Group::new(&wants), Group::new(&wants)].map(Rc::new);
+        // The first read of each is in flight, the others wait for a place.
+        for (index, want) in wants.iter().enumerate().skip(1) {
+            for group in &groups {
+                let read = ValueRead { want: *want, group: group.clone(), index: index as u32 };
+                worker.reads.borrow_mut().queue.push_back(read);
+            }
+        }
+        drop(GroupDone { group: groups[0].clone(), worker: &worker });
+        let reads = worker.reads.borrow();
+        assert_eq!(reads.queue.len(), 2);
+        assert!(reads.queue.iter().all(|read| Rc::ptr_eq(&read.group, &groups[1])));
+        // What was in flight ends, and finds nobody.
+        let lost = ValueRead { want: wants[0], group: groups[0].clone(), index: 0 };
+        lost.complete(Err(EngineError::Gone { units: 1 }));
+        drop(lost);
+        assert_eq!(Rc::strong_count(&groups[0]), 1, "nothing else remembers it");
     }
 }

@@ -5,8 +5,9 @@
 //! with Redis (clients that send a whole pipeline before they read depend on it); what it leaves
 //! unread counts in the memory budget and is bounded by the output limits.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,6 +57,12 @@ enum Next {
     Io,
     /// The other clients that are ready, so that all look ahead together.
     Turn,
+    /// What the request under way needs; the client can be killed meanwhile.
+    Wait(Wait),
+}
+
+/// What a request needs before it runs.
+pub(crate) enum Wait {
     /// Values from flash.
     Fetch(Vec<tier::Want>),
     /// Memory for a write.
@@ -106,13 +113,9 @@ impl<T: Transport> Connection<T> {
             Poll::Ready(())
         })
         .await;
+        let client = self.session.client.clone();
         while self.session.closing != Closing::Now {
-            let next = self.run_requests();
-            if !matches!(next, Next::Io | Next::Turn) {
-                // To hold read buffers while waiting for more could make all wait for ever.
-                self.release_fetched();
-            }
-            match next {
+            match self.run_requests() {
                 Next::Io => {
                     if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
                         break;
@@ -121,40 +124,57 @@ impl<T: Transport> Connection<T> {
                 Next::Turn => {
                     tier::yield_once().await;
                     self.worker.lookahead.run(&self.worker.server.tier.keyspace);
+                    self.renew_clock();
                 }
-                Next::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
-                Next::Room => self.wait_for_room().await,
-                Next::Errand => {
-                    let errand = self.session.errand.take();
-                    self.session.errand = errand.run(&self.worker).await;
+                Next::Wait(wait) => {
+                    if unless_killed(&client, self.wait(wait)).await.is_none() {
+                        break;
+                    }
                 }
-                Next::Pause => {
-                    self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                    self.worker.beat.notified().await;
-                    self.session.client.is_blocked.store(false, Ordering::Relaxed);
-                    // Else the pause would be in force for ever.
-                    self.session.now_ms = unix_ms();
-                }
-                Next::Crowd => self.worker.beat.notified().await,
             }
-            if self.session.client.is_killed() {
+            if client.is_killed() {
                 break;
             }
         }
-        let client = self.session.client.id;
         self.counted.end(&self.worker.server);
         drop(self.session);
-        self.worker.server.clients.remove(client);
+        self.worker.server.clients.remove(client.id);
     }
 
-    async fn wait_for_room(&mut self) {
-        self.room = Some(self.worker.tier.room().await.is_ok());
+    /// Waits for what the request under way needs. The client may be killed meanwhile: this is dropped
+    /// then, and leaves nothing behind.
+    async fn wait(&mut self, wait: Wait) {
+        // To hold read buffers while waiting for more could make all wait for ever.
+        self.release_fetched();
+        match wait {
+            Wait::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
+            Wait::Room => self.room = Some(self.worker.tier.room().await.is_ok()),
+            Wait::Errand => {
+                let errand = self.session.errand.take();
+                self.session.errand = errand.run(&self.worker).await;
+            }
+            Wait::Pause => {
+                self.session.client.is_blocked.store(true, Ordering::Relaxed);
+                self.worker.beat.notified().await;
+                self.session.client.is_blocked.store(false, Ordering::Relaxed);
+            }
+            Wait::Crowd => self.worker.beat.notified().await,
+        }
+        // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
+        // counted from there, and a pause would not end else.
+        self.renew_clock();
+    }
+
+    /// Takes the time for the requests to run next.
+    fn renew_clock(&mut self) {
+        self.session.now_ms = unix_ms();
+        self.session.client.last_seen_ms.store(self.session.now_ms, Ordering::Relaxed);
     }
 
     /// Runs requests until something must be awaited.
     fn run_requests(&mut self) -> Next {
         if self.counted.must_wait(&self.worker.server) {
-            return Next::Crowd;
+            return Next::Wait(Wait::Crowd);
         }
         loop {
             if self.batch.is_done() {
@@ -179,19 +199,19 @@ impl<T: Transport> Connection<T> {
                     Outcome::Fetch(wants) => {
                         self.attempts += 1;
                         self.worker.after_batch();
-                        return Next::Fetch(wants);
+                        return Next::Wait(Wait::Fetch(wants));
                     }
                     Outcome::Room => {
                         self.worker.after_batch();
-                        return Next::Room;
+                        return Next::Wait(Wait::Room);
                     }
                     Outcome::Paused => {
                         self.worker.after_batch();
-                        return Next::Pause;
+                        return Next::Wait(Wait::Pause);
                     }
                     Outcome::Errand => {
                         self.worker.after_batch();
-                        return Next::Errand;
+                        return Next::Wait(Wait::Errand);
                     }
                 }
                 if self.session.closing != Closing::No {
@@ -214,15 +234,14 @@ impl<T: Transport> Connection<T> {
             return Start::Nothing;
         }
         let limits = self.limits();
-        let now_ms = unix_ms();
-        self.session.now_ms = now_ms;
-        self.session.client.last_seen_ms.store(now_ms, Ordering::Relaxed);
         if self.batch.parse(&mut self.input, &limits, self.worker.server.registry) {
-            return match self.look_ahead() {
-                true => Start::Turn,
-                false => Start::Run,
-            };
+            if self.look_ahead() {
+                return Start::Turn;
+            }
+            self.renew_clock();
+            return Start::Run;
         }
+        self.renew_clock();
         self.drop_input();
         if let Some(error) = self.batch.error.take() {
             self.reply.protocol_error(&error);
@@ -322,10 +341,13 @@ impl<T: Transport> Connection<T> {
             return !self.batch.is_done();
         }
         let limits = self.limits();
-        self.session.now_ms = unix_ms();
+        self.renew_clock();
         let found = self.batch.parse(&mut self.input, &limits, self.worker.server.registry);
         if found {
             self.look_ahead();
+        } else {
+            // The parser goes on where it stopped, behind the empty requests that it took.
+            self.drop_input();
         }
         found || self.batch.error.is_some()
     }
@@ -450,5 +472,57 @@ impl<T: Transport> Connection<T> {
             attempts: self.attempts,
             room: self.room,
         }
+    }
+}
+
+/// What came of a wait; none when the client is killed first: the wait ends there.
+async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Option<T> {
+    let mut wait = pin!(wait);
+    poll_fn(|cx| match client.is_killed() {
+        true => Poll::Ready(None),
+        false => wait.as_mut().poll(cx).map(Some),
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_when_its_client_is_killed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(async {
+            let (client, ended) = (Client::default(), Cell::new(false));
+            poll_fn(|cx| {
+                client.set_waker(cx.waker());
+                Poll::Ready(())
+            })
+            .await;
+            assert_eq!(unless_killed(&client, async { 7 }).await, Some(7));
+            let wait = async {
+                let _ended = scope_end(&ended);
+                std::future::pending::<()>().await;
+            };
+            // The wait comes first in each turn: it is woken, not met by chance.
+            let (waited, ()) =
+                tokio::join!(biased; unless_killed(&client, wait), async { client.kill() });
+            assert_eq!(waited, None);
+            assert!(ended.get(), "it was dropped");
+            assert_eq!(unless_killed(&client, async { 7 }).await, None);
+        });
+    }
+
+    /// Sets `ended` when it is dropped.
+    fn scope_end(ended: &Cell<bool>) -> impl Drop + '_ {
+        struct End<'a>(&'a Cell<bool>);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.set(true);
+            }
+        }
+        End(ended)
     }
 }

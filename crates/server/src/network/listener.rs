@@ -216,10 +216,10 @@ async fn admit(
         let _ = rustix::net::send(&socket, denial, SendFlags::NOSIGNAL);
         return;
     }
-    let created_ms = unix_ms();
-    let client = Arc::new(Client { id: server.clients.next_id(), created_ms, ..client });
+    let (id, created_ms) = (server.clients.next_id(), unix_ms());
+    let worker = server.clients.least_loaded(id as usize);
+    let client = Arc::new(Client { id, created_ms, worker, ..client });
     server.clients.add(client.clone());
-    let worker = client.id as usize % workers.len();
     // A worker that has ended is a server that is stopping.
     let _ = workers[worker].send(Accepted { socket, client }).await;
 }

@@ -19,6 +19,8 @@ pub(crate) struct Client {
     /// File descriptor, for people only.
     pub(crate) fd: i32,
     pub(crate) created_ms: u64,
+    /// The worker that serves it.
+    pub(crate) worker: usize,
     pub(crate) last_seen_ms: AtomicU64,
     pub(crate) db: AtomicU8,
     pub(crate) protocol: AtomicU8,
@@ -89,27 +91,51 @@ impl Client {
 }
 
 /// All connections.
-#[derive(Default)]
 pub(crate) struct Clients {
     by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_id: AtomicU64,
     count: AtomicU64,
+    /// How many each worker serves.
+    counts: Box<[AtomicU64]>,
 }
 
 impl Clients {
+    /// No connections yet, for so many workers.
+    pub(crate) fn new(workers: usize) -> Clients {
+        Clients {
+            by_id: Mutex::default(),
+            next_id: AtomicU64::default(),
+            count: AtomicU64::default(),
+            counts: (0..workers).map(|_| AtomicU64::default()).collect(),
+        }
+    }
+
+    /// The worker with the fewest connections; among several the one that comes first from
+    /// `start` on. Cost: linear in the workers.
+    pub(crate) fn least_loaded(&self, start: usize) -> usize {
+        let workers = self.counts.len();
+        let from_start = (0..workers).map(|step| (start + step) % workers);
+        from_start
+            .min_by_key(|&worker| self.counts[worker].load(Ordering::Relaxed))
+            .expect("invariant: a server has workers")
+    }
+
     /// An id that no connection had before.
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn add(&self, client: Arc<Client>) {
-        self.by_id.lock().insert(client.id, client);
+        self.counts[client.worker].fetch_add(1, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.by_id.lock().insert(client.id, client);
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        if self.by_id.lock().remove(&id).is_some() {
+        let removed = self.by_id.lock().remove(&id);
+        if let Some(client) = removed {
             self.count.fetch_sub(1, Ordering::Relaxed);
+            self.counts[client.worker].fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -120,5 +146,36 @@ impl Clients {
     /// Everyone, by id.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.by_id.lock().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Admits a connection as the listener does, and tells its id and its worker.
+    fn admit(clients: &Clients) -> (u64, usize) {
+        let id = clients.next_id();
+        let worker = clients.least_loaded(id as usize);
+        clients.add(Arc::new(Client { id, worker, ..Client::default() }));
+        (id, worker)
+    }
+
+    #[test]
+    fn a_connection_goes_to_the_worker_with_the_fewest() {
+        let clients = Clients::new(3);
+        let mut admitted: Vec<(u64, usize)> = (0..9).map(|_| admit(&clients)).collect();
+        let of = |admitted: &[(u64, usize)], worker| {
+            admitted.iter().filter(|(_, served_by)| *served_by == worker).count()
+        };
+        assert_eq!([0, 1, 2].map(|worker| of(&admitted, worker)), [3, 3, 3]);
+        // Every client of worker 1 goes, and one is removed twice.
+        for (id, _) in admitted.extract_if(.., |(_, worker)| *worker == 1) {
+            clients.remove(id);
+            clients.remove(id);
+        }
+        assert_eq!(clients.count(), 6);
+        admitted.extend((0..4).map(|_| admit(&clients)));
+        assert_eq!(of(&admitted, 1), 4, "the first three, and one of equals");
     }
 }

@@ -63,13 +63,14 @@ impl Server {
     pub(crate) fn new(config: Config, registry: &'static Registry, tier: Arc<Tier>) -> Server {
         let fixed: Vec<&[u8]> = NEED_RESTART.iter().map(|name| name.as_bytes()).collect();
         let started_with = config.get(&fixed);
+        let clients = Clients::new(tier.workers);
         let stats = |_| Arc::new(WorkerStats::new(registry.entries.len()));
         let stats = (0..tier.workers).map(stats).collect();
         Server {
             config,
             registry,
             tier,
-            clients: Clients::default(),
+            clients,
             monitors: Monitors::default(),
             pause: Pause::default(),
             slowlog: SlowLog::default(),

@@ -25,4 +25,4 @@ pub use keys::{KeyAt, find_keys};
 pub use spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,
 };
-pub use table::{CommandTable, Name};
+pub use table::{CommandTable, Name, names_are_short_enough};

@@ -1,6 +1,8 @@
 //! The lookup from a command's name, in any case, to whatever a server keeps for it.
 
-/// Longest command name.
+use crate::spec::Row;
+
+/// Longest command name, `|` and what follows it left out: subcommands are not in a table.
 const NAME_BYTES_MAX: usize = 16;
 
 /// A command name in upper case, packed into an integer.
@@ -8,10 +10,11 @@ const NAME_BYTES_MAX: usize = 16;
 pub struct Name(u128);
 
 impl Name {
-    /// Packs a name; none when it is longer than any command's.
+    /// Packs a name; none when it cannot be a command's: it is longer than any, or ends with a zero
+    /// byte, which the padding of a shorter name would equal.
     #[inline]
     pub fn new(name: &[u8]) -> Option<Name> {
-        if name.len() > NAME_BYTES_MAX {
+        if name.len() > NAME_BYTES_MAX || name.last() == Some(&0) {
             return None;
         }
         let mut bytes = [0u8; NAME_BYTES_MAX];
@@ -25,6 +28,30 @@ impl Name {
         let mixed = (self.0 as u64) ^ ((self.0 >> 64) as u64).rotate_left(29);
         mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
+}
+
+/// Whether all these rows can stand in a table. It is asked when they are compiled.
+pub const fn names_are_short_enough<F>(families: &[&[Row<F>]]) -> bool {
+    let mut family = 0;
+    while family < families.len() {
+        let mut row = 0;
+        while row < families[family].len() {
+            if !is_short_enough(families[family][row].name) {
+                return false;
+            }
+            row += 1;
+        }
+        family += 1;
+    }
+    true
+}
+
+const fn is_short_enough(name: &str) -> bool {
+    let (name, mut len) = (name.as_bytes(), 0);
+    while len < name.len() && name[len] != b'|' {
+        len += 1;
+    }
+    len <= NAME_BYTES_MAX
 }
 
 /// An open-addressed table of names, at most a quarter full, built once. Cost of a lookup: one or
@@ -80,8 +107,12 @@ mod tests {
     #[test]
     fn finds_names_in_any_case_and_nothing_else() {
         let table = CommandTable::new([("GET", 1), ("SET", 2), ("BITFIELD_RO", 3)]);
-        let cases: [(&[u8], Option<i32>); 7] = [
+        let cases: [(&[u8], Option<i32>); 11] = [
             (b"get", Some(1)),
+            (b"get\0", None),
+            (b"get\0\0", None),
+            (b"ge\0t", None),
+            (b"\0get", None),
             (b"sEt", Some(2)),
             (b"bitfield_ro", Some(3)),
             (b"", None),
@@ -91,6 +122,18 @@ mod tests {
         ];
         for (name, row) in cases {
             assert_eq!(table.get(name), row, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_name_of_a_command_is_bound() {
+        for (name, fits) in [
+            ("ZREVRANGEBYSCORE", true),
+            ("GEORADIUSBYMEMBER", false),
+            ("LATENCY|HISTOGRAM-OF-ALL", true),
+            ("GEORADIUSBYMEMBER|HELP", false),
+        ] {
+            assert_eq!(is_short_enough(name), fits, "{name}");
         }
     }
 }

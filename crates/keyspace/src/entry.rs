@@ -100,10 +100,34 @@ impl Entry {
     }
 }
 
+/// Bits of the addresses that an entry can hold.
+pub const ADDRESS_BITS_MAX: u32 = ADDRESS_BITS + RECORD_ALIGN.ilog2();
+
+/// Whether an entry can hold `address`. A process on x86-64 has no other addresses; one on arm64 may
+/// have addresses of 48 bits, or of 52.
+pub fn can_hold_address(address: usize) -> bool {
+    address as u64 >> ADDRESS_BITS_MAX == 0
+}
+
 /// The bits that name a record, which the entry takes over.
 fn address_bits(record: Record) -> u64 {
     let address = record.into_address();
     assert!(address.is_multiple_of(RECORD_ALIGN as u64));
-    assert!(address >> (ADDRESS_BITS + 3) == 0);
+    assert!(can_hold_address(address as usize));
     (address >> 3) << ADDRESS_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_47_bits_fit() {
+        assert_eq!(ADDRESS_BITS_MAX, 47);
+        for (address, fits) in
+            [(8, true), ((1 << 47) - 8, true), (1 << 47, false), (1 << 51, false)]
+        {
+            assert_eq!(can_hold_address(address), fits, "{address:#x}");
+        }
+    }
 }

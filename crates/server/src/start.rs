@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 use flash::{Backend, Engine, LogConfig};
-use keyspace::{Heap, Keyspace};
+use keyspace::{ADDRESS_BITS_MAX, Heap, Keyspace, can_hold_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tier::{Budget, Environment, Tier};
@@ -44,6 +44,12 @@ pub enum StartError {
         /// What would do.
         least: u64,
     },
+    /// The table of keys cannot hold the addresses that the process is given.
+    #[error(
+        "this machine gives a process addresses like {0:#x}, and Kelvin keeps {ADDRESS_BITS_MAX} \
+         bits of an address: it needs a kernel with a smaller address space for processes"
+    )]
+    Addresses(usize),
     /// `flash-size` without `flash-path`, or the other way round.
     #[error("flash-path and flash-size belong together: {0} is missing")]
     HalfFlash(&'static str),
@@ -59,6 +65,7 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     config.load_arguments(arguments).map_err(StartError::Options)?;
     crate::state::log::start(&config)?;
     raise_file_limit(&config);
+    check_addresses()?;
     let budget = open_budget(&config)?;
     let workers = worker_count(&config);
     let engine = open_flash(&config, workers)?;
@@ -141,6 +148,18 @@ fn worker_count(config: &Config) -> usize {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         workers => workers as usize,
     }
+}
+
+/// The stack and the heap begin near the end of the address space and grow away from it, so what is
+/// there now is as high as any address to come.
+fn check_addresses() -> Result<(), StartError> {
+    let (on_stack, on_heap) = (0u8, Box::new(0u8));
+    for address in [(&raw const on_stack).addr(), (&raw const *on_heap).addr()] {
+        if !can_hold_address(address) {
+            return Err(StartError::Addresses(address));
+        }
+    }
+    Ok(())
 }
 
 fn open_budget(config: &Config) -> anyhow::Result<Budget> {

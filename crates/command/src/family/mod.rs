@@ -15,6 +15,7 @@ pub mod string_number;
 pub mod string_range;
 
 use crate::spec::Command;
+use crate::table::names_are_short_enough;
 
 /// Every command of this crate.
 pub const FAMILIES: &[&[Command]] = &[
@@ -32,3 +33,5 @@ pub const FAMILIES: &[&[Command]] = &[
     database::COMMANDS,
     memory::COMMANDS,
 ];
+
+const _: () = assert!(names_are_short_enough(FAMILIES), "a command's name is too long");

@@ -26,7 +26,7 @@ mod transaction;
 
 use std::sync::LazyLock;
 
-use command::{Command, Row, Spec};
+use command::{Command, Row, Spec, names_are_short_enough};
 
 use self::row::{SessionCommand, SessionHandler};
 use crate::state::registry::{Registry, Run};
@@ -47,6 +47,9 @@ const FAMILIES: &[&[SessionCommand]] = &[
     slowlog::COMMANDS,
     latency::COMMANDS,
 ];
+
+const _: () = assert!(names_are_short_enough(FAMILIES), "a command's name is too long");
+const _: () = assert!(names_are_short_enough(&[transaction::COMMANDS]));
 
 /// The one registry: the commands on keys, of the `command` crate, and those of this crate.
 pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {

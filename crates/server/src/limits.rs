@@ -23,8 +23,11 @@ pub(crate) const MONITOR_LINES_MAX: usize = 8192;
 pub(crate) const MONITOR_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one inline request, and of a header line.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
-/// Arguments of one request.
-pub(crate) const ARGS_MAX: usize = 1 << 20;
+/// Arguments of one request, as with Redis. Each takes six bytes of input at least, which
+/// `client-query-buffer-limit` bounds.
+pub(crate) const ARGS_MAX: usize = i32::MAX as usize;
+/// Argument ranges that a connection keeps room for between its batches.
+pub(crate) const RANGES_KEPT_MAX: usize = 4096;
 /// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
 /// 1/4. Beyond it the largest is closed.
 pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;

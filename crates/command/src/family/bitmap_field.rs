@@ -12,7 +12,7 @@ use value::bitfield::{
 };
 use value::parse_i64;
 
-use super::string_range::{RAW, TOO_LONG, grow, peek_string, set_raw};
+use super::string_range::{RAW, grow, peek_string, set_raw};
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
@@ -197,9 +197,6 @@ fn write(
     len: u64,
     reply: &mut Reply,
 ) -> CommandResult {
-    if len > cx.string_bytes_max as u64 {
-        return Err(TOO_LONG);
-    }
     let (key, len) = (cx.key(0), len as usize);
     let changes_before = cx.changes;
     let written = match peek_string(cx, &key)? {
@@ -360,11 +357,14 @@ mod tests {
     fn the_longest_string() {
         let mut server = Harness::new(true);
         server.string_bytes_max = 64;
-        let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+        let bad_offset = "-ERR bit offset is not an integer or out of range";
         assert_eq!(server.run("BITFIELD k SET u8 504 1"), "[:0]");
-        assert_eq!(server.run("BITFIELD k SET u8 505 1"), too_long);
-        assert_eq!(server.run("BITFIELD k GET u8 505"), "[:2]");
+        assert_eq!(server.run("BITFIELD k SET u8 512 1"), bad_offset);
         assert_eq!(server.run("STRLEN k"), ":64");
+        // Only the first bit of a field is bound by the limit.
+        assert_eq!(server.run("BITFIELD k INCRBY u8 505 1"), "[:3]");
+        assert_eq!(server.run("BITFIELD k GET u8 505"), "[:3]");
+        assert_eq!(server.run("STRLEN k"), ":65");
     }
 
     #[test]

@@ -54,6 +54,37 @@ fn file_name(name: &[u8], option: &str, what: &str) -> Result<Vec<u8>, String> {
     Ok(name.to_vec())
 }
 
+/// What a template of the process's name may name, and whether it may stand for nothing.
+const TITLE_PARTS: [(&[u8], bool); 7] = [
+    (b"title", true),
+    (b"listen-addr", false),
+    (b"server-mode", true),
+    (b"port", false),
+    (b"tls-port", false),
+    (b"unixsocket", false),
+    (b"config-file", false),
+];
+
+/// A template of the process's name: `{name}` stands for a part of [`TITLE_PARTS`], `{{` for a
+/// brace. Something must be left when all parts that may be empty are.
+pub(super) fn title_template(text: &[u8]) -> Result<Vec<u8>, String> {
+    let invalid = || "template format is invalid or contains unknown variables".to_owned();
+    let (mut rest, mut shows_something) = (text, false);
+    while let Some((&first, behind)) = rest.split_first() {
+        rest = behind;
+        if first != b'{' || rest.first() == Some(&b'{') {
+            rest = if first == b'{' { &rest[1..] } else { rest };
+            shows_something |= first != b' ';
+            continue;
+        }
+        let end = rest.iter().position(|byte| *byte == b'}').ok_or_else(invalid)?;
+        let part = TITLE_PARTS.iter().find(|(name, _)| *name == &rest[..end]);
+        shows_something |= !part.ok_or_else(invalid)?.1;
+        rest = &rest[end + 1..];
+    }
+    if shows_something { Ok(text.to_vec()) } else { Err(invalid()) }
+}
+
 pub(super) fn oom_scores(words: &[Vec<u8>]) -> Result<(), String> {
     if words.len() != 3 {
         return Err("wrong number of arguments".to_owned());

@@ -97,7 +97,7 @@ options! {
     /// Naming the process.
     set_proc_title: Atomic<YesNo> = YesNo::either(), "set-proc-title", "yes", IMMUTABLE;
     /// The name of the process.
-    proc_title_template: Shared<Text> = Text::any(), "proc-title-template", "{title} {listen-addr} {server-mode}", RUNTIME;
+    proc_title_template: Shared<Text> = Text::checked(check::title_template), "proc-title-template", "{title} {listen-addr} {server-mode}", RUNTIME;
     /// Threads for sockets: `workers` says how many threads there are.
     io_threads: Atomic<Integer> = Integer::between(1, 128), "io-threads", "1", IMMUTABLE;
     /// Reading in those threads too.

@@ -569,6 +569,31 @@ fn rewrites_with_little_change() {
 }
 
 #[test]
+fn a_name_for_the_process_shows_something() {
+    let config = Config::default();
+    for (template, valid) in [
+        ("", false),
+        (" ", false),
+        ("{title}", false),
+        ("{title} {server-mode}", false),
+        ("{title}x", true),
+        ("{listen-addr}", true),
+        ("{port}", true),
+        ("{{title}", true),
+        ("{{", true),
+        ("}", true),
+        ("{", false),
+        ("{}", false),
+        ("{title", false),
+        ("{TITLE}x", false),
+        ("a{{b {config-file} {unixsocket} {tls-port}", true),
+    ] {
+        let result = set(&config, &["proc-title-template", template]);
+        assert_eq!(result.is_ok(), valid, "{template}: {result:?}");
+    }
+}
+
+#[test]
 fn a_rewritten_file_reads_back() {
     let directory = Directory::new("rewrite");
     let path = directory.write("kelvin.conf", "hz 20\n");

@@ -5,7 +5,7 @@ use keyspace::Key;
 use resp::{ArgRange, Args, Limits, ProtocolError, RequestParser};
 use smallvec::SmallVec;
 
-use crate::limits::BATCH_REQUESTS_MAX;
+use crate::limits::{BATCH_REQUESTS_MAX, RANGES_KEPT_MAX};
 use crate::state::registry::{Entry, Registry, Run};
 
 /// One request, cut out of the input.
@@ -46,6 +46,9 @@ impl Batch {
         assert!(self.is_done());
         self.requests.clear();
         self.ranges.clear();
+        self.ranges.shrink_to(RANGES_KEPT_MAX);
+        self.scratch.clear();
+        self.scratch.shrink_to(RANGES_KEPT_MAX);
         self.next = 0;
         self.parsed_bytes = 0;
         while self.requests.len() < BATCH_REQUESTS_MAX && self.error.is_none() {
@@ -61,8 +64,9 @@ impl Batch {
                 Ok(None) => break,
                 Err(error) => self.error = Some(error),
             }
-            // Before it has authenticated, a client's next request may fall under other limits.
-            if !limits.authenticated {
+            // Before it has authenticated, a client's next request may fall under other limits. An
+            // empty one changes nothing, and nobody would come back for what follows it.
+            if !limits.authenticated && !self.requests.is_empty() {
                 break;
             }
         }

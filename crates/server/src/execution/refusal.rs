@@ -11,12 +11,6 @@ const QUOTED_BYTES_MAX: usize = 128;
 /// Answers a request whose command does not exist.
 pub(super) fn unknown_command(session: &mut Session, args: Args<'_>, reply: &mut Reply) {
     reply.set_protocol(session.protocol);
-    if !session.authenticated {
-        session.transaction.fail();
-        let text = "NOAUTH Authentication required.";
-        session.worker.stats.count_error(text.as_bytes());
-        return reply.error(text);
-    }
     if matches!(args[0].to_ascii_lowercase().as_slice(), b"post" | b"host:") {
         // A browser was tricked into speaking to us: let it say no more.
         tracing::warn!("possible cross-protocol attack: HTTP on the Redis port; closing");

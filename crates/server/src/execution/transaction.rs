@@ -37,8 +37,8 @@ pub(crate) fn run(
 ) -> Result<Outcome, &'static str> {
     match verb {
         Verb::Exec => return exec(session, fetched, attempts, reply),
+        // As with Redis, the transaction goes on.
         Verb::Multi if session.transaction.is_open => {
-            session.transaction.fail();
             return Err("ERR MULTI calls can not be nested");
         }
         Verb::Multi => {

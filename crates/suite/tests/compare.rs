@@ -168,7 +168,7 @@ fn a_bad_file_gives_one_clear_line() {
         ("text", b"hello", "not a results file: expected value at line 1 column 1"),
         ("other", b"{\"a\": 1}", "not a results file: missing field `format`"),
         ("cut", b"{\"format\": 1, \"tests\": [", "not a results file: EOF while parsing a list"),
-        ("old", &old, "results format 99; this version reads format 1"),
+        ("old", &old, "results format 99; this version reads format 2"),
     ];
     for (name, bytes, expected) in cases {
         let path = folder.write(name, bytes);

@@ -14,7 +14,7 @@ use crate::cx::{Cx, Fetched, Statistics};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
 use crate::keys::find_keys;
-use crate::spec::{Command, Locks};
+use crate::spec::{Command, Locks, Needs};
 
 /// Runs `(command line, expected reply)` pairs in order; see [`show`] for how replies read.
 /// `\xNN` escapes and quotes work as in redis-cli. An expectation of `*` accepts any reply.
@@ -84,6 +84,17 @@ impl Fetched for FakeFlash {
     fn value(&self, at: FlashRef) -> Option<&[u8]> {
         let fetched = self.fetched.contains(&at.units);
         fetched.then(|| &*self.values[&at.units])
+    }
+}
+
+impl FakeFlash {
+    /// Fetches for another run as the server does: what the run lacked and what the command's row
+    /// names. Of what was there before, only what the command's keys still point at is kept.
+    fn fetch(&mut self, lacked: u64, cold: impl Iterator<Item = (u64, Needs)>) {
+        let before = std::mem::replace(&mut self.fetched, vec![lacked]);
+        self.fetched.extend(cold.filter_map(|(units, needs)| {
+            (needs == Needs::Value || before.contains(&units)).then_some(units)
+        }));
     }
 }
 
@@ -179,7 +190,14 @@ impl Harness {
                     reply.clear();
                     let units = missing.at.units;
                     assert!(!self.flash.fetched.contains(&units), "fetched in vain");
-                    self.flash.fetched.push(units);
+                    let table = self.keyspace.table_of(self.db);
+                    self.flash.fetch(
+                        units,
+                        keys.iter().zip(&found).filter_map(|(key, at)| {
+                            let slot = locked.holds(key.slot).then(|| locked.slot(key.slot))?;
+                            Some((slot.cold(table, key)?.0.units, at.needs))
+                        }),
+                    );
                 }
             }
         }

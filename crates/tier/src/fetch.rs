@@ -45,7 +45,8 @@ enum Fetched {
     /// Its read has not ended; a set that a connection holds has none of these.
     Pending,
     Stored(FetchedRecord),
-    Unpacked(Vec<u8>),
+    /// In memory of its own.
+    Owned(Vec<u8>),
     /// The key has moved on: look it up again.
     Gone,
     Failed(String),
@@ -56,7 +57,7 @@ impl FetchedSet {
     pub fn value(&self, record: RecordId) -> Option<&[u8]> {
         match &self.find(record)?.1 {
             Fetched::Stored(record) => Some(record.payload()),
-            Fetched::Unpacked(value) => Some(value),
+            Fetched::Owned(value) => Some(value),
             Fetched::Pending | Fetched::Gone | Fetched::Failed(_) => None,
         }
     }
@@ -84,6 +85,31 @@ impl FetchedSet {
         self.0.clear();
     }
 
+    /// Lets go of all but the values of `wants` (sorted), and of all read buffers: for a command
+    /// that waits for more. To hold buffers while waiting could make all wait for ever.
+    pub fn keep(&mut self, wants: &[Want]) {
+        self.0.retain_mut(|(record, fetched)| {
+            let is_wanted = wants.binary_search_by_key(record, |want| want.record).is_ok();
+            if let Fetched::Stored(stored) = fetched
+                && is_wanted
+                && stored.holds_buffer()
+            {
+                *fetched = Fetched::Owned(stored.payload().to_vec());
+            }
+            is_wanted && !matches!(fetched, Fetched::Gone)
+        });
+    }
+
+    /// Adds what was fetched since. Of a record that is in both, the later one counts.
+    pub fn extend(&mut self, more: FetchedSet) {
+        if more.is_empty() {
+            return;
+        }
+        self.0.retain(|(record, _)| more.find(*record).is_none());
+        self.0.extend(more.0);
+        self.0.sort_unstable_by_key(|(record, _)| *record);
+    }
+
     fn find(&self, record: RecordId) -> Option<&(RecordId, Fetched)> {
         let index = self.0.binary_search_by_key(&record, |(id, _)| *id).ok()?;
         self.0.get(index)
@@ -99,7 +125,7 @@ impl FetchedSet {
         self.0[index as usize].1 = match result {
             Ok(record) if !want.at.compressed => Fetched::Stored(record),
             Ok(record) => match decompress(record.payload(), want.value_len as usize) {
-                Some(value) => Fetched::Unpacked(value),
+                Some(value) => Fetched::Owned(value),
                 None => Fetched::Failed("compressed value does not unpack".into()),
             },
             Err(EngineError::Gone { .. }) => Fetched::Gone,

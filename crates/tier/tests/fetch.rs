@@ -165,3 +165,27 @@ fn a_failure_is_not_that_of_the_next_record_at_its_place() {
     let key = rig.set_at(at, &[2; 1500]);
     assert!(fetched.failure(rig.want(&key).record).is_none());
 }
+
+#[test]
+fn what_a_command_keeps_is_there_beside_what_it_fetches_next() {
+    let rig = Rig::new();
+    let keys = ["a", "b", "c"];
+    for (key, fill) in keys.iter().zip(1..) {
+        rig.set_cold(key, &[fill; 1500]);
+    }
+    let [a, b, c] = keys.map(|key| rig.want(key));
+    let mut fetched = rig.fetch(vec![a, b]);
+    fetched.keep(&[a]);
+    assert!(!fetched.has(b.record), "nobody needs it any more");
+    fetched.extend(rig.fetch(vec![c]));
+    assert_eq!(fetched.value(a.record), Some(&[1; 1500][..]));
+    assert_eq!(fetched.value(c.record), Some(&[3; 1500][..]));
+    // One that could be read only later.
+    rig.disk.set_faults(SimFaults { failed_reads: 1000, ..SimFaults::default() });
+    fetched.extend(rig.fetch(vec![b]));
+    assert!(fetched.failure(b.record).is_some());
+    rig.disk.set_faults(SimFaults::default());
+    fetched.extend(rig.fetch(vec![b]));
+    assert_eq!(fetched.value(b.record), Some(&[2; 1500][..]));
+    assert!(fetched.value(a.record).is_some());
+}

@@ -80,6 +80,11 @@ impl FetchedRecord {
         self.at
     }
 
+    /// Whether it holds one of the worker's read buffers, which others may wait for.
+    pub fn holds_buffer(&self) -> bool {
+        matches!(self.bytes, Bytes::Buffer(..) | Bytes::Shared(..))
+    }
+
     /// The payload as a vector of its own; a large one is handed over without a copy where nobody
     /// else holds it.
     pub fn into_payload(self) -> Vec<u8> {

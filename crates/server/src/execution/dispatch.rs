@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use command::{CommandError, Flags, Handler, Locks, Needs};
-use keyspace::{FlashRef, Key, Locked, Tally};
+use keyspace::{FlashRef, Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, Pressure, Tier, Want, sort_wants};
@@ -79,10 +79,18 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Adds the cold values of the requests that follow, so that all reads of a pipeline fly
+    /// What to fetch for a request, `wants` being all that it needs: keeps what it has of that, and
+    /// adds the cold values of the requests that follow, so that all reads of a pipeline fly
     /// together.
-    fn wants_of_batch(&self, mut wants: Vec<Want>) -> Vec<Want> {
-        let Pipeline { session, batch, input, .. } = self;
+    ///
+    /// So what a request has only grows from run to run. It runs again for a value that it did not
+    /// name before, or that was written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often. The
+    /// values of one request are all needed at once, whatever they take; those of the others are
+    /// fetched ahead as far as there is room.
+    fn wants_of_batch(&mut self, mut wants: Vec<Want>) -> Vec<Want> {
+        let Pipeline { session, batch, input, fetched, .. } = self;
+        sort_wants(&mut wants);
+        fetched.keep(&wants);
         let tier = &session.server().tier;
         let keyspace = &*tier.keyspace;
         let mut bytes: usize = wants.iter().map(|want| want.at.stored_len as usize).sum();
@@ -93,7 +101,7 @@ impl Pipeline<'_> {
             wants.extend(want);
             want.map_or(0, |want| want.at.stored_len as usize)
         };
-        for request in batch.rest() {
+        for request in batch.rest().iter().skip(1) {
             let Some(entry) = request.entry else { continue };
             let args = batch.args(request, input);
             if bytes > FETCH_BYTES_MAX || !entry.spec.takes(args.len()) {
@@ -108,6 +116,7 @@ impl Pipeline<'_> {
                     .sum(),
             };
         }
+        wants.retain(|want| !fetched.has(want.record));
         sort_wants(&mut wants);
         wants
     }
@@ -273,6 +282,7 @@ impl Runner<'_> {
             (Locks::None, _) => keyspace.unlocked(),
             (Locks::All, _) => keyspace.lock_all(),
         };
+        // Ends: with the slots held values stay where they are, so each turn reads another one.
         loop {
             let run = HandlerRun { handler, keys: &keys, args: self.args, fetched: self.fetched };
             match run_locked(self.session, &mut locked, run, reply) {
@@ -287,15 +297,36 @@ impl Runner<'_> {
                         let text = format!("ERR cannot read the value of a key: {failure}");
                         return self.fail(reply, length, &text);
                     }
-                    take_back_access(self.session, &mut locked, &key);
                     if self.attempts < ATTEMPTS_MAX {
-                        return Outcome::Fetch(vec![want]);
+                        return Outcome::Fetch(self.needs(&mut locked, want));
                     }
                     // The value went cold again and again: read it while nobody can move it.
-                    *self.fetched = self.session.worker.tier.fetch_blocking(want);
+                    assert!(!self.fetched.has(want.record), "a value that is there is found");
+                    self.fetched.extend(worker.tier.fetch_blocking(want));
                 }
             }
         }
+    }
+
+    /// The cold values that the command needs: what it lacks, what was fetched for it, and what its
+    /// row in the table names.
+    #[cold]
+    fn needs(&self, locked: &mut Locked<'_>, lacks: Want) -> Vec<Want> {
+        let mut wants = vec![lacks];
+        if self.key.is_some() {
+            return wants;
+        }
+        let tier = &self.session.server().tier;
+        let table = tier.keyspace.table_of(self.session.db);
+        for (key, at) in keys_with_needs(self.entry, self.args) {
+            if locked.holds(key.slot)
+                && let Some(want) = cold(tier, locked.slot(key.slot), table, &key)
+                && (at.needs == Needs::Value || self.fetched.has(want.record))
+            {
+                wants.push(want);
+            }
+        }
+        wants
     }
 
     fn run_session(&mut self, at: usize, reply: &mut Reply) -> Outcome {
@@ -322,16 +353,6 @@ fn want_at(tier: &Tier, locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: F
     let is_held = locked.holds(key.slot);
     let found = is_held.then(|| cold(tier, locked.slot(key.slot), table, key)).flatten();
     found.unwrap_or_else(|| tier.want(key, at, at.stored_len))
-}
-
-/// The handler will run again, and must not count as a second use of the value.
-fn take_back_access(session: &Session, locked: &mut Locked<'_>, key: &Key<'_>) {
-    if session.no_touch || !locked.holds(key.slot) {
-        return;
-    }
-    let table = locked.keyspace().table_of(session.db);
-    let mut tally = Tally::default();
-    keyspace::Db::new(locked.slot(key.slot), table, 0, &mut tally).take_back_access(key);
 }
 
 /// Drops the reply when the client does not want it.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandResult, Cx, Fetched, Handler};
+use command::{CommandError, CommandResult, Cx, Fetched, Handler};
 use keyspace::{FlashRef, Key, Locked, Tally};
 use resp::{Args, Reply};
 use tier::{FetchedSet, Pressure, Tier};
@@ -30,7 +30,7 @@ pub(crate) fn run_locked(
     let mut tally = worker.tally.borrow_mut();
     let server = &worker.server;
     let fetched = FetchedValues { set: run.fetched, tier: &server.tier };
-    let (hits, misses) = (tally.read_ram + tally.read_flash, tally.missed);
+    let reads = Reads::of(&tally);
     let mut cx = Cx {
         locked,
         keys: run.keys,
@@ -48,6 +48,9 @@ pub(crate) fn run_locked(
     };
     let result = (run.handler)(&mut cx, run.args, reply);
     let (changes, cleared) = (cx.changes, cx.cleared);
+    if let Err(CommandError::NotResident(missing)) = &result {
+        reads.take_back(session, locked, (run.keys, &missing.key), &mut tally);
+    }
     if !run.fetched.is_empty() {
         for key in run.keys {
             promote(session, locked, key, run.fetched, &mut tally);
@@ -56,12 +59,61 @@ pub(crate) fn run_locked(
     if changes > 0 {
         worker.stats.changes.add(changes);
     }
-    worker.stats.keyspace_hits.add(tally.read_ram + tally.read_flash - hits);
-    worker.stats.keyspace_misses.add(tally.missed - misses);
+    reads.count(session, &tally);
     if !cleared.is_empty() {
         worker.free_later(cleared);
     }
     result
+}
+
+/// The reads that a tally had counted before a run.
+struct Reads {
+    ram: u64,
+    flash: u64,
+    missed: u64,
+}
+
+impl Reads {
+    #[inline]
+    fn of(tally: &Tally) -> Reads {
+        Reads { ram: tally.read_ram, flash: tally.read_flash, missed: tally.missed }
+    }
+
+    /// Counts those of the run for INFO.
+    #[inline]
+    fn count(&self, session: &Session, tally: &Tally) {
+        let stats = &session.worker.stats;
+        stats.keyspace_hits.add(tally.read_ram + tally.read_flash - self.ram - self.flash);
+        stats.keyspace_misses.add(tally.missed - self.missed);
+    }
+
+    /// Takes back what a run has counted that will be made again, once the value of `missing` is
+    /// there: its reads, and its uses of the keys in front of that one, which handlers read in their
+    /// order.
+    #[cold]
+    fn take_back(
+        &self,
+        session: &Session,
+        locked: &mut Locked<'_>,
+        (keys, missing): (&[Key<'_>], &[u8]),
+        tally: &mut Tally,
+    ) {
+        let count = (tally.read_ram - self.ram)
+            + (tally.read_flash - self.flash)
+            + (tally.missed - self.missed);
+        (tally.read_ram, tally.read_flash, tally.missed) = (self.ram, self.flash, self.missed);
+        let Some(last) = keys.iter().position(|key| key.bytes == missing) else { return };
+        if session.no_touch {
+            return;
+        }
+        let table = locked.keyspace().table_of(session.db);
+        for key in &keys[last.saturating_sub(count as usize)..=last] {
+            if locked.holds(key.slot) {
+                let slot = locked.slot(key.slot);
+                keyspace::Db::new(slot, table, 0, tally).take_back_access(key);
+            }
+        }
+    }
 }
 
 fn promote(

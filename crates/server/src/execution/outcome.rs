@@ -8,7 +8,7 @@ pub(crate) enum Outcome {
     Done,
     /// It was answered without having run: queued, or refused.
     NotRun,
-    /// It needs these values; then it is to be run again.
+    /// It needs all these values, some of which it may have; then it is to be run again.
     Fetch(Vec<Want>),
     /// It must wait for memory, then it is to be run again.
     Room,

@@ -13,7 +13,7 @@ use command::{CommandError, Needs};
 use keyspace::{Key, Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Want, sort_wants};
+use tier::{FetchedSet, Want};
 
 use crate::execution::call::count;
 use crate::execution::handler_run::{HandlerRun, run_locked};
@@ -140,8 +140,9 @@ fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> 
         }
         let table = locked.keyspace().table_of(db);
         for (key, at) in keys_with_needs(queued.entry, args) {
-            if at.needs == Needs::Value
-                && let Some(want) = cold(&session.server().tier, locked.slot(key.slot), table, &key)
+            let tier = &session.server().tier;
+            if let Some(want) = cold(tier, locked.slot(key.slot), table, &key)
+                && (at.needs == Needs::Value || fetched.has(want.record))
             {
                 wants.push(want);
             }
@@ -150,7 +151,6 @@ fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> 
     if wants.iter().all(|want| fetched.has(want.record)) {
         return Vec::new();
     }
-    sort_wants(&mut wants);
     wants
 }
 
@@ -167,6 +167,8 @@ fn run_queued(
     let result = match queued.entry.run {
         Run::Keys(handler) => {
             let keys: Keys<'_> = keys_with_needs(queued.entry, args).map(|(key, _)| key).collect();
+            // Ends: with the slots held values stay where they are, so each turn reads another one,
+            // and what was read before stays at hand.
             loop {
                 let run = HandlerRun { handler, keys: &keys, args, fetched };
                 let result = run_locked(session, locked, run, reply);
@@ -180,7 +182,8 @@ fn run_queued(
                     let text = format!("ERR cannot read the value of a key: {failure}");
                     break Err(CommandError::owned(text));
                 }
-                *fetched = session.worker.tier.fetch_blocking(want);
+                assert!(!fetched.has(want.record), "a value that is there is found");
+                fetched.extend(session.worker.tier.fetch_blocking(want));
             }
         }
         Run::Session(at) => {

@@ -144,10 +144,16 @@ impl<T: Transport> Connection<T> {
     /// Waits for what the request under way needs. The client may be killed meanwhile: this is dropped
     /// then, and leaves nothing behind.
     async fn wait(&mut self, wait: Wait) {
-        // To hold read buffers while waiting for more could make all wait for ever.
-        self.release_fetched();
+        // To hold read buffers while waiting could make all wait for ever. What a request that waits for
+        // values keeps of those it has is in memory of its own.
+        if !matches!(wait, Wait::Fetch(_)) {
+            self.release_fetched();
+        }
         match wait {
-            Wait::Fetch(wants) => self.fetched = self.worker.tier.fetch(wants).await,
+            Wait::Fetch(wants) => {
+                self.worker.tier.buffers_released();
+                self.fetched.extend(self.worker.tier.fetch(wants).await);
+            }
             Wait::Room => self.room = Some(self.worker.tier.room().await.is_ok()),
             Wait::Errand => {
                 let errand = self.session.errand.take();

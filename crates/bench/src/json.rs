@@ -5,8 +5,8 @@ use crate::arguments::Range;
 use crate::hdr;
 use crate::options::Options;
 use crate::report::{Part, Report, Run, ms};
+use crate::report_text::distribution;
 use crate::stats::{Row, Second};
-use crate::table::distribution;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

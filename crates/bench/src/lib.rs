@@ -13,7 +13,7 @@
 //! values; [`plan`] is that, resolved and checked, and [`command`] a kind of request. [`run`](mod@run)
 //! is one run of the load on its threads, [`worker`] the loop of one, [`client`] decides what is sent
 //! next and [`link`](mod@link) is a connection to the [`target`]. [`stats`] are counted, [`report`] is what comes out,
-//! [`table`], [`json`] and [`hdr`] are its forms, [`outputs`] where they go; [`cli`] is `kelvin bench run`.
+//! [`report_text`], [`json`] and [`hdr`] are its forms, [`outputs`] where they go; [`cli`] is `kelvin bench run`.
 
 #![deny(unsafe_code)]
 
@@ -38,11 +38,11 @@ pub mod outputs;
 pub mod plan;
 pub mod reply;
 pub mod report;
+pub mod report_text;
 pub mod run;
 pub mod session;
 pub mod stats;
 pub mod stream;
-pub mod table;
 pub mod target;
 pub mod tls;
 pub mod values;

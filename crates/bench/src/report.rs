@@ -1,5 +1,5 @@
 //! The outcome of a load: what each run measured, and whether it was flawless. How it is shown is
-//! told in [`crate::table`] and [`crate::json`].
+//! told in [`crate::report_text`] and [`crate::json`].
 
 use crate::cpu::CpuSeconds;
 use crate::options::Options;

@@ -16,13 +16,13 @@ pub mod family;
 #[cfg(test)]
 mod harness;
 mod keys;
+mod lookup;
 mod spec;
-mod table;
 
 pub use cx::{Cx, Fetched, NothingFetched, Statistics, Value};
 pub use error::{CommandError, CommandResult, fixed};
 pub use keys::{KeyAt, find_keys};
+pub use lookup::{CommandTable, Name, names_are_short_enough};
 pub use spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,
 };
-pub use table::{CommandTable, Name, names_are_short_enough};

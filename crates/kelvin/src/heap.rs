@@ -128,14 +128,14 @@ mod tests {
         assert!(count(&heap, &blocks) > 9_900);
         for _ in 0..3 {
             for blocks in blocks.chunks_mut(HEAP_BLOCKS_MAX) {
-                let (mut husks, sparse) = (Vec::new(), find(&heap, blocks));
+                let (mut detached, sparse) = (Vec::new(), find(&heap, blocks));
                 for (block, sparse) in blocks.iter_mut().zip(sparse) {
                     if sparse {
                         let copy = block.clone();
-                        husks.push(std::mem::replace(block, copy));
+                        detached.push(std::mem::replace(block, copy));
                     }
                 }
-                drop(husks);
+                drop(detached);
                 heap.flush_thread();
             }
         }

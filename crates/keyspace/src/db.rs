@@ -218,7 +218,7 @@ impl<'a> Db<'a> {
             _ => self.tally.write_ram += 1,
         }
         if matches!(old.stored, Stored::Cold(..)) && entry.frequency() == 0 {
-            self.tally.add_newcomer(Hint::new(self.table, key));
+            self.tally.add_cold_write(Hint::new(self.table, key));
         }
         let expire_at_ms = match expiry {
             Expiry::Keep => old.expire_at_ms,

@@ -2,12 +2,12 @@
 //! the machine.
 //!
 //! Values are demoted in no order of address, so what they leave behind is a hole here and there:
-//! room for other values of their size, and for nothing else. What moves leave is freed later
-//! ([`Husks`]): a block that is free again at once is the first that the allocator would hand out.
-//! A pass moves the blocks of one [`Region`].
+//! room for other values of their size, and for nothing else. The blocks that were moved from are
+//! freed later ([`DetachedBlocks`]): a block that is free again at once is the first that the
+//! allocator would hand out. A pass moves the blocks of one [`Region`].
 
 use crate::prefetch::prefetch;
-use crate::record::{Husk, Record};
+use crate::record::{DetachedBlock, Record};
 use crate::region::Region;
 use crate::slot::{DB_COUNT, SlotState};
 use crate::table::{Position, Table, borrow, own};
@@ -54,9 +54,9 @@ pub struct Defrag<'a> {
 
 /// What moves left behind, still allocated.
 #[derive(Default)]
-pub struct Husks(Vec<Husk>);
+pub struct DetachedBlocks(Vec<DetachedBlock>);
 
-impl Husks {
+impl DetachedBlocks {
     /// Frees all of it.
     pub fn free(&mut self) {
         self.0.clear();
@@ -127,7 +127,7 @@ impl SlotState {
         &mut self,
         from: &mut SegmentPosition,
         how: Defrag<'_>,
-        husks: &mut Husks,
+        detached: &mut DetachedBlocks,
     ) -> Defragged {
         let mut done = Defragged::default();
         while (from.table as usize) < DB_COUNT {
@@ -136,7 +136,7 @@ impl SlotState {
                 from.segment += 1;
                 let entries = self.table_mut(table);
                 if entries.segment(segment).len() > 0 {
-                    defrag_segment(entries, segment, how, husks, &mut done);
+                    defrag_segment(entries, segment, how, detached, &mut done);
                     return done;
                 }
             } else {
@@ -152,7 +152,7 @@ fn defrag_segment(
     entries: &mut Table,
     segment: u32,
     how: Defrag<'_>,
-    husks: &mut Husks,
+    detached: &mut DetachedBlocks,
     done: &mut Defragged,
 ) {
     let mut from = 0;
@@ -163,7 +163,7 @@ fn defrag_segment(
         for at in here {
             blocks.add(at, &borrow(&entries.get(at)), how);
         }
-        move_sparse(entries, &blocks, how, husks, done);
+        move_sparse(entries, &blocks, how, detached, done);
     }
 }
 
@@ -198,7 +198,7 @@ fn move_sparse(
     entries: &mut Table,
     blocks: &Blocks,
     how: Defrag<'_>,
-    husks: &mut Husks,
+    detached: &mut DetachedBlocks,
     done: &mut Defragged,
 ) {
     let mut sparse = [false; HEAP_BLOCKS_MAX];
@@ -211,14 +211,14 @@ fn move_sparse(
     let owners = blocks.owners.iter().zip(sparse).filter(|(_, sparse)| **sparse);
     for (&(at, is_value), _) in owners {
         let mut record = own(entries.get(at));
-        let husk = if is_value {
+        let old = if is_value {
             record.relocate_value().expect("invariant: it had one a moment ago")
         } else {
-            let (moved, husk) = record.relocate();
+            let (moved, old) = record.relocate();
             entries.entry_mut(at).set_address(moved);
-            husk
+            old
         };
-        husks.0.push(husk);
+        detached.0.push(old);
         done.moved += 1;
     }
 }
@@ -291,14 +291,14 @@ mod tests {
         slot: &mut SlotState,
         scope: Scope,
         heap: &dyn Heap,
-        husks: &mut Husks,
+        detached: &mut DetachedBlocks,
     ) -> Defragged {
         let mut done = Defragged::default();
         for region in (0..REGIONS).map(|index| Region::nth(index, REGIONS)) {
             let mut at = SegmentPosition::default();
             loop {
                 let how = Defrag { heap, scope, region, free_shift: 0 };
-                done = done + slot.defrag(&mut at, how, husks);
+                done = done + slot.defrag(&mut at, how, detached);
                 if at == SegmentPosition::default() {
                     break;
                 }
@@ -313,13 +313,13 @@ mod tests {
             let mut tally = Tally::default();
             let mut slot = filled(&mut tally);
             let before = contents(&slot);
-            let mut husks = Husks::default();
+            let mut detached = DetachedBlocks::default();
             let heap = Every { nth, asked: AtomicUsize::new(0) };
-            let done = whole_slot(&mut slot, Scope::All, &heap, &mut husks);
+            let done = whole_slot(&mut slot, Scope::All, &heap, &mut detached);
             assert!(done.asked > 4_500, "3,000 records, and values outside them");
             assert_eq!(done.moved, done.asked / nth as u64);
-            assert_eq!(husks.0.len() as u64, done.moved);
-            husks.free();
+            assert_eq!(detached.0.len() as u64, done.moved);
+            detached.free();
             assert_eq!(contents(&slot), before);
             let mut cleared = Tally::default();
             for table in 0..2 {
@@ -334,7 +334,7 @@ mod tests {
         let mut slot = filled(&mut tally);
         let before = contents(&slot);
         let heap = Every { nth: 1, asked: AtomicUsize::new(0) };
-        let done = whole_slot(&mut slot, Scope::Values, &heap, &mut Husks::default());
+        let done = whole_slot(&mut slot, Scope::Values, &heap, &mut DetachedBlocks::default());
         let short = (0..3_000).filter(|number| number % 700 < 32).count() as i64;
         let in_ram = tally.hot_count + tally.clean_count - short;
         assert!(done.moved as i64 >= in_ram, "each, wherever it stands");
@@ -345,7 +345,12 @@ mod tests {
     #[test]
     fn an_empty_slot_has_nothing_to_move() {
         let heap = Every { nth: 1, asked: AtomicUsize::new(0) };
-        let done = whole_slot(&mut SlotState::default(), Scope::All, &heap, &mut Husks::default());
+        let done = whole_slot(
+            &mut SlotState::default(),
+            Scope::All,
+            &heap,
+            &mut DetachedBlocks::default(),
+        );
         assert_eq!(done, Defragged::default());
     }
 }

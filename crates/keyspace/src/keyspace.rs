@@ -81,7 +81,7 @@ impl Keyspace {
     /// each in turn; here each step is taken for all keys before the next, so that their cache
     /// misses overlap.
     #[inline]
-    pub fn bring_near(&self, keys: &[Hint], with_values: bool) {
+    pub fn prefetch_keys(&self, keys: &[Hint], with_values: bool) {
         self.each(keys, SlotState::prefetch_entry);
         self.each(keys, SlotState::prefetch_record);
         if with_values {

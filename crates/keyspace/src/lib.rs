@@ -31,7 +31,9 @@ mod watch;
 
 pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
-pub use defrag::{Defrag, Defragged, HEAP_BLOCKS_MAX, Heap, Husks, Scope, SegmentPosition};
+pub use defrag::{
+    Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
+};
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};

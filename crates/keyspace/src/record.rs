@@ -25,7 +25,7 @@
 
 mod relocate;
 
-pub(crate) use relocate::Husk;
+pub(crate) use relocate::DetachedBlock;
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;

@@ -308,25 +308,25 @@ impl SlotState {
         swept
     }
 
-    /// Asks `judge` about the value that a newcomer brought, unless it was used a second time. A
+    /// Asks `judge` about the value that a cold write brought, unless it was used a second time. A
     /// guess by its hash will do: another key of the same tag is as little used. False: the judge
     /// said [`Verdict::Stop`].
-    pub fn pass_newcomer(
+    pub fn demote_cold_write(
         &mut self,
-        newcomer: Hint,
+        key: Hint,
         tally: &mut Tally,
         mut judge: impl FnMut(View<'_>, u8) -> Verdict,
     ) -> bool {
-        let entries = self.table_mut(newcomer.table);
-        let Some(at) = entries.guess(newcomer.hash) else { return true };
+        let entries = self.table_mut(key.table);
+        let Some(at) = entries.guess(key.hash) else { return true };
         let entry = entries.get(at);
         if !entry.is_demotable() || entry.frequency() > 1 {
             return true;
         }
         let view = view_of(entry);
-        let verdict = judge(view, newcomer.table);
+        let verdict = judge(view, key.table);
         if let Verdict::Demote(flash) = verdict {
-            demote_at(entries, at, newcomer.table, &view, flash, tally);
+            demote_at(entries, at, key.table, &view, flash, tally);
         }
         !matches!(verdict, Verdict::Stop)
     }

@@ -14,8 +14,8 @@ pub struct DeadCopy {
     pub key_len: u32,
 }
 
-/// Newcomers that a tally remembers; what is beyond stays in RAM until the hand comes by.
-const NEWCOMERS_MAX: usize = 256;
+/// Cold writes that a tally remembers; what is beyond stays in RAM until the hand comes by.
+const COLD_WRITES_MAX: usize = 256;
 
 /// Changes since the last publication. Every field is a difference, so batches can be summed.
 #[derive(Default, Debug)]
@@ -62,7 +62,7 @@ pub struct Tally {
     pub dead: Vec<DeadCopy>,
     /// Cold keys that a write has given a value though nobody had used them lately: the first that
     /// may leave RAM again.
-    pub newcomers: Vec<Hint>,
+    pub cold_writes: Vec<Hint>,
 }
 
 impl Tally {
@@ -71,9 +71,9 @@ impl Tally {
         self.index_bytes + self.value_bytes
     }
 
-    pub(crate) fn add_newcomer(&mut self, newcomer: Hint) {
-        if self.newcomers.len() < NEWCOMERS_MAX {
-            self.newcomers.push(newcomer);
+    pub(crate) fn add_cold_write(&mut self, key: Hint) {
+        if self.cold_writes.len() < COLD_WRITES_MAX {
+            self.cold_writes.push(key);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 /// Requests parsed ahead of one connection: their cold reads fly together.
 pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
-/// A batch shorter than this waits for the other clients that are ready, to look ahead together.
+/// A batch shorter than this waits for the other clients that are ready, to prefetch the keys of all
+/// together.
 pub(crate) const TURN_REQUESTS_MAX: usize = 8;
 /// Bytes of values that one connection fetches from flash at a time (one value may exceed it).
 pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;

@@ -55,7 +55,7 @@ impl Owner for KeyspaceOwner<'_> {
             Hint::new(meta.db % DB_COUNT as u8, &Key::in_slot(key, meta.slot))
         };
         let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
-        self.keyspace.bring_near(&hints, false);
+        self.keyspace.prefetch_keys(&hints, false);
     }
 
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {

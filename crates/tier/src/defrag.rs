@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use keyspace::{Defrag, Defragged, Heap, Husks, Scope, SegmentPosition};
+use keyspace::{Defrag, Defragged, DetachedBlocks, Heap, Scope, SegmentPosition};
 
 use crate::hand::Hand;
 use crate::worker::TierWorker;
@@ -49,7 +49,7 @@ pub(crate) struct DefragHand {
     rests_until: Cell<Option<u32>>,
     /// What writers have brought since the last slice, less than makes one.
     due_bytes: Cell<i64>,
-    husks: RefCell<Husks>,
+    detached: RefCell<DetachedBlocks>,
 }
 
 impl DefragHand {
@@ -62,7 +62,7 @@ impl DefragHand {
             idle_rounds: Cell::new(0),
             rests_until: Cell::new(None),
             due_bytes: Cell::new(0),
-            husks: RefCell::default(),
+            detached: RefCell::default(),
         }
     }
 
@@ -130,7 +130,7 @@ impl TierWorker {
             true => Defrag { heap, scope: Scope::Values, region, free_shift: SPARSE_SHIFT_FULL },
             false => Defrag { heap, scope, region, free_shift: SPARSE_SHIFT },
         };
-        let mut husks = defrag.husks.borrow_mut();
+        let mut detached = defrag.detached.borrow_mut();
         heap.flush_thread();
         for _ in 0..SLICE_SLOTS_MAX {
             if done.visited >= SLICE_KEYS_MAX {
@@ -139,7 +139,7 @@ impl TierWorker {
             let mut at = defrag.at.get();
             let mut part = Defragged::default();
             if let Some(mut state) = self.tier.keyspace.try_lock(defrag.hand.slot()) {
-                part = state.defrag(&mut at, how, &mut husks);
+                part = state.defrag(&mut at, how, &mut detached);
             }
             defrag.at.set(at);
             defrag.round.set(defrag.round.get() + part);
@@ -149,7 +149,7 @@ impl TierWorker {
                 break;
             }
         }
-        husks.free();
+        detached.free();
         heap.flush_thread();
         let counters = &self.tier.counters;
         counters.defrag_moved.fetch_add(done.moved, Ordering::Relaxed);

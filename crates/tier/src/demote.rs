@@ -9,9 +9,9 @@
 //! (`regions.rs`): a round over the slots empties one, so whole pages come free, and the allocator,
 //! which fills its oldest pages first, finds no new holes elsewhere.
 //!
-//! Newcomers do not wait for the hand. A value that was written to a cold key which nobody had used
-//! lately is treated as one that was read: unless a first use is enough (`Tier::promotes_at_once`)
-//! it goes to flash at the end of its batch, while it is in the CPU's cache. A second use within a
+//! Cold writes do not wait for the hand. A value that was written to a cold key which nobody had
+//! used lately is treated as one that was read: unless a first use is enough
+//! (`Tier::promotes_at_once`) it goes to flash at the end of its batch, while it is in the CPU's cache. A second use within a
 //! turn of the hand finds the frequency raised, and the value stays. So a stream of writes over cold
 //! data neither washes out what is hot nor pays for the hand (S3-FIFO's small queue, Yang et al.
 //! 2023, with the write buffer for the queue).
@@ -115,13 +115,13 @@ impl TierWorker {
     }
 
     /// Demotes what a batch of writes brought to cold keys that nobody had used lately.
-    pub(crate) fn demote_newcomers(&self, newcomers: &[Hint]) -> Demoted {
+    pub(crate) fn demote_each(&self, cold_writes: &[Hint]) -> Demoted {
         self.with_demoter(|demoter, tally| {
-            for &newcomer in newcomers {
-                let Some(mut state) = self.tier.keyspace.try_lock(newcomer.slot) else { continue };
-                demoter.slot = newcomer.slot;
+            for &key in cold_writes {
+                let Some(mut state) = self.tier.keyspace.try_lock(key.slot) else { continue };
+                demoter.slot = key.slot;
                 let judge = |view: View<'_>, table| demoter.judge(view, table);
-                if !state.pass_newcomer(newcomer, tally, judge) {
+                if !state.demote_cold_write(key, tally, judge) {
                     break;
                 }
             }

@@ -16,15 +16,15 @@ const DUE_BYTES_MIN: i64 = 64 << 10;
 pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
 
 impl TierWorker {
-    /// Ends a batch: publishes it, sends the newcomers among its values to flash unless a first use
-    /// is enough to stay, and demotes a little when memory is short.
+    /// Ends a batch: publishes it, sends the values of its cold writes to flash unless a first
+    /// use is enough to stay, and demotes a little when memory is short.
     #[inline]
     pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
         let mut grown = tally.ram_bytes();
         self.tier.publish(tally);
-        if !tally.newcomers.is_empty() {
-            grown -= self.pass_newcomers(&tally.newcomers);
-            tally.newcomers.clear();
+        if !tally.cold_writes.is_empty() {
+            grown -= self.demote_cold_writes(&tally.cold_writes);
+            tally.cold_writes.clear();
         }
         let pressure = self.tier.pressure();
         if pressure == Pressure::None {
@@ -34,11 +34,11 @@ impl TierWorker {
     }
 
     /// Returns the bytes that came free.
-    fn pass_newcomers(&self, newcomers: &[Hint]) -> i64 {
+    fn demote_cold_writes(&self, cold_writes: &[Hint]) -> i64 {
         if self.tier.promotes_at_once() {
             return 0;
         }
-        let gone = self.demote_newcomers(newcomers);
+        let gone = self.demote_each(cold_writes);
         self.collect_for(gone.written_bytes);
         gone.freed_bytes
     }

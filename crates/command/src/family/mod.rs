@@ -14,8 +14,8 @@ pub mod string_many;
 pub mod string_number;
 pub mod string_range;
 
+use crate::lookup::names_are_short_enough;
 use crate::spec::Command;
-use crate::table::names_are_short_enough;
 
 /// Every command of this crate.
 pub const FAMILIES: &[&[Command]] = &[

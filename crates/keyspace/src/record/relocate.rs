@@ -6,24 +6,24 @@ use std::ptr::NonNull;
 use super::{ADDRESS_BYTES, Record, Stored, layout, value_address};
 
 /// The allocation of what lives on elsewhere; freed when dropped.
-pub(crate) struct Husk {
+pub(crate) struct DetachedBlock {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: plain owned memory that nothing else names.
-unsafe impl Send for Husk {}
+unsafe impl Send for DetachedBlock {}
 
-impl Drop for Husk {
+impl Drop for DetachedBlock {
     fn drop(&mut self) {
-        // SAFETY: whoever made the husk gave the allocation up, with the layout it was made by.
+        // SAFETY: whoever detached the block gave it up, with the layout it was made by.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
 impl Record {
     /// Copies the record to another allocation, which owns its value from now on.
-    pub(crate) fn relocate(self) -> (Record, Husk) {
+    pub(crate) fn relocate(self) -> (Record, DetachedBlock) {
         let (_, size) = self.parse();
         let layout = layout(size);
         // SAFETY: a record is at least two bytes.
@@ -31,19 +31,19 @@ impl Record {
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         // SAFETY: both are allocations of at least `size` bytes, and the new one is nobody else's.
         unsafe { std::ptr::copy_nonoverlapping(self.0.as_ptr(), start.as_ptr(), size) };
-        (Record(start), Husk { start: self.0, layout })
+        (Record(start), DetachedBlock { start: self.0, layout })
     }
 
     /// Copies the value that stands outside the record to another allocation; none: it has no such
     /// value.
-    pub(crate) fn relocate_value(&mut self) -> Option<Husk> {
+    pub(crate) fn relocate_value(&mut self) -> Option<DetachedBlock> {
         let (view, size) = self.parse();
         let old = NonNull::new(self.boxed_value(&view)?.cast())?;
         let (Stored::Hot(bytes) | Stored::Clean(bytes, _)) = view.stored else { return None };
         let layout = Layout::for_value(bytes);
         let copy = value_address(bytes.into());
         self.pen(size - ADDRESS_BYTES, ADDRESS_BYTES).put(&copy.to_le_bytes());
-        Some(Husk { start: old, layout })
+        Some(DetachedBlock { start: old, layout })
     }
 
     /// Where the record lies, and its value when that stands outside it.

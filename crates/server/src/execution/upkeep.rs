@@ -34,7 +34,7 @@ impl Upkeep {
     pub(crate) fn round(&mut self) -> bool {
         let more = self.worker.tier.upkeep();
         expire(&self.worker, &mut self.slot);
-        self.worker.beat.notify_waiters();
+        self.worker.upkeep_tick.notify_waiters();
         more
     }
 }

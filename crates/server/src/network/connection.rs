@@ -55,7 +55,7 @@ pub(crate) struct Connection<T> {
 enum Next {
     /// The socket.
     Io,
-    /// The other clients that are ready, so that all look ahead together.
+    /// The other clients that are ready, so that the keys of all are prefetched together.
     Turn,
     /// What the request under way needs; the client can be killed meanwhile.
     Wait(Wait),
@@ -123,7 +123,7 @@ impl<T: Transport> Connection<T> {
                 }
                 Next::Turn => {
                     tier::yield_once().await;
-                    self.worker.lookahead.run(&self.worker.server.tier.keyspace);
+                    self.worker.prefetch.run(&self.worker.server.tier.keyspace);
                     self.renew_clock();
                 }
                 Next::Wait(wait) => {
@@ -161,10 +161,10 @@ impl<T: Transport> Connection<T> {
             }
             Wait::Pause => {
                 self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                self.worker.beat.notified().await;
+                self.worker.upkeep_tick.notified().await;
                 self.session.client.is_blocked.store(false, Ordering::Relaxed);
             }
-            Wait::Crowd => self.worker.beat.notified().await,
+            Wait::Crowd => self.worker.upkeep_tick.notified().await,
         }
         // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
         // counted from there, and a pause would not end else.
@@ -241,7 +241,7 @@ impl<T: Transport> Connection<T> {
         }
         let limits = self.limits();
         if self.batch.parse(&mut self.input, &limits, self.worker.server.registry) {
-            if self.look_ahead() {
+            if self.prefetch() {
                 return Start::Turn;
             }
             self.renew_clock();
@@ -266,9 +266,9 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Has the worker bring near what the batch will look up. True: it pays to let the other
+    /// Has the worker prefetch what the batch will look up. True: it pays to let the other
     /// clients that are ready add theirs first.
-    fn look_ahead(&self) -> bool {
+    fn prefetch(&self) -> bool {
         let (worker, requests) = (&self.worker, self.batch.rest());
         let keyspace = &worker.server.tier.keyspace;
         let table = keyspace.table_of(self.session.db);
@@ -276,13 +276,13 @@ impl<T: Transport> Connection<T> {
         for request in requests {
             let args = self.batch.args(request, &self.input);
             if let Some(key) = request.key(args) {
-                alone &= worker.lookahead.add(keyspace, table, &key);
+                alone &= worker.prefetch.add(keyspace, table, &key);
             }
         }
         if alone && requests.len() < TURN_REQUESTS_MAX {
             return true;
         }
-        worker.lookahead.run(keyspace);
+        worker.prefetch.run(keyspace);
         false
     }
 
@@ -350,7 +350,7 @@ impl<T: Transport> Connection<T> {
         self.renew_clock();
         let found = self.batch.parse(&mut self.input, &limits, self.worker.server.registry);
         if found {
-            self.look_ahead();
+            self.prefetch();
         } else {
             // The parser goes on where it stopped, behind the empty requests that it took.
             self.drop_input();

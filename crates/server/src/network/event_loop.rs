@@ -14,8 +14,8 @@ use tokio::task::spawn_local;
 use crate::execution::upkeep::{UPKEEP_EVERY, Upkeep};
 use crate::network::connection::Connection;
 use crate::network::listener::Accepted;
-use crate::network::pulse::Pulse;
 use crate::network::stream::Stream;
+use crate::network::upkeep_timer::UpkeepTimer;
 use crate::network::wake::watch;
 use crate::state::server::Server;
 use crate::state::worker::Worker;
@@ -26,7 +26,7 @@ pub(crate) fn run(
     index: usize,
     accepted: Receiver<Accepted>,
 ) -> anyhow::Result<()> {
-    // Without timers: see `pulse`.
+    // Without timers: see `upkeep_timer`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build_local(LocalOptions::default())
@@ -42,8 +42,8 @@ async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::
         let submitting = worker.clone();
         spawn_local(async move { submitting.tier.submitter().await });
     }
-    let pulse = Pulse::new(UPKEEP_EVERY).context("cannot make a timer")?;
-    spawn_local(upkeep(worker.clone(), pulse));
+    let timer = UpkeepTimer::new(UPKEEP_EVERY).context("cannot make a timer")?;
+    spawn_local(upkeep(worker.clone(), timer));
     loop {
         tokio::select! {
             biased;
@@ -70,12 +70,12 @@ fn start_connection(worker: &Rc<Worker>, new: Accepted) {
 }
 
 /// Does the worker's upkeep, at once again while it is urgent.
-async fn upkeep(worker: Rc<Worker>, pulse: Pulse) {
+async fn upkeep(worker: Rc<Worker>, timer: UpkeepTimer) {
     let mut upkeep = Upkeep::new(worker.clone());
     loop {
         if upkeep.round() {
             tokio::task::yield_now().await;
-        } else if let Err(error) = pulse.beat().await {
+        } else if let Err(error) = timer.tick().await {
             tracing::error!(%error, "lost the timer; stopping");
             return worker.server.shut_down();
         }

@@ -10,16 +10,16 @@ use crate::config::MemoryShare;
 use crate::limits::{CLIENT_STEP_BYTES, CLIENTS_SHARE_SHIFT};
 use crate::state::server::Server;
 
-/// Beats for which a connection with large buffers waits for others to be closed: a tenth of a
-/// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
-/// much.
-const WAIT_BEATS_MAX: u32 = 20;
+/// Ticks of upkeep for which a connection with large buffers waits for others to be closed: a tenth
+/// of a second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes
+/// too much.
+const WAIT_TICKS_MAX: u32 = 20;
 
 /// Bytes of one connection's buffers that are counted in the budget.
 #[derive(Default)]
 pub(crate) struct CountedBuffers {
     bytes: u64,
-    /// Beats waited for room.
+    /// Ticks waited for room.
     waited: u32,
 }
 
@@ -43,7 +43,7 @@ impl CountedBuffers {
         }
     }
 
-    /// Whether the connection must not fill its buffers further for a beat: all together take too
+    /// Whether the connection must not fill its buffers further for a tick: all together take too
     /// much, and the clients that were closed for it have not let go of theirs yet. Cost: a
     /// comparison for a connection whose buffers are small.
     #[inline]
@@ -56,7 +56,7 @@ impl CountedBuffers {
         let total = server.tier.budget.add_clients(0);
         let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64);
         self.waited = if crowded { self.waited + 1 } else { 0 };
-        crowded && self.waited <= WAIT_BEATS_MAX
+        crowded && self.waited <= WAIT_TICKS_MAX
     }
 
     /// The connection ends.

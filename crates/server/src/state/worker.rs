@@ -10,7 +10,7 @@ use tier::TierWorker;
 use tokio::sync::Notify;
 
 use crate::limits::{BUFFERS_KEPT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
-use crate::state::lookahead::Lookahead;
+use crate::state::prefetch::PrefetchQueue;
 use crate::state::server::Server;
 use crate::state::stats::WorkerStats;
 
@@ -23,9 +23,9 @@ pub(crate) struct Worker {
     /// What the batch under way has changed.
     pub(crate) tally: RefCell<Tally>,
     /// What its connections are about to look up.
-    pub(crate) lookahead: Lookahead,
+    pub(crate) prefetch: PrefetchQueue,
     /// Told after every round of upkeep: the only time that passes for a worker's tasks.
-    pub(crate) beat: Notify,
+    pub(crate) upkeep_tick: Notify,
     /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
     cleared: RefCell<Vec<Cleared>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
@@ -44,8 +44,8 @@ impl Worker {
             tier,
             stats,
             tally: RefCell::default(),
-            lookahead: Lookahead::default(),
-            beat: Notify::new(),
+            prefetch: PrefetchQueue::default(),
+            upkeep_tick: Notify::new(),
             cleared: RefCell::default(),
             buffers: RefCell::default(),
         }))

@@ -1,5 +1,4 @@
-//! A worker's pulse: a timer among the descriptors that its event loop watches, set once and for
-//! ever.
+//! The timer of a worker's upkeep: a descriptor that its event loop watches, set once and for ever.
 //!
 //! The runtime's own timers would set an alarm for every wait and read the clock after each. A
 //! worker whose clients come one at a time waits as often as it serves, and would pay for both with
@@ -16,27 +15,27 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A timer that beats at a fixed interval.
-pub(crate) struct Pulse(AsyncFd<OwnedFd>);
+/// A timer that ticks at a fixed interval.
+pub(crate) struct UpkeepTimer(AsyncFd<OwnedFd>);
 
-impl Pulse {
-    /// A pulse in the current runtime. Errors: no more file descriptors.
-    pub(crate) fn new(every: Duration) -> io::Result<Pulse> {
+impl UpkeepTimer {
+    /// A timer in the current runtime. Errors: no more file descriptors.
+    pub(crate) fn new(every: Duration) -> io::Result<UpkeepTimer> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         let every =
             Timespec { tv_sec: every.as_secs() as i64, tv_nsec: i64::from(every.subsec_nanos()) };
         let times = Itimerspec { it_interval: every, it_value: every };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
-        crate::network::wake::watch(timer, Interest::READABLE).map(Pulse)
+        crate::network::wake::watch(timer, Interest::READABLE).map(UpkeepTimer)
     }
 
-    /// Waits for the next beat; those that were missed are one. Errors: the runtime is ending.
-    pub(crate) async fn beat(&self) -> io::Result<()> {
+    /// Waits for the next tick; those that were missed are one. Errors: the runtime is ending.
+    pub(crate) async fn tick(&self) -> io::Result<()> {
         let mut ready = self.0.readable().await?;
         ready.clear_ready();
-        // A beat between these two steps is taken here and reported once more: there will be nothing
-        // to read then, and a beat too many harms nobody.
+        // A tick between these two steps is taken here and reported once more: there will be nothing
+        // to read then, and a tick too many harms nobody.
         let mut count = [0; 8];
         let _ = rustix::io::read(ready.get_inner(), &mut count);
         Ok(())
@@ -48,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beats_again_and_again() {
+    fn ticks_again_and_again() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         runtime.expect("a runtime").block_on(async {
-            let pulse = Pulse::new(Duration::from_millis(1)).expect("a timer");
+            let timer = UpkeepTimer::new(Duration::from_millis(1)).expect("a timer");
             for _ in 0..3 {
-                pulse.beat().await.expect("a beat");
+                timer.tick().await.expect("a tick");
             }
         });
     }

@@ -11,13 +11,13 @@ const KEYS_MAX: usize = 64;
 /// Keys that are worth the steps: one gains nothing.
 const KEYS_MIN: usize = 2;
 
-/// See the module.
+/// Keys gathered so far.
 #[derive(Default)]
-pub(crate) struct Lookahead(RefCell<Vec<Hint>>);
+pub(crate) struct PrefetchQueue(RefCell<Vec<Hint>>);
 
-impl Lookahead {
+impl PrefetchQueue {
     /// Adds a key, and asks for its slot. False: there is no place for more before
-    /// [`Lookahead::run`].
+    /// [`PrefetchQueue::run`].
     #[inline]
     pub(crate) fn add(&self, keyspace: &Keyspace, table: u8, key: &Key<'_>) -> bool {
         keyspace.prefetch(key.slot);
@@ -28,12 +28,12 @@ impl Lookahead {
         keys.len() < KEYS_MAX
     }
 
-    /// Brings near what the gathered keys need, and forgets them.
+    /// Prefetches what the gathered keys need, and forgets them.
     #[inline]
     pub(crate) fn run(&self, keyspace: &Keyspace) {
         let mut keys = self.0.borrow_mut();
         if keys.len() >= KEYS_MIN {
-            keyspace.bring_near(&keys, true);
+            keyspace.prefetch_keys(&keys, true);
         }
         keys.clear();
     }

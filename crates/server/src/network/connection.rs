@@ -493,9 +493,16 @@ async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
+    use std::pin::Pin;
+    use std::task::Waker;
+
+    use tier::{Budget, Environment, Tier};
 
     use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+    use crate::state::server::Server;
 
     #[test]
     fn a_wait_ends_when_its_client_is_killed() {
@@ -530,5 +537,72 @@ mod tests {
             }
         }
         End(ended)
+    }
+
+    /// A connection that is polled by hand.
+    type Serving = Pin<Box<dyn Future<Output = ()>>>;
+
+    /// What is on its way between a client and its connection.
+    #[derive(Default)]
+    struct Wire {
+        requests: Vec<u8>,
+        replies: Vec<u8>,
+        has_ended: bool,
+    }
+
+    impl Transport for Rc<RefCell<Wire>> {
+        fn poll_read(&self, _: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+            let mut wire = self.borrow_mut();
+            if wire.requests.is_empty() && !wire.has_ended {
+                return Poll::Pending;
+            }
+            let count = wire.requests.len().min(buffer.capacity() - buffer.len());
+            buffer.extend(wire.requests.drain(..count));
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.borrow_mut().replies.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+    }
+
+    fn worker() -> Rc<Worker> {
+        let budget = Budget::new(0).expect("resident memory can be read");
+        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        let server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
+        Worker::new(Arc::new(server), 0).expect("a worker without flash")
+    }
+
+    fn connect(worker: &Rc<Worker>) -> (Rc<RefCell<Wire>>, Serving) {
+        let id = worker.server.clients.next_id();
+        let client = Arc::new(Client { id, ..Client::default() });
+        worker.server.clients.add(client.clone());
+        let wire = Rc::new(RefCell::new(Wire::default()));
+        let connection = Connection::new(worker.clone(), wire.clone(), client);
+        (wire, Box::pin(connection.serve()))
+    }
+
+    /// Polls a connection until it has nothing left to do without its client. Whether it has ended.
+    fn serve(connection: &mut Serving) -> bool {
+        // Twice: a short batch gives its turn away once.
+        (0..2).any(|_| connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    }
+
+    #[test]
+    fn connections_are_served_without_a_runtime() {
+        let worker = worker();
+        let (wire, mut one) = connect(&worker);
+        let (other_wire, mut other) = connect(&worker);
+        wire.borrow_mut().requests.extend(b"SET k v\r\nGET k\r\n");
+        other_wire.borrow_mut().requests.extend(b"APPEND k w\r\n");
+        assert!(!serve(&mut one));
+        assert_eq!(wire.borrow().replies, b"+OK\r\n$1\r\nv\r\n");
+        assert!(!serve(&mut other));
+        assert_eq!(other_wire.borrow().replies, b":2\r\n");
+        assert_eq!(worker.server.clients.count(), 2);
+        wire.borrow_mut().has_ended = true;
+        assert!(serve(&mut one));
+        assert_eq!(worker.server.clients.count(), 1);
     }
 }

@@ -2,6 +2,7 @@
 #
 #   make run    builds Kelvin, starts a tiered server on ./data, tells how to connect
 #   make test   formats, lints, unit, property, differential and client tests
+#   make simulate  100,000 runs of the simulation (FIRST= and SEEDS= choose others)
 #   make bench  the acceptance benchmarks against redis-server (quiet machine, about an hour)
 
 SHELL := /bin/bash
@@ -14,7 +15,7 @@ MAXMEMORY ?= 1gb
 FLASH_SIZE ?= 16gb
 DATA ?= $(CURDIR)/data
 
-.PHONY: run test bench build setup setup-test lint unit differential clients valkey report-test fuzz
+.PHONY: run test simulate bench build setup setup-test lint unit differential clients valkey report-test fuzz
 
 run: build
 	@mkdir -p $(DATA)
@@ -41,6 +42,12 @@ lint:
 
 unit:
 	cargo test --workspace --profile fast
+
+# Seeds of the simulation (ARCHITECTURE.md, "Simulation"). One that failed is run again by FIRST=.
+FIRST ?= 0
+SEEDS ?= 100000
+simulate: setup
+	cargo run --profile fast -p simulation -- $(FIRST) $(SEEDS)
 
 # A million random commands against redis-server, values forced to flash in between.
 differential:

@@ -64,6 +64,12 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Has keys hashed alike in every run; later than the first look-up it does nothing.
+#[cfg(feature = "simulation")]
+pub fn fix_hash_seed(seed: u64) {
+    HASH_SEED.get_or_init(|| seed);
+}
+
 /// A seed from the operating system's randomness, by way of the standard library's hasher keys.
 fn random_seed() -> u64 {
     use std::hash::BuildHasher;

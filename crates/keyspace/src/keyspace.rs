@@ -13,6 +13,21 @@ use crate::slot::{DB_COUNT, SlotState};
 /// A locked slot.
 pub type SlotGuard<'k> = MutexGuard<'k, SlotState>;
 
+#[cfg(feature = "simulation")]
+use crate::schedule::{lock, try_lock};
+
+#[cfg(not(feature = "simulation"))]
+#[inline(always)]
+fn lock<T>(mutex: &Mutex<T>, _slot: u16) -> MutexGuard<'_, T> {
+    mutex.lock()
+}
+
+#[cfg(not(feature = "simulation"))]
+#[inline(always)]
+fn try_lock<T>(mutex: &Mutex<T>, _slot: u16) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
+}
+
 /// Bits of the packed table map that each database takes.
 const TABLE_BITS: u32 = 4;
 const _: () = assert!(DB_COUNT == 1 << TABLE_BITS);
@@ -45,7 +60,10 @@ impl Keyspace {
     #[inline]
     pub fn table_of(&self, db: u8) -> u8 {
         assert!((db as usize) < DB_COUNT);
-        (self.tables.load(Ordering::Relaxed) >> (u32::from(db) * TABLE_BITS)) as u8 & 0xf
+        let tables = self.tables.load(Ordering::Relaxed);
+        #[cfg(feature = "simulation")]
+        crate::schedule::shared();
+        (tables >> (u32::from(db) * TABLE_BITS)) as u8 & 0xf
     }
 
     /// Exchanges two databases. All slots must be held by the caller, who proves it.
@@ -61,13 +79,13 @@ impl Keyspace {
     /// Locks one slot. Cost: about 10 ns when nobody else holds it.
     #[inline]
     pub fn lock(&self, slot: u16) -> SlotGuard<'_> {
-        self.slots[slot as usize].0.lock()
+        lock(&self.slots[slot as usize].0, slot)
     }
 
     /// Locks a slot unless somebody holds it.
     #[inline]
     pub fn try_lock(&self, slot: u16) -> Option<SlotGuard<'_>> {
-        self.slots[slot as usize].0.try_lock()
+        try_lock(&self.slots[slot as usize].0, slot)
     }
 
     /// Asks for a slot before it is locked.

@@ -23,6 +23,8 @@ mod prefetch;
 #[allow(unsafe_code, reason = "a record is bytes of one allocation, by address")]
 mod record;
 mod region;
+#[cfg(feature = "simulation")]
+pub mod schedule;
 mod segment;
 mod slot;
 mod table;
@@ -35,6 +37,8 @@ pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
+#[cfg(feature = "simulation")]
+pub use key::fix_hash_seed;
 pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};

@@ -10,12 +10,17 @@ pub struct WatchFlag(AtomicBool);
 impl WatchFlag {
     /// Marks a watched key as changed: the transaction will not run.
     pub fn raise(&self) {
+        #[cfg(feature = "simulation")]
+        crate::schedule::shared();
         self.0.store(true, Ordering::Release);
     }
 
     /// Whether a watched key changed.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        let is_raised = self.0.load(Ordering::Acquire);
+        #[cfg(feature = "simulation")]
+        crate::schedule::shared();
+        is_raised
     }
 }
 

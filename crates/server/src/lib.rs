@@ -14,6 +14,8 @@ mod family;
 mod limits;
 mod network;
 mod session;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod start;
 mod state;
 

@@ -3,8 +3,18 @@
 use std::path::{Path, PathBuf};
 
 /// The layers from the lowest up: folders and files of `src`.
-const LAYERS: &[&str] =
-    &["limits", "config", "state", "session", "family", "execution", "network", "start", "lib"];
+const LAYERS: &[&str] = &[
+    "limits",
+    "config",
+    "state",
+    "session",
+    "family",
+    "execution",
+    "network",
+    "start",
+    "simulation",
+    "lib",
+];
 
 #[test]
 fn imports_go_down_the_layers() {

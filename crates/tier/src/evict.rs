@@ -91,7 +91,8 @@ impl TierWorker {
                 if best.as_ref().is_none_or(|best| rank < best.rank) {
                     best = Some(Candidate { table, key: view.key.to_vec(), rank });
                 }
-                left -= 1;
+                // The slot may end with the last of them, and is then begun again for one more.
+                left = left.saturating_sub(1);
                 left == 0
             };
             if state.scan_ranked(table, from, &mut consider).is_none() {

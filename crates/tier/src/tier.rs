@@ -83,6 +83,12 @@ impl Tier {
         }
     }
 
+    /// What time it is.
+    #[inline]
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     /// Publishes a batch: counters, memory, and the flash copies it made worthless. The tally is
     /// empty afterwards. Cost: a few atomic additions; nothing for a batch that changed nothing.
     #[inline]

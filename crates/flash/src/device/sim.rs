@@ -33,6 +33,10 @@ pub struct SimFaults {
     pub misdirected_writes: u16,
     /// Reads that bring one flipped bit, of a thousand.
     pub flipped_bits: u16,
+    /// Operations that are held back, of a thousand, for up to `held_reaps_max` further reaps.
+    pub held: u16,
+    /// See `held`.
+    pub held_reaps_max: u64,
     /// Writes fail with "no space left".
     pub full: bool,
 }
@@ -265,9 +269,15 @@ impl Drives for SimDrives {
 struct SimDevice {
     state: Arc<Mutex<SimState>>,
     queued: Vec<SimOperation>,
-    submitted: Vec<SimOperation>,
+    submitted: Vec<Submitted>,
     wake: OwnedFd,
     pool: ReadPool,
+}
+
+struct Submitted {
+    operation: SimOperation,
+    /// Reaps for which it is held back.
+    held: u64,
 }
 
 enum SimOperation {
@@ -311,7 +321,14 @@ impl Device for SimDevice {
     }
 
     fn submit(&mut self) {
-        self.submitted.append(&mut self.queued);
+        let state = &mut *self.state.lock();
+        for operation in self.queued.drain(..) {
+            let held = match happens(&mut state.random, state.faults.held) {
+                true => state.random.below(state.faults.held_reaps_max + 1),
+                false => 0,
+            };
+            self.submitted.push(Submitted { operation, held });
+        }
         self.signal();
     }
 
@@ -320,12 +337,17 @@ impl Device for SimDevice {
         // EAGAIN when nothing was signalled.
         let _ = rustix::io::read(&self.wake, &mut count);
         let state = &mut *self.state.lock();
-        if !self.submitted.is_empty() {
-            let count = 1 + state.random.below(self.submitted.len() as u64);
-            for _ in 0..count {
-                let at = state.random.below(self.submitted.len() as u64) as usize;
-                done.push(self.submitted.swap_remove(at).run(state));
-            }
+        let is_due = |one: &Submitted| one.held == 0;
+        let due = self.submitted.iter().filter(|one| is_due(one)).count() as u64;
+        let count = if due > 0 { 1 + state.random.below(due) } else { 0 };
+        for left in (due - count..due).rev() {
+            let nth = state.random.below(left + 1) as usize;
+            let mut due = self.submitted.iter().enumerate().filter(|(_, one)| is_due(one));
+            let (at, _) = due.nth(nth).expect("counted");
+            done.push(self.submitted.swap_remove(at).operation.run(state));
+        }
+        for one in &mut self.submitted {
+            one.held = one.held.saturating_sub(1);
         }
         self.signal();
     }

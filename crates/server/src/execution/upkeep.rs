@@ -3,11 +3,10 @@
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keyspace::{SLOT_COUNT, Tally};
 
-use crate::state::clock::unix_ms;
 use crate::state::worker::Worker;
 
 /// Between two rounds on a worker that has nothing urgent.
@@ -42,12 +41,13 @@ impl Upkeep {
 /// Removes keys whose time has come from this worker's slots, for a bounded time.
 fn expire(worker: &Worker, slot: &mut usize) {
     let server = &worker.server;
-    let now_ms = unix_ms();
+    let clock = server.tier.clock();
+    let now_ms = clock.unix_ms();
     let is_on = server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms);
     if !is_on || !server.tier.counters.has_volatile() {
         return;
     }
-    let start = Instant::now();
+    let start = clock.now();
     let mut tally = Tally::default();
     for _ in 0..EXPIRE_SLOTS {
         if let Some(mut state) = server.tier.keyspace.try_lock(*slot as u16)
@@ -56,7 +56,7 @@ fn expire(worker: &Worker, slot: &mut usize) {
             state.expire(now_ms, &mut tally);
             drop(state);
             server.tier.publish(&mut tally);
-            if start.elapsed() > EXPIRE_SLICE {
+            if clock.now() - start > EXPIRE_SLICE {
                 worker.stats.expire_cut_short.add(1);
                 break;
             }
@@ -66,5 +66,5 @@ fn expire(worker: &Worker, slot: &mut usize) {
             *slot = worker.index;
         }
     }
-    worker.stats.expire_us.add(start.elapsed().as_micros() as u64);
+    worker.stats.expire_us.add((clock.now() - start).as_micros() as u64);
 }

@@ -27,7 +27,6 @@ use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
 use crate::state::client_memory::CountedBuffers;
 use crate::state::clients::Client;
-use crate::state::clock::unix_ms;
 use crate::state::worker::Worker;
 
 /// A client's connection over a transport. Its task owns it.
@@ -173,7 +172,7 @@ impl<T: Transport> Connection<T> {
 
     /// Takes the time for the requests to run next.
     fn renew_clock(&mut self) {
-        self.session.now_ms = unix_ms();
+        self.session.now_ms = self.worker.server.tier.clock().unix_ms();
         self.session.client.last_seen_ms.store(self.session.now_ms, Ordering::Relaxed);
     }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tier::AllocatorStats;
 
 use crate::state::client_memory::keep_within_limit;
-use crate::state::clock::unix_ms;
 use crate::state::samples::RateCounts;
 use crate::state::server::Server;
 
@@ -20,21 +19,43 @@ const CLIENTS_EVERY: Duration = Duration::from_millis(500);
 
 /// Measures memory and rates; runs beside the listener.
 pub(crate) async fn measure(server: Arc<Server>) {
-    let (mut sampled, mut clients_due) = (None, Instant::now());
+    let mut measurement = Measurement::new(server);
     loop {
+        measurement.round();
+        tokio::time::sleep(MEASURE_EVERY).await;
+    }
+}
+
+/// What is measured, and when next.
+pub(crate) struct Measurement {
+    server: Arc<Server>,
+    /// By the tier's clock, as the other.
+    sample_due: Duration,
+    clients_due: Duration,
+}
+
+impl Measurement {
+    pub(crate) fn new(server: Arc<Server>) -> Measurement {
+        let now = server.tier.clock().now();
+        Measurement { sample_due: now, clients_due: now + CLIENTS_EVERY, server }
+    }
+
+    /// One round.
+    pub(crate) fn round(&mut self) {
+        let server = &self.server;
         server.tier.measure();
-        if sampled.is_none_or(|at: Instant| at.elapsed() >= SAMPLE_EVERY) {
-            sampled = Some(Instant::now());
+        let now = server.tier.clock().now();
+        if now >= self.sample_due {
+            self.sample_due = now + SAMPLE_EVERY;
             server.samples.update_slow_ticks(&server.config, &server.clock);
             server.totals.note_used(AllocatorStats::read().allocated);
-            sample(&server);
+            sample(server);
         }
-        if clients_due.elapsed() >= CLIENTS_EVERY {
-            clients_due = Instant::now();
-            close_idle(&server);
-            keep_within_limit(&server);
+        if now >= self.clients_due {
+            self.clients_due = now + CLIENTS_EVERY;
+            close_idle(server);
+            keep_within_limit(server);
         }
-        tokio::time::sleep(MEASURE_EVERY).await;
     }
 }
 
@@ -57,7 +78,7 @@ fn close_idle(server: &Server) {
     if timeout == 0 {
         return;
     }
-    let now_ms = unix_ms();
+    let now_ms = server.tier.clock().unix_ms();
     for client in server.clients.all() {
         let seen_ms = client.last_seen_ms.load(Ordering::Relaxed).max(client.created_ms);
         let exempt =

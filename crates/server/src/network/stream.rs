@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// What a connection takes bytes from and gives bytes to: a socket, or a simulated client.
-pub(crate) trait Transport {
+pub trait Transport {
     /// Reads what has arrived into the spare capacity of `buffer`, which must have some. Returns
     /// how many bytes came; 0 is the end.
     fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>>;

@@ -78,7 +78,7 @@ async fn run_change(worker: &Worker, change: Change) -> Result<(), ConfigError> 
         // A client that has gone does not wait for it any more.
         let _ = sender.send(change(&server));
     };
-    if let Err(error) = std::thread::Builder::new().name("change".into()).spawn(run) {
+    if let Err(error) = worker.server.threads.start("change", Box::new(run)) {
         return Err(ConfigError::NoThread(error.to_string()));
     }
     receiver.await.unwrap_or_else(|_| Err(ConfigError::NoThread("it has ended".to_owned())))

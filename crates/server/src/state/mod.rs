@@ -15,4 +15,5 @@ pub(crate) mod server;
 pub(crate) mod settings;
 pub(crate) mod slowlog;
 pub(crate) mod stats;
+pub(crate) mod threads;
 pub(crate) mod worker;

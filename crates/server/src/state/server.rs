@@ -19,6 +19,7 @@ use crate::state::registry::Registry;
 use crate::state::samples::Samples;
 use crate::state::slowlog::SlowLog;
 use crate::state::stats::{Totals, WorkerStats};
+use crate::state::threads::Threads;
 
 /// Version of Redis whose behaviour this server follows: clients choose their commands by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -49,6 +50,8 @@ pub(crate) struct Server {
     pub(crate) started_unix: u64,
     /// 40 hexadecimal digits of this run.
     pub(crate) run_id: String,
+    /// Where work is done that takes long.
+    pub(crate) threads: Threads,
     /// The address that clients connect to, once it is known (port 0 chooses one).
     pub(crate) tcp_port: AtomicU64,
     pub(crate) active_expire: AtomicBool,
@@ -82,6 +85,7 @@ impl Server {
             started: Instant::now(),
             started_unix: unix_ms() / 1000,
             run_id: random_hex(40),
+            threads: Threads::default(),
             tcp_port: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             rejected_connections: AtomicU64::new(0),

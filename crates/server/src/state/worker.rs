@@ -93,7 +93,7 @@ impl Worker {
         if keys <= FREE_AT_ONCE_MAX {
             return free();
         }
-        if let Err(error) = std::thread::Builder::new().name("free".into()).spawn(free) {
+        if let Err(error) = self.server.threads.start("free", Box::new(free)) {
             // The tables went with the closure: freed, but still counted.
             tracing::error!(%error, "cannot start a thread to free a cleared database");
         }

@@ -1,0 +1,99 @@
+//! The server without sockets, threads and timers, for the simulation: who has one gives it a tier
+//! with a clock and an engine of its own, polls the futures of connections, and says when time goes
+//! on and when the device answers.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use tier::{Tier, TierWorker};
+
+use crate::config::Config;
+use crate::execution::upkeep::Upkeep;
+use crate::family::REGISTRY;
+use crate::network::connection::Connection;
+use crate::network::measure::Measurement;
+pub use crate::network::stream::Transport;
+use crate::state::clients::Client;
+use crate::state::server::Server;
+use crate::state::threads::{Job, Threads};
+use crate::state::worker::Worker;
+
+/// A server that nothing drives by itself.
+pub struct SimServer {
+    server: Arc<Server>,
+    measurement: Measurement,
+}
+
+/// One of its workers. Clones are the same worker.
+#[derive(Clone)]
+pub struct SimWorker(Rc<Worker>);
+
+impl SimServer {
+    /// A server with the arguments of `kelvin server`. Panics: if they make no sense.
+    pub fn new(arguments: &[Vec<u8>], tier: Arc<Tier>) -> SimServer {
+        let config = Config::default();
+        config.load_arguments(arguments).expect("arguments that make sense");
+        let mut server = Server::new(config, &REGISTRY, tier);
+        server.threads = Threads::Simulated(Mutex::default());
+        crate::state::settings::apply_all(&server);
+        let server = Arc::new(server);
+        SimServer { measurement: Measurement::new(server.clone()), server }
+    }
+
+    /// Worker `index`.
+    pub fn worker(&self, index: usize) -> SimWorker {
+        SimWorker(Worker::new(self.server.clone(), index).expect("a side of the engine"))
+    }
+
+    /// Measures memory, as is done fifty times a second.
+    pub fn measure(&mut self) {
+        self.measurement.round();
+    }
+
+    /// Whether work waits that the server has a thread for.
+    pub fn has_job(&self) -> bool {
+        !self.jobs(|jobs| jobs.is_empty())
+    }
+
+    /// Does the oldest piece of that work.
+    pub fn run_job(&self) {
+        if let Some(job) = self.jobs(VecDeque::pop_front) {
+            job();
+        }
+    }
+
+    fn jobs<R>(&self, look: impl FnOnce(&mut VecDeque<Job>) -> R) -> R {
+        let Threads::Simulated(jobs) = &self.server.threads else {
+            unreachable!("invariant: the threads of a simulated server are simulated")
+        };
+        look(&mut jobs.lock().expect("nobody panics with it"))
+    }
+}
+
+impl SimWorker {
+    /// A new client of this worker: its id, and the future that serves it.
+    pub fn connect(
+        &self,
+        transport: impl Transport + 'static,
+    ) -> (u64, impl Future<Output = ()> + 'static) {
+        let server = &self.0.server;
+        let id = server.clients.next_id();
+        let client = Client { id, address: format!("127.0.0.1:{id}"), ..Client::default() };
+        let client = Arc::new(client);
+        server.clients.add(client.clone());
+        (id, Connection::new(self.0.clone(), transport, client).serve())
+    }
+
+    /// What does one round of upkeep; true: more is urgent.
+    pub fn upkeep(&self) -> impl FnMut() -> bool + 'static {
+        let mut upkeep = Upkeep::new(self.0.clone());
+        move || upkeep.round()
+    }
+
+    /// Its side of the tier.
+    pub fn tier(&self) -> &TierWorker {
+        &self.0.tier
+    }
+}

@@ -1,0 +1,333 @@
+//! Is a history strictly serializable? A search for an order of its operations, each at one moment
+//! between its request and its reply, in which the model answers what the server did.
+//!
+//! After Wing and Gong (1993) and Lowe (2017): operations are taken one at a time, a choice that
+//! leads to a state seen before at the same point is not followed again. Values are unique, so few
+//! choices are open for long.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use crate::command::{Command, Operation};
+use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
+use crate::model::State;
+use crate::reply::Reply;
+
+/// One operation of one session, as it was seen from outside.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) operation: Operation,
+    /// When its last request was sent, in steps.
+    pub(crate) sent: u64,
+    /// When its last reply had arrived, and what that was; none: the connection ended before.
+    pub(crate) answered: Option<(u64, Reply)>,
+}
+
+/// What the server may do besides what the model does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tolerance {
+    /// Refuse what needs memory.
+    pub(crate) refusals: bool,
+    /// Let keys go.
+    pub(crate) evictions: bool,
+    /// Fail to read a value.
+    pub(crate) unreadable: bool,
+}
+
+/// What the search came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Serializable,
+    /// There is no order; here is how far the search came.
+    Broken(String),
+    /// Too many orders to try them all.
+    Unknown,
+}
+
+/// Checks the histories of all sessions, each in the order of its connection.
+pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
+    let frontier = vec![0; sessions.len()];
+    let mut search = Search {
+        sessions,
+        tolerance,
+        seen: HashSet::new(),
+        nodes: 0,
+        deepest: (0, frontier.clone(), State::new(sessions.len())),
+    };
+    let mut frontier = frontier;
+    match search.go_on(&mut frontier, &State::new(sessions.len())) {
+        Some(true) => Verdict::Serializable,
+        Some(false) => Verdict::Broken(search.explain()),
+        None => Verdict::Unknown,
+    }
+}
+
+struct Search<'a> {
+    sessions: &'a [Vec<Event>],
+    tolerance: Tolerance,
+    seen: HashSet<(Vec<usize>, u64)>,
+    nodes: usize,
+    /// The longest order so far: its length, where each session stands after it, and the state.
+    deepest: (usize, Vec<usize>, State),
+}
+
+impl<'a> Search<'a> {
+    /// Whether the rest can be put in order; none: the search gave up.
+    fn go_on(&mut self, frontier: &mut Vec<usize>, state: &State) -> Option<bool> {
+        self.nodes += 1;
+        if self.nodes > CHECKED_NODES_MAX {
+            return None;
+        }
+        if !self.seen.insert((frontier.clone(), state.fingerprint())) {
+            return Some(false);
+        }
+        let depth = frontier.iter().sum();
+        if depth >= self.deepest.0 {
+            self.deepest = (depth, frontier.clone(), state.clone());
+        }
+        let next = self.next(frontier);
+        if next.iter().all(|(_, event)| event.answered.is_none()) {
+            return Some(true);
+        }
+        for (session, event) in next {
+            for state in self.outcomes(state, session, event) {
+                frontier[session] += 1;
+                let found = self.go_on(frontier, &state);
+                frontier[session] -= 1;
+                if found != Some(false) {
+                    return found;
+                }
+            }
+        }
+        Some(false)
+    }
+
+    /// The operations that may come next, the one that was answered first in front: those that were
+    /// sent before any that is left was answered.
+    fn next(&self, frontier: &[usize]) -> Vec<(usize, &'a Event)> {
+        let ends = |event: &Event| event.answered.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        let left = self.sessions.iter().zip(frontier).enumerate();
+        let left = left.filter_map(|(session, (events, at))| Some((session, events.get(*at)?)));
+        let mut next: Vec<(usize, &Event)> = left.collect();
+        let first_end = next.iter().map(|(_, event)| ends(event)).min().unwrap_or(u64::MAX);
+        next.retain(|(_, event)| event.sent <= first_end);
+        next.sort_by_key(|(_, event)| ends(event));
+        next
+    }
+
+    /// The states in which the data set may be after an operation.
+    fn outcomes(&self, state: &State, session: usize, event: &Event) -> Vec<State> {
+        let Some((_, reply)) = &event.answered else {
+            return self.unanswered(state, session, &event.operation);
+        };
+        match &event.operation {
+            Operation::Single(command) => self.after(state, session, command, reply),
+            Operation::Transaction(commands) => {
+                self.after_transaction(state, session, commands, reply)
+            }
+        }
+    }
+
+    /// An operation whose answer was lost may have run, or have been refused.
+    fn unanswered(&self, state: &State, session: usize, operation: &Operation) -> Vec<State> {
+        let (mut done, mut refused) = (state.clone(), state.clone());
+        done.apply(session, operation);
+        if let Operation::Transaction(_) = operation {
+            refused.unwatch(session);
+        }
+        let Tolerance { refusals, evictions, unreadable } = self.tolerance;
+        match refusals || evictions || unreadable {
+            true => vec![done, refused],
+            false => vec![done],
+        }
+    }
+
+    fn after_transaction(
+        &self,
+        state: &State,
+        session: usize,
+        commands: &[Command],
+        reply: &Reply,
+    ) -> Vec<State> {
+        let nothing = || {
+            let mut state = state.clone();
+            state.unwatch(session);
+            vec![state]
+        };
+        match reply {
+            Reply::NullArray => {
+                let may_be = self.tolerance.evictions && state.is_watching(session);
+                if state.is_disturbed(session) || may_be { nothing() } else { Vec::new() }
+            }
+            Reply::Error(text) if text.starts_with("EXECABORT") && self.tolerance.refusals => {
+                nothing()
+            }
+            Reply::Array(replies) if replies.len() == commands.len() => {
+                if state.is_disturbed(session) {
+                    return Vec::new();
+                }
+                let mut states = vec![state.clone()];
+                for (command, reply) in commands.iter().zip(replies) {
+                    let after = |state: &State| self.after(state, session, command, reply);
+                    states = states.iter().flat_map(after).collect();
+                }
+                states.iter_mut().for_each(|state| state.unwatch(session));
+                states
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The states after one command that was answered so.
+    fn after(&self, state: &State, session: usize, command: &Command, reply: &Reply) -> Vec<State> {
+        let run = |mut state: State| {
+            let answer = state.run(session, command);
+            answer.is_none_or(|answer| answer == *reply).then_some(state)
+        };
+        if let Some(state) = run(state.clone()) {
+            return vec![state];
+        }
+        let refused =
+            self.tolerance.refusals && command.needs_memory() && reply.is_error("OOM command");
+        let unread = self.tolerance.unreadable && reply.is_error("ERR cannot read the value");
+        if refused || unread {
+            return vec![state.clone()];
+        }
+        if !self.tolerance.evictions {
+            return Vec::new();
+        }
+        // A key that is evicted may as well go when it is next asked for.
+        let mut keys = command.keys();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| state.has(session, *key));
+        keys.truncate(EVICTED_TOGETHER_MAX);
+        let sets = 1u32..1 << keys.len();
+        let evicted = sets.filter_map(|set| {
+            let mut state = state.clone();
+            let gone = keys.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
+            gone.for_each(|(_, key)| state.evict(session, *key));
+            run(state)
+        });
+        evicted.collect()
+    }
+
+    /// What could not be put in order.
+    fn explain(&mut self) -> String {
+        let (depth, frontier, state) = self.deepest.clone();
+        let mut text = format!("no order of the history explains it; {depth} operations fit.\n");
+        for (session, event) in self.next(&frontier) {
+            let mut asked = state.clone();
+            let expected = asked.apply(session, &event.operation);
+            let _ = writeln!(text, "  next of session {session}: {}", show(event));
+            let _ = writeln!(text, "    the model answers {expected:?}");
+        }
+        for (session, events) in self.sessions.iter().enumerate() {
+            let from = frontier[session].saturating_sub(4);
+            for event in events.iter().take(frontier[session] + 2).skip(from) {
+                let _ = writeln!(text, "  session {session}: {}", show(event));
+            }
+        }
+        text
+    }
+}
+
+/// One line.
+pub(crate) fn show(event: &Event) -> String {
+    let Event { operation, sent, answered } = event;
+    match answered {
+        Some((at, reply)) => format!("[{sent}..{at}] {operation:?} -> {reply:?}"),
+        None => format!("[{sent}..] {operation:?} was not answered"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Key;
+    use crate::value::Value;
+
+    const A: Key = Key(0);
+    const B: Key = Key(1);
+
+    fn value(text: &str) -> Value {
+        Value::new(text.as_bytes().to_vec())
+    }
+
+    fn bulk(text: &str) -> Reply {
+        Reply::Bulk(value(text))
+    }
+
+    fn event(sent: u64, answered: u64, command: Command, reply: Reply) -> Event {
+        let operation = Operation::Single(command);
+        Event { operation, sent, answered: Some((answered, reply)) }
+    }
+
+    fn is_serializable(sessions: &[Vec<Event>]) -> bool {
+        match check(sessions, Tolerance::default()) {
+            Verdict::Serializable => true,
+            Verdict::Broken(_) => false,
+            Verdict::Unknown => panic!("a short history"),
+        }
+    }
+
+    #[test]
+    fn a_read_sees_what_was_written_before_it_and_nothing_older() {
+        for (seen, is_right) in [("new", true), ("old", false)] {
+            let writer = vec![
+                event(0, 1, Command::Set(A, value("old")), Reply::ok()),
+                event(2, 3, Command::Set(A, value("new")), Reply::ok()),
+            ];
+            let reader = vec![event(4, 5, Command::Get(A), bulk(seen))];
+            assert_eq!(is_serializable(&[writer, reader]), is_right);
+        }
+    }
+
+    #[test]
+    fn a_read_beside_a_write_sees_either_but_not_one_after_the_other_backwards() {
+        let writer = || vec![event(0, 9, Command::Set(A, value("new")), Reply::ok())];
+        let get = |sent, answered, reply| event(sent, answered, Command::Get(A), reply);
+        let forwards = vec![get(1, 2, Reply::Null), get(3, 4, bulk("new"))];
+        let backwards = vec![get(1, 2, bulk("new")), get(3, 4, Reply::Null)];
+        assert!(is_serializable(&[writer(), forwards]));
+        assert!(!is_serializable(&[writer(), backwards]));
+    }
+
+    #[test]
+    fn write_skew_is_seen() {
+        let skew = |other: Key, own: Key, sent, replies| {
+            let exec = Operation::Transaction(vec![Command::Set(own, value("x"))]);
+            let watch = Command::Watch(vec![other, own]);
+            vec![
+                event(0, 1, watch, Reply::ok()),
+                Event { operation: exec, sent, answered: Some((9, replies)) },
+            ]
+        };
+        let done = || Reply::Array(vec![Reply::ok()]);
+        assert!(is_serializable(&[skew(A, B, 2, done()), skew(B, A, 2, Reply::NullArray)]));
+        assert!(!is_serializable(&[skew(A, B, 2, done()), skew(B, A, 2, done())]));
+    }
+
+    #[test]
+    fn what_was_not_answered_may_have_happened_or_not() {
+        for seen in [Reply::Null, bulk("x")] {
+            let operation = Operation::Single(Command::Set(A, value("x")));
+            let lost = vec![Event { operation, sent: 0, answered: None }];
+            let reader = vec![event(5, 6, Command::Get(A), seen)];
+            assert!(is_serializable(&[lost, reader]));
+        }
+    }
+
+    #[test]
+    fn keys_vanish_only_where_they_may() {
+        let history = || {
+            vec![
+                event(0, 1, Command::MSet(vec![(A, value("a")), (B, value("b"))]), Reply::ok()),
+                event(2, 3, Command::MGet(vec![A, B]), Reply::Array(vec![Reply::Null, bulk("b")])),
+            ]
+        };
+        assert!(!is_serializable(&[history()]));
+        let evicting = Tolerance { evictions: true, ..Tolerance::default() };
+        assert_eq!(check(&[history()], evicting), Verdict::Serializable);
+    }
+}

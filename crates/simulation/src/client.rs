@@ -1,0 +1,370 @@
+//! A client: sends what the seed says, keeps what it is answered.
+
+use std::collections::VecDeque;
+
+use stdx::Random;
+
+use crate::checker::Event;
+use crate::command::{COUNTERS, Command, KEYS, Key, Operation};
+use crate::profile::{Profile, ValueSizes, Weights, pick};
+use crate::reply::Reply;
+use crate::value::Value;
+use crate::wire::ClientEnd;
+
+/// Requests of one transaction.
+const QUEUED_MAX: u64 = 4;
+/// Keys of one request.
+const KEYS_MAX: u64 = 5;
+/// Operations that are sent together.
+const PIPELINE_MAX: u64 = 12;
+
+/// One client and its connection of the moment.
+pub(crate) struct Client {
+    pub(crate) wire: ClientEnd,
+    /// Which of the server's connections it is.
+    pub(crate) id: u64,
+    /// What it asked and was answered on this connection.
+    pub(crate) events: Vec<Event>,
+    /// Replies that it waits for: the event, and those that it has had for it.
+    waits: VecDeque<(usize, Vec<Reply>)>,
+    /// What it will send next, each group at once.
+    script: VecDeque<Vec<Operation>>,
+    /// Operations that it may still make up.
+    operations_left: u64,
+}
+
+impl Client {
+    pub(crate) fn new(wire: ClientEnd, id: u64, operations: u64) -> Client {
+        Client {
+            wire,
+            id,
+            events: Vec::new(),
+            waits: VecDeque::new(),
+            script: VecDeque::new(),
+            operations_left: operations,
+        }
+    }
+
+    /// The operations that it has not made up yet.
+    pub(crate) fn operations_left(&self) -> u64 {
+        self.operations_left
+    }
+
+    /// Whether it waits for a reply.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// Whether it has something to send and waits for nothing.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.is_waiting() && (!self.script.is_empty() || self.operations_left > 0)
+    }
+
+    /// Has it send these together.
+    pub(crate) fn ask(&mut self, now: u64, operations: Vec<Operation>) {
+        let mut bytes = Vec::new();
+        for operation in operations {
+            operation.write(&mut bytes);
+            self.waits.push_back((self.events.len(), Vec::new()));
+            self.events.push(Event { operation, sent: now, answered: None });
+        }
+        self.wire.send(&bytes);
+    }
+
+    /// Sends the next group.
+    pub(crate) fn send(&mut self, now: u64, author: &mut Author<'_>) {
+        if self.script.is_empty() {
+            self.script = author.write();
+            let count: usize = self.script.iter().map(Vec::len).sum();
+            self.operations_left = self.operations_left.saturating_sub(count as u64);
+        }
+        let Some(group) = self.script.pop_front() else { return };
+        self.ask(now, group);
+    }
+
+    /// Takes the replies that have come. False: none has.
+    ///
+    /// Errors: they are none, or nobody asked.
+    pub(crate) fn receive(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        while let Some((now, reply)) = self.wire.receive()? {
+            let Some((index, replies)) = self.waits.front_mut() else {
+                return Err(format!("nobody asked for {reply:?}"));
+            };
+            any = true;
+            let event = &mut self.events[*index];
+            replies.push(reply);
+            if replies.len() == event.operation.requests() {
+                // That of EXEC is all that matters of a transaction.
+                event.answered = replies.pop().map(|reply| (now, reply));
+                self.waits.pop_front();
+            }
+        }
+        Ok(any)
+    }
+
+    /// What it waits for, for people.
+    pub(crate) fn first_wait(&self) -> Option<&Event> {
+        self.waits.front().map(|(index, _)| &self.events[*index])
+    }
+}
+
+/// Makes up what clients ask.
+pub(crate) struct Author<'a> {
+    pub(crate) random: &'a mut Random,
+    pub(crate) profile: &'a Profile,
+    /// The number of the last value that was written.
+    pub(crate) values: &'a mut u64,
+    /// Connections that may be killed.
+    pub(crate) ids: &'a [u64],
+    /// What `maxmemory` may be set to.
+    pub(crate) max_memory: &'a [u64],
+}
+
+/// What a client may do next.
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+    ReadMany,
+    WriteMany,
+    Count,
+    Delete,
+    Rename,
+    Expire,
+    Transaction,
+    Watch,
+    Select,
+    Swap,
+    Flush,
+    Demote,
+    DemoteAll,
+    NoTouch,
+    Configure,
+    Kill,
+}
+
+impl Author<'_> {
+    /// The next groups that a client sends.
+    fn write(&mut self) -> VecDeque<Vec<Operation>> {
+        let is_pipeline = self.random.below(1000) < self.profile.pipelines;
+        let count = if is_pipeline { 2 + self.random.below(PIPELINE_MAX - 1) } else { 1 };
+        let operations: Vec<Operation> = (0..count).flat_map(|_| self.operations()).collect();
+        match is_pipeline {
+            true => VecDeque::from([operations]),
+            false => operations.into_iter().map(|operation| vec![operation]).collect(),
+        }
+    }
+
+    /// Operations that belong together.
+    fn operations(&mut self) -> Vec<Operation> {
+        match self.kind() {
+            Kind::Transaction => vec![self.transaction()],
+            Kind::Watch => self.watch(),
+            kind => vec![Operation::Single(self.command(kind))],
+        }
+    }
+
+    fn kind(&mut self) -> Kind {
+        let Weights {
+            read,
+            write,
+            read_many,
+            write_many,
+            count,
+            delete,
+            rename,
+            expire,
+            transaction,
+            watch,
+            select,
+            swap,
+            flush,
+            demote,
+            demote_all,
+            no_touch,
+            configure,
+            kill,
+        } = self.profile.weights;
+        let kinds = [
+            (read, Kind::Read),
+            (write, Kind::Write),
+            (read_many, Kind::ReadMany),
+            (write_many, Kind::WriteMany),
+            (count, Kind::Count),
+            (delete, Kind::Delete),
+            (rename, Kind::Rename),
+            (expire, Kind::Expire),
+            (transaction, Kind::Transaction),
+            (watch, Kind::Watch),
+            (select, Kind::Select),
+            (swap, Kind::Swap),
+            (flush, Kind::Flush),
+            (demote, Kind::Demote),
+            (demote_all, Kind::DemoteAll),
+            (no_touch, Kind::NoTouch),
+            (configure, Kind::Configure),
+            (kill, Kind::Kill),
+        ];
+        weighted(self.random, &kinds)
+    }
+
+    fn transaction(&mut self) -> Operation {
+        let count = 1 + self.random.below(QUEUED_MAX);
+        let commands = (0..count).map(|_| self.queued());
+        Operation::Transaction(commands.collect())
+    }
+
+    /// A command that a transaction may hold.
+    fn queued(&mut self) -> Command {
+        loop {
+            match self.kind() {
+                Kind::Transaction
+                | Kind::Watch
+                | Kind::Demote
+                | Kind::DemoteAll
+                | Kind::Configure
+                | Kind::Kill => {}
+                kind => return self.command(kind),
+            }
+        }
+    }
+
+    /// WATCH, a look at what is watched, and a transaction that depends on it.
+    fn watch(&mut self) -> Vec<Operation> {
+        let keys = self.keys();
+        let mut operations = vec![Operation::Single(Command::Watch(keys.clone()))];
+        if self.random.below(2) == 0 {
+            operations.push(Operation::Single(Command::MGet(keys)));
+        }
+        operations.push(match self.random.below(8) {
+            0 => Operation::Single(Command::Unwatch),
+            _ => self.transaction(),
+        });
+        operations
+    }
+
+    fn command(&mut self, kind: Kind) -> Command {
+        let key = self.key();
+        match kind {
+            Kind::Read => match self.random.below(5) {
+                0 => Command::Strlen(key),
+                1 => {
+                    let from = self.random.below(40) as i64 - 20;
+                    Command::GetRange(key, from, from + self.random.below(100) as i64)
+                }
+                2 => Command::Exists(self.keys()),
+                _ => Command::Get(key),
+            },
+            Kind::Write => self.write_one(key),
+            Kind::ReadMany => Command::MGet(self.keys()),
+            Kind::WriteMany => {
+                let pairs = self.keys().into_iter().map(|key| (key, self.value())).collect();
+                match self.random.below(4) {
+                    0 => Command::MSetNx(pairs),
+                    _ => Command::MSet(pairs),
+                }
+            }
+            Kind::Count => {
+                let counter = KEYS.len() - COUNTERS + self.random.below(COUNTERS as u64) as usize;
+                let counter = Key(counter as u8);
+                match self.random.below(6) {
+                    0 => Command::Get(counter),
+                    1 => Command::Del(vec![counter]),
+                    _ => Command::IncrBy(counter, 1 + self.random.below(3) as i64),
+                }
+            }
+            Kind::Delete => match self.random.below(2) {
+                0 => Command::Del(self.keys()),
+                _ => Command::GetDel(key),
+            },
+            Kind::Rename => {
+                let to = self.key();
+                match self.random.below(2) {
+                    0 if key != to => Command::Copy(key, to),
+                    _ => Command::Rename(key, to),
+                }
+            }
+            Kind::Expire => Command::Expire(key),
+            Kind::Select => Command::Select(self.random.below(2) as u8),
+            Kind::Swap => Command::SwapDb,
+            Kind::Flush if self.random.below(2) == 0 => Command::FlushDb,
+            Kind::Flush => Command::FlushAll,
+            Kind::Demote => match self.random.below(8) {
+                0 => Command::other(&["TIER", "FLUSH"]),
+                1 => Command::other(&["TIER", "PROMOTE", key.name()]),
+                _ => Command::other(&["TIER", "DEMOTE", key.name()]),
+            },
+            Kind::DemoteAll => Command::other(&["TIER", "DEMOTE", "ALL"]),
+            Kind::NoTouch => Command::other(&["CLIENT", "NO-TOUCH", self.one_of(&["ON", "OFF"])]),
+            Kind::Configure => self.configure(),
+            Kind::Kill => {
+                let id = pick(self.random, self.ids).to_string();
+                Command::other(&["CLIENT", "KILL", "ID", &id])
+            }
+            Kind::Transaction | Kind::Watch => unreachable!("not one command"),
+        }
+    }
+
+    fn write_one(&mut self, key: Key) -> Command {
+        let value = self.value();
+        match self.random.below(9) {
+            0 | 8 => Command::SetGet(key, value),
+            1 => Command::SetNx(key, value),
+            2 | 3 => Command::Append(key, value),
+            4 => Command::SetRange(key, self.random.below(200) as usize, value),
+            _ => Command::Set(key, value),
+        }
+    }
+
+    fn configure(&mut self) -> Command {
+        let set = |name: &str, value: &str| Command::other(&["CONFIG", "SET", name, value]);
+        match self.random.below(4) {
+            0 if !self.max_memory.is_empty() => {
+                set("maxmemory", &pick(self.random, self.max_memory).to_string())
+            }
+            1 => {
+                let segments = self.profile.flash_segments + self.random.below(32);
+                set("flash-size", &(segments * crate::profile::SEGMENT_BYTES).to_string())
+            }
+            2 => set("tier-promotion", self.one_of(&["access", "second-touch"])),
+            _ => set("tier-compression", self.one_of(&["lz4", "none"])),
+        }
+    }
+
+    fn one_of(&mut self, words: &[&'static str]) -> &'static str {
+        words[self.random.below(words.len() as u64) as usize]
+    }
+
+    fn key(&mut self) -> Key {
+        Key(self.random.below(self.profile.keys) as u8)
+    }
+
+    fn keys(&mut self) -> Vec<Key> {
+        let count = 1 + self.random.below(KEYS_MAX);
+        (0..count).map(|_| self.key()).collect()
+    }
+
+    fn value(&mut self) -> Value {
+        let ValueSizes { small, large, large_share, compress } = self.profile.values;
+        let is_large = self.random.below(1000) < large_share;
+        let len = if is_large { large } else { small };
+        // Most are alike in length, so that records take each other's places.
+        let len = if self.random.below(4) == 0 { 1 + self.random.below(2 * len) } else { len };
+        *self.values += 1;
+        Value::unique(*self.values, len as usize, compress)
+    }
+}
+
+/// One of the choices, by weight. Panics: if all weights are 0.
+pub(crate) fn weighted<T: Copy>(random: &mut Random, choices: &[(u64, T)]) -> T {
+    let total: u64 = choices.iter().map(|(weight, _)| weight).sum();
+    let mut at = random.below(total);
+    for (weight, choice) in choices {
+        if at < *weight {
+            return *choice;
+        }
+        at -= weight;
+    }
+    unreachable!("invariant: the weights add up")
+}

@@ -1,0 +1,204 @@
+//! What clients ask: the commands whose effect the model knows, and those that must have none.
+
+use std::fmt;
+
+use crate::value::Value;
+
+/// Which key, by its place in [`KEYS`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(pub(crate) u8);
+
+/// Names of keys. Some share a slot, and the last [`COUNTERS`] hold numbers alone.
+pub(crate) const KEYS: [&str; 10] =
+    ["{a}0", "{a}1", "b", "c", "{d}0", "{d}1", "e", "f", "counter", "{a}counter"];
+/// Keys at the end of [`KEYS`] that hold numbers.
+pub(crate) const COUNTERS: usize = 2;
+/// Databases that clients use.
+pub(crate) const DATABASES: usize = 2;
+
+impl Key {
+    pub(crate) fn name(self) -> &'static str {
+        KEYS[usize::from(self.0)]
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    Get(Key),
+    GetDel(Key),
+    Strlen(Key),
+    GetRange(Key, i64, i64),
+    Exists(Vec<Key>),
+    MGet(Vec<Key>),
+    Set(Key, Value),
+    SetGet(Key, Value),
+    SetNx(Key, Value),
+    Append(Key, Value),
+    SetRange(Key, usize, Value),
+    IncrBy(Key, i64),
+    MSet(Vec<(Key, Value)>),
+    MSetNx(Vec<(Key, Value)>),
+    Del(Vec<Key>),
+    Rename(Key, Key),
+    Copy(Key, Key),
+    /// With a time that does not come.
+    Expire(Key),
+    FlushAll,
+    FlushDb,
+    SwapDb,
+    Select(u8),
+    Watch(Vec<Key>),
+    Unwatch,
+    /// Something that changes no value, whatever it answers.
+    Other(Vec<Vec<u8>>),
+}
+
+/// Seconds of [`Command::Expire`].
+const EXPIRE_SECONDS: &str = "1000000";
+
+impl Command {
+    /// From words that change no value.
+    pub(crate) fn other(words: &[&str]) -> Command {
+        Command::Other(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    /// Whether it may be refused for want of memory.
+    pub(crate) fn needs_memory(&self) -> bool {
+        use Command::*;
+        matches!(
+            self,
+            Set(..)
+                | SetGet(..)
+                | SetNx(..)
+                | Append(..)
+                | SetRange(..)
+                | IncrBy(..)
+                | MSet(_)
+                | MSetNx(_)
+                | Copy(..)
+        )
+    }
+
+    /// Its keys.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        use Command::*;
+        match self {
+            Get(key)
+            | GetDel(key)
+            | Strlen(key)
+            | GetRange(key, ..)
+            | Set(key, _)
+            | SetGet(key, _)
+            | SetNx(key, _)
+            | Append(key, _)
+            | SetRange(key, ..)
+            | IncrBy(key, _)
+            | Expire(key) => vec![*key],
+            Exists(keys) | MGet(keys) | Del(keys) | Watch(keys) => keys.clone(),
+            MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(key, _)| *key).collect(),
+            Rename(from, to) | Copy(from, to) => vec![*from, *to],
+            FlushAll | FlushDb | SwapDb | Select(_) | Unwatch | Other(_) => Vec::new(),
+        }
+    }
+
+    /// The request, as it goes over the wire.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let words = self.words();
+        out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            out.extend_from_slice(&word);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn words(&self) -> Vec<Vec<u8>> {
+        use Command::*;
+        let text = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let keyed = |name: &str, keys: &[Key]| {
+            let mut words: Vec<Vec<u8>> = vec![name.into()];
+            words.extend(keys.iter().map(|key| key.name().into()));
+            words
+        };
+        let paired = |name: &str, pairs: &[(Key, Value)]| {
+            let pair = |(key, value): &(Key, Value)| [key.name().into(), value.bytes().to_vec()];
+            let mut words: Vec<Vec<u8>> = vec![name.into()];
+            words.extend(pairs.iter().flat_map(pair));
+            words
+        };
+        match self {
+            Get(key) => text(&["GET", key.name()]),
+            GetDel(key) => text(&["GETDEL", key.name()]),
+            Strlen(key) => text(&["STRLEN", key.name()]),
+            GetRange(key, from, to) => {
+                text(&["GETRANGE", key.name(), &from.to_string(), &to.to_string()])
+            }
+            Exists(keys) => keyed("EXISTS", keys),
+            MGet(keys) => keyed("MGET", keys),
+            Del(keys) => keyed("DEL", keys),
+            Watch(keys) => keyed("WATCH", keys),
+            Set(key, value) => paired("SET", &[(*key, value.clone())]),
+            SetGet(key, value) => {
+                let mut words = paired("SET", &[(*key, value.clone())]);
+                words.push(b"GET".to_vec());
+                words
+            }
+            SetNx(key, value) => paired("SETNX", &[(*key, value.clone())]),
+            Append(key, value) => paired("APPEND", &[(*key, value.clone())]),
+            SetRange(key, at, value) => {
+                let mut words: Vec<Vec<u8>> = text(&["SETRANGE", key.name(), &at.to_string()]);
+                words.push(value.bytes().to_vec());
+                words
+            }
+            IncrBy(key, by) => text(&["INCRBY", key.name(), &by.to_string()]),
+            MSet(pairs) => paired("MSET", pairs),
+            MSetNx(pairs) => paired("MSETNX", pairs),
+            Rename(from, to) => text(&["RENAME", from.name(), to.name()]),
+            Copy(from, to) => text(&["COPY", from.name(), to.name()]),
+            Expire(key) => text(&["EXPIRE", key.name(), EXPIRE_SECONDS]),
+            FlushAll => text(&["FLUSHALL"]),
+            FlushDb => text(&["FLUSHDB"]),
+            SwapDb => text(&["SWAPDB", "0", "1"]),
+            Select(db) => text(&["SELECT", &db.to_string()]),
+            Unwatch => text(&["UNWATCH"]),
+            Other(words) => words.clone(),
+        }
+    }
+}
+
+/// What happens at one moment, as far as other clients can see.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Single(Command),
+    /// MULTI, these, EXEC.
+    Transaction(Vec<Command>),
+}
+
+impl Operation {
+    /// Requests of it, and so replies to it.
+    pub(crate) fn requests(&self) -> usize {
+        match self {
+            Operation::Single(_) => 1,
+            Operation::Transaction(commands) => commands.len() + 2,
+        }
+    }
+
+    /// As it goes over the wire.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Operation::Single(command) => command.write(out),
+            Operation::Transaction(commands) => {
+                Command::other(&["MULTI"]).write(out);
+                commands.iter().for_each(|command| command.write(out));
+                Command::other(&["EXEC"]).write(out);
+            }
+        }
+    }
+}

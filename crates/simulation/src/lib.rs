@@ -1,0 +1,31 @@
+//! Deterministic simulation of the server's concurrent core: several workers with their
+//! connections, transactions and tiers over one keyspace and one flash log, all on one thread. A
+//! seed decides who runs at every wait, at every lock of a slot and at every call of the flash
+//! engine, what the drives do, and what the clients ask.
+//!
+//! What the clients saw must be strictly serializable (`checker`), everything must be answered, and
+//! at the end the counters must equal a recount (`audit`). A seed that fails does so each time.
+
+#![deny(unsafe_code)]
+
+mod audit;
+mod checker;
+mod client;
+mod command;
+mod engine;
+mod fiber;
+mod limits;
+mod machine;
+mod model;
+mod outcome;
+mod profile;
+mod reply;
+mod runner;
+mod tasks;
+mod value;
+mod wire;
+mod world;
+
+pub use outcome::Outcome;
+pub use runner::{Seeds, Summary, run_seed, run_seeds};
+pub use world::Failure;

@@ -1,0 +1,15 @@
+//! The bounds of the simulation.
+
+/// Moves of the checker's search before it gives up on a history.
+pub(crate) const CHECKED_NODES_MAX: usize = 300_000;
+/// Keys of one command that the checker takes for evicted together.
+pub(crate) const EVICTED_TOGETHER_MAX: usize = 6;
+/// Steps of the scheduler in one run, after which something is taken to go round in circles.
+pub(crate) const STEPS_MAX: u64 = 3_000_000;
+/// Simulated time within which somebody is answered while anybody waits.
+pub(crate) const ANSWERED_WITHIN_US: u64 = 60_000_000;
+/// Points at which it could be stopped that a fiber passes at a time, after which it is taken to go
+/// round in circles: more than all slots four times.
+pub(crate) const POINTS_MAX: u64 = 400_000;
+/// Bytes of a fiber's stack.
+pub(crate) const STACK_BYTES: usize = 2 << 20;

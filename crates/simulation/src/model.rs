@@ -1,0 +1,276 @@
+//! What the data set should be: two small databases of strings, and who watches what.
+//!
+//! It shares no code with the server. A command is applied at one moment, and answers what the
+//! server would have to.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::command::{Command, DATABASES, KEYS, Key, Operation};
+use crate::reply::Reply;
+use crate::value::Value;
+
+/// A data set with its sessions.
+#[derive(Clone)]
+pub(crate) struct State {
+    values: [[Option<Value>; KEYS.len()]; DATABASES],
+    sessions: Vec<Session>,
+}
+
+/// What a connection's state decides.
+#[derive(Clone, Default, Hash)]
+struct Session {
+    db: usize,
+    /// Bits of the watched keys, by database.
+    watched: [u16; DATABASES],
+    /// Whether one of them has changed.
+    is_disturbed: bool,
+}
+
+impl State {
+    pub(crate) fn new(sessions: usize) -> State {
+        let values = std::array::from_fn(|_| std::array::from_fn(|_| None));
+        State { values, sessions: vec![Session::default(); sessions] }
+    }
+
+    /// A number that tells states apart.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for value in self.values.iter().flatten() {
+            value.as_ref().map(Value::hash).hash(&mut hasher);
+        }
+        self.sessions.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Whether a key of the session's database exists.
+    pub(crate) fn has(&self, session: usize, key: Key) -> bool {
+        self.get(self.sessions[session].db, key).is_some()
+    }
+
+    /// A key is gone without a client's doing.
+    pub(crate) fn evict(&mut self, session: usize, key: Key) {
+        self.put(self.sessions[session].db, key, None);
+    }
+
+    /// The session watches nothing any more.
+    pub(crate) fn unwatch(&mut self, session: usize) {
+        let session = &mut self.sessions[session];
+        session.watched = [0; DATABASES];
+        session.is_disturbed = false;
+    }
+
+    /// Whether EXEC would have to answer that it did nothing.
+    pub(crate) fn is_disturbed(&self, session: usize) -> bool {
+        self.sessions[session].is_disturbed
+    }
+
+    /// Whether the session watches anything.
+    pub(crate) fn is_watching(&self, session: usize) -> bool {
+        self.sessions[session].watched != [0; DATABASES]
+    }
+
+    /// Carries out an operation whole. None: it answers something that does not matter.
+    pub(crate) fn apply(&mut self, session: usize, operation: &Operation) -> Option<Reply> {
+        match operation {
+            Operation::Single(command) => self.run(session, command),
+            Operation::Transaction(_) if self.is_disturbed(session) => {
+                self.unwatch(session);
+                Some(Reply::NullArray)
+            }
+            Operation::Transaction(commands) => {
+                let mut replies = Vec::new();
+                for command in commands {
+                    // Inside of a transaction nothing is of no matter.
+                    replies.push(self.run(session, command).unwrap_or(Reply::Null));
+                }
+                self.unwatch(session);
+                Some(Reply::Array(replies))
+            }
+        }
+    }
+
+    /// Carries out a command. None: it answers something that does not matter.
+    pub(crate) fn run(&mut self, session: usize, command: &Command) -> Option<Reply> {
+        use Command::*;
+        let db = self.sessions[session].db;
+        let len = |value: &Value| value.bytes().len() as i64;
+        Some(match command {
+            Get(key) => Reply::value(self.get(db, *key)),
+            GetDel(key) => {
+                let reply = Reply::value(self.get(db, *key));
+                self.delete(db, *key);
+                reply
+            }
+            Strlen(key) => Reply::Integer(self.get(db, *key).map_or(0, len)),
+            GetRange(key, from, to) => Reply::Bulk(self.range(db, *key, *from, *to)),
+            Exists(keys) => {
+                let found = keys.iter().filter(|key| self.get(db, **key).is_some());
+                Reply::Integer(found.count() as i64)
+            }
+            MGet(keys) => {
+                Reply::Array(keys.iter().map(|key| Reply::value(self.get(db, *key))).collect())
+            }
+            Set(key, value) => {
+                self.put(db, *key, Some(value.clone()));
+                Reply::ok()
+            }
+            SetGet(key, value) => {
+                let reply = Reply::value(self.get(db, *key));
+                self.put(db, *key, Some(value.clone()));
+                reply
+            }
+            SetNx(key, value) => {
+                let is_new = self.get(db, *key).is_none();
+                if is_new {
+                    self.put(db, *key, Some(value.clone()));
+                }
+                Reply::Integer(is_new.into())
+            }
+            Append(key, value) => {
+                let old = self.get(db, *key).map_or(&[][..], Value::bytes);
+                let new = Value::new([old, value.bytes()].concat());
+                self.put(db, *key, Some(new.clone()));
+                Reply::Integer(len(&new))
+            }
+            SetRange(key, at, value) => self.set_range(db, *key, *at, value),
+            IncrBy(key, by) => {
+                let old = self.get(db, *key).map(Value::bytes);
+                let old = old.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+                let new = old.unwrap_or(0i64) + by;
+                self.put(db, *key, Some(Value::new(new.to_string().into_bytes())));
+                Reply::Integer(new)
+            }
+            MSet(pairs) => {
+                for (key, value) in pairs {
+                    self.put(db, *key, Some(value.clone()));
+                }
+                Reply::ok()
+            }
+            MSetNx(pairs) => {
+                let all_new = pairs.iter().all(|(key, _)| self.get(db, *key).is_none());
+                for (key, value) in pairs.iter().filter(|_| all_new) {
+                    self.put(db, *key, Some(value.clone()));
+                }
+                Reply::Integer(all_new.into())
+            }
+            Del(keys) => {
+                let deleted = keys.iter().filter(|key| self.delete(db, **key)).count();
+                Reply::Integer(deleted as i64)
+            }
+            Rename(from, to) => self.rename(db, *from, *to),
+            Copy(from, to) => {
+                let copied = self.get(db, *from).cloned();
+                let is_done = copied.is_some() && self.get(db, *to).is_none();
+                if is_done {
+                    self.put(db, *to, copied);
+                }
+                Reply::Integer(is_done.into())
+            }
+            Expire(key) => {
+                let found = self.get(db, *key).is_some();
+                if found {
+                    self.touch(db, *key);
+                }
+                Reply::Integer(found.into())
+            }
+            FlushAll => {
+                (0..DATABASES).for_each(|db| self.clear(db));
+                Reply::ok()
+            }
+            FlushDb => {
+                self.clear(db);
+                Reply::ok()
+            }
+            SwapDb => self.swap(),
+            Select(db) => {
+                self.sessions[session].db = usize::from(*db);
+                Reply::ok()
+            }
+            Watch(keys) => {
+                for key in keys {
+                    self.sessions[session].watched[db] |= 1 << key.0;
+                }
+                Reply::ok()
+            }
+            Unwatch => {
+                self.unwatch(session);
+                Reply::ok()
+            }
+            Other(_) => return None,
+        })
+    }
+
+    fn get(&self, db: usize, key: Key) -> Option<&Value> {
+        self.values[db][usize::from(key.0)].as_ref()
+    }
+
+    fn put(&mut self, db: usize, key: Key, value: Option<Value>) {
+        self.values[db][usize::from(key.0)] = value;
+        self.touch(db, key);
+    }
+
+    /// True: it was there.
+    fn delete(&mut self, db: usize, key: Key) -> bool {
+        let was_there = self.get(db, key).is_some();
+        if was_there {
+            self.put(db, key, None);
+        }
+        was_there
+    }
+
+    /// Tells the watchers of a key.
+    fn touch(&mut self, db: usize, key: Key) {
+        for session in &mut self.sessions {
+            session.is_disturbed |= session.watched[db] & 1 << key.0 != 0;
+        }
+    }
+
+    fn clear(&mut self, db: usize) {
+        for key in 0..KEYS.len() {
+            self.delete(db, Key(key as u8));
+        }
+    }
+
+    fn swap(&mut self) -> Reply {
+        for key in (0..KEYS.len()).map(|key| Key(key as u8)) {
+            if self.get(0, key).is_some() || self.get(1, key).is_some() {
+                self.touch(0, key);
+                self.touch(1, key);
+            }
+        }
+        self.values.swap(0, 1);
+        Reply::ok()
+    }
+
+    fn rename(&mut self, db: usize, from: Key, to: Key) -> Reply {
+        let Some(value) = self.get(db, from).cloned() else {
+            return Reply::Error("ERR no such key".to_owned());
+        };
+        if from != to {
+            self.delete(db, from);
+            self.put(db, to, Some(value));
+        }
+        Reply::ok()
+    }
+
+    /// Shape: `value` is not empty.
+    fn set_range(&mut self, db: usize, key: Key, at: usize, value: &Value) -> Reply {
+        let mut bytes = self.get(db, key).map_or(Vec::new(), |old| old.bytes().to_vec());
+        let end = at + value.bytes().len();
+        bytes.resize(bytes.len().max(end), 0);
+        bytes[at..end].copy_from_slice(value.bytes());
+        let len = bytes.len() as i64;
+        self.put(db, key, Some(Value::new(bytes)));
+        Reply::Integer(len)
+    }
+
+    /// Both ends count from 0, or from the end when they are negative, and are included.
+    fn range(&self, db: usize, key: Key, from: i64, to: i64) -> Value {
+        let bytes = self.get(db, key).map_or(&[][..], Value::bytes);
+        let len = bytes.len() as i64;
+        let place = |index: i64| if index < 0 { (index + len).max(0) } else { index };
+        let (from, to) = (place(from), place(to).min(len - 1));
+        let is_empty = from > to || len == 0;
+        Value::new(if is_empty { Vec::new() } else { bytes[from as usize..=to as usize].to_vec() })
+    }
+}

@@ -1,0 +1,228 @@
+//! What one run is like: every choice follows from its seed. Each run has a few things in plenty and
+//! many not at all, which finds more than a little of everything in each ("swarm testing", Groce et
+//! al. 2012).
+
+use flash::SimFaults;
+use stdx::Random;
+
+use crate::command::{COUNTERS, KEYS};
+
+/// Bytes of a segment of the flash log.
+pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
+
+/// How much there is of each thing. Weights are relative to each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    pub(crate) workers: usize,
+    pub(crate) clients: usize,
+    /// Operations of one client.
+    pub(crate) operations: u64,
+    /// Keys that hold strings, from the first on.
+    pub(crate) keys: u64,
+    pub(crate) values: ValueSizes,
+    pub(crate) weights: Weights,
+    /// Of a thousand sendings, those that hold several operations.
+    pub(crate) pipelines: u64,
+    /// Of a thousand clients' turns, those in which the connection is cut.
+    pub(crate) cuts: u64,
+    /// A fiber is stopped at one of so many points; 0: at none.
+    pub(crate) preempted_one_in: u64,
+    pub(crate) device: Device,
+    /// Bytes that values may take in RAM; none: there is no `maxmemory`.
+    pub(crate) room_bytes: Option<u64>,
+    pub(crate) flash_segments: u64,
+    pub(crate) policy: &'static str,
+    pub(crate) promotion: &'static str,
+    pub(crate) compression: &'static str,
+}
+
+/// Lengths of values that clients write.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueSizes {
+    pub(crate) small: u64,
+    pub(crate) large: u64,
+    /// Large ones, of a thousand.
+    pub(crate) large_share: u64,
+    pub(crate) compress: bool,
+}
+
+/// How the drives behave.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    /// How soon it answers: its weight in the choice of what happens next.
+    pub(crate) weight: u64,
+    pub(crate) faults: SimFaults,
+}
+
+/// How often clients ask for what.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Weights {
+    pub(crate) read: u64,
+    pub(crate) write: u64,
+    pub(crate) read_many: u64,
+    pub(crate) write_many: u64,
+    pub(crate) count: u64,
+    pub(crate) delete: u64,
+    pub(crate) rename: u64,
+    pub(crate) expire: u64,
+    pub(crate) transaction: u64,
+    pub(crate) watch: u64,
+    pub(crate) select: u64,
+    pub(crate) swap: u64,
+    pub(crate) flush: u64,
+    pub(crate) demote: u64,
+    pub(crate) demote_all: u64,
+    pub(crate) no_touch: u64,
+    pub(crate) configure: u64,
+    pub(crate) kill: u64,
+}
+
+impl Profile {
+    /// The profile of a seed: anything, or one of the mixtures that certain faults need.
+    pub(crate) fn draw(random: &mut Random) -> Profile {
+        let mut profile = Profile::draw_any(random);
+        match random.below(6) {
+            0 => profile.churn(random),
+            1 => profile.squeeze(random),
+            2 => profile.contend(random),
+            _ => {}
+        }
+        profile
+    }
+
+    /// Places on flash are used again and again while reads are under way.
+    fn churn(&mut self, random: &mut Random) {
+        self.workers = 1;
+        self.flash_segments = 14;
+        self.operations = 60 + random.below(60);
+        let large = pick(random, &[20_000, 70_000]);
+        self.values = ValueSizes { small: 8_000, large, large_share: 100, compress: false };
+        self.weights = Weights {
+            read_many: 20,
+            write: 20,
+            write_many: 5,
+            demote: 40,
+            demote_all: random.below(2),
+            ..self.weights.clone()
+        };
+        self.cuts = 0;
+        self.preempted_one_in = 0;
+        self.device.faults = SimFaults { held: 30, held_reaps_max: 500, ..SimFaults::default() };
+    }
+
+    /// Values find no room in RAM, and reads leave them where they are.
+    fn squeeze(&mut self, random: &mut Random) {
+        self.room_bytes = Some(pick(random, &[64 << 10, 256 << 10]));
+        self.policy = "noeviction";
+        self.promotion = "second-touch";
+        self.keys = 3 + random.below(3);
+        self.weights = Weights {
+            no_touch: 5,
+            transaction: 20,
+            read_many: 15,
+            write: 10,
+            demote: 30,
+            demote_all: random.below(2),
+            ..Weights::default()
+        };
+    }
+
+    /// Several workers watch and write the same few keys.
+    fn contend(&mut self, random: &mut Random) {
+        self.workers = 2 + random.below(2) as usize;
+        self.flash_segments = 12 * self.workers as u64 + 16;
+        self.keys = 2 + random.below(3);
+        self.preempted_one_in = pick(random, &[2, 4, 10]);
+        self.weights = Weights {
+            read: 2,
+            write: 10,
+            read_many: 5,
+            transaction: 5,
+            watch: 20,
+            swap: random.below(2),
+            select: random.below(3),
+            ..Weights::default()
+        };
+    }
+
+    fn draw_any(random: &mut Random) -> Profile {
+        let workers = 1 + random.below(3) as usize;
+        let has_pressure = random.below(3) == 0;
+        let evicts = has_pressure && random.below(3) == 0;
+        Profile {
+            workers,
+            clients: 2 + random.below(4) as usize,
+            operations: 10 + random.below(30),
+            keys: 2 + random.below((KEYS.len() - COUNTERS - 1) as u64),
+            values: ValueSizes::draw(random),
+            weights: Weights::draw(random),
+            pipelines: pick(random, &[0, 300, 700]),
+            cuts: pick(random, &[0, 0, 0, 20]),
+            preempted_one_in: pick(random, &[0, 4, 20, 100, 500]),
+            device: Device { weight: pick(random, &[1, 4, 20]), faults: draw_faults(random) },
+            room_bytes: has_pressure.then(|| pick(random, &[128 << 10, 512 << 10, 2 << 20])),
+            flash_segments: 12 * workers as u64 + pick(random, &[4, 16, 64]),
+            policy: if evicts {
+                pick(random, &["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru"])
+            } else {
+                "noeviction"
+            },
+            promotion: pick(random, &["second-touch", "access"]),
+            compression: pick(random, &["lz4", "none"]),
+        }
+    }
+}
+
+impl ValueSizes {
+    fn draw(random: &mut Random) -> ValueSizes {
+        ValueSizes {
+            small: pick(random, &[40, 100, 500, 4_000]),
+            large: pick(random, &[5_000, 20_000, 70_000, 200_000]),
+            large_share: pick(random, &[0, 50, 300]),
+            compress: random.below(2) == 0,
+        }
+    }
+}
+
+impl Weights {
+    fn draw(random: &mut Random) -> Weights {
+        let mut some = |weight: u64| pick(random, &[0, weight, weight, 3 * weight]);
+        Weights {
+            read: 1 + some(10),
+            write: 1 + some(10),
+            read_many: some(8),
+            write_many: some(5),
+            count: some(5),
+            delete: some(3),
+            rename: some(3),
+            expire: some(1),
+            transaction: some(8),
+            watch: some(8),
+            select: some(1),
+            swap: some(1),
+            flush: some(1),
+            demote: some(10),
+            demote_all: some(1) / 3,
+            no_touch: some(1),
+            configure: some(1),
+            kill: some(1),
+        }
+    }
+}
+
+fn draw_faults(random: &mut Random) -> SimFaults {
+    let held = pick(random, &[0, 0, 50]);
+    let mut faults = SimFaults { held, held_reaps_max: 100, ..SimFaults::default() };
+    match random.below(8) {
+        0 => faults.failed_reads = 30,
+        1 => faults.failed_writes = 30,
+        2 => faults.flipped_bits = 30,
+        _ => {}
+    }
+    faults
+}
+
+/// One of `choices`.
+pub(crate) fn pick<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
+}

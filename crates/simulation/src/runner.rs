@@ -1,0 +1,99 @@
+//! Many seeds on all cores.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::outcome::Outcome;
+use crate::world::{self, Failure};
+
+/// Bytes of the stack of a thread that runs seeds: the checker goes as deep as a history is long.
+const STACK_BYTES: usize = 64 << 20;
+/// Failures that are kept; then no more seeds are begun.
+const FAILURES_MAX: usize = 10;
+
+/// Which seeds, and on how many threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeds {
+    /// The first.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// Threads; 0: one a core.
+    pub threads: usize,
+}
+
+/// What many runs came to.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Runs that ended well.
+    pub clean: u64,
+    /// Their outcomes added up.
+    pub total: Outcome,
+    /// The seeds that failed, and why, in their order.
+    pub failures: Vec<(u64, Failure)>,
+}
+
+/// Runs one seed. It may leave memory behind when it fails.
+///
+/// Errors: what was wrong.
+pub fn run_seed(seed: u64) -> Result<Outcome, Failure> {
+    catch_unwind(AssertUnwindSafe(|| world::run(seed))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Failure(format!("a panic: {}", text.unwrap_or_default())))
+    })
+}
+
+/// Runs all of `seeds`, unless too many fail.
+pub fn run_seeds(seeds: Seeds) -> Summary {
+    let threads = match seeds.threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        threads => threads,
+    };
+    let next = AtomicU64::new(seeds.first);
+    let summary = Mutex::new(Summary::default());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+            let work = || run_some(&next, seeds.first + seeds.count, &summary);
+            builder.spawn_scoped(scope, work).expect("a thread");
+        }
+    });
+    let mut summary = summary.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    summary.failures.sort_by_key(|(seed, _)| *seed);
+    summary
+}
+
+fn run_some(next: &AtomicU64, end: u64, summary: &Mutex<Summary>) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= end {
+            return;
+        }
+        let result = run_seed(seed);
+        let mut summary = summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        match result {
+            Ok(outcome) => {
+                summary.clean += 1;
+                summary.total.add(outcome);
+            }
+            Err(failure) => summary.failures.push((seed, failure)),
+        }
+        if summary.failures.len() >= FAILURES_MAX {
+            return;
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (seed, Failure(text)) in &self.failures {
+            writeln!(out, "seed {seed} failed: {text}")?;
+            writeln!(out, "again: make simulate FIRST={seed} SEEDS=1\n")?;
+        }
+        let (clean, failed) = (self.clean, self.failures.len());
+        write!(out, "{clean} seeds clean, {failed} failed\n{}", self.total)
+    }
+}

@@ -1,0 +1,158 @@
+//! A simulated connection: bytes that arrive in pieces, and replies that the client may be slow to
+//! take.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use server::simulation::Transport;
+
+use crate::reply::{self, Reply};
+
+/// The server's end.
+pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
+
+/// The client's end.
+#[derive(Clone)]
+pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
+
+#[derive(Default)]
+struct Wire {
+    /// On the way to the server.
+    sent: VecDeque<u8>,
+    /// At the server.
+    arrived: VecDeque<u8>,
+    /// What the server wrote and does not make a whole reply yet.
+    answered: Vec<u8>,
+    replies: VecDeque<(u64, Reply)>,
+    /// The step under way.
+    now: Rc<Cell<u64>>,
+    /// Bytes that the server may write before it must wait for the client.
+    window: usize,
+    is_closed_by_client: bool,
+    is_closed_by_server: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    garbage: Option<String>,
+}
+
+/// Both ends of a new connection; `now` shows the step under way.
+pub(crate) fn connect(now: Rc<Cell<u64>>) -> (ServerEnd, ClientEnd) {
+    let wire = Rc::new(RefCell::new(Wire { now, ..Wire::default() }));
+    (ServerEnd(wire.clone()), ClientEnd(wire))
+}
+
+impl ClientEnd {
+    /// Puts requests on the way.
+    pub(crate) fn send(&self, bytes: &[u8]) {
+        self.0.borrow_mut().sent.extend(bytes);
+    }
+
+    /// Bytes on the way.
+    pub(crate) fn in_transit(&self) -> usize {
+        self.0.borrow().sent.len()
+    }
+
+    /// Lets so many bytes arrive.
+    pub(crate) fn deliver(&self, bytes: usize) {
+        let mut wire = self.0.borrow_mut();
+        let bytes = bytes.min(wire.sent.len());
+        let part: Vec<u8> = wire.sent.drain(..bytes).collect();
+        wire.arrived.extend(part);
+        wake(&mut wire.reader);
+    }
+
+    /// Lets the server write so much more.
+    pub(crate) fn open_window(&self, bytes: usize) {
+        let mut wire = self.0.borrow_mut();
+        wire.window += bytes;
+        wake(&mut wire.writer);
+    }
+
+    /// Whether the server waits for the client to read.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.0.borrow().writer.is_some()
+    }
+
+    /// The next reply, with the step in which it was written.
+    ///
+    /// Errors: what came is no reply.
+    pub(crate) fn receive(&self) -> Result<Option<(u64, Reply)>, String> {
+        let mut wire = self.0.borrow_mut();
+        match wire.garbage.take() {
+            Some(garbage) => Err(garbage),
+            None => Ok(wire.replies.pop_front()),
+        }
+    }
+
+    /// Ends the connection from the client's side. What is on the way is lost.
+    pub(crate) fn close(&self) {
+        let mut wire = self.0.borrow_mut();
+        wire.is_closed_by_client = true;
+        wake(&mut wire.reader);
+        wake(&mut wire.writer);
+    }
+
+    /// Whether the server has ended the connection, and every reply was received.
+    pub(crate) fn is_over(&self) -> bool {
+        let wire = self.0.borrow();
+        wire.is_closed_by_server && wire.replies.is_empty()
+    }
+}
+
+impl Transport for ServerEnd {
+    fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        let mut wire = self.0.borrow_mut();
+        let room = buffer.capacity() - buffer.len();
+        assert!(room > 0);
+        let count = room.min(wire.arrived.len());
+        if count == 0 && !wire.is_closed_by_client {
+            wire.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        buffer.extend(wire.arrived.drain(..count));
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut wire = self.0.borrow_mut();
+        if wire.is_closed_by_client {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let count = bytes.len().min(wire.window);
+        if count == 0 {
+            wire.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        wire.window -= count;
+        wire.answered.extend_from_slice(&bytes[..count]);
+        loop {
+            match reply::take(&mut wire.answered) {
+                Ok(Some(reply)) => {
+                    let now = wire.now.get();
+                    wire.replies.push_back((now, reply));
+                }
+                Ok(None) => break,
+                Err(garbage) => {
+                    wire.garbage = Some(garbage);
+                    break;
+                }
+            }
+        }
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl Drop for ServerEnd {
+    fn drop(&mut self) {
+        self.0.borrow_mut().is_closed_by_server = true;
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}

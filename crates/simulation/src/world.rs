@@ -1,0 +1,461 @@
+//! One run: a server of several workers, its drives and its clients, and the scheduler that says
+//! what happens next.
+
+use std::cell::Cell;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use flash::{Engine, LogConfig, SimDisk, SimFaults, open_sim};
+use keyspace::Keyspace;
+use keyspace::schedule::LockPoint;
+use server::simulation::{SimServer, SimWorker};
+use stdx::Random;
+use tier::{Budget, Environment, Tier};
+
+use crate::checker::{self, Event, Tolerance, Verdict};
+use crate::client::{Author, Client, weighted};
+use crate::command::{Command, KEYS, Key, Operation};
+use crate::engine::PointedEngine;
+use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
+use crate::limits::{ANSWERED_WITHIN_US, STEPS_MAX};
+use crate::machine::{BASE_BYTES, SimClock, SimMemory};
+use crate::outcome::Outcome;
+use crate::profile::{Profile, SEGMENT_BYTES};
+use crate::tasks::{Signal, Thread};
+use crate::wire;
+
+/// Between two rounds of a worker's upkeep.
+const UPKEEP_EVERY_US: u64 = 5_000;
+/// Between two measurements of memory.
+const MEASURE_EVERY_US: u64 = 20_000;
+/// A step takes at most so long.
+const STEP_US_MAX: u64 = 20;
+/// Bytes of replies that a client lets the server write at a time.
+const WINDOW_BYTES: u64 = 256 << 10;
+/// Simulated time for which the server has nothing to do before it counts as at rest.
+const REST_US: u64 = 500_000;
+/// What the flash engine of one worker may take besides the values.
+const ENGINE_BYTES: u64 = 4 << 20;
+
+/// The slots of the clients' keys: to stop a worker at others would show nothing.
+static SLOTS: LazyLock<Vec<u16>> =
+    LazyLock::new(|| KEYS.iter().map(|key| stdx::key_slot(key.as_bytes())).collect());
+
+/// Why a run failed.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// A worker with what the scheduler needs of it.
+struct SimThread {
+    thread: Thread,
+    worker: SimWorker,
+    upkeep_due_us: u64,
+    upkeep: Rc<Signal>,
+    device: Rc<Signal>,
+}
+
+struct World {
+    profile: Profile,
+    random: Random,
+    clock: Arc<SimClock>,
+    disk: SimDisk,
+    tier: Arc<Tier>,
+    server: SimServer,
+    threads: Vec<SimThread>,
+    clients: Vec<Client>,
+    /// Histories of connections that have ended.
+    ended: Vec<Vec<Event>>,
+    measure_due_us: u64,
+    /// When a client was last answered.
+    progress_us: u64,
+    steps: Rc<Cell<u64>>,
+    values: u64,
+    max_memory: Vec<u64>,
+}
+
+/// What may happen in a step.
+#[derive(Clone, Copy)]
+enum Move {
+    Run(usize),
+    Device(usize),
+    Deliver(usize),
+    Read(usize),
+    Send(usize),
+    Job,
+}
+
+/// Runs a seed.
+pub(crate) fn run(seed: u64) -> Result<Outcome, Failure> {
+    keyspace::fix_hash_seed(0x5EED);
+    keyspace::schedule::set_hook(|at| match at {
+        LockPoint::Before(slot) if SLOTS.contains(&slot) => point(),
+        LockPoint::Before(_) => pass(),
+        LockPoint::Shared => point(),
+        LockPoint::Held => {
+            assert!(is_inside(), "a slot is held by a fiber that does not run");
+            pause(Pause::Blocked);
+        }
+    });
+    let mut random = Random::new(seed);
+    let profile = Profile::draw(&mut random);
+    // What is in the middle of something when a run fails cannot be taken apart.
+    let mut world = ManuallyDrop::new(World::new(profile, random));
+    let result = world.play();
+    Preemption::never().install();
+    match result {
+        Ok(outcome) => {
+            ManuallyDrop::into_inner(world).end();
+            Ok(outcome)
+        }
+        Err(failure) => Err(Failure(format!("{failure}\n{:?}", world.profile))),
+    }
+}
+
+impl World {
+    fn new(profile: Profile, mut random: Random) -> World {
+        let clock = Arc::new(SimClock::default());
+        let disk = SimDisk::new(random.next_u64(), 1, 512);
+        let config = LogConfig {
+            paths: Vec::new(),
+            flash_bytes: profile.flash_segments * SEGMENT_BYTES,
+            workers: profile.workers,
+            segment_bytes: Some(SEGMENT_BYTES),
+            backend: flash::Backend::Auto,
+        };
+        let log = open_sim(&disk, &config).expect("a flash that can work");
+        let engine: Arc<dyn Engine> = Arc::new(PointedEngine(log));
+        let fixed = BASE_BYTES + profile.workers as u64 * ENGINE_BYTES;
+        let max_memory = profile.room_bytes.map_or(0, |room| fixed + room);
+        let tier_link = Arc::new(OnceLock::new());
+        let memory = SimMemory::new(tier_link.clone());
+        let budget = Budget::with_source(max_memory, Box::new(memory));
+        let seed = random.next_u64();
+        let environment = Environment { clock: clock.clone(), seed, heap: None };
+        let keyspace = Arc::new(Keyspace::default());
+        let tier = Tier::new(keyspace, Some(engine), environment, budget, profile.workers);
+        let tier = Arc::new(tier);
+        tier_link.set(Arc::downgrade(&tier)).expect("set once");
+        let server = SimServer::new(&options(&profile, max_memory), tier.clone());
+        let mut world = World {
+            threads: Vec::new(),
+            clients: Vec::new(),
+            ended: Vec::new(),
+            measure_due_us: 0,
+            progress_us: 0,
+            steps: Rc::default(),
+            values: 0,
+            max_memory: match profile.room_bytes {
+                Some(room) => vec![fixed + room, fixed + room / 2, fixed + 2 * room],
+                None => Vec::new(),
+            },
+            profile,
+            random,
+            clock,
+            disk,
+            tier,
+            server,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        for index in 0..self.profile.workers {
+            let random = Random::new(self.random.next_u64());
+            let started = SimThread::start(self.server.worker(index), random);
+            self.threads.push(started);
+        }
+        for _ in 0..self.profile.clients {
+            self.connect(self.profile.operations);
+        }
+        self.disk.set_faults(self.profile.device.faults.clone());
+        let random = Random::new(self.random.next_u64());
+        Preemption::new(random, self.profile.preempted_one_in).install();
+    }
+
+    /// A new connection on some worker.
+    fn connect(&mut self, operations: u64) {
+        let (server_end, client_end) = wire::connect(self.steps.clone());
+        client_end.open_window(WINDOW_BYTES as usize);
+        let thread = &self.threads[self.random.below(self.threads.len() as u64) as usize];
+        let (id, connection) = thread.worker.connect(server_end);
+        thread.thread.spawn(connection);
+        self.clients.push(Client::new(client_end, id, operations));
+    }
+
+    /// Lets the clients do their work, then looks at everything.
+    fn play(&mut self) -> Result<Outcome, String> {
+        self.settle()?;
+        self.disk.set_faults(SimFaults::default());
+        self.read_everything()?;
+        Preemption::never().install();
+        self.rest()?;
+        self.check()
+    }
+
+    /// Goes on until all is asked and answered.
+    fn settle(&mut self) -> Result<(), String> {
+        self.progress_us = self.clock.now_us();
+        while self.clients.iter().any(|client| client.is_waiting() || client.may_send()) {
+            self.step()?;
+            if self.clock.now_us() > self.progress_us + ANSWERED_WITHIN_US {
+                return Err(format!("nobody is answered any more\n{}", self.waits()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for every key of both databases.
+    fn read_everything(&mut self) -> Result<(), String> {
+        self.connect(0);
+        let keys: Vec<Key> = (0..KEYS.len()).map(|key| Key(key as u8)).collect();
+        let operations = [
+            Command::MGet(keys.clone()),
+            Command::Select(1),
+            Command::MGet(keys),
+            Command::Select(0),
+        ];
+        let now = self.next_step();
+        let reader = self.clients.last_mut().expect("just connected");
+        reader.ask(now, operations.into_iter().map(Operation::Single).collect());
+        self.settle()
+    }
+
+    /// Waits until nothing is under way, the device included.
+    fn rest(&mut self) -> Result<(), String> {
+        let mut quiet_since_us = self.clock.now_us();
+        while self.clock.now_us() < quiet_since_us + REST_US {
+            let busy = self
+                .threads
+                .iter()
+                .any(|one| one.thread.is_in_task() || one.worker.tier().in_flight() > 0);
+            if busy {
+                quiet_since_us = self.clock.now_us();
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn next_step(&mut self) -> u64 {
+        self.steps.set(self.steps.get() + 1);
+        self.steps.get()
+    }
+
+    /// One thing happens.
+    fn step(&mut self) -> Result<(), String> {
+        let now = self.next_step();
+        if now > STEPS_MAX {
+            return Err(format!("no end after {STEPS_MAX} steps\n{}", self.waits()));
+        }
+        self.clock.advance(1 + self.random.below(STEP_US_MAX));
+        self.ring_timers();
+        let moves = self.moves();
+        if moves.is_empty() {
+            self.skip_to_next_timer();
+            return Ok(());
+        }
+        match weighted(&mut self.random, &moves) {
+            Move::Run(index) => self.threads[index].thread.run(),
+            Move::Device(index) => self.threads[index].device.give(),
+            Move::Job => self.server.run_job(),
+            Move::Deliver(index) => self.deliver(index),
+            Move::Read(index) => {
+                let bytes = 1 + self.random.below(WINDOW_BYTES);
+                self.clients[index].wire.open_window(bytes as usize);
+            }
+            Move::Send(index) => self.send(index, now),
+        }
+        self.receive()
+    }
+
+    fn ring_timers(&mut self) {
+        let now_us = self.clock.now_us();
+        for thread in &mut self.threads {
+            if thread.upkeep_due_us <= now_us {
+                thread.upkeep_due_us = now_us + UPKEEP_EVERY_US;
+                thread.upkeep.give();
+            }
+        }
+        if self.measure_due_us <= now_us {
+            self.measure_due_us = now_us + MEASURE_EVERY_US;
+            self.server.measure();
+        }
+    }
+
+    fn skip_to_next_timer(&mut self) {
+        let timers = self.threads.iter().map(|thread| thread.upkeep_due_us);
+        let next_us = timers.chain([self.measure_due_us]).min().unwrap_or(0);
+        self.clock.advance(next_us.saturating_sub(self.clock.now_us()));
+    }
+
+    /// What may happen now, with weights.
+    fn moves(&self) -> Vec<(u64, Move)> {
+        let mut moves = Vec::new();
+        for (index, thread) in self.threads.iter().enumerate() {
+            if thread.thread.is_ready() {
+                moves.push((if thread.thread.is_blocked() { 2 } else { 10 }, Move::Run(index)));
+            }
+            // While it is in a task its side of the engine may be in use; it could not answer.
+            if !thread.thread.is_in_task() && thread.worker.tier().in_flight() > 0 {
+                moves.push((self.profile.device.weight, Move::Device(index)));
+            }
+        }
+        for (index, client) in self.clients.iter().enumerate() {
+            if client.wire.in_transit() > 0 {
+                moves.push((5, Move::Deliver(index)));
+            }
+            if client.wire.is_stuck() {
+                moves.push((2, Move::Read(index)));
+            }
+            if client.may_send() {
+                moves.push((3, Move::Send(index)));
+            }
+        }
+        if self.server.has_job() {
+            moves.push((5, Move::Job));
+        }
+        moves
+    }
+
+    fn deliver(&mut self, index: usize) {
+        let wire = self.clients[index].wire.clone();
+        let whole = wire.in_transit() as u64;
+        let bytes = match self.random.below(4) {
+            0 => 1 + self.random.below(whole),
+            _ => whole,
+        };
+        wire.deliver(bytes as usize);
+    }
+
+    fn send(&mut self, index: usize, now: u64) {
+        if self.random.below(1000) < self.profile.cuts {
+            return self.clients[index].wire.close();
+        }
+        let ids: Vec<u64> = self.clients.iter().map(|client| client.id).collect();
+        let mut author = Author {
+            random: &mut self.random,
+            profile: &self.profile,
+            values: &mut self.values,
+            ids: &ids,
+            max_memory: &self.max_memory,
+        };
+        self.clients[index].send(now, &mut author);
+    }
+
+    /// Takes what the server has answered; who lost the connection makes a new one.
+    fn receive(&mut self) -> Result<(), String> {
+        for index in (0..self.clients.len()).rev() {
+            if self.clients[index].receive()? {
+                self.progress_us = self.clock.now_us();
+            }
+            if self.clients[index].wire.is_over() {
+                let client = self.clients.swap_remove(index);
+                let operations = client.operations_left();
+                self.ended.push(client.events);
+                self.connect(operations);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who waits for what.
+    fn waits(&self) -> String {
+        let shown = self.clients.iter().filter_map(|client| {
+            let event = client.first_wait()?;
+            Some(format!("  connection {}: {}\n", client.id, checker::show(event)))
+        });
+        let mut text: String = shown.collect();
+        for (index, one) in self.threads.iter().enumerate() {
+            let (thread, worker) = (&one.thread, &one.worker);
+            let state = match (thread.is_blocked(), thread.is_in_task()) {
+                (true, _) => "waits for a slot".to_owned(),
+                (_, true) => "is in a task".to_owned(),
+                _ => format!("is in none, {} in flight", worker.tier().in_flight()),
+            };
+            text.push_str(&format!("  worker {index} {state}\n"));
+        }
+        text
+    }
+
+    fn check(&mut self) -> Result<Outcome, String> {
+        crate::audit::check(&self.tier)?;
+        let mut histories = std::mem::take(&mut self.ended);
+        histories.extend(self.clients.iter_mut().map(|client| std::mem::take(&mut client.events)));
+        let faults = &self.profile.device.faults;
+        let tolerance = Tolerance {
+            refusals: self.profile.room_bytes.is_some(),
+            evictions: self.profile.policy != "noeviction",
+            unreadable: faults.failed_reads + faults.flipped_bits > 0,
+        };
+        let verdict = checker::check(&histories, tolerance);
+        let mut outcome = Outcome::new(self.steps.get(), &self.tier);
+        histories.iter().flatten().for_each(|event| outcome.add_event(event));
+        outcome.mix(self.random.next_u64() ^ self.disk.operations() << 32);
+        match verdict {
+            Verdict::Serializable => Ok(outcome),
+            Verdict::Broken(text) => Err(text),
+            Verdict::Unknown => {
+                outcome.unchecked = 1;
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Takes everything apart.
+    fn end(mut self) {
+        for thread in self.threads.drain(..) {
+            thread.thread.end();
+        }
+    }
+}
+
+impl SimThread {
+    fn start(worker: SimWorker, random: Random) -> SimThread {
+        let thread = Thread::new(random);
+        let (upkeep, device) = (Rc::<Signal>::default(), Rc::<Signal>::default());
+        let (beat, mut round) = (upkeep.clone(), worker.upkeep());
+        thread.spawn(async move {
+            loop {
+                beat.taken().await;
+                while round() {
+                    tier::yield_once().await;
+                }
+            }
+        });
+        let (answers, reaping) = (device.clone(), worker.clone());
+        thread.spawn(async move {
+            loop {
+                answers.taken().await;
+                reaping.tier().reap();
+            }
+        });
+        let submitting = worker.clone();
+        thread.spawn(async move { submitting.tier().submitter().await });
+        SimThread { thread, worker, upkeep_due_us: 0, upkeep, device }
+    }
+}
+
+/// The server's command line.
+fn options(profile: &Profile, max_memory: u64) -> Vec<Vec<u8>> {
+    let flash_bytes = profile.flash_segments * SEGMENT_BYTES;
+    let options = [
+        ("--workers", profile.workers.to_string()),
+        ("--maxmemory", max_memory.to_string()),
+        ("--maxmemory-policy", profile.policy.to_owned()),
+        ("--flash-path", "sim0".to_owned()),
+        ("--flash-size", flash_bytes.to_string()),
+        ("--tier-promotion", profile.promotion.to_owned()),
+        ("--tier-compression", profile.compression.to_owned()),
+        ("--tier-compression-min-bytes", "64".to_owned()),
+    ];
+    options.into_iter().flat_map(|(name, value)| [name.into(), value.into_bytes()]).collect()
+}

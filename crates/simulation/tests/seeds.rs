@@ -1,0 +1,23 @@
+//! Seeds that must run clean, and the promise that each runs the same way every time.
+
+use simulation::{Seeds, run_seed, run_seeds};
+
+/// Seeds of a test run; `make simulate` runs many more.
+const SEEDS: u64 = 2_000;
+
+#[test]
+fn seeds_run_clean() {
+    let summary = run_seeds(Seeds { first: 0, count: SEEDS, threads: 0 });
+    println!("{summary}");
+    assert!(summary.failures.is_empty(), "{summary}");
+    // A history that is too wide to check is no failure, but must stay rare.
+    assert!(summary.total.unchecked * 100 <= SEEDS, "{summary}");
+}
+
+#[test]
+fn a_seed_runs_the_same_way_every_time() {
+    for seed in 0..20 {
+        let outcome = run_seed(seed).map_err(|failure| failure.to_string());
+        assert_eq!(outcome, run_seed(seed).map_err(|failure| failure.to_string()), "{seed}");
+    }
+}

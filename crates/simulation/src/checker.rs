@@ -89,6 +89,12 @@ impl<'a> Search<'a> {
         if next.iter().all(|(_, event)| event.answered.is_none()) {
             return Some(true);
         }
+        if let Some((session, state)) = self.read_now(state, &next) {
+            frontier[session] += 1;
+            let found = self.go_on(frontier, &state);
+            frontier[session] -= 1;
+            return found;
+        }
         for (session, event) in next {
             for state in self.outcomes(state, session, event) {
                 frontier[session] += 1;
@@ -100,6 +106,18 @@ impl<'a> Search<'a> {
             }
         }
         Some(false)
+    }
+
+    /// One of the next operations that changes nothing for others and is right where it stands, with
+    /// the state after it. If there is an order at all, there is one in which it comes now.
+    fn read_now(&self, state: &State, next: &[(usize, &Event)]) -> Option<(usize, State)> {
+        next.iter().find_map(|(session, event)| {
+            if event.answered.is_none() || !event.operation.is_read() {
+                return None;
+            }
+            let after = self.outcomes(state, *session, event).into_iter().next()?;
+            after.has_same_values(state).then_some((*session, after))
+        })
     }
 
     /// The operations that may come next, the one that was answered first in front: those that were

@@ -69,6 +69,22 @@ impl Command {
         Command::Other(words.iter().map(|word| word.as_bytes().to_vec()).collect())
     }
 
+    /// Whether it changes nothing that another session could see.
+    fn is_read(&self) -> bool {
+        use Command::*;
+        matches!(
+            self,
+            Get(_)
+                | Strlen(_)
+                | GetRange(..)
+                | Exists(_)
+                | MGet(_)
+                | Select(_)
+                | Unwatch
+                | Other(_)
+        )
+    }
+
     /// Whether it may be refused for want of memory.
     pub(crate) fn needs_memory(&self) -> bool {
         use Command::*;
@@ -182,6 +198,14 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// Whether it changes nothing that another session could see.
+    pub(crate) fn is_read(&self) -> bool {
+        match self {
+            Operation::Single(command) => command.is_read(),
+            Operation::Transaction(commands) => commands.iter().all(Command::is_read),
+        }
+    }
+
     /// Requests of it, and so replies to it.
     pub(crate) fn requests(&self) -> usize {
         match self {

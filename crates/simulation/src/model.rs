@@ -42,6 +42,11 @@ impl State {
         hasher.finish()
     }
 
+    /// Whether the data sets are the same, whoever watches them.
+    pub(crate) fn has_same_values(&self, other: &State) -> bool {
+        self.values == other.values
+    }
+
     /// Whether a key of the session's database exists.
     pub(crate) fn has(&self, session: usize, key: Key) -> bool {
         self.get(self.sessions[session].db, key).is_some()

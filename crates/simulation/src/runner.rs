@@ -31,6 +31,8 @@ pub struct Summary {
     pub clean: u64,
     /// Their outcomes added up.
     pub total: Outcome,
+    /// The seeds whose histories were too wide to be checked, in no order.
+    pub unchecked: Vec<u64>,
     /// The seeds that failed, and why, in their order.
     pub failures: Vec<(u64, Failure)>,
 }
@@ -77,6 +79,9 @@ fn run_some(next: &AtomicU64, end: u64, summary: &Mutex<Summary>) {
         match result {
             Ok(outcome) => {
                 summary.clean += 1;
+                if outcome.unchecked > 0 {
+                    summary.unchecked.push(seed);
+                }
                 summary.total.add(outcome);
             }
             Err(failure) => summary.failures.push((seed, failure)),
@@ -94,6 +99,9 @@ impl fmt::Display for Summary {
             writeln!(out, "again: make simulate FIRST={seed} SEEDS=1\n")?;
         }
         let (clean, failed) = (self.clean, self.failures.len());
+        if !self.unchecked.is_empty() {
+            writeln!(out, "too wide to check: {:?}", self.unchecked)?;
+        }
         write!(out, "{clean} seeds clean, {failed} failed\n{}", self.total)
     }
 }

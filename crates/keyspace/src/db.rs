@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::key::{Hint, Key};
 use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
 use crate::slot::SlotState;
-use crate::table::{Position, Table, own};
+use crate::table::{Position, Table};
 use crate::tally::{DeadCopy, Tally};
 
 /// Values shorter than this are not demoted: their place on flash would take nearly as much RAM.
@@ -81,8 +81,8 @@ impl<'a> Db<'a> {
 
     #[cold]
     fn locate_volatile(&mut self, at: Position) -> Option<Position> {
-        let entry = self.entries().get(at);
-        if !crate::slot::is_expired(entry, self.now_ms) {
+        let now_ms = self.now_ms;
+        if !crate::slot::is_expired(self.entries(), at, now_ms) {
             return Some(at);
         }
         self.slot.remove_at(self.table, at, self.tally, Gone::Expired);
@@ -93,14 +93,14 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn peek(&mut self, key: &Key<'_>) -> Option<View<'_>> {
         let at = self.locate(key)?;
-        Some(view_of(self.entries().get(at)))
+        Some(self.entries().view(at))
     }
 
     /// [`Db::peek`] for as long as the slot is borrowed.
     #[inline]
     pub fn into_view(mut self, key: &Key<'_>) -> Option<View<'a>> {
         let at = self.locate(key)?;
-        Some(view_of(self.entries().get(at)))
+        Some(self.slot.table_mut(self.table).view(at))
     }
 
     /// The same, counting as an access, with the counters for the caller to say where the value
@@ -111,10 +111,9 @@ impl<'a> Db<'a> {
             self.tally.missed += 1;
             return None;
         };
-        let entry = self.entries().entry_mut(at);
-        entry.touch();
-        let view = view_of(*entry);
-        Some((view, self.tally))
+        let entries = self.slot.table_mut(self.table);
+        entries.entry_mut(at).touch();
+        Some((entries.view(at), self.tally))
     }
 
     /// The same without being an access: for clients that watch and do not use.
@@ -123,8 +122,7 @@ impl<'a> Db<'a> {
             self.tally.missed += 1;
             return None;
         };
-        let view = view_of(self.entries().get(at));
-        Some((view, self.tally))
+        Some((self.slot.table_mut(self.table).view(at), self.tally))
     }
 
     /// Takes an access back that will be made again, once the value is there.
@@ -144,8 +142,7 @@ impl<'a> Db<'a> {
     /// flash. Units: bytes.
     pub fn ram_bytes(&mut self, key: &Key<'_>) -> Option<usize> {
         let at = self.locate(key)?;
-        let record = own(self.entries().get(at));
-        let (_, record_bytes, value_bytes) = record.measure();
+        let (_, record_bytes, value_bytes) = self.entries().record(at).measure();
         Some(size_of::<Entry>() + record_bytes + value_bytes)
     }
 
@@ -184,11 +181,12 @@ impl<'a> Db<'a> {
     /// Overwrites a value of the same length where it stands: no allocation, no bookkeeping.
     #[inline]
     fn put_in_place(&mut self, at: Position, kind: u8, value: &[u8], expiry: Expiry) -> bool {
-        let entry = self.slot.table_mut(self.table).entry_mut(at);
+        let entries = self.slot.table_mut(self.table);
+        let entry = entries.get(at);
         if expiry != Expiry::Keep && (entry.is_volatile() || expiry != Expiry::Clear) {
             return false;
         }
-        let mut record = own(*entry);
+        let mut record = entries.record_mut(at);
         if record.is_cold() {
             return false;
         }
@@ -196,9 +194,9 @@ impl<'a> Db<'a> {
         if !fits {
             return false;
         }
-        entry.touch();
         record.set_kind(kind);
-        record.value_mut().expect("invariant: a hot value is in RAM").copy_from_slice(value);
+        record.into_value().expect("invariant: a hot value is in RAM").copy_from_slice(value);
+        entries.entry_mut(at).touch();
         self.tally.write_ram += 1;
         true
     }
@@ -211,8 +209,8 @@ impl<'a> Db<'a> {
         state: NewState<'_>,
         expiry: Expiry,
     ) {
-        let entry = self.entries().get(at);
-        let old = view_of(entry);
+        let entries = self.slot.table_mut(self.table);
+        let (entry, old) = (entries.get(at), entries.view(at));
         match old.stored {
             Stored::Cold(..) => self.tally.write_flash += 1,
             _ => self.tally.write_ram += 1,
@@ -266,7 +264,7 @@ impl<'a> Db<'a> {
     pub fn set_expiry(&mut self, key: &Key<'_>, expire_at_ms: u64) -> bool {
         let Some(at) = self.locate(key) else { return false };
         let entry = self.entries().get(at);
-        if expire_at_ms != 0 && own(entry).set_expiry_in_place(expire_at_ms) {
+        if expire_at_ms != 0 && self.entries().record_mut(at).set_expiry_in_place(expire_at_ms) {
             self.slot.expires_at(expire_at_ms);
         } else if entry.is_volatile() || expire_at_ms != 0 {
             self.rebuild(at, |carried| carried.expire_at_ms = expire_at_ms);
@@ -278,7 +276,7 @@ impl<'a> Db<'a> {
     /// Changes the kind of a key (its encoding) without touching its value.
     pub fn set_kind(&mut self, key: &Key<'_>, kind: u8) {
         if let Some(at) = self.locate(key) {
-            own(self.entries().get(at)).set_kind(kind);
+            self.entries().record_mut(at).set_kind(kind);
         }
     }
 
@@ -286,20 +284,19 @@ impl<'a> Db<'a> {
     /// here on. None: no such key, or its value is on flash.
     pub fn into_value_mut(mut self, key: &Key<'_>) -> Option<&'a mut [u8]> {
         let at = self.locate(key)?;
-        match view_of(self.entries().get(at)).stored {
+        let view = self.slot.table_mut(self.table).view(at);
+        match view.stored {
             Stored::Cold(..) => return None,
             Stored::Clean(..) => {
-                push_dead(&view_of(self.slot.table_mut(self.table).get(at)), self.tally);
+                push_dead(&view, self.tally);
                 self.rebuild(at, |carried| carried.flash = None);
             }
             Stored::Hot(_) => {}
         }
         self.tally.write_ram += 1;
         self.slot.changed(self.table, key.bytes);
-        let mut record = own(self.entries().get(at));
-        let value = record.value_mut().expect("invariant: the value is in RAM");
-        let (start, len) = (value.as_mut_ptr(), value.len());
-        Some(crate::record::reborrow(start, len))
+        let record = self.slot.table_mut(self.table).record_mut(at);
+        Some(record.into_value().expect("invariant: the value is in RAM"))
     }
 
     /// Takes a resident value out for a change and puts the result back. None: no such key, or its
@@ -310,7 +307,7 @@ impl<'a> Db<'a> {
         change: impl FnOnce(&mut u8, &mut Vec<u8>) -> R,
     ) -> Option<R> {
         let at = self.locate(key)?;
-        let view = view_of(self.slot.table_mut(self.table).get(at));
+        let view = self.slot.table_mut(self.table).view(at);
         if let Stored::Cold(..) = view.stored {
             return None;
         }
@@ -368,7 +365,7 @@ impl<'a> Db<'a> {
     /// no copy of a long value.
     pub fn take(&mut self, key: &Key<'_>) -> Option<Carried> {
         let at = self.locate(key)?;
-        if let Stored::Cold(..) = view_of(self.entries().get(at)).stored {
+        if let Stored::Cold(..) = self.entries().view(at).stored {
             return None;
         }
         let record = self.slot.detach_at(self.table, at, self.tally, Gone::Removed);
@@ -400,11 +397,11 @@ impl<'a> Db<'a> {
         choose: impl FnOnce(FlashRef, u8) -> Option<Box<[u8]>>,
     ) -> bool {
         let Some(at) = self.locate(key) else { return false };
-        let entry = self.entries().get(at);
-        let view = view_of(entry);
-        let Stored::Cold(place, _) = view.stored else { return false };
-        let Some(value) = choose(place, entry.frequency()) else { return false };
-        self.exchange(at, view.kind, view.expire_at_ms, NewState::Clean(value, place));
+        let frequency = self.entries().get(at).frequency();
+        let View { kind, expire_at_ms, stored, .. } = self.entries().view(at);
+        let Stored::Cold(place, _) = stored else { return false };
+        let Some(value) = choose(place, frequency) else { return false };
+        self.exchange(at, kind, expire_at_ms, NewState::Clean(value, place));
         true
     }
 
@@ -418,7 +415,7 @@ impl<'a> Db<'a> {
     /// False: the key has no clean copy at `from`.
     pub fn forget_copy(&mut self, key: &Key<'_>, from: FlashRef) -> bool {
         let Some(at) = self.locate(key) else { return false };
-        match view_of(self.entries().get(at)).stored {
+        match self.entries().view(at).stored {
             Stored::Clean(_, place) if place.units == from.units => {
                 self.rebuild(at, |parts| parts.flash = None);
                 true
@@ -431,7 +428,7 @@ impl<'a> Db<'a> {
     /// as in [`FlashRef::units`]. False: it was not.
     pub fn relocate(&mut self, key: &Key<'_>, from: u64, to: u64) -> bool {
         let Some(at) = self.locate(key) else { return false };
-        let mut record = own(self.entries().get(at));
+        let mut record = self.entries().record_mut(at);
         match record.view().stored {
             Stored::Clean(_, place) | Stored::Cold(place, _) if place.units == from => {
                 record.set_place(to);
@@ -447,20 +444,19 @@ impl<'a> Db<'a> {
         let Some(at) = self.locate(key) else { return false };
         let table = self.table;
         let entries = self.slot.table_mut(table);
-        let entry = entries.get(at);
-        if !entry.is_demotable() {
+        if !entries.get(at).is_demotable() {
             return false;
         }
-        crate::slot::demote_at(entries, at, table, &view_of(entry), flash, self.tally);
+        crate::slot::demote_at(entries, at, table, flash, self.tally);
         true
     }
 
     fn replace_cold(&mut self, key: &Key<'_>, from: FlashRef, state: NewState<'_>) -> bool {
         let Some(at) = self.locate(key) else { return false };
-        let view = view_of(self.slot.table_mut(self.table).get(at));
-        match view.stored {
+        let View { kind, expire_at_ms, stored, .. } = self.entries().view(at);
+        match stored {
             Stored::Cold(place, _) if place == from => {
-                self.exchange(at, view.kind, view.expire_at_ms, state);
+                self.exchange(at, kind, expire_at_ms, state);
                 true
             }
             _ => false,
@@ -535,12 +531,6 @@ fn state_of(value: &[u8]) -> NewState<'_> {
     }
 }
 
-/// The view of an entry's record, for as long as the slot stays locked and unchanged.
-#[inline]
-pub(crate) fn view_of<'a>(entry: Entry) -> View<'a> {
-    crate::table::view(entry)
-}
-
 /// Lets `change` make another record of the one at `at`, and frees the value that it hands out.
 #[inline]
 pub(crate) fn change_record(
@@ -550,12 +540,13 @@ pub(crate) fn change_record(
     tally: &mut Tally,
     change: impl FnOnce(Record) -> (Record, Option<Box<[u8]>>),
 ) {
-    let old = own(entries.get(at));
-    account(&old, table, -1, tally);
-    let (record, _value) = change(old);
-    let view = account(&record, table, 1, tally);
-    let demotable = is_demotable(&view);
-    entries.replace(at, record);
+    let mut demotable = false;
+    entries.change(at, |old| {
+        account(&old, table, -1, tally);
+        let (record, _value) = change(old);
+        demotable = is_demotable(&account(&record, table, 1, tally));
+        record
+    });
     entries.entry_mut(at).set_demotable(demotable);
 }
 

@@ -10,7 +10,7 @@ use crate::prefetch::prefetch;
 use crate::record::{DetachedBlock, Record};
 use crate::region::Region;
 use crate::slot::{DB_COUNT, SlotState};
-use crate::table::{Position, Table, borrow, own};
+use crate::table::{Position, Table};
 use smallvec::SmallVec;
 
 /// Blocks that are asked about together, so that cache misses overlap.
@@ -161,7 +161,7 @@ fn defrag_segment(
         done.visited += here.len() as u64;
         let mut blocks = Blocks::default();
         for at in here {
-            blocks.add(at, &borrow(&entries.get(at)), how);
+            blocks.add(at, &entries.record(at), how);
         }
         move_sparse(entries, &blocks, how, detached, done);
     }
@@ -210,13 +210,11 @@ fn move_sparse(
     done.asked += sparse.len() as u64;
     let owners = blocks.owners.iter().zip(sparse).filter(|(_, sparse)| **sparse);
     for (&(at, is_value), _) in owners {
-        let mut record = own(entries.get(at));
         let old = if is_value {
-            record.relocate_value().expect("invariant: it had one a moment ago")
+            let old = entries.record_mut(at).relocate_value();
+            old.expect("invariant: it had one a moment ago")
         } else {
-            let (moved, old) = record.relocate();
-            entries.entry_mut(at).set_address(moved);
-            old
+            entries.relocate(at)
         };
         detached.0.push(old);
         done.moved += 1;

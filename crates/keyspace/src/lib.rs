@@ -6,10 +6,12 @@
 //! 2. The slot mutex is the only lock; several slots are always locked in ascending order.
 //! 3. Time, counters and the list of dead flash copies are handed in ([`Tally`]), so that every
 //!    structure replays from a seed.
-//! 4. `unsafe` lives in `record.rs`, `record/`, `table.rs` and `prefetch.rs` alone.
+//! 4. `unsafe` lives in `record.rs`, `record/`, `borrowed.rs`, `table.rs` and `prefetch.rs` alone.
 
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "the one bridge from entries to the records they own")]
+mod borrowed;
 mod cleared;
 mod db;
 mod defrag;
@@ -27,6 +29,7 @@ mod region;
 pub mod schedule;
 mod segment;
 mod slot;
+#[allow(unsafe_code, reason = "it owns the records that its entries name")]
 mod table;
 mod tally;
 mod watch;

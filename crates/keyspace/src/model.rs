@@ -10,7 +10,6 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::db::account;
-use crate::table::borrow;
 use crate::{Db, Expiry, FlashRef, Key, SlotState, Stored, Tally, Verdict, WatchFlag};
 
 const KEYS: u8 = 10;
@@ -412,8 +411,8 @@ impl World {
         for table in 0..TABLES {
             let Some(entries) = self.slot.table(table) else { continue };
             count.index_bytes += entries.ram_bytes() as i64;
-            for entry in entries.iter() {
-                account(&borrow(&entry), table, 1, &mut count);
+            for record in entries.records() {
+                account(&record, table, 1, &mut count);
             }
         }
         let figures = |tally: &Tally| {

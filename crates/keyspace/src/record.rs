@@ -431,14 +431,6 @@ impl Record {
     }
 }
 
-/// Lengthens the borrow of a value's bytes to that of the database view that found them.
-#[inline]
-pub(crate) fn reborrow<'a>(start: *mut u8, len: usize) -> &'a mut [u8] {
-    // SAFETY: only `Db::value_mut` calls this, with a value it has just found and whose slot its
-    // caller keeps borrowed mutably for as long as the result lives.
-    unsafe { std::slice::from_raw_parts_mut(start, len) }
-}
-
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(rounded(size), RECORD_ALIGN)
         .expect("invariant: records are below 1 GiB")

@@ -2,13 +2,12 @@
 //! demotes.
 
 use crate::cleared::Cleared;
-use crate::db::{Gone, account, account_gone, view_of};
-use crate::entry::Entry;
+use crate::db::{Gone, account, account_gone};
 use crate::key::{Hint, Key};
 use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::region::Region;
-use crate::table::{Position, Table, borrow, own};
+use crate::table::{Position, Table};
 use crate::tally::Tally;
 use crate::watch::{WatchFlag, Watchers};
 use std::sync::Arc;
@@ -85,7 +84,7 @@ impl SlotState {
     pub fn cold(&self, table: u8, key: &Key<'_>) -> Option<(FlashRef, u32)> {
         let entries = self.table(table)?;
         let at = entries.find(key.hash, key.bytes)?;
-        match crate::db::view_of(entries.get(at)).stored {
+        match entries.view(at).stored {
             Stored::Cold(place, value_len) => Some((place, value_len)),
             Stored::Hot(_) | Stored::Clean(..) => None,
         }
@@ -102,23 +101,23 @@ impl SlotState {
     /// Asks for the record that is probably the key's.
     #[inline]
     pub(crate) fn prefetch_record(&self, key: Hint) {
-        if let Some(entry) = self.guess(key) {
-            prefetch(entry.address() as *const u8);
+        if let Some((entries, at)) = self.guess(key) {
+            prefetch(entries.get(at).address() as *const u8);
         }
     }
 
     /// Asks for the value of that record, when it stands apart.
     #[inline]
     pub(crate) fn prefetch_value(&self, key: Hint) {
-        if let Some(entry) = self.guess(key) {
-            borrow(&entry).prefetch_value();
+        if let Some((entries, at)) = self.guess(key) {
+            entries.record(at).prefetch_value();
         }
     }
 
     #[inline]
-    fn guess(&self, key: Hint) -> Option<Entry> {
+    fn guess(&self, key: Hint) -> Option<(&Table, Position)> {
         let entries = self.table(key.table)?;
-        entries.guess(key.hash).map(|at| entries.get(at))
+        entries.guess(key.hash).map(|at| (entries, at))
     }
 
     /// Watches `key` for `flag`. The caller looks the key up first ([`crate::Db::peek`]), so that a
@@ -168,10 +167,12 @@ impl SlotState {
         let Some(watchers) = &self.watchers else { return };
         let find = |table: u8, key: &[u8]| {
             let entries = self.table(table)?;
-            entries.find(crate::key::hash(key), key).map(|at| entries.get(at))
+            entries.find(crate::key::hash(key), key).map(|at| (entries, at))
         };
         for (key, flag) in watchers.keys(table) {
-            let comes = |other| find(other, key).is_some_and(|entry| !is_expired(entry, now_ms));
+            let comes = |other| {
+                find(other, key).is_some_and(|(entries, at)| !is_expired(entries, at, now_ms))
+            };
             if find(table, key).is_some() || other.is_some_and(comes) {
                 flag.raise();
             }
@@ -209,7 +210,7 @@ impl SlotState {
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, |record| visit(record.view()))
+        self.table(table)?.scan(from, |view, _| visit(view))
     }
 
     /// [`SlotState::scan`] with each key's frequency beside it, for samples.
@@ -217,17 +218,16 @@ impl SlotState {
         &self,
         table: u8,
         from: crate::ScanPosition,
-        mut visit: impl FnMut(View<'_>, u8) -> bool,
+        visit: impl FnMut(View<'_>, u8) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?
-            .scan_entries(from, |entry| visit(borrow(&entry).view(), entry.frequency()))
+        self.table(table)?.scan(from, visit)
     }
 
     /// The `nth` (modulo their number) key of `table`. Cost: at most one segment's entries.
     pub fn nth(&self, table: u8, nth: u64) -> Option<View<'_>> {
         let entries = self.table(table)?;
         let nth = nth.checked_rem(entries.len() as u64)? as usize;
-        entries.nth(nth).map(crate::db::view_of)
+        entries.nth(nth)
     }
 
     /// Removes the keys of all databases whose time has come.
@@ -257,7 +257,8 @@ impl SlotState {
     ) {
         let mut index = 0;
         loop {
-            let entries = self.table_mut(table).segment(segment);
+            let records = &*self.table_mut(table);
+            let entries = records.segment(segment);
             let capacity = entries.capacity();
             if index >= capacity {
                 return;
@@ -267,18 +268,19 @@ impl SlotState {
                 prefetch(ahead.address() as *const u8);
             }
             let entry = entries.get(index);
+            let at = Position::new(segment, index);
             index += 1;
             if !entry.is_volatile() {
                 continue;
             }
             swept.visited += 1;
-            let expire_at_ms = borrow(&entry).view().expire_at_ms;
+            let expire_at_ms = records.view(at).expire_at_ms;
             if expire_at_ms > now_ms {
                 self.expires_at(expire_at_ms);
                 continue;
             }
             swept.expired += 1;
-            self.remove_at(table, Position::new(segment, index - 1), tally, Gone::Expired);
+            self.remove_at(table, at, tally, Gone::Expired);
             // The gap was closed from behind: look at this place again. When the array shrank,
             // entries not yet seen may have moved in front of it: start over, which happens only
             // each time that a third of the entries has gone.
@@ -323,10 +325,9 @@ impl SlotState {
         if !entry.is_demotable() || entry.frequency() > 1 {
             return true;
         }
-        let view = view_of(entry);
-        let verdict = judge(view, key.table);
+        let verdict = judge(entries.view(at), key.table);
         if let Verdict::Demote(flash) = verdict {
-            demote_at(entries, at, key.table, &view, flash, tally);
+            demote_at(entries, at, key.table, flash, tally);
         }
         !matches!(verdict, Verdict::Stop)
     }
@@ -344,12 +345,11 @@ impl SlotState {
         while from < entries.segment(segment).capacity() {
             let idle = entries.age(segment, region, &mut from, &mut swept.visited);
             for &at in &idle {
-                borrow(&entries.get(at)).prefetch_value();
+                entries.record(at).prefetch_value();
             }
             for at in idle {
-                let view = view_of(entries.get(at));
-                match judge(view, table) {
-                    Verdict::Demote(flash) => demote_at(entries, at, table, &view, flash, tally),
+                match judge(entries.view(at), table) {
+                    Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
                     Verdict::Keep => {}
                     Verdict::Stop => {
                         swept.stopped = true;
@@ -372,7 +372,7 @@ impl SlotState {
         tally: &mut Tally,
         gone: Gone,
     ) -> Record {
-        let record = own(self.table_mut(table).remove(at, &mut tally.index_bytes));
+        let record = self.table_mut(table).remove(at, &mut tally.index_bytes);
         account(&record, table, -1, tally);
         account_gone(&record, tally, gone);
         self.changed(table, record.key());
@@ -380,17 +380,17 @@ impl SlotState {
     }
 }
 
-/// Takes a value out of RAM whose copy lies at `flash`; `view` is that of the record at `at`.
+/// Takes a value out of RAM whose copy lies at `flash`.
 pub(crate) fn demote_at(
     entries: &mut Table,
     at: Position,
     table: u8,
-    view: &View<'_>,
     flash: FlashRef,
     tally: &mut Tally,
 ) {
+    let view = entries.view(at);
     if !matches!(view.stored, Stored::Clean(_, copy) if copy == flash) {
-        crate::db::push_dead(view, tally);
+        crate::db::push_dead(&view, tally);
     }
     let (kind, expire_at_ms) = (view.kind, view.expire_at_ms);
     let state = NewState::Cold(flash, view.value_len() as u32);
@@ -399,8 +399,8 @@ pub(crate) fn demote_at(
     });
 }
 
-pub(crate) fn is_expired(entry: Entry, now_ms: u64) -> bool {
-    entry.is_volatile() && borrow(&entry).view().expire_at_ms <= now_ms
+pub(crate) fn is_expired(entries: &Table, at: Position, now_ms: u64) -> bool {
+    entries.get(at).is_volatile() && entries.view(at).expire_at_ms <= now_ms
 }
 
 #[cfg(test)]

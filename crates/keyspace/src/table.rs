@@ -2,10 +2,11 @@
 //! large (extendible hashing, Fagin et al. 1979), so that no resize ever touches more than one
 //! segment.
 
+use crate::borrowed::{Borrowed, BorrowedMut, own};
 use crate::entry::Entry;
 use crate::key;
 use crate::prefetch::prefetch;
-use crate::record::{Record, View, rounded};
+use crate::record::{DetachedBlock, Record, View, rounded};
 use crate::region::Region;
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
 use smallvec::SmallVec;
@@ -183,7 +184,11 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Position> {
         let segment = self.segment_index(hash);
-        let index = self.segment(segment).find(tag(hash), |entry| borrow(&entry).key() == key)?;
+        let index = self.segment(segment).find(tag(hash), |entry| {
+            // SAFETY: the table is borrowed, so the entry stays while its key is compared.
+            let record = unsafe { Borrowed::new(entry) };
+            record.key() == key
+        })?;
         Some(Position { segment, index: index as u32 })
     }
 
@@ -197,11 +202,45 @@ impl Table {
         self.segment_mut(at.segment).entry_mut(at.index as usize)
     }
 
-    /// Puts a new record in the place of the old one, whose entry is handed back.
-    pub(crate) fn replace(&mut self, at: Position, record: Record) -> Entry {
+    /// The record at a place. Panics: there is none.
+    #[inline]
+    pub(crate) fn record(&self, at: Position) -> Borrowed<'_> {
+        // SAFETY: the entry is in this table, which is borrowed for as long as the record.
+        unsafe { Borrowed::new(self.get(at)) }
+    }
+
+    /// The parts of the record at a place. Panics: there is none.
+    #[inline]
+    pub(crate) fn view(&self, at: Position) -> View<'_> {
+        self.record(at).into_view()
+    }
+
+    /// The record at a place, to be changed there. Panics: there is none.
+    #[inline]
+    pub(crate) fn record_mut(&mut self, at: Position) -> BorrowedMut<'_> {
+        // SAFETY: the entry is in this table, which is borrowed mutably for as long as the record,
+        // and no other entry names it.
+        unsafe { BorrowedMut::new(self.get(at)) }
+    }
+
+    /// Puts what `change` makes of the record at a place there. Panics: there is none.
+    #[inline]
+    pub(crate) fn change(&mut self, at: Position, change: impl FnOnce(Record) -> Record) {
         let segment = self.segment_mut(at.segment);
         let old = segment.get(at.index as usize);
+        // SAFETY: the table is borrowed mutably, and the entry is overwritten before anything can
+        // look at it again.
+        let record = change(unsafe { own(old) });
         segment.set(at.index as usize, Entry::new(old.tag(), record, old.frequency()));
+    }
+
+    /// Copies the record at a place elsewhere; the old place is freed with what is returned.
+    pub(crate) fn relocate(&mut self, at: Position) -> DetachedBlock {
+        let entry = self.entry_mut(at);
+        // SAFETY: the table is borrowed mutably, and the entry names the new place before anything
+        // can look at it again.
+        let (moved, old) = unsafe { own(*entry) }.relocate();
+        entry.set_address(moved);
         old
     }
 
@@ -225,13 +264,14 @@ impl Table {
         Position { segment: index, index: at as u32 }
     }
 
-    /// Takes out an entry; its record is the caller's. `ram_bytes` takes what the table shrank by.
-    pub(crate) fn remove(&mut self, at: Position, ram_bytes: &mut i64) -> Entry {
+    /// Takes out the record at a place. `ram_bytes` takes what the table shrank by.
+    pub(crate) fn remove(&mut self, at: Position, ram_bytes: &mut i64) -> Record {
         let segment = self.segment_mut(at.segment);
         let before = segment.ram_bytes();
         let entry = segment.remove(at.index as usize);
         *ram_bytes -= (before - segment.ram_bytes()) as i64;
-        entry
+        // SAFETY: the entry has left the table and is dropped here, so the record is the caller's.
+        unsafe { own(entry) }
     }
 
     /// Divides a full segment by one more hash bit; false when the bits are used up, which only
@@ -249,12 +289,21 @@ impl Table {
         (0..self.segment_count()).flat_map(|index| self.segment(index).iter_from(0))
     }
 
-    /// The `nth` entry in the order of [`Table::iter`].
-    pub(crate) fn nth(&self, mut nth: usize) -> Option<Entry> {
+    /// All records, in the order of [`Table::iter`].
+    #[cfg(test)]
+    pub(crate) fn records(&self) -> impl Iterator<Item = Borrowed<'_>> {
+        // SAFETY: the entries are in this table, which is borrowed for as long as the records.
+        self.iter().map(|entry| unsafe { Borrowed::new(entry) })
+    }
+
+    /// The parts of the `nth` record in the order of [`Table::iter`].
+    pub(crate) fn nth(&self, mut nth: usize) -> Option<View<'_>> {
         for index in 0..self.segment_count() {
             let segment = self.segment(index);
             if nth < segment.len() {
-                return segment.iter_from(0).nth(nth);
+                let entry = segment.iter_from(0).nth(nth)?;
+                // SAFETY: the entry is in this table, which is borrowed for as long as the view.
+                return Some(unsafe { Borrowed::new(entry) }.into_view());
             }
             nth -= segment.len();
         }
@@ -267,24 +316,17 @@ impl Table {
         if let Some(directory) = self.directory.take() {
             segments.extend(directory.segments.into_iter().map(|leaf| leaf.segment));
         }
-        segments.into_iter().flat_map(|mut segment| segment.drain()).map(own).collect()
+        let entries = segments.into_iter().flat_map(|mut segment| segment.drain());
+        // SAFETY: the entries have left the table and are dropped here.
+        entries.map(|entry| unsafe { own(entry) }).collect()
     }
 
-    /// Visits entries in scan order from `from`, in whole runs of one tag, until `visit` says that
+    /// Visits records and their frequencies in scan order from `from`, in whole runs of one tag, until `visit` says that
     /// it was enough. Returns where to go on, or none at the end of the table.
     pub(crate) fn scan(
         &self,
         from: ScanPosition,
-        mut visit: impl FnMut(&Record) -> bool,
-    ) -> Option<ScanPosition> {
-        self.scan_entries(from, |entry| visit(&borrow(&entry)))
-    }
-
-    /// [`Table::scan`] over entries.
-    pub(crate) fn scan_entries(
-        &self,
-        from: ScanPosition,
-        mut visit: impl FnMut(Entry) -> bool,
+        mut visit: impl FnMut(View<'_>, u8) -> bool,
     ) -> Option<ScanPosition> {
         let mut position = from;
         let mut enough = false;
@@ -301,7 +343,9 @@ impl Table {
                     return Some(ScanPosition { prefix: position.prefix, tag: entry.tag() });
                 }
                 last = Some(entry.tag());
-                enough = visit(entry);
+                // SAFETY: the entry is in this table, which is borrowed while it is visited.
+                let record = unsafe { Borrowed::new(entry) };
+                enough = visit(record.view(), entry.frequency());
             }
             let next = prefix + width;
             if next >= 1 << DEPTH_MAX {
@@ -349,7 +393,9 @@ impl Directory {
         let bit = 1u32 << (DEPTH_MAX - depth - 1);
         let (mut low, mut high) = (Segment::default(), Segment::default());
         for entry in old.segment.drain() {
-            let upper = prefix(key::hash(borrow(&entry).key())) & bit != 0;
+            // SAFETY: the entry is between two segments of this table, which is borrowed mutably.
+            let record = unsafe { Borrowed::new(entry) };
+            let upper = prefix(key::hash(record.key())) & bit != 0;
             if upper { high.insert(entry) } else { low.insert(entry) }
         }
         old.segment = low;
@@ -362,42 +408,6 @@ impl Directory {
         }
         true
     }
-}
-
-/// A record that is looked at while the table keeps it.
-pub(crate) struct Borrowed<'a>(Record, std::marker::PhantomData<&'a Entry>);
-
-impl std::ops::Deref for Borrowed<'_> {
-    type Target = Record;
-    #[inline]
-    fn deref(&self) -> &Record {
-        &self.0
-    }
-}
-
-/// Looks at the record of an entry.
-#[inline]
-pub(crate) fn borrow(entry: &Entry) -> Borrowed<'_> {
-    Borrowed(own(*entry), std::marker::PhantomData)
-}
-
-/// The parts of an entry's record. The caller lets go of them before the entry changes: they are
-/// handed out by [`crate::db::Db`] under a borrow of the locked slot.
-#[inline]
-#[allow(unsafe_code, reason = "ties the view to the caller's borrow instead of the local record")]
-pub(crate) fn view<'a>(entry: Entry) -> View<'a> {
-    // SAFETY: see `own`; the record outlives the local handle, which frees nothing when dropped.
-    unsafe { std::mem::transmute::<View<'_>, View<'a>>(own(entry).view()) }
-}
-
-/// Takes the record of an entry that has left the table.
-#[inline]
-#[allow(unsafe_code, reason = "the one bridge from entries to the records they own")]
-pub(crate) fn own(entry: Entry) -> Record {
-    // SAFETY: an entry's address came from `Entry::new`, which took the record over; entries are
-    // handed out only by the table they are in (behind the slot's mutex) or as they leave it, and
-    // a record is freed only after its entry has left.
-    unsafe { Record::from_address(entry.address()) }
 }
 
 impl Drop for Table {
@@ -426,7 +436,7 @@ mod tests {
     fn remove(table: &mut Table, number: u32) {
         let name = number.to_string();
         let at = table.find(key::hash(name.as_bytes()), name.as_bytes()).expect("present");
-        own(table.remove(at, &mut 0)).free();
+        table.remove(at, &mut 0).free();
     }
 
     #[test]
@@ -452,8 +462,8 @@ mod tests {
         let mut extra = 1_500;
         while let Some(from) = cursor {
             let mut left = 10;
-            cursor = table.scan(ScanPosition::unpack(from.packed()), |record| {
-                seen.insert(String::from_utf8(record.key().to_vec()).expect("digits"));
+            cursor = table.scan(ScanPosition::unpack(from.packed()), |view, _| {
+                seen.insert(String::from_utf8(view.key.to_vec()).expect("digits"));
                 left -= 1;
                 left <= 0
             });

@@ -65,6 +65,8 @@ pub struct Cx<'a, 'k> {
     pub cleared: Vec<Cleared>,
     /// Longest string (`proto-max-bulk-len`).
     pub string_bytes_max: usize,
+    /// Longest string that memory has room for while others are served.
+    pub memory_bytes_max: usize,
     /// A random number of this run, for commands that choose at random.
     pub random: u64,
     /// Changes made, for the statistics.
@@ -76,6 +78,12 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
         self.keys[index]
+    }
+
+    /// Whether a string may be made so long. Errors: [`CommandError::OUT_OF_MEMORY`].
+    #[inline]
+    pub fn check_memory(&self, len: usize) -> Result<(), CommandError> {
+        if len > self.memory_bytes_max { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
     }
 
     /// The keyspace, for walks over slots.

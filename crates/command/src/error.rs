@@ -43,6 +43,10 @@ impl CommandError {
     /// An index out of range.
     pub const OUT_OF_RANGE: CommandError = fixed("ERR index out of range");
 
+    /// A value that memory has no room for.
+    pub const OUT_OF_MEMORY: CommandError =
+        fixed("OOM command not allowed when used memory > 'maxmemory'.");
+
     /// A container command with a subcommand that it does not have.
     pub fn unknown_subcommand(container: &str, given: &[u8]) -> CommandError {
         let given = String::from_utf8_lossy(&given[..given.len().min(QUOTED_BYTES_MAX)]);

@@ -50,6 +50,8 @@ pub(crate) struct Harness {
     pub(crate) now_ms: u64,
     /// Longest string.
     pub(crate) string_bytes_max: usize,
+    /// Longest string that there is memory for.
+    pub(crate) memory_bytes_max: usize,
     /// What the context draws at random.
     pub(crate) random: u64,
     /// Changes that the commands so far have counted.
@@ -111,6 +113,7 @@ impl Harness {
             no_touch: false,
             now_ms: 1_700_000_000_000,
             string_bytes_max: 512 << 20,
+            memory_bytes_max: usize::MAX,
             random: 7,
             changes: 0,
         }
@@ -167,6 +170,7 @@ impl Harness {
                 no_touch: self.no_touch,
                 cleared: Vec::new(),
                 string_bytes_max: self.string_bytes_max,
+                memory_bytes_max: self.memory_bytes_max,
                 random: self.random,
                 changes: 0,
             };

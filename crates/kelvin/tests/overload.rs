@@ -45,7 +45,7 @@ fn ten_thousand_clients_are_served_and_the_next_is_told() {
     let allowed = shown.split(|mark: char| !mark.is_ascii_digit()).find_map(|at| at.parse().ok());
     let allowed: u64 = allowed.expect("maxclients is a number");
     let count = allowed.min(files - SPARE_FILES) - 1;
-    assert!(count >= 1_000, "{count} connections show nothing");
+    assert!(count >= 9_999, "{count} connections are not ten thousand");
     let mut clients: Vec<TcpStream> = (0..count).map(|_| kelvin.stream()).collect();
     for client in &mut clients {
         client.write_all(b"GET key\r\n").expect("the server reads");
@@ -92,7 +92,7 @@ fn clients_that_never_read_are_closed_and_the_others_served() {
         assert!(Instant::now() < deadline, "no client is closed");
         peak = peak.max(kelvin.resident_bytes());
     }
-    assert!(peak < 160 * MIB, "{} MiB were resident", peak / MIB);
+    assert!(peak <= 105 * MIB, "{} MiB were resident", peak / MIB);
 }
 
 #[test]

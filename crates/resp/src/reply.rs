@@ -88,9 +88,22 @@ impl Reply {
     /// `$length` and the bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        let wanted = bytes.len() + HEADER_BYTES_MAX + 2;
+        if wanted > self.buffer.capacity() - self.buffer.len() {
+            self.grow(wanted);
+        }
         self.header(b'$', bytes.len());
         self.buffer.extend_from_slice(bytes);
         self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// Makes room for so many bytes more: no more than that for a value that is large beside what is
+    /// there, and a quarter of what is there for a small one behind much.
+    #[cold]
+    fn grow(&mut self, wanted: usize) {
+        let len = self.buffer.len();
+        let ahead = if len > LARGE_REPLY_BYTES_MIN { len / 4 } else { len };
+        self.buffer.reserve_exact(wanted.max(ahead));
     }
 
     /// A bulk of `len` zeros for the caller to overwrite, so that a value that lies in pieces
@@ -306,6 +319,9 @@ impl Reply {
 
 /// A marker, the digits of a 64-bit length, and the line end.
 const HEADER_BYTES_MAX: usize = 1 + 20 + 2;
+
+/// Replies that are longer together grow by less than as much again.
+const LARGE_REPLY_BYTES_MIN: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,9 @@
 //! 2. What has been parsed of an incomplete request is not parsed again. The caller hands in the
 //!    same bytes with more behind them; a bulk that is under way costs one comparison a call.
 //! 3. Nothing is allocated for what a request announces, only for what has arrived of it.
+//! 4. A request that announces more than it may take is refused as soon as it says so; the rest of
+//!    it is passed over as it comes, and the next request is read as if nothing had happened. One
+//!    that has arrived whole is not refused: its memory is taken already.
 
 use memchr::memchr;
 
@@ -26,6 +29,9 @@ const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a whole request: argument ranges have 32 bits.
 const REQUEST_BYTES_MAX: usize = u32::MAX as usize;
 
+/// Memory that an argument takes besides its bytes: its range, and what commands note of a key.
+const ARG_BYTES: usize = 96;
+
 /// Bytes of the longest header that the short way reads: `$ddd\r\n`. No complete request ends
 /// less than this behind the start of its last header, so the short way is never cut off.
 const SHORT_HEADER_BYTES_MAX: usize = 6;
@@ -39,6 +45,8 @@ pub struct Limits {
     pub inline_bytes_max: usize,
     /// Arguments of one request.
     pub args_max: usize,
+    /// Memory that one request may take, what is kept of each argument included.
+    pub request_bytes_max: usize,
     /// Whether the client may send more than it takes to authenticate.
     pub authenticated: bool,
 }
@@ -49,6 +57,7 @@ impl Default for Limits {
             bulk_bytes_max: 512 << 20,
             inline_bytes_max: 64 << 10,
             args_max: 1 << 20,
+            request_bytes_max: usize::MAX,
             authenticated: true,
         }
     }
@@ -67,6 +76,19 @@ pub struct RequestParser {
     input_bytes_needed: usize,
     /// What was missing to that at the last call, when an argument's length was known.
     bytes_wanted: usize,
+    /// What is left of a refused request.
+    skipped: Option<Skipped>,
+    /// Bytes that a request announced which was refused, until the caller takes note.
+    refused_bytes: Option<usize>,
+}
+
+/// The rest of a request that was refused.
+#[derive(Debug)]
+struct Skipped {
+    /// Arguments whose headers are still to come.
+    args_left: usize,
+    /// Bytes of the argument under way, its end included.
+    bytes_left: usize,
 }
 
 impl RequestParser {
@@ -78,8 +100,9 @@ impl RequestParser {
     /// Cuts the next request from the start of `input` and fills `ranges` with its arguments.
     ///
     /// `Ok(Some(consumed))` is a request of so many bytes; one with no arguments (an empty line,
-    /// `*0`) is to be passed over. `Ok(None)` means that it is incomplete: call again with the
-    /// same bytes and more behind them.
+    /// `*0`, a part of one that was refused: see [`RequestParser::take_refused`]) is to be passed
+    /// over. `Ok(None)` means that it is incomplete: call again with the same bytes and more behind
+    /// them.
     ///
     /// Shape: `ranges` is cleared first and relative to `input`; it may serve other connections
     /// between two calls. The words of an inline command are unescaped in place, which is why
@@ -99,6 +122,7 @@ impl RequestParser {
         }
         let result = match input.first() {
             None => Ok(None),
+            Some(_) if self.skipped.is_some() => self.skip(input, limits),
             Some(b'*') => self.parse_array(input, ranges, limits),
             Some(_) => parse_inline(input, ranges, limits),
         };
@@ -115,6 +139,17 @@ impl RequestParser {
         self.bytes_wanted
     }
 
+    /// Memory that is kept for the request under way.
+    pub fn memory_bytes(&self) -> usize {
+        self.parsed.capacity() * size_of::<ArgRange>()
+    }
+
+    /// The bytes that a request announced, once, when the last call refused it for them.
+    #[inline]
+    pub fn take_refused(&mut self) -> Option<usize> {
+        self.refused_bytes.take()
+    }
+
     #[inline]
     fn parse_array(
         &mut self,
@@ -124,6 +159,9 @@ impl RequestParser {
     ) -> Result<Option<usize>, ProtocolError> {
         let (mut args_left, mut position) = if self.args_left == 0 {
             match args_header(input, limits)? {
+                Some((count, next)) if count > limits.request_bytes_max / ARG_BYTES => {
+                    return self.refuse(input, ranges, (count, next), limits);
+                }
                 Some(header) => header,
                 None => return Ok(None),
             }
@@ -133,6 +171,9 @@ impl RequestParser {
         };
         while args_left > 0 {
             let Some((len, start)) = bulk_header(input, position, limits)? else {
+                if exceeds(position, ranges.len() + args_left, limits) {
+                    return self.refuse(input, ranges, (args_left, position), limits);
+                }
                 self.suspend(ranges, args_left, position);
                 self.input_bytes_needed = input.len() + 1;
                 self.bytes_wanted = 0;
@@ -143,6 +184,9 @@ impl RequestParser {
                 return Err(ProtocolError::TooBigRequest);
             }
             if end > input.len() {
+                if exceeds(end, ranges.len() + args_left, limits) {
+                    return self.refuse(input, ranges, (args_left, position), limits);
+                }
                 self.suspend(ranges, args_left, position);
                 self.input_bytes_needed = end;
                 self.bytes_wanted = end - input.len();
@@ -158,6 +202,53 @@ impl RequestParser {
         Ok(Some(position))
     }
 
+    /// Refuses the request under way and passes over what has arrived of it.
+    #[cold]
+    fn refuse(
+        &mut self,
+        input: &[u8],
+        ranges: &mut Vec<ArgRange>,
+        (args_left, position): (usize, usize),
+        limits: &Limits,
+    ) -> Result<Option<usize>, ProtocolError> {
+        // What its next argument announces, when that is what is too much.
+        let announced = bulk_header(input, position, limits)?.map_or(0, |(len, _)| len);
+        let args = ranges.len() + args_left;
+        ranges.clear();
+        *self = Self {
+            skipped: Some(Skipped { args_left, bytes_left: 0 }),
+            refused_bytes: Some(position + announced + args * ARG_BYTES),
+            ..Self::default()
+        };
+        let rest = self.skip(&input[position..], limits)?.unwrap_or(0);
+        Ok(Some(position + rest))
+    }
+
+    /// Passes over what has arrived of a refused request. `Ok(None)`: not even a header.
+    #[cold]
+    fn skip(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, ProtocolError> {
+        let Some(skipped) = &mut self.skipped else { return Ok(None) };
+        let mut position = 0;
+        loop {
+            let passed = skipped.bytes_left.min(input.len() - position);
+            skipped.bytes_left -= passed;
+            position += passed;
+            if skipped.bytes_left > 0 {
+                return Ok(Some(position));
+            }
+            if skipped.args_left == 0 {
+                self.skipped = None;
+                return Ok(Some(position));
+            }
+            let Some((len, start)) = bulk_header(input, position, limits)? else {
+                return Ok((position > 0).then_some(position));
+            };
+            skipped.args_left -= 1;
+            skipped.bytes_left = len + 2;
+            position = start;
+        }
+    }
+
     /// Keeps what has been parsed. It leaves the caller's vector, which may see other requests
     /// before this one goes on.
     #[cold]
@@ -167,6 +258,12 @@ impl RequestParser {
         self.args_left = args_left;
         self.position = position;
     }
+}
+
+/// Whether a request of so many bytes and arguments takes more than one may.
+#[inline]
+fn exceeds(bytes: usize, args: usize, limits: &Limits) -> bool {
+    bytes > limits.request_bytes_max.saturating_sub(args.saturating_mul(ARG_BYTES))
 }
 
 /// Reads `*count\r\n` at the start: the count, zero if it is negative, and the offset behind it.
@@ -352,6 +449,49 @@ mod tests {
 
     fn words(words: &[&str]) -> Parsed {
         Ok(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    #[test]
+    fn a_request_too_large_is_passed_over_as_it_comes() {
+        let limits = Limits { request_bytes_max: 1000, ..Limits::default() };
+        let large = |len: usize| {
+            let body = vec![b'$'; len];
+            [
+                b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$",
+                len.to_string().as_bytes(),
+                b"\r\n",
+                &body,
+                b"\r\n",
+            ]
+            .concat()
+        };
+        let many = [b"*11\r\n".to_vec(), b"$1\r\nk\r\n".repeat(11)].concat();
+        for (request, announced) in [(large(900), 900), (large(100_000), 100_000), (many, 0)] {
+            let stream = [&request[..], b"PING\r\n", &request[..], b"PING\r\n"].concat();
+            for piece in [1, 7, 64, 999] {
+                let (mut parser, mut buffer, mut ranges) = (RequestParser::new(), vec![], vec![]);
+                let (mut refused, mut answered, mut kept_max) = (0, 0, 0);
+                for bytes in stream.chunks(piece) {
+                    buffer.extend_from_slice(bytes);
+                    while !buffer.is_empty()
+                        && let Some(consumed) =
+                            parser.parse(&mut buffer, &mut ranges, &limits).expect("no fault")
+                    {
+                        if let Some(bytes) = parser.take_refused() {
+                            assert!(bytes > announced && refused == answered);
+                            refused += 1;
+                        } else if !ranges.is_empty() {
+                            assert_eq!(&Args::new(&buffer[..consumed], &ranges)[0], b"PING");
+                            answered += 1;
+                        }
+                        buffer.drain(..consumed);
+                    }
+                    kept_max = kept_max.max(buffer.len());
+                }
+                assert_eq!([refused, answered], [2, 2], "{announced} in pieces of {piece}");
+                assert!(kept_max < 100, "{kept_max} bytes were kept");
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,10 @@ pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
 pub(crate) const TURN_REQUESTS_MAX: usize = 8;
 /// Bytes of values that one connection fetches from flash at a time (one value may exceed it).
 pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;
+/// The same of the requests behind the one under way, as a part of `maxmemory`: 1/64.
+pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
+/// A request that takes less does not wait for memory to be made.
+pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
 /// How often a command is run again because a value went cold in between, before the value is read
 /// with its slot held.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
@@ -32,8 +36,27 @@ pub(crate) const RANGES_KEPT_MAX: usize = 4096;
 /// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
 /// 1/4. Beyond it the largest is closed.
 pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;
-/// Bytes by which a client's buffers grow before they are counted anew.
-pub(crate) const CLIENT_STEP_BYTES: u64 = 256 << 10;
+/// Bytes by which a client's buffers grow before they are counted anew: 10,000 clients may take 40
+/// MiB that nobody has counted yet.
+pub(crate) const CLIENT_STEP_BYTES: u64 = 4 << 10;
+/// Buffers of a client that waits while all together take too much.
+pub(crate) const CROWD_BYTES_MIN: u64 = 256 << 10;
+/// All clients are counted anew, and the largest closed, when they have grown by this part of their
+/// limit since: 1/16.
+pub(crate) const RECOUNT_SHIFT: u32 = 4;
+/// Bytes that the buffers of all clients that have not authenticated may take.
+pub(crate) const STRANGERS_BYTES_MAX: u64 = 4 << 20;
+/// Bytes that the buffer of one such client may take: it is closed beyond. A request of one is
+/// shorter.
+pub(crate) const STRANGER_BYTES_MAX: u64 = 256 << 10;
+/// A buffer grows to so many times of what has arrived, whatever was announced.
+pub(crate) const INPUT_GROWTH: usize = 4;
+/// Read buffers of a worker that connections keep while they wait for the rest of a request; beyond,
+/// they keep what has arrived in memory of its size.
+pub(crate) const BUFFERS_LENT_MAX: usize = 16;
+/// Bytes that a worker's clients read and are answered before it looks for new events: the others
+/// wait no longer than that takes.
+pub(crate) const TURN_BYTES_MAX: usize = 2 << 20;
 /// Error codes that are counted apart.
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.

@@ -18,6 +18,10 @@ use keyspace::FlashRef;
 use crate::compress::decompress;
 use crate::worker::TierWorker;
 
+/// Values of a set that stay in the read buffers they came in; others are copied out of theirs, so
+/// that a large set takes no more memory than its values, and no buffers from others.
+const BUFFERED_MAX: usize = 32;
+
 /// A value that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
@@ -123,7 +127,10 @@ impl FetchedSet {
 
     fn put(&mut self, index: u32, want: &Want, result: Result<FetchedRecord, EngineError>) {
         self.0[index as usize].1 = match result {
-            Ok(record) if !want.at.compressed => Fetched::Stored(record),
+            Ok(record) if !want.at.compressed && self.0.len() <= BUFFERED_MAX => {
+                Fetched::Stored(record)
+            }
+            Ok(record) if !want.at.compressed => Fetched::Owned(record.into_payload()),
             Ok(record) => match decompress(record.payload(), want.value_len as usize) {
                 Some(value) => Fetched::Owned(value),
                 None => Fetched::Failed("compressed value does not unpack".into()),

@@ -117,7 +117,11 @@ fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     };
     let len = (offset / 8) as usize + 1;
     let mut old_bit = false;
-    match peek_string(cx, &key)? {
+    let old = peek_string(cx, &key)?;
+    if old.is_none_or(|(old_len, _)| len > old_len) {
+        cx.check_memory(len)?;
+    }
+    match old {
         None => {
             let mut bytes = vec![0; len];
             bits::set_bit(&mut bytes, offset, bit);

@@ -199,7 +199,11 @@ fn write(
 ) -> CommandResult {
     let (key, len) = (cx.key(0), len as usize);
     let changes_before = cx.changes;
-    let written = match peek_string(cx, &key)? {
+    let old = peek_string(cx, &key)?;
+    if old.is_none_or(|(old_len, _)| len > old_len) {
+        cx.check_memory(len)?;
+    }
+    let written = match old {
         None => {
             let mut bytes = vec![0; len];
             let written = run_all(&mut bytes, operations, reply);

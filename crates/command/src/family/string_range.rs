@@ -137,6 +137,7 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     if len > cx.string_bytes_max {
         return Err(TOO_LONG);
     }
+    cx.check_memory(len)?;
     cx.update(&key, |kind, bytes| {
         *kind = RAW;
         bytes.reserve_exact(suffix.len());
@@ -177,6 +178,9 @@ fn setrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
     }
     let range = offset as usize..end as usize;
     let len = old_len.max(range.end);
+    if len > old_len {
+        cx.check_memory(len)?;
+    }
     match old {
         None => {
             let mut bytes = vec![0; len];
@@ -221,6 +225,28 @@ mod tests {
             ("APPEND empty ''", ":0"),
             ("GET empty", "$0"),
         ]);
+    }
+
+    #[test]
+    fn strings_that_memory_has_no_room_for() {
+        let mut server = Harness::new(false);
+        server.run("SET k 0123456789");
+        server.memory_bytes_max = 10;
+        let refused = "-OOM command not allowed when used memory > 'maxmemory'.";
+        for line in [
+            "APPEND k x",
+            "SETRANGE k 10 x",
+            "SETRANGE new 10 x",
+            "SETBIT k 80 0",
+            "SETBIT new 80 1",
+            "BITFIELD k SET u8 80 1",
+            "BITFIELD new SET u8 80 1",
+        ] {
+            assert_eq!(server.run(line), refused, "{line}");
+        }
+        assert_eq!(server.run("SETRANGE k 9 x"), ":10");
+        assert_eq!(server.run("SETBIT k 79 0"), ":0");
+        assert_eq!(server.run("EXISTS new"), ":0");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use crate::state::registry::{Entry, Registry, Run};
 pub(crate) struct Request {
     /// Its command; none when there is no such command.
     pub(crate) entry: Option<&'static Entry>,
-    /// Its argument ranges within the batch's.
+    /// Its argument ranges within the batch's. Of one that was refused for its size, which has none:
+    /// that size, in KiB.
     first: u32,
     count: u32,
     /// Slot and hash of its key, when it has exactly one.
@@ -46,9 +47,7 @@ impl Batch {
         assert!(self.is_done());
         self.requests.clear();
         self.ranges.clear();
-        self.ranges.shrink_to(RANGES_KEPT_MAX);
         self.scratch.clear();
-        self.scratch.shrink_to(RANGES_KEPT_MAX);
         self.next = 0;
         self.parsed_bytes = 0;
         while self.requests.len() < BATCH_REQUESTS_MAX && self.error.is_none() {
@@ -59,6 +58,9 @@ impl Batch {
             match self.parser.parse(&mut input[base..], &mut self.scratch, limits) {
                 Ok(Some(consumed)) => {
                     self.parsed_bytes += consumed;
+                    if let Some(bytes) = self.parser.take_refused() {
+                        self.push_refused(bytes);
+                    }
                     self.push(registry, &input[base..base + consumed], base);
                 }
                 Ok(None) => break,
@@ -95,6 +97,30 @@ impl Batch {
         self.requests.push(Request { entry, first, count, key });
     }
 
+    #[cold]
+    fn push_refused(&mut self, bytes: usize) {
+        let first = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
+        self.requests.push(Request { entry: None, first, count: 0, key: None });
+    }
+
+    /// Lets go of what a batch of very many arguments took. The batch must be used up.
+    #[inline]
+    pub(crate) fn shrink(&mut self) {
+        if self.ranges.capacity() + self.scratch.capacity() > 2 * RANGES_KEPT_MAX {
+            self.requests.clear();
+            self.ranges.clear();
+            self.scratch.clear();
+            self.ranges.shrink_to(RANGES_KEPT_MAX);
+            self.scratch.shrink_to(RANGES_KEPT_MAX);
+            self.next = 0;
+        }
+    }
+
+    /// Memory of what is known of a request under way.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.parser.memory_bytes()
+    }
+
     /// The next request.
     #[inline]
     pub(crate) fn current(&self) -> Option<Request> {
@@ -124,7 +150,9 @@ impl Batch {
     #[inline]
     pub(crate) fn args<'a>(&'a self, request: &Request, input: &'a [u8]) -> Args<'a> {
         let first = request.first as usize;
-        Args::new(input, &self.ranges[first..first + request.count as usize])
+        // One that was refused has none.
+        let ranges = self.ranges.get(first..first + request.count as usize).unwrap_or_default();
+        Args::new(input, ranges)
     }
 
     /// Bytes that a request under way still needs, when that is known.
@@ -134,6 +162,12 @@ impl Batch {
 }
 
 impl Request {
+    /// The bytes that it announced, if it was refused for them, rounded down to KiB.
+    #[inline]
+    pub(crate) fn refused_bytes(&self) -> Option<u64> {
+        (self.count == 0).then(|| u64::from(self.first) << 10)
+    }
+
     /// The key of a request that has exactly one.
     #[inline]
     pub(crate) fn key<'a>(&self, args: Args<'a>) -> Option<Key<'a>> {

@@ -7,19 +7,21 @@ use command::{CommandError, Flags, Handler, Locks, Needs};
 use keyspace::{FlashRef, Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Pressure, Tier, Want, sort_wants};
+use tier::{FetchedSet, Pressure, Tier, Want};
 
 use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
 use crate::execution::handler_run::{HandlerRun, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
+use crate::execution::need::{TooMuch, args_bytes};
 use crate::execution::outcome::Outcome;
 use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
-use crate::limits::{ATTEMPTS_MAX, FETCH_BYTES_MAX};
+use crate::limits::{ATTEMPTS_MAX, ROOM_BYTES_MIN, TRANSACTION_BYTES_MAX};
 use crate::session::cold::cold;
 use crate::session::{ReplyMode, Session};
+use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
 
 /// The requests of a connection that have arrived, and what running them needs of it.
@@ -35,6 +37,8 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) attempts: u32,
     /// Whether the request under way, having waited for memory, may run.
     pub(crate) room: Option<bool>,
+    /// What the request under way needed, when there was no memory for it.
+    pub(crate) refused_bytes: Option<u64>,
 }
 
 impl Pipeline<'_> {
@@ -44,10 +48,16 @@ impl Pipeline<'_> {
         let args = self.batch.args(request, self.input);
         let length = self.reply.len();
         let Some(entry) = request.entry else {
+            if let Some(bytes) = request.refused_bytes() {
+                return self.refuse_for_memory(None, bytes);
+            }
             unknown_command(self.session, args, self.reply);
             finish_reply(self.session, self.reply, length);
             return Outcome::Done;
         };
+        if let Some(bytes) = self.refused_bytes {
+            return self.refuse_for_memory(Some(entry), bytes);
+        }
         let mut run = Runner {
             session: self.session,
             entry,
@@ -56,6 +66,7 @@ impl Pipeline<'_> {
             fetched: self.fetched,
             attempts: self.attempts,
             room: self.room,
+            is_large: self.input.len() as u64 > ROOM_BYTES_MIN && args_bytes(args) > ROOM_BYTES_MIN,
         };
         let outcome = run.admit_and_run(self.reply);
         match outcome {
@@ -70,55 +81,16 @@ impl Pipeline<'_> {
             }
             Outcome::Fetch(wants) => {
                 self.reply.truncate(length);
-                Outcome::Fetch(self.wants_of_batch(wants))
+                match self.wants_of_batch(wants) {
+                    Ok(wants) => Outcome::Fetch(wants),
+                    Err(TooMuch(bytes)) => self.refuse_for_memory(Some(entry), bytes),
+                }
             }
             outcome => {
                 self.reply.truncate(length);
                 outcome
             }
         }
-    }
-
-    /// What to fetch for a request, `wants` being all that it needs: keeps what it has of that, and
-    /// adds the cold values of the requests that follow, so that all reads of a pipeline fly
-    /// together.
-    ///
-    /// So what a request has only grows from run to run. It runs again for a value that it did not
-    /// name before, or that was written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often. The
-    /// values of one request are all needed at once, whatever they take; those of the others are
-    /// fetched ahead as far as there is room.
-    fn wants_of_batch(&mut self, mut wants: Vec<Want>) -> Vec<Want> {
-        let Pipeline { session, batch, input, fetched, .. } = self;
-        sort_wants(&mut wants);
-        fetched.keep(&wants);
-        let tier = &session.server().tier;
-        let keyspace = &*tier.keyspace;
-        let mut bytes: usize = wants.iter().map(|want| want.at.stored_len as usize).sum();
-        wants.reserve(batch.rest().len());
-        let mut add = |key: &Key<'_>| {
-            let slot = keyspace.lock(key.slot);
-            let want = cold(tier, &slot, keyspace.table_of(session.db), key);
-            wants.extend(want);
-            want.map_or(0, |want| want.at.stored_len as usize)
-        };
-        for request in batch.rest().iter().skip(1) {
-            let Some(entry) = request.entry else { continue };
-            let args = batch.args(request, input);
-            if bytes > FETCH_BYTES_MAX || !entry.spec.takes(args.len()) {
-                break;
-            }
-            bytes += match request.key(args) {
-                Some(key) if entry.spec.keys[0].needs == Needs::Value => add(&key),
-                Some(_) => 0,
-                None => keys_with_needs(entry, args)
-                    .filter(|(_, at)| at.needs == Needs::Value)
-                    .map(|(key, _)| add(&key))
-                    .sum(),
-            };
-        }
-        wants.retain(|want| !fetched.has(want.record));
-        sort_wants(&mut wants);
-        wants
     }
 }
 
@@ -132,6 +104,8 @@ struct Runner<'a> {
     fetched: &'a mut FetchedSet,
     attempts: u32,
     room: Option<bool>,
+    /// Whether memory is to be made before its arguments become part of the data set.
+    is_large: bool,
 }
 
 impl Runner<'_> {
@@ -154,7 +128,8 @@ impl Runner<'_> {
             return Outcome::Paused;
         }
         let needs_room = spec.flags.has(Flags::DENYOOM) || self.is_exec_with_room();
-        if needs_room && server.tier.pressure() == Pressure::Wait {
+        let must_ask = self.is_large && self.room.is_none();
+        if needs_room && (must_ask || server.tier.pressure() == Pressure::Wait) {
             match self.room {
                 None => return Outcome::Room,
                 Some(true) => {}
@@ -257,8 +232,14 @@ impl Runner<'_> {
         if self.entry.spec.flags.has(Flags::NO_MULTI) {
             return self.refuse(reply, "ERR Command not allowed inside a transaction");
         }
-        if self.session.transaction.queue(self.entry, self.args).is_err() {
-            return self.refuse(reply, "ERR transaction is too large");
+        let bytes_max = request_bytes_max(self.session.server());
+        let bytes_max = bytes_max.min(TRANSACTION_BYTES_MAX as u64);
+        if self.session.transaction.queue(self.entry, self.args, bytes_max as usize).is_err() {
+            let text = match bytes_max < TRANSACTION_BYTES_MAX as u64 {
+                true => refusal(self.session.server(), bytes_max),
+                false => "ERR transaction is too large".to_owned(),
+            };
+            return self.refuse(reply, text);
         }
         let client = &self.session.client;
         client.queued.store(self.session.transaction.len() as i64, Ordering::Relaxed);
@@ -357,7 +338,7 @@ fn want_at(tier: &Tier, locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: F
 
 /// Drops the reply when the client does not want it.
 #[inline]
-fn finish_reply(session: &mut Session, reply: &mut Reply, length: usize) {
+pub(super) fn finish_reply(session: &mut Session, reply: &mut Reply, length: usize) {
     if session.reply_mode != ReplyMode::On {
         drop_reply(session, reply, length);
     }

@@ -8,6 +8,7 @@ use resp::{Args, Reply};
 use tier::{FetchedSet, Pressure, Tier};
 
 use crate::session::Session;
+use crate::state::client_memory::request_bytes_max;
 
 /// A handler with what it works on.
 pub(crate) struct HandlerRun<'a> {
@@ -43,6 +44,7 @@ pub(crate) fn run_locked(
         no_touch: session.no_touch,
         cleared: Vec::new(),
         string_bytes_max: server.config.proto_max_bulk_len.load() as usize,
+        memory_bytes_max: request_bytes_max(server) as usize,
         random: worker.tier.next_random(),
         changes: 0,
     };

@@ -5,6 +5,7 @@ mod call;
 pub(crate) mod dispatch;
 mod handler_run;
 mod keys;
+pub(crate) mod need;
 pub(crate) mod outcome;
 mod refusal;
 mod transaction;

@@ -115,7 +115,7 @@ fn authenticate(session: &mut Session, user: &[u8], password: &[u8]) -> CommandR
     if user != b"default" || !matches {
         return Err(WRONG_PASSWORD);
     }
-    session.authenticated = true;
+    session.set_authenticated(true);
     Ok(())
 }
 

@@ -14,18 +14,20 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use resp::{Limits, Reply};
-use tier::FetchedSet;
+use tier::{FetchedSet, Pressure, Want};
 
 use crate::config::ClientClass;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::Pipeline;
+use crate::execution::need::{args_bytes, value_bytes};
 use crate::execution::outcome::Outcome;
 use crate::limits::{
-    ARGS_MAX, INLINE_BYTES_MAX, READ_BUFFER_BYTES, TURN_REQUESTS_MAX, WRITE_EARLY_BYTES,
+    ARGS_MAX, FETCH_AHEAD_SHIFT, INLINE_BYTES_MAX, INPUT_GROWTH, READ_BUFFER_BYTES, ROOM_BYTES_MIN,
+    STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::CountedBuffers;
+use crate::state::client_memory::{CountedBuffers, request_bytes_max};
 use crate::state::clients::Client;
 use crate::state::worker::Worker;
 
@@ -45,6 +47,8 @@ pub(crate) struct Connection<T> {
     attempts: u32,
     /// Whether the request under way, having waited for memory, may run.
     room: Option<bool>,
+    /// What the request under way needed, when there was no memory for it.
+    refused_bytes: Option<u64>,
     /// When output first exceeded the soft limit, Unix ms.
     soft_since_ms: Option<u64>,
     counted: CountedBuffers,
@@ -63,7 +67,7 @@ enum Next {
 /// What a request needs before it runs.
 pub(crate) enum Wait {
     /// Values from flash.
-    Fetch(Vec<tier::Want>),
+    Fetch(Vec<Want>),
     /// Memory for a write.
     Room,
     /// The end of CLIENT PAUSE.
@@ -100,6 +104,7 @@ impl<T: Transport> Connection<T> {
             fetched: FetchedSet::default(),
             attempts: 0,
             room: None,
+            refused_bytes: None,
             soft_since_ms: None,
             counted: CountedBuffers::default(),
         }
@@ -114,7 +119,13 @@ impl<T: Transport> Connection<T> {
         .await;
         let client = self.session.client.clone();
         while self.session.closing != Closing::Now {
-            match self.run_requests() {
+            if self.worker.turn.is_spent() {
+                self.worker.turn.end().await;
+            }
+            let answered = self.reply.len();
+            let next = self.run_requests();
+            self.worker.turn.add(self.reply.len().saturating_sub(answered));
+            match next {
                 Next::Io => {
                     if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
                         break;
@@ -135,7 +146,9 @@ impl<T: Transport> Connection<T> {
                 break;
             }
         }
-        self.counted.end(&self.worker.server);
+        self.worker.give_buffer(std::mem::take(&mut self.input));
+        self.worker.give_buffer(self.reply.take());
+        self.counted.end(&self.worker.server, &client);
         drop(self.session);
         self.worker.server.clients.remove(client.id);
     }
@@ -149,11 +162,8 @@ impl<T: Transport> Connection<T> {
             self.release_fetched();
         }
         match wait {
-            Wait::Fetch(wants) => {
-                self.worker.tier.buffers_released();
-                self.fetched.extend(self.worker.tier.fetch(wants).await);
-            }
-            Wait::Room => self.room = Some(self.worker.tier.room().await.is_ok()),
+            Wait::Fetch(wants) => self.fetch(wants).await,
+            Wait::Room => self.wait_for_room().await,
             Wait::Errand => {
                 let errand = self.session.errand.take();
                 self.session.errand = errand.run(&self.worker).await;
@@ -168,6 +178,43 @@ impl<T: Transport> Connection<T> {
         // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
         // counted from there, and a pause would not end else.
         self.renew_clock();
+    }
+
+    /// Waits until a write may bring its arguments, which are copied into the data set.
+    async fn wait_for_room(&mut self) {
+        let queued = self.session.transaction.bytes() as u64;
+        let args = |request| args_bytes(self.batch.args(&request, &self.input));
+        let bytes = self.batch.current().map_or(0, args) + queued;
+        // Its arguments count already.
+        let granted = self.counted.reserve(&self.worker.server, &self.session.client, (bytes, 0));
+        assert!(granted, "nothing more of it counts as the clients'");
+        let is_short = self.worker.server.tier.pressure() == Pressure::Wait;
+        self.room = Some(!is_short || self.worker.tier.room().await.is_ok());
+    }
+
+    /// Fetches values once there is memory for them and for what is made of them: a reply, or a
+    /// part of the data set.
+    async fn fetch(&mut self, wants: Vec<Want>) {
+        let bytes: u64 = wants.iter().map(value_bytes).sum();
+        let worker = self.worker.clone();
+        worker.tier.buffers_released();
+        if bytes <= READ_BUFFER_BYTES as u64 {
+            // In the read buffers, which count already, and then in the buffer of the replies.
+            self.fetched.extend(worker.tier.fetch(wants).await);
+            return;
+        }
+        let (server, client) = (&*worker.server, self.session.client.clone());
+        while !self.counted.reserve(server, &client, (2 * bytes, bytes)) {
+            worker.upkeep_tick.notified().await;
+        }
+        let is_short = bytes > ROOM_BYTES_MIN && server.tier.pressure() == Pressure::Wait;
+        let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
+        if is_short && worker.tier.room().await.is_err() && !is_small {
+            self.counted.release(server, &client);
+            self.refused_bytes = Some(u64::MAX);
+            return;
+        }
+        self.fetched.extend(worker.tier.fetch(wants).await);
     }
 
     /// Takes the time for the requests to run next.
@@ -200,6 +247,7 @@ impl<T: Transport> Connection<T> {
                         self.batch.advance();
                         self.attempts = 0;
                         self.room = None;
+                        self.refused_bytes = None;
                     }
                     Outcome::Fetch(wants) => {
                         self.attempts += 1;
@@ -261,8 +309,16 @@ impl<T: Transport> Connection<T> {
             bulk_bytes_max: self.worker.server.config.proto_max_bulk_len.load() as usize,
             inline_bytes_max: INLINE_BYTES_MAX,
             args_max: ARGS_MAX,
+            request_bytes_max: self.request_bytes_max(),
             authenticated: self.session.authenticated,
         }
+    }
+
+    /// What its next request may take, less what its transaction has queued.
+    fn request_bytes_max(&self) -> usize {
+        let queued = self.session.transaction.bytes() as u64;
+        let bytes_max = request_bytes_max(&self.worker.server).saturating_sub(queued);
+        bytes_max.max(READ_BUFFER_BYTES as u64) as usize
     }
 
     /// Has the worker prefetch what the batch will look up. True: it pays to let the other
@@ -299,6 +355,7 @@ impl<T: Transport> Connection<T> {
             self.fetched.clear();
             self.worker.tier.buffers_released();
         }
+        self.counted.release(&self.worker.server, &self.session.client);
     }
 
     /// Forgets the input that has been run.
@@ -308,6 +365,7 @@ impl<T: Transport> Connection<T> {
             if self.input.capacity() > 0 {
                 self.worker.give_buffer(std::mem::take(&mut self.input));
             }
+            self.batch.shrink();
         } else if parsed > 0 {
             self.input.drain(..parsed);
         }
@@ -351,7 +409,8 @@ impl<T: Transport> Connection<T> {
         if found {
             self.prefetch();
         } else {
-            // The parser goes on where it stopped, behind the empty requests that it took.
+            // The parser goes on where it stopped, behind the empty requests that it took and what it
+            // passed over.
             self.drop_input();
         }
         found || self.batch.error.is_some()
@@ -384,19 +443,17 @@ impl<T: Transport> Connection<T> {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.input.capacity() == 0 {
-            self.input = self.worker.take_buffer();
+        if self.worker.turn.is_spent() {
+            // Others first: the turn is ended before the next requests.
+            return Poll::Ready(Ok(()));
         }
-        let wanted = self.batch.bytes_wanted();
-        let spare = self.input.capacity() - self.input.len();
-        if wanted > spare {
-            self.input.reserve_exact(wanted + READ_BUFFER_BYTES);
-        } else if spare == 0 {
-            self.input.reserve(READ_BUFFER_BYTES);
-        }
+        self.grow_input();
         let result = self.transport.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drop_input();
+            if !self.input.is_empty() {
+                self.keep_input();
+            }
         }
         let count = ready!(result)?;
         if count == 0 {
@@ -404,19 +461,67 @@ impl<T: Transport> Connection<T> {
         }
         self.worker.stats.net_input_bytes.add(count as u64);
         self.worker.stats.reads.add(1);
-        if self.input.capacity() > READ_BUFFER_BYTES {
+        self.worker.turn.add(count);
+        if self.input.capacity() > READ_BUFFER_BYTES || !self.session.authenticated {
             self.note_memory();
         }
         let client = &self.session.client;
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
-        if self.input.len() as u64 > self.worker.server.config.client_query_buffer_limit.load() {
-            tracing::warn!(
-                client = client.id,
-                "closing a client that exceeds the query buffer limit"
-            );
+        let mut bytes_max = self.worker.server.config.client_query_buffer_limit.load();
+        if !self.session.authenticated {
+            bytes_max = bytes_max.min(STRANGER_BYTES_MAX);
+        }
+        if self.input.len() as u64 > bytes_max {
+            // Strangers must not be able to fill the log.
+            if self.session.authenticated {
+                tracing::warn!(
+                    client = client.id,
+                    "closing a client that exceeds the query buffer limit"
+                );
+            }
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Makes room for what is read next: a buffer of the worker's, or for a long argument as much as
+    /// is announced, a few times what has arrived at most.
+    fn grow_input(&mut self) {
+        let len = self.input.len();
+        let spare = self.input.capacity() - len;
+        let wanted = self.batch.bytes_wanted();
+        if spare > 0 && spare >= wanted {
+            return;
+        }
+        if len + wanted > READ_BUFFER_BYTES {
+            if self.input.capacity() < READ_BUFFER_BYTES {
+                self.worker.note_lent();
+            }
+            let trusted = (len * (INPUT_GROWTH - 1)).max(READ_BUFFER_BYTES);
+            match wanted {
+                0 => self.input.reserve(READ_BUFFER_BYTES),
+                _ => self.input.reserve_exact((wanted + READ_BUFFER_BYTES).min(trusted)),
+            }
+        } else if len <= READ_BUFFER_BYTES / 2 {
+            let mut buffer = self.worker.take_buffer();
+            buffer.extend_from_slice(&self.input);
+            self.worker.give_buffer(std::mem::replace(&mut self.input, buffer));
+        } else {
+            self.input.reserve(READ_BUFFER_BYTES);
+        }
+    }
+
+    /// Keeps the start of a request, in memory of its size when many connections have one.
+    #[cold]
+    fn keep_input(&mut self) {
+        let is_small = self.input.len() <= READ_BUFFER_BYTES / 2;
+        let capacity = self.input.capacity();
+        let is_scarce = capacity >= READ_BUFFER_BYTES && self.worker.lacks_buffers();
+        if is_small && (is_scarce || capacity > 2 * READ_BUFFER_BYTES) {
+            let kept = self.input.as_slice().to_vec();
+            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
+        }
+        self.note_memory();
     }
 
     fn take_monitor_lines(&mut self) {
@@ -460,10 +565,12 @@ impl<T: Transport> Connection<T> {
         client.output_bytes.store(unread, Ordering::Relaxed);
         client.output_capacity.store(self.reply.capacity() as u64, Ordering::Relaxed);
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
-        client.input_capacity.store(self.input.capacity() as u64, Ordering::Relaxed);
+        let input_bytes = self.input.capacity() + self.batch.memory_bytes();
+        client.input_capacity.store(input_bytes as u64, Ordering::Relaxed);
         // After the register, which it looks at.
-        let bytes = self.reply.capacity() + self.input.capacity();
-        self.counted.update(&self.worker.server, bytes);
+        let queued = self.session.transaction.bytes();
+        let bytes = self.reply.capacity() + input_bytes + queued;
+        self.counted.update(&self.worker.server, bytes, !self.session.authenticated);
     }
 
     /// What running its requests needs of the connection.
@@ -476,6 +583,7 @@ impl<T: Transport> Connection<T> {
             fetched: &mut self.fetched,
             attempts: self.attempts,
             room: self.room,
+            refused_bytes: self.refused_bytes,
         }
     }
 }

@@ -15,3 +15,53 @@ pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(|error| error.into_parts().1)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+
+    use tokio::io::Interest;
+    use tokio::runtime::LocalOptions;
+    use tokio::task::spawn_local;
+
+    use super::*;
+    use crate::limits::TURN_BYTES_MAX;
+    use crate::state::turn::Turn;
+
+    /// Clients that ask for much.
+    const GREEDY: usize = 64;
+
+    #[test]
+    fn clients_that_ask_for_much_do_not_all_go_before_one_that_asks_for_little() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build_local(LocalOptions::default())
+            .expect("a runtime");
+        let answered = Rc::new(Cell::new(0));
+        let turn = Rc::new(Turn::default());
+        runtime.block_on(async {
+            let (near, far) = UnixStream::pair().expect("a pair");
+            near.set_nonblocking(true).expect("an option");
+            let near = watch(near.into(), Interest::READABLE).expect("watched");
+            for _ in 0..GREEDY {
+                let (turn, answered) = (turn.clone(), answered.clone());
+                spawn_local(async move {
+                    loop {
+                        turn.end().await;
+                        answered.set(answered.get() + 1);
+                        turn.add(TURN_BYTES_MAX + 1);
+                        tier::yield_once().await;
+                    }
+                });
+            }
+            tier::yield_once().await;
+            rustix::io::write(&far, b"x").expect("sent");
+            let before = answered.get();
+            drop(near.readable().await.expect("it has come"));
+            let meanwhile = answered.get() - before;
+            assert!(meanwhile <= 2, "{meanwhile} large replies went first");
+        });
+    }
+}

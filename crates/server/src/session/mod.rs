@@ -64,6 +64,7 @@ impl Session {
         let authenticated = worker.server.config.requirepass.load().is_empty();
         client.queued.store(-1, Ordering::Relaxed);
         client.protocol.store(2, Ordering::Relaxed);
+        client.is_stranger.store(!authenticated, Ordering::Relaxed);
         Session {
             worker,
             client,
@@ -121,12 +122,19 @@ impl Session {
         self.stop_monitor();
         self.select(0);
         self.set_protocol(Protocol::Resp2);
-        self.authenticated = self.server().config.requirepass.load().is_empty();
+        let authenticated = self.server().config.requirepass.load().is_empty();
+        self.set_authenticated(authenticated);
         self.reply_mode = ReplyMode::On;
         // The library stays what it is.
         self.client.labels.lock().name.clear();
         self.client.no_evict.store(false, Ordering::Relaxed);
         self.set_no_touch(false);
+    }
+
+    /// Says whether the client has shown that it may do more than authenticate.
+    pub(crate) fn set_authenticated(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+        self.client.is_stranger.store(!authenticated, Ordering::Relaxed);
     }
 
     pub(crate) fn set_protocol(&mut self, protocol: Protocol) {

@@ -6,7 +6,6 @@ use command::Flags;
 use keyspace::{Key, Keyspace, Locked, Tally, WatchFlag};
 use resp::{ArgRange, Args};
 
-use crate::limits::TRANSACTION_BYTES_MAX;
 use crate::state::registry::Entry;
 
 /// A connection's transaction: open or not, what it queued, what it watches.
@@ -35,7 +34,7 @@ pub(crate) struct Watched {
     pub(crate) key: Box<[u8]>,
 }
 
-/// The transaction would take more memory than any may.
+/// The transaction would take more memory than it may.
 pub(crate) struct TooLarge;
 
 impl Transaction {
@@ -67,10 +66,15 @@ impl Transaction {
     }
 
     /// Keeps a command for EXEC.
-    pub(crate) fn queue(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), TooLarge> {
+    pub(crate) fn queue(
+        &mut self,
+        entry: &'static Entry,
+        args: Args<'_>,
+        bytes_max: usize,
+    ) -> Result<(), TooLarge> {
         let size: usize = args.iter().map(<[u8]>::len).sum();
         let bytes = self.bytes + size + args.len() * size_of::<ArgRange>() + size_of::<Queued>();
-        if bytes > TRANSACTION_BYTES_MAX {
+        if bytes > bytes_max {
             return Err(TooLarge);
         }
         self.bytes = bytes;

@@ -1,24 +1,57 @@
-//! What the buffers of all clients take, and who goes when it is too much.
+//! What clients take: buffers, queued commands, values fetched for them; what one request may take;
+//! and who goes when it is too much.
 //!
 //! Every connection reports its buffers when they have grown or shrunk by a step, so that many
 //! clients that do not read their replies are stopped within a few steps, not at the next look at
-//! all of them.
+//! all of them. What a request is about to take beside its buffers, such as values from flash, it
+//! reserves before it takes it: the sum of all clients stays within `maxmemory-clients`, and the
+//! budget makes room for it first.
 
-use std::sync::atomic::Ordering;
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tier::Pressure;
 
 use crate::config::MemoryShare;
-use crate::limits::{CLIENT_STEP_BYTES, CLIENTS_SHARE_SHIFT};
+use crate::limits::{
+    CLIENT_STEP_BYTES, CLIENTS_SHARE_SHIFT, CROWD_BYTES_MIN, READ_BUFFER_BYTES, RECOUNT_SHIFT,
+    STRANGERS_BYTES_MAX,
+};
+use crate::state::clients::Client;
+use crate::state::clock::unix_ms;
 use crate::state::server::Server;
 
-/// Ticks of upkeep for which a connection with large buffers waits for others to be closed: a tenth
-/// of a second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes
-/// too much.
+/// Ticks of upkeep for which a connection with large buffers waits for others to be closed: a tenth of a
+/// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
+/// much.
 const WAIT_TICKS_MAX: u32 = 20;
+/// Between two lines of the log about clients that were closed.
+const LOG_EVERY_MS: u64 = 1000;
+
+/// What all clients share to keep within their bounds.
+#[derive(Default)]
+pub(crate) struct ClientMemory {
+    /// Buffers of clients that have not authenticated.
+    stranger_bytes: AtomicI64,
+    /// Reserved for requests under way.
+    reserved_bytes: AtomicI64,
+    /// The sum at which all clients were counted last because they took too much.
+    recounted_at: AtomicI64,
+    recount: Mutex<()>,
+    /// Clients closed since the log said so.
+    unlogged: AtomicU64,
+    logged_ms: AtomicU64,
+}
 
 /// Bytes of one connection's buffers that are counted in the budget.
 #[derive(Default)]
 pub(crate) struct CountedBuffers {
     bytes: u64,
+    /// Reserved for the request under way.
+    reserved: u64,
+    is_stranger: bool,
     /// Ticks waited for room.
     waited: u32,
 }
@@ -27,46 +60,107 @@ impl CountedBuffers {
     /// Tells what the buffers take now; closes the largest clients when all together take too much.
     /// Cost: a comparison, unless the difference is a step.
     #[inline]
-    pub(crate) fn update(&mut self, server: &Server, bytes: usize) {
-        if self.bytes.abs_diff(bytes as u64) >= CLIENT_STEP_BYTES {
-            self.count(server, bytes as u64);
+    pub(crate) fn update(&mut self, server: &Server, bytes: usize, is_stranger: bool) {
+        let is_same = self.is_stranger == is_stranger;
+        if self.bytes.abs_diff(bytes as u64) >= CLIENT_STEP_BYTES || !is_same {
+            self.count(server, bytes as u64, is_stranger);
         }
     }
 
     #[cold]
-    fn count(&mut self, server: &Server, bytes: u64) {
+    fn count(&mut self, server: &Server, bytes: u64, is_stranger: bool) {
         let grown = bytes as i64 - self.bytes as i64;
-        self.bytes = bytes;
+        let strange = |is_stranger: bool, bytes: u64| if is_stranger { bytes as i64 } else { 0 };
+        let stranger_grown = strange(is_stranger, bytes) - strange(self.is_stranger, self.bytes);
+        (self.bytes, self.is_stranger) = (bytes, is_stranger);
+        let strangers = &server.client_memory.stranger_bytes;
+        let stranger_bytes =
+            strangers.fetch_add(stranger_grown, Ordering::Relaxed) + stranger_grown;
         let total = server.tier.budget.add_clients(grown);
-        if grown > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+        if stranger_grown > 0 && stranger_bytes > STRANGERS_BYTES_MAX as i64 {
             keep_within_limit(server);
+        } else if grown > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+            recount(server, total);
         }
     }
 
     /// Whether the connection must not fill its buffers further for a tick: all together take too
-    /// much, and the clients that were closed for it have not let go of theirs yet. Cost: a
-    /// comparison for a connection whose buffers are small.
+    /// much, and the clients that were closed for it have not let go of theirs yet; or values have to
+    /// leave RAM for what is there already. Cost: a comparison for a connection whose buffers are
+    /// small.
     #[inline]
     pub(crate) fn must_wait(&mut self, server: &Server) -> bool {
-        self.bytes > 0 && self.is_crowded(server)
+        self.bytes >= CROWD_BYTES_MIN && self.is_crowded(server)
     }
 
     #[cold]
     fn is_crowded(&mut self, server: &Server) -> bool {
-        let total = server.tier.budget.add_clients(0);
-        let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64);
+        let total = buffers_total(server);
+        let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64)
+            || server.tier.pressure() == Pressure::Wait;
         self.waited = if crowded { self.waited + 1 } else { 0 };
         crowded && self.waited <= WAIT_TICKS_MAX
     }
 
+    /// Reserves memory for the request under way, if all clients together stay within their limit
+    /// with `counted_bytes` of it, or if no other request has reserved any: so one always goes on.
+    /// False: others must let go of theirs first.
+    pub(crate) fn reserve(
+        &mut self,
+        server: &Server,
+        client: &Client,
+        (bytes, counted_bytes): (u64, u64),
+    ) -> bool {
+        let grown = bytes as i64;
+        let all = &server.client_memory.reserved_bytes;
+        let of_others = all.fetch_add(grown, Ordering::Relaxed) - self.reserved as i64;
+        let total = server.tier.budget.add_clients(grown) - grown;
+        let is_over =
+            || limit_bytes(server).is_some_and(|limit| total + counted_bytes as i64 > limit as i64);
+        if of_others > 0 && counted_bytes > 0 && is_over() {
+            all.fetch_sub(grown, Ordering::Relaxed);
+            server.tier.budget.add_clients(-grown);
+            return false;
+        }
+        self.reserved += bytes;
+        client.reserved_bytes.store(self.reserved, Ordering::Relaxed);
+        true
+    }
+
+    /// What was reserved is free again. Cost: a comparison when nothing was.
+    #[inline]
+    pub(crate) fn release(&mut self, server: &Server, client: &Client) {
+        if self.reserved > 0 {
+            self.release_reserved(server, client);
+        }
+    }
+
+    #[cold]
+    fn release_reserved(&mut self, server: &Server, client: &Client) {
+        let bytes = std::mem::take(&mut self.reserved) as i64;
+        client.reserved_bytes.store(0, Ordering::Relaxed);
+        server.client_memory.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        server.tier.budget.add_clients(-bytes);
+    }
+
     /// The connection ends.
-    pub(crate) fn end(&mut self, server: &Server) {
+    pub(crate) fn end(&mut self, server: &Server, client: &Client) {
+        self.release(server, client);
+        if self.is_stranger {
+            server.client_memory.stranger_bytes.fetch_sub(self.bytes as i64, Ordering::Relaxed);
+        }
         server.tier.budget.add_clients(-(std::mem::take(&mut self.bytes) as i64));
     }
 }
 
+/// What all buffers take, without what is reserved.
+fn buffers_total(server: &Server) -> i64 {
+    let reserved = server.client_memory.reserved_bytes.load(Ordering::Relaxed);
+    server.tier.budget.add_clients(0) - reserved
+}
+
 /// `maxmemory-clients` in bytes; none: there is no bound.
-fn limit_bytes(server: &Server) -> Option<u64> {
+pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
     let max_memory = server.config.maxmemory.load();
     match server.config.maxmemory_clients.load() {
         MemoryShare::Bytes(0) if max_memory == 0 => None,
@@ -76,30 +170,176 @@ fn limit_bytes(server: &Server) -> Option<u64> {
     }
 }
 
+/// What one request may take: as much as all clients together, and never less than a read buffer.
+pub(crate) fn request_bytes_max(server: &Server) -> u64 {
+    limit_bytes(server).map_or(u64::MAX, |limit| limit.max(READ_BUFFER_BYTES as u64))
+}
+
+/// Bytes that may still be fetched ahead for all clients.
+pub(crate) fn bytes_free(server: &Server) -> u64 {
+    let total = server.tier.budget.add_clients(0).max(0) as u64;
+    limit_bytes(server).map_or(u64::MAX, |limit| limit.saturating_sub(total))
+}
+
+/// Why a request that needs so many bytes is refused. One that `maxmemory` itself could not hold
+/// gets Redis's text.
+pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
+    let max_memory = server.config.maxmemory.load();
+    if max_memory > 0 && bytes > max_memory {
+        return "OOM command not allowed when used memory > 'maxmemory'.".to_owned();
+    }
+    let limit = request_bytes_max(server);
+    format!("ERR request needs more memory than maxmemory-clients allows ({limit} bytes)")
+}
+
+/// Counts all clients anew, unless somebody does, or has since they took a step less.
+fn recount(server: &Server, total: i64) {
+    let memory = &server.client_memory;
+    let step = limit_bytes(server).unwrap_or(0) as i64 >> RECOUNT_SHIFT;
+    let last = memory.recounted_at.load(Ordering::Relaxed);
+    if (last..last + step).contains(&total) {
+        return;
+    }
+    if let Some(_alone) = memory.recount.try_lock() {
+        memory.recounted_at.store(total, Ordering::Relaxed);
+        keep_within_limit(server);
+    }
+}
+
 /// Counts the buffers of all clients anew, tells the budget, and closes the largest while they
-/// exceed `maxmemory-clients`. Cost: linear in the clients.
+/// exceed `maxmemory-clients`, or the bound of those who have not authenticated. Cost: linear in
+/// the clients.
 pub(crate) fn keep_within_limit(server: &Server) {
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    server.tier.budget.set_clients(total as i64);
-    let Some(limit) = limit_bytes(server) else { return };
+    let reserved = server.client_memory.reserved_bytes.load(Ordering::Relaxed);
+    server.tier.budget.set_clients(total as i64 + reserved);
     // What those take who are on their way out is as good as free.
     clients.retain(|client| !client.is_killed());
-    let staying: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    let mut excess = staying.saturating_sub(limit);
+    let sum = |clients: &[Arc<Client>]| -> u64 {
+        clients.iter().map(|client| client.memory_bytes()).sum()
+    };
+    let (mut strangers, mut others): (Vec<_>, Vec<_>) =
+        clients.into_iter().partition(|client| client.is_stranger.load(Ordering::Relaxed));
+    let strange = sum(&strangers);
+    let all = strange + sum(&others);
+    let over = limit_bytes(server).map_or(0, |limit| all.saturating_sub(limit));
+    let strangers_over = strange.saturating_sub(STRANGERS_BYTES_MAX);
+    let closed = close_largest(&mut strangers, over.max(strangers_over));
+    let count = closed.count + close_largest(&mut others, over.saturating_sub(closed.bytes)).count;
+    server.totals.evicted_clients.fetch_add(count, Ordering::Relaxed);
+    log_closed(server, count);
+}
+
+struct Closed {
+    count: u64,
+    bytes: u64,
+}
+
+/// Closes the largest of these clients until `excess` bytes come free.
+fn close_largest(clients: &mut [Arc<Client>], excess: u64) -> Closed {
+    let mut closed = Closed { count: 0, bytes: 0 };
     if excess == 0 {
-        return;
+        return closed;
     }
-    clients.sort_unstable_by_key(|client| std::cmp::Reverse(client.memory_bytes()));
+    clients.sort_by_cached_key(|client| Reverse(client.memory_bytes()));
     for client in clients {
-        if excess == 0 || client.memory_bytes() == 0 {
+        let bytes = client.memory_bytes();
+        if closed.bytes >= excess || bytes == 0 {
             break;
         }
         if !client.no_evict.load(Ordering::Relaxed) {
-            tracing::warn!(client = client.id, "closing the largest client: maxmemory-clients");
-            excess = excess.saturating_sub(client.memory_bytes());
             client.kill();
-            server.totals.evicted_clients.fetch_add(1, Ordering::Relaxed);
+            closed.bytes += bytes;
+            closed.count += 1;
         }
+    }
+    closed
+}
+
+/// Says how many clients were closed: one line a second, however many there are.
+fn log_closed(server: &Server, count: u64) {
+    let memory = &server.client_memory;
+    let unlogged = memory.unlogged.fetch_add(count, Ordering::Relaxed) + count;
+    let (now_ms, last_ms) = (unix_ms(), memory.logged_ms.load(Ordering::Relaxed));
+    if unlogged == 0 || now_ms < last_ms + LOG_EVERY_MS {
+        return;
+    }
+    memory.logged_ms.store(now_ms, Ordering::Relaxed);
+    let closed = memory.unlogged.swap(0, Ordering::Relaxed);
+    tracing::warn!(closed, "closed the largest clients: maxmemory-clients");
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::Keyspace;
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::state::registry::Registry;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A server whose clients may take 8 MiB.
+    fn server() -> Server {
+        let config = Config::default();
+        let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
+        config.load_arguments(&options).expect("options that there are");
+        let budget = Budget::new(0).expect("/proc");
+        let environment = Environment::of_machine(None);
+        let tier = Tier::new(Arc::new(Keyspace::default()), None, environment, budget, 1);
+        let registry = Box::leak(Box::new(Registry::new(Vec::new())));
+        Server::new(config, registry, Arc::new(tier))
+    }
+
+    fn client(server: &Server, buffer_bytes: u64) -> Arc<Client> {
+        let client = Arc::new(Client { id: server.clients.next_id(), ..Client::default() });
+        client.input_capacity.store(buffer_bytes, Ordering::Relaxed);
+        server.clients.add(client.clone());
+        client
+    }
+
+    #[test]
+    fn what_requests_reserve_stays_within_the_limit_and_one_always_goes_on() {
+        let server = server();
+        let (one, other) = (client(&server, 0), client(&server, 0));
+        let (mut first, mut second) = (CountedBuffers::default(), CountedBuffers::default());
+        assert!(first.reserve(&server, &one, (20 * MIB, 10 * MIB)), "nobody else is under way");
+        assert!(!second.reserve(&server, &other, (2 * MIB, MIB)));
+        assert_eq!(server.tier.budget.add_clients(0), 20 * MIB as i64, "a refusal leaves nothing");
+        assert_eq!(one.reserved_bytes.load(Ordering::Relaxed), 20 * MIB);
+        keep_within_limit(&server);
+        assert_eq!(server.tier.budget.add_clients(0), 20 * MIB as i64, "counted anew");
+        assert!(!one.is_killed(), "what was granted is no reason to close");
+        first.release(&server, &one);
+        assert!(second.reserve(&server, &other, (2 * MIB, MIB)));
+        assert!(first.reserve(&server, &one, (12 * MIB, 6 * MIB)), "both fit");
+        first.end(&server, &one);
+        second.end(&server, &other);
+        assert_eq!(server.tier.budget.add_clients(0), 0);
+    }
+
+    #[test]
+    fn strangers_go_first_and_have_a_bound_of_their_own() {
+        let server = server();
+        let known = client(&server, 5 * MIB);
+        let strangers: Vec<_> = (1..=8).map(|bytes| client(&server, bytes * 100_000)).collect();
+        for stranger in &strangers {
+            stranger.is_stranger.store(true, Ordering::Relaxed);
+        }
+        keep_within_limit(&server);
+        let stayed =
+            |clients: &[Arc<Client>]| clients.iter().filter(|one| !one.is_killed()).count();
+        assert!(!known.is_killed());
+        assert_eq!(stayed(&strangers), 7, "3.6 MB and 5 MiB are more than 8 MiB: the largest goes");
+        known.input_capacity.store(0, Ordering::Relaxed);
+        let more: Vec<_> = (0..4).map(|_| client(&server, MIB)).collect();
+        for stranger in &more {
+            stranger.is_stranger.store(true, Ordering::Relaxed);
+        }
+        keep_within_limit(&server);
+        assert_eq!(stayed(&more), 1, "strangers alone have less");
+        assert_eq!(server.totals.evicted_clients.load(Ordering::Relaxed), 4);
     }
 }

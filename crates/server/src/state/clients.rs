@@ -34,6 +34,10 @@ pub(crate) struct Client {
     pub(crate) output_bytes: AtomicU64,
     pub(crate) output_capacity: AtomicU64,
     pub(crate) queued_bytes: AtomicU64,
+    /// What the request under way has reserved beside its buffers.
+    pub(crate) reserved_bytes: AtomicU64,
+    /// Whether it has yet to authenticate.
+    pub(crate) is_stranger: AtomicBool,
     pub(crate) is_monitor: AtomicBool,
     pub(crate) is_blocked: AtomicBool,
     pub(crate) no_evict: AtomicBool,

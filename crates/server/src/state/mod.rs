@@ -16,4 +16,5 @@ pub(crate) mod settings;
 pub(crate) mod slowlog;
 pub(crate) mod stats;
 pub(crate) mod threads;
+pub(crate) mod turn;
 pub(crate) mod worker;

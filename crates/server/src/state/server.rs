@@ -10,6 +10,7 @@ use tier::Tier;
 use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::state::client_memory::ClientMemory;
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
 use crate::state::latency::LatencyMonitor;
@@ -36,6 +37,7 @@ pub(crate) struct Server {
     pub(crate) registry: &'static Registry,
     pub(crate) tier: Arc<Tier>,
     pub(crate) clients: Clients,
+    pub(crate) client_memory: ClientMemory,
     pub(crate) monitors: Monitors,
     pub(crate) pause: Pause,
     pub(crate) slowlog: SlowLog,
@@ -74,6 +76,7 @@ impl Server {
             registry,
             tier,
             clients,
+            client_memory: ClientMemory::default(),
             monitors: Monitors::default(),
             pause: Pause::default(),
             slowlog: SlowLog::default(),

@@ -1,6 +1,6 @@
 //! What the connections of one worker thread share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use keyspace::{Cleared, Tally};
 use tier::TierWorker;
 use tokio::sync::Notify;
 
-use crate::limits::{BUFFERS_KEPT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
+use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::state::prefetch::PrefetchQueue;
 use crate::state::server::Server;
 use crate::state::stats::WorkerStats;
+use crate::state::turn::Turn;
 
 /// One worker of the server. It needs no runtime: `network` runs it in one.
 pub(crate) struct Worker {
@@ -31,6 +32,9 @@ pub(crate) struct Worker {
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
     /// connections cost none.
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// How many of them connections have.
+    buffers_lent: Cell<usize>,
+    pub(crate) turn: Turn,
 }
 
 impl Worker {
@@ -48,6 +52,8 @@ impl Worker {
             upkeep_tick: Notify::new(),
             cleared: RefCell::default(),
             buffers: RefCell::default(),
+            buffers_lent: Cell::new(0),
+            turn: Turn::default(),
         }))
     }
 
@@ -99,14 +105,29 @@ impl Worker {
         }
     }
 
+    /// Whether connections have so many buffers that one which only keeps the start of a request
+    /// is to give its own back.
+    pub(crate) fn lacks_buffers(&self) -> bool {
+        self.buffers_lent.get() > BUFFERS_LENT_MAX
+    }
+
+    /// A connection has a buffer more, from wherever.
+    pub(crate) fn note_lent(&self) {
+        self.buffers_lent.set(self.buffers_lent.get() + 1);
+    }
+
     /// An empty buffer to read into.
     pub(crate) fn take_buffer(&self) -> Vec<u8> {
+        self.note_lent();
         let kept = self.buffers.borrow_mut().pop();
         kept.unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
     }
 
     /// Gives a buffer back. One that has grown is let go.
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
+        // A smaller one is no buffer of ours.
+        let is_lent = buffer.capacity() >= READ_BUFFER_BYTES;
+        self.buffers_lent.set(self.buffers_lent.get().saturating_sub(usize::from(is_lent)));
         let mut buffers = self.buffers.borrow_mut();
         if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < BUFFERS_KEPT_MAX {
             buffer.clear();

@@ -1,0 +1,195 @@
+//! What a request takes counts as its client's: one that cannot fit is refused at once, its
+//! connection stays, and no more is resident than `maxmemory` says.
+//!
+//! The bound on resident memory is the promise: 1.05 times `maxmemory` at the kernel's own mark,
+//! which no moment escapes.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use resp::Frame;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::{Client, Server, show, text};
+
+const MIB: u64 = 1 << 20;
+/// Connections that the test itself may need besides.
+const SPARE_FILES: u64 = 64;
+const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
+const OPTIONS: [&str; 6] =
+    ["--workers", "1", "--flash-segment-size", "4mb", "--tier-compression", "none"];
+
+fn start(maxmemory: &str, flash: &str) -> Server {
+    Server::kelvin_with_flash(flash, &[&OPTIONS[..], &["--maxmemory", maxmemory]].concat())
+}
+
+fn refusal(maxmemory_mib: u64) -> String {
+    let limit = maxmemory_mib * MIB / 4;
+    format!("-ERR request needs more memory than maxmemory-clients allows ({limit} bytes)")
+}
+
+fn assert_peak(server: &Server, maxmemory_mib: u64) {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a mark");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(kib << 10 <= maxmemory_mib * MIB * 21 / 20, "{kib} KiB of {maxmemory_mib} MiB");
+}
+
+/// Writes keys `memtier-1` to `memtier-{keys}` with values of `bytes`.
+fn fill(server: &Server, keys: u64, bytes: u64) {
+    let (port, keys, bytes) = (server.port().to_string(), keys.to_string(), bytes.to_string());
+    let output = Command::new(env!("CARGO_BIN_EXE_kelvin"))
+        .args(["bench", "run", "-p", &port, "-n", "allkeys", "-c", "4", "-t", "1"])
+        .args(["--pipeline", "32", "--ratio", "1:0", "--key-pattern", "P:P", "--batch"])
+        .args(["--key-minimum", "1", "--key-maximum", &keys, "-d", &bytes])
+        .output()
+        .expect("the load runs");
+    assert!(output.status.success());
+}
+
+fn info(client: &mut Client, name: &str) -> u64 {
+    let info = text(&client.line("INFO everything"));
+    let value = info.lines().find_map(|line| line.strip_prefix(name)).expect("a figure");
+    value.trim_start_matches(':').trim().parse().expect("a number")
+}
+
+fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .expect("a process may raise its limit up to the hard one");
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+#[test]
+fn cold_values_that_do_not_fit_are_refused_and_those_that_do_are_read() {
+    const KEYS: usize = 200_000;
+    let server = start("128mb", "512mb");
+    fill(&server, KEYS as u64, 1000);
+    let mut client = server.connect();
+    client.line("TIER DEMOTE ALL");
+    let mget = |keys: usize| -> Vec<String> {
+        let keys = (1..=keys).map(|key| format!("memtier-{key}"));
+        std::iter::once("MGET".to_owned()).chain(keys).collect()
+    };
+    let call = |client: &mut Client, words: &[String]| {
+        client.call(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(show(&call(&mut client, &mget(KEYS))), refusal(128));
+    assert_eq!(client.show("PING"), "+PONG");
+    let Frame::Array(values) = call(&mut client, &mget(KEYS / 10)) else { panic!("an array") };
+    assert_eq!(values.len(), KEYS / 10);
+    assert!(values.iter().all(|value| matches!(value, Frame::Bulk(bytes) if bytes.len() == 1000)));
+    client.send(&["MULTI"]);
+    (1..=KEYS).for_each(|key| client.send(&["GET", &format!("memtier-{key}")]));
+    client.send(&["EXEC"]);
+    (0..=KEYS).for_each(|_| drop(client.read()));
+    let reason = refusal(128).replace("-ERR ", "");
+    let aborted = format!("-EXECABORT Transaction discarded because of: {reason}");
+    assert_eq!(show(&client.read()), aborted);
+    assert_eq!(client.show("PING"), "+PONG");
+    assert_peak(&server, 128);
+}
+
+#[test]
+fn an_argument_that_cannot_fit_is_refused_by_its_header() {
+    const PIECE: usize = 1 << 20;
+    let server = start("100mb", "256mb");
+    let mut client = server.connect();
+    for (announced, refused) in [(30 * PIECE, refusal(100)), (500 * PIECE, OOM.to_owned())] {
+        client.write(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${announced}\r\n").as_bytes());
+        assert_eq!(show(&client.read()), refused, "before any of it has come");
+        let piece = vec![b'v'; PIECE];
+        (0..announced / PIECE).for_each(|_| client.write(&piece));
+        client.write(b"\r\n");
+        assert_eq!(client.show("GET k"), "_", "the next request");
+    }
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn ten_thousand_halves_of_requests_take_about_what_has_arrived() {
+    let count = (raise_open_files() - SPARE_FILES).min(10_000);
+    assert!(count == 10_000, "{count} connections are not ten thousand");
+    let options = ["--workers", "2", "--maxmemory", "100mb", "--maxclients", "10010"];
+    let server = Server::kelvin(&options);
+    let mut control = server.connect();
+    control.call(&["SET", "key", "value"]);
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| server.stream()).collect();
+    for client in &mut clients {
+        client.write_all(b"*2\r\n$3\r\nGET\r\n$3\r\nk").expect("the server reads");
+    }
+    assert_eq!(control.show("GET key"), "$value");
+    for client in &mut clients {
+        client.write_all(b"ey\r\n").expect("nobody was closed");
+        let mut reply = [0; 11];
+        client.read_exact(&mut reply).expect("an answer");
+        assert_eq!(&reply, b"$5\r\nvalue\r\n");
+    }
+    assert_eq!(info(&mut control, "evicted_clients"), 0);
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn strangers_have_a_little_memory_of_their_own_and_go_first() {
+    const STRANGERS: usize = 700;
+    let options = ["--workers", "1", "--maxmemory", "100mb", "--requirepass", "secret"];
+    let server = Server::kelvin(&options);
+    let mut client = server.connect();
+    assert_eq!(client.show("AUTH secret"), "+OK");
+    let before = server.resident_bytes();
+    let value = "v".repeat(200_000);
+    let request = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n{value}\r\n");
+    let (first, last) = request.split_at(request.len() / 2);
+    client.write(first.as_bytes());
+    let mut strangers: Vec<TcpStream> = (0..STRANGERS).map(|_| server.stream()).collect();
+    for stranger in &mut strangers {
+        // One that was closed cannot send any more: that is what should happen.
+        let _closed = stranger.write_all(&[b'x'; 60_000]);
+    }
+    let mut control = server.connect();
+    control.line("AUTH secret");
+    while info(&mut control, "evicted_clients") < STRANGERS as u64 / 2 {}
+    client.write(last.as_bytes());
+    assert_eq!(show(&client.read()), "+OK", "the one that has authenticated stays");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 * MIB, "{} KiB", grown >> 10);
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("maxmemory-clients")).count();
+    assert!(lines < 60, "{lines} lines of the log");
+}
+
+#[test]
+fn what_a_transaction_queues_is_its_client_s_and_bounded() {
+    let server = Server::kelvin(&["--workers", "1", "--maxmemory", "100mb"]);
+    let mut client = server.connect();
+    client.line("MULTI");
+    let value = "v".repeat(10_000_000);
+    assert_eq!(show(&client.call(&["SET", "a", &value])), "+QUEUED");
+    let mut control = server.connect();
+    let used = info(&mut control, "mem_clients_normal");
+    assert!(used > 10_000_000, "{used} bytes of clients");
+    assert_eq!(show(&client.call(&["SET", "b", &value])), "+QUEUED");
+    assert_eq!(show(&client.call(&["SET", "c", &value])), refusal(100));
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+    assert_eq!(client.show("EXEC"), aborted);
+    assert_eq!(client.show("GET a"), "_");
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn large_strings_are_combined_only_if_they_fit() {
+    let server = start("200mb", "1gb");
+    let mut client = server.connect();
+    let value = "v".repeat(40_000_000);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        assert_eq!(show(&client.call(&["SET", key, &value])), "+OK");
+    }
+    client.line("TIER DEMOTE ALL");
+    assert_eq!(client.show("BITOP XOR target a b c d e f"), refusal(200));
+    assert_eq!(client.show("EXISTS target"), ":0");
+    assert_eq!(text(&client.line("GET a")).len(), value.len());
+    assert_peak(&server, 200);
+}

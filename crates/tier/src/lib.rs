@@ -15,7 +15,6 @@
 mod budget;
 mod collect;
 mod compress;
-mod controller;
 mod counters;
 mod defrag;
 mod demote;
@@ -23,9 +22,6 @@ mod environment;
 mod evict;
 mod fetch;
 mod hand;
-mod limits;
-#[cfg(test)]
-mod memory_tests;
 mod policy;
 mod process_memory;
 mod regions;

@@ -36,6 +36,9 @@ pub(crate) const RANGES_KEPT_MAX: usize = 4096;
 /// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
 /// 1/4. Beyond it the largest is closed.
 pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;
+/// That share is never less: whoever sets `maxmemory` to next to nothing is answered with errors, not
+/// closed.
+pub(crate) const CLIENTS_SHARE_BYTES_MIN: u64 = 4 << 20;
 /// Bytes by which a client's buffers grow before they are counted anew: 10,000 clients may take 40
 /// MiB that nobody has counted yet.
 pub(crate) const CLIENT_STEP_BYTES: u64 = 4 << 10;

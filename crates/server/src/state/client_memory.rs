@@ -16,8 +16,8 @@ use tier::Pressure;
 
 use crate::config::MemoryShare;
 use crate::limits::{
-    CLIENT_STEP_BYTES, CLIENTS_SHARE_SHIFT, CROWD_BYTES_MIN, READ_BUFFER_BYTES, RECOUNT_SHIFT,
-    STRANGERS_BYTES_MAX,
+    CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CROWD_BYTES_MIN,
+    READ_BUFFER_BYTES, RECOUNT_SHIFT, STRANGERS_BYTES_MAX,
 };
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
@@ -164,7 +164,9 @@ pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
     let max_memory = server.config.maxmemory.load();
     match server.config.maxmemory_clients.load() {
         MemoryShare::Bytes(0) if max_memory == 0 => None,
-        MemoryShare::Bytes(0) => Some(max_memory >> CLIENTS_SHARE_SHIFT),
+        MemoryShare::Bytes(0) => {
+            Some((max_memory >> CLIENTS_SHARE_SHIFT).max(CLIENTS_SHARE_BYTES_MIN))
+        }
         MemoryShare::Bytes(bytes) => Some(bytes),
         MemoryShare::Percent(percent) => Some(max_memory / 100 * u64::from(percent)),
     }

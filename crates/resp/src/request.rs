@@ -468,7 +468,7 @@ mod tests {
         let many = [b"*11\r\n".to_vec(), b"$1\r\nk\r\n".repeat(11)].concat();
         for (request, announced) in [(large(900), 900), (large(100_000), 100_000), (many, 0)] {
             let stream = [&request[..], b"PING\r\n", &request[..], b"PING\r\n"].concat();
-            for piece in [1, 7, 64, 999] {
+            for piece in [1, 7, 64] {
                 let (mut parser, mut buffer, mut ranges) = (RequestParser::new(), vec![], vec![]);
                 let (mut refused, mut answered, mut kept_max) = (0, 0, 0);
                 for bytes in stream.chunks(piece) {

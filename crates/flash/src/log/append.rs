@@ -379,11 +379,10 @@ impl Appender {
         let Some(at) = self.closing.iter().position(ended) else { return };
         let filling = self.closing.swap_remove(at);
         io.shared.table.get(segment).set_used_bytes(filling.next);
-        let state = match filling.outcome {
-            Outcome::Good => State::Sealed,
-            Outcome::Failed => State::Emptied,
-        };
-        io.shared.seal(segment, state);
+        match filling.outcome {
+            Outcome::Good => io.shared.seal(segment, State::Sealed),
+            Outcome::Failed => io.shared.seal_without_footer(segment, filling.footer.blocks),
+        }
     }
 
     /// A write to a segment failed: gives up the segment, or all on its path, and hands back what
@@ -423,9 +422,9 @@ impl Appender {
             let bytes = &open.buffer[..open.len as usize];
             records.extend(lose_block(io, (segment, open.offset), bytes, &mut pending));
             entry.set_flushed(pending.flushed(filling.next));
-            drop(pending);
             self.buffers.give(open.buffer);
         }
+        drop(pending);
         self.closing.push(filling);
         self.seal_if_ended(io, segment);
     }

@@ -150,6 +150,11 @@ impl Collector {
             active.ask_span(io, large);
             return CollectProgress::Working;
         }
+        let written = io.shared.table.get(segment).pending.lock().written.clone();
+        if let Some(blocks) = written {
+            active.blocks = blocks.into();
+            return CollectProgress::Working;
+        }
         active.in_flight += 1;
         let buffer = io.device.pool().take_beyond(FOOTER_BYTES);
         io.counters.gc_read_bytes.add(FOOTER_BYTES as u64);

@@ -8,15 +8,16 @@
 //!    |              |  +---> Span      |                       v
 //!    |              |         |        |                    Emptied
 //!    |              |         |        |                       ^   |
-//!    |              +---------|--------|--- a write failed ----+   | nothing lives
-//!    |                        v        v                           |
+//!    |              |         |        |                           | nothing lives
+//!    |              |         v        v                           |
 //!    +-------------------- Draining <--+---------------------------+
 //!      no read in flight      |
 //!                             +--> Retired (path failed, left; size lower) --> Free (size raised)
 //! ```
 //! - Free -> Open: `Space`, for one worker, who alone appends. The generation goes up.
-//! - Open -> Sealed / Emptied / Span: that worker, when the last write has ended. The other
-//!   segments of a record that is larger than a segment are SpanPart, and freed with the first.
+//! - Open -> Sealed / Span: that worker, when the last write has ended. The other segments of a
+//!   record that is larger than a segment are SpanPart, and freed with the first. A segment in which
+//!   a write failed is sealed without a footer: what of it is on flash can still be collected.
 //! - Sealed -> Collecting: one collector. Back to Sealed when it gives up. On a path that is being
 //!   left also Span -> Collecting, and back.
 //! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment
@@ -38,6 +39,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::format::Block;
 use super::lifetime::{STREAMS, Stream};
 use crate::device::buffer::AlignedBuffer;
 use crate::record::OwnedRecord;
@@ -227,6 +229,8 @@ pub(crate) struct Pending {
     pub(crate) large: Vec<LargeRecord>,
     /// What did not reach flash.
     pub(crate) lost: Vec<LostRange>,
+    /// The blocks that did, in a segment without a footer. At most as many as a footer lists.
+    pub(crate) written: Option<Vec<Block>>,
 }
 
 /// A write buffer that is being filled.
@@ -304,6 +308,16 @@ impl Pending {
             return lost.find(offset);
         }
         Found::OnFlash
+    }
+
+    /// Notes which of a segment's blocks are on flash, when no footer will tell.
+    pub(crate) fn remember_written(&mut self, mut blocks: Vec<Block>) {
+        // A lost large record may begin behind the segment's header, in the middle of its block.
+        let overlaps = |lost: &Range<u32>, block: &Block| {
+            lost.start < block.offset + block.size && block.offset < lost.end
+        };
+        blocks.retain(|block| !self.lost.iter().any(|lost| overlaps(&lost.range, block)));
+        self.written = Some(blocks);
     }
 
     /// How far the segment is on flash without a gap, when appends have come to `next`.

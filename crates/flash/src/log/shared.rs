@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::counters::{Counters, Histogram};
-use super::format::SegmentId;
+use super::format::{Block, SegmentId};
 use super::geometry::Geometry;
 use super::lifetime::{Lifetimes, STREAMS, Stream};
 use super::segment::{Pending, Segment, State};
@@ -256,6 +256,16 @@ impl Shared {
             segment.set_sealed_at(self.lifetimes.now());
         }
         segment.set_state(state);
+        self.note_if_empty(index);
+    }
+
+    /// Seals a segment in which a write failed. Those of its blocks that were written can be
+    /// collected, and have to be when its path is left: they are remembered in RAM.
+    pub(crate) fn seal_without_footer(&self, index: u32, blocks: Vec<Block>) {
+        let segment = self.table.get(index);
+        segment.pending.lock().remember_written(blocks);
+        segment.set_sealed_at(self.lifetimes.now());
+        segment.set_state(State::Sealed);
         self.note_if_empty(index);
     }
 

@@ -71,8 +71,6 @@ fn requests_are_taken_as_redis_takes_them() {
             b"*2147483647\r\n",
             b"*2147483648\r\nPING\r\n",
             b"*1048577\r\n$4\r\nPING\r\n",
-            b"*2\r\n$4\r\nget\0\r\n$1\r\na\r\n*2\r\n$4\r\nge\0t\r\n$1\r\na\r\n",
-            b"*2\r\n$7\r\nclient\0\r\n$2\r\nid\r\n*2\r\n$6\r\nclient\r\n$3\r\nid\0\r\n",
             b"MULTI\r\nMULTI\r\nSET a 1\r\nEXEC\r\nGET a\r\nDEL a\r\n",
             b"MULTI\r\nWATCH a\r\nSET a 1\r\nEXEC\r\nDEL a\r\n",
             b"MULTI\r\nnosuch\r\nMULTI\r\nEXEC\r\n",
@@ -81,6 +79,26 @@ fn requests_are_taken_as_redis_takes_them() {
               BITPOS no 2 x\r\nBITPOS no x x\r\nDEL s\r\n",
         ],
     );
+}
+
+/// Redis compares names up to a zero byte, but only with those of the same bucket of a hash table
+/// whose seed is random, so that it finds GET for `get\0` once in some hundred starts.
+#[test]
+fn names_that_end_with_a_zero_byte_are_unknown() {
+    let kelvin = Server::kelvin(&[]);
+    let cases: [(&[u8], &str); 4] = [
+        (b"*2\r\n$4\r\nget\0\r\n$1\r\na\r\n", "command 'get', with args beginning with: 'a' "),
+        (b"*2\r\n$4\r\nge\0t\r\n$1\r\na\r\n", "command 'ge', with args beginning with: 'a' "),
+        (
+            b"*2\r\n$7\r\nclient\0\r\n$2\r\nid\r\n",
+            "command 'client', with args beginning with: 'id' ",
+        ),
+        (b"*2\r\n$6\r\nclient\r\n$3\r\nid\0\r\n", "subcommand 'id'. Try CLIENT HELP."),
+    ];
+    for (request, unknown) in cases {
+        let answer = answers(&kelvin, request);
+        assert_eq!(answer, format!("-ERR unknown {unknown}\r\n").as_bytes());
+    }
 }
 
 #[test]

@@ -348,22 +348,24 @@ class Bench:
     # Servers.
 
     def kelvin(self, maxmemory_mib, flash_size="16gb", workers=1, cores=SERVER_CORE, more=()):
-        """Starts the server under test. With a redis-server as binary, it is a dry run."""
+        """Starts the server under test, without flash if its size is None. With a redis-server as binary, it is a dry run."""
         port = self._port()
         binary = self.options.kelvin
         if Path(binary).name.startswith("redis-server"):
             return self._start("redis-as-kelvin", redis_command(binary, port), port, cores)
-        flash = self.flash / self.name / str(port)
-        flash.mkdir(parents=True, exist_ok=True)
         command = [
             binary, "server", "--port", port, "--bind", "127.0.0.1", "--protected-mode", "no",
-            "--workers", workers, "--maxmemory", f"{maxmemory_mib}mb",
-            "--flash-path", flash, "--flash-size", flash_size, *more]
+            "--workers", workers, "--maxmemory", f"{maxmemory_mib}mb", *more]
+        if flash_size is not None:
+            flash = self.flash / self.name / str(port)
+            flash.mkdir(parents=True, exist_ok=True)
+            command += ["--flash-path", flash, "--flash-size", flash_size]
         return self._start("kelvin", command, port, cores)
 
-    def redis(self, cores=SERVER_CORE):
+    def redis(self, cores=SERVER_CORE, more=()):
         port = self._port()
-        return self._start("redis", redis_command("redis-server", port), port, cores)
+        command = [*redis_command("redis-server", port), *more]
+        return self._start("redis", command, port, cores)
 
     def stop(self, server):
         server.stop()

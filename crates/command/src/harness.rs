@@ -220,7 +220,10 @@ impl Harness {
         for &slot in &self.slots {
             let mut state = self.keyspace.lock(slot);
             for _ in 0..4 {
-                state.pass_hand(keyspace::Region::ALL, &mut tally, |view, _table| {
+                let all = keyspace::PassLimit { bytes_max: i64::MAX, places_max: u64::MAX };
+                let region = keyspace::Region::ALL;
+                let mut from = keyspace::EntryPosition::default();
+                state.pass_hand(&mut from, all, region, &mut tally, |view, _table| {
                     let keyspace::Stored::Hot(bytes) = view.stored else {
                         let keyspace::Stored::Clean(_, at) = view.stored else {
                             panic!("a cold value is not demotable");

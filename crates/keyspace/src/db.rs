@@ -36,6 +36,8 @@ pub(crate) enum Gone {
     Removed,
     /// Its time had come.
     Expired,
+    /// Memory was short.
+    Evicted,
 }
 
 /// A value with all that belongs to it, on its way to another key.
@@ -606,5 +608,7 @@ pub(crate) fn account_gone(record: &Record, tally: &mut Tally, gone: Gone) {
         (Gone::Removed, Stored::Cold(..)) => tally.delete_flash += 1,
         (Gone::Removed, _) => tally.delete_ram += 1,
         (Gone::Expired, _) => tally.expired += 1,
+        // Whoever evicts counts it.
+        (Gone::Evicted, _) => {}
     }
 }

@@ -16,6 +16,7 @@ mod cleared;
 mod db;
 mod defrag;
 mod entry;
+mod evict;
 mod key;
 mod keyspace;
 #[cfg(test)]
@@ -40,13 +41,14 @@ pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
+pub use evict::{Evictable, Evicted};
 #[cfg(feature = "simulation")]
 pub use key::fix_hash_seed;
 pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
-pub use slot::{DB_COUNT, SlotState, Swept, Verdict};
+pub use slot::{DB_COUNT, EntryPosition, PassLimit, SlotState, Swept, Verdict};
 pub use stdx::SLOT_COUNT;
 pub use table::ScanPosition;
 pub use tally::{DeadCopy, Tally};

@@ -301,7 +301,9 @@ impl World {
         let mut seen = Vec::new();
         let (items, copies) = (&self.items, &mut self.copies);
         let made = &mut self.copies_made;
-        let swept = self.slot.pass_hand(crate::Region::ALL, &mut self.sum, |view, table| {
+        let limit = crate::PassLimit { bytes_max: i64::MAX, places_max: u64::MAX };
+        let (mut from, all) = (crate::EntryPosition::default(), crate::Region::ALL);
+        let swept = self.slot.pass_hand(&mut from, limit, all, &mut self.sum, |view, table| {
             if seen.len() == stop_after as usize {
                 return Verdict::Stop;
             }

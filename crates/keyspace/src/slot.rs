@@ -39,11 +39,30 @@ pub enum Verdict {
     Stop,
 }
 
+/// Where a hand is in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EntryPosition {
+    pub(crate) table: u8,
+    pub(crate) segment: u32,
+    pub(crate) index: u32,
+}
+
+/// How far a hand goes in one call: up to where one of the two is reached, and a few entries more.
+#[derive(Clone, Copy, Debug)]
+pub struct PassLimit {
+    /// RAM that is wanted.
+    pub bytes_max: i64,
+    /// Places of tables to look at.
+    pub places_max: u64,
+}
+
 /// What a sweep did.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct Swept {
     /// Entries looked at.
     pub visited: u64,
+    /// Places of tables that a hand passed, those outside its region and empty ones included.
+    pub passed: u64,
     /// Keys whose time had come.
     pub expired: u64,
     /// Whether the judge said [`Verdict::Stop`].
@@ -160,6 +179,11 @@ impl SlotState {
         }
     }
 
+    /// Whether a key of this slot may have an expiry.
+    pub(crate) fn may_have_volatile(&self) -> bool {
+        self.expiry_hint_ms != 0
+    }
+
     /// Raises the flags of watched keys whose existence in `table` is about to change: those that
     /// exist now (also when their time has come, since they lived when the watch began), and, when
     /// the table is to be swapped with `other`, those that exist there.
@@ -213,8 +237,9 @@ impl SlotState {
         self.table(table)?.scan(from, |view, _| visit(view))
     }
 
-    /// [`SlotState::scan`] with each key's frequency beside it, for samples.
-    pub fn scan_ranked(
+    /// [`SlotState::scan`] with each key's frequency beside it.
+    #[cfg(test)]
+    pub(crate) fn scan_ranked(
         &self,
         table: u8,
         from: crate::ScanPosition,
@@ -289,24 +314,49 @@ impl SlotState {
         }
     }
 
-    /// Passes the demotion hand over the slot: lowers the frequency of every entry whose record
-    /// lies in `region`, and asks `judge` about each value in RAM whose frequency was 0 already.
+    /// The first place at or behind `from` whose segment has entries.
+    pub(crate) fn entries_from(&self, mut from: EntryPosition) -> Option<EntryPosition> {
+        let tables = if self.others.is_some() { DB_COUNT as u8 } else { 1 };
+        while from.table < tables {
+            let entries = self.table(from.table).expect("invariant: there are so many tables");
+            while from.segment < entries.segment_count() {
+                if entries.segment(from.segment).len() > 0 {
+                    return Some(from);
+                }
+                from = EntryPosition { segment: from.segment + 1, index: 0, ..from };
+            }
+            from = EntryPosition { table: from.table + 1, segment: 0, index: 0 };
+        }
+        None
+    }
+
+    /// Passes the demotion hand over the slot from `from` on, which then is where it stopped: the
+    /// default again at the end of the slot. Lowers the frequency of every entry whose record lies
+    /// in `region`, and asks `judge` about each value in RAM whose frequency was 0 already.
     pub fn pass_hand(
         &mut self,
+        from: &mut EntryPosition,
+        limit: PassLimit,
         region: Region,
         tally: &mut Tally,
         mut judge: impl FnMut(View<'_>, u8) -> Verdict,
     ) -> Swept {
         let mut swept = Swept::default();
-        for table in 0..DB_COUNT as u8 {
-            let Some(entries) = self.table(table) else { continue };
-            for at in 0..entries.segment_count() {
-                self.pass_hand_segment((table, at), region, tally, &mut judge, &mut swept);
-                if swept.stopped {
+        let before = tally.ram_bytes();
+        while let Some(at) = self.entries_from(*from) {
+            *from = at;
+            let places = self.table_mut(at.table).segment(at.segment).capacity();
+            while (from.index as usize) < places {
+                let freed = before - tally.ram_bytes();
+                let is_far = swept.passed >= limit.places_max || freed >= limit.bytes_max;
+                if swept.stopped || is_far {
                     return swept;
                 }
+                self.pass_hand_idle(from, region, tally, &mut judge, &mut swept);
             }
+            *from = EntryPosition { segment: at.segment + 1, index: 0, ..at };
         }
+        *from = EntryPosition::default();
         swept
     }
 
@@ -332,29 +382,31 @@ impl SlotState {
         !matches!(verdict, Verdict::Stop)
     }
 
-    fn pass_hand_segment(
+    /// Deals with the next idle values of a segment.
+    fn pass_hand_idle(
         &mut self,
-        (table, segment): (u8, u32),
+        from: &mut EntryPosition,
         region: Region,
         tally: &mut Tally,
         judge: &mut impl FnMut(View<'_>, u8) -> Verdict,
         swept: &mut Swept,
     ) {
+        let table = from.table;
         let entries = self.table_mut(table);
-        let mut from = 0;
-        while from < entries.segment(segment).capacity() {
-            let idle = entries.age(segment, region, &mut from, &mut swept.visited);
-            for &at in &idle {
-                entries.record(at).prefetch_value();
-            }
-            for at in idle {
-                match judge(entries.view(at), table) {
-                    Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
-                    Verdict::Keep => {}
-                    Verdict::Stop => {
-                        swept.stopped = true;
-                        return;
-                    }
+        let mut index = from.index as usize;
+        let idle = entries.age(from.segment, region, &mut index, &mut swept.visited);
+        swept.passed += (index - from.index as usize) as u64;
+        from.index = index as u32;
+        for &at in &idle {
+            entries.record(at).prefetch_value();
+        }
+        for at in idle {
+            match judge(entries.view(at), table) {
+                Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
+                Verdict::Keep => {}
+                Verdict::Stop => {
+                    swept.stopped = true;
+                    return;
                 }
             }
         }
@@ -411,6 +463,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     const NOW_MS: u64 = 1_700_000_000_000;
+    const EVERYTHING: PassLimit = PassLimit { bytes_max: i64::MAX, places_max: u64::MAX };
 
     fn with_db<R>(slot: &mut SlotState, table: u8, run: impl FnOnce(&mut Db<'_>) -> R) -> R {
         run(&mut Db::new(slot, table, NOW_MS, &mut Tally::default()))
@@ -465,11 +518,13 @@ mod tests {
 
     fn hand_in(slot: &mut SlotState, region: Region) -> BTreeSet<String> {
         let mut asked = BTreeSet::new();
-        slot.pass_hand(region, &mut Tally::default(), |view, _table| {
+        let mut from = EntryPosition::default();
+        slot.pass_hand(&mut from, EVERYTHING, region, &mut Tally::default(), |view, _table| {
             asked.insert(String::from_utf8_lossy(view.key).into_owned());
             let stored_len = view.value_len() as u32;
             Verdict::Demote(FlashRef { units: 7, stored_len, compressed: false })
         });
+        assert_eq!(from, EntryPosition::default(), "the slot has an end");
         asked
     }
 
@@ -537,7 +592,8 @@ mod tests {
         (0..100).for_each(|number| put(&mut slot, 0, &number.to_string(), 100, Expiry::Clear));
         let mut tally = Tally::default();
         let mut asked = 0;
-        let swept = slot.pass_hand(Region::ALL, &mut tally, |_, _| {
+        let mut from = EntryPosition::default();
+        let swept = slot.pass_hand(&mut from, EVERYTHING, Region::ALL, &mut tally, |_, _| {
             asked += 1;
             if asked < 10 { Verdict::Keep } else { Verdict::Stop }
         });

@@ -4,6 +4,7 @@
 
 use crate::borrowed::{Borrowed, BorrowedMut, own};
 use crate::entry::Entry;
+use crate::evict::Evictable;
 use crate::key;
 use crate::prefetch::prefetch;
 use crate::record::{DetachedBlock, Record, View, rounded};
@@ -51,11 +52,15 @@ impl Position {
     pub(crate) fn new(segment: u32, index: usize) -> Position {
         Position { segment, index: index as u32 }
     }
+
+    pub(crate) fn index(self) -> u32 {
+        self.index
+    }
 }
 
 /// Values that the demotion hand takes together: enough for their cache misses to overlap, few
 /// enough to stay in the cache.
-const IDLE_MAX: usize = 16;
+pub(crate) const IDLE_MAX: usize = 16;
 
 /// Entries that nobody has used since the hand last passed.
 pub(crate) type Idle = SmallVec<[Position; IDLE_MAX]>;
@@ -161,6 +166,45 @@ impl Table {
             }
         }
         idle
+    }
+
+    /// The same for eviction: lowers the frequencies of keys that may go, wherever their values are,
+    /// and gathers those at 0 already, `keys` at most.
+    pub(crate) fn age_evictable(
+        &mut self,
+        segment: u32,
+        which: Evictable,
+        keys: usize,
+        from: &mut usize,
+    ) -> SmallVec<[Entry; IDLE_MAX]> {
+        let mut idle = SmallVec::new();
+        for entry in self.segment_mut(segment).places_mut(*from) {
+            *from += 1;
+            if !which.allows(*entry) {
+                continue;
+            }
+            if entry.frequency() > 0 {
+                entry.age();
+            } else {
+                prefetch(entry.address() as *const u8);
+                idle.push(*entry);
+                if idle.len() == keys {
+                    break;
+                }
+            }
+        }
+        idle
+    }
+
+    /// The first entry of a segment at place `from` or behind it.
+    pub(crate) fn next_entry(&self, segment: u32, from: usize) -> Option<Entry> {
+        self.segment(segment).places(from).iter().find(|entry| !entry.is_empty()).copied()
+    }
+
+    /// Where an entry of a segment is.
+    pub(crate) fn position_of(&self, segment: u32, entry: Entry) -> Position {
+        let index = self.segment(segment).find(entry.tag(), |other| other == entry);
+        Position::new(segment, index.expect("invariant: the entry is still there"))
     }
 
     pub(crate) fn segment_count(&self) -> u32 {

@@ -24,6 +24,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
+use crate::controller::Resident;
 use crate::environment::ResidentSource;
 use crate::process_memory::ResidentSet;
 
@@ -34,6 +35,8 @@ const MARGIN_SHIFT: u32 = 5;
 const WATERMARK_SHIFT: u32 = 6;
 /// Below this many tracked bytes the ratio says nothing.
 const RATIO_BYTES_MIN: i64 = 32 << 20;
+/// Below this many, sparse pages are too few to be worth moving what is in them.
+const LOOSE_BYTES_MIN: i64 = 8 << 20;
 /// The ratio in units of 1/65536.
 const RATIO_ONE: i64 = 1 << 16;
 const RATIO_MAX: i64 = 4 * RATIO_ONE;
@@ -217,6 +220,19 @@ impl Budget {
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max
     }
 
+    /// How much of `maxmemory` was resident at the last measurement.
+    pub(crate) fn resident(&self) -> Resident {
+        if self.is_full_for_now() {
+            Resident::FullForNow
+        } else if self.is_full() {
+            Resident::Full
+        } else if self.is_nearly_full() {
+            Resident::NearlyFull
+        } else {
+            Resident::Room
+        }
+    }
+
     /// Whether that is so but for the margin.
     pub(crate) fn is_nearly_full(&self) -> bool {
         let max = self.max_bytes();
@@ -225,7 +241,10 @@ impl Budget {
 
     /// Whether it will not stay so: what is allocated would fit, and pages that values have left are
     /// on their way back to the machine.
-    pub(crate) fn is_full_for_now(&self) -> bool {
+    fn is_full_for_now(&self) -> bool {
+        if !self.is_full() {
+            return false;
+        }
         let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
         !lasts && self.may_fit(0)
     }
@@ -309,7 +328,7 @@ impl Meter {
         let overhead = resident - self.base_bytes - tracked;
         max_bytes != 0
             && resident >= max_bytes - 2 * (max_bytes >> MARGIN_SHIFT)
-            && tracked >= RATIO_BYTES_MIN
+            && tracked >= LOOSE_BYTES_MIN
             && overhead > tracked >> LOOSE_SHIFT
     }
 
@@ -324,7 +343,10 @@ impl Meter {
             let rises = resident - self.level_bytes > max_bytes >> LEVEL_SHIFT;
             self.level_bytes += (resident - self.level_bytes) / LEVEL_MEASURES;
             let bearable = resident <= high || resident < max_bytes && !rises;
-            let holds = bearable && (resident >= target || far_from_peak);
+            // Without flash what goes are keys, and what is resident falls as pages empty: keys that
+            // went a moment ago must not make others go.
+            let settles = far_from_peak && !self.values_leave;
+            let holds = bearable && (resident >= target || far_from_peak) || settles;
             let wanted = if holds { measured.min(self.ratio) } else { measured };
             self.follow(wanted, max_bytes, resident - high);
         }

@@ -1,11 +1,13 @@
 //! Garbage collection of the flash log: how much, and what the keyspace answers the collector.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
 
 use flash::{CollectProgress, Liveness, Location, Owner, Record, RecordMeta};
-use keyspace::{DB_COUNT, Db, Hint, Key, Keyspace, Stored, Tally};
+use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Keyspace, Stored, Tally};
 use smallvec::SmallVec;
 
+use crate::controller::evicts_from_flash;
 use crate::worker::TierWorker;
 
 /// Bytes that one step deals with at most.
@@ -33,10 +35,32 @@ impl TierWorker {
         }
     }
 
+    /// Which keys a collection evicts rather than move their values, and whether it spares those that
+    /// were used: none while dead records make room enough.
+    fn evicts_from_flash(&self) -> Option<(Evictable, bool)> {
+        let space = self.tier.engine.as_ref()?.free_space();
+        let which = self.tier.evictable()?;
+        if !self.gc_evicts.get() && !evicts_from_flash(&space) {
+            return None;
+        }
+        // Where most keys must stay, whole segments would be copied for the few that may go.
+        let may_go = which == Evictable::All || self.tier.counters.is_mostly_volatile();
+        may_go.then(|| (which, self.tier.settings.policy().is_by_use()))
+    }
+
     fn collect_some(&self, bytes: u64) -> bool {
         let Some(engine) = &self.engine else { return false };
-        let owner = KeyspaceOwner { keyspace: &self.tier.keyspace, tally: RefCell::default() };
+        let owner = KeyspaceOwner {
+            keyspace: &self.tier.keyspace,
+            tally: RefCell::default(),
+            evicts: self.evicts_from_flash(),
+            evicted: Cell::new(0),
+        };
         let progress = engine.borrow_mut().collect(&owner, bytes as usize);
+        // What was begun so ends so: half a segment of copies would free nothing.
+        let goes_on = progress == CollectProgress::Working && owner.evicts.is_some();
+        self.gc_evicts.set(goes_on);
+        self.tier.counters.evicted.fetch_add(owner.evicted.get(), Ordering::Relaxed);
         self.tier.publish(&mut owner.tally.borrow_mut());
         self.want_submit();
         progress != CollectProgress::Idle
@@ -46,6 +70,9 @@ impl TierWorker {
 struct KeyspaceOwner<'a> {
     keyspace: &'a Keyspace,
     tally: RefCell<Tally>,
+    /// Which keys go instead of being moved, and whether only those that were not used.
+    evicts: Option<(Evictable, bool)>,
+    evicted: Cell<u64>,
 }
 
 impl Owner for KeyspaceOwner<'_> {
@@ -58,16 +85,27 @@ impl Owner for KeyspaceOwner<'_> {
         self.keyspace.prefetch_keys(&hints, false);
     }
 
+    fn evicts(&self) -> bool {
+        self.evicts.is_some()
+    }
+
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {
         let key = Key::in_slot(record.key, record.meta.slot);
         let mut slot = self.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
+        if let Some((which, by_frequency)) = self.evicts {
+            let (table, units) = (record.meta.db, at.units());
+            if slot.evict_cold(table, &key, units, which, by_frequency, &mut tally) {
+                self.evicted.set(self.evicted.get() + 1);
+                return Liveness::Dropped;
+            }
+        }
         let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
         match db.peek(&key).map(|view| view.stored) {
             Some(Stored::Cold(place, _)) if place.units == at.units() => Liveness::Live,
             Some(Stored::Clean(_, place)) if place.units == at.units() => {
                 db.forget_copy(&key, place);
-                Liveness::InRam
+                Liveness::Dropped
             }
             _ => Liveness::Dead,
         }

@@ -96,6 +96,14 @@ impl Counters {
         self.volatile.iter().any(|keys| keys.load(Ordering::Relaxed) > 0)
     }
 
+    /// Whether most keys have an expiry.
+    pub(crate) fn is_mostly_volatile(&self) -> bool {
+        let sum = |gauges: &[AtomicI64; DB_COUNT]| -> i64 {
+            gauges.iter().map(|gauge| gauge.load(Ordering::Relaxed)).sum()
+        };
+        2 * sum(&self.volatile) > sum(&self.keys)
+    }
+
     /// RAM of the data set, as allocated.
     pub fn ram_bytes(&self) -> i64 {
         self.index_bytes.load(Ordering::Relaxed) + self.value_bytes.load(Ordering::Relaxed)

@@ -19,18 +19,21 @@
 use std::sync::atomic::Ordering;
 
 use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta, record_size};
-use keyspace::{FlashRef, Hint, Key, Region, SLOT_COUNT, SlotGuard, Stored, Tally, Verdict, View};
+use keyspace::{
+    EntryPosition, FlashRef, Hint, Key, PassLimit, Region, SLOT_COUNT, SlotGuard, Stored, Tally,
+    Verdict, View,
+};
 
 use crate::compress::Compressor;
 use crate::counters::Counters;
+use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
+use crate::wait::yield_once;
 use crate::worker::TierWorker;
 
 /// Values that expire within this time stay: they free their RAM without a write.
 const EXPIRES_SOON_MS: u64 = 5_000;
 /// Values that expire within this time share segments, which then die together.
 const SHORT_LIVED_MS: u64 = 10 * 60_000;
-/// Slots that one slice passes at most.
-const SLICE_SLOTS_MAX: usize = 256;
 /// Passes after which every frequency is down to 0.
 const PASSES_MAX: usize = 4;
 
@@ -59,6 +62,8 @@ pub struct Demoted {
     pub values: u64,
     /// Bytes of theirs that had to be written.
     pub written_bytes: u64,
+    /// Places of tables that the hand passed.
+    passed: u64,
     /// Why it stopped before it had freed what was wanted.
     pub stopped: Option<StopReason>,
 }
@@ -69,6 +74,7 @@ impl Demoted {
         self.freed_bytes += other.freed_bytes;
         self.values += other.values;
         self.written_bytes += other.written_bytes;
+        self.passed += other.passed;
     }
 }
 
@@ -82,7 +88,8 @@ impl TierWorker {
         }
         let regions = self.tier.regions.count();
         for _ in 0..SLICE_SLOTS_MAX {
-            if total.freed_bytes >= wanted || total.stopped.is_some() {
+            let is_done = total.freed_bytes >= wanted || total.passed >= SLICE_PLACES_MAX;
+            if is_done || total.stopped.is_some() {
                 break;
             }
             if self.idle_slots.get() > PASSES_MAX * self.hand.slots() {
@@ -96,10 +103,19 @@ impl TierWorker {
             }
             // What a slice could not find in one region is looked for in all.
             let of = if self.idle_slots.get() < SLICE_SLOTS_MAX { regions } else { 1 };
-            let part = self.demote_slot(self.hand.slot(), self.hand.region(of));
-            self.hand.advance();
-            let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
-            self.idle_slots.set(idle);
+            let limit = PassLimit {
+                bytes_max: wanted - total.freed_bytes,
+                places_max: SLICE_PLACES_MAX - total.passed,
+            };
+            let part = self.demote_slot(self.hand.region(of), limit);
+            if part.values > 0 {
+                self.idle_slots.set(0);
+            }
+            if self.hand_at.get() == EntryPosition::default() {
+                self.hand.advance();
+                let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
+                self.idle_slots.set(idle);
+            }
             total.add(part);
             total.stopped = part.stopped;
         }
@@ -128,19 +144,34 @@ impl TierWorker {
         })
     }
 
-    fn demote_slot(&self, slot: u16, region: Region) -> Demoted {
-        match self.tier.keyspace.try_lock(slot) {
-            Some(state) => self.demote_locked(slot, region, state),
-            None => Demoted::default(),
-        }
+    /// Passes the hand over its slot, or what is left of it.
+    fn demote_slot(&self, region: Region, limit: PassLimit) -> Demoted {
+        let slot = self.hand.slot();
+        let mut at = self.hand_at.take();
+        let part = match self.tier.keyspace.try_lock(slot) {
+            Some(state) => self.demote_locked((slot, &mut at), region, limit, state),
+            None => return Demoted::default(),
+        };
+        self.hand_at.set(at);
+        part
     }
 
-    fn demote_locked(&self, slot: u16, region: Region, mut state: SlotGuard<'_>) -> Demoted {
-        self.with_demoter(|demoter, tally| {
+    fn demote_locked(
+        &self,
+        (slot, at): (u16, &mut EntryPosition),
+        region: Region,
+        limit: PassLimit,
+        mut state: SlotGuard<'_>,
+    ) -> Demoted {
+        let mut passed = 0;
+        let mut demoted = self.with_demoter(|demoter, tally| {
             demoter.slot = slot;
-            state.pass_hand(region, tally, |view, table| demoter.judge(view, table));
+            let judge = |view: View<'_>, table| demoter.judge(view, table);
+            passed = state.pass_hand(at, limit, region, tally, judge).passed;
             drop(state);
-        })
+        });
+        demoted.passed = passed;
+        demoted
     }
 
     /// Lets `run` write values to flash, and counts what came of it.
@@ -167,6 +198,7 @@ impl TierWorker {
             freed_bytes: -tally.ram_bytes(),
             values: demoter.clean + demoter.dirty,
             written_bytes: demoter.written_bytes,
+            passed: 0,
             stopped: demoter.stopped,
         };
         if demoted.values > 0 {
@@ -200,11 +232,15 @@ impl TierWorker {
 
     async fn demote_whole_slot(&self, slot: u16, total: &mut Demoted) {
         let (mut passes, mut idle_turns) = (0, 0);
+        let limit = PassLimit { bytes_max: SLICE_BYTES_MAX, places_max: SLICE_PLACES_MAX };
+        let mut at = EntryPosition::default();
         while passes < PASSES_MAX {
-            let part = self.demote_locked(slot, Region::ALL, self.tier.keyspace.lock(slot));
+            let state = self.tier.keyspace.lock(slot);
+            let part = self.demote_locked((slot, &mut at), Region::ALL, limit, state);
             total.add(part);
             idle_turns = if part.values > 0 { 0 } else { idle_turns + 1 };
             match part.stopped {
+                None if at != EntryPosition::default() => yield_once().await,
                 None => passes += 1,
                 Some(StopReason::Failed | StopReason::Spent) => {
                     return total.stopped = part.stopped;

@@ -1,104 +1,186 @@
 //! Eviction: keys that go for good when neither RAM nor flash has room, by `maxmemory-policy`.
 //!
 //! Redis samples a few keys and evicts the best of them by access time or frequency. Here the two
-//! bits of frequency that the demotion hand keeps stand for both: the lowest of the sample goes,
-//! and among equals one that is in RAM, because it frees more.
+//! bits of frequency that the demotion hand keeps stand for both: a second hand passes over the
+//! slots, as in CLOCK, lowers frequencies and evicts the keys met at 0, wherever their values are.
+//! `*-random` and `volatile-ttl` take keys of random slots.
+//!
+//! When flash is short of room, its garbage collection evicts as well (`collect.rs`): the records
+//! that it meets in the oldest segment are gone without a copy, and the segment is free.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Db, Key, SLOT_COUNT, ScanPosition, SlotState, Stored, Tally};
+use keyspace::{EntryPosition, Evictable, PassLimit, SLOT_COUNT, Tally};
 
+use crate::controller::EvictedKeys;
+use crate::hand::Hand;
+use crate::limits::{SAMPLE_MISSES_MAX, SAMPLED_SLOTS, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::policy::EvictionPolicy;
+use crate::tier::Tier;
 use crate::worker::TierWorker;
 
-/// Samples of one slice that find nothing before it gives up: with few volatile keys in a large
-/// data set, most samples miss.
-const MISSES_MAX: usize = 2 * SLOT_COUNT;
+/// Rounds after which every frequency was 0 when the hand passed.
+const ROUNDS_MAX: usize = 5;
+/// What a key frees is averaged over about so many slices.
+const AVERAGE_SLICES: i64 = 8;
 
-/// A key of a sample.
-struct Candidate {
-    table: u8,
-    key: Vec<u8>,
-    /// Lower goes first.
-    rank: u64,
+/// A worker's hand of eviction. It passes over all slots, not over the worker's share alone: where
+/// few slots hold all keys, each worker can make room.
+pub(crate) struct EvictionHand {
+    hand: Hand,
+    at: Cell<EntryPosition>,
+    /// Slots passed since the last key that went.
+    idle_slots: Cell<usize>,
+    /// The measurement of memory at which it last found nothing in all rounds.
+    spent_at: Cell<u32>,
+    /// What a key frees, about.
+    key_bytes: Cell<i64>,
+}
+
+impl EvictionHand {
+    pub(crate) fn new(worker: usize, workers: usize) -> EvictionHand {
+        EvictionHand {
+            hand: Hand::over_all(worker * SLOT_COUNT / workers),
+            at: Cell::default(),
+            idle_slots: Cell::new(0),
+            spent_at: Cell::new(0),
+            key_bytes: Cell::new(1),
+        }
+    }
+
+    /// Whether no key was found in all rounds. Looks again, for one round, after each measurement.
+    fn is_spent(&self, measures: u32) -> bool {
+        if self.idle_slots.get() <= ROUNDS_MAX * SLOT_COUNT {
+            return false;
+        }
+        if self.spent_at.replace(measures) != measures {
+            self.idle_slots.set((ROUNDS_MAX - 1) * SLOT_COUNT);
+        }
+        true
+    }
+
+    fn note(&self, evicted: EvictedKeys) {
+        if evicted.keys > 0 {
+            let average = self.key_bytes.get();
+            let bytes = evicted.freed_bytes / evicted.keys as i64;
+            self.key_bytes.set((average + (bytes - average) / AVERAGE_SLICES).max(1));
+        }
+    }
+}
+
+impl Tier {
+    /// Which keys the policy lets go; none when there are none.
+    pub(crate) fn evictable(&self) -> Option<Evictable> {
+        match self.settings.policy() {
+            EvictionPolicy::NoEviction => None,
+            policy if !policy.is_volatile() => Some(Evictable::All),
+            _ => self.counters.has_volatile().then_some(Evictable::Volatile),
+        }
+    }
 }
 
 impl TierWorker {
-    /// Evicts keys until about `wanted` bytes of RAM are free. Returns how many keys went: none
-    /// under `noeviction`, or when no key may go.
-    pub(crate) fn evict(&self, wanted: i64) -> u64 {
+    /// Evicts keys until about `wanted` bytes of RAM are free or the slice has had its share of
+    /// slots and places.
+    pub(crate) fn evict(&self, wanted: i64) -> EvictedKeys {
+        let Some(which) = self.tier.evictable() else {
+            return EvictedKeys { is_spent: true, ..EvictedKeys::default() };
+        };
+        let mut evicted = EvictedKeys::default();
         let policy = self.tier.settings.policy();
-        if policy == EvictionPolicy::NoEviction {
-            return 0;
+        let may_sample = match policy.samples(&self.tier.settings) {
+            Some(samples) => self.evict_sampled(which, samples, wanted, &mut evicted),
+            None => false,
+        };
+        if !may_sample {
+            self.evict_by_hand(which, wanted, &mut evicted);
         }
-        let (mut freed, mut evicted, mut misses) = (0, 0, 0);
-        while freed < wanted && misses < MISSES_MAX {
-            match self.evict_one(policy) {
-                Some(bytes) => {
-                    freed += bytes;
-                    evicted += 1;
-                    misses = 0;
-                }
-                None => misses += 1,
-            }
-        }
-        self.tier.counters.evicted.fetch_add(evicted, Ordering::Relaxed);
+        self.eviction_hand.note(evicted);
+        self.tier.counters.evicted.fetch_add(evicted.keys, Ordering::Relaxed);
         evicted
     }
 
-    fn evict_one(&self, policy: EvictionPolicy) -> Option<i64> {
-        let slot = (self.next_random() % SLOT_COUNT as u64) as u16;
-        let mut state = self.tier.keyspace.try_lock(slot)?;
-        let samples = match policy {
-            EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom => 1,
-            _ => self.tier.settings.samples(),
-        };
-        let candidate = self.sample(&mut state, policy, samples)?;
-        let mut tally = Tally::default();
-        let key = Key::new(&candidate.key);
-        Db::new(&mut state, candidate.table, 0, &mut tally).remove(&key);
-        drop(state);
-        let freed = -tally.ram_bytes();
-        self.tier.publish(&mut tally);
-        Some(freed)
-    }
-
-    /// The key of this slot that should go first, among `samples` from a random place on.
-    fn sample(
-        &self,
-        state: &mut SlotState,
-        policy: EvictionPolicy,
-        samples: u32,
-    ) -> Option<Candidate> {
-        let mut best: Option<Candidate> = None;
-        for table in 0..keyspace::DB_COUNT as u8 {
-            if state.len(table) == 0 {
-                continue;
+    fn evict_by_hand(&self, which: Evictable, wanted: i64, evicted: &mut EvictedKeys) {
+        let EvictionHand { hand, at, idle_slots, .. } = &self.eviction_hand;
+        let mut places = 0;
+        for _ in 0..SLICE_SLOTS_MAX {
+            if evicted.freed_bytes >= wanted || places >= SLICE_PLACES_MAX {
+                break;
             }
-            let from = ScanPosition::unpack(self.next_random());
-            let mut left = samples;
-            let mut consider = |view: keyspace::View<'_>, frequency: u8| {
-                if policy.is_volatile() && view.expire_at_ms == 0 {
-                    return false;
-                }
-                let rank = match policy {
-                    EvictionPolicy::VolatileTtl => view.expire_at_ms,
-                    _ => {
-                        let cold = matches!(view.stored, Stored::Cold(..));
-                        u64::from(frequency) * 2 + u64::from(cold)
-                    }
-                };
-                if best.as_ref().is_none_or(|best| rank < best.rank) {
-                    best = Some(Candidate { table, key: view.key.to_vec(), rank });
-                }
-                // The slot may end with the last of them, and is then begun again for one more.
-                left = left.saturating_sub(1);
-                left == 0
+            if self.eviction_hand.is_spent(self.tier.budget.measures()) {
+                evicted.is_spent = true;
+                break;
+            }
+            let limit = PassLimit {
+                bytes_max: wanted - evicted.freed_bytes,
+                places_max: SLICE_PLACES_MAX - places,
             };
-            if state.scan_ranked(table, from, &mut consider).is_none() {
-                state.scan_ranked(table, ScanPosition::default(), &mut consider);
+            let mut from = at.get();
+            evicted.slots += 1;
+            self.tier.keyspace.prefetch(hand.next_slot());
+            let Some(mut slot) = self.tier.keyspace.try_lock(hand.slot()) else {
+                // Its turn comes again in the next round.
+                hand.advance();
+                at.set(EntryPosition::default());
+                continue;
+            };
+            let mut tally = Tally::default();
+            let key_bytes = self.eviction_hand.key_bytes.get();
+            let done = slot.pass_eviction_hand(&mut from, which, limit, key_bytes, &mut tally);
+            drop(slot);
+            at.set(from);
+            places += done.passed;
+            evicted.keys += done.keys;
+            evicted.freed_bytes -= tally.ram_bytes();
+            self.tier.publish(&mut tally);
+            if done.keys > 0 {
+                idle_slots.set(0);
+            }
+            if from == EntryPosition::default() {
+                idle_slots.set(idle_slots.get() + 1);
+                hand.advance();
             }
         }
-        best
+    }
+
+    /// Evicts keys of random slots. False: it met too few that may go, and the hand should look for
+    /// them.
+    fn evict_sampled(
+        &self,
+        which: Evictable,
+        samples: usize,
+        wanted: i64,
+        evicted: &mut EvictedKeys,
+    ) -> bool {
+        let (mut misses, mut places) = (0, 0);
+        while evicted.freed_bytes < wanted && places < SLICE_PLACES_MAX {
+            if misses >= SAMPLE_MISSES_MAX {
+                return evicted.keys > 0;
+            }
+            let randoms: [u64; SAMPLED_SLOTS] = std::array::from_fn(|_| self.next_random());
+            let slot_of = |random: u64| (random % SLOT_COUNT as u64) as u16;
+            randoms.iter().for_each(|&random| self.tier.keyspace.prefetch(slot_of(random)));
+            for random in randoms {
+                if evicted.freed_bytes >= wanted {
+                    break;
+                }
+                places += 1;
+                misses += 1;
+                evicted.slots += 1;
+                let Some(mut slot) = self.tier.keyspace.try_lock(slot_of(random)) else { continue };
+                let mut tally = Tally::default();
+                let done = slot.evict_sampled(random >> 14, which, samples, &mut tally);
+                drop(slot);
+                places += done.passed;
+                if done.keys > 0 {
+                    misses = 0;
+                    evicted.keys += done.keys;
+                    evicted.freed_bytes -= tally.ram_bytes();
+                    self.tier.publish(&mut tally);
+                }
+            }
+        }
+        true
     }
 }

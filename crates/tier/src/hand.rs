@@ -19,9 +19,19 @@ impl Hand {
         Hand { slot: Cell::new(worker), round: Cell::new(0), first: worker, step: workers }
     }
 
+    /// A hand over all slots, at slot `from`.
+    pub(crate) fn over_all(from: usize) -> Hand {
+        Hand { slot: Cell::new(from), round: Cell::new(0), first: 0, step: 1 }
+    }
+
     /// The slot that the hand is at.
     pub(crate) fn slot(&self) -> u16 {
         self.slot.get() as u16
+    }
+
+    /// The slot that comes next, unless the round ends.
+    pub(crate) fn next_slot(&self) -> u16 {
+        (self.slot.get() + self.step).min(SLOT_COUNT - 1) as u16
     }
 
     /// The region, of so many, whose turn it is in this round.

@@ -15,6 +15,7 @@
 mod budget;
 mod collect;
 mod compress;
+mod controller;
 mod counters;
 mod defrag;
 mod demote;
@@ -22,6 +23,9 @@ mod environment;
 mod evict;
 mod fetch;
 mod hand;
+mod limits;
+#[cfg(test)]
+mod memory_tests;
 mod policy;
 mod process_memory;
 mod regions;

@@ -51,6 +51,26 @@ impl EvictionPolicy {
         self as u8 >= EvictionPolicy::VolatileLru as u8
     }
 
+    /// Whether it spares keys that were used lately.
+    pub(crate) fn is_by_use(self) -> bool {
+        !matches!(
+            self,
+            EvictionPolicy::AllKeysRandom
+                | EvictionPolicy::VolatileRandom
+                | EvictionPolicy::VolatileTtl
+        )
+    }
+
+    /// How many keys to choose one from, for a policy that goes by chance or by expiry; none for one
+    /// that goes by use.
+    pub(crate) fn samples(self, settings: &Settings) -> Option<usize> {
+        match self {
+            EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom => Some(1),
+            EvictionPolicy::VolatileTtl => Some(settings.samples() as usize),
+            _ => None,
+        }
+    }
+
     /// Whether it goes by frequency (`OBJECT FREQ` is allowed).
     pub fn is_lfu(self) -> bool {
         matches!(self, EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu)

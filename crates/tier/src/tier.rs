@@ -7,6 +7,7 @@ use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
 
 use crate::budget::Budget;
+use crate::controller::Figures;
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment};
 use crate::fetch::Want;
@@ -152,12 +153,22 @@ impl Tier {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
     }
 
-    /// Whether values take a good part of RAM, a sixteenth of the limit, and what is there could fit
-    /// without them.
-    pub(crate) fn has_values_to_demote(&self) -> bool {
+    /// What the controller of memory wants to know. Whether there are sparse pages is a worker's to
+    /// say.
+    pub(crate) fn figures(&self) -> Figures {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
-        let held = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
-        held > self.budget.limit_bytes() >> FREE_ROOM_SHIFT && self.budget.may_fit(held)
+        let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
+        Figures {
+            over_limit: self.budget.over_limit(),
+            over_watermark: self.budget.over_watermark(),
+            limit_bytes: self.budget.limit_bytes(),
+            resident: self.budget.resident(),
+            has_flash: self.engine.is_some(),
+            may_evict: self.evictable().is_some(),
+            values_bytes,
+            fits_without_values: self.budget.may_fit(values_bytes),
+            may_defrag: false,
+        }
     }
 
     /// Keys of a database.

@@ -2,6 +2,8 @@
 
 use keyspace::{Hint, Tally};
 
+use crate::controller::{Done, Figures, Slice};
+use crate::demote::StopReason;
 use crate::tier::Pressure;
 use crate::worker::TierWorker;
 
@@ -12,8 +14,6 @@ const LOOK_SHIFT: u32 = 8;
 const BATCH_BYTES_MIN: i64 = 16 << 10;
 /// Bytes that writers have demoted at once, at least: a slice costs something of its own.
 const DUE_BYTES_MIN: i64 = 64 << 10;
-/// Bytes that one slice of demotion frees at most before others get their turn.
-pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
 
 impl TierWorker {
     /// Ends a batch: publishes it, sends the values of its cold writes to flash unless a first
@@ -51,12 +51,32 @@ impl TierWorker {
         if due >= DUE_BYTES_MIN {
             self.demotion_due_bytes.set(0);
             let over = self.tier.budget.over_watermark();
-            let demoted = self.demote(due.min(SLICE_BYTES_MAX).min(over));
-            self.collect_for(demoted.written_bytes);
+            self.run_slice(self.figures().slice(due.min(over)));
         }
         self.defrag_for(grown);
         self.look_after(grown);
         self.tier.pressure()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        Figures { may_defrag: self.may_defrag(), ..self.tier.figures() }
+    }
+
+    /// Demotes, collects and evicts what a slice is to free.
+    pub(crate) fn run_slice(&self, slice: Slice) -> Done {
+        let mut done = Done::default();
+        if slice.demote_bytes > 0 {
+            let demoted = self.demote(slice.demote_bytes);
+            self.collect_for(demoted.written_bytes);
+            done.demoted_bytes = demoted.freed_bytes;
+            done.stopped = demoted.stopped;
+            done.collects = demoted.stopped == Some(StopReason::Full) && self.collect();
+        }
+        let evict_bytes = self.tier.figures().left_to_evict(slice, &done);
+        if evict_bytes > 0 {
+            done.evicted = Some(self.evict(evict_bytes));
+        }
+        done
     }
 
     /// Looks at resident memory after so much growth: a fast writer does not wait for the next
@@ -71,21 +91,30 @@ impl TierWorker {
         }
     }
 
-    /// The worker's share of upkeep, to be called every few milliseconds: demotion ahead of need,
-    /// defragmentation, collection. True: there is more to do at once.
+    /// The worker's share of upkeep, to be called every few milliseconds and when
+    /// [`TierWorker::upkeep_due`] says so: a slice for writes that wait, or else demotion and
+    /// eviction ahead of need and defragmentation; then collection. True: there is more to do at
+    /// once, when others have had their turn.
     pub fn upkeep(&self) -> bool {
-        let over = self.tier.budget.over_watermark();
-        let mut more = false;
-        if over > 0 {
-            let demoted = self.demote(over.min(SLICE_BYTES_MAX));
-            more = demoted.freed_bytes > 0 && demoted.freed_bytes < over;
+        let someone_waits = !self.waiting.is_empty();
+        let mut more = self.serve_waiting();
+        if !someone_waits {
+            more = self.free_ahead();
+            self.defrag();
         }
-        self.defrag();
         self.collect();
         self.want_submit();
-        for waker in self.idle.borrow_mut().drain(..) {
-            waker.wake();
-        }
         more
+    }
+
+    /// Frees what is over the watermark, a slice of it. True: it frees more at once.
+    fn free_ahead(&self) -> bool {
+        let over = self.tier.budget.over_watermark();
+        if over <= 0 {
+            return false;
+        }
+        let done = self.run_slice(self.figures().slice(over));
+        let freed = done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes);
+        freed > 0 && freed < over
     }
 }

@@ -1,96 +1,226 @@
-//! Waiting for memory: what a write does that finds none.
+//! Waiting for memory: a queue of writes in the order in which they came.
+//!
+//! No write frees memory by itself. Upkeep runs one slice after another for all that wait, with
+//! turns of other clients between them, and does with the queue what the controller says
+//! (`controller.rs`). It is woken when a write comes to wait, by completions of the device and, like
+//! everything, by the upkeep timer, behind every measurement.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::demote::StopReason;
+use crate::controller::{Done, Next, Resident};
+use crate::limits::WAIT_MAX;
 use crate::tier::{Pressure, TierError};
-use crate::upkeep::SLICE_BYTES_MAX;
 use crate::worker::TierWorker;
 
-/// How long a write waits for room before it is refused, while the drive still makes some.
-const ROOM_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Bytes that it frees at least while `maxmemory` is resident.
-const FULL_SLICE_BYTES: i64 = 64 << 10;
-/// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
-const DENSE_SHIFT: u32 = 3;
+/// Writes of one worker that wait for memory.
+#[derive(Default)]
+pub(crate) struct WaitQueue {
+    /// Bounds: one for each connection of the worker.
+    writes: RefCell<VecDeque<Rc<WaitingWrite>>>,
+    /// What was over the limit when a write was last let go on; none since there was room.
+    deficit: Cell<Option<i64>>,
+    /// The measurement of memory after which writes were refused.
+    refused_at: Cell<Option<u32>>,
+    /// The measurement of memory, and what was resident then, at which all writes were let go on
+    /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
+    admitted_at: Cell<Option<(u32, Resident)>>,
+    /// Whether a slice is due before the next round of upkeep.
+    is_due: Cell<bool>,
+    upkeep: Cell<Option<Waker>>,
+}
+
+struct WaitingWrite {
+    since: Duration,
+    answer: Cell<Option<Result<(), ()>>>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// A write's place in the queue, which it leaves when this is dropped.
+struct Place<'a> {
+    queue: &'a WaitQueue,
+    write: Rc<WaitingWrite>,
+}
+
+impl WaitQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.borrow().is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.writes.borrow().len()
+    }
+
+    fn join(&self, since: Duration) -> Place<'_> {
+        let write =
+            Rc::new(WaitingWrite { since, answer: Cell::new(None), waker: Cell::default() });
+        self.writes.borrow_mut().push_back(write.clone());
+        Place { queue: self, write }
+    }
+
+    /// Answers the first so many writes.
+    fn answer(&self, count: usize, answer: Result<(), ()>) {
+        let mut writes = self.writes.borrow_mut();
+        let count = count.min(writes.len());
+        for write in writes.drain(..count) {
+            write.answer.set(Some(answer));
+            if let Some(waker) = write.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Has upkeep run a slice soon.
+    pub(crate) fn set_due(&self) {
+        self.is_due.set(true);
+        if let Some(waker) = self.upkeep.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for Place<'_> {
+    type Output = Result<(), ()>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
+        match self.write.answer.get() {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                self.write.waker.set(Some(cx.waker().clone()));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.write.answer.get().is_none() {
+            self.queue.writes.borrow_mut().retain(|write| !Rc::ptr_eq(write, &self.write));
+        }
+    }
+}
 
 impl TierWorker {
-    /// Waits until there is room for a write.
+    /// Whether a write has to wait for memory: there is none, or others wait.
+    #[inline]
+    pub fn must_wait(&self) -> bool {
+        self.tier.pressure() == Pressure::Wait || !self.waiting.is_empty()
+    }
+
+    /// Waits until there is memory for a write, behind those that came before.
     ///
-    /// Errors: [`TierError::OutOfMemory`] when neither demotion nor eviction makes any within
-    /// `ROOM_WAIT_MAX`.
+    /// Errors: [`TierError::OutOfMemory`] when none can be made, or not within `WAIT_MAX`.
     pub async fn room(&self) -> Result<(), TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
-        let measures = Some(self.tier.budget.measures());
-        if self.refused_at.get() == measures {
+        if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
             return Err(TierError::OutOfMemory);
         }
-        let start = self.tier.clock.now();
-        let result = self.wait_for_room(start).await;
-        if result.is_err() {
-            self.refused_at.set(Some(self.tier.budget.measures()));
+        if self.waiting.admitted_at.get() == Some(self.seen()) && self.waiting.is_empty() {
+            return Ok(());
         }
-        let waited = self.tier.clock.now() - start;
-        let waited_us = waited.as_micros() as u64;
+        let start = self.tier.clock.now();
+        let place = self.waiting.join(start);
+        self.waiting.set_due();
+        let result = place.await;
+        let waited_us = (self.tier.clock.now() - start).as_micros() as u64;
         self.tier.counters.pressure_us.fetch_add(waited_us, Ordering::Relaxed);
         self.tier.counters.pressure_waits.fetch_add(1, Ordering::Relaxed);
-        result
+        result.map_err(|()| TierError::OutOfMemory)
     }
 
-    async fn wait_for_room(&self, start: Duration) -> Result<(), TierError> {
-        let budget = &self.tier.budget;
-        while self.tier.pressure() == Pressure::Wait {
-            let over = budget.over_limit();
-            let packed = self.defrag();
-            // While `maxmemory` is resident, the limit was too high, whatever it says. But first
-            // come pages that are sparse: what goes makes holes, and a cold key takes a little.
-            let is_dense = packed.moved <= packed.asked >> DENSE_SHIFT;
-            let wanted =
-                if budget.is_full() && is_dense { over.max(FULL_SLICE_BYTES) } else { over };
-            let demoted = self.demote(wanted.min(SLICE_BYTES_MAX));
-            self.collect_for(demoted.written_bytes);
-            let in_time = self.tier.clock.now() - start < ROOM_WAIT_MAX;
-            if demoted.freed_bytes > 0 || packed.moved > 0 && in_time {
-                self.tier.look_for_room();
-                yield_once().await;
-                continue;
+    /// Resolves when [`TierWorker::upkeep`] should run before its time: somebody waits for memory.
+    pub async fn upkeep_due(&self) {
+        std::future::poll_fn(|cx| {
+            if self.waiting.is_due.get() {
+                return Poll::Ready(());
             }
-            let evict = || self.evict(over.clamp(1, SLICE_BYTES_MAX)) > 0;
-            match demoted.stopped {
-                // The hand met nothing that may go yet: it goes on where it stopped.
-                None if in_time => yield_once().await,
-                Some(StopReason::Busy) if in_time => self.device_turn().await,
-                Some(StopReason::Full) if in_time && self.collect() => self.device_turn().await,
-                _ if in_time && self.may_defrag() => yield_once().await,
-                Some(StopReason::Spent) if !budget.is_nearly_full() => return Ok(()),
-                // The slots of other workers hold values: their hands will come to them.
-                Some(StopReason::Spent) if in_time && self.tier.has_values_to_demote() => {
-                    self.next_upkeep().await;
-                }
-                // Keys alone are left in RAM.
-                Some(StopReason::Spent) if evict() => {}
-                Some(StopReason::Spent) => return Err(TierError::OutOfMemory),
-                // With flash keys are let go for the fact alone, never for the estimate.
-                _ if self.engine.is_some() && !budget.is_full() => return Ok(()),
-                _ if evict() => {}
-                _ if !budget.is_full() => return Ok(()),
-                // Values have gone to flash; their pages may be on their way.
-                _ if self.engine.is_some() && in_time && budget.is_full_for_now() => {
-                    self.next_upkeep().await;
-                }
-                _ => return Err(TierError::OutOfMemory),
-            }
+            self.waiting.upkeep.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Runs a slice for the writes that wait. True: another should follow at once.
+    pub(crate) fn serve_waiting(&self) -> bool {
+        self.waiting.is_due.set(false);
+        if self.waiting.is_empty() {
+            self.waiting.deficit.set(None);
+            return false;
         }
-        Ok(())
+        let next = match self.tier.pressure() {
+            Pressure::Wait => self.free_for_waiting(),
+            _ => self.tier.figures().judge(&Done::default(), i64::MAX),
+        };
+        let queue = &self.waiting;
+        match next {
+            Next::AdmitAll => {
+                queue.deficit.set(None);
+                queue.answer(usize::MAX, Ok(()));
+            }
+            Next::Admit(count) => {
+                let over = self.tier.budget.over_limit();
+                queue.deficit.set((over > 0).then_some(over));
+                queue.answer(count, Ok(()));
+            }
+            Next::AdmitBeyondLimit => {
+                queue.admitted_at.set(Some(self.seen()));
+                queue.answer(usize::MAX, Ok(()));
+            }
+            Next::Continue | Next::Evict(_) => self.tier.look_for_room(),
+            Next::AwaitDevice => {
+                self.submit();
+                return self.in_flight() == 0;
+            }
+            Next::AwaitMeasure => return false,
+            Next::Refuse => self.refuse_waiting(),
+        }
+        !queue.is_empty()
     }
 
-    /// Waits for the next round of upkeep: a few milliseconds.
-    async fn next_upkeep(&self) {
-        wake_up_from(&self.idle).await;
+    /// Refuses the writes that have waited for as long as they may, or all when none has: then it is
+    /// not for the time that nothing can be done for them.
+    fn refuse_waiting(&self) {
+        let overdue = self.overdue_count();
+        if overdue > 0 {
+            return self.waiting.answer(overdue, Err(()));
+        }
+        self.waiting.refused_at.set(Some(self.tier.budget.measures()));
+        self.waiting.answer(usize::MAX, Err(()));
+    }
+
+    /// The writes, the first of the queue, that have waited for as long as they may.
+    fn overdue_count(&self) -> usize {
+        let now = self.tier.clock.now();
+        let writes = self.waiting.writes.borrow();
+        writes.iter().take_while(|write| now - write.since >= WAIT_MAX).count()
+    }
+
+    /// What is known of resident memory: it decides whether what was found still holds.
+    fn seen(&self) -> (u32, Resident) {
+        (self.tier.budget.measures(), self.tier.budget.resident())
+    }
+
+    /// One slice: defragments, demotes, collects and evicts as the controller says.
+    fn free_for_waiting(&self) -> Next {
+        let packed = self.defrag();
+        let slice =
+            self.figures().slice_for_waiting(self.waiting.len(), packed.moved, packed.asked);
+        let mut done = self.run_slice(slice);
+        done.moved = packed.moved;
+        done.is_overdue = self.overdue_count() > 0;
+        let deficit = self.waiting.deficit.get().unwrap_or(i64::MAX);
+        let next = self.figures().judge(&done, deficit);
+        let Next::Evict(bytes) = next else { return next };
+        done.evicted = Some(self.evict(bytes));
+        self.figures().judge(&done, deficit)
     }
 
     /// Waits for the next completions of the device; when it has nothing to do, for others to have

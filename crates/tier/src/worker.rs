@@ -13,13 +13,15 @@ use flash::{
     Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
     record_size,
 };
-use keyspace::{Db, Key, Stored, Tally};
+use keyspace::{Db, EntryPosition, Key, Stored, Tally};
 
 use crate::compress::{Compressor, decompress};
 use crate::defrag::DefragHand;
+use crate::evict::EvictionHand;
 use crate::fetch::{FetchedSet, Group, GroupDone, Want};
 use crate::hand::Hand;
 use crate::tier::Tier;
+use crate::wait::WaitQueue;
 
 /// The worker's side; not shared between threads.
 pub struct TierWorker {
@@ -34,8 +36,12 @@ pub struct TierWorker {
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: DefragHand,
-    /// The measurement of memory after which a write was refused.
-    pub(crate) refused_at: Cell<Option<u32>>,
+    pub(crate) eviction_hand: EvictionHand,
+    /// Where the demotion hand is in its slot.
+    pub(crate) hand_at: Cell<EntryPosition>,
+    /// Whether the collection under way evicts what it meets.
+    pub(crate) gc_evicts: Cell<bool>,
+    pub(crate) waiting: WaitQueue,
     /// What writers have yet to have demoted, less than `DUE_BYTES_MIN`.
     pub(crate) demotion_due_bytes: Cell<i64>,
     /// What was brought since resident memory was last looked at.
@@ -46,8 +52,6 @@ pub struct TierWorker {
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
     pub(crate) reaped: RefCell<Vec<Waker>>,
-    /// Who waits for upkeep: at most one waker a connection.
-    pub(crate) idle: RefCell<Vec<Waker>>,
 }
 
 /// Reads in flight, by token, and those that wait for a place.
@@ -84,6 +88,7 @@ impl TierWorker {
         let seed = tier.seed ^ 0x9E37_79B9_7F4A_7C15 ^ index as u64;
         let hand = Hand::new(index, tier.workers);
         let defrag = DefragHand::new(index, tier.workers);
+        let eviction_hand = EvictionHand::new(index, tier.workers);
         Ok(TierWorker {
             tier,
             engine,
@@ -91,7 +96,10 @@ impl TierWorker {
             hand,
             idle_slots: Cell::new(0),
             spent_at: Cell::new(0),
-            refused_at: Cell::new(None),
+            eviction_hand,
+            hand_at: Cell::default(),
+            gc_evicts: Cell::new(false),
+            waiting: WaitQueue::default(),
             defrag,
             demotion_due_bytes: Cell::new(0),
             unseen_bytes: Cell::new(0),
@@ -101,7 +109,6 @@ impl TierWorker {
             submitter: Cell::new(None),
             unsubmitted: Cell::new(false),
             reaped: RefCell::default(),
-            idle: RefCell::default(),
         })
     }
 
@@ -251,6 +258,9 @@ impl TierWorker {
         }
         for waker in self.reaped.borrow_mut().drain(..) {
             waker.wake();
+        }
+        if !self.waiting.is_empty() {
+            self.waiting.set_due();
         }
         self.want_submit();
     }

@@ -95,7 +95,7 @@ impl Owner for Keyspace {
         assert_eq!(make(key, entry.value).as_record().payload, record.payload);
         if self.chance() < u64::from(self.in_ram) {
             entry.at = None;
-            return Liveness::InRam;
+            return Liveness::Dropped;
         }
         Liveness::Live
     }

@@ -213,10 +213,10 @@ pub enum Liveness {
     Dead,
     /// The keyspace points here and nowhere else: keep it.
     Live,
-    /// The value is in RAM too, and the keyspace has dropped its reference to this location just
-    /// now: need not be kept. The collector accounts for the release; the owner does not call
-    /// `release`.
-    InRam,
+    /// The keyspace has dropped its reference to this location just now, because the value is in
+    /// RAM too or its key was evicted: need not be kept. The collector accounts for the release;
+    /// the owner does not call `release`.
+    Dropped,
 }
 
 /// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
@@ -225,6 +225,12 @@ pub trait Owner {
     /// may bring near what it needs for that. A hint: they are not verified yet.
     fn expect(&self, records: &[(RecordMeta, &[u8])]) {
         let _ = records;
+    }
+
+    /// Whether it evicts what the collection meets to make room: segments are worth collecting then
+    /// though nothing in them is dead, the oldest first.
+    fn evicts(&self) -> bool {
+        false
     }
 
     /// Whether the keyspace still points at `at`. A record that is released while this runs may be

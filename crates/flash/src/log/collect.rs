@@ -115,7 +115,7 @@ impl Collector {
         io.shared.settle();
         let has_left = appender.leave_paths(io);
         let Some(active) = &mut self.active else {
-            return match self.begin(io, large) {
+            return match self.begin(io, large, owner.evicts()) {
                 // What was closed just now can be moved soon.
                 CollectProgress::Idle if has_left => CollectProgress::Working,
                 progress => progress,
@@ -133,8 +133,8 @@ impl Collector {
     }
 
     /// Chooses a victim and asks for its footer, or for its record if it has one alone.
-    fn begin(&mut self, io: &mut Io, large: &mut LargeReads) -> CollectProgress {
-        let Some(segment) = io.shared.take_victim() else { return CollectProgress::Idle };
+    fn begin(&mut self, io: &mut Io, large: &mut LargeReads, evicts: bool) -> CollectProgress {
+        let Some(segment) = io.shared.take_victim(evicts) else { return CollectProgress::Idle };
         let is_span = io.shared.span(segment).is_some();
         let active = self.active.insert(Collection {
             segment,
@@ -406,7 +406,7 @@ fn relocate(
             io.counters.gc_dropped.add(1);
             return Ok(0);
         }
-        Liveness::InRam => {
+        Liveness::Dropped => {
             io.counters.gc_dropped.add(1);
             io.shared.release(from, size);
             return Ok(0);

@@ -414,7 +414,10 @@ impl Shared {
     ///
     /// Paths that are being left come first, but without a free segment last: to move what is there
     /// makes no room for others.
-    pub(crate) fn take_victim(&self) -> Option<u32> {
+    ///
+    /// Where the owner evicts what is met, each segment is worth collecting: one that is half dead,
+    /// or else the oldest.
+    pub(crate) fn take_victim(&self, evicts: bool) -> Option<u32> {
         let shrinking = self.over_target.load(Ordering::Relaxed);
         let free = self.free_segments.load(Ordering::Relaxed);
         let leaves = self.leaves_paths();
@@ -427,12 +430,22 @@ impl Shared {
         if !shrinking && free >= self.collect_below() {
             return None;
         }
-        self.take_mostly_dead().or_else(|| leaves.then(|| self.take_left()).flatten())
+        let segment_bytes = self.geometry.segment_bytes() as u32;
+        let dead_min = segment_bytes / if evicts { 2 } else { VICTIM_DEAD_SHARE };
+        self.take_mostly_dead(dead_min)
+            .or_else(|| evicts.then(|| self.take_oldest()).flatten())
+            .or_else(|| leaves.then(|| self.take_left()).flatten())
     }
 
-    fn take_mostly_dead(&self) -> Option<u32> {
+    /// The segment that was sealed first.
+    fn take_oldest(&self) -> Option<u32> {
+        let sealed = self.table.iter().filter(|(_, segment)| segment.state() == State::Sealed);
+        let (index, segment) = sealed.min_by_key(|(_, segment)| segment.sealed_at())?;
+        segment.change_state(State::Sealed, State::Collecting).then_some(index)
+    }
+
+    fn take_mostly_dead(&self, dead_min: u32) -> Option<u32> {
         let now = self.lifetimes.now();
-        let dead_min = self.geometry.segment_bytes() as u32 / VICTIM_DEAD_SHARE;
         let mut best: Option<(f64, u32)> = None;
         for (index, segment) in self.table.iter() {
             // Of the bytes that were used: what large records left unused behind them is not gained

@@ -7,7 +7,7 @@ use command::{CommandError, Flags, Handler, Locks, Needs};
 use keyspace::{FlashRef, Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Pressure, Tier, Want};
+use tier::{FetchedSet, Tier, Want};
 
 use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
@@ -129,7 +129,7 @@ impl Runner<'_> {
         }
         let needs_room = spec.flags.has(Flags::DENYOOM) || self.is_exec_with_room();
         let must_ask = self.is_large && self.room.is_none();
-        if needs_room && (must_ask || server.tier.pressure() == Pressure::Wait) {
+        if needs_room && (must_ask || self.session.worker.tier.must_wait()) {
             match self.room {
                 None => return Outcome::Room,
                 Some(true) => {}

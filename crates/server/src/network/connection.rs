@@ -188,7 +188,7 @@ impl<T: Transport> Connection<T> {
         // Its arguments count already.
         let granted = self.counted.reserve(&self.worker.server, &self.session.client, (bytes, 0));
         assert!(granted, "nothing more of it counts as the clients'");
-        let is_short = self.worker.server.tier.pressure() == Pressure::Wait;
+        let is_short = self.worker.tier.must_wait();
         self.room = Some(!is_short || self.worker.tier.room().await.is_ok());
     }
 

@@ -75,7 +75,13 @@ async fn upkeep(worker: Rc<Worker>, timer: UpkeepTimer) {
     loop {
         if upkeep.round() {
             tokio::task::yield_now().await;
-        } else if let Err(error) = timer.tick().await {
+            continue;
+        }
+        let due = tokio::select! {
+            tick = timer.tick() => tick,
+            () = worker.tier.upkeep_due() => Ok(()),
+        };
+        if let Err(error) = due {
             tracing::error!(%error, "lost the timer; stopping");
             return worker.server.shut_down();
         }

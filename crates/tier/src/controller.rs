@@ -1,0 +1,261 @@
+//! The controller of memory: figures in, actions out.
+//!
+//! It decides how much a slice of work is to free and by which means, and what becomes of the writes
+//! that wait. It has no clock and makes no call: whoever runs a slice (`upkeep.rs`, `wait.rs`) hands
+//! in the figures and does as it is told, so that a closed loop with models of the allocator and of
+//! the drive drives it in tests.
+//!
+//! ```text
+//!  tracked <= watermark        nothing to do
+//!  watermark .. limit          demotion and eviction run ahead of need, in step with what is written
+//!  beyond the limit            writes wait, and slices run until there is memory or none can be made
+//! ```
+//!
+//! 1. Under `noeviction` no key goes, whatever the figures.
+//! 2. With flash, values are demoted first. Keys are evicted when values alone no longer make the
+//!    room: their keys fill RAM, or flash is full and its garbage collection frees nothing.
+//! 3. A write is refused only when nothing can be freed: for what is resident, never for the
+//!    estimate.
+
+use crate::demote::StopReason;
+use crate::limits::{FULL_SLICE_BYTES, SLICE_BYTES_MAX, WRITE_BYTES, WRITES_MAX};
+use crate::tier::Pressure;
+
+/// Values that take less than this part of the limit leave nothing to demote: a sixteenth.
+const VALUES_SHIFT: u32 = 4;
+/// Values that take less than this part of it are few: a 64th.
+const FEW_VALUES_SHIFT: u32 = 6;
+/// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
+const DENSE_SHIFT: u32 = 3;
+/// Flash is to be evicted from while at most this part of it is garbage: an eighth.
+const GARBAGE_SHIFT: u32 = 3;
+
+/// How much of `maxmemory` is resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resident {
+    /// Less than all but the margin.
+    Room,
+    /// All but a part of the margin.
+    NearlyFull,
+    /// All of it, but what is allocated would fit and it has not been so for long.
+    FullForNow,
+    /// All of it.
+    Full,
+}
+
+/// What the controller knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    /// Bytes beyond the limit on what is allocated.
+    pub(crate) over_limit: i64,
+    /// Bytes beyond the mark at which demotion and eviction begin.
+    pub(crate) over_watermark: i64,
+    pub(crate) limit_bytes: i64,
+    pub(crate) resident: Resident,
+    pub(crate) has_flash: bool,
+    /// Whether the policy lets any key go that there is.
+    pub(crate) may_evict: bool,
+    /// Bytes of values in RAM.
+    pub(crate) values_bytes: i64,
+    /// Whether what is allocated would fit without them.
+    pub(crate) fits_without_values: bool,
+    /// Whether sparse pages could be emptied.
+    pub(crate) may_defrag: bool,
+}
+
+/// What one slice is to free, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slice {
+    pub(crate) demote_bytes: i64,
+    /// By eviction, less what demotion has freed.
+    pub(crate) evict_bytes: i64,
+}
+
+/// What a slice did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    /// Bytes that demotion freed.
+    pub(crate) demoted_bytes: i64,
+    /// Why it stopped early.
+    pub(crate) stopped: Option<StopReason>,
+    /// What was evicted, if that was tried.
+    pub(crate) evicted: Option<EvictedKeys>,
+    /// Blocks that defragmentation moved.
+    pub(crate) moved: u64,
+    /// Whether garbage collection of the flash gets on.
+    pub(crate) collects: bool,
+    /// Whether the write that has waited longest has waited for as long as it may.
+    pub(crate) is_overdue: bool,
+}
+
+/// Keys that went, and what came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EvictedKeys {
+    pub(crate) keys: u64,
+    pub(crate) freed_bytes: i64,
+    /// Slots that were looked at.
+    pub(crate) slots: usize,
+    /// Every key was looked at, and none may go.
+    pub(crate) is_spent: bool,
+}
+
+/// What becomes of the writes that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// All go on: there is memory.
+    AdmitAll,
+    /// So many of them, the oldest first, go on.
+    Admit(usize),
+    /// All go on beyond the limit, which is an estimate: nothing more can be freed, and `maxmemory` is
+    /// not resident.
+    AdmitBeyondLimit,
+    /// Another slice.
+    Continue,
+    /// Another slice, which also evicts so many bytes.
+    Evict(i64),
+    /// Another slice when the device has completed something.
+    AwaitDevice,
+    /// Another slice when memory has been measured.
+    AwaitMeasure,
+    /// No memory can be made for any of them.
+    Refuse,
+}
+
+impl Figures {
+    /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
+    /// the limit is an estimate of what comes to that.
+    pub(crate) fn pressure(&self) -> Pressure {
+        if self.has_flash && self.is_full() {
+            Pressure::Wait
+        } else if self.over_watermark <= 0 {
+            Pressure::None
+        } else if self.over_limit <= 0 {
+            Pressure::Demote
+        } else {
+            Pressure::Wait
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        matches!(self.resident, Resident::Full | Resident::FullForNow)
+    }
+
+    /// A slice that frees about `bytes`.
+    pub(crate) fn slice(&self, bytes: i64) -> Slice {
+        let bytes = bytes.clamp(0, SLICE_BYTES_MAX);
+        let evict_bytes = if self.keys_may_go() && !self.values_suffice() { bytes } else { 0 };
+        Slice { demote_bytes: if self.has_flash { bytes } else { 0 }, evict_bytes }
+    }
+
+    /// Whether demotion can free what is needed. Else keys fill RAM.
+    fn values_suffice(&self) -> bool {
+        self.has_flash && self.values_bytes > self.limit_bytes >> VALUES_SHIFT
+    }
+
+    /// What is left of a slice for eviction to free, after demotion.
+    pub(crate) fn left_to_evict(&self, slice: Slice, done: &Done) -> i64 {
+        let is_spent = done.stopped == Some(StopReason::Spent) && self.keys_may_go();
+        let wanted = if is_spent { slice.demote_bytes } else { slice.evict_bytes };
+        wanted - done.demoted_bytes
+    }
+
+    /// With flash, keys are let go for the fact alone, never for the estimate.
+    fn keys_may_go(&self) -> bool {
+        self.may_evict && !(self.has_flash && self.resident == Resident::Room)
+    }
+
+    /// A slice for `waiting` writes, after defragmentation `moved` some of the blocks it `asked`
+    /// about.
+    pub(crate) fn slice_for_waiting(&self, waiting: usize, moved: u64, asked: u64) -> Slice {
+        let wanted = self.over_limit.max(0) + (waiting as i64).min(WRITES_MAX) * WRITE_BYTES;
+        // While `maxmemory` is resident, the limit was too high, whatever it says. But first come
+        // pages that are sparse: what goes makes holes, and a cold key takes a little.
+        let is_dense = moved <= asked >> DENSE_SHIFT;
+        let least = if self.is_full() && is_dense { FULL_SLICE_BYTES } else { 0 };
+        self.slice(wanted.max(least))
+    }
+
+    /// What becomes of the writes that wait, by the figures after a slice. `deficit` is what was
+    /// over the limit when a write was last let go on.
+    pub(crate) fn judge(&self, done: &Done, deficit: i64) -> Next {
+        if self.pressure() != Pressure::Wait {
+            return Next::AdmitAll;
+        }
+        let evicted = done.evicted.unwrap_or_default();
+        if evicted.keys > 0 && !self.has_flash && self.over_limit < deficit {
+            // Eviction gets on, and each write that goes on leaves less over the limit than the
+            // last: `maxmemory` was lowered, and nobody waits until it is kept.
+            return Next::Admit((evicted.freed_bytes / WRITE_BYTES).max(1) as usize);
+        }
+        let in_time = !done.is_overdue;
+        if done.demoted_bytes > 0 || evicted.keys > 0 || done.moved > 0 && in_time {
+            return Next::Continue;
+        }
+        if self.has_flash { self.judge_flash(done) } else { self.judge_ram(done) }
+    }
+
+    /// Nothing was freed, and there is no flash.
+    fn judge_ram(&self, done: &Done) -> Next {
+        match done.evicted {
+            None if self.may_evict => self.evict(),
+            // The hand met nothing that may go yet: it goes on where it stopped.
+            Some(evicted) if !evicted.is_spent && !done.is_overdue => Next::Continue,
+            _ if !self.is_full() => Next::AdmitBeyondLimit,
+            _ => Next::Refuse,
+        }
+    }
+
+    /// Nothing was freed, and there is flash.
+    fn judge_flash(&self, done: &Done) -> Next {
+        let in_time = !done.is_overdue;
+        let tries_eviction = self.may_evict && done.evicted.is_none();
+        let evicts = done.evicted.is_some_and(|evicted| !evicted.is_spent) && in_time;
+        match done.stopped {
+            None if self.has_room_for_keys() => Next::AdmitBeyondLimit,
+            None if in_time => Next::Continue,
+            Some(StopReason::Busy) if in_time => Next::AwaitDevice,
+            Some(StopReason::Full) if in_time && done.collects => Next::AwaitDevice,
+            _ if in_time && self.may_defrag => Next::Continue,
+            Some(StopReason::Spent) if self.resident == Resident::Room => Next::AdmitBeyondLimit,
+            // Keys alone are left in RAM.
+            Some(StopReason::Spent) if tries_eviction => self.evict(),
+            Some(StopReason::Spent) if evicts => Next::Continue,
+            // The slots of other workers hold values: their hands will come to them.
+            Some(StopReason::Spent) if in_time && self.has_values() => Next::AwaitMeasure,
+            Some(StopReason::Spent) => Next::Refuse,
+            // Keys are let go for the fact alone, never for the estimate.
+            _ if !self.is_full() => Next::AdmitBeyondLimit,
+            _ if tries_eviction => self.evict(),
+            _ if evicts => Next::Continue,
+            // Values have gone to flash; their pages may be on their way.
+            _ if in_time && self.resident == Resident::FullForNow => Next::AwaitMeasure,
+            _ => Next::Refuse,
+        }
+    }
+
+    /// Whether RAM has room though it is keys' but for few values, which need not be sought.
+    fn has_room_for_keys(&self) -> bool {
+        self.resident == Resident::Room && self.values_bytes < self.limit_bytes >> FEW_VALUES_SHIFT
+    }
+
+    fn evict(&self) -> Next {
+        Next::Evict(self.over_limit.clamp(WRITE_BYTES, SLICE_BYTES_MAX))
+    }
+
+    /// Whether values take a good part of RAM, and what is there could fit without them.
+    fn has_values(&self) -> bool {
+        self.values_bytes > self.limit_bytes >> VALUES_SHIFT && self.fits_without_values
+    }
+}
+
+/// Whether garbage collection of the flash is to evict the live records that it meets: free segments
+/// run out, and dead records no longer make the room.
+pub(crate) fn evicts_from_flash(space: &flash::FreeSpace) -> bool {
+    let garbage_max = space.capacity_bytes >> GARBAGE_SHIFT;
+    space.free_bytes < space.collect_below_bytes
+        && space.live_bytes + space.free_bytes + garbage_max > space.capacity_bytes
+}
+
+#[cfg(test)]
+#[path = "controller_tests.rs"]
+mod tests;

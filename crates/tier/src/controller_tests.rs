@@ -1,0 +1,324 @@
+//! The controller in a closed loop with models of the allocator and of the drive.
+
+use super::*;
+
+const KEY: i64 = 64;
+const VALUE: i64 = 512;
+/// Records that the drive takes at a time.
+const BUFFERED_MAX: i64 = 64;
+/// Slices after which a write has waited too long.
+const OVERDUE: usize = 5_000;
+
+/// A server as the controller sees it. All keys have a value of the same size.
+struct World {
+    max: i64,
+    has_flash: bool,
+    may_evict: bool,
+    keys: i64,
+    /// Values in RAM.
+    hot: i64,
+    resident: i64,
+    full_measures: usize,
+    /// Records that flash holds at most, that may still be written, and that live.
+    flash: [i64; 3],
+    buffered: i64,
+    due: i64,
+    deficit: i64,
+    evicted: i64,
+    refused: u64,
+    slices: usize,
+    resident_peak: i64,
+}
+
+impl World {
+    fn new(max: i64, flash_records: i64, may_evict: bool) -> World {
+        World {
+            max,
+            has_flash: flash_records > 0,
+            may_evict,
+            keys: 0,
+            hot: 0,
+            resident: 0,
+            full_measures: 0,
+            flash: [flash_records, flash_records, 0],
+            buffered: 0,
+            due: 0,
+            deficit: i64::MAX,
+            evicted: 0,
+            refused: 0,
+            slices: 0,
+            resident_peak: 0,
+        }
+    }
+
+    fn allocated(&self) -> i64 {
+        self.keys * KEY + self.hot * VALUE
+    }
+
+    fn limit(&self) -> i64 {
+        (self.max - self.max / 32) * 8 / 9
+    }
+
+    fn figures(&self) -> Figures {
+        let limit = self.limit();
+        let resident = if self.resident < self.max - self.max / 32 {
+            Resident::Room
+        } else if self.resident < self.max {
+            Resident::NearlyFull
+        } else if self.full_measures < 250 && self.allocated() < self.max {
+            Resident::FullForNow
+        } else {
+            Resident::Full
+        };
+        Figures {
+            over_limit: self.allocated() - limit,
+            over_watermark: self.allocated() - (limit - limit / 64),
+            limit_bytes: limit,
+            resident,
+            has_flash: self.has_flash,
+            may_evict: self.may_evict && self.keys > 0,
+            values_bytes: self.hot * VALUE,
+            fits_without_values: self.keys * KEY < self.max,
+            may_defrag: false,
+        }
+    }
+
+    /// The allocator gives pages back slowly: values leave holes.
+    fn measure(&mut self) {
+        let used = self.allocated() * 9 / 8;
+        let step =
+            if used > self.resident { used - self.resident } else { (used - self.resident) / 8 };
+        self.resident += step;
+        self.resident_peak = self.resident_peak.max(self.resident);
+        self.full_measures = if self.resident >= self.max { self.full_measures + 1 } else { 0 };
+    }
+
+    fn demote(&mut self, bytes: i64, done: &mut Done) {
+        while done.demoted_bytes < bytes {
+            done.stopped = match () {
+                () if self.hot == 0 => Some(StopReason::Spent),
+                () if self.buffered == BUFFERED_MAX => Some(StopReason::Busy),
+                () if self.flash[1] == 0 => Some(StopReason::Full),
+                () => None,
+            };
+            if done.stopped.is_some() {
+                break;
+            }
+            self.hot -= 1;
+            self.buffered += 1;
+            self.flash[1] -= 1;
+            self.flash[2] += 1;
+            done.demoted_bytes += VALUE;
+        }
+    }
+
+    /// Keys go, those with values on flash first, which free next to nothing.
+    fn evict(&mut self, bytes: i64) -> EvictedKeys {
+        let mut evicted = EvictedKeys::default();
+        while evicted.freed_bytes < bytes && self.keys > 0 {
+            let is_cold = self.keys > self.hot;
+            self.hot -= i64::from(!is_cold);
+            self.flash[2] -= i64::from(is_cold);
+            self.keys -= 1;
+            evicted.keys += 1;
+            evicted.freed_bytes += if is_cold { KEY } else { KEY + VALUE };
+        }
+        evicted.is_spent = evicted.keys == 0;
+        self.evicted += evicted.keys as i64;
+        evicted
+    }
+
+    fn collect(&mut self) -> bool {
+        let [capacity, free, live] = self.flash;
+        let below = capacity / 64;
+        let bytes = |records: i64| records as u64 * VALUE as u64;
+        let space = flash::FreeSpace {
+            free_bytes: bytes(free),
+            collect_below_bytes: bytes(below),
+            capacity_bytes: bytes(capacity),
+            live_bytes: bytes(live),
+        };
+        if free >= below {
+            return false;
+        }
+        let garbage = capacity - free - live;
+        if evicts_from_flash(&space) && self.may_evict {
+            self.keys -= below;
+            self.evicted += below;
+            self.flash = [capacity, free + below, live - below];
+            return true;
+        }
+        self.flash[1] += garbage.min(below);
+        garbage > 0
+    }
+
+    fn run(&mut self, slice: Slice) -> Done {
+        assert!(slice.demote_bytes <= SLICE_BYTES_MAX && slice.evict_bytes <= SLICE_BYTES_MAX);
+        self.slices += 1;
+        let mut done = Done::default();
+        if slice.demote_bytes > 0 {
+            self.demote(slice.demote_bytes, &mut done);
+            done.collects = done.stopped == Some(StopReason::Full) && self.collect();
+        }
+        let left = self.figures().left_to_evict(slice, &done);
+        if left > 0 {
+            done.evicted = Some(self.evict(left));
+        }
+        done
+    }
+
+    /// A new key, as a client writes it. False: it is refused.
+    fn write(&mut self) -> bool {
+        if self.figures().pressure() == Pressure::Wait && !self.wait() {
+            self.refused += 1;
+            return false;
+        }
+        self.keys += 1;
+        self.hot += 1;
+        self.after_batch(KEY + VALUE);
+        true
+    }
+
+    fn after_batch(&mut self, grown: i64) {
+        self.due += 2 * grown;
+        if self.figures().pressure() != Pressure::None && self.due >= 64 << 10 {
+            let due = std::mem::take(&mut self.due);
+            let figures = self.figures();
+            self.run(figures.slice(due.min(figures.over_watermark)));
+        }
+        if self.keys % 64 == 0 {
+            self.buffered = 0;
+            self.collect();
+            self.measure();
+        }
+    }
+
+    fn wait(&mut self) -> bool {
+        for step in 0..2 * OVERDUE {
+            if step % 16 == 15 {
+                self.measure();
+            }
+            let figures = self.figures();
+            let mut done = self.run(figures.slice_for_waiting(1, 0, 0));
+            done.is_overdue = step > OVERDUE;
+            let mut next = self.figures().judge(&done, self.deficit);
+            if let Next::Evict(bytes) = next {
+                done.evicted = Some(self.evict(bytes));
+                next = self.figures().judge(&done, self.deficit);
+                assert!(!matches!(next, Next::Evict(_)), "it is tried once a slice");
+            }
+            match next {
+                Next::AdmitAll | Next::Admit(_) | Next::AdmitBeyondLimit => {
+                    assert_ne!(next, Next::Admit(0));
+                    let over = self.figures().over_limit;
+                    self.deficit = if over > 0 { over } else { i64::MAX };
+                    return true;
+                }
+                Next::Continue | Next::Evict(_) => {}
+                Next::AwaitDevice => {
+                    self.buffered = 0;
+                    self.collect();
+                }
+                Next::AwaitMeasure => self.measure(),
+                Next::Refuse => return false,
+            }
+        }
+        panic!("a write waits for ever: {:?}", self.figures());
+    }
+}
+
+#[test]
+fn without_a_policy_no_key_goes_and_writes_are_refused_only_when_all_is_full() {
+    for flash_records in [0, 20_000, 1_000_000] {
+        let mut world = World::new(16 << 20, flash_records, false);
+        let written = (0..300_000).filter(|_| world.write()).count() as i64;
+        assert_eq!((world.evicted, world.keys), (0, written));
+        assert!(world.refused > 0, "flash {flash_records}");
+        let [capacity, free, _] = world.flash;
+        let is_full = world.resident >= world.max - world.max / 32;
+        assert!(is_full && (free == 0 || world.hot < 2_000 || capacity == 0), "{:?}", world.flash);
+        assert!(world.resident_peak <= world.max * 21 / 20);
+    }
+}
+
+#[test]
+fn with_a_policy_no_write_is_refused_and_no_more_goes_than_must() {
+    for flash_records in [0, 20_000, 100_000] {
+        let mut world = World::new(16 << 20, flash_records, true);
+        let (mut kept_most, writes) = (0, 400_000);
+        for _ in 0..writes {
+            assert!(world.write());
+            kept_most = kept_most.max(world.keys);
+        }
+        assert_eq!(world.keys + world.evicted, writes);
+        assert!(world.evicted <= (writes - kept_most) * 21 / 20, "{} {kept_most}", world.evicted);
+        assert!(world.slices as i64 <= writes / 10, "{} slices", world.slices);
+        assert!(world.resident_peak <= world.max * 21 / 20);
+    }
+}
+
+#[test]
+fn a_limit_that_falls_is_reached_while_writes_go_on() {
+    let mut world = World::new(64 << 20, 0, true);
+    (0..200_000).for_each(|_| assert!(world.write()));
+    let before = world.evicted;
+    world.max = 48 << 20;
+    let should_go = (world.allocated() - world.limit()) / (KEY + VALUE);
+    let mut slices_most = 0;
+    for _ in 0..20_000 {
+        let slices = world.slices;
+        assert!(world.write());
+        slices_most = slices_most.max(world.slices - slices);
+    }
+    assert!(slices_most <= 2, "a write waited for {slices_most} slices");
+    assert!(world.figures().over_limit <= 0);
+    let gone = world.evicted - before;
+    assert!(gone <= (should_go + 20_000) * 21 / 20, "{gone} {should_go}");
+}
+
+#[test]
+fn each_write_that_goes_on_beyond_the_limit_leaves_less_beyond_it() {
+    let mut world = World::new(64 << 20, 0, true);
+    (0..200_000).for_each(|_| assert!(world.write()));
+    world.max = 48 << 20;
+    let done = Done {
+        evicted: Some(EvictedKeys { keys: 9, freed_bytes: 9 * WRITE_BYTES, ..Default::default() }),
+        ..Done::default()
+    };
+    let over = world.figures().over_limit;
+    assert_eq!(world.figures().judge(&done, over + 1), Next::Admit(9));
+    assert_eq!(world.figures().judge(&done, over), Next::Continue);
+}
+
+#[test]
+fn deletes_and_rewrites_on_a_full_flash_are_made_room_for_by_collection_alone() {
+    let mut world = World::new(16 << 20, 50_000, true);
+    while world.flash[1] > 1_000 {
+        assert!(world.write());
+    }
+    for _ in 0..400_000 {
+        if world.keys > world.hot {
+            // A cold key is deleted: its record is garbage.
+            world.keys -= 1;
+            world.flash[2] -= 1;
+        }
+        assert!(world.write());
+    }
+    let kept = world.keys + world.evicted;
+    assert!(world.evicted < kept / 4, "{} of {kept}", world.evicted);
+}
+
+#[test]
+fn a_limit_that_moves_up_and_down_never_makes_a_write_wait_for_ever() {
+    for (has_flash, may_evict) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = World::new(32 << 20, if has_flash { 80_000 } else { 0 }, may_evict);
+        for step in 0..300_000 {
+            if step % 30_000 == 0 {
+                world.max = [32 << 20, 8 << 20, 64 << 20, 20 << 20][step / 30_000 % 4];
+            }
+            world.write();
+        }
+        assert_eq!(world.evicted > 0, may_evict);
+        assert_eq!(world.refused > 0, !may_evict);
+    }
+}

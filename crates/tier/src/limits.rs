@@ -1,0 +1,24 @@
+//! Every bound on what one slice of work or one wait may take, with the reason for its size.
+
+use std::time::Duration;
+
+/// How long a write waits for memory before it is refused, while the drive still makes some.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Bytes that one slice of demotion or eviction frees at most before others get their turn: a
+/// millisecond or two of small values.
+pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
+/// Slots that one slice of demotion or eviction passes at most.
+pub(crate) const SLICE_SLOTS_MAX: usize = 256;
+/// Places of tables that it passes at most, whatever there is in one slot: about 300 us.
+pub(crate) const SLICE_PLACES_MAX: u64 = 64 << 10;
+/// Bytes that it frees at least while `maxmemory` is resident.
+pub(crate) const FULL_SLICE_BYTES: i64 = 64 << 10;
+/// Memory that is made for each write that waits, and counted when some are let go on while keys are
+/// evicted: what such a write takes is known only afterwards.
+pub(crate) const WRITE_BYTES: i64 = 4 << 10;
+/// Writes that a slice makes memory for.
+pub(crate) const WRITES_MAX: i64 = 64;
+/// Random slots that eviction by sample asks for at a time, so that their cache misses overlap.
+pub(crate) const SAMPLED_SLOTS: usize = 8;
+/// Slots without a key that may go after which such a slice ends.
+pub(crate) const SAMPLE_MISSES_MAX: usize = 256;

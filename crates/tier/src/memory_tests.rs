@@ -1,0 +1,346 @@
+//! Workers under a limit on memory, with a log on simulated drives or without, driven as the server
+//! drives them: batches, upkeep, completions and measurements in turn.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use flash::{Backend, LogConfig, SimDisk, open_sim};
+use keyspace::{Db, Expiry, Key, Keyspace, SLOT_COUNT, Tally};
+
+use crate::{
+    Budget, Clock, Environment, EvictionPolicy, Pressure, ResidentSource, Tier, TierError,
+    TierWorker,
+};
+
+const MIB: u64 = 1 << 20;
+/// Batches between two rounds of upkeep, and rounds between two measurements.
+const BATCHES: u64 = 64;
+const ROUNDS: u64 = 4;
+/// Rounds of upkeep after which a write has waited for ever.
+const WAIT_ROUNDS_MAX: u64 = 20_000;
+
+#[derive(Debug, Default)]
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn unix_ms(&self) -> u64 {
+        1_700_000_000_000 + self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Debug)]
+struct TestResident(Arc<AtomicU64>);
+
+impl ResidentSource for TestResident {
+    fn resident_bytes(&mut self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// One worker, and the machine around it.
+struct Machine {
+    worker: TierWorker,
+    resident: Arc<AtomicU64>,
+    clock: Arc<TestClock>,
+    batches: Cell<u64>,
+    rounds: Cell<u64>,
+    /// Rounds that writes have waited for, in all.
+    waited: Cell<u64>,
+    /// Keys that went in one step, at most.
+    evicted_most: Cell<u64>,
+}
+
+impl Machine {
+    fn new(max_bytes: u64, flash_bytes: u64, policy: EvictionPolicy) -> Machine {
+        let resident = Arc::new(AtomicU64::new(0));
+        let budget = Budget::with_source(max_bytes, Box::new(TestResident(resident.clone())));
+        let clock = Arc::new(TestClock::default());
+        let environment = Environment { clock: clock.clone(), seed: 1, heap: None };
+        let engine = (flash_bytes > 0).then(|| {
+            let config = LogConfig {
+                paths: Vec::new(),
+                flash_bytes,
+                workers: 1,
+                segment_bytes: Some(256 << 10),
+                backend: Backend::Auto,
+            };
+            open_sim(&SimDisk::new(1, 1, 4096), &config).expect("opens")
+        });
+        let tier = Tier::new(Arc::new(Keyspace::default()), engine, environment, budget, 1);
+        tier.settings.set_policy(policy);
+        let worker = TierWorker::new(Arc::new(tier), 0).expect("a worker");
+        let [batches, rounds, waited, evicted_most] = [const { Cell::new(0) }; 4];
+        Machine { worker, resident, clock, batches, rounds, waited, evicted_most }
+    }
+
+    fn tier(&self) -> &Tier {
+        &self.worker.tier
+    }
+
+    fn evicted(&self) -> u64 {
+        self.tier().counters.evicted.load(Ordering::Relaxed)
+    }
+
+    fn keys(&self) -> u64 {
+        self.tier().key_count(0)
+    }
+
+    /// Pages come free slowly.
+    fn measure(&self) {
+        let used = self.tier().counters.ram_bytes().max(0) as u64 * 9 / 8;
+        let resident = self.resident.load(Ordering::Relaxed);
+        let now = if used > resident { used } else { resident - (resident - used) / 16 };
+        self.resident.store(now, Ordering::Relaxed);
+        self.tier().measure();
+    }
+
+    /// Runs a step, noting how many keys it evicts.
+    fn step<R>(&self, run: impl FnOnce() -> R) -> R {
+        let before = self.evicted();
+        let result = run();
+        self.evicted_most.set(self.evicted_most.get().max(self.evicted() - before));
+        result
+    }
+
+    /// A round of upkeep.
+    fn round(&self) {
+        self.step(|| self.worker.upkeep());
+        self.worker.submit();
+        self.step(|| self.worker.reap());
+        self.rounds.set(self.rounds.get() + 1);
+        self.clock.0.fetch_add(5, Ordering::Relaxed);
+        if self.rounds.get().is_multiple_of(ROUNDS) {
+            self.measure();
+        }
+    }
+
+    fn put(&self, name: &str, value: &[u8], expiry: Expiry) {
+        let key = Key::new(name.as_bytes());
+        let mut tally = Tally::default();
+        let mut slot = self.tier().keyspace.lock(key.slot);
+        Db::new(&mut slot, 0, 1, &mut tally).put(&key, 0, value, expiry);
+        drop(slot);
+        self.step(|| self.worker.after_batch(&mut tally));
+        self.batches.set(self.batches.get() + 1);
+        if self.batches.get().is_multiple_of(BATCHES) {
+            self.round();
+        }
+    }
+
+    /// Writes a key when there is memory for it.
+    fn write(&self, name: &str, value: &[u8], expiry: Expiry) -> Result<(), TierError> {
+        if self.tier().pressure() == Pressure::Wait {
+            self.wait()?;
+        }
+        self.put(name, value, expiry);
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), TierError> {
+        let mut room = pin!(self.worker.room());
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..WAIT_ROUNDS_MAX {
+            if let Poll::Ready(result) = self.step(|| room.as_mut().poll(&mut cx)) {
+                return result;
+            }
+            self.waited.set(self.waited.get() + 1);
+            // Five seconds are over soon.
+            self.clock.0.fetch_add(45, Ordering::Relaxed);
+            self.round();
+        }
+        panic!("a write waits for ever");
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        let key = Key::new(name.as_bytes());
+        let mut slot = self.tier().keyspace.lock(key.slot);
+        Db::new(&mut slot, 0, 1, &mut Tally::default()).peek(&key).is_some()
+    }
+
+    /// Uses a key, if it is there.
+    fn touch(&self, name: &str) {
+        let key = Key::new(name.as_bytes());
+        let mut slot = self.tier().keyspace.lock(key.slot);
+        let mut tally = Tally::default();
+        drop(Db::new(&mut slot, 0, 1, &mut tally).into_read(&key));
+    }
+
+    fn check_counts(&self) {
+        let keyspace = &self.tier().keyspace;
+        let keys: usize = (0..SLOT_COUNT as u16).map(|slot| keyspace.lock(slot).len(0)).sum();
+        assert_eq!(self.keys(), keys as u64);
+    }
+}
+
+#[test]
+fn a_lowered_limit_is_reached_slice_by_slice_and_costs_no_more_keys_than_it_must() {
+    let machine = Machine::new(96 * MIB, 0, EvictionPolicy::AllKeysLru);
+    let mut number = 0;
+    let mut write = || {
+        machine.write(&format!("key-{number:08}"), &[b'v'; 100], Expiry::Clear).expect("memory");
+        number += 1;
+    };
+    while machine.evicted() == 0 {
+        write();
+    }
+    (0..20_000).for_each(|_| write());
+    let before = machine.tier().counters.ram_bytes();
+    machine.evicted_most.set(0);
+    machine.tier().budget.set_max_bytes(72 * MIB);
+    // Half a minute, in which hardly anything is written.
+    (0..100).for_each(|_| write());
+    (0..6_000).for_each(|_| machine.round());
+    let after = machine.tier().counters.ram_bytes();
+    assert!(machine.evicted_most.get() < 10_000, "{} at once", machine.evicted_most.get());
+    assert!(after * 4 < before * 3 + before / 16, "{before} {after}");
+    assert!(after * 4 > before * 3 - before / 5, "{before} {after}");
+    machine.check_counts();
+}
+
+#[test]
+fn where_no_key_may_go_a_refusal_looks_at_none() {
+    for policy in [
+        EvictionPolicy::VolatileLru,
+        EvictionPolicy::VolatileLfu,
+        EvictionPolicy::VolatileRandom,
+        EvictionPolicy::VolatileTtl,
+    ] {
+        let machine = Machine::new(8 * MIB, 0, policy);
+        let value = [b'v'; 100];
+        let mut written = 0;
+        while machine.write(&format!("key-{written}"), &value, Expiry::Clear).is_ok() {
+            written += 1;
+        }
+        let evicted = machine.worker.evict(i64::MAX);
+        assert_eq!((evicted.slots, evicted.keys, evicted.is_spent), (0, 0, true));
+        assert_eq!(machine.keys(), written);
+        // One that may go is found, wherever it is.
+        machine.put("volatile", &value, Expiry::At(u64::MAX));
+        let mut slots = 0;
+        while machine.exists("volatile") {
+            slots += machine.worker.evict(1).slots;
+            assert!(slots <= 3 * SLOT_COUNT, "{policy:?}");
+        }
+        assert_eq!(machine.evicted(), 1);
+    }
+}
+
+#[test]
+fn a_full_flash_makes_room_ahead_of_need_and_moves_little() {
+    for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysLfu] {
+        let machine = Machine::new(8 * MIB, 16 * MIB, policy);
+        let (value, writes) = ([b'v'; 512], 150_000);
+        let mut kept_most = 0;
+        for number in 0..writes {
+            machine.write(&format!("key-{number:08}"), &value, Expiry::Clear).expect("memory");
+            kept_most = machine.keys().max(kept_most);
+        }
+        machine.check_counts();
+        assert_eq!(machine.keys() + machine.evicted(), writes);
+        let needed = writes - kept_most;
+        assert!(machine.evicted() <= needed * 21 / 20, "{} of {needed}", machine.evicted());
+        assert!(machine.evicted_most.get() < 4_000, "{} at once", machine.evicted_most.get());
+        let moved = machine.tier().engine.as_ref().expect("flash").stats().gc_relocated;
+        assert!(moved < writes / 20, "{moved} moved");
+        assert!(machine.waited.get() < writes / 100, "{} rounds waited", machine.waited.get());
+    }
+}
+
+#[test]
+fn what_is_used_stays_and_under_noeviction_everything() {
+    for (policy, _) in EvictionPolicy::NAMES {
+        for flash_bytes in [0, 8 * MIB] {
+            check_policy(policy, flash_bytes);
+        }
+    }
+}
+
+/// Writes several times what fits. Every fourth key has an expiry, and some keys are used again and
+/// again.
+fn check_policy(policy: EvictionPolicy, flash_bytes: u64) {
+    // The buffers of the log take some, too.
+    let machine = Machine::new(4 * MIB + flash_bytes, flash_bytes, policy);
+    let name = |number: u64| format!("key-{number:08}");
+    let expiry = |number: u64| match number % 4 {
+        0 => Expiry::At(u64::MAX - number),
+        _ => Expiry::Clear,
+    };
+    let used: Vec<String> = (0..200).map(|number| format!("used-{number}")).collect();
+    for name in &used {
+        machine.write(name, &[b'v'; 300], Expiry::At(u64::MAX)).expect("room at first");
+    }
+    let (mut written, mut refused) = (0, 0);
+    // Where little may go, writes wait for long.
+    while written < 60_000 && refused == 0 && machine.waited.get() < 2_000 {
+        match machine.write(&name(written), &[b'v'; 300], expiry(written)) {
+            Ok(()) => written += 1,
+            Err(TierError::OutOfMemory) => refused += 1,
+        }
+        if written.is_multiple_of(500) && policy.is_by_use() {
+            used.iter().for_each(|name| machine.touch(name));
+        }
+    }
+    machine.check_counts();
+    let what = format!("{policy:?} with {flash_bytes} bytes of flash");
+    assert_eq!(machine.keys() + machine.evicted(), written + used.len() as u64, "{what}");
+    if policy.is_volatile() || policy == EvictionPolicy::NoEviction {
+        let stays = (0..written).filter(|number| number % 4 > 0);
+        assert!(stays.map(name).all(|name| machine.exists(&name)), "{what}");
+    } else {
+        assert_eq!((refused, written), (0, 60_000), "{what}");
+        let stays = !policy.is_by_use() || used.iter().all(|name| machine.exists(name));
+        assert!(stays, "{what}: what is used");
+        assert!(machine.waited.get() < 600, "{what}: {}", machine.waited.get());
+    }
+    assert_eq!(machine.evicted() == 0, policy == EvictionPolicy::NoEviction, "{what}");
+}
+
+/// Notes the order in which it is woken.
+struct Bell(usize, Arc<Mutex<Vec<usize>>>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.1.lock().expect("no thread panicked").push(self.0);
+    }
+}
+
+#[test]
+fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the_queue() {
+    let machine = Machine::new(8 * MIB, 16 * MIB, EvictionPolicy::AllKeysLru);
+    let rung = Arc::new(Mutex::new(Vec::new()));
+    let wakers: Vec<Waker> =
+        (0..40).map(|number| Waker::from(Arc::new(Bell(number, rung.clone())))).collect();
+    let mut waits: Vec<_> = wakers.iter().map(|_| Some(Box::pin(machine.worker.room()))).collect();
+    // All of it is resident, and nothing has been allocated: what is resident falls again.
+    machine.resident.store(8 * MIB, Ordering::Relaxed);
+    machine.tier().measure();
+    for (wait, waker) in waits.iter_mut().zip(&wakers) {
+        let wait = wait.as_mut().expect("it waits");
+        assert!(wait.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    assert!(machine.worker.must_wait());
+    waits[7] = None;
+    waits[39] = None;
+    machine.round();
+    machine.resident.store(0, Ordering::Relaxed);
+    machine.tier().measure();
+    for _ in 0..10 {
+        machine.worker.upkeep();
+    }
+    let expected: Vec<usize> = (0..39).filter(|&number| number != 7).collect();
+    assert_eq!(*rung.lock().expect("no thread panicked"), expected);
+    for wait in waits.iter_mut().flatten() {
+        let result = wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(result, Poll::Ready(Ok(())));
+    }
+    assert!(!machine.worker.must_wait(), "nobody waits any more");
+}

@@ -18,7 +18,7 @@
 //!    estimate.
 
 use crate::demote::StopReason;
-use crate::limits::{FULL_SLICE_BYTES, SLICE_BYTES_MAX, WRITE_BYTES, WRITES_MAX};
+use crate::limits::{FULL_SLICE_BYTES, SLICE_BYTES_MAX, VALUES_BYTES_MIN, WRITE_BYTES, WRITES_MAX};
 use crate::tier::Pressure;
 
 /// Values that take less than this part of the limit leave nothing to demote: a sixteenth.
@@ -86,6 +86,8 @@ pub(crate) struct Done {
     pub(crate) collects: bool,
     /// Whether the write that has waited longest has waited for as long as it may.
     pub(crate) is_overdue: bool,
+    /// Whether it has waited for as long as it may for defragmentation alone, or others have in vain.
+    pub(crate) is_late: bool,
 }
 
 /// Keys that went, and what came of it.
@@ -144,7 +146,8 @@ impl Figures {
     pub(crate) fn slice(&self, bytes: i64) -> Slice {
         let bytes = bytes.clamp(0, SLICE_BYTES_MAX);
         let evict_bytes = if self.keys_may_go() && !self.values_suffice() { bytes } else { 0 };
-        Slice { demote_bytes: if self.has_flash { bytes } else { 0 }, evict_bytes }
+        let demotes = self.has_flash && self.values_bytes >= VALUES_BYTES_MIN;
+        Slice { demote_bytes: if demotes { bytes } else { 0 }, evict_bytes }
     }
 
     /// Whether demotion can free what is needed. Else keys fill RAM.
@@ -187,8 +190,7 @@ impl Figures {
             // last: `maxmemory` was lowered, and nobody waits until it is kept.
             return Next::Admit((evicted.freed_bytes / WRITE_BYTES).max(1) as usize);
         }
-        let in_time = !done.is_overdue;
-        if done.demoted_bytes > 0 || evicted.keys > 0 || done.moved > 0 && in_time {
+        if done.demoted_bytes > 0 || evicted.keys > 0 || done.moved > 0 && !done.is_late {
             return Next::Continue;
         }
         if self.has_flash { self.judge_flash(done) } else { self.judge_ram(done) }
@@ -215,7 +217,7 @@ impl Figures {
             None if in_time => Next::Continue,
             Some(StopReason::Busy) if in_time => Next::AwaitDevice,
             Some(StopReason::Full) if in_time && done.collects => Next::AwaitDevice,
-            _ if in_time && self.may_defrag => Next::Continue,
+            _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::Room => Next::AdmitBeyondLimit,
             // Keys alone are left in RAM.
             Some(StopReason::Spent) if tries_eviction => self.evict(),

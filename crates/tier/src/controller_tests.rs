@@ -159,6 +159,8 @@ impl World {
         if slice.demote_bytes > 0 {
             self.demote(slice.demote_bytes, &mut done);
             done.collects = done.stopped == Some(StopReason::Full) && self.collect();
+        } else if self.has_flash {
+            done.stopped = Some(StopReason::Spent);
         }
         let left = self.figures().left_to_evict(slice, &done);
         if left > 0 {
@@ -288,6 +290,27 @@ fn each_write_that_goes_on_beyond_the_limit_leaves_less_beyond_it() {
     let over = world.figures().over_limit;
     assert_eq!(world.figures().judge(&done, over + 1), Next::Admit(9));
     assert_eq!(world.figures().judge(&done, over), Next::Continue);
+}
+
+#[test]
+fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waited_for_long() {
+    let world = World::new(16 << 20, 50_000, false);
+    let figures = Figures {
+        over_limit: 1,
+        over_watermark: 1,
+        resident: Resident::NearlyFull,
+        values_bytes: VALUES_BYTES_MIN - 1,
+        may_defrag: true,
+        ..world.figures()
+    };
+    let slice = figures.slice_for_waiting(1, 0, 0);
+    assert_eq!(slice, Slice::default(), "too few values to pass over every key for them");
+    let mut done = Done { stopped: Some(StopReason::Spent), ..Done::default() };
+    assert_eq!(figures.judge(&done, i64::MAX), Next::Continue);
+    done.moved = 100;
+    assert_eq!(figures.judge(&done, i64::MAX), Next::Continue);
+    done.is_late = true;
+    assert_eq!(figures.judge(&done, i64::MAX), Next::Refuse);
 }
 
 #[test]

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 /// How long a write waits for memory before it is refused, while the drive still makes some.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a write waits for pages that only defragmentation may empty. It goes on behind a refusal,
+/// and later writes find what has come free.
+pub(crate) const DEFRAG_WAIT_MAX: Duration = Duration::from_millis(40);
 /// Bytes that one slice of demotion or eviction frees at most before others get their turn: a
 /// millisecond or two of small values.
 pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
@@ -11,6 +14,8 @@ pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
 pub(crate) const SLICE_SLOTS_MAX: usize = 256;
 /// Places of tables that it passes at most, whatever there is in one slot: about 300 us.
 pub(crate) const SLICE_PLACES_MAX: u64 = 64 << 10;
+/// Values that take less in all are not worth a round of the hand over every key.
+pub(crate) const VALUES_BYTES_MIN: i64 = 64 << 10;
 /// Bytes that it frees at least while `maxmemory` is resident.
 pub(crate) const FULL_SLICE_BYTES: i64 = 64 << 10;
 /// Memory that is made for each write that waits, and counted when some are let go on while keys are

@@ -71,6 +71,8 @@ impl TierWorker {
             done.demoted_bytes = demoted.freed_bytes;
             done.stopped = demoted.stopped;
             done.collects = demoted.stopped == Some(StopReason::Full) && self.collect();
+        } else if self.engine.is_some() {
+            done.stopped = Some(StopReason::Spent);
         }
         let evict_bytes = self.tier.figures().left_to_evict(slice, &done);
         if evict_bytes > 0 {

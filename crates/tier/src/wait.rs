@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::controller::{Done, Next, Resident};
-use crate::limits::WAIT_MAX;
+use crate::limits::{DEFRAG_WAIT_MAX, WAIT_MAX};
 use crate::tier::{Pressure, TierError};
 use crate::worker::TierWorker;
 
@@ -28,6 +28,8 @@ pub(crate) struct WaitQueue {
     deficit: Cell<Option<i64>>,
     /// The measurement of memory after which writes were refused.
     refused_at: Cell<Option<u32>>,
+    /// What was over the limit then. While it is not less, defragmentation is not waited for again.
+    refused_over: Cell<Option<i64>>,
     /// The measurement of memory, and what was resident then, at which all writes were let go on
     /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
     admitted_at: Cell<Option<(u32, Resident)>>,
@@ -163,6 +165,7 @@ impl TierWorker {
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
+                queue.refused_over.set(None);
                 queue.answer(usize::MAX, Ok(()));
             }
             Next::Admit(count) => {
@@ -188,19 +191,26 @@ impl TierWorker {
     /// Refuses the writes that have waited for as long as they may, or all when none has: then it is
     /// not for the time that nothing can be done for them.
     fn refuse_waiting(&self) {
-        let overdue = self.overdue_count();
+        let overdue = self.waiting_for(WAIT_MAX);
         if overdue > 0 {
             return self.waiting.answer(overdue, Err(()));
         }
         self.waiting.refused_at.set(Some(self.tier.budget.measures()));
+        self.waiting.refused_over.set(Some(self.tier.budget.over_limit()));
         self.waiting.answer(usize::MAX, Err(()));
     }
 
-    /// The writes, the first of the queue, that have waited for as long as they may.
-    fn overdue_count(&self) -> usize {
+    /// The writes, the first of the queue, that have waited for so long.
+    fn waiting_for(&self, time: Duration) -> usize {
         let now = self.tier.clock.now();
         let writes = self.waiting.writes.borrow();
-        writes.iter().take_while(|write| now - write.since >= WAIT_MAX).count()
+        writes.iter().take_while(|write| now - write.since >= time).count()
+    }
+
+    /// Whether as much is over the limit as when writes were last refused.
+    fn is_as_at_refusal(&self) -> bool {
+        let over = self.tier.budget.over_limit();
+        self.waiting.refused_over.get().is_some_and(|refused_over| over >= refused_over)
     }
 
     /// What is known of resident memory: it decides whether what was found still holds.
@@ -215,7 +225,8 @@ impl TierWorker {
             self.figures().slice_for_waiting(self.waiting.len(), packed.moved, packed.asked);
         let mut done = self.run_slice(slice);
         done.moved = packed.moved;
-        done.is_overdue = self.overdue_count() > 0;
+        done.is_overdue = self.waiting_for(WAIT_MAX) > 0;
+        done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();
         let deficit = self.waiting.deficit.get().unwrap_or(i64::MAX);
         let next = self.figures().judge(&done, deficit);
         let Next::Evict(bytes) = next else { return next };

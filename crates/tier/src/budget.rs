@@ -94,7 +94,8 @@ pub struct MemoryUse {
 pub struct Budget {
     max_bytes: AtomicU64,
     data_bytes: AtomicI64,
-    client_bytes: AtomicI64,
+    buffer_bytes: AtomicI64,
+    reserved_bytes: AtomicI64,
     engine_bytes: AtomicI64,
     limit_bytes: AtomicI64,
     resident_bytes: AtomicU64,
@@ -117,7 +118,7 @@ struct Meter {
     level_bytes: i64,
     ratio: i64,
     /// Whether there is flash for values to go to.
-    values_leave: bool,
+    demotes: bool,
 }
 
 impl Budget {
@@ -136,12 +137,13 @@ impl Budget {
             peak_bytes: 0,
             level_bytes: 0,
             ratio: RATIO_FIRST,
-            values_leave: false,
+            demotes: false,
         };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
-            client_bytes: AtomicI64::new(0),
+            buffer_bytes: AtomicI64::new(0),
+            reserved_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
             limit_bytes: AtomicI64::new(i64::MAX),
             resident_bytes: AtomicU64::new(base_bytes as u64),
@@ -155,9 +157,9 @@ impl Budget {
         budget
     }
 
-    /// Says that values leave RAM, for flash, and holes behind.
-    pub(crate) fn let_values_leave(&mut self) {
-        self.meter.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).values_leave = true;
+    /// Says that there is flash, so that values are demoted and leave holes in their pages.
+    pub(crate) fn set_demotes(&mut self) {
+        self.meter.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).demotes = true;
     }
 
     /// The limit on what is tracked; `i64::MAX` without `maxmemory`.
@@ -171,10 +173,25 @@ impl Budget {
         self.max_bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds to what connections' buffers take, until [`Budget::set_clients`] counts them anew; the
+    /// Adds to what connections' buffers take, until [`Budget::set_buffers`] counts them anew; the
     /// sum, in bytes.
-    pub fn add_clients(&self, bytes: i64) -> i64 {
-        self.client_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    pub fn add_buffers(&self, bytes: i64) -> i64 {
+        self.buffer_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// Adds to what requests under way have reserved beside their buffers.
+    pub fn add_reserved(&self, bytes: i64) {
+        self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What connections' buffers take, in bytes.
+    pub fn buffer_bytes(&self) -> i64 {
+        self.buffer_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What clients take: buffers, and what their requests have reserved, in bytes.
+    pub fn client_bytes(&self) -> i64 {
+        self.buffer_bytes() + self.reserved_bytes.load(Ordering::Relaxed)
     }
 
     /// Changes `maxmemory`; in force at once.
@@ -192,8 +209,8 @@ impl Budget {
     }
 
     /// Says what connections' buffers take.
-    pub fn set_clients(&self, bytes: i64) {
-        self.client_bytes.store(bytes, Ordering::Relaxed);
+    pub fn set_buffers(&self, bytes: i64) {
+        self.buffer_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn set_engine(&self, bytes: u64) {
@@ -203,7 +220,7 @@ impl Budget {
     #[inline]
     fn tracked(&self) -> i64 {
         self.data_bytes.load(Ordering::Relaxed)
-            + self.client_bytes.load(Ordering::Relaxed)
+            + self.client_bytes()
             + self.engine_bytes.load(Ordering::Relaxed)
     }
 
@@ -215,17 +232,25 @@ impl Budget {
 
     /// Whether `maxmemory` was resident at the last measurement. The limit is an estimate of what
     /// comes to that: a write is refused for the fact alone.
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        let max = self.max_bytes();
-        max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max
+        self.is_full_with(0)
     }
 
-    /// How much of `maxmemory` was resident at the last measurement.
-    pub(crate) fn resident(&self) -> Resident {
-        if self.is_full_for_now() {
-            Resident::FullForNow
-        } else if self.is_full() {
-            Resident::Full
+    /// Whether it would be with so many bytes more.
+    #[inline]
+    pub(crate) fn is_full_with(&self, wanted_bytes: u64) -> bool {
+        let max = self.max_bytes();
+        max != 0 && self.resident_bytes.load(Ordering::Relaxed) + wanted_bytes >= max
+    }
+
+    /// How much of `maxmemory` was resident at the last measurement, together with `wanted_bytes`
+    /// that are reserved and soon will be.
+    pub(crate) fn resident(&self, wanted_bytes: u64) -> Resident {
+        if self.is_full_with(wanted_bytes) {
+            let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
+            let for_now = !lasts && self.may_fit(0);
+            if for_now { Resident::FullForNow } else { Resident::Full }
         } else if self.is_nearly_full() {
             Resident::NearlyFull
         } else {
@@ -237,16 +262,6 @@ impl Budget {
     pub(crate) fn is_nearly_full(&self) -> bool {
         let max = self.max_bytes();
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max - (max >> MARGIN_SHIFT)
-    }
-
-    /// Whether it will not stay so: what is allocated would fit, and pages that values have left are
-    /// on their way back to the machine.
-    fn is_full_for_now(&self) -> bool {
-        if !self.is_full() {
-            return false;
-        }
-        let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
-        !lasts && self.may_fit(0)
     }
 
     /// Whether what is allocated would fit, so many bytes less.
@@ -309,7 +324,7 @@ impl Budget {
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
             data_bytes: self.data_bytes.load(Ordering::Relaxed),
-            client_bytes: self.client_bytes.load(Ordering::Relaxed),
+            client_bytes: self.client_bytes(),
             engine_bytes: self.engine_bytes.load(Ordering::Relaxed),
             limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
             resident_bytes: self.resident_bytes.load(Ordering::Relaxed),
@@ -345,7 +360,7 @@ impl Meter {
             let bearable = resident <= high || resident < max_bytes && !rises;
             // Without flash what goes are keys, and what is resident falls as pages empty: keys that
             // went a moment ago must not make others go.
-            let settles = far_from_peak && !self.values_leave;
+            let settles = far_from_peak && !self.demotes;
             let holds = bearable && (resident >= target || far_from_peak) || settles;
             let wanted = if holds { measured.min(self.ratio) } else { measured };
             self.follow(wanted, max_bytes, resident - high);
@@ -366,7 +381,7 @@ impl Meter {
     /// values at once for each page that new keys need: the ratio learns too late that what goes
     /// leaves a hole.
     fn holes_to_come(&self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
-        if !self.values_leave {
+        if !self.demotes {
             return 0;
         }
         let usual = tracked >> LOOSE_SHIFT;
@@ -410,7 +425,7 @@ mod tests {
             peak_bytes: 0,
             level_bytes: 0,
             ratio: RATIO_ONE,
-            values_leave: true,
+            demotes: true,
         }
     }
 
@@ -418,17 +433,17 @@ mod tests {
     fn what_is_allocated_decides_whether_full_is_for_now_and_time_that_it_is_not() {
         let _alone = crate::process_memory::tests::alone();
         let budget = Budget::new(1).expect("a budget");
-        assert!(budget.is_full() && !budget.is_full_for_now(), "the base alone is more");
+        assert_eq!(budget.resident(0), Resident::Full, "the base alone is more");
         budget.set_max_bytes(budget.base_bytes() + (16 << 20));
         // Resident, though the budget knows nothing of it: as pages that values have left are.
         let pages = vec![1u8; 64 << 20];
         budget.measure();
-        assert!(budget.is_full() && budget.is_full_for_now());
+        assert_eq!(budget.resident(0), Resident::FullForNow);
         budget.add_data(16 << 20);
-        assert!(!budget.is_full_for_now(), "it would not fit");
+        assert_eq!(budget.resident(0), Resident::Full, "it would not fit");
         budget.add_data(-(16 << 20));
         (0..FULL_MEASURES).for_each(|_| budget.measure());
-        assert!(budget.is_full() && !budget.is_full_for_now());
+        assert_eq!(budget.resident(0), Resident::Full);
         assert_eq!(pages[1 << 20], 1);
     }
 
@@ -451,7 +466,7 @@ mod tests {
     #[test]
     fn freed_memory_that_is_still_resident_is_not_taken_for_overhead() {
         // Without flash: with it, the limit rises by what is kept for holes to come.
-        let mut meter = Meter { values_leave: false, ..meter() };
+        let mut meter = Meter { demotes: false, ..meter() };
         let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
         let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
         assert_eq!(before, after);

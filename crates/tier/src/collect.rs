@@ -8,6 +8,7 @@ use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Keyspace, Stored, Tally};
 use smallvec::SmallVec;
 
 use crate::controller::evicts_from_flash;
+use crate::policy::EvictionPolicy;
 use crate::worker::TierWorker;
 
 /// Bytes that one step deals with at most.
@@ -39,13 +40,15 @@ impl TierWorker {
     /// were used: none while dead records make room enough.
     fn evicts_from_flash(&self) -> Option<(Evictable, bool)> {
         let space = self.tier.engine.as_ref()?.free_space();
-        let which = self.tier.evictable()?;
+        let policy = self.tier.settings.policy();
+        let which = self.tier.evictable(policy)?;
         if !self.gc_evicts.get() && !evicts_from_flash(&space) {
             return None;
         }
-        // Where most keys must stay, whole segments would be copied for the few that may go.
+        // Where most keys must stay, whole segments would be copied for the few that may go; and a
+        // segment is not in the order of expiry.
         let may_go = which == Evictable::All || self.tier.counters.is_mostly_volatile();
-        may_go.then(|| (which, self.tier.settings.policy().is_by_use()))
+        (may_go && policy != EvictionPolicy::VolatileTtl).then(|| (which, policy.is_by_use()))
     }
 
     fn collect_some(&self, bytes: u64) -> bool {

@@ -157,7 +157,12 @@ impl Figures {
 
     /// What is left of a slice for eviction to free, after demotion.
     pub(crate) fn left_to_evict(&self, slice: Slice, done: &Done) -> i64 {
-        let is_spent = done.stopped == Some(StopReason::Spent) && self.keys_may_go();
+        let is_stuck = match done.stopped {
+            Some(StopReason::Spent) => true,
+            Some(StopReason::Full) => !done.collects,
+            _ => false,
+        };
+        let is_spent = is_stuck && self.keys_may_go();
         let wanted = if is_spent { slice.demote_bytes } else { slice.evict_bytes };
         wanted - done.demoted_bytes
     }

@@ -11,10 +11,10 @@
 //!
 //! Cold writes do not wait for the hand. A value that was written to a cold key which nobody had
 //! used lately is treated as one that was read: unless a first use is enough
-//! (`Tier::promotes_at_once`) it goes to flash at the end of its batch, while it is in the CPU's cache. A second use within a
-//! turn of the hand finds the frequency raised, and the value stays. So a stream of writes over cold
-//! data neither washes out what is hot nor pays for the hand (S3-FIFO's small queue, Yang et al.
-//! 2023, with the write buffer for the queue).
+//! (`Tier::promotes_at_once`) it goes to flash at the end of its batch, while it is in the CPU's
+//! cache. A second use within a turn of the hand finds the frequency raised, and the value stays. So
+//! a stream of writes over cold data neither washes out what is hot nor pays for the hand (S3-FIFO's
+//! small queue, Yang et al. 2023, with the write buffer for the queue).
 
 use std::sync::atomic::Ordering;
 
@@ -147,11 +147,10 @@ impl TierWorker {
     /// Passes the hand over its slot, or what is left of it.
     fn demote_slot(&self, region: Region, limit: PassLimit) -> Demoted {
         let slot = self.hand.slot();
-        let mut at = self.hand_at.take();
-        let part = match self.tier.keyspace.try_lock(slot) {
-            Some(state) => self.demote_locked((slot, &mut at), region, limit, state),
-            None => return Demoted::default(),
-        };
+        // Where another worker holds it, its turn comes in the next round; in the middle of it, soon.
+        let Some(state) = self.tier.keyspace.try_lock(slot) else { return Demoted::default() };
+        let mut at = self.hand_at.get();
+        let part = self.demote_locked((slot, &mut at), region, limit, state);
         self.hand_at.set(at);
         part
     }

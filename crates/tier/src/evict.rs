@@ -70,9 +70,9 @@ impl EvictionHand {
 }
 
 impl Tier {
-    /// Which keys the policy lets go; none when there are none.
-    pub(crate) fn evictable(&self) -> Option<Evictable> {
-        match self.settings.policy() {
+    /// Which keys a policy lets go; none when there are none.
+    pub(crate) fn evictable(&self, policy: EvictionPolicy) -> Option<Evictable> {
+        match policy {
             EvictionPolicy::NoEviction => None,
             policy if !policy.is_volatile() => Some(Evictable::All),
             _ => self.counters.has_volatile().then_some(Evictable::Volatile),
@@ -84,11 +84,11 @@ impl TierWorker {
     /// Evicts keys until about `wanted` bytes of RAM are free or the slice has had its share of
     /// slots and places.
     pub(crate) fn evict(&self, wanted: i64) -> EvictedKeys {
-        let Some(which) = self.tier.evictable() else {
+        let policy = self.tier.settings.policy();
+        let Some(which) = self.tier.evictable(policy) else {
             return EvictedKeys { is_spent: true, ..EvictedKeys::default() };
         };
         let mut evicted = EvictedKeys::default();
-        let policy = self.tier.settings.policy();
         let may_sample = match policy.samples(&self.tier.settings) {
             Some(samples) => self.evict_sampled(which, samples, wanted, &mut evicted),
             None => false,
@@ -120,9 +120,10 @@ impl TierWorker {
             evicted.slots += 1;
             self.tier.keyspace.prefetch(hand.next_slot());
             let Some(mut slot) = self.tier.keyspace.try_lock(hand.slot()) else {
-                // Its turn comes again in the next round.
-                hand.advance();
-                at.set(EntryPosition::default());
+                // Its turn comes again in the next round; in the middle of it, soon.
+                if from == EntryPosition::default() {
+                    hand.advance();
+                }
                 continue;
             };
             let mut tally = Tally::default();

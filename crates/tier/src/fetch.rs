@@ -22,6 +22,10 @@ use crate::worker::TierWorker;
 /// that a large set takes no more memory than its values, and no buffers from others.
 const BUFFERED_MAX: usize = 32;
 
+/// What a fetched value takes beside itself, at most: its place in the set, of which there are two
+/// while values are added, and in the queue of reads; its want; the header of an allocation.
+pub const VALUE_OVERHEAD_BYTES: usize = 256;
+
 /// A value that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
@@ -82,6 +86,17 @@ impl FetchedSet {
     /// Whether nothing was fetched.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Memory that it takes, in bytes. Cost: linear in the values.
+    pub fn memory_bytes(&self) -> u64 {
+        let values = self.0.iter().map(|(_, fetched)| match fetched {
+            Fetched::Stored(record) => record.payload().len(),
+            Fetched::Owned(value) => value.len(),
+            Fetched::Failed(text) => text.len(),
+            Fetched::Pending | Fetched::Gone => 0,
+        });
+        (values.sum::<usize>() + self.0.len() * VALUE_OVERHEAD_BYTES) as u64
     }
 
     /// Lets go of everything.

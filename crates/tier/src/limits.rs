@@ -21,6 +21,9 @@ pub(crate) const FULL_SLICE_BYTES: i64 = 64 << 10;
 /// Memory that is made for each write that waits, and counted when some are let go on while keys are
 /// evicted: what such a write takes is known only afterwards.
 pub(crate) const WRITE_BYTES: i64 = 4 << 10;
+/// A write that takes as much waits until it fits beside what is resident, and is refused before
+/// smaller ones.
+pub(crate) const LARGE_WRITE_BYTES: u64 = 256 << 10;
 /// Writes that a slice makes memory for.
 pub(crate) const WRITES_MAX: i64 = 64;
 /// Random slots that eviction by sample asks for at a time, so that their cache misses overlap.

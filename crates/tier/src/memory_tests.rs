@@ -146,7 +146,7 @@ impl Machine {
     }
 
     fn wait(&self) -> Result<(), TierError> {
-        let mut room = pin!(self.worker.room());
+        let mut room = pin!(self.worker.room(0));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = self.step(|| room.as_mut().poll(&mut cx)) {
@@ -171,7 +171,7 @@ impl Machine {
         let key = Key::new(name.as_bytes());
         let mut slot = self.tier().keyspace.lock(key.slot);
         let mut tally = Tally::default();
-        drop(Db::new(&mut slot, 0, 1, &mut tally).into_read(&key));
+        let _ = Db::new(&mut slot, 0, 1, &mut tally).into_read(&key);
     }
 
     fn check_counts(&self) {
@@ -319,7 +319,7 @@ fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the
     let rung = Arc::new(Mutex::new(Vec::new()));
     let wakers: Vec<Waker> =
         (0..40).map(|number| Waker::from(Arc::new(Bell(number, rung.clone())))).collect();
-    let mut waits: Vec<_> = wakers.iter().map(|_| Some(Box::pin(machine.worker.room()))).collect();
+    let mut waits: Vec<_> = wakers.iter().map(|_| Some(Box::pin(machine.worker.room(0)))).collect();
     // All of it is resident, and nothing has been allocated: what is resident falls again.
     machine.resident.store(8 * MIB, Ordering::Relaxed);
     machine.tier().measure();

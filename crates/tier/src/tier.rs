@@ -68,7 +68,7 @@ impl Tier {
     ) -> Tier {
         assert!(workers > 0);
         if engine.is_some() {
-            budget.let_values_leave();
+            budget.set_demotes();
         }
         Tier {
             keyspace,
@@ -153,18 +153,19 @@ impl Tier {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
     }
 
-    /// What the controller of memory wants to know. Whether there are sparse pages is a worker's to
+    /// What the controller of memory wants to know, when `wanted_bytes` that are reserved are not
+    /// resident yet. Whether there are sparse pages is a worker's to
     /// say.
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self, wanted_bytes: u64) -> Figures {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
         Figures {
             over_limit: self.budget.over_limit(),
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
-            resident: self.budget.resident(),
+            resident: self.budget.resident(wanted_bytes),
             has_flash: self.engine.is_some(),
-            may_evict: self.evictable().is_some(),
+            may_evict: self.evictable(self.settings.policy()).is_some(),
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,
@@ -181,18 +182,18 @@ impl Tier {
         if let Some(engine) = &self.engine {
             self.budget.set_engine(engine.stats().buffer_bytes);
         }
-        self.look_for_room();
+        self.look_for_room(0);
         self.budget.measure();
         if self.heap.is_some() {
             self.regions.measure(&self.counters, self.budget.max_bytes());
         }
     }
 
-    /// Sees whether `maxmemory` is resident. If so, gives free pages back to the machine at once,
+    /// Sees whether `maxmemory` is resident, or would be with `wanted_bytes` more. If so, gives free pages back to the machine at once,
     /// which would go by themselves within a tenth of a second, and looks again.
-    pub(crate) fn look_for_room(&self) {
+    pub(crate) fn look_for_room(&self, wanted_bytes: u64) {
         self.budget.measure_resident();
-        if self.budget.is_full()
+        if self.budget.is_full_with(wanted_bytes)
             && let Some(heap) = &self.heap
         {
             heap.purge();

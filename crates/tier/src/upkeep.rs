@@ -59,7 +59,7 @@ impl TierWorker {
     }
 
     pub(crate) fn figures(&self) -> Figures {
-        Figures { may_defrag: self.may_defrag(), ..self.tier.figures() }
+        Figures { may_defrag: self.may_defrag(), ..self.tier.figures(0) }
     }
 
     /// Demotes, collects and evicts what a slice is to free.
@@ -74,7 +74,7 @@ impl TierWorker {
         } else if self.engine.is_some() {
             done.stopped = Some(StopReason::Spent);
         }
-        let evict_bytes = self.tier.figures().left_to_evict(slice, &done);
+        let evict_bytes = self.tier.figures(0).left_to_evict(slice, &done);
         if evict_bytes > 0 {
             done.evicted = Some(self.evict(evict_bytes));
         }
@@ -89,7 +89,7 @@ impl TierWorker {
         let is_due = unseen as u64 * self.tier.workers as u64 >= step;
         self.unseen_bytes.set(if is_due { 0 } else { unseen });
         if is_due {
-            self.tier.look_for_room();
+            self.tier.look_for_room(0);
         }
     }
 

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::controller::{Done, Next, Resident};
-use crate::limits::{DEFRAG_WAIT_MAX, WAIT_MAX};
+use crate::controller::{Done, Figures, Next, Resident};
+use crate::limits::{DEFRAG_WAIT_MAX, LARGE_WRITE_BYTES, WAIT_MAX};
 use crate::tier::{Pressure, TierError};
 use crate::worker::TierWorker;
 
@@ -40,14 +40,30 @@ pub(crate) struct WaitQueue {
 
 struct WaitingWrite {
     since: Duration,
+    /// What it has reserved, which counts in the budget already.
+    bytes: u64,
     answer: Cell<Option<Result<(), ()>>>,
     waker: Cell<Option<Waker>>,
+}
+
+/// `bytes` when they are many, else none.
+fn large(bytes: u64) -> u64 {
+    if bytes >= LARGE_WRITE_BYTES { bytes } else { 0 }
 }
 
 /// A write's place in the queue, which it leaves when this is dropped.
 struct Place<'a> {
     queue: &'a WaitQueue,
     write: Rc<WaitingWrite>,
+}
+
+impl WaitingWrite {
+    fn end(&self, answer: Result<(), ()>) {
+        self.answer.set(Some(answer));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
 }
 
 impl WaitQueue {
@@ -59,9 +75,9 @@ impl WaitQueue {
         self.writes.borrow().len()
     }
 
-    fn join(&self, since: Duration) -> Place<'_> {
-        let write =
-            Rc::new(WaitingWrite { since, answer: Cell::new(None), waker: Cell::default() });
+    fn join(&self, since: Duration, bytes: u64) -> Place<'_> {
+        let (answer, waker) = (Cell::default(), Cell::default());
+        let write = Rc::new(WaitingWrite { since, bytes, answer, waker });
         self.writes.borrow_mut().push_back(write.clone());
         Place { queue: self, write }
     }
@@ -71,11 +87,33 @@ impl WaitQueue {
         let mut writes = self.writes.borrow_mut();
         let count = count.min(writes.len());
         for write in writes.drain(..count) {
-            write.answer.set(Some(answer));
-            if let Some(waker) = write.waker.take() {
-                waker.wake();
-            }
+            write.end(answer);
         }
+    }
+
+    /// Refuses the write that has reserved most, if that is much. False: it is not.
+    fn refuse_largest(&self) -> bool {
+        let mut writes = self.writes.borrow_mut();
+        let largest = writes.iter().enumerate().max_by_key(|(_, write)| write.bytes);
+        let Some((index, _)) = largest.filter(|(_, write)| large(write.bytes) > 0) else {
+            return false;
+        };
+        if let Some(write) = writes.remove(index) {
+            write.end(Err(()));
+        }
+        true
+    }
+
+    /// What the first write is about to take, if that is much.
+    fn wanted_bytes(&self) -> u64 {
+        self.writes.borrow().front().map_or(0, |write| large(write.bytes))
+    }
+
+    /// How many go on when there is memory: a large one, for which it was measured, alone.
+    fn admissible(&self) -> usize {
+        let writes = self.writes.borrow();
+        let is_small = |write: &Rc<WaitingWrite>| large(write.bytes) == 0;
+        writes.iter().take_while(|write| is_small(write)).count().max(1)
     }
 
     /// Has upkeep run a slice soon.
@@ -116,20 +154,38 @@ impl TierWorker {
         self.tier.pressure() == Pressure::Wait || !self.waiting.is_empty()
     }
 
-    /// Waits until there is memory for a write, behind those that came before.
+    /// The same for one that is about to take `bytes`, which count in the budget already: a large one
+    /// waits, too, until as much less than `maxmemory` is resident. Cost: a measurement if it is large.
+    pub fn must_wait_for(&self, bytes: u64) -> bool {
+        self.must_wait() || self.lacks(large(bytes))
+    }
+
+    /// Whether `wanted_bytes` more would not fit, with what is resident now.
+    fn lacks(&self, wanted_bytes: u64) -> bool {
+        if wanted_bytes == 0 || self.engine.is_none() {
+            return false;
+        }
+        self.tier.look_for_room(wanted_bytes);
+        self.tier.budget.is_full_with(wanted_bytes)
+    }
+
+    /// Waits until there is memory for a write, behind those that came before. `bytes` of it are
+    /// reserved in the budget already.
     ///
-    /// Errors: [`TierError::OutOfMemory`] when none can be made, or not within `WAIT_MAX`.
-    pub async fn room(&self) -> Result<(), TierError> {
+    /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
+    /// while some is being made.
+    pub async fn room(&self, bytes: u64) -> Result<(), TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
         if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
             return Err(TierError::OutOfMemory);
         }
-        if self.waiting.admitted_at.get() == Some(self.seen()) && self.waiting.is_empty() {
+        let is_admitted = self.waiting.admitted_at.get() == Some(self.seen());
+        if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
             return Ok(());
         }
         let start = self.tier.clock.now();
-        let place = self.waiting.join(start);
+        let place = self.waiting.join(start, bytes);
         self.waiting.set_due();
         let result = place.await;
         let waited_us = (self.tier.clock.now() - start).as_micros() as u64;
@@ -157,16 +213,18 @@ impl TierWorker {
             self.waiting.deficit.set(None);
             return false;
         }
-        let next = match self.tier.pressure() {
+        self.lacks(self.waiting.wanted_bytes());
+        let figures = self.waiting_figures();
+        let next = match figures.pressure() {
             Pressure::Wait => self.free_for_waiting(),
-            _ => self.tier.figures().judge(&Done::default(), i64::MAX),
+            _ => figures.judge(&Done::default(), i64::MAX),
         };
         let queue = &self.waiting;
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
                 queue.refused_over.set(None);
-                queue.answer(usize::MAX, Ok(()));
+                queue.answer(queue.admissible(), Ok(()));
             }
             Next::Admit(count) => {
                 let over = self.tier.budget.over_limit();
@@ -177,7 +235,7 @@ impl TierWorker {
                 queue.admitted_at.set(Some(self.seen()));
                 queue.answer(usize::MAX, Ok(()));
             }
-            Next::Continue | Next::Evict(_) => self.tier.look_for_room(),
+            Next::Continue | Next::Evict(_) => self.tier.look_for_room(queue.wanted_bytes()),
             Next::AwaitDevice => {
                 self.submit();
                 return self.in_flight() == 0;
@@ -194,6 +252,10 @@ impl TierWorker {
         let overdue = self.waiting_for(WAIT_MAX);
         if overdue > 0 {
             return self.waiting.answer(overdue, Err(()));
+        }
+        if self.waiting.refuse_largest() {
+            // What it had reserved is free soon, and may be enough for the others.
+            return;
         }
         self.waiting.refused_at.set(Some(self.tier.budget.measures()));
         self.waiting.refused_over.set(Some(self.tier.budget.over_limit()));
@@ -215,23 +277,31 @@ impl TierWorker {
 
     /// What is known of resident memory: it decides whether what was found still holds.
     fn seen(&self) -> (u32, Resident) {
-        (self.tier.budget.measures(), self.tier.budget.resident())
+        (self.tier.budget.measures(), self.tier.budget.resident(0))
+    }
+
+    fn waiting_figures(&self) -> Figures {
+        let figures = self.tier.figures(self.waiting.wanted_bytes());
+        Figures { may_defrag: self.may_defrag(), ..figures }
     }
 
     /// One slice: defragments, demotes, collects and evicts as the controller says.
     fn free_for_waiting(&self) -> Next {
         let packed = self.defrag();
-        let slice =
-            self.figures().slice_for_waiting(self.waiting.len(), packed.moved, packed.asked);
+        let slice = self.waiting_figures().slice_for_waiting(
+            self.waiting.len(),
+            packed.moved,
+            packed.asked,
+        );
         let mut done = self.run_slice(slice);
         done.moved = packed.moved;
         done.is_overdue = self.waiting_for(WAIT_MAX) > 0;
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();
         let deficit = self.waiting.deficit.get().unwrap_or(i64::MAX);
-        let next = self.figures().judge(&done, deficit);
+        let next = self.waiting_figures().judge(&done, deficit);
         let Next::Evict(bytes) = next else { return next };
         done.evicted = Some(self.evict(bytes));
-        self.figures().judge(&done, deficit)
+        self.waiting_figures().judge(&done, deficit)
     }
 
     /// Waits for the next completions of the device; when it has nothing to do, for others to have

@@ -6,7 +6,7 @@
 //! it starts. What may go wrong is decided by the caller: without faults nothing may; with faults
 //! no wrong byte may be served, and no record may be lost that was not reported.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -71,6 +71,8 @@ struct Keyspace {
     in_ram: u16,
     /// Those, to be released.
     deleted: RefCell<Vec<(u32, Entry)>>,
+    /// The record that was last said to live and has not been moved yet.
+    found_live: Cell<Option<Location>>,
     random: RefCell<Random>,
 }
 
@@ -97,11 +99,14 @@ impl Owner for Keyspace {
             entry.at = None;
             return Liveness::Dropped;
         }
+        let before = self.found_live.replace(Some(at));
+        assert_ne!(before, Some(at), "asked again while there was no write buffer for it");
         Liveness::Live
     }
 
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool {
         let key = key_of(record.key);
+        self.found_live.set(None);
         if !self.points_at(key, from) {
             return false;
         }
@@ -158,6 +163,7 @@ impl Rig {
             entries: RefCell::default(),
             in_ram: 50,
             deleted: RefCell::default(),
+            found_live: Cell::default(),
             random: RefCell::new(Random::new(seed ^ 1)),
         };
         Self {
@@ -343,6 +349,10 @@ impl Rig {
 
     pub(crate) fn collect(&mut self, worker: usize) -> CollectProgress {
         let progress = self.workers[worker].collect(&self.keyspace, 64 << 10);
+        if progress == CollectProgress::Idle {
+            // A collection that was given up asks for all of them again.
+            self.keyspace.found_live.set(None);
+        }
         for (key, entry) in self.keyspace.deleted.take() {
             self.let_go(key, Some(entry));
         }

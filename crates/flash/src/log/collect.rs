@@ -53,6 +53,9 @@ struct Collection {
     /// No more is read: survivors cannot be written.
     given_up: bool,
     relocated_bytes: u64,
+    /// The record that the owner said lives, while there is no write buffer for it: to ask again could
+    /// find it evicted, as each question counts as a turn without a use.
+    found_live: Option<Location>,
 }
 
 /// The large record that fills a block.
@@ -145,6 +148,7 @@ impl Collector {
             in_flight: 0,
             given_up: false,
             relocated_bytes: 0,
+            found_live: None,
         });
         if is_span {
             active.ask_span(io, large);
@@ -351,7 +355,8 @@ impl Collection {
                         key: &bytes[header.key()],
                         payload: &bytes[header.payload()],
                     };
-                    let moved = relocate(io, appender, owner, &record, place.at)?;
+                    let found_live = &mut self.found_live;
+                    let moved = relocate(io, appender, owner, (&record, place.at), found_live)?;
                     self.relocated_bytes += moved as u64;
                     walk.at = start + size;
                 }
@@ -380,7 +385,8 @@ impl Collection {
             Ok(fetched) => {
                 let record =
                     Record { meta: fetched.meta(), key: fetched.key(), payload: fetched.payload() };
-                let moved = relocate(io, appender, owner, &record, *at)?;
+                let found_live = &mut self.found_live;
+                let moved = relocate(io, appender, owner, (&record, *at), found_live)?;
                 self.relocated_bytes += moved as u64;
             }
             Err(error) => {
@@ -397,11 +403,15 @@ fn relocate(
     io: &mut Io,
     appender: &mut Appender,
     owner: &dyn Owner,
-    record: &Record<'_>,
-    from: Location,
+    (record, from): (&Record<'_>, Location),
+    found_live: &mut Option<Location>,
 ) -> Result<usize, Stop> {
     let size = record_size(record.key.len(), record.payload.len());
-    match owner.is_live(record, from) {
+    let liveness = match *found_live == Some(from) {
+        true => Liveness::Live,
+        false => owner.is_live(record, from),
+    };
+    match liveness {
         Liveness::Dead => {
             io.counters.gc_dropped.add(1);
             return Ok(0);
@@ -417,7 +427,10 @@ fn relocate(
     let stream = shared.table.get(shared.geometry.split(from).0).stream().survivors();
     let to = match appender.append(io, stream, record) {
         Ok(to) => to,
-        Err(AppendError::Busy) => return Err(Stop::Later),
+        Err(AppendError::Busy) => {
+            *found_live = Some(from);
+            return Err(Stop::Later);
+        }
         Err(_) => return Err(Stop::GiveUp),
     };
     io.counters.gc_relocated.add(1);

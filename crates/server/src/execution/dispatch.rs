@@ -128,7 +128,9 @@ impl Runner<'_> {
             return Outcome::Paused;
         }
         let needs_room = spec.flags.has(Flags::DENYOOM) || self.is_exec_with_room();
-        let must_ask = self.is_large && self.room.is_none();
+        let is_large = self.is_large
+            || self.is_exec_with_room() && self.session.transaction.bytes() as u64 > ROOM_BYTES_MIN;
+        let must_ask = is_large && self.room.is_none();
         if needs_room && (must_ask || self.session.worker.tier.must_wait()) {
             match self.room {
                 None => return Outcome::Room,

@@ -3,7 +3,7 @@
 use command::Needs;
 use keyspace::Key;
 use resp::Args;
-use tier::{Want, sort_wants};
+use tier::{VALUE_OVERHEAD_BYTES, Want, sort_wants};
 
 use crate::execution::dispatch::{Pipeline, finish_reply};
 use crate::execution::keys::keys_with_needs;
@@ -19,7 +19,7 @@ pub(super) struct TooMuch(pub(super) u64);
 
 /// Memory of a value that is fetched.
 pub(crate) fn value_bytes(want: &Want) -> u64 {
-    u64::from(want.value_len.max(want.at.stored_len))
+    u64::from(want.value_len.max(want.at.stored_len)) + VALUE_OVERHEAD_BYTES as u64
 }
 
 /// Bytes of all arguments.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use resp::{Limits, Reply};
-use tier::{FetchedSet, Pressure, Want};
+use tier::{FetchedSet, Want};
 
 use crate::config::ClientClass;
 use crate::execution::batch::Batch;
@@ -27,7 +27,7 @@ use crate::limits::{
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::{CountedBuffers, request_bytes_max};
+use crate::state::client_memory::{CountedBuffers, VALUE_COPIES, request_bytes_max};
 use crate::state::clients::Client;
 use crate::state::worker::Worker;
 
@@ -70,6 +70,8 @@ pub(crate) enum Wait {
     Fetch(Vec<Want>),
     /// Memory for a write.
     Room,
+    /// Memory for its own large buffers; it goes on without, too, since they count as it is.
+    Buffers,
     /// The end of CLIENT PAUSE.
     Pause,
     /// The buffers of clients that are on their way out, because all together took too much.
@@ -164,6 +166,7 @@ impl<T: Transport> Connection<T> {
         match wait {
             Wait::Fetch(wants) => self.fetch(wants).await,
             Wait::Room => self.wait_for_room().await,
+            Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
             Wait::Errand => {
                 let errand = self.session.errand.take();
                 self.session.errand = errand.run(&self.worker).await;
@@ -185,31 +188,38 @@ impl<T: Transport> Connection<T> {
         let queued = self.session.transaction.bytes() as u64;
         let args = |request| args_bytes(self.batch.args(&request, &self.input));
         let bytes = self.batch.current().map_or(0, args) + queued;
-        // Its arguments count already.
-        let granted = self.counted.reserve(&self.worker.server, &self.session.client, (bytes, 0));
-        assert!(granted, "nothing more of it counts as the clients'");
-        let is_short = self.worker.tier.must_wait();
-        self.room = Some(!is_short || self.worker.tier.room().await.is_ok());
+        self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
+        let is_short = self.worker.tier.must_wait_for(bytes);
+        self.room = Some(!is_short || self.worker.tier.room(bytes).await.is_ok());
     }
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set.
     async fn fetch(&mut self, wants: Vec<Want>) {
-        let bytes: u64 = wants.iter().map(value_bytes).sum();
+        let bytes = wants.iter().map(value_bytes).sum::<u64>() + self.fetched.memory_bytes();
         let worker = self.worker.clone();
         worker.tier.buffers_released();
+        let (server, client) = (&*worker.server, self.session.client.clone());
         if bytes <= READ_BUFFER_BYTES as u64 {
             // In the read buffers, which count already, and then in the buffer of the replies.
+            self.counted.release(server, &client);
             self.fetched.extend(worker.tier.fetch(wants).await);
             return;
         }
-        let (server, client) = (&*worker.server, self.session.client.clone());
-        while !self.counted.reserve(server, &client, (2 * bytes, bytes)) {
-            worker.upkeep_tick.notified().await;
+        if !self.counted.reserve_values(server, &client, bytes) {
+            // Two that wait for more would wait for each other for ever if they held some.
+            self.release_fetched();
+            let _place = server.client_memory.queue.join(client.id);
+            while !self.counted.reserve_values(server, &client, bytes) {
+                worker.upkeep_tick.notified().await;
+            }
+            // The request runs again, and asks for all of it.
+            self.attempts -= 1;
+            return;
         }
-        let is_short = bytes > ROOM_BYTES_MIN && server.tier.pressure() == Pressure::Wait;
+        let is_short = bytes > ROOM_BYTES_MIN && worker.tier.must_wait_for(VALUE_COPIES * bytes);
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
-        if is_short && worker.tier.room().await.is_err() && !is_small {
+        if is_short && worker.tier.room(VALUE_COPIES * bytes).await.is_err() && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
             return;
@@ -225,8 +235,14 @@ impl<T: Transport> Connection<T> {
 
     /// Runs requests until something must be awaited.
     fn run_requests(&mut self) -> Next {
-        if self.counted.must_wait(&self.worker.server) {
+        // Between requests: one that is under way has values in hand that would be let go.
+        if self.attempts == 0 && self.counted.must_wait(&self.worker.server) {
             return Next::Wait(Wait::Crowd);
+        }
+        // Where a reply is large, to write it gives the memory back.
+        let only_reads = self.batch.is_done() && self.reply.len() == self.written;
+        if only_reads && self.counted.must_make_room(&self.worker.tier, self.input.capacity()) {
+            return Next::Wait(Wait::Buffers);
         }
         loop {
             if self.batch.is_done() {
@@ -245,6 +261,12 @@ impl<T: Transport> Connection<T> {
                 match self.pipeline().dispatch(&request) {
                     Outcome::Done | Outcome::NotRun => {
                         self.batch.advance();
+                        if self.attempts > 0 {
+                            // The reply counts as a buffer; values fetched ahead stay.
+                            let bytes = self.fetched.memory_bytes();
+                            let server = &self.worker.server;
+                            self.counted.keep_reserved(server, &self.session.client, bytes);
+                        }
                         self.attempts = 0;
                         self.room = None;
                         self.refused_bytes = None;
@@ -423,6 +445,8 @@ impl<T: Transport> Connection<T> {
                 Poll::Ready(result) => result?,
                 Poll::Pending => {
                     self.note_memory();
+                    // For as long as the client does not read, nothing is held for what follows.
+                    self.release_fetched();
                     return Poll::Pending;
                 }
             };

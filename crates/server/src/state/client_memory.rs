@@ -8,11 +8,12 @@
 //! budget makes room for it first.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tier::Pressure;
+use tier::TierWorker;
 
 use crate::config::MemoryShare;
 use crate::limits::{
@@ -30,6 +31,10 @@ const WAIT_TICKS_MAX: u32 = 20;
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
+/// How often the values that a request fetches are in RAM when it runs: as fetched, in its reply, and
+/// promoted.
+pub(crate) const VALUE_COPIES: u64 = 3;
+
 /// What all clients share to keep within their bounds.
 #[derive(Default)]
 pub(crate) struct ClientMemory {
@@ -37,12 +42,41 @@ pub(crate) struct ClientMemory {
     stranger_bytes: AtomicI64,
     /// Reserved for requests under way.
     reserved_bytes: AtomicI64,
+    /// Requests that wait to reserve some.
+    pub(crate) queue: ReservationQueue,
     /// The sum at which all clients were counted last because they took too much.
     recounted_at: AtomicI64,
     recount: Mutex<()>,
     /// Clients closed since the log said so.
     unlogged: AtomicU64,
     logged_ms: AtomicU64,
+}
+
+/// Clients whose requests wait until others have let go of what they reserved, in the order in which
+/// they came: a large request is not passed by small ones for ever.
+///
+/// Whoever waits here holds nothing reserved, so no two can wait for each other.
+#[derive(Default)]
+pub(crate) struct ReservationQueue(Mutex<VecDeque<u64>>);
+
+/// A client's place in that queue, which it leaves when this is dropped.
+pub(crate) struct ReservationPlace<'a> {
+    queue: &'a ReservationQueue,
+    id: u64,
+}
+
+impl ReservationQueue {
+    /// Takes the last place. Bounds: one for each client.
+    pub(crate) fn join(&self, id: u64) -> ReservationPlace<'_> {
+        self.0.lock().push_back(id);
+        ReservationPlace { queue: self, id }
+    }
+}
+
+impl Drop for ReservationPlace<'_> {
+    fn drop(&mut self) {
+        self.queue.0.lock().retain(|&id| id != self.id);
+    }
 }
 
 /// Bytes of one connection's buffers that are counted in the budget.
@@ -52,6 +86,8 @@ pub(crate) struct CountedBuffers {
     /// Reserved for the request under way.
     reserved: u64,
     is_stranger: bool,
+    /// The buffer for which memory was sought last.
+    sought_bytes: usize,
     /// Ticks waited for room.
     waited: u32,
 }
@@ -76,7 +112,7 @@ impl CountedBuffers {
         let strangers = &server.client_memory.stranger_bytes;
         let stranger_bytes =
             strangers.fetch_add(stranger_grown, Ordering::Relaxed) + stranger_grown;
-        let total = server.tier.budget.add_clients(grown);
+        let total = server.tier.budget.add_buffers(grown);
         if stranger_grown > 0 && stranger_bytes > STRANGERS_BYTES_MAX as i64 {
             keep_within_limit(server);
         } else if grown > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
@@ -95,52 +131,71 @@ impl CountedBuffers {
 
     #[cold]
     fn is_crowded(&mut self, server: &Server) -> bool {
-        let total = buffers_total(server);
-        let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64)
-            || server.tier.pressure() == Pressure::Wait;
+        let total = server.tier.budget.buffer_bytes();
+        let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64);
         self.waited = if crowded { self.waited + 1 } else { 0 };
         crowded && self.waited <= WAIT_TICKS_MAX
     }
 
-    /// Reserves memory for the request under way, if all clients together stay within their limit
-    /// with `counted_bytes` of it, or if no other request has reserved any: so one always goes on.
-    /// False: others must let go of theirs first.
-    pub(crate) fn reserve(
-        &mut self,
-        server: &Server,
-        client: &Client,
-        (bytes, counted_bytes): (u64, u64),
-    ) -> bool {
-        let grown = bytes as i64;
-        let all = &server.client_memory.reserved_bytes;
-        let of_others = all.fetch_add(grown, Ordering::Relaxed) - self.reserved as i64;
-        let total = server.tier.budget.add_clients(grown) - grown;
-        let is_over =
-            || limit_bytes(server).is_some_and(|limit| total + counted_bytes as i64 > limit as i64);
-        if of_others > 0 && counted_bytes > 0 && is_over() {
-            all.fetch_sub(grown, Ordering::Relaxed);
-            server.tier.budget.add_clients(-grown);
+    /// Whether memory is to be made for a large buffer, before it is filled: asked once for each size.
+    #[inline]
+    pub(crate) fn must_make_room(&mut self, tier: &TierWorker, buffer_bytes: usize) -> bool {
+        let has_grown = buffer_bytes > self.sought_bytes;
+        self.sought_bytes = buffer_bytes;
+        has_grown
+            && buffer_bytes as u64 >= CROWD_BYTES_MIN
+            && tier.must_wait_for(buffer_bytes as u64)
+    }
+
+    /// Reserves `bytes` for values that the request under way holds and fetches, in place of what
+    /// it had reserved before, if that leaves all clients within their limit, or if nobody else has
+    /// reserved any: so one always goes on. False: others must let go of theirs first, or came first.
+    ///
+    /// What is made of the values, a reply and copies in RAM where they are promoted, takes as much
+    /// each, and counts for the budget alone.
+    pub(crate) fn reserve_values(&mut self, server: &Server, client: &Client, bytes: u64) -> bool {
+        let memory = &server.client_memory;
+        let queue = memory.queue.0.lock();
+        if queue.front().is_some_and(|&first| first != client.id) {
             return false;
         }
-        self.reserved += bytes;
-        client.reserved_bytes.store(self.reserved, Ordering::Relaxed);
+        let of_others = memory.reserved_bytes.load(Ordering::Relaxed) - self.reserved as i64;
+        let total = server.tier.budget.client_bytes() - self.reserved as i64;
+        if of_others > 0
+            && limit_bytes(server).is_some_and(|limit| total + bytes as i64 > limit as i64)
+        {
+            return false;
+        }
+        self.set_reserved(server, client, VALUE_COPIES * bytes);
+        drop(queue);
         true
+    }
+
+    /// Reserves memory for a copy of arguments, which count as the client's already.
+    pub(crate) fn reserve_copy(&mut self, server: &Server, client: &Client, bytes: u64) {
+        self.set_reserved(server, client, self.reserved + bytes);
+    }
+
+    /// Keeps at most `bytes` of what was reserved.
+    pub(crate) fn keep_reserved(&mut self, server: &Server, client: &Client, bytes: u64) {
+        if self.reserved > bytes {
+            self.set_reserved(server, client, bytes);
+        }
     }
 
     /// What was reserved is free again. Cost: a comparison when nothing was.
     #[inline]
     pub(crate) fn release(&mut self, server: &Server, client: &Client) {
-        if self.reserved > 0 {
-            self.release_reserved(server, client);
-        }
+        self.keep_reserved(server, client, 0);
     }
 
     #[cold]
-    fn release_reserved(&mut self, server: &Server, client: &Client) {
-        let bytes = std::mem::take(&mut self.reserved) as i64;
-        client.reserved_bytes.store(0, Ordering::Relaxed);
-        server.client_memory.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        server.tier.budget.add_clients(-bytes);
+    fn set_reserved(&mut self, server: &Server, client: &Client, bytes: u64) {
+        let grown = bytes as i64 - self.reserved as i64;
+        self.reserved = bytes;
+        client.reserved_bytes.store(bytes, Ordering::Relaxed);
+        server.client_memory.reserved_bytes.fetch_add(grown, Ordering::Relaxed);
+        server.tier.budget.add_reserved(grown);
     }
 
     /// The connection ends.
@@ -149,14 +204,8 @@ impl CountedBuffers {
         if self.is_stranger {
             server.client_memory.stranger_bytes.fetch_sub(self.bytes as i64, Ordering::Relaxed);
         }
-        server.tier.budget.add_clients(-(std::mem::take(&mut self.bytes) as i64));
+        server.tier.budget.add_buffers(-(std::mem::take(&mut self.bytes) as i64));
     }
-}
-
-/// What all buffers take, without what is reserved.
-fn buffers_total(server: &Server) -> i64 {
-    let reserved = server.client_memory.reserved_bytes.load(Ordering::Relaxed);
-    server.tier.budget.add_clients(0) - reserved
 }
 
 /// `maxmemory-clients` in bytes; none: there is no bound.
@@ -179,7 +228,7 @@ pub(crate) fn request_bytes_max(server: &Server) -> u64 {
 
 /// Bytes that may still be fetched ahead for all clients.
 pub(crate) fn bytes_free(server: &Server) -> u64 {
-    let total = server.tier.budget.add_clients(0).max(0) as u64;
+    let total = server.tier.budget.client_bytes().max(0) as u64;
     limit_bytes(server).map_or(u64::MAX, |limit| limit.saturating_sub(total))
 }
 
@@ -214,8 +263,7 @@ fn recount(server: &Server, total: i64) {
 pub(crate) fn keep_within_limit(server: &Server) {
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    let reserved = server.client_memory.reserved_bytes.load(Ordering::Relaxed);
-    server.tier.budget.set_clients(total as i64 + reserved);
+    server.tier.budget.set_buffers(total as i64);
     // What those take who are on their way out is as good as free.
     clients.retain(|client| !client.is_killed());
     let sum = |clients: &[Arc<Client>]| -> u64 {
@@ -307,19 +355,44 @@ mod tests {
         let server = server();
         let (one, other) = (client(&server, 0), client(&server, 0));
         let (mut first, mut second) = (CountedBuffers::default(), CountedBuffers::default());
-        assert!(first.reserve(&server, &one, (20 * MIB, 10 * MIB)), "nobody else is under way");
-        assert!(!second.reserve(&server, &other, (2 * MIB, MIB)));
-        assert_eq!(server.tier.budget.add_clients(0), 20 * MIB as i64, "a refusal leaves nothing");
-        assert_eq!(one.reserved_bytes.load(Ordering::Relaxed), 20 * MIB);
+        assert!(first.reserve_values(&server, &one, 10 * MIB), "nobody else is under way");
+        assert!(!second.reserve_values(&server, &other, MIB));
+        let all = || server.tier.budget.client_bytes();
+        assert_eq!(all(), 30 * MIB as i64, "a refusal leaves nothing");
+        assert_eq!(one.reserved_bytes.load(Ordering::Relaxed), 30 * MIB);
         keep_within_limit(&server);
-        assert_eq!(server.tier.budget.add_clients(0), 20 * MIB as i64, "counted anew");
+        assert_eq!(all(), 30 * MIB as i64, "counted anew");
         assert!(!one.is_killed(), "what was granted is no reason to close");
-        first.release(&server, &one);
-        assert!(second.reserve(&server, &other, (2 * MIB, MIB)));
-        assert!(first.reserve(&server, &one, (12 * MIB, 6 * MIB)), "both fit");
+        assert!(first.reserve_values(&server, &one, 3 * MIB), "in place of the 10 MiB");
+        first.keep_reserved(&server, &one, 3 * MIB);
+        assert_eq!(all(), 3 * MIB as i64);
+        assert!(second.reserve_values(&server, &other, MIB));
+        second.reserve_copy(&server, &other, MIB);
+        assert_eq!(all(), 7 * MIB as i64);
         first.end(&server, &one);
         second.end(&server, &other);
-        assert_eq!(server.tier.budget.add_clients(0), 0);
+        assert_eq!(all(), 0);
+    }
+
+    #[test]
+    fn who_waits_to_reserve_is_not_passed_by_those_who_came_later() {
+        let server = server();
+        let clients: Vec<_> = (0..4).map(|_| client(&server, 0)).collect();
+        let mut counted: Vec<_> = (0..4).map(|_| CountedBuffers::default()).collect();
+        assert!(counted[0].reserve_values(&server, &clients[0], 3 * MIB));
+        assert!(!counted[1].reserve_values(&server, &clients[1], 7 * MIB));
+        let queue = &server.client_memory.queue;
+        let first = queue.join(clients[1].id);
+        assert!(!counted[2].reserve_values(&server, &clients[2], MIB / 8), "it would fit");
+        let second = queue.join(clients[2].id);
+        counted[0].release(&server, &clients[0]);
+        assert!(!counted[3].reserve_values(&server, &clients[3], MIB / 8));
+        assert!(counted[1].reserve_values(&server, &clients[1], 7 * MIB));
+        drop(first);
+        assert!(!counted[3].reserve_values(&server, &clients[3], MIB / 8));
+        drop(second);
+        counted[1].release(&server, &clients[1]);
+        assert!(counted[3].reserve_values(&server, &clients[3], MIB / 8));
     }
 
     #[test]

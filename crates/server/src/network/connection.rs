@@ -209,10 +209,7 @@ impl<T: Transport> Connection<T> {
         if !self.counted.reserve_values(server, &client, bytes) {
             // Two that wait for more would wait for each other for ever if they held some.
             self.release_fetched();
-            let _place = server.client_memory.queue.join(client.id);
-            while !self.counted.reserve_values(server, &client, bytes) {
-                worker.upkeep_tick.notified().await;
-            }
+            self.counted.wait_to_reserve(&worker, &client, bytes).await;
             // The request runs again, and asks for all of it.
             self.attempts -= 1;
             return;

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tier::TierWorker;
@@ -23,11 +24,14 @@ use crate::limits::{
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
 use crate::state::server::Server;
+use crate::state::worker::Worker;
 
 /// Ticks of upkeep for which a connection with large buffers waits for others to be closed: a tenth of a
 /// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
 /// much.
 const WAIT_TICKS_MAX: u32 = 20;
+/// How long a request that fetches values waits for the replies of others to be read.
+const REPLIES_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
@@ -43,7 +47,7 @@ pub(crate) struct ClientMemory {
     /// Reserved for requests under way.
     reserved_bytes: AtomicI64,
     /// Requests that wait to reserve some.
-    pub(crate) queue: ReservationQueue,
+    queue: ReservationQueue,
     /// The sum at which all clients were counted last because they took too much.
     recounted_at: AtomicI64,
     recount: Mutex<()>,
@@ -57,17 +61,17 @@ pub(crate) struct ClientMemory {
 ///
 /// Whoever waits here holds nothing reserved, so no two can wait for each other.
 #[derive(Default)]
-pub(crate) struct ReservationQueue(Mutex<VecDeque<u64>>);
+struct ReservationQueue(Mutex<VecDeque<u64>>);
 
 /// A client's place in that queue, which it leaves when this is dropped.
-pub(crate) struct ReservationPlace<'a> {
+struct ReservationPlace<'a> {
     queue: &'a ReservationQueue,
     id: u64,
 }
 
 impl ReservationQueue {
     /// Takes the last place. Bounds: one for each client.
-    pub(crate) fn join(&self, id: u64) -> ReservationPlace<'_> {
+    fn join(&self, id: u64) -> ReservationPlace<'_> {
         self.0.lock().push_back(id);
         ReservationPlace { queue: self, id }
     }
@@ -85,6 +89,8 @@ pub(crate) struct CountedBuffers {
     bytes: u64,
     /// Reserved for the request under way.
     reserved: u64,
+    /// Whether that was granted after a wait.
+    is_granted: bool,
     is_stranger: bool,
     /// The buffer for which memory was sought last.
     sought_bytes: usize,
@@ -148,20 +154,38 @@ impl CountedBuffers {
     }
 
     /// Reserves `bytes` for values that the request under way holds and fetches, in place of what
-    /// it had reserved before, if that leaves all clients within their limit, or if nobody else has
-    /// reserved any: so one always goes on. False: others must let go of theirs first, or came first.
+    /// it had reserved before, if that leaves all clients within their limit. False: others must let
+    /// go of theirs first, or came first.
     ///
     /// What is made of the values, a reply and copies in RAM where they are promoted, takes as much
     /// each, and counts for the budget alone.
     pub(crate) fn reserve_values(&mut self, server: &Server, client: &Client, bytes: u64) -> bool {
+        self.try_reserve(server, client, bytes, true)
+    }
+
+    /// The same. Unless it `spares` the buffers of others, only what they have reserved counts, and
+    /// one always goes on.
+    fn try_reserve(
+        &mut self,
+        server: &Server,
+        client: &Client,
+        bytes: u64,
+        spares_buffers: bool,
+    ) -> bool {
         let memory = &server.client_memory;
+        if self.is_granted {
+            // It has waited for its turn, and asks again for what may have changed meanwhile.
+            self.set_reserved(server, client, VALUE_COPIES * bytes);
+            return true;
+        }
         let queue = memory.queue.0.lock();
         if queue.front().is_some_and(|&first| first != client.id) {
             return false;
         }
         let of_others = memory.reserved_bytes.load(Ordering::Relaxed) - self.reserved as i64;
         let total = server.tier.budget.client_bytes() - self.reserved as i64;
-        if of_others > 0
+        let has_others = of_others > 0 || spares_buffers && total > self.bytes as i64;
+        if has_others
             && limit_bytes(server).is_some_and(|limit| total + bytes as i64 > limit as i64)
         {
             return false;
@@ -171,6 +195,22 @@ impl CountedBuffers {
         true
     }
 
+    /// Waits for a turn to reserve `bytes` for values, in the order of arrival, holding none. Until
+    /// that is released the request may reserve again.
+    pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, client: &Client, bytes: u64) {
+        let server = &*worker.server;
+        self.release(server, client);
+        let _place = server.client_memory.queue.join(client.id);
+        // Replies that others read make room. Those of a client that does not read never would: behind
+        // that time the request goes on, and the largest clients are closed.
+        let clock = server.tier.clock();
+        let deadline = clock.now() + REPLIES_WAIT_MAX;
+        while !self.try_reserve(server, client, bytes, clock.now() < deadline) {
+            worker.upkeep_tick.notified().await;
+        }
+        self.is_granted = true;
+    }
+
     /// Reserves memory for a copy of arguments, which count as the client's already.
     pub(crate) fn reserve_copy(&mut self, server: &Server, client: &Client, bytes: u64) {
         self.set_reserved(server, client, self.reserved + bytes);
@@ -178,6 +218,7 @@ impl CountedBuffers {
 
     /// Keeps at most `bytes` of what was reserved.
     pub(crate) fn keep_reserved(&mut self, server: &Server, client: &Client, bytes: u64) {
+        self.is_granted = false;
         if self.reserved > bytes {
             self.set_reserved(server, client, bytes);
         }

@@ -117,6 +117,31 @@ fn pipelines_of_large_cold_values_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn requests_that_do_not_fit_together_take_turns() {
+    const KEYS: usize = 8_000;
+    const CLIENTS: usize = 6;
+    let server = start("128mb", "512mb");
+    fill(&server, KEYS as u64, 1000);
+    let mut client = server.connect();
+    client.line("TIER DEMOTE ALL");
+    let keys = (1..=KEYS).map(|key| format!("memtier-{key}"));
+    let mget: Vec<String> = std::iter::once("MGET".to_owned()).chain(keys).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            let mut client = server.connect();
+            let words: Vec<&str> = mget.iter().map(String::as_str).collect();
+            scope.spawn(move || {
+                let Frame::Array(values) = client.call(&words) else { panic!("an array") };
+                assert_eq!(values.len(), KEYS);
+                assert!(values.iter().all(|value| matches!(value, Frame::Bulk(_))));
+            });
+        }
+    });
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_peak(&server, 128);
+}
+
+#[test]
 fn an_argument_that_cannot_fit_is_refused_by_its_header() {
     const PIECE: usize = 1 << 20;
     let server = start("100mb", "256mb");

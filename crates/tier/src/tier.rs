@@ -140,6 +140,12 @@ impl Tier {
         }
     }
 
+    /// Whether a value may be promoted, when the batch under way has grown the data by `grown_bytes`.
+    #[inline]
+    pub fn may_promote(&self, grown_bytes: i64) -> bool {
+        self.pressure() != Pressure::Wait && self.budget.over_limit() + grown_bytes <= 0
+    }
+
     /// Whether the value of a cold key comes to RAM at its first use, be it read or written: by the
     /// setting, or because there is free room.
     #[inline]

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use command::{CommandError, CommandResult, Cx, Fetched, Handler};
 use keyspace::{FlashRef, Key, Locked, Tally};
 use resp::{Args, Reply};
-use tier::{FetchedSet, Pressure, Tier};
+use tier::{FetchedSet, Tier};
 
 use crate::session::Session;
 use crate::state::client_memory::request_bytes_max;
@@ -126,7 +126,7 @@ fn promote(
     tally: &mut Tally,
 ) {
     let tier = &session.worker.server.tier;
-    if tier.pressure() == Pressure::Wait || !locked.holds(key.slot) {
+    if !tier.may_promote(tally.ram_bytes()) || !locked.holds(key.slot) {
         return;
     }
     let table = tier.keyspace.table_of(session.db);

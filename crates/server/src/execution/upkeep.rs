@@ -11,7 +11,7 @@ use crate::state::worker::Worker;
 
 /// Between two rounds on a worker that has nothing urgent.
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_millis(5);
-/// One round of expiry takes at most this long, every `UPKEEP_EVERY`: 5 % of a core.
+/// One round of expiry takes at most this long: 5 % of a core while rounds come every `UPKEEP_EVERY`.
 const EXPIRE_SLICE: Duration = Duration::from_micros(250);
 /// Slots that one round of expiry looks at: all of them within 80 ms.
 const EXPIRE_SLOTS: usize = SLOT_COUNT / 16;

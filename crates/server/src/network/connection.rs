@@ -258,7 +258,7 @@ impl<T: Transport> Connection<T> {
                 match self.pipeline().dispatch(&request) {
                     Outcome::Done | Outcome::NotRun => {
                         self.batch.advance();
-                        if self.attempts > 0 {
+                        if self.attempts > 0 || self.counted.is_granted() {
                             // The reply counts as a buffer; values fetched ahead stay.
                             let bytes = self.fetched.memory_bytes();
                             let server = &self.worker.server;

@@ -35,9 +35,8 @@ const REPLIES_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
-/// How often the values that a request fetches are in RAM when it runs: as fetched, in its reply, and
-/// promoted.
-pub(crate) const VALUE_COPIES: u64 = 3;
+/// How often the values that a request fetches are in RAM when it runs: as fetched, and in its reply.
+pub(crate) const VALUE_COPIES: u64 = 2;
 
 /// What all clients share to keep within their bounds.
 #[derive(Default)]
@@ -157,8 +156,8 @@ impl CountedBuffers {
     /// it had reserved before, if that leaves all clients within their limit. False: others must let
     /// go of theirs first, or came first.
     ///
-    /// What is made of the values, a reply and copies in RAM where they are promoted, takes as much
-    /// each, and counts for the budget alone.
+    /// What is made of the values, a reply or a part of the data set, takes as much again, and counts for
+    /// the budget alone.
     pub(crate) fn reserve_values(&mut self, server: &Server, client: &Client, bytes: u64) -> bool {
         self.try_reserve(server, client, bytes, true)
     }
@@ -214,6 +213,12 @@ impl CountedBuffers {
     /// Reserves memory for a copy of arguments, which count as the client's already.
     pub(crate) fn reserve_copy(&mut self, server: &Server, client: &Client, bytes: u64) {
         self.set_reserved(server, client, self.reserved + bytes);
+    }
+
+    /// Whether what is reserved was granted after a wait.
+    #[inline]
+    pub(crate) fn is_granted(&self) -> bool {
+        self.is_granted
     }
 
     /// Keeps at most `bytes` of what was reserved.
@@ -399,17 +404,17 @@ mod tests {
         assert!(first.reserve_values(&server, &one, 10 * MIB), "nobody else is under way");
         assert!(!second.reserve_values(&server, &other, MIB));
         let all = || server.tier.budget.client_bytes();
-        assert_eq!(all(), 30 * MIB as i64, "a refusal leaves nothing");
-        assert_eq!(one.reserved_bytes.load(Ordering::Relaxed), 30 * MIB);
+        assert_eq!(all(), 20 * MIB as i64, "a refusal leaves nothing");
+        assert_eq!(one.reserved_bytes.load(Ordering::Relaxed), 20 * MIB);
         keep_within_limit(&server);
-        assert_eq!(all(), 30 * MIB as i64, "counted anew");
+        assert_eq!(all(), 20 * MIB as i64, "counted anew");
         assert!(!one.is_killed(), "what was granted is no reason to close");
         assert!(first.reserve_values(&server, &one, 3 * MIB), "in place of the 10 MiB");
         first.keep_reserved(&server, &one, 3 * MIB);
         assert_eq!(all(), 3 * MIB as i64);
         assert!(second.reserve_values(&server, &other, MIB));
         second.reserve_copy(&server, &other, MIB);
-        assert_eq!(all(), 7 * MIB as i64);
+        assert_eq!(all(), 6 * MIB as i64);
         first.end(&server, &one);
         second.end(&server, &other);
         assert_eq!(all(), 0);

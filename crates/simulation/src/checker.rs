@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use crate::command::{Command, Operation};
+use crate::command::{Command, Key, Operation};
 use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
 use crate::model::State;
 use crate::reply::Reply;
@@ -202,11 +202,21 @@ impl<'a> Search<'a> {
             let answer = state.run(session, command);
             answer.is_none_or(|answer| answer == *reply).then_some(state)
         };
-        if let Some(state) = run(state.clone()) {
-            return vec![state];
+        if let Some(after) = run(state.clone()) {
+            let mut states = vec![after];
+            if let Command::SetRange(key, ..) = command
+                && self.tolerance.evictions
+                && state.has(session, *key)
+            {
+                // Its answer may be the same when the key is gone.
+                let mut state = state.clone();
+                state.evict(session, *key);
+                states.extend(run(state));
+            }
+            return states;
         }
         let refused =
-            self.tolerance.refusals && command.needs_memory() && reply.is_error("OOM command");
+            self.tolerance.refusals && command.may_be_refused() && reply.is_error("OOM command");
         let unread = self.tolerance.unreadable && reply.is_error("ERR cannot read the value");
         if refused || unread {
             return vec![state.clone()];
@@ -219,6 +229,17 @@ impl<'a> Search<'a> {
         keys.sort_unstable();
         keys.dedup();
         keys.retain(|key| state.has(session, *key));
+        if let (Command::MGet(_), Reply::Array(values)) = (command, reply) {
+            // It tells which.
+            let all = command.keys();
+            let is_gone = |key: &Key| {
+                all.iter().zip(values).any(|(one, value)| one == key && *value == Reply::Null)
+            };
+            keys.retain(is_gone);
+            let mut state = state.clone();
+            keys.iter().for_each(|key| state.evict(session, *key));
+            return run(state).into_iter().collect();
+        }
         keys.truncate(EVICTED_TOGETHER_MAX);
         let sets = 1u32..1 << keys.len();
         let evicted = sets.filter_map(|set| {
@@ -262,7 +283,6 @@ pub(crate) fn show(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Key;
     use crate::value::Value;
 
     const A: Key = Key(0);

@@ -85,21 +85,10 @@ impl Command {
         )
     }
 
-    /// Whether it may be refused for want of memory.
-    pub(crate) fn needs_memory(&self) -> bool {
-        use Command::*;
-        matches!(
-            self,
-            Set(..)
-                | SetGet(..)
-                | SetNx(..)
-                | Append(..)
-                | SetRange(..)
-                | IncrBy(..)
-                | MSet(_)
-                | MSetNx(_)
-                | Copy(..)
-        )
+    /// Whether it may be refused for want of memory: what it writes takes some, and what it reads
+    /// from flash.
+    pub(crate) fn may_be_refused(&self) -> bool {
+        !self.keys().is_empty() && !matches!(self, Command::Watch(_))
     }
 
     /// Its keys.

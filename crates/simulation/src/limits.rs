@@ -2,7 +2,7 @@
 
 /// Moves of the checker's search before it gives up on a history.
 pub(crate) const CHECKED_NODES_MAX: usize = 300_000;
-/// Keys of one command that the checker takes for evicted together.
+/// Keys of one command whose answer does not tell which that the checker takes for evicted together.
 pub(crate) const EVICTED_TOGETHER_MAX: usize = 6;
 /// Steps of the scheduler in one run, after which something is taken to go round in circles.
 pub(crate) const STEPS_MAX: u64 = 3_000_000;

@@ -3,7 +3,9 @@
 //! It shares no code with the server. A command is applied at one moment, and answers what the
 //! server would have to.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
+
+use rapidhash::fast::RapidHasher;
 
 use crate::command::{Command, DATABASES, KEYS, Key, Operation};
 use crate::reply::Reply;
@@ -34,7 +36,7 @@ impl State {
 
     /// A number that tells states apart.
     pub(crate) fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = RapidHasher::default();
         for value in self.values.iter().flatten() {
             value.as_ref().map(Value::hash).hash(&mut hasher);
         }
@@ -52,9 +54,10 @@ impl State {
         self.get(self.sessions[session].db, key).is_some()
     }
 
-    /// A key is gone without a client's doing.
+    /// A key is gone without a client's doing. When it went is not known, so neither is who watched
+    /// it then.
     pub(crate) fn evict(&mut self, session: usize, key: Key) {
-        self.put(self.sessions[session].db, key, None);
+        self.values[self.sessions[session].db][usize::from(key.0)] = None;
     }
 
     /// The session watches nothing any more.

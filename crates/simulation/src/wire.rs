@@ -21,9 +21,9 @@ pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 #[derive(Default)]
 struct Wire {
     /// On the way to the server.
-    sent: VecDeque<u8>,
+    sent: Vec<u8>,
     /// At the server.
-    arrived: VecDeque<u8>,
+    arrived: Vec<u8>,
     /// What the server wrote and does not make a whole reply yet.
     answered: Vec<u8>,
     replies: VecDeque<(u64, Reply)>,
@@ -47,7 +47,7 @@ pub(crate) fn connect(now: Rc<Cell<u64>>) -> (ServerEnd, ClientEnd) {
 impl ClientEnd {
     /// Puts requests on the way.
     pub(crate) fn send(&self, bytes: &[u8]) {
-        self.0.borrow_mut().sent.extend(bytes);
+        self.0.borrow_mut().sent.extend_from_slice(bytes);
     }
 
     /// Bytes on the way.
@@ -59,8 +59,9 @@ impl ClientEnd {
     pub(crate) fn deliver(&self, bytes: usize) {
         let mut wire = self.0.borrow_mut();
         let bytes = bytes.min(wire.sent.len());
-        let part: Vec<u8> = wire.sent.drain(..bytes).collect();
-        wire.arrived.extend(part);
+        let Wire { sent, arrived, .. } = &mut *wire;
+        arrived.extend_from_slice(&sent[..bytes]);
+        sent.drain(..bytes);
         wake(&mut wire.reader);
     }
 
@@ -112,7 +113,8 @@ impl Transport for ServerEnd {
             wire.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        buffer.extend(wire.arrived.drain(..count));
+        buffer.extend_from_slice(&wire.arrived[..count]);
+        wire.arrived.drain(..count);
         Poll::Ready(Ok(count))
     }
 

@@ -23,7 +23,8 @@ use crate::limits::{ANSWERED_WITHIN_US, STEPS_MAX};
 use crate::machine::{BASE_BYTES, SimClock, SimMemory};
 use crate::outcome::Outcome;
 use crate::profile::{Profile, SEGMENT_BYTES};
-use crate::tasks::{Signal, Thread};
+use crate::reply::Reply;
+use crate::tasks::{Signal, Thread, either};
 use crate::wire;
 
 /// Between two rounds of a worker's upkeep.
@@ -195,8 +196,10 @@ impl World {
     fn play(&mut self) -> Result<Outcome, String> {
         self.settle()?;
         self.disk.set_faults(SimFaults::default());
-        self.read_everything()?;
         Preemption::never().install();
+        // Once while memory is short, once when it is not any more.
+        self.rest()?;
+        self.read_everything()?;
         self.rest()?;
         self.check()
     }
@@ -218,6 +221,8 @@ impl World {
         self.connect(0);
         let keys: Vec<Key> = (0..KEYS.len()).map(|key| Key(key as u8)).collect();
         let operations = [
+            // Nothing may be refused.
+            Command::other(&["CONFIG", "SET", "maxmemory", "0"]),
             Command::MGet(keys.clone()),
             Command::Select(1),
             Command::MGet(keys),
@@ -226,7 +231,12 @@ impl World {
         let now = self.next_step();
         let reader = self.clients.last_mut().expect("just connected");
         reader.ask(now, operations.into_iter().map(Operation::Single).collect());
-        self.settle()
+        self.settle()?;
+        let reader = self.clients.last().expect("it stays");
+        let failed = reader.events.iter().find(|event| {
+            event.answered.as_ref().is_none_or(|(_, reply)| matches!(reply, Reply::Error(_)))
+        });
+        failed.map_or(Ok(()), |event| Err(format!("at rest: {}", checker::show(event))))
     }
 
     /// Waits until nothing is under way, the device included.
@@ -383,6 +393,11 @@ impl World {
             };
             text.push_str(&format!("  worker {index} {state}\n"));
         }
+        let stats = self.tier.engine.as_ref().map(|engine| (engine.stats(), engine.free_space()));
+        text.push_str(&format!(
+            "  budget {:?}\n  flash {stats:?}\n",
+            self.tier.budget.memory_use()
+        ));
         text
     }
 
@@ -423,12 +438,13 @@ impl SimThread {
         let thread = Thread::new(random);
         let (upkeep, device) = (Rc::<Signal>::default(), Rc::<Signal>::default());
         let (beat, mut round) = (upkeep.clone(), worker.upkeep());
+        let waited = worker.clone();
         thread.spawn(async move {
             loop {
-                beat.taken().await;
                 while round() {
                     tier::yield_once().await;
                 }
+                either(beat.taken(), waited.tier().upkeep_due()).await;
             }
         });
         let (answers, reaping) = (device.clone(), worker.clone());

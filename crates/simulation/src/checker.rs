@@ -30,6 +30,8 @@ pub(crate) struct Tolerance {
     pub(crate) refusals: bool,
     /// Let keys go.
     pub(crate) evictions: bool,
+    /// Only those with an expiry.
+    pub(crate) volatile_alone: bool,
     /// Fail to read a value.
     pub(crate) unreadable: bool,
 }
@@ -153,7 +155,7 @@ impl<'a> Search<'a> {
         if let Operation::Transaction(_) = operation {
             refused.unwatch(session);
         }
-        let Tolerance { refusals, evictions, unreadable } = self.tolerance;
+        let Tolerance { refusals, evictions, unreadable, .. } = self.tolerance;
         match refusals || evictions || unreadable {
             true => vec![done, refused],
             false => vec![done],
@@ -206,7 +208,7 @@ impl<'a> Search<'a> {
             let mut states = vec![after];
             if let Command::SetRange(key, ..) = command
                 && self.tolerance.evictions
-                && state.has(session, *key)
+                && self.may_go(state, session, *key)
             {
                 // Its answer may be the same when the key is gone.
                 let mut state = state.clone();
@@ -228,7 +230,7 @@ impl<'a> Search<'a> {
         let mut keys = command.keys();
         keys.sort_unstable();
         keys.dedup();
-        keys.retain(|key| state.has(session, *key));
+        keys.retain(|key| self.may_go(state, session, *key));
         if let (Command::MGet(_), Reply::Array(values)) = (command, reply) {
             // It tells which.
             let all = command.keys();
@@ -249,6 +251,12 @@ impl<'a> Search<'a> {
             run(state)
         });
         evicted.collect()
+    }
+
+    /// Whether a key of the session's database may be evicted.
+    fn may_go(&self, state: &State, session: usize, key: Key) -> bool {
+        let is_allowed = !self.tolerance.volatile_alone || state.is_volatile(session, key);
+        is_allowed && state.has(session, key)
     }
 
     /// What could not be put in order.

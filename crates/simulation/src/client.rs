@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use stdx::Random;
 
 use crate::checker::Event;
-use crate::command::{COUNTERS, Command, KEYS, Key, Operation};
+use crate::command::{COUNTERS, Command, EXPIRE_MS, KEYS, Key, Operation};
+use crate::limits::LATE_MS_MAX;
 use crate::profile::{Profile, ValueSizes, Weights, pick};
 use crate::reply::Reply;
 use crate::value::Value;
-use crate::wire::ClientEnd;
+use crate::wire::{Answer, ClientEnd};
 
 /// Requests of one transaction.
 const QUEUED_MAX: u64 = 4;
@@ -87,7 +88,8 @@ impl Client {
     /// Errors: they are none, or nobody asked.
     pub(crate) fn receive(&mut self) -> Result<bool, String> {
         let mut any = false;
-        while let Some((now, reply)) = self.wire.receive()? {
+        while let Some(Answer { step: now, written_ms, reply }) = self.wire.receive()? {
+            let is_alone = self.waits.len() == 1;
             let Some((index, replies)) = self.waits.front_mut() else {
                 return Err(format!("nobody asked for {reply:?}"));
             };
@@ -96,7 +98,11 @@ impl Client {
             replies.push(reply);
             if replies.len() == event.operation.requests() {
                 // That of EXEC is all that matters of a transaction.
-                event.answered = replies.pop().map(|reply| (now, reply));
+                let reply = replies.pop().expect("as many as requests, which are some");
+                if is_alone {
+                    check_time(&event.operation, &reply, written_ms)?;
+                }
+                event.answered = Some((now, reply));
                 self.waits.pop_front();
             }
         }
@@ -107,6 +113,29 @@ impl Client {
     pub(crate) fn first_wait(&self) -> Option<&Event> {
         self.waits.front().map(|(index, _)| &self.events[*index])
     }
+}
+
+/// Compares the time at which a transaction ran, by the server's clock, with that at which its answer
+/// was written. Shape: nothing behind it held up the answer.
+///
+/// Errors: it ran with the time of long before.
+fn check_time(operation: &Operation, reply: &Reply, written_ms: u64) -> Result<(), String> {
+    let (Operation::Transaction(commands), Reply::Array(replies)) = (operation, reply) else {
+        return Ok(());
+    };
+    for (pair, reply) in commands.windows(2).zip(&replies[1..]) {
+        if let ([Command::SetPx(set, _), Command::PExpireTime(asked)], Reply::Integer(at)) =
+            (pair, reply)
+            && set == asked
+            && *at > 0
+        {
+            let late_ms = written_ms as i64 - (at - EXPIRE_MS);
+            if late_ms > LATE_MS_MAX {
+                return Err(format!("{operation:?} ran with the time of {late_ms} ms before"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes up what clients ask.
@@ -126,6 +155,7 @@ pub(crate) struct Author<'a> {
 enum Kind {
     Read,
     Write,
+    Rewrite,
     ReadMany,
     WriteMany,
     Count,
@@ -161,6 +191,11 @@ impl Author<'_> {
         match self.kind() {
             Kind::Transaction => vec![self.transaction()],
             Kind::Watch => self.watch(),
+            Kind::Rewrite => {
+                let key = self.key();
+                let commands = [Command::Set(key, self.value()), demote(key)];
+                commands.map(Operation::Single).into()
+            }
             kind => vec![Operation::Single(self.command(kind))],
         }
     }
@@ -169,6 +204,7 @@ impl Author<'_> {
         let Weights {
             read,
             write,
+            rewrite,
             read_many,
             write_many,
             count,
@@ -189,6 +225,7 @@ impl Author<'_> {
         let kinds = [
             (read, Kind::Read),
             (write, Kind::Write),
+            (rewrite, Kind::Rewrite),
             (read_many, Kind::ReadMany),
             (write_many, Kind::WriteMany),
             (count, Kind::Count),
@@ -211,8 +248,13 @@ impl Author<'_> {
 
     fn transaction(&mut self) -> Operation {
         let count = 1 + self.random.below(QUEUED_MAX);
-        let commands = (0..count).map(|_| self.queued());
-        Operation::Transaction(commands.collect())
+        let mut commands: Vec<Command> = (0..count).map(|_| self.queued()).collect();
+        if self.random.below(4) == 0 {
+            // Tells when it ran.
+            let key = self.key();
+            commands.extend([Command::SetPx(key, self.value()), Command::PExpireTime(key)]);
+        }
+        Operation::Transaction(commands)
     }
 
     /// A command that a transaction may hold.
@@ -221,6 +263,7 @@ impl Author<'_> {
             match self.kind() {
                 Kind::Transaction
                 | Kind::Watch
+                | Kind::Rewrite
                 | Kind::Demote
                 | Kind::DemoteAll
                 | Kind::Configure
@@ -235,10 +278,16 @@ impl Author<'_> {
         let keys = self.keys();
         let mut operations = vec![Operation::Single(Command::Watch(keys.clone()))];
         if self.random.below(2) == 0 {
-            operations.push(Operation::Single(Command::MGet(keys)));
+            operations.push(Operation::Single(Command::MGet(keys.clone())));
         }
         operations.push(match self.random.below(8) {
             0 => Operation::Single(Command::Unwatch),
+            // Of what it has seen it changes a part: whoever changes another must not have seen what
+            // was before.
+            1..=4 => {
+                let key = pick(self.random, &keys);
+                Operation::Transaction(vec![Command::Set(key, self.value())])
+            }
             _ => self.transaction(),
         });
         operations
@@ -293,7 +342,7 @@ impl Author<'_> {
             Kind::Demote => match self.random.below(8) {
                 0 => Command::other(&["TIER", "FLUSH"]),
                 1 => Command::other(&["TIER", "PROMOTE", key.name()]),
-                _ => Command::other(&["TIER", "DEMOTE", key.name()]),
+                _ => demote(key),
             },
             Kind::DemoteAll => Command::other(&["TIER", "DEMOTE", "ALL"]),
             Kind::NoTouch => Command::other(&["CLIENT", "NO-TOUCH", self.one_of(&["ON", "OFF"])]),
@@ -302,13 +351,14 @@ impl Author<'_> {
                 let id = pick(self.random, self.ids).to_string();
                 Command::other(&["CLIENT", "KILL", "ID", &id])
             }
-            Kind::Transaction | Kind::Watch => unreachable!("not one command"),
+            Kind::Transaction | Kind::Watch | Kind::Rewrite => unreachable!("not one command"),
         }
     }
 
     fn write_one(&mut self, key: Key) -> Command {
         let value = self.value();
-        match self.random.below(9) {
+        match self.random.below(10) {
+            9 => Command::SetPx(key, value),
             0 | 8 => Command::SetGet(key, value),
             1 => Command::SetNx(key, value),
             2 | 3 => Command::Append(key, value),
@@ -323,8 +373,8 @@ impl Author<'_> {
             0 if !self.max_memory.is_empty() => {
                 set("maxmemory", &pick(self.random, self.max_memory).to_string())
             }
-            1 => {
-                let segments = self.profile.flash_segments + self.random.below(32);
+            1 if self.profile.flash_segments.is_some() => {
+                let segments = self.profile.flash_segments.unwrap_or(0) + self.random.below(32);
                 set("flash-size", &(segments * crate::profile::SEGMENT_BYTES).to_string())
             }
             2 => set("tier-promotion", self.one_of(&["access", "second-touch"])),
@@ -354,6 +404,10 @@ impl Author<'_> {
         *self.values += 1;
         Value::unique(*self.values, len as usize, compress)
     }
+}
+
+fn demote(key: Key) -> Command {
+    Command::other(&["TIER", "DEMOTE", key.name()])
 }
 
 /// One of the choices, by weight. Panics: if all weights are 0.

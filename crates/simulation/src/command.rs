@@ -10,7 +10,7 @@ pub(crate) struct Key(pub(crate) u8);
 
 /// Names of keys. Some share a slot, and the last [`COUNTERS`] hold numbers alone.
 pub(crate) const KEYS: [&str; 10] =
-    ["{a}0", "{a}1", "b", "c", "{d}0", "{d}1", "e", "f", "counter", "{a}counter"];
+    ["{a}0", "b", "{a}1", "c", "{d}0", "{d}1", "e", "f", "counter", "{a}counter"];
 /// Keys at the end of [`KEYS`] that hold numbers.
 pub(crate) const COUNTERS: usize = 2;
 /// Databases that clients use.
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Exists(Vec<Key>),
     MGet(Vec<Key>),
     Set(Key, Value),
+    /// With a time that does not come, [`EXPIRE_MS`] from now.
+    SetPx(Key, Value),
     SetGet(Key, Value),
     SetNx(Key, Value),
     Append(Key, Value),
@@ -50,6 +52,7 @@ pub(crate) enum Command {
     Copy(Key, Key),
     /// With a time that does not come.
     Expire(Key),
+    PExpireTime(Key),
     FlushAll,
     FlushDb,
     SwapDb,
@@ -62,6 +65,8 @@ pub(crate) enum Command {
 
 /// Seconds of [`Command::Expire`].
 const EXPIRE_SECONDS: &str = "1000000";
+/// Milliseconds of [`Command::SetPx`].
+pub(crate) const EXPIRE_MS: i64 = 1_000_000_000;
 
 impl Command {
     /// From words that change no value.
@@ -76,6 +81,7 @@ impl Command {
             self,
             Get(_)
                 | Strlen(_)
+                | PExpireTime(_)
                 | GetRange(..)
                 | Exists(_)
                 | MGet(_)
@@ -100,6 +106,8 @@ impl Command {
             | Strlen(key)
             | GetRange(key, ..)
             | Set(key, _)
+            | SetPx(key, _)
+            | PExpireTime(key)
             | SetGet(key, _)
             | SetNx(key, _)
             | Append(key, _)
@@ -150,6 +158,12 @@ impl Command {
             Del(keys) => keyed("DEL", keys),
             Watch(keys) => keyed("WATCH", keys),
             Set(key, value) => paired("SET", &[(*key, value.clone())]),
+            SetPx(key, value) => {
+                let mut words = paired("SET", &[(*key, value.clone())]);
+                words.extend([b"PX".to_vec(), EXPIRE_MS.to_string().into_bytes()]);
+                words
+            }
+            PExpireTime(key) => text(&["PEXPIRETIME", key.name()]),
             SetGet(key, value) => {
                 let mut words = paired("SET", &[(*key, value.clone())]);
                 words.push(b"GET".to_vec());

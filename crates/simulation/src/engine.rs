@@ -11,13 +11,14 @@ use flash::{
 };
 
 use crate::fiber::point;
+use crate::limits::BLOCKING_READS_MAX;
 
 /// An engine whose callers may be stopped.
 pub(crate) struct PointedEngine(pub(crate) Arc<dyn Engine>);
 
 impl Engine for PointedEngine {
     fn worker(&self) -> Result<Box<dyn EngineWorker>, EngineError> {
-        Ok(Box::new(PointedWorker(self.0.worker()?)))
+        Ok(Box::new(PointedWorker { inner: self.0.worker()?, blocking_reads: 0 }))
     }
 
     fn release(&self, at: Location, size: usize) -> Lane {
@@ -55,12 +56,16 @@ impl Engine for PointedEngine {
     }
 }
 
-struct PointedWorker(Box<dyn EngineWorker>);
+struct PointedWorker {
+    inner: Box<dyn EngineWorker>,
+    /// Values that were read with slots held since the last turn.
+    blocking_reads: usize,
+}
 
 impl EngineWorker for PointedWorker {
     fn append(&mut self, lane: Lane, record: &Record<'_>) -> Result<Location, AppendError> {
         point();
-        self.0.append(lane, record)
+        self.inner.append(lane, record)
     }
 
     fn append_owned(
@@ -69,44 +74,48 @@ impl EngineWorker for PointedWorker {
         record: OwnedRecord,
     ) -> Result<Location, (AppendError, OwnedRecord)> {
         point();
-        self.0.append_owned(lane, record)
+        self.inner.append_owned(lane, record)
     }
 
     fn read(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart {
         point();
-        self.0.read(record, size, token)
+        self.inner.read(record, size, token)
     }
 
     fn submit(&mut self) {
         point();
-        self.0.submit();
+        self.blocking_reads = 0;
+        self.inner.submit();
     }
 
     fn reap(&mut self, done: &mut Vec<Completion>) {
         point();
-        self.0.reap(done);
+        self.blocking_reads = 0;
+        self.inner.reap(done);
         point();
     }
 
     fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.0.wake_fd()
+        self.inner.wake_fd()
     }
 
     fn in_flight(&self) -> usize {
-        self.0.in_flight()
+        self.inner.in_flight()
     }
 
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {
         point();
-        self.0.read_blocking(at, size)
+        self.blocking_reads += 1;
+        assert!(self.blocking_reads < BLOCKING_READS_MAX, "a livelock of reads with slots held");
+        self.inner.read_blocking(at, size)
     }
 
     fn flush(&mut self) {
         point();
-        self.0.flush();
+        self.inner.flush();
     }
 
     fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress {
-        self.0.collect(owner, budget_bytes)
+        self.inner.collect(owner, budget_bytes)
     }
 }

@@ -27,5 +27,5 @@ mod wire;
 mod world;
 
 pub use outcome::Outcome;
-pub use runner::{Seeds, Summary, run_seed, run_seeds};
+pub use runner::{Seeds, Summary, name_seed_of_panics, run_seed, run_seeds};
 pub use world::Failure;

@@ -6,6 +6,12 @@ pub(crate) const CHECKED_NODES_MAX: usize = 300_000;
 pub(crate) const EVICTED_TOGETHER_MAX: usize = 6;
 /// Steps of the scheduler in one run, after which something is taken to go round in circles.
 pub(crate) const STEPS_MAX: u64 = 3_000_000;
+/// A transaction that nothing holds up is answered within so long of the time that it ran with.
+pub(crate) const LATE_MS_MAX: i64 = 40;
+/// Steps for which a fiber that was stopped stays so.
+pub(crate) const PARKED_STEPS_MAX: u64 = 200;
+/// Values that a worker reads with slots held before it is taken to go round in circles.
+pub(crate) const BLOCKING_READS_MAX: usize = 1_000;
 /// Simulated time within which somebody is answered while anybody waits.
 pub(crate) const ANSWERED_WITHIN_US: u64 = 60_000_000;
 /// Points at which it could be stopped that a fiber passes at a time, after which it is taken to go

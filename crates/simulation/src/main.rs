@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use simulation::{Seeds, run_seeds};
+use simulation::{Seeds, name_seed_of_panics, run_seeds};
 
 fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         eprintln!("usage: simulation [first seed [count [threads]]]");
         return ExitCode::from(2);
     };
+    name_seed_of_panics();
     let summary = run_seeds(Seeds { first, count, threads: threads as usize });
     println!("{summary}");
     if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

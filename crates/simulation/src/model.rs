@@ -15,6 +15,8 @@ use crate::value::Value;
 #[derive(Clone)]
 pub(crate) struct State {
     values: [[Option<Value>; KEYS.len()]; DATABASES],
+    /// Bits of the keys with an expiry, by database.
+    volatile: [u16; DATABASES],
     sessions: Vec<Session>,
 }
 
@@ -31,7 +33,7 @@ struct Session {
 impl State {
     pub(crate) fn new(sessions: usize) -> State {
         let values = std::array::from_fn(|_| std::array::from_fn(|_| None));
-        State { values, sessions: vec![Session::default(); sessions] }
+        State { values, volatile: [0; DATABASES], sessions: vec![Session::default(); sessions] }
     }
 
     /// A number that tells states apart.
@@ -40,13 +42,14 @@ impl State {
         for value in self.values.iter().flatten() {
             value.as_ref().map(Value::hash).hash(&mut hasher);
         }
+        self.volatile.hash(&mut hasher);
         self.sessions.hash(&mut hasher);
         hasher.finish()
     }
 
     /// Whether the data sets are the same, whoever watches them.
     pub(crate) fn has_same_values(&self, other: &State) -> bool {
-        self.values == other.values
+        self.values == other.values && self.volatile == other.volatile
     }
 
     /// Whether a key of the session's database exists.
@@ -54,10 +57,17 @@ impl State {
         self.get(self.sessions[session].db, key).is_some()
     }
 
+    /// Whether a key of the session's database has an expiry.
+    pub(crate) fn is_volatile(&self, session: usize, key: Key) -> bool {
+        self.expires(self.sessions[session].db, key)
+    }
+
     /// A key is gone without a client's doing. When it went is not known, so neither is who watched
     /// it then.
     pub(crate) fn evict(&mut self, session: usize, key: Key) {
-        self.values[self.sessions[session].db][usize::from(key.0)] = None;
+        let db = self.sessions[session].db;
+        self.values[db][usize::from(key.0)] = None;
+        self.set_volatile(db, key, false);
     }
 
     /// The session watches nothing any more.
@@ -118,13 +128,18 @@ impl State {
             MGet(keys) => {
                 Reply::Array(keys.iter().map(|key| Reply::value(self.get(db, *key))).collect())
             }
-            Set(key, value) => {
+            Set(key, value) | SetPx(key, value) => {
                 self.put(db, *key, Some(value.clone()));
+                self.set_volatile(db, *key, matches!(command, SetPx(..)));
                 Reply::ok()
             }
+            PExpireTime(key) if self.get(db, *key).is_none() => Reply::Integer(-2),
+            PExpireTime(key) if !self.expires(db, *key) => Reply::Integer(-1),
+            PExpireTime(_) => return None,
             SetGet(key, value) => {
                 let reply = Reply::value(self.get(db, *key));
                 self.put(db, *key, Some(value.clone()));
+                self.set_volatile(db, *key, false);
                 reply
             }
             SetNx(key, value) => {
@@ -151,6 +166,7 @@ impl State {
             MSet(pairs) => {
                 for (key, value) in pairs {
                     self.put(db, *key, Some(value.clone()));
+                    self.set_volatile(db, *key, false);
                 }
                 Reply::ok()
             }
@@ -171,6 +187,7 @@ impl State {
                 let is_done = copied.is_some() && self.get(db, *to).is_none();
                 if is_done {
                     self.put(db, *to, copied);
+                    self.set_volatile(db, *to, self.expires(db, *from));
                 }
                 Reply::Integer(is_done.into())
             }
@@ -178,6 +195,7 @@ impl State {
                 let found = self.get(db, *key).is_some();
                 if found {
                     self.touch(db, *key);
+                    self.set_volatile(db, *key, true);
                 }
                 Reply::Integer(found.into())
             }
@@ -222,8 +240,18 @@ impl State {
         let was_there = self.get(db, key).is_some();
         if was_there {
             self.put(db, key, None);
+            self.set_volatile(db, key, false);
         }
         was_there
+    }
+
+    fn expires(&self, db: usize, key: Key) -> bool {
+        self.volatile[db] & 1 << key.0 != 0
+    }
+
+    fn set_volatile(&mut self, db: usize, key: Key, is_volatile: bool) {
+        self.volatile[db] &= !(1 << key.0);
+        self.volatile[db] |= u16::from(is_volatile) << key.0;
     }
 
     /// Tells the watchers of a key.
@@ -247,6 +275,7 @@ impl State {
             }
         }
         self.values.swap(0, 1);
+        self.volatile.swap(0, 1);
         Reply::ok()
     }
 
@@ -255,8 +284,10 @@ impl State {
             return Reply::Error("ERR no such key".to_owned());
         };
         if from != to {
+            let is_volatile = self.expires(db, from);
             self.delete(db, from);
             self.put(db, to, Some(value));
+            self.set_volatile(db, to, is_volatile);
         }
         Reply::ok()
     }

@@ -27,10 +27,13 @@ pub(crate) struct Profile {
     pub(crate) cuts: u64,
     /// A fiber is stopped at one of so many points; 0: at none.
     pub(crate) preempted_one_in: u64,
+    /// Of a thousand fibers that were stopped, those that stay so for long.
+    pub(crate) parked: u64,
     pub(crate) device: Device,
     /// Bytes that values may take in RAM; none: there is no `maxmemory`.
     pub(crate) room_bytes: Option<u64>,
-    pub(crate) flash_segments: u64,
+    /// None: there is no flash.
+    pub(crate) flash_segments: Option<u64>,
     pub(crate) policy: &'static str,
     pub(crate) promotion: &'static str,
     pub(crate) compression: &'static str,
@@ -52,6 +55,8 @@ pub(crate) struct Device {
     /// How soon it answers: its weight in the choice of what happens next.
     pub(crate) weight: u64,
     pub(crate) faults: SimFaults,
+    /// Chunks of its pool of read buffers, and bytes beside them; none: as many as usual.
+    pub(crate) read_pool: Option<(usize, usize)>,
 }
 
 /// How often clients ask for what.
@@ -59,6 +64,8 @@ pub(crate) struct Device {
 pub(crate) struct Weights {
     pub(crate) read: u64,
     pub(crate) write: u64,
+    /// SET, and to flash with it at once.
+    pub(crate) rewrite: u64,
     pub(crate) read_many: u64,
     pub(crate) write_many: u64,
     pub(crate) count: u64,
@@ -81,10 +88,12 @@ impl Profile {
     /// The profile of a seed: anything, or one of the mixtures that certain faults need.
     pub(crate) fn draw(random: &mut Random) -> Profile {
         let mut profile = Profile::draw_any(random);
-        match random.below(6) {
+        match random.below(10) {
             0 => profile.churn(random),
             1 => profile.squeeze(random),
             2 => profile.contend(random),
+            3 => profile.starve(random),
+            4 => profile.evict(random),
             _ => {}
         }
         profile
@@ -93,21 +102,75 @@ impl Profile {
     /// Places on flash are used again and again while reads are under way.
     fn churn(&mut self, random: &mut Random) {
         self.workers = 1;
-        self.flash_segments = 14;
-        self.operations = 60 + random.below(60);
-        let large = pick(random, &[20_000, 70_000]);
-        self.values = ValueSizes { small: 8_000, large, large_share: 100, compress: false };
+        self.clients = 3 + random.below(3) as usize;
+        self.keys = 3 + random.below(4);
+        self.flash_segments = Some(14);
+        self.operations = 80 + random.below(80);
+        self.room_bytes = None;
+        self.policy = "noeviction";
+        self.promotion = "second-touch";
+        // Few records to a segment, all of a size: soon one takes the place of another.
+        let small = pick(random, &[8_000, 15_000]);
+        let large = pick(random, &[20_000, 50_000]);
+        let large_share = pick(random, &[0, 50, 1_000]);
+        self.values = ValueSizes { small, large, large_share, compress: false };
         self.weights = Weights {
-            read_many: 20,
-            write: 20,
-            write_many: 5,
-            demote: 40,
+            read_many: 10,
+            rewrite: 30,
+            write: random.below(5),
+            write_many: random.below(3),
             demote_all: random.below(2),
-            ..self.weights.clone()
+            ..Weights::default()
         };
+        self.pipelines = pick(random, &[300, 700]);
         self.cuts = 0;
         self.preempted_one_in = 0;
-        self.device.faults = SimFaults { held: 30, held_reaps_max: 500, ..SimFaults::default() };
+        self.device.weight = pick(random, &[4, 20]);
+        self.device.faults =
+            SimFaults { held_reads: 200, held_reaps_max: 300, ..SimFaults::default() };
+    }
+
+    /// Read buffers are few, and many values are read at a time.
+    fn starve(&mut self, random: &mut Random) {
+        let small = pick(random, &[4_000, 9_000, 15_000]);
+        let large = pick(random, &[20_000, 70_000, 200_000]);
+        self.values = ValueSizes { small, large, large_share: 200, compress: false };
+        self.keys = 4 + random.below(4);
+        self.promotion = "second-touch";
+        self.device.read_pool = Some((1 + random.below(2) as usize, pick(random, &[0, 8 << 10])));
+        self.device.faults.held = 0;
+        self.weights = Weights {
+            read: 10,
+            read_many: 30,
+            rewrite: 20,
+            transaction: random.below(10),
+            demote_all: random.below(3),
+            ..Weights::default()
+        };
+        self.pipelines = pick(random, &[300, 700]);
+    }
+
+    /// Keys must go.
+    fn evict(&mut self, random: &mut Random) {
+        let policies =
+            ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu"];
+        self.policy = match random.below(8) {
+            5 | 6 => "volatile-random",
+            7 => "volatile-ttl",
+            nth => policies[nth as usize],
+        };
+        self.room_bytes = Some(pick(random, &[128 << 10, 256 << 10, 512 << 10]));
+        let large = pick(random, &[20_000, 70_000]);
+        self.values = ValueSizes { small: 4_000, large, large_share: 500, compress: false };
+        self.keys = 4 + random.below(4);
+        if random.below(3) > 0 {
+            self.flash_segments = None;
+        }
+        self.weights.write += 20;
+        self.weights.expire += 5;
+        self.weights.flush = 0;
+        self.weights.demote = 0;
+        self.operations += 20;
     }
 
     /// Values find no room in RAM, and reads leave them where they are.
@@ -130,14 +193,15 @@ impl Profile {
     /// Several workers watch and write the same few keys.
     fn contend(&mut self, random: &mut Random) {
         self.workers = 2 + random.below(2) as usize;
-        self.flash_segments = 12 * self.workers as u64 + 16;
+        self.flash_segments = Some(12 * self.workers as u64 + 16);
         self.keys = 2 + random.below(3);
         self.preempted_one_in = pick(random, &[2, 4, 10]);
+        self.parked = pick(random, &[100, 300]);
         self.weights = Weights {
-            read: 2,
-            write: 10,
-            read_many: 5,
-            transaction: 5,
+            read: random.below(3),
+            write: random.below(10),
+            read_many: random.below(5),
+            transaction: random.below(5),
             watch: 20,
             swap: random.below(2),
             select: random.below(3),
@@ -159,9 +223,10 @@ impl Profile {
             pipelines: pick(random, &[0, 300, 700]),
             cuts: pick(random, &[0, 0, 0, 20]),
             preempted_one_in: pick(random, &[0, 4, 20, 100, 500]),
-            device: Device { weight: pick(random, &[1, 4, 20]), faults: draw_faults(random) },
+            parked: pick(random, &[0, 0, 100, 300]),
+            device: Device::draw(random),
             room_bytes: has_pressure.then(|| pick(random, &[128 << 10, 512 << 10, 2 << 20])),
-            flash_segments: 12 * workers as u64 + pick(random, &[4, 16, 64]),
+            flash_segments: Some(12 * workers as u64 + pick(random, &[4, 16, 64])),
             policy: if evicts {
                 pick(random, &["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru"])
             } else {
@@ -169,6 +234,16 @@ impl Profile {
             },
             promotion: pick(random, &["second-touch", "access"]),
             compression: pick(random, &["lz4", "none"]),
+        }
+    }
+}
+
+impl Device {
+    fn draw(random: &mut Random) -> Device {
+        Device {
+            weight: pick(random, &[1, 4, 20]),
+            faults: draw_faults(random),
+            read_pool: pick(random, &[None, None, Some((1, 16 << 10))]),
         }
     }
 }
@@ -190,6 +265,7 @@ impl Weights {
         Weights {
             read: 1 + some(10),
             write: 1 + some(10),
+            rewrite: some(5),
             read_many: some(8),
             write_many: some(5),
             count: some(5),

@@ -1,5 +1,6 @@
 //! Many seeds on all cores.
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -37,10 +38,26 @@ pub struct Summary {
     pub failures: Vec<(u64, Failure)>,
 }
 
+thread_local! {
+    /// The seed that this thread runs.
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Has a panic, which may end the process, name the seed that it came from.
+pub fn name_seed_of_panics() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let seed = SEED.get();
+        eprintln!("seed {seed} failed: a panic\nagain: make simulate FIRST={seed} SEEDS=1");
+        hook(info);
+    }));
+}
+
 /// Runs one seed. It may leave memory behind when it fails.
 ///
 /// Errors: what was wrong.
 pub fn run_seed(seed: u64) -> Result<Outcome, Failure> {
+    SEED.set(seed);
     catch_unwind(AssertUnwindSafe(|| world::run(seed))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -80,6 +80,11 @@ impl Thread {
         self.paused != Pause::Turn
     }
 
+    /// Whether the scheduler took the thread away from it.
+    pub(crate) fn is_preempted(&self) -> bool {
+        self.paused == Pause::Preempted
+    }
+
     /// Whether it waits for a slot that another thread holds.
     pub(crate) fn is_blocked(&self) -> bool {
         self.paused == Pause::Blocked

@@ -5,10 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use server::simulation::Transport;
+use tier::Clock;
 
+use crate::machine::SimClock;
 use crate::reply::{self, Reply};
 
 /// The server's end.
@@ -18,6 +21,13 @@ pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
 #[derive(Clone)]
 pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
+/// A reply with the step in which it was written, and when the server first tried to.
+pub(crate) struct Answer {
+    pub(crate) step: u64,
+    pub(crate) written_ms: u64,
+    pub(crate) reply: Reply,
+}
+
 #[derive(Default)]
 struct Wire {
     /// On the way to the server.
@@ -26,9 +36,12 @@ struct Wire {
     arrived: Vec<u8>,
     /// What the server wrote and does not make a whole reply yet.
     answered: Vec<u8>,
-    replies: VecDeque<(u64, Reply)>,
+    replies: VecDeque<Answer>,
+    /// When the server first tried to write what it has not written whole.
+    tried_ms: Option<u64>,
     /// The step under way.
     now: Rc<Cell<u64>>,
+    clock: Arc<SimClock>,
     /// Bytes that the server may write before it must wait for the client.
     window: usize,
     is_closed_by_client: bool,
@@ -39,8 +52,8 @@ struct Wire {
 }
 
 /// Both ends of a new connection; `now` shows the step under way.
-pub(crate) fn connect(now: Rc<Cell<u64>>) -> (ServerEnd, ClientEnd) {
-    let wire = Rc::new(RefCell::new(Wire { now, ..Wire::default() }));
+pub(crate) fn connect(now: Rc<Cell<u64>>, clock: Arc<SimClock>) -> (ServerEnd, ClientEnd) {
+    let wire = Rc::new(RefCell::new(Wire { now, clock, ..Wire::default() }));
     (ServerEnd(wire.clone()), ClientEnd(wire))
 }
 
@@ -77,10 +90,10 @@ impl ClientEnd {
         self.0.borrow().writer.is_some()
     }
 
-    /// The next reply, with the step in which it was written.
+    /// The next reply.
     ///
     /// Errors: what came is no reply.
-    pub(crate) fn receive(&self) -> Result<Option<(u64, Reply)>, String> {
+    pub(crate) fn receive(&self) -> Result<Option<Answer>, String> {
         let mut wire = self.0.borrow_mut();
         match wire.garbage.take() {
             Some(garbage) => Err(garbage),
@@ -123,6 +136,8 @@ impl Transport for ServerEnd {
         if wire.is_closed_by_client {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
+        let now_ms = wire.clock.unix_ms();
+        let written_ms = *wire.tried_ms.get_or_insert(now_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {
             wire.writer = Some(cx.waker().clone());
@@ -133,8 +148,8 @@ impl Transport for ServerEnd {
         loop {
             match reply::take(&mut wire.answered) {
                 Ok(Some(reply)) => {
-                    let now = wire.now.get();
-                    wire.replies.push_back((now, reply));
+                    let step = wire.now.get();
+                    wire.replies.push_back(Answer { step, written_ms, reply });
                 }
                 Ok(None) => break,
                 Err(garbage) => {
@@ -142,6 +157,9 @@ impl Transport for ServerEnd {
                     break;
                 }
             }
+        }
+        if count == bytes.len() {
+            wire.tried_ms = None;
         }
         Poll::Ready(Ok(count))
     }

@@ -19,7 +19,7 @@ use crate::client::{Author, Client, weighted};
 use crate::command::{Command, KEYS, Key, Operation};
 use crate::engine::PointedEngine;
 use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
-use crate::limits::{ANSWERED_WITHIN_US, STEPS_MAX};
+use crate::limits::{ANSWERED_WITHIN_US, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::machine::{BASE_BYTES, SimClock, SimMemory};
 use crate::outcome::Outcome;
 use crate::profile::{Profile, SEGMENT_BYTES};
@@ -58,6 +58,8 @@ impl fmt::Display for Failure {
 struct SimThread {
     thread: Thread,
     worker: SimWorker,
+    /// The step before which it does not go on, unless nothing else happens.
+    parked_until: u64,
     upkeep_due_us: u64,
     upkeep: Rc<Signal>,
     device: Rc<Signal>,
@@ -124,16 +126,13 @@ impl World {
     fn new(profile: Profile, mut random: Random) -> World {
         let clock = Arc::new(SimClock::default());
         let disk = SimDisk::new(random.next_u64(), 1, 512);
-        let config = LogConfig {
-            paths: Vec::new(),
-            flash_bytes: profile.flash_segments * SEGMENT_BYTES,
-            workers: profile.workers,
-            segment_bytes: Some(SEGMENT_BYTES),
-            backend: flash::Backend::Auto,
-        };
-        let log = open_sim(&disk, &config).expect("a flash that can work");
-        let engine: Arc<dyn Engine> = Arc::new(PointedEngine(log));
-        let fixed = BASE_BYTES + profile.workers as u64 * ENGINE_BYTES;
+        if let Some((chunks, heap_bytes)) = profile.device.read_pool {
+            disk.set_read_pool(chunks, heap_bytes);
+        }
+        let engine =
+            profile.flash_segments.map(|segments| engine(&disk, profile.workers, segments));
+        let engine_bytes = if engine.is_some() { ENGINE_BYTES } else { 0 };
+        let fixed = BASE_BYTES + profile.workers as u64 * engine_bytes;
         let max_memory = profile.room_bytes.map_or(0, |room| fixed + room);
         let tier_link = Arc::new(OnceLock::new());
         let memory = SimMemory::new(tier_link.clone());
@@ -141,7 +140,7 @@ impl World {
         let seed = random.next_u64();
         let environment = Environment { clock: clock.clone(), seed, heap: None };
         let keyspace = Arc::new(Keyspace::default());
-        let tier = Tier::new(keyspace, Some(engine), environment, budget, profile.workers);
+        let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
         let tier = Arc::new(tier);
         tier_link.set(Arc::downgrade(&tier)).expect("set once");
         let server = SimServer::new(&options(&profile, max_memory), tier.clone());
@@ -184,7 +183,7 @@ impl World {
 
     /// A new connection on some worker.
     fn connect(&mut self, operations: u64) {
-        let (server_end, client_end) = wire::connect(self.steps.clone());
+        let (server_end, client_end) = wire::connect(self.steps.clone(), self.clock.clone());
         client_end.open_window(WINDOW_BYTES as usize);
         let thread = &self.threads[self.random.below(self.threads.len() as u64) as usize];
         let (id, connection) = thread.worker.connect(server_end);
@@ -268,13 +267,16 @@ impl World {
         }
         self.clock.advance(1 + self.random.below(STEP_US_MAX));
         self.ring_timers();
-        let moves = self.moves();
+        let moves = match self.moves(now) {
+            moves if moves.is_empty() => self.moves(u64::MAX),
+            moves => moves,
+        };
         if moves.is_empty() {
             self.skip_to_next_timer();
             return Ok(());
         }
         match weighted(&mut self.random, &moves) {
-            Move::Run(index) => self.threads[index].thread.run(),
+            Move::Run(index) => self.run(index, now),
             Move::Device(index) => self.threads[index].device.give(),
             Move::Job => self.server.run_job(),
             Move::Deliver(index) => self.deliver(index),
@@ -307,11 +309,11 @@ impl World {
         self.clock.advance(next_us.saturating_sub(self.clock.now_us()));
     }
 
-    /// What may happen now, with weights.
-    fn moves(&self) -> Vec<(u64, Move)> {
+    /// What may happen in step `now`, with weights.
+    fn moves(&self, now: u64) -> Vec<(u64, Move)> {
         let mut moves = Vec::new();
         for (index, thread) in self.threads.iter().enumerate() {
-            if thread.thread.is_ready() {
+            if thread.thread.is_ready() && thread.parked_until <= now {
                 moves.push((if thread.thread.is_blocked() { 2 } else { 10 }, Move::Run(index)));
             }
             // While it is in a task its side of the engine may be in use; it could not answer.
@@ -334,6 +336,15 @@ impl World {
             moves.push((5, Move::Job));
         }
         moves
+    }
+
+    fn run(&mut self, index: usize, now: u64) {
+        let one = &mut self.threads[index];
+        one.thread.run();
+        let is_parked = one.thread.is_preempted()
+            && self.profile.parked > 0
+            && self.random.below(1000) < self.profile.parked;
+        one.parked_until = if is_parked { now + self.random.below(PARKED_STEPS_MAX) } else { 0 };
     }
 
     fn deliver(&mut self, index: usize) {
@@ -409,6 +420,7 @@ impl World {
         let tolerance = Tolerance {
             refusals: self.profile.room_bytes.is_some(),
             evictions: self.profile.policy != "noeviction",
+            volatile_alone: self.profile.policy.starts_with("volatile-"),
             unreadable: faults.failed_reads + faults.flipped_bits > 0,
         };
         let verdict = checker::check(&histories, tolerance);
@@ -456,22 +468,35 @@ impl SimThread {
         });
         let submitting = worker.clone();
         thread.spawn(async move { submitting.tier().submitter().await });
-        SimThread { thread, worker, upkeep_due_us: 0, upkeep, device }
+        SimThread { thread, worker, parked_until: 0, upkeep_due_us: 0, upkeep, device }
     }
+}
+
+/// The flash log on simulated drives.
+fn engine(disk: &SimDisk, workers: usize, segments: u64) -> Arc<dyn Engine> {
+    let config = LogConfig {
+        paths: Vec::new(),
+        flash_bytes: segments * SEGMENT_BYTES,
+        workers,
+        segment_bytes: Some(SEGMENT_BYTES),
+        backend: flash::Backend::Auto,
+    };
+    Arc::new(PointedEngine(open_sim(disk, &config).expect("a flash that can work")))
 }
 
 /// The server's command line.
 fn options(profile: &Profile, max_memory: u64) -> Vec<Vec<u8>> {
-    let flash_bytes = profile.flash_segments * SEGMENT_BYTES;
-    let options = [
+    let mut options = vec![
         ("--workers", profile.workers.to_string()),
         ("--maxmemory", max_memory.to_string()),
         ("--maxmemory-policy", profile.policy.to_owned()),
-        ("--flash-path", "sim0".to_owned()),
-        ("--flash-size", flash_bytes.to_string()),
         ("--tier-promotion", profile.promotion.to_owned()),
         ("--tier-compression", profile.compression.to_owned()),
         ("--tier-compression-min-bytes", "64".to_owned()),
     ];
+    if let Some(segments) = profile.flash_segments {
+        options.push(("--flash-path", "sim0".to_owned()));
+        options.push(("--flash-size", (segments * SEGMENT_BYTES).to_string()));
+    }
     options.into_iter().flat_map(|(name, value)| [name.into(), value.into_bytes()]).collect()
 }

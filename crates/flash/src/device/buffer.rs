@@ -114,6 +114,7 @@ struct PoolInner {
     arena: RefCell<AlignedBuffer>,
     slabs: RefCell<Slabs>,
     heap_bytes: Cell<usize>,
+    heap_bytes_max: usize,
 }
 
 /// Which slots are free, as bit masks.
@@ -127,8 +128,14 @@ struct Slabs {
 
 impl ReadPool {
     pub(crate) fn new() -> Self {
+        Self::bounded(CHUNKS, READ_HEAP_BYTES_MAX)
+    }
+
+    /// A pool of so many chunks, and so many bytes beside it. Bounds: 1 to `CHUNKS` chunks.
+    pub(crate) fn bounded(chunks: usize, heap_bytes_max: usize) -> Self {
+        assert!((1..=CHUNKS).contains(&chunks));
         let slabs = Slabs {
-            chunks_free: low_bits(CHUNKS),
+            chunks_free: low_bits(chunks),
             chunks_partial: [0; CLASSES.len()],
             slots_free: [0; CHUNKS],
         };
@@ -136,6 +143,7 @@ impl ReadPool {
             arena: RefCell::new(AlignedBuffer::new(READ_POOL_BYTES)),
             slabs: RefCell::new(slabs),
             heap_bytes: Cell::new(0),
+            heap_bytes_max,
         }))
     }
 
@@ -158,7 +166,7 @@ impl ReadPool {
             return Some(IoBuffer { pool: self.0.clone(), memory: Memory::Slot(slot), size });
         }
         let heap_bytes = self.0.heap_bytes.get();
-        let has_room = heap_bytes == 0 || heap_bytes + size <= READ_HEAP_BYTES_MAX;
+        let has_room = heap_bytes == 0 || heap_bytes + size <= self.0.heap_bytes_max;
         has_room.then(|| self.take_heap(size))
     }
 

@@ -35,6 +35,8 @@ pub struct SimFaults {
     pub flipped_bits: u16,
     /// Operations that are held back, of a thousand, for up to `held_reaps_max` further reaps.
     pub held: u16,
+    /// The same for reads alone.
+    pub held_reads: u16,
     /// See `held`.
     pub held_reaps_max: u64,
     /// Writes fail with "no space left".
@@ -50,6 +52,8 @@ struct SimState {
     /// Bytes that one file can hold; `None` is no bound.
     file_bytes_max: Option<u64>,
     sector_bytes: u32,
+    /// Chunks of the pool of read buffers of each device, and bytes beside it; none: as many as usual.
+    read_pool: Option<(usize, usize)>,
     random: Random,
     faults: SimFaults,
     operations: u64,
@@ -78,6 +82,7 @@ impl SimDisk {
             files: (0..paths).map(file).collect(),
             file_bytes_max: None,
             sector_bytes,
+            read_pool: None,
             random: Random::new(seed),
             faults: SimFaults::default(),
             operations: 0,
@@ -98,6 +103,12 @@ impl SimDisk {
     /// Operations that a fault has hit, silently or not.
     pub fn failures(&self) -> u64 {
         self.0.lock().failures
+    }
+
+    /// Bounds the read buffers of the devices that are opened from now on: `chunks` of 64 KiB, and
+    /// `heap_bytes` beside them.
+    pub fn set_read_pool(&self, chunks: usize, heap_bytes: usize) {
+        self.0.lock().read_pool = Some((chunks, heap_bytes));
     }
 
     /// Bounds the bytes that each file can hold.
@@ -196,7 +207,10 @@ impl Drives for SimDrives {
             queued: Vec::new(),
             submitted: Vec::new(),
             wake,
-            pool: ReadPool::new(),
+            pool: match self.0.lock().read_pool {
+                Some((chunks, heap_bytes)) => ReadPool::bounded(chunks, heap_bytes),
+                None => ReadPool::new(),
+            },
         }))
     }
 
@@ -323,7 +337,11 @@ impl Device for SimDevice {
     fn submit(&mut self) {
         let state = &mut *self.state.lock();
         for operation in self.queued.drain(..) {
-            let held = match happens(&mut state.random, state.faults.held) {
+            let of_a_thousand = match operation {
+                SimOperation::Read { .. } => state.faults.held + state.faults.held_reads,
+                SimOperation::Write { .. } => state.faults.held,
+            };
+            let held = match happens(&mut state.random, of_a_thousand) {
                 true => state.random.below(state.faults.held_reaps_max + 1),
                 false => 0,
             };

@@ -37,6 +37,9 @@ use crate::record::{self, Record, RecordMeta, record_size};
 #[derive(Default)]
 pub(crate) struct Collector {
     active: Option<Collection>,
+    /// What was free and what lived when survivors could not be written: until either is different they
+    /// cannot be again, and to read the victim for nothing would keep the drive busy for ever.
+    given_up_at: Option<(u64, u64)>,
 }
 
 /// A collection under way.
@@ -137,6 +140,10 @@ impl Collector {
 
     /// Chooses a victim and asks for its footer, or for its record if it has one alone.
     fn begin(&mut self, io: &mut Io, large: &mut LargeReads, evicts: bool) -> CollectProgress {
+        let space = io.shared.free_space();
+        if self.given_up_at == Some((space.free_bytes, space.live_bytes)) {
+            return CollectProgress::Idle;
+        }
         let Some(segment) = io.shared.take_victim(evicts) else { return CollectProgress::Idle };
         let is_span = io.shared.span(segment).is_some();
         let active = self.active.insert(Collection {
@@ -232,6 +239,8 @@ impl Collector {
         let active = self.active.take().expect("invariant: a collection ends once");
         if active.given_up {
             io.shared.give_up_collecting(active.segment);
+            let space = io.shared.free_space();
+            self.given_up_at = Some((space.free_bytes, space.live_bytes));
             return CollectProgress::Idle;
         }
         let freed_bytes = match io.shared.table.get(active.segment).live_bytes() {

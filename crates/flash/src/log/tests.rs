@@ -668,6 +668,24 @@ fn a_path_that_failed_can_be_replaced() {
     rig.check_all();
 }
 
+#[test]
+fn a_victim_whose_survivors_have_no_place_is_read_once() {
+    let (disk, engine) = sim(2, 1, 64, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    (1000..1020).for_each(|key| rig.put(0, key, 10_000));
+    rig.flush_all();
+    (1000..1020).filter(|key| key % 4 != 0).for_each(|key| rig.delete(key));
+    disk.set_faults(SimFaults { failed_writes: 1000, ..SimFaults::default() });
+    rig.run(&Mix { keys: 300, steps: 50, may_fail: true, resets: false, ..MIX });
+    disk.set_faults(SimFaults::default());
+    assert_eq!(engine.stats().paths_failed, 1);
+    rig.collect_all();
+    let read = engine.stats().gc_read_bytes;
+    assert!(read > 0, "there is a victim");
+    (0..5).for_each(|_| rig.collect_all());
+    assert_eq!(engine.stats().gc_read_bytes, read, "nothing has changed since");
+}
+
 fn change_paths_on_files(backend: Backend) {
     let [one, two, three] = [(); 3].map(|()| Directory::new());
     let listed = |directories: &[&Directory]| -> Vec<PathBuf> {

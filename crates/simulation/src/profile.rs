@@ -223,7 +223,7 @@ impl Profile {
             pipelines: pick(random, &[0, 300, 700]),
             cuts: pick(random, &[0, 0, 0, 20]),
             preempted_one_in: pick(random, &[0, 4, 20, 100, 500]),
-            parked: pick(random, &[0, 0, 100, 300]),
+            parked: 0,
             device: Device::draw(random),
             room_bytes: has_pressure.then(|| pick(random, &[128 << 10, 512 << 10, 2 << 20])),
             flash_segments: Some(12 * workers as u64 + pick(random, &[4, 16, 64])),

@@ -14,6 +14,8 @@ use crate::wire::{Answer, ClientEnd};
 
 /// Requests of one transaction.
 const QUEUED_MAX: u64 = 4;
+/// How often a command for it is drawn.
+const QUEUED_TRIES_MAX: u64 = 64;
 /// Keys of one request.
 const KEYS_MAX: u64 = 5;
 /// Operations that are sent together.
@@ -259,7 +261,8 @@ impl Author<'_> {
 
     /// A command that a transaction may hold.
     fn queued(&mut self) -> Command {
-        loop {
+        // Some mixtures have none.
+        for _ in 0..QUEUED_TRIES_MAX {
             match self.kind() {
                 Kind::Transaction
                 | Kind::Watch
@@ -271,6 +274,7 @@ impl Author<'_> {
                 kind => return self.command(kind),
             }
         }
+        self.command(Kind::Read)
     }
 
     /// WATCH, a look at what is watched, and a transaction that depends on it.

@@ -37,9 +37,10 @@ use crate::record::{self, Record, RecordMeta, record_size};
 #[derive(Default)]
 pub(crate) struct Collector {
     active: Option<Collection>,
-    /// What was free and what lived when survivors could not be written: until either is different they
-    /// cannot be again, and to read the victim for nothing would keep the drive busy for ever.
-    given_up_at: Option<(u64, u64)>,
+    /// What was free and what lived when survivors could not be written, and whether the owner evicted:
+    /// until one of it is different they cannot be again, and to read the victim for nothing would keep
+    /// the drive busy for ever.
+    given_up_at: Option<(u64, u64, bool)>,
 }
 
 /// A collection under way.
@@ -59,6 +60,8 @@ struct Collection {
     /// The record that the owner said lives, while there is no write buffer for it: to ask again could
     /// find it evicted, as each question counts as a turn without a use.
     found_live: Option<Location>,
+    /// Whether the owner evicted when it began.
+    evicts: bool,
 }
 
 /// The large record that fills a block.
@@ -141,7 +144,7 @@ impl Collector {
     /// Chooses a victim and asks for its footer, or for its record if it has one alone.
     fn begin(&mut self, io: &mut Io, large: &mut LargeReads, evicts: bool) -> CollectProgress {
         let space = io.shared.free_space();
-        if self.given_up_at == Some((space.free_bytes, space.live_bytes)) {
+        if self.given_up_at == Some((space.free_bytes, space.live_bytes, evicts)) {
             return CollectProgress::Idle;
         }
         let Some(segment) = io.shared.take_victim(evicts) else { return CollectProgress::Idle };
@@ -156,6 +159,7 @@ impl Collector {
             given_up: false,
             relocated_bytes: 0,
             found_live: None,
+            evicts,
         });
         if is_span {
             active.ask_span(io, large);
@@ -240,7 +244,7 @@ impl Collector {
         if active.given_up {
             io.shared.give_up_collecting(active.segment);
             let space = io.shared.free_space();
-            self.given_up_at = Some((space.free_bytes, space.live_bytes));
+            self.given_up_at = Some((space.free_bytes, space.live_bytes, active.evicts));
             return CollectProgress::Idle;
         }
         let freed_bytes = match io.shared.table.get(active.segment).live_bytes() {

@@ -14,6 +14,9 @@ pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
 /// How often a command is run again because a value went cold in between, before the value is read
 /// with its slot held.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
+/// Values fetched together that are promoted at their first use where there is room: more are a scan,
+/// whose values would be in RAM three times.
+pub(crate) const PROMOTED_AT_ONCE_MAX: usize = 1024;
 /// Bytes of a buffer that a connection borrows for reading.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that a worker keeps for its connections.

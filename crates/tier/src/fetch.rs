@@ -83,6 +83,11 @@ impl FetchedSet {
         }
     }
 
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether nothing was fetched.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -7,6 +7,7 @@ use keyspace::{FlashRef, Key, Locked, Tally};
 use resp::{Args, Reply};
 use tier::{FetchedSet, Tier};
 
+use crate::limits::PROMOTED_AT_ONCE_MAX;
 use crate::session::Session;
 use crate::state::client_memory::request_bytes_max;
 
@@ -131,7 +132,7 @@ fn promote(
     }
     let table = tier.keyspace.table_of(session.db);
     let mut db = keyspace::Db::new(locked.slot(key.slot), table, session.now_ms, tally);
-    let at_once = tier.promotes_at_once();
+    let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX && tier.promotes_at_once();
     let promoted = db.promote_with(key, |at, frequency| {
         // The frequency counts this access too: above 1 it was used before.
         let wanted = at_once || frequency > 1;

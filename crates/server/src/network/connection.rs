@@ -27,7 +27,9 @@ use crate::limits::{
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::{CountedBuffers, VALUE_COPIES, request_bytes_max};
+use crate::state::client_memory::{
+    CountedBuffers, VALUE_COPIES, VALUE_COPIES_PEAK, request_bytes_max,
+};
 use crate::state::clients::Client;
 use crate::state::worker::Worker;
 
@@ -214,9 +216,13 @@ impl<T: Transport> Connection<T> {
             self.attempts -= 1;
             return;
         }
-        let is_short = bytes > ROOM_BYTES_MIN && worker.tier.must_wait_for(VALUE_COPIES * bytes);
+        let (peak, least) = (VALUE_COPIES_PEAK * bytes, VALUE_COPIES * bytes);
+        let is_short = bytes > ROOM_BYTES_MIN && worker.tier.must_wait_for(peak);
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
-        if is_short && worker.tier.room(VALUE_COPIES * bytes).await.is_err() && !is_small {
+        let has_room = !is_short
+            || worker.tier.room(peak).await.is_ok()
+            || worker.tier.room(least).await.is_ok();
+        if !has_room && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
             return;

@@ -37,6 +37,8 @@ const LOG_EVERY_MS: u64 = 1000;
 
 /// How often the values that a request fetches are in RAM when it runs: as fetched, and in its reply.
 pub(crate) const VALUE_COPIES: u64 = 2;
+/// The same for a moment: the buffer of a reply grows by being copied.
+pub(crate) const VALUE_COPIES_PEAK: u64 = 4;
 
 /// What all clients share to keep within their bounds.
 #[derive(Default)]

@@ -213,7 +213,9 @@ impl TierWorker {
             self.waiting.deficit.set(None);
             return false;
         }
-        self.lacks(self.waiting.wanted_bytes());
+        if self.waiting.wanted_bytes() > 0 {
+            self.tier.look_for_room(self.waiting.wanted_bytes());
+        }
         let figures = self.waiting_figures();
         let next = match figures.pressure() {
             Pressure::Wait => self.free_for_waiting(),

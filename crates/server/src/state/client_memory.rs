@@ -185,10 +185,12 @@ impl CountedBuffers {
         }
         let of_others = memory.reserved_bytes.load(Ordering::Relaxed) - self.reserved as i64;
         let total = server.tier.budget.client_bytes() - self.reserved as i64;
-        let has_others = of_others > 0 || spares_buffers && total > self.bytes as i64;
-        if has_others
-            && limit_bytes(server).is_some_and(|limit| total + bytes as i64 > limit as i64)
-        {
+        let is_over = |of_clients: i64| {
+            limit_bytes(server).is_some_and(|limit| of_clients + bytes as i64 > limit as i64)
+        };
+        // Without the buffers of others it has to fit, or it would wait for them in vain.
+        let buffers_matter = spares_buffers && !is_over(self.bytes as i64);
+        if is_over(total) && (of_others > 0 || buffers_matter) {
             return false;
         }
         self.set_reserved(server, client, VALUE_COPIES * bytes);

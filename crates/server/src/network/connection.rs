@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
+use command::Flags;
 use resp::{Limits, Reply};
 use tier::{FetchedSet, Want};
 
@@ -228,6 +229,12 @@ impl<T: Transport> Connection<T> {
             return;
         }
         self.fetched.extend(worker.tier.fetch(wants).await);
+        // All of it is this request's, and nothing was fetched ahead for others.
+        let [request] = self.batch.rest() else { return };
+        let reads = request.entry.is_some_and(|entry| entry.spec.flags.has(Flags::READONLY));
+        if bytes > ROOM_BYTES_MIN && reads {
+            self.reply.reserve(bytes as usize);
+        }
     }
 
     /// Takes the time for the requests to run next.

@@ -30,6 +30,7 @@ fn refusal(maxmemory_mib: u64) -> String {
     format!("-ERR request needs more memory than maxmemory-clients allows ({limit} bytes)")
 }
 
+#[track_caller]
 fn assert_peak(server: &Server, maxmemory_mib: u64) {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
@@ -77,11 +78,13 @@ fn cold_values_that_do_not_fit_are_refused_and_those_that_do_are_read() {
     let call = |client: &mut Client, words: &[String]| {
         client.call(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
+    assert_peak(&server, 128);
     assert_eq!(show(&call(&mut client, &mget(KEYS))), refusal(128));
     assert_eq!(client.show("PING"), "+PONG");
     let Frame::Array(values) = call(&mut client, &mget(KEYS / 10)) else { panic!("an array") };
     assert_eq!(values.len(), KEYS / 10);
     assert!(values.iter().all(|value| matches!(value, Frame::Bulk(bytes) if bytes.len() == 1000)));
+    assert_peak(&server, 128);
     client.send(&["MULTI"]);
     (1..=KEYS).for_each(|key| client.send(&["GET", &format!("memtier-{key}")]));
     client.send(&["EXEC"]);

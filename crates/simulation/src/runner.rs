@@ -5,6 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::outcome::Outcome;
 use crate::world::{self, Failure};
@@ -13,6 +14,8 @@ use crate::world::{self, Failure};
 const STACK_BYTES: usize = 64 << 20;
 /// Failures that are kept; then no more seeds are begun.
 const FAILURES_MAX: usize = 10;
+/// Between two lines that say how far a long run has come.
+const PROGRESS_EVERY: Duration = Duration::from_secs(20);
 
 /// Which seeds, and on how many threads.
 #[derive(Clone, Copy, Debug)]
@@ -72,27 +75,31 @@ pub fn run_seeds(seeds: Seeds) -> Summary {
         threads => threads,
     };
     let next = AtomicU64::new(seeds.first);
-    let summary = Mutex::new(Summary::default());
+    let state = Mutex::new((Summary::default(), Progress::new(seeds)));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
-            let work = || run_some(&next, seeds.first + seeds.count, &summary);
+            let work = || run_some(&next, seeds.first + seeds.count, &state);
             builder.spawn_scoped(scope, work).expect("a thread");
         }
     });
-    let mut summary = summary.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (mut summary, _) = state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     summary.failures.sort_by_key(|(seed, _)| *seed);
     summary
 }
 
-fn run_some(next: &AtomicU64, end: u64, summary: &Mutex<Summary>) {
+fn run_some(next: &AtomicU64, end: u64, state: &Mutex<(Summary, Progress)>) {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= end {
             return;
         }
         let result = run_seed(seed);
-        let mut summary = summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Err(failure) = &result {
+            eprintln!("{}", FailedSeed(seed, failure));
+        }
+        let mut state = state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (summary, progress) = &mut *state;
         match result {
             Ok(outcome) => {
                 summary.clean += 1;
@@ -103,17 +110,52 @@ fn run_some(next: &AtomicU64, end: u64, summary: &Mutex<Summary>) {
             }
             Err(failure) => summary.failures.push((seed, failure)),
         }
+        progress.show(summary);
         if summary.failures.len() >= FAILURES_MAX {
             return;
         }
     }
 }
 
+/// Says from time to time how far a run has come.
+struct Progress {
+    seeds: Seeds,
+    began: Instant,
+    shown: Instant,
+}
+
+impl Progress {
+    fn new(seeds: Seeds) -> Progress {
+        let began = Instant::now();
+        Progress { seeds, began, shown: began }
+    }
+
+    fn show(&mut self, summary: &Summary) {
+        if self.shown.elapsed() < PROGRESS_EVERY {
+            return;
+        }
+        self.shown = Instant::now();
+        let (count, failed) = (self.seeds.count, summary.failures.len() as u64);
+        let (done, seconds) = (summary.clean + failed, self.began.elapsed().as_secs());
+        eprintln!("{done} of {count} seeds in {seconds} s, {failed} failed");
+    }
+}
+
+/// A seed that failed, for people.
+struct FailedSeed<'a>(u64, &'a Failure);
+
+impl fmt::Display for FailedSeed<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FailedSeed(seed, Failure(text)) = self;
+        writeln!(out, "seed {seed} failed: {text}")?;
+        writeln!(out, "again: make simulate FIRST={seed} SEEDS=1")
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (seed, Failure(text)) in &self.failures {
-            writeln!(out, "seed {seed} failed: {text}")?;
-            writeln!(out, "again: make simulate FIRST={seed} SEEDS=1\n")?;
+        for (seed, failure) in &self.failures {
+            writeln!(out, "{}", FailedSeed(*seed, failure))?;
         }
         let (clean, failed) = (self.clean, self.failures.len());
         if !self.unchecked.is_empty() {

@@ -21,6 +21,9 @@ const KEYS_MAX: u64 = 5;
 /// Operations that are sent together.
 const PIPELINE_MAX: u64 = 12;
 
+/// What a client will send, each group at once.
+pub(crate) type Script = VecDeque<Vec<Operation>>;
+
 /// One client and its connection of the moment.
 pub(crate) struct Client {
     pub(crate) wire: ClientEnd,
@@ -31,7 +34,7 @@ pub(crate) struct Client {
     /// Replies that it waits for: the event, and those that it has had for it.
     waits: VecDeque<(usize, Vec<Reply>)>,
     /// What it will send next, each group at once.
-    script: VecDeque<Vec<Operation>>,
+    script: Script,
     /// Operations that it may still make up.
     operations_left: u64,
 }
@@ -63,6 +66,24 @@ impl Client {
         !self.is_waiting() && (!self.script.is_empty() || self.operations_left > 0)
     }
 
+    /// Whether it waits for nothing and has sent all of its script.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_waiting() && self.script.is_empty()
+    }
+
+    /// Whether it may send its next group when another, with a script as long, goes the same way.
+    pub(crate) fn is_in_step_with(&self, other: &Client) -> bool {
+        let (own, others) = (self.script.len(), other.script.len());
+        own > others || own == others && !other.is_waiting()
+    }
+
+    /// What it is to send next, some of what it may make up.
+    pub(crate) fn set_script(&mut self, script: Script) {
+        let count: usize = script.iter().map(Vec::len).sum();
+        self.operations_left = self.operations_left.saturating_sub(count as u64);
+        self.script = script;
+    }
+
     /// Has it send these together.
     pub(crate) fn ask(&mut self, now: u64, operations: Vec<Operation>) {
         let mut bytes = Vec::new();
@@ -77,9 +98,7 @@ impl Client {
     /// Sends the next group.
     pub(crate) fn send(&mut self, now: u64, author: &mut Author<'_>) {
         if self.script.is_empty() {
-            self.script = author.write();
-            let count: usize = self.script.iter().map(Vec::len).sum();
-            self.operations_left = self.operations_left.saturating_sub(count as u64);
+            self.set_script(author.write());
         }
         let Some(group) = self.script.pop_front() else { return };
         self.ask(now, group);
@@ -178,7 +197,7 @@ enum Kind {
 
 impl Author<'_> {
     /// The next groups that a client sends.
-    fn write(&mut self) -> VecDeque<Vec<Operation>> {
+    fn write(&mut self) -> Script {
         let is_pipeline = self.random.below(1000) < self.profile.pipelines;
         let count = if is_pipeline { 2 + self.random.below(PIPELINE_MAX - 1) } else { 1 };
         let operations: Vec<Operation> = (0..count).flat_map(|_| self.operations()).collect();
@@ -186,6 +205,22 @@ impl Author<'_> {
             true => VecDeque::from([operations]),
             false => operations.into_iter().map(|operation| vec![operation]).collect(),
         }
+    }
+
+    /// What two clients do at the same time: both look at two keys, and each writes one of them, of
+    /// which the other must not have seen what was before.
+    pub(crate) fn pair(&mut self) -> [Script; 2] {
+        let one = self.random.below(self.profile.keys);
+        let other = (one + 1 + self.random.below(self.profile.keys - 1)) % self.profile.keys;
+        let both = [Key(one as u8), Key(other as u8)];
+        let is_cold = self.random.below(2) == 0;
+        both.map(|key| {
+            let write = Operation::Transaction(vec![Command::Set(key, self.value())]);
+            let demoted = is_cold.then(|| Operation::Single(demote(key)));
+            let looks = [Command::Watch(both.into()), Command::MGet(both.into())];
+            let looks = looks.map(Operation::Single);
+            demoted.into_iter().chain(looks).chain([write]).map(|one| vec![one]).collect()
+        })
     }
 
     /// Operations that belong together.

@@ -21,6 +21,8 @@ pub(crate) struct Profile {
     pub(crate) keys: u64,
     pub(crate) values: ValueSizes,
     pub(crate) weights: Weights,
+    /// Clients work in pairs, step by step: both look at some keys, then each writes one of them.
+    pub(crate) pairs: bool,
     /// Of a thousand sendings, those that hold several operations.
     pub(crate) pipelines: u64,
     /// Of a thousand clients' turns, those in which the connection is cut.
@@ -88,12 +90,13 @@ impl Profile {
     /// The profile of a seed: anything, or one of the mixtures that certain faults need.
     pub(crate) fn draw(random: &mut Random) -> Profile {
         let mut profile = Profile::draw_any(random);
-        match random.below(10) {
+        match random.below(12) {
             0 => profile.churn(random),
             1 => profile.squeeze(random),
             2 => profile.contend(random),
             3 => profile.starve(random),
             4 => profile.evict(random),
+            5 => profile.pair(random),
             _ => {}
         }
         profile
@@ -209,6 +212,19 @@ impl Profile {
         };
     }
 
+    /// Two workers decide at the same time by what both have read.
+    fn pair(&mut self, random: &mut Random) {
+        self.contend(random);
+        self.workers = 2;
+        self.clients = pick(random, &[2, 2, 4]);
+        self.pairs = true;
+        self.pipelines = 0;
+        self.cuts = 0;
+        self.parked = pick(random, &[0, 100]);
+        self.room_bytes = None;
+        self.policy = "noeviction";
+    }
+
     fn draw_any(random: &mut Random) -> Profile {
         let workers = 1 + random.below(3) as usize;
         let has_pressure = random.below(3) == 0;
@@ -220,6 +236,7 @@ impl Profile {
             keys: 2 + random.below((KEYS.len() - COUNTERS - 1) as u64),
             values: ValueSizes::draw(random),
             weights: Weights::draw(random),
+            pairs: false,
             pipelines: pick(random, &[0, 300, 700]),
             cuts: pick(random, &[0, 0, 0, 20]),
             preempted_one_in: pick(random, &[0, 4, 20, 100, 500]),

@@ -185,7 +185,12 @@ impl World {
     fn connect(&mut self, operations: u64) {
         let (server_end, client_end) = wire::connect(self.steps.clone(), self.clock.clone());
         client_end.open_window(WINDOW_BYTES as usize);
-        let thread = &self.threads[self.random.below(self.threads.len() as u64) as usize];
+        let index = match self.profile.pairs {
+            // Those of a pair are on two.
+            true => self.clients.len() % self.threads.len(),
+            false => self.random.below(self.threads.len() as u64) as usize,
+        };
+        let thread = &self.threads[index];
         let (id, connection) = thread.worker.connect(server_end);
         thread.thread.spawn(connection);
         self.clients.push(Client::new(client_end, id, operations));
@@ -328,7 +333,7 @@ impl World {
             if client.wire.is_stuck() {
                 moves.push((2, Move::Read(index)));
             }
-            if client.may_send() {
+            if client.may_send() && self.is_in_step(index) {
                 moves.push((3, Move::Send(index)));
             }
         }
@@ -357,6 +362,12 @@ impl World {
         wire.deliver(bytes as usize);
     }
 
+    /// Whether a client need not wait for the one that it works with.
+    fn is_in_step(&self, index: usize) -> bool {
+        let other = self.clients.get(index ^ 1).filter(|_| self.profile.pairs);
+        other.is_none_or(|other| self.clients[index].is_in_step_with(other))
+    }
+
     fn send(&mut self, index: usize, now: u64) {
         if self.random.below(1000) < self.profile.cuts {
             return self.clients[index].wire.close();
@@ -369,6 +380,13 @@ impl World {
             ids: &ids,
             max_memory: &self.max_memory,
         };
+        let other = index ^ 1;
+        let is_pair = self.profile.pairs && other < self.clients.len();
+        if is_pair && self.clients[index].is_idle() && self.clients[other].is_idle() {
+            let [one, two] = author.pair();
+            self.clients[index].set_script(one);
+            self.clients[other].set_script(two);
+        }
         self.clients[index].send(now, &mut author);
     }
 

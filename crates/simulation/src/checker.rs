@@ -8,8 +8,9 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use crate::command::{Command, Key, Operation};
+use crate::command::{Command, FAR_MS, Key, Operation};
 use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
+use crate::machine::START_MS;
 use crate::model::State;
 use crate::reply::Reply;
 
@@ -17,9 +18,9 @@ use crate::reply::Reply;
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) operation: Operation,
-    /// When its last request was sent, in steps.
+    /// When its last request was sent, in microseconds of simulated time. No two steps share one.
     pub(crate) sent: u64,
-    /// When its last reply had arrived, and what that was; none: the connection ended before.
+    /// When its last reply was written, and what that was; none: the connection ended before.
     pub(crate) answered: Option<(u64, Reply)>,
 }
 
@@ -34,6 +35,8 @@ pub(crate) struct Tolerance {
     pub(crate) volatile_alone: bool,
     /// Fail to read a value.
     pub(crate) unreadable: bool,
+    /// Take for the present what was so up to this time ago.
+    pub(crate) late_ms: u64,
 }
 
 /// What the search came to.
@@ -49,9 +52,11 @@ pub(crate) enum Verdict {
 /// Checks the histories of all sessions, each in the order of its connection.
 pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
     let frontier = vec![0; sessions.len()];
+    let mut commands = sessions.iter().flatten().flat_map(|event| event.operation.commands());
     let mut search = Search {
         sessions,
         tolerance,
+        is_timed: commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS)),
         seen: HashSet::new(),
         nodes: 0,
         deepest: (0, frontier.clone(), State::new(sessions.len())),
@@ -67,6 +72,8 @@ pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
 struct Search<'a> {
     sessions: &'a [Vec<Event>],
     tolerance: Tolerance,
+    /// Whether keys may come to the end of their time.
+    is_timed: bool,
     seen: HashSet<(Vec<usize>, u64)>,
     nodes: usize,
     /// The longest order so far: its length, where each session stands after it, and the state.
@@ -117,6 +124,10 @@ impl<'a> Search<'a> {
             if event.answered.is_none() || !event.operation.is_read() {
                 return None;
             }
+            // Those behind it cannot have run before it was sent.
+            if self.is_timed && event.sent / 1000 > state.sent_ms() {
+                return None;
+            }
             let after = self.outcomes(state, *session, event).into_iter().next()?;
             after.has_same_values(state).then_some((*session, after))
         })
@@ -137,6 +148,22 @@ impl<'a> Search<'a> {
 
     /// The states in which the data set may be after an operation.
     fn outcomes(&self, state: &State, session: usize, event: &Event) -> Vec<State> {
+        if !self.is_timed {
+            return self.outcomes_now(state, session, event);
+        }
+        let mut state = state.clone();
+        let answered_ms = event.answered.as_ref().map_or(u64::MAX, |(at, _)| at / 1000);
+        state.begin(event.sent / 1000, answered_ms, self.tolerance.late_ms);
+        match &event.operation {
+            Operation::Transaction(_) => state.settled_watched(session),
+            Operation::Single(_) => vec![state],
+        }
+        .iter()
+        .flat_map(|state| self.outcomes_now(state, session, event))
+        .collect()
+    }
+
+    fn outcomes_now(&self, state: &State, session: usize, event: &Event) -> Vec<State> {
         let Some((_, reply)) = &event.answered else {
             return self.unanswered(state, session, &event.operation);
         };
@@ -200,6 +227,28 @@ impl<'a> Search<'a> {
 
     /// The states after one command that was answered so.
     fn after(&self, state: &State, session: usize, command: &Command, reply: &Reply) -> Vec<State> {
+        if !self.is_timed {
+            return self.after_settled(state, session, command, reply);
+        }
+        let states = state.settled(session, &command.keys());
+        let after = states.iter().flat_map(|one| self.after_settled(one, session, command, reply));
+        match (command, reply) {
+            (Command::PExpireTime(key), Reply::Integer(at)) if *at > 0 => {
+                let at_ms = (*at as u64).saturating_sub(START_MS);
+                after.filter_map(|state| state.with_end(session, *key, at_ms)).collect()
+            }
+            _ => after.collect(),
+        }
+    }
+
+    /// The same when it is known which of its keys are there.
+    fn after_settled(
+        &self,
+        state: &State,
+        session: usize,
+        command: &Command,
+        reply: &Reply,
+    ) -> Vec<State> {
         let run = |mut state: State| {
             let answer = state.run(session, command);
             answer.is_none_or(|answer| answer == *reply).then_some(state)

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use stdx::Random;
 
 use crate::checker::Event;
-use crate::command::{COUNTERS, Command, EXPIRE_MS, KEYS, Key, Operation};
-use crate::limits::LATE_MS_MAX;
+use crate::command::{COUNTERS, Command, FAR_MS, KEYS, Key, Operation};
 use crate::profile::{Profile, ValueSizes, Weights, pick};
 use crate::reply::Reply;
 use crate::value::Value;
@@ -18,6 +17,8 @@ const QUEUED_MAX: u64 = 4;
 const QUEUED_TRIES_MAX: u64 = 64;
 /// Keys of one request.
 const KEYS_MAX: u64 = 5;
+/// How long values live that go soon.
+const LIFETIME_MS_MAX: u64 = 10;
 /// Operations that are sent together.
 const PIPELINE_MAX: u64 = 12;
 
@@ -85,31 +86,32 @@ impl Client {
     }
 
     /// Has it send these together.
-    pub(crate) fn ask(&mut self, now: u64, operations: Vec<Operation>) {
+    pub(crate) fn ask(&mut self, now_us: u64, operations: Vec<Operation>) {
         let mut bytes = Vec::new();
         for operation in operations {
             operation.write(&mut bytes);
             self.waits.push_back((self.events.len(), Vec::new()));
-            self.events.push(Event { operation, sent: now, answered: None });
+            self.events.push(Event { operation, sent: now_us, answered: None });
         }
         self.wire.send(&bytes);
     }
 
     /// Sends the next group.
-    pub(crate) fn send(&mut self, now: u64, author: &mut Author<'_>) {
+    pub(crate) fn send(&mut self, now_us: u64, author: &mut Author<'_>) {
         if self.script.is_empty() {
             self.set_script(author.write());
         }
         let Some(group) = self.script.pop_front() else { return };
-        self.ask(now, group);
+        self.ask(now_us, group);
     }
 
-    /// Takes the replies that have come. False: none has.
+    /// Takes the replies that have come. False: none has. `late_ms` is how old the time may be that
+    /// the server takes for the present.
     ///
     /// Errors: they are none, or nobody asked.
-    pub(crate) fn receive(&mut self) -> Result<bool, String> {
+    pub(crate) fn receive(&mut self, late_ms: u64) -> Result<bool, String> {
         let mut any = false;
-        while let Some(Answer { step: now, written_ms, reply }) = self.wire.receive()? {
+        while let Some(Answer { written_us, tried_ms, reply }) = self.wire.receive()? {
             let is_alone = self.waits.len() == 1;
             let Some((index, replies)) = self.waits.front_mut() else {
                 return Err(format!("nobody asked for {reply:?}"));
@@ -121,9 +123,9 @@ impl Client {
                 // That of EXEC is all that matters of a transaction.
                 let reply = replies.pop().expect("as many as requests, which are some");
                 if is_alone {
-                    check_time(&event.operation, &reply, written_ms)?;
+                    check_time(&event.operation, &reply, tried_ms, late_ms)?;
                 }
-                event.answered = Some((now, reply));
+                event.answered = Some((written_us, reply));
                 self.waits.pop_front();
             }
         }
@@ -140,18 +142,23 @@ impl Client {
 /// was written. Shape: nothing behind it held up the answer.
 ///
 /// Errors: it ran with the time of long before.
-fn check_time(operation: &Operation, reply: &Reply, written_ms: u64) -> Result<(), String> {
+fn check_time(
+    operation: &Operation,
+    reply: &Reply,
+    written_ms: u64,
+    late_ms_max: u64,
+) -> Result<(), String> {
     let (Operation::Transaction(commands), Reply::Array(replies)) = (operation, reply) else {
         return Ok(());
     };
     for (pair, reply) in commands.windows(2).zip(&replies[1..]) {
-        if let ([Command::SetPx(set, _), Command::PExpireTime(asked)], Reply::Integer(at)) =
+        if let ([Command::SetPx(set, _, ms), Command::PExpireTime(asked)], Reply::Integer(at)) =
             (pair, reply)
             && set == asked
             && *at > 0
         {
-            let late_ms = written_ms as i64 - (at - EXPIRE_MS);
-            if late_ms > LATE_MS_MAX {
+            let late_ms = written_ms as i64 - (at - *ms as i64);
+            if late_ms > late_ms_max as i64 {
                 return Err(format!("{operation:?} ran with the time of {late_ms} ms before"));
             }
         }
@@ -183,6 +190,7 @@ enum Kind {
     Delete,
     Rename,
     Expire,
+    Lapse,
     Transaction,
     Watch,
     Select,
@@ -228,6 +236,7 @@ impl Author<'_> {
         match self.kind() {
             Kind::Transaction => vec![self.transaction()],
             Kind::Watch => self.watch(),
+            Kind::Lapse => self.lapse(),
             Kind::Rewrite => {
                 let key = self.key();
                 let commands = [Command::Set(key, self.value()), demote(key)];
@@ -248,6 +257,7 @@ impl Author<'_> {
             delete,
             rename,
             expire,
+            lapse,
             transaction,
             watch,
             select,
@@ -269,6 +279,7 @@ impl Author<'_> {
             (delete, Kind::Delete),
             (rename, Kind::Rename),
             (expire, Kind::Expire),
+            (lapse, Kind::Lapse),
             (transaction, Kind::Transaction),
             (watch, Kind::Watch),
             (select, Kind::Select),
@@ -289,7 +300,7 @@ impl Author<'_> {
         if self.random.below(4) == 0 {
             // Tells when it ran.
             let key = self.key();
-            commands.extend([Command::SetPx(key, self.value()), Command::PExpireTime(key)]);
+            commands.extend([Command::SetPx(key, self.value(), FAR_MS), Command::PExpireTime(key)]);
         }
         Operation::Transaction(commands)
     }
@@ -330,6 +341,23 @@ impl Author<'_> {
             _ => self.transaction(),
         });
         operations
+    }
+
+    /// A value that is there for a moment, and a look at it.
+    fn lapse(&mut self) -> Vec<Operation> {
+        let key = self.key();
+        let look = match self.random.below(4) {
+            0 => None,
+            1 => Some(Command::PExpireTime(key)),
+            2 => Some(Command::MGet(self.keys())),
+            _ => Some(Command::Get(key)),
+        };
+        [self.short_lived(key)].into_iter().chain(look).map(Operation::Single).collect()
+    }
+
+    fn short_lived(&mut self, key: Key) -> Command {
+        let ms = 1 + self.random.below(LIFETIME_MS_MAX);
+        Command::SetPx(key, self.value(), ms)
     }
 
     fn command(&mut self, kind: Kind) -> Command {
@@ -374,6 +402,7 @@ impl Author<'_> {
                 }
             }
             Kind::Expire => Command::Expire(key),
+            Kind::Lapse => self.short_lived(key),
             Kind::Select => Command::Select(self.random.below(2) as u8),
             Kind::Swap => Command::SwapDb,
             Kind::Flush if self.random.below(2) == 0 => Command::FlushDb,
@@ -397,7 +426,7 @@ impl Author<'_> {
     fn write_one(&mut self, key: Key) -> Command {
         let value = self.value();
         match self.random.below(10) {
-            9 => Command::SetPx(key, value),
+            9 => Command::SetPx(key, value, FAR_MS),
             0 | 8 => Command::SetGet(key, value),
             1 => Command::SetNx(key, value),
             2 | 3 => Command::Append(key, value),

@@ -38,8 +38,8 @@ pub(crate) enum Command {
     Exists(Vec<Key>),
     MGet(Vec<Key>),
     Set(Key, Value),
-    /// With a time that does not come, [`EXPIRE_MS`] from now.
-    SetPx(Key, Value),
+    /// With the milliseconds after which it goes; those of [`FAR_MS`] do not pass.
+    SetPx(Key, Value, u64),
     SetGet(Key, Value),
     SetNx(Key, Value),
     Append(Key, Value),
@@ -65,8 +65,8 @@ pub(crate) enum Command {
 
 /// Seconds of [`Command::Expire`].
 const EXPIRE_SECONDS: &str = "1000000";
-/// Milliseconds of [`Command::SetPx`].
-pub(crate) const EXPIRE_MS: i64 = 1_000_000_000;
+/// Milliseconds that no run lasts.
+pub(crate) const FAR_MS: u64 = 1_000_000_000;
 
 impl Command {
     /// From words that change no value.
@@ -106,7 +106,7 @@ impl Command {
             | Strlen(key)
             | GetRange(key, ..)
             | Set(key, _)
-            | SetPx(key, _)
+            | SetPx(key, ..)
             | PExpireTime(key)
             | SetGet(key, _)
             | SetNx(key, _)
@@ -158,9 +158,9 @@ impl Command {
             Del(keys) => keyed("DEL", keys),
             Watch(keys) => keyed("WATCH", keys),
             Set(key, value) => paired("SET", &[(*key, value.clone())]),
-            SetPx(key, value) => {
+            SetPx(key, value, ms) => {
                 let mut words = paired("SET", &[(*key, value.clone())]);
-                words.extend([b"PX".to_vec(), EXPIRE_MS.to_string().into_bytes()]);
+                words.extend([b"PX".to_vec(), ms.to_string().into_bytes()]);
                 words
             }
             PExpireTime(key) => text(&["PEXPIRETIME", key.name()]),
@@ -201,6 +201,14 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
+    /// Its commands, but for those that make it a transaction.
+    pub(crate) fn commands(&self) -> &[Command] {
+        match self {
+            Operation::Single(command) => std::slice::from_ref(command),
+            Operation::Transaction(commands) => commands,
+        }
+    }
+
     /// Whether it changes nothing that another session could see.
     pub(crate) fn is_read(&self) -> bool {
         match self {

@@ -8,6 +8,8 @@ use tier::{Clock, ResidentSource, Tier};
 
 /// When simulated time begins, Unix microseconds.
 const START_US: u64 = 1_700_000_000_000_000;
+/// The same in milliseconds.
+pub(crate) const START_MS: u64 = START_US / 1000;
 /// Resident before there is any data.
 pub(crate) const BASE_BYTES: u64 = 8 << 20;
 /// The allocator's rounding and holes: this part of what is allocated, 1/16.

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use rapidhash::fast::RapidHasher;
 
-use crate::command::{Command, DATABASES, KEYS, Key, Operation};
+use crate::command::{Command, DATABASES, FAR_MS, KEYS, Key, Operation};
 use crate::reply::Reply;
 use crate::value::Value;
 
@@ -15,9 +15,31 @@ use crate::value::Value;
 #[derive(Clone)]
 pub(crate) struct State {
     values: [[Option<Value>; KEYS.len()]; DATABASES],
-    /// Bits of the keys with an expiry, by database.
-    volatile: [u16; DATABASES],
+    /// Until when they are there.
+    ends: [[End; KEYS.len()]; DATABASES],
     sessions: Vec<Session>,
+    /// When the operation that is applied runs.
+    now: Span,
+    /// When the last of the operations so far was sent, in milliseconds.
+    sent_ms: u64,
+}
+
+/// Two times in milliseconds between which something happens, both included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Span {
+    from: u64,
+    to: u64,
+}
+
+/// When a key's time has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum End {
+    /// It has no expiry.
+    #[default]
+    Never,
+    /// Not in this run.
+    Far,
+    Within(Span),
 }
 
 /// What a connection's state decides.
@@ -33,7 +55,13 @@ struct Session {
 impl State {
     pub(crate) fn new(sessions: usize) -> State {
         let values = std::array::from_fn(|_| std::array::from_fn(|_| None));
-        State { values, volatile: [0; DATABASES], sessions: vec![Session::default(); sessions] }
+        State {
+            values,
+            ends: Default::default(),
+            sessions: vec![Session::default(); sessions],
+            now: Span::default(),
+            sent_ms: 0,
+        }
     }
 
     /// A number that tells states apart.
@@ -42,14 +70,14 @@ impl State {
         for value in self.values.iter().flatten() {
             value.as_ref().map(Value::hash).hash(&mut hasher);
         }
-        self.volatile.hash(&mut hasher);
+        self.ends.hash(&mut hasher);
         self.sessions.hash(&mut hasher);
         hasher.finish()
     }
 
     /// Whether the data sets are the same, whoever watches them.
     pub(crate) fn has_same_values(&self, other: &State) -> bool {
-        self.values == other.values && self.volatile == other.volatile
+        self.values == other.values && self.ends == other.ends
     }
 
     /// Whether a key of the session's database exists.
@@ -67,7 +95,61 @@ impl State {
     pub(crate) fn evict(&mut self, session: usize, key: Key) {
         let db = self.sessions[session].db;
         self.values[db][usize::from(key.0)] = None;
-        self.set_volatile(db, key, false);
+        self.set_end(db, key, End::Never);
+    }
+
+    /// An operation is next that was sent and answered at these times, by a server that takes for the
+    /// present what was so up to `late_ms` before.
+    pub(crate) fn begin(&mut self, sent_ms: u64, answered_ms: u64, late_ms: u64) {
+        self.sent_ms = self.sent_ms.max(sent_ms);
+        self.now = Span { from: self.sent_ms.saturating_sub(late_ms), to: answered_ms };
+    }
+
+    /// When the last of the operations so far was sent, in milliseconds.
+    pub(crate) fn sent_ms(&self) -> u64 {
+        self.sent_ms
+    }
+
+    /// The states in which the data set may be when these keys of the session's database are asked
+    /// for: the time of some may have come.
+    pub(crate) fn settled(&self, session: usize, keys: &[Key]) -> Vec<State> {
+        let db = self.sessions[session].db;
+        keys.iter().fold(vec![self.clone()], |states, key| {
+            states.into_iter().flat_map(|state| state.settle(db, *key)).collect()
+        })
+    }
+
+    /// The same for the keys that the session watches.
+    pub(crate) fn settled_watched(&self, session: usize) -> Vec<State> {
+        let watched = self.sessions[session].watched;
+        let places = (0..DATABASES).flat_map(|db| (0..KEYS.len()).map(move |key| (db, key)));
+        let places = places.filter(|(db, key)| watched[*db] & 1 << key != 0);
+        places.fold(vec![self.clone()], |states, (db, key)| {
+            states.into_iter().flat_map(|state| state.settle(db, Key(key as u8))).collect()
+        })
+    }
+
+    /// With the key and without it, as far as its time allows.
+    fn settle(self, db: usize, key: Key) -> Vec<State> {
+        let End::Within(end) = self.ends[db][usize::from(key.0)] else { return vec![self] };
+        if self.now.to < end.from {
+            return vec![self];
+        }
+        let mut without = self.clone();
+        without.delete(db, key);
+        if self.now.from > end.to { vec![without] } else { vec![self, without] }
+    }
+
+    /// Somebody was told when a key of the session's database goes. None: it cannot be then.
+    pub(crate) fn with_end(mut self, session: usize, key: Key, at_ms: u64) -> Option<State> {
+        let db = self.sessions[session].db;
+        if let End::Within(end) = self.ends[db][usize::from(key.0)] {
+            if !(end.from..=end.to).contains(&at_ms) {
+                return None;
+            }
+            self.set_end(db, key, End::Within(Span { from: at_ms, to: at_ms }));
+        }
+        Some(self)
     }
 
     /// The session watches nothing any more.
@@ -128,9 +210,14 @@ impl State {
             MGet(keys) => {
                 Reply::Array(keys.iter().map(|key| Reply::value(self.get(db, *key))).collect())
             }
-            Set(key, value) | SetPx(key, value) => {
+            Set(key, value) => {
                 self.put(db, *key, Some(value.clone()));
-                self.set_volatile(db, *key, matches!(command, SetPx(..)));
+                self.set_end(db, *key, End::Never);
+                Reply::ok()
+            }
+            SetPx(key, value, ms) => {
+                self.put(db, *key, Some(value.clone()));
+                self.set_end(db, *key, self.end_in(*ms));
                 Reply::ok()
             }
             PExpireTime(key) if self.get(db, *key).is_none() => Reply::Integer(-2),
@@ -139,7 +226,7 @@ impl State {
             SetGet(key, value) => {
                 let reply = Reply::value(self.get(db, *key));
                 self.put(db, *key, Some(value.clone()));
-                self.set_volatile(db, *key, false);
+                self.set_end(db, *key, End::Never);
                 reply
             }
             SetNx(key, value) => {
@@ -166,7 +253,7 @@ impl State {
             MSet(pairs) => {
                 for (key, value) in pairs {
                     self.put(db, *key, Some(value.clone()));
-                    self.set_volatile(db, *key, false);
+                    self.set_end(db, *key, End::Never);
                 }
                 Reply::ok()
             }
@@ -187,7 +274,7 @@ impl State {
                 let is_done = copied.is_some() && self.get(db, *to).is_none();
                 if is_done {
                     self.put(db, *to, copied);
-                    self.set_volatile(db, *to, self.expires(db, *from));
+                    self.set_end(db, *to, self.ends[db][usize::from(from.0)]);
                 }
                 Reply::Integer(is_done.into())
             }
@@ -195,7 +282,7 @@ impl State {
                 let found = self.get(db, *key).is_some();
                 if found {
                     self.touch(db, *key);
-                    self.set_volatile(db, *key, true);
+                    self.set_end(db, *key, End::Far);
                 }
                 Reply::Integer(found.into())
             }
@@ -240,18 +327,26 @@ impl State {
         let was_there = self.get(db, key).is_some();
         if was_there {
             self.put(db, key, None);
-            self.set_volatile(db, key, false);
+            self.set_end(db, key, End::Never);
         }
         was_there
     }
 
     fn expires(&self, db: usize, key: Key) -> bool {
-        self.volatile[db] & 1 << key.0 != 0
+        self.ends[db][usize::from(key.0)] != End::Never
     }
 
-    fn set_volatile(&mut self, db: usize, key: Key, is_volatile: bool) {
-        self.volatile[db] &= !(1 << key.0);
-        self.volatile[db] |= u16::from(is_volatile) << key.0;
+    fn set_end(&mut self, db: usize, key: Key, end: End) {
+        self.ends[db][usize::from(key.0)] = end;
+    }
+
+    /// So many milliseconds from now.
+    fn end_in(&self, ms: u64) -> End {
+        if ms >= FAR_MS {
+            return End::Far;
+        }
+        let Span { from, to } = self.now;
+        End::Within(Span { from: from + ms, to: to.saturating_add(ms) })
     }
 
     /// Tells the watchers of a key.
@@ -275,7 +370,7 @@ impl State {
             }
         }
         self.values.swap(0, 1);
-        self.volatile.swap(0, 1);
+        self.ends.swap(0, 1);
         Reply::ok()
     }
 
@@ -284,10 +379,10 @@ impl State {
             return Reply::Error("ERR no such key".to_owned());
         };
         if from != to {
-            let is_volatile = self.expires(db, from);
+            let end = self.ends[db][usize::from(from.0)];
             self.delete(db, from);
             self.put(db, to, Some(value));
-            self.set_volatile(db, to, is_volatile);
+            self.set_end(db, to, end);
         }
         Reply::ok()
     }

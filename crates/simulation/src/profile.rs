@@ -6,6 +6,7 @@ use flash::SimFaults;
 use stdx::Random;
 
 use crate::command::{COUNTERS, KEYS};
+use crate::limits::LATE_MS_MAX;
 
 /// Bytes of a segment of the flash log.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
@@ -74,6 +75,9 @@ pub(crate) struct Weights {
     pub(crate) delete: u64,
     pub(crate) rename: u64,
     pub(crate) expire: u64,
+    /// SET with a time that comes soon. Shape: not beside `swap` and `flush`, which may or may not
+    /// count a key whose time has come as changed.
+    pub(crate) lapse: u64,
     pub(crate) transaction: u64,
     pub(crate) watch: u64,
     pub(crate) select: u64,
@@ -97,9 +101,16 @@ impl Profile {
             3 => profile.starve(random),
             4 => profile.evict(random),
             5 => profile.pair(random),
+            6 => profile.lapse(random),
             _ => {}
         }
         profile
+    }
+
+    /// How old the time may be that a request takes for the present: without stops it is read in the
+    /// step in which the request runs.
+    pub(crate) fn late_ms_max(&self) -> u64 {
+        if self.preempted_one_in == 0 { 0 } else { LATE_MS_MAX }
     }
 
     /// Places on flash are used again and again while reads are under way.
@@ -225,6 +236,37 @@ impl Profile {
         self.policy = "noeviction";
     }
 
+    /// Keys come to the end of their time while requests wait for slow reads.
+    fn lapse(&mut self, random: &mut Random) {
+        self.clients = 3 + random.below(3) as usize;
+        self.keys = 3 + random.below(4);
+        self.operations = 30 + random.below(40);
+        self.room_bytes = None;
+        self.policy = "noeviction";
+        let large_share = pick(random, &[50, 300]);
+        self.values = ValueSizes { small: 500, large: 5_000, large_share, compress: false };
+        self.pipelines = 700;
+        self.cuts = 0;
+        // Without it, requests run at the very time that they take for the present.
+        self.preempted_one_in = 0;
+        self.device.weight = 1;
+        let held_reaps_max = pick(random, &[300, 2_000]);
+        self.device.faults = SimFaults { held_reads: 300, held_reaps_max, ..SimFaults::default() };
+        self.weights = Weights {
+            read: 10,
+            read_many: 10,
+            write: 5,
+            rewrite: 15,
+            lapse: 10,
+            delete: random.below(3),
+            rename: random.below(5),
+            transaction: 5,
+            watch: random.below(10),
+            demote: 10,
+            ..Weights::default()
+        };
+    }
+
     fn draw_any(random: &mut Random) -> Profile {
         let workers = 1 + random.below(3) as usize;
         let has_pressure = random.below(3) == 0;
@@ -289,6 +331,7 @@ impl Weights {
             delete: some(3),
             rename: some(3),
             expire: some(1),
+            lapse: 0,
             transaction: some(8),
             watch: some(8),
             select: some(1),

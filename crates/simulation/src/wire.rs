@@ -1,7 +1,7 @@
 //! A simulated connection: bytes that arrive in pieces, and replies that the client may be slow to
 //! take.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
@@ -21,10 +21,10 @@ pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
 #[derive(Clone)]
 pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
-/// A reply with the step in which it was written, and when the server first tried to.
+/// A reply with the time at which it was written, and when the server first tried to.
 pub(crate) struct Answer {
-    pub(crate) step: u64,
-    pub(crate) written_ms: u64,
+    pub(crate) written_us: u64,
+    pub(crate) tried_ms: u64,
     pub(crate) reply: Reply,
 }
 
@@ -39,8 +39,6 @@ struct Wire {
     replies: VecDeque<Answer>,
     /// When the server first tried to write what it has not written whole.
     tried_ms: Option<u64>,
-    /// The step under way.
-    now: Rc<Cell<u64>>,
     clock: Arc<SimClock>,
     /// Bytes that the server may write before it must wait for the client.
     window: usize,
@@ -51,9 +49,9 @@ struct Wire {
     garbage: Option<String>,
 }
 
-/// Both ends of a new connection; `now` shows the step under way.
-pub(crate) fn connect(now: Rc<Cell<u64>>, clock: Arc<SimClock>) -> (ServerEnd, ClientEnd) {
-    let wire = Rc::new(RefCell::new(Wire { now, clock, ..Wire::default() }));
+/// Both ends of a new connection.
+pub(crate) fn connect(clock: Arc<SimClock>) -> (ServerEnd, ClientEnd) {
+    let wire = Rc::new(RefCell::new(Wire { clock, ..Wire::default() }));
     (ServerEnd(wire.clone()), ClientEnd(wire))
 }
 
@@ -137,7 +135,7 @@ impl Transport for ServerEnd {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         let now_ms = wire.clock.unix_ms();
-        let written_ms = *wire.tried_ms.get_or_insert(now_ms);
+        let tried_ms = *wire.tried_ms.get_or_insert(now_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {
             wire.writer = Some(cx.waker().clone());
@@ -148,8 +146,8 @@ impl Transport for ServerEnd {
         loop {
             match reply::take(&mut wire.answered) {
                 Ok(Some(reply)) => {
-                    let step = wire.now.get();
-                    wire.replies.push_back(Answer { step, written_ms, reply });
+                    let written_us = wire.clock.now_us();
+                    wire.replies.push_back(Answer { written_us, tried_ms, reply });
                 }
                 Ok(None) => break,
                 Err(garbage) => {

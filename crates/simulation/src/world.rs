@@ -1,7 +1,6 @@
 //! One run: a server of several workers, its drives and its clients, and the scheduler that says
 //! what happens next.
 
-use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
@@ -79,7 +78,7 @@ struct World {
     measure_due_us: u64,
     /// When a client was last answered.
     progress_us: u64,
-    steps: Rc<Cell<u64>>,
+    steps: u64,
     values: u64,
     max_memory: Vec<u64>,
 }
@@ -150,7 +149,7 @@ impl World {
             ended: Vec::new(),
             measure_due_us: 0,
             progress_us: 0,
-            steps: Rc::default(),
+            steps: 0,
             values: 0,
             max_memory: match profile.room_bytes {
                 Some(room) => vec![fixed + room, fixed + room / 2, fixed + 2 * room],
@@ -183,7 +182,7 @@ impl World {
 
     /// A new connection on some worker.
     fn connect(&mut self, operations: u64) {
-        let (server_end, client_end) = wire::connect(self.steps.clone(), self.clock.clone());
+        let (server_end, client_end) = wire::connect(self.clock.clone());
         client_end.open_window(WINDOW_BYTES as usize);
         let index = match self.profile.pairs {
             // Those of a pair are on two.
@@ -232,9 +231,9 @@ impl World {
             Command::MGet(keys),
             Command::Select(0),
         ];
-        let now = self.next_step();
+        self.clock.advance(1);
         let reader = self.clients.last_mut().expect("just connected");
-        reader.ask(now, operations.into_iter().map(Operation::Single).collect());
+        reader.ask(self.clock.now_us(), operations.into_iter().map(Operation::Single).collect());
         self.settle()?;
         let reader = self.clients.last().expect("it stays");
         let failed = reader.events.iter().find(|event| {
@@ -260,8 +259,8 @@ impl World {
     }
 
     fn next_step(&mut self) -> u64 {
-        self.steps.set(self.steps.get() + 1);
-        self.steps.get()
+        self.steps += 1;
+        self.steps
     }
 
     /// One thing happens.
@@ -289,7 +288,7 @@ impl World {
                 let bytes = 1 + self.random.below(WINDOW_BYTES);
                 self.clients[index].wire.open_window(bytes as usize);
             }
-            Move::Send(index) => self.send(index, now),
+            Move::Send(index) => self.send(index),
         }
         self.receive()
     }
@@ -368,7 +367,7 @@ impl World {
         other.is_none_or(|other| self.clients[index].is_in_step_with(other))
     }
 
-    fn send(&mut self, index: usize, now: u64) {
+    fn send(&mut self, index: usize) {
         if self.random.below(1000) < self.profile.cuts {
             return self.clients[index].wire.close();
         }
@@ -387,13 +386,13 @@ impl World {
             self.clients[index].set_script(one);
             self.clients[other].set_script(two);
         }
-        self.clients[index].send(now, &mut author);
+        self.clients[index].send(self.clock.now_us(), &mut author);
     }
 
     /// Takes what the server has answered; who lost the connection makes a new one.
     fn receive(&mut self) -> Result<(), String> {
         for index in (0..self.clients.len()).rev() {
-            if self.clients[index].receive()? {
+            if self.clients[index].receive(self.profile.late_ms_max())? {
                 self.progress_us = self.clock.now_us();
             }
             if self.clients[index].wire.is_over() {
@@ -440,9 +439,10 @@ impl World {
             evictions: self.profile.policy != "noeviction",
             volatile_alone: self.profile.policy.starts_with("volatile-"),
             unreadable: faults.failed_reads + faults.flipped_bits > 0,
+            late_ms: self.profile.late_ms_max(),
         };
         let verdict = checker::check(&histories, tolerance);
-        let mut outcome = Outcome::new(self.steps.get(), &self.tier);
+        let mut outcome = Outcome::new(self.steps, &self.tier);
         histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome.mix(self.random.next_u64() ^ self.disk.operations() << 32);
         match verdict {

@@ -343,16 +343,16 @@ impl Author<'_> {
         operations
     }
 
-    /// A value that is there for a moment, and a look at it.
+    /// A value that is there for a moment, between looks that tell when it was written: the keys show
+    /// what others wrote meanwhile.
     fn lapse(&mut self) -> Vec<Operation> {
-        let key = self.key();
+        let (key, others) = (self.key(), self.keys());
         let look = match self.random.below(4) {
-            0 => None,
-            1 => Some(Command::PExpireTime(key)),
-            2 => Some(Command::MGet(self.keys())),
-            _ => Some(Command::Get(key)),
+            0 => Command::MGet(self.keys()),
+            1 => Command::Get(key),
+            _ => Command::PExpireTime(key),
         };
-        [self.short_lived(key)].into_iter().chain(look).map(Operation::Single).collect()
+        [Command::MGet(others), self.short_lived(key), look].map(Operation::Single).into()
     }
 
     fn short_lived(&mut self, key: Key) -> Command {

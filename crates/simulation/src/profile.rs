@@ -238,26 +238,27 @@ impl Profile {
 
     /// Keys come to the end of their time while requests wait for slow reads.
     fn lapse(&mut self, random: &mut Random) {
-        self.clients = 3 + random.below(3) as usize;
+        self.clients = 4 + random.below(3) as usize;
         self.keys = 3 + random.below(4);
         self.operations = 30 + random.below(40);
         self.room_bytes = None;
         self.policy = "noeviction";
-        let large_share = pick(random, &[50, 300]);
-        self.values = ValueSizes { small: 500, large: 5_000, large_share, compress: false };
+        // Soon written to the drives, from which they must be read then.
+        let small = pick(random, &[4_000, 8_000]);
+        self.values = ValueSizes { small, large: 20_000, large_share: 50, compress: false };
         self.pipelines = 700;
         self.cuts = 0;
         // Without it, requests run at the very time that they take for the present.
         self.preempted_one_in = 0;
         self.device.weight = 1;
-        let held_reaps_max = pick(random, &[300, 2_000]);
-        self.device.faults = SimFaults { held_reads: 300, held_reaps_max, ..SimFaults::default() };
+        let held_reaps_max = pick(random, &[500, 2_000]);
+        self.device.faults = SimFaults { held_reads: 150, held_reaps_max, ..SimFaults::default() };
         self.weights = Weights {
-            read: 10,
-            read_many: 10,
-            write: 5,
-            rewrite: 15,
-            lapse: 10,
+            read: 5,
+            read_many: 5,
+            write: 10,
+            rewrite: 20,
+            lapse: 20,
             delete: random.below(3),
             rename: random.below(5),
             transaction: 5,

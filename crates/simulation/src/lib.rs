@@ -16,6 +16,7 @@ mod engine;
 mod fiber;
 mod limits;
 mod machine;
+mod memory;
 mod model;
 mod outcome;
 mod profile;

@@ -58,13 +58,22 @@ impl SimMemory {
     }
 }
 
+/// What is resident, at least, with so much allocated.
+pub(crate) fn pages_for(tracked_bytes: u64) -> u64 {
+    BASE_BYTES + with_holes(tracked_bytes)
+}
+
+fn with_holes(tracked_bytes: u64) -> u64 {
+    tracked_bytes + (tracked_bytes >> HOLES_SHIFT)
+}
+
 impl ResidentSource for SimMemory {
     fn resident_bytes(&mut self) -> Option<u64> {
         let tracked = self.tier.get().and_then(Weak::upgrade).map_or(0, |tier| {
             let used = tier.budget.memory_use();
             (used.data_bytes + used.client_bytes + used.engine_bytes).max(0) as u64
         });
-        let needed = tracked + (tracked >> HOLES_SHIFT);
+        let needed = with_holes(tracked);
         let free = self.pages_bytes.saturating_sub(needed);
         self.pages_bytes = needed + free - (free >> LAG_SHIFT);
         Some(BASE_BYTES + self.pages_bytes)

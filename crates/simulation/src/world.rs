@@ -20,6 +20,7 @@ use crate::engine::PointedEngine;
 use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
 use crate::limits::{ANSWERED_WITHIN_US, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::machine::{BASE_BYTES, SimClock, SimMemory};
+use crate::memory::MemoryBound;
 use crate::outcome::Outcome;
 use crate::profile::{Profile, SEGMENT_BYTES};
 use crate::reply::Reply;
@@ -81,6 +82,7 @@ struct World {
     steps: u64,
     values: u64,
     max_memory: Vec<u64>,
+    memory_bound: MemoryBound,
 }
 
 /// What may happen in a step.
@@ -151,6 +153,7 @@ impl World {
             progress_us: 0,
             steps: 0,
             values: 0,
+            memory_bound: MemoryBound::default(),
             max_memory: match profile.room_bytes {
                 Some(room) => vec![fixed + room, fixed + room / 2, fixed + 2 * room],
                 None => Vec::new(),
@@ -290,6 +293,7 @@ impl World {
             }
             Move::Send(index) => self.send(index),
         }
+        self.memory_bound.check(&self.tier.budget)?;
         self.receive()
     }
 

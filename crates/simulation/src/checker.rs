@@ -414,6 +414,64 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_there_until_its_time_has_come_and_no_longer() {
+        let is_right = |late_ms, between: (u64, u64), seen: Reply| {
+            // Written within the first millisecond: gone after five or six.
+            let writer = vec![event(0, 1_000, Command::SetPx(A, value("x"), 5), Reply::ok())];
+            let (sent, answered) = between;
+            let reader = vec![event(sent, answered, Command::Get(A), seen)];
+            let tolerance = Tolerance { late_ms, ..Tolerance::default() };
+            check(&[writer, reader], tolerance) == Verdict::Serializable
+        };
+        for (between, may_be_there, may_be_gone) in [
+            ((2_000, 4_999), true, false),
+            ((4_000, 5_000), true, true),
+            ((6_999, 9_000), true, true),
+            ((7_000, 9_000), false, true),
+        ] {
+            assert_eq!(is_right(0, between, bulk("x")), may_be_there, "{between:?}");
+            assert_eq!(is_right(0, between, Reply::Null), may_be_gone, "{between:?}");
+        }
+        assert!(is_right(1, (7_000, 9_000), bulk("x")));
+        assert!(!is_right(1, (8_000, 9_000), bulk("x")));
+    }
+
+    #[test]
+    fn what_was_told_of_a_time_must_be_so() {
+        let at = |ms: u64| Reply::Integer((START_MS + ms) as i64);
+        let history = |told: u64, seen: Reply| {
+            vec![
+                event(0, 3_000, Command::SetPx(A, value("x"), 5), Reply::ok()),
+                event(3_001, 3_002, Command::PExpireTime(A), at(told)),
+                event(6_000, 6_001, Command::Get(A), seen),
+            ]
+        };
+        assert!(is_serializable(&[history(8, bulk("x"))]));
+        assert!(!is_serializable(&[history(8, Reply::Null)]));
+        assert!(!is_serializable(&[history(5, bulk("x"))]));
+        assert!(!is_serializable(&[history(9, bulk("x"))]));
+    }
+
+    #[test]
+    fn a_watched_key_whose_time_has_come_has_changed() {
+        let history = |exec: (u64, u64), answer: Reply| {
+            let operation = Operation::Transaction(vec![Command::Set(B, value("y"))]);
+            vec![
+                event(0, 1, Command::SetPx(A, value("x"), 5), Reply::ok()),
+                event(2, 3, Command::Watch(vec![A]), Reply::ok()),
+                Event { operation, sent: exec.0, answered: Some((exec.1, answer)) },
+            ]
+        };
+        let done = || Reply::Array(vec![Reply::ok()]);
+        for (exec, may_run, may_refuse) in
+            [((10, 20), true, false), ((10, 5_000), true, true), ((6_000, 6_001), false, true)]
+        {
+            assert_eq!(is_serializable(&[history(exec, done())]), may_run);
+            assert_eq!(is_serializable(&[history(exec, Reply::NullArray)]), may_refuse);
+        }
+    }
+
+    #[test]
     fn keys_vanish_only_where_they_may() {
         let history = || {
             vec![

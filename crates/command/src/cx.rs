@@ -7,6 +7,12 @@ use keyspace::{
 use crate::error::{CommandError, NotResident};
 use value::Kind;
 
+/// A value from so many bytes on is made in a buffer whose pages are there already.
+pub const SPARE_BYTES_MIN: usize = 1 << 20;
+
+/// Keys whose look-ups wait for memory together: their lines are still near when they are used.
+pub const PREFETCH_KEYS: usize = 64;
+
 /// Values that were fetched from flash for this run.
 pub trait Fetched {
     /// The (uncompressed) value that lies at `at`, if it was fetched.
@@ -67,6 +73,11 @@ pub struct Cx<'a, 'k> {
     pub string_bytes_max: usize,
     /// Longest string that memory has room for while others are served.
     pub memory_bytes_max: usize,
+    /// Bytes of the reply up to which there is memory for it.
+    pub reply_bytes_max: usize,
+    /// A buffer for the large value that the command makes, if any: its pages are there, so that
+    /// nobody waits for the kernel with slots held.
+    pub spare: Vec<u8>,
     /// A random number of this run, for commands that choose at random.
     pub random: u64,
     /// Changes made, for the statistics.
@@ -84,6 +95,12 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn check_memory(&self, len: usize) -> Result<(), CommandError> {
         if len > self.memory_bytes_max { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
+    }
+
+    /// Has the look-ups of several keys, which come next, wait for memory together.
+    pub fn prefetch(&self, keys: &[Key<'_>]) {
+        let table = self.keyspace().table_of(self.db);
+        self.locked.prefetch_keys(table, keys, true);
     }
 
     /// The keyspace, for walks over slots.
@@ -167,10 +184,16 @@ impl<'a, 'k> Cx<'a, 'k> {
             return Ok(());
         };
         let Some(bytes) = self.fetched.value(at) else { return Err(not_resident(key, at)) };
-        let promoted = self.db(key).promote(key, at, bytes.into());
+        let copy = copy_into(self.take_spare(), bytes);
+        let promoted = self.db(key).promote(key, at, copy.into_boxed_slice());
         assert!(promoted, "the slot is locked, so the value is where it was");
         self.tally.read_flash += 1;
         Ok(())
+    }
+
+    /// The buffer for the large value that the command makes; an empty one if there is none.
+    pub fn take_spare(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.spare)
     }
 
     /// Sets a string, whether the key exists or not. Its encoding follows from the bytes, as when
@@ -178,6 +201,10 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
         let kind = Kind::of_string(bytes);
+        if self.spare.capacity() > 0 && bytes.len() >= SPARE_BYTES_MIN {
+            let copy = copy_into(self.take_spare(), bytes);
+            return self.set_string_vec(key, kind, copy, expiry);
+        }
         self.db(key).put(key, kind.bits(), bytes, expiry);
         self.changes += 1;
     }
@@ -238,6 +265,13 @@ impl<'a, 'k> Cx<'a, 'k> {
         self.make_resident(key)?;
         Ok(self.db(key).take(key))
     }
+}
+
+/// A copy in `buffer`, which may be too small and is empty.
+fn copy_into(mut buffer: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
+    buffer.reserve_exact(bytes.len());
+    buffer.extend_from_slice(bytes);
+    buffer
 }
 
 #[cold]

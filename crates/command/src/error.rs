@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use keyspace::FlashRef;
+use keyspace::{FlashRef, Key};
 
 /// Bytes of a client's argument that an error quotes.
 const QUOTED_BYTES_MAX: usize = 128;
@@ -17,6 +17,9 @@ pub enum CommandError {
     Reply(Cow<'static, str>),
     /// A value is on flash alone: fetch it and run the command again. Nothing was changed.
     NotResident(Box<NotResident>),
+    /// The reply with the value of this key takes more than [`crate::Cx::reply_bytes_max`]: run the
+    /// command again when there is memory for it. Nothing was changed.
+    ReplyTooLong(Box<[u8]>),
 }
 
 /// Which value a handler misses.
@@ -52,6 +55,12 @@ impl CommandError {
         let given = String::from_utf8_lossy(&given[..given.len().min(QUOTED_BYTES_MAX)]);
         let text = format!("ERR unknown subcommand '{given}'. Try {container} HELP.");
         CommandError::owned(text)
+    }
+
+    /// The reply with the value of `key` is too long for the memory there is.
+    #[cold]
+    pub fn too_long(key: &Key<'_>) -> CommandError {
+        CommandError::ReplyTooLong(key.bytes.into())
     }
 
     /// An error made on the spot.

@@ -171,6 +171,8 @@ impl Harness {
                 cleared: Vec::new(),
                 string_bytes_max: self.string_bytes_max,
                 memory_bytes_max: self.memory_bytes_max,
+                reply_bytes_max: usize::MAX,
+                spare: Vec::new(),
                 random: self.random,
                 changes: 0,
             };
@@ -188,6 +190,9 @@ impl Harness {
                 Err(CommandError::Reply(text)) => {
                     reply.clear();
                     return reply.error(text.as_bytes());
+                }
+                Err(CommandError::ReplyTooLong(_)) => {
+                    unreachable!("there is memory for every reply")
                 }
                 Err(CommandError::NotResident(missing)) => {
                     assert!(changes == 0, "{} changed something first", command.name);

@@ -19,7 +19,7 @@ mod keys;
 mod lookup;
 mod spec;
 
-pub use cx::{Cx, Fetched, NothingFetched, Statistics, Value};
+pub use cx::{Cx, Fetched, NothingFetched, PREFETCH_KEYS, SPARE_BYTES_MIN, Statistics, Value};
 pub use error::{CommandError, CommandResult, fixed};
 pub use keys::{KeyAt, find_keys};
 pub use lookup::{CommandTable, Name, names_are_short_enough};

@@ -110,6 +110,9 @@ impl Flags {
     /// May block the client.
     pub const BLOCKING: Flags = Flags(1 << 15);
 
+    /// Replies with the values of its keys: what it reads it sends. Ours alone, and not shown.
+    pub const REPLIES_VALUES: Flags = Flags(1 << 16);
+
     /// Names in the order in which Redis lists them.
     pub const NAMES: [(Flags, &'static str); 16] = [
         (Flags::WRITE, "write"),

@@ -145,6 +145,91 @@ fn requests_that_do_not_fit_together_take_turns() {
 }
 
 #[test]
+fn many_large_reads_are_answered_one_after_another() {
+    const KEYS: usize = 40_000;
+    const CLIENTS: usize = 24;
+    let server = start("128mb", "512mb");
+    fill(&server, KEYS as u64, 1000);
+    let mut client = server.connect();
+    client.line("TIER DEMOTE ALL");
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let mut client = server.connect();
+            scope.spawn(move || {
+                let first = number * 500 + 1;
+                let keys = (first..first + KEYS / 2).map(|key| format!("memtier-{key}"));
+                let words: Vec<String> = std::iter::once("MGET".to_owned()).chain(keys).collect();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let Frame::Array(values) = client.call(&words) else { panic!("an array") };
+                assert_eq!(values.len(), KEYS / 2);
+            });
+        }
+    });
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_peak(&server, 128);
+}
+
+#[test]
+fn replies_of_values_in_ram_are_bounded_too() {
+    // Without flash all of it is in RAM.
+    let server = Server::kelvin(&["--workers", "1", "--maxmemory", "200mb"]);
+    let mut client = server.connect();
+    let value = "v".repeat(4_000_000);
+    let keys: Vec<String> = (0..14).map(|key| format!("key-{key}")).collect();
+    for key in &keys {
+        assert_eq!(show(&client.call(&["SET", key, &value])), "+OK");
+    }
+    let mget = |count: usize| -> Vec<&str> {
+        std::iter::once("MGET").chain(keys[..count].iter().map(String::as_str)).collect()
+    };
+    assert_eq!(show(&client.call(&mget(14))), refusal(200), "56 MB are more than 50 MiB");
+    let Frame::Array(values) = client.call(&mget(12)) else { panic!("an array") };
+    assert!(values.iter().all(|one| text(one) == value));
+    client.line("MULTI");
+    keys.iter().for_each(|key| drop(client.call(&["GET", key])));
+    let reason = refusal(200).replace("-ERR ", "");
+    let aborted = format!("-EXECABORT Transaction discarded because of: {reason}");
+    assert_eq!(client.show("EXEC"), aborted);
+    // What a command reads and does not send is no reply.
+    client.line("MULTI");
+    keys.iter().for_each(|key| drop(client.call(&["GETBIT", key, "1"])));
+    let Frame::Array(bits) = client.line("EXEC") else { panic!("an array") };
+    assert!(bits.iter().all(|bit| show(bit) == ":1"));
+    assert_peak(&server, 200);
+}
+
+#[test]
+fn large_arguments_from_many_sides_are_taken_in_turn() {
+    const CLIENTS: usize = 8;
+    let server = start("100mb", "512mb");
+    let value = "v".repeat(24 << 20);
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (mut client, value) = (server.connect(), &value);
+            let key = format!("key-{number}");
+            scope.spawn(move || assert_eq!(show(&client.call(&["SET", &key, value])), "+OK"));
+        }
+    });
+    let mut client = server.connect();
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn a_large_request_that_does_not_go_on_is_closed_for_others() {
+    let server = start("100mb", "256mb");
+    let mut stuck = server.connect();
+    stuck.write(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000000\r\n");
+    stuck.write(&[b'v'; 1 << 20]);
+    let mut client = server.connect();
+    while info(&mut client, "mem_clients_normal") < 20_000_000 {}
+    let value = "v".repeat(20_000_000);
+    assert_eq!(show(&client.call(&["SET", "key", &value])), "+OK");
+    assert_eq!(info(&mut client, "evicted_clients"), 1);
+    assert_peak(&server, 100);
+}
+
+#[test]
 fn an_argument_that_cannot_fit_is_refused_by_its_header() {
     const PIECE: usize = 1 << 20;
     let server = start("100mb", "256mb");

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::SLOT_COUNT;
-use crate::key::Hint;
+use crate::key::{Hint, Key};
 use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
 
@@ -30,6 +30,8 @@ fn try_lock<T>(mutex: &Mutex<T>, _slot: u16) -> Option<MutexGuard<'_, T>> {
 
 /// Bits of the packed table map that each database takes.
 const TABLE_BITS: u32 = 4;
+/// Who wants more slots than these locks all: to find one among thousands costs more.
+const SORTED_SLOTS_MAX: usize = 4096;
 const _: () = assert!(DB_COUNT == 1 << TABLE_BITS);
 
 /// One cache line a slot, so that two workers on neighbouring slots do not disturb each other.
@@ -132,6 +134,9 @@ impl Keyspace {
 
     /// Locks several slots, in ascending order whatever order they come in.
     pub fn lock_many(&self, mut slots: SmallVec<[u16; 8]>) -> Locked<'_> {
+        if slots.len() > SORTED_SLOTS_MAX {
+            return Locked { all: false, ..self.lock_all() };
+        }
         slots.sort_unstable();
         slots.dedup();
         let guards = slots.into_iter().map(|slot| (slot, self.lock(slot))).collect();
@@ -170,10 +175,29 @@ impl<'k> Locked<'k> {
     }
 
     fn position(&self, slot: u16) -> Option<usize> {
-        if self.all {
+        if self.guards.len() == SLOT_COUNT {
             return Some(slot as usize);
         }
         self.guards.binary_search_by_key(&slot, |guard| guard.0).ok()
+    }
+
+    /// Brings near what look-ups of these keys will wait for, as [`Keyspace::prefetch_keys`] does,
+    /// in slots that are held.
+    pub fn prefetch_keys(&self, table: u8, keys: &[Key<'_>], with_values: bool) {
+        self.each(table, keys, SlotState::prefetch_entry);
+        self.each(table, keys, SlotState::prefetch_record);
+        if with_values {
+            self.each(table, keys, SlotState::prefetch_value);
+        }
+    }
+
+    #[inline]
+    fn each(&self, table: u8, keys: &[Key<'_>], step: impl Fn(&SlotState, Hint)) {
+        for key in keys {
+            if let Some(at) = self.position(key.slot) {
+                step(&self.guards[at].1, Hint::new(table, key));
+            }
+        }
     }
 
     /// Whether `slot` is held.

@@ -7,6 +7,8 @@
 //!    what Redis sends there (a map is an array of twice the length, null is `$-1`, ...).
 //! 3. Simple strings and errors stay on one line whatever they are made of.
 
+use std::mem::MaybeUninit;
+
 use crate::{DoubleText, ProtocolError};
 
 /// The version of the protocol that a connection has chosen with HELLO.
@@ -110,6 +112,11 @@ impl Reply {
     /// smaller buffers behind, which take twice as much for a moment.
     pub fn reserve(&mut self, bytes: usize) {
         self.buffer.reserve_exact(bytes);
+    }
+
+    /// What is allocated and holds nothing yet.
+    pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.buffer.spare_capacity_mut()
     }
 
     /// A bulk of `len` zeros for the caller to overwrite, so that a value that lies in pieces

@@ -11,6 +11,10 @@ pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;
 pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
 /// A request that takes less does not wait for memory to be made.
 pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
+/// Bytes of a reply that need not be asked for.
+pub(crate) const REPLY_BYTES_FREE: usize = 1 << 20;
+/// What a value takes in a reply besides its bytes.
+pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
 /// How often a command is run again because a value went cold in between, before the value is read
 /// with its slot held.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
@@ -57,12 +61,27 @@ pub(crate) const STRANGERS_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const STRANGER_BYTES_MAX: u64 = 256 << 10;
 /// A buffer grows to so many times of what has arrived, whatever was announced.
 pub(crate) const INPUT_GROWTH: usize = 4;
+/// Bytes by which the buffer of a large request grows at most when its length is not known.
+pub(crate) const INPUT_STEP_BYTES_MAX: usize = 4 << 20;
+/// Part of what clients may take that large requests which are arriving share: 1/8. One alone may take
+/// all that others leave.
+pub(crate) const INPUTS_SHARE_SHIFT: u32 = 3;
+/// Bytes whose pages are asked for at a time.
+pub(crate) const PREFAULT_BYTES: usize = 512 << 10;
 /// Read buffers of a worker that connections keep while they wait for the rest of a request; beyond,
 /// they keep what has arrived in memory of its size.
 pub(crate) const BUFFERS_LENT_MAX: usize = 16;
 /// Bytes that a worker's clients read and are answered before it looks for new events: the others
 /// wait no longer than that takes.
-pub(crate) const TURN_BYTES_MAX: usize = 2 << 20;
+pub(crate) const TURN_BYTES_MAX: u64 = 2 << 20;
+/// Time that their requests run before that, in nanoseconds.
+pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;
+/// A client that takes more before it waits for its next request takes much: 1/32 of a turn.
+pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 32;
+/// Clients that have taken little and go on after one look for events.
+pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
+/// Bytes that a connection writes before others have their turn.
+pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Error codes that are counted apart.
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.

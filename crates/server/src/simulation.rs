@@ -37,6 +37,8 @@ impl SimServer {
         config.load_arguments(arguments).expect("arguments that make sense");
         let mut server = Server::new(config, &REGISTRY, tier);
         server.threads = Threads::Simulated(Mutex::default());
+        // How long a run takes must not decide who goes on.
+        server.clock = quanta::Clock::mock().0;
         crate::state::settings::apply_all(&server);
         let server = Arc::new(server);
         SimServer { measurement: Measurement::new(server.clone()), server }

@@ -96,6 +96,8 @@ pub struct Budget {
     data_bytes: AtomicI64,
     buffer_bytes: AtomicI64,
     reserved_bytes: AtomicI64,
+    /// Of that and of arguments, what large requests were let have and may not be resident yet.
+    claimed_bytes: AtomicI64,
     engine_bytes: AtomicI64,
     limit_bytes: AtomicI64,
     resident_bytes: AtomicU64,
@@ -144,6 +146,7 @@ impl Budget {
             data_bytes: AtomicI64::new(0),
             buffer_bytes: AtomicI64::new(0),
             reserved_bytes: AtomicI64::new(0),
+            claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
             limit_bytes: AtomicI64::new(i64::MAX),
             resident_bytes: AtomicU64::new(base_bytes as u64),
@@ -182,6 +185,15 @@ impl Budget {
     /// Adds to what requests under way have reserved beside their buffers.
     pub fn add_reserved(&self, bytes: i64) {
         self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_claimed(&self, bytes: i64) {
+        self.claimed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether large requests were let have memory that may not be resident yet.
+    pub(crate) fn has_claims(&self) -> bool {
+        self.claimed_bytes.load(Ordering::Relaxed) > 0
     }
 
     /// What connections' buffers take, in bytes.
@@ -237,11 +249,15 @@ impl Budget {
         self.is_full_with(0)
     }
 
-    /// Whether it would be with so many bytes more.
+    /// Whether it would be with so many bytes more, beside what others have claimed.
     #[inline]
     pub(crate) fn is_full_with(&self, wanted_bytes: u64) -> bool {
         let max = self.max_bytes();
-        max != 0 && self.resident_bytes.load(Ordering::Relaxed) + wanted_bytes >= max
+        let claimed = match wanted_bytes {
+            0 => 0,
+            _ => self.claimed_bytes.load(Ordering::Relaxed).max(0) as u64,
+        };
+        max != 0 && self.resident_bytes.load(Ordering::Relaxed) + claimed + wanted_bytes >= max
     }
 
     /// How much of `maxmemory` was resident at the last measurement, together with `wanted_bytes`

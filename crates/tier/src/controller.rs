@@ -61,6 +61,9 @@ pub(crate) struct Figures {
     pub(crate) fits_without_values: bool,
     /// Whether sparse pages could be emptied.
     pub(crate) may_defrag: bool,
+    /// Whether the write that waits first takes much, and what is in its way may only be there for
+    /// now: copies on their way to flash, or what other large requests have claimed.
+    pub(crate) is_held_up: bool,
 }
 
 /// What one slice is to free, and how.
@@ -208,6 +211,7 @@ impl Figures {
             // The hand met nothing that may go yet: it goes on where it stopped.
             Some(evicted) if !evicted.is_spent && !done.is_overdue => Next::Continue,
             _ if !self.is_full() => Next::AdmitBeyondLimit,
+            _ if self.is_held_up && !done.is_overdue => Next::AwaitMeasure,
             _ => Next::Refuse,
         }
     }
@@ -229,6 +233,7 @@ impl Figures {
             Some(StopReason::Spent) if evicts => Next::Continue,
             // The slots of other workers hold values: their hands will come to them.
             Some(StopReason::Spent) if in_time && self.has_values() => Next::AwaitMeasure,
+            _ if in_time && self.is_held_up => Next::AwaitMeasure,
             Some(StopReason::Spent) => Next::Refuse,
             // Keys are let go for the fact alone, never for the estimate.
             _ if !self.is_full() => Next::AdmitBeyondLimit,

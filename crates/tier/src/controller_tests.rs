@@ -80,6 +80,7 @@ impl World {
             values_bytes: self.hot * VALUE,
             fits_without_values: self.keys * KEY < self.max,
             may_defrag: false,
+            is_held_up: false,
         }
     }
 
@@ -301,6 +302,7 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
         resident: Resident::NearlyFull,
         values_bytes: VALUES_BYTES_MIN - 1,
         may_defrag: true,
+        is_held_up: false,
         ..world.figures()
     };
     let slice = figures.slice_for_waiting(1, 0, 0);

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use flash::{EngineError, FetchedRecord, RecordId};
 use keyspace::FlashRef;
+use rapidhash::RapidHashMap;
 
 use crate::compress::decompress;
 use crate::worker::TierWorker;
@@ -45,9 +46,17 @@ pub fn sort_wants(wants: &mut Vec<Want>) {
     wants.dedup_by_key(|want| want.record);
 }
 
-/// The values that a connection fetched, sorted by record.
+/// Values of a set that a search by halves finds; those of a larger one have an index.
+const SEARCHED_MAX: usize = 64;
+
+/// The values that a connection fetched.
 #[derive(Default)]
-pub struct FetchedSet(Vec<(RecordId, Fetched)>);
+pub struct FetchedSet {
+    /// Sorted by record.
+    values: Vec<(RecordId, Fetched)>,
+    /// Their positions, of a large set.
+    index: RapidHashMap<RecordId, u32>,
+}
 
 enum Fetched {
     /// Its read has not ended; a set that a connection holds has none of these.
@@ -85,34 +94,35 @@ impl FetchedSet {
 
     /// How many values it has.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.values.len()
     }
 
     /// Whether nothing was fetched.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.values.is_empty()
     }
 
     /// Memory that it takes, in bytes. Cost: linear in the values.
     pub fn memory_bytes(&self) -> u64 {
-        let values = self.0.iter().map(|(_, fetched)| match fetched {
+        let values = self.values.iter().map(|(_, fetched)| match fetched {
             Fetched::Stored(record) => record.payload().len(),
             Fetched::Owned(value) => value.len(),
             Fetched::Failed(text) => text.len(),
             Fetched::Pending | Fetched::Gone => 0,
         });
-        (values.sum::<usize>() + self.0.len() * VALUE_OVERHEAD_BYTES) as u64
+        (values.sum::<usize>() + self.values.len() * VALUE_OVERHEAD_BYTES) as u64
     }
 
     /// Lets go of everything.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.values.clear();
+        self.index = RapidHashMap::default();
     }
 
     /// Lets go of all but the values of `wants` (sorted), and of all read buffers: for a command
     /// that waits for more. To hold buffers while waiting could make all wait for ever.
     pub fn keep(&mut self, wants: &[Want]) {
-        self.0.retain_mut(|(record, fetched)| {
+        self.values.retain_mut(|(record, fetched)| {
             let is_wanted = wants.binary_search_by_key(record, |want| want.record).is_ok();
             if let Fetched::Stored(stored) = fetched
                 && is_wanted
@@ -122,6 +132,7 @@ impl FetchedSet {
             }
             is_wanted && !matches!(fetched, Fetched::Gone)
         });
+        self.set_index();
     }
 
     /// Adds what was fetched since. Of a record that is in both, the later one counts.
@@ -129,25 +140,43 @@ impl FetchedSet {
         if more.is_empty() {
             return;
         }
-        self.0.retain(|(record, _)| more.find(*record).is_none());
-        self.0.extend(more.0);
-        self.0.sort_unstable_by_key(|(record, _)| *record);
+        self.values.retain(|(record, _)| more.find(*record).is_none());
+        if self.values.is_empty() {
+            self.values = more.values;
+        } else {
+            self.values.extend(more.values);
+            self.values.sort_unstable_by_key(|(record, _)| *record);
+        }
+        self.set_index();
     }
 
     fn find(&self, record: RecordId) -> Option<&(RecordId, Fetched)> {
-        let index = self.0.binary_search_by_key(&record, |(id, _)| *id).ok()?;
-        self.0.get(index)
+        if self.index.is_empty() {
+            let position = self.values.binary_search_by_key(&record, |(id, _)| *id).ok()?;
+            return self.values.get(position);
+        }
+        self.values.get(*self.index.get(&record)? as usize)
+    }
+
+    /// Notes where the values are, after they have changed.
+    fn set_index(&mut self) {
+        self.index = RapidHashMap::default();
+        if self.values.len() > SEARCHED_MAX {
+            let positions = self.values.iter().zip(0..);
+            self.index = positions.map(|((record, _), position)| (*record, position)).collect();
+        }
     }
 
     /// A set with a place for each of `wants`, which are sorted.
     fn for_wants(wants: &[Want]) -> FetchedSet {
         assert!(wants.is_sorted_by(|one, two| one.record < two.record));
-        FetchedSet(wants.iter().map(|want| (want.record, Fetched::Pending)).collect())
+        let values = wants.iter().map(|want| (want.record, Fetched::Pending)).collect();
+        FetchedSet { values, index: RapidHashMap::default() }
     }
 
     fn put(&mut self, index: u32, want: &Want, result: Result<FetchedRecord, EngineError>) {
-        self.0[index as usize].1 = match result {
-            Ok(record) if !want.at.compressed && self.0.len() <= BUFFERED_MAX => {
+        self.values[index as usize].1 = match result {
+            Ok(record) if !want.at.compressed && self.values.len() <= BUFFERED_MAX => {
                 Fetched::Stored(record)
             }
             Ok(record) if !want.at.compressed => Fetched::Owned(record.into_payload()),
@@ -165,8 +194,8 @@ impl FetchedSet {
     pub(crate) fn of_held(want: &Want, result: Result<FetchedRecord, EngineError>) -> FetchedSet {
         let mut set = FetchedSet::for_wants(std::slice::from_ref(want));
         set.put(0, want, result);
-        if let Fetched::Gone = set.0[0].1 {
-            set.0[0].1 = Fetched::Failed("its record is gone".into());
+        if let Fetched::Gone = set.values[0].1 {
+            set.values[0].1 = Fetched::Failed("its record is gone".into());
         }
         set
     }

@@ -8,6 +8,7 @@ use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
 
 use crate::budget::Budget;
 use crate::controller::Figures;
+use crate::controller::Resident;
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment};
 use crate::fetch::Want;
@@ -165,11 +166,14 @@ impl Tier {
     pub(crate) fn figures(&self, wanted_bytes: u64) -> Figures {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
+        let resident = self.budget.resident(wanted_bytes);
         Figures {
             over_limit: self.budget.over_limit(),
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
-            resident: self.budget.resident(wanted_bytes),
+            resident,
+            is_held_up: wanted_bytes > 0
+                && (self.budget.has_claims() || resident == Resident::FullForNow),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
             values_bytes,

@@ -10,13 +10,14 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::controller::{Done, Figures, Next, Resident};
 use crate::limits::{DEFRAG_WAIT_MAX, LARGE_WRITE_BYTES, WAIT_MAX};
-use crate::tier::{Pressure, TierError};
+use crate::tier::{Pressure, Tier, TierError};
 use crate::worker::TierWorker;
 
 /// Writes of one worker that wait for memory.
@@ -42,8 +43,30 @@ struct WaitingWrite {
     since: Duration,
     /// What it has reserved, which counts in the budget already.
     bytes: u64,
-    answer: Cell<Option<Result<(), ()>>>,
+    answer: Cell<Option<Result<Claim, ()>>>,
+    is_answered: Cell<bool>,
     waker: Cell<Option<Waker>>,
+}
+
+/// Memory that a large request was let have, until this is dropped: while it may not be resident yet,
+/// others must not be let have it as well.
+pub struct Claim {
+    tier: Arc<Tier>,
+    bytes: u64,
+}
+
+impl Claim {
+    fn new(tier: &Arc<Tier>, bytes: u64) -> Claim {
+        let bytes = large(bytes);
+        tier.budget.add_claimed(bytes as i64);
+        Claim { tier: tier.clone(), bytes }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.tier.budget.add_claimed(-(self.bytes as i64));
+    }
 }
 
 /// `bytes` when they are many, else none.
@@ -58,8 +81,9 @@ struct Place<'a> {
 }
 
 impl WaitingWrite {
-    fn end(&self, answer: Result<(), ()>) {
+    fn end(&self, answer: Result<Claim, ()>) {
         self.answer.set(Some(answer));
+        self.is_answered.set(true);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -76,18 +100,26 @@ impl WaitQueue {
     }
 
     fn join(&self, since: Duration, bytes: u64) -> Place<'_> {
-        let (answer, waker) = (Cell::default(), Cell::default());
-        let write = Rc::new(WaitingWrite { since, bytes, answer, waker });
+        let (answer, is_answered, waker) = Default::default();
+        let write = Rc::new(WaitingWrite { since, bytes, answer, is_answered, waker });
         self.writes.borrow_mut().push_back(write.clone());
         Place { queue: self, write }
     }
 
-    /// Answers the first so many writes.
-    fn answer(&self, count: usize, answer: Result<(), ()>) {
+    /// Lets the first so many writes go on.
+    fn admit(&self, count: usize, tier: &Arc<Tier>) {
+        self.answer(count, |write| Ok(Claim::new(tier, write.bytes)));
+    }
+
+    fn refuse(&self, count: usize) {
+        self.answer(count, |_| Err(()));
+    }
+
+    fn answer(&self, count: usize, answer: impl Fn(&WaitingWrite) -> Result<Claim, ()>) {
         let mut writes = self.writes.borrow_mut();
         let count = count.min(writes.len());
         for write in writes.drain(..count) {
-            write.end(answer);
+            write.end(answer(&write));
         }
     }
 
@@ -126,10 +158,10 @@ impl WaitQueue {
 }
 
 impl Future for Place<'_> {
-    type Output = Result<(), ()>;
+    type Output = Result<Claim, ()>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), ()>> {
-        match self.write.answer.get() {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Claim, ()>> {
+        match self.write.answer.take() {
             Some(answer) => Poll::Ready(answer),
             None => {
                 self.write.waker.set(Some(cx.waker().clone()));
@@ -141,7 +173,7 @@ impl Future for Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if self.write.answer.get().is_none() {
+        if !self.write.is_answered.get() {
             self.queue.writes.borrow_mut().retain(|write| !Rc::ptr_eq(write, &self.write));
         }
     }
@@ -160,6 +192,12 @@ impl TierWorker {
         self.must_wait() || self.lacks(large(bytes))
     }
 
+    /// Memory for a write that is about to take `bytes`, which are reserved in the budget already, unless
+    /// it has to wait for it in [`TierWorker::room`].
+    pub fn claim(&self, bytes: u64) -> Option<Claim> {
+        (!self.must_wait_for(bytes)).then(|| Claim::new(&self.tier, bytes))
+    }
+
     /// Whether `wanted_bytes` more would not fit, with what is resident now.
     fn lacks(&self, wanted_bytes: u64) -> bool {
         if wanted_bytes == 0 || self.engine.is_none() {
@@ -174,7 +212,7 @@ impl TierWorker {
     ///
     /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
     /// while some is being made.
-    pub async fn room(&self, bytes: u64) -> Result<(), TierError> {
+    pub async fn room(&self, bytes: u64) -> Result<Claim, TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
         if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
@@ -182,7 +220,7 @@ impl TierWorker {
         }
         let is_admitted = self.waiting.admitted_at.get() == Some(self.seen());
         if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
-            return Ok(());
+            return Ok(Claim::new(&self.tier, bytes));
         }
         let start = self.tier.clock.now();
         let place = self.waiting.join(start, bytes);
@@ -226,16 +264,16 @@ impl TierWorker {
             Next::AdmitAll => {
                 queue.deficit.set(None);
                 queue.refused_over.set(None);
-                queue.answer(queue.admissible(), Ok(()));
+                queue.admit(queue.admissible(), &self.tier);
             }
             Next::Admit(count) => {
                 let over = self.tier.budget.over_limit();
                 queue.deficit.set((over > 0).then_some(over));
-                queue.answer(count, Ok(()));
+                queue.admit(count, &self.tier);
             }
             Next::AdmitBeyondLimit => {
                 queue.admitted_at.set(Some(self.seen()));
-                queue.answer(usize::MAX, Ok(()));
+                queue.admit(usize::MAX, &self.tier);
             }
             Next::Continue | Next::Evict(_) => self.tier.look_for_room(queue.wanted_bytes()),
             Next::AwaitDevice => {
@@ -253,7 +291,7 @@ impl TierWorker {
     fn refuse_waiting(&self) {
         let overdue = self.waiting_for(WAIT_MAX);
         if overdue > 0 {
-            return self.waiting.answer(overdue, Err(()));
+            return self.waiting.refuse(overdue);
         }
         if self.waiting.refuse_largest() {
             // What it had reserved is free soon, and may be enough for the others.
@@ -261,7 +299,7 @@ impl TierWorker {
         }
         self.waiting.refused_at.set(Some(self.tier.budget.measures()));
         self.waiting.refused_over.set(Some(self.tier.budget.over_limit()));
-        self.waiting.answer(usize::MAX, Err(()));
+        self.waiting.refuse(usize::MAX);
     }
 
     /// The writes, the first of the queue, that have waited for so long.

@@ -158,28 +158,38 @@ pub enum Operation {
 /// Cost: a word at a time, one pass over the result for each source.
 pub fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
     let (first, rest) = sources.split_first().expect("invariant: BITOP has a source");
-    let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
-    let mut result = Vec::with_capacity(len);
-    result.extend_from_slice(first);
-    result.resize(len, 0);
-    match operation {
-        Operation::And => rest.iter().for_each(|source| {
-            combine_into(&mut result, source, |left, right| left & right);
-            result[source.len()..].fill(0);
-        }),
-        Operation::Or => rest.iter().for_each(|source| {
-            combine_into(&mut result, source, |left, right| left | right);
-        }),
-        Operation::Xor => rest.iter().for_each(|source| {
-            combine_into(&mut result, source, |left, right| left ^ right);
-        }),
-        Operation::Not => {
-            assert!(rest.is_empty());
-            // A byte at a time here too: the compiler makes vectors of it.
-            result.iter_mut().for_each(|byte| *byte = !*byte);
-        }
+    let mut result = first.to_vec();
+    if operation == Operation::Not {
+        assert!(rest.is_empty());
+        invert(&mut result);
     }
+    rest.iter().for_each(|source| combine_with(operation, &mut result, source));
     result
+}
+
+/// Flips every bit.
+pub fn invert(bytes: &mut [u8]) {
+    // A byte at a time here too: the compiler makes vectors of it.
+    bytes.iter_mut().for_each(|byte| *byte = !*byte);
+}
+
+/// Combines a result with another source, in place.
+///
+/// Panics: for `Not`, which has one source.
+pub fn combine_with(operation: Operation, result: &mut Vec<u8>, source: &[u8]) {
+    if result.len() < source.len() {
+        result.reserve_exact(source.len() - result.len());
+        result.resize(source.len(), 0);
+    }
+    match operation {
+        Operation::And => {
+            combine_into(result, source, |left, right| left & right);
+            result[source.len()..].fill(0);
+        }
+        Operation::Or => combine_into(result, source, |left, right| left | right),
+        Operation::Xor => combine_into(result, source, |left, right| left ^ right),
+        Operation::Not => unreachable!("invariant: NOT has one source"),
+    }
 }
 
 /// The loop is over bytes because the compiler turns it into one over vectors.

@@ -252,14 +252,20 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     }
     let mut result: Option<Vec<u8>> = None;
     for source in sources {
+        let mut first = cx.take_spare();
         let bytes = cx.read_string(source)?.unwrap_or_default();
-        result = Some(match (operation, result) {
-            (Operation::Not, _) => bits::combine(operation, &[bytes]),
-            (_, None) => bytes.to_vec(),
-            (_, Some(result)) => bits::combine(operation, &[&result, bytes]),
-        });
+        match &mut result {
+            None => {
+                first.extend_from_slice(bytes);
+                result = Some(first);
+            }
+            Some(result) => bits::combine_with(operation, result, bytes),
+        }
     }
-    let result = result.unwrap_or_default();
+    let mut result = result.unwrap_or_default();
+    if operation == Operation::Not {
+        bits::invert(&mut result);
+    }
     reply.integer(result.len() as i64);
     if result.is_empty() {
         cx.remove(target);

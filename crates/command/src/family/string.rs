@@ -25,7 +25,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "GET",
         arity: 2,
-        flags: READ_FAST,
+        flags: READ_FAST.and(Flags::REPLIES_VALUES),
         keys: &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)],
         locks: Locks::Keys,
         docs: Docs {
@@ -60,7 +60,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "GETEX",
         arity: -2,
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::FAST).and(Flags::REPLIES_VALUES),
         keys: &[KeySpec::at(1, ACCESS_AND_UPDATE, Needs::Value)],
         locks: Locks::Keys,
         docs: Docs {
@@ -75,7 +75,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "GETDEL",
         arity: 2,
-        flags: Flags::WRITE.and(Flags::FAST),
+        flags: Flags::WRITE.and(Flags::FAST).and(Flags::REPLIES_VALUES),
         keys: &[KeySpec::at(
             1,
             KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE),
@@ -94,7 +94,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "GETSET",
         arity: 3,
-        flags: WRITE_DENYOOM_FAST,
+        flags: WRITE_DENYOOM_FAST.and(Flags::REPLIES_VALUES),
         keys: &[KeySpec::at(1, ACCESS_AND_UPDATE, Needs::Value)],
         locks: Locks::Keys,
         docs: Docs {
@@ -287,7 +287,9 @@ fn reply_value(
     key: &Key<'_>,
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
+    let room = cx.reply_bytes_max;
     match cx.read_string(key)? {
+        Some(bytes) if reply.len() + bytes.len() > room => Err(CommandError::too_long(key)),
         Some(bytes) => {
             reply.bulk(bytes);
             Ok(true)

@@ -6,7 +6,7 @@
 use keyspace::Expiry;
 use resp::{Args, Reply};
 
-use crate::cx::Cx;
+use crate::cx::{Cx, PREFETCH_KEYS};
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -15,7 +15,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "MGET",
         arity: -2,
-        flags: Flags::READONLY.and(Flags::FAST),
+        flags: Flags::READONLY.and(Flags::FAST).and(Flags::REPLIES_VALUES),
         keys: &[KeySpec::from(1, 1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)],
         locks: Locks::Keys,
         docs: Docs {
@@ -63,10 +63,16 @@ const MSET_ARITY: CommandError = fixed("ERR wrong number of arguments for 'mset'
 const MSETNX_ARITY: CommandError = fixed("ERR wrong number of arguments for 'msetnx' command");
 
 fn mget(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let keys = cx.keys;
+    let (keys, room) = (cx.keys, cx.reply_bytes_max);
     reply.array(keys.len());
-    for key in keys {
+    for (index, key) in keys.iter().enumerate() {
+        if index % PREFETCH_KEYS == 0 {
+            cx.prefetch(&keys[index..keys.len().min(index + PREFETCH_KEYS)]);
+        }
         match cx.read(key)? {
+            Some(value) if reply.len() + value.bytes.len() > room => {
+                return Err(CommandError::too_long(key));
+            }
             // A key of another type has no string value, which is no error here.
             Some(value) if value.kind.is_string() => reply.bulk(value.bytes),
             _ => reply.null(),

@@ -156,8 +156,13 @@ fn strlen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 fn getrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let start = parse_i64(&args[2]).ok_or(CommandError::NOT_INTEGER)?;
     let end = parse_i64(&args[3]).ok_or(CommandError::NOT_INTEGER)?;
-    let bytes = cx.read_string(&cx.key(0))?.unwrap_or_default();
+    let (key, room) = (cx.key(0), cx.reply_bytes_max);
+    let bytes = cx.read_string(&key)?.unwrap_or_default();
     let range = clamp_range(start, end, bytes.len() as u64);
+    let len = range.map_or(0, |(first, last)| (last - first) as usize + 1);
+    if reply.len() + len > room {
+        return Err(CommandError::too_long(&key));
+    }
     reply.bulk(range.map_or(&[], |(first, last)| &bytes[first as usize..=last as usize]));
     Ok(())
 }

@@ -16,6 +16,7 @@ pub(crate) fn count(session: &Session, entry: &Entry, args: Args<'_>, start_tick
     let server = session.server();
     let ticks = server.clock.raw() - start_ticks;
     session.worker.stats.commands[entry.index].count(ticks);
+    session.worker.turn.add_ticks(ticks);
     let client = &session.client;
     client.last_command.store(entry.index as u32 + 1, Ordering::Relaxed);
     if ticks > server.samples.slow_ticks() {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags, Handler, Locks, Needs};
+use command::{CommandError, Flags, Handler, Locks, PREFETCH_KEYS};
 use keyspace::{FlashRef, Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -13,8 +13,8 @@ use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
 use crate::execution::handler_run::{HandlerRun, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
-use crate::execution::need::{TooMuch, args_bytes};
-use crate::execution::outcome::Outcome;
+use crate::execution::need::{Needs, TooMuch, args_bytes};
+use crate::execution::outcome::{Needed, Outcome};
 use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
@@ -33,8 +33,12 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) reply: &'a mut Reply,
     /// Values fetched for the batch.
     pub(crate) fetched: &'a mut FetchedSet,
+    /// A buffer for the large value that the request under way makes.
+    pub(crate) spare: &'a mut Vec<u8>,
     /// How often the request under way had to be run again.
     pub(crate) attempts: u32,
+    /// Bytes for which there is memory in the reply of the request under way.
+    pub(crate) reply_bytes_max: usize,
     /// Whether the request under way, having waited for memory, may run.
     pub(crate) room: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
@@ -64,7 +68,9 @@ impl Pipeline<'_> {
             args,
             key: request.key(args),
             fetched: self.fetched,
+            spare: self.spare,
             attempts: self.attempts,
+            reply_bytes_max: self.reply_bytes_max.saturating_add(length),
             room: self.room,
             is_large: self.input.len() as u64 > ROOM_BYTES_MIN && args_bytes(args) > ROOM_BYTES_MIN,
         };
@@ -79,12 +85,15 @@ impl Pipeline<'_> {
                 finish_reply(self.session, self.reply, length);
                 Outcome::NotRun
             }
-            Outcome::Fetch(wants) => {
+            Outcome::Fetch(needed) => {
                 self.reply.truncate(length);
-                match self.wants_of_batch(wants) {
-                    Ok(wants) => Outcome::Fetch(wants),
+                let outcome = match self.needs_of_batch(needed) {
+                    Ok(needed) => Outcome::Fetch(needed),
                     Err(TooMuch(bytes)) => self.refuse_for_memory(Some(entry), bytes),
-                }
+                };
+                let ticks = self.session.server().clock.raw() - start_ticks;
+                self.session.worker.turn.add_ticks(ticks);
+                outcome
             }
             outcome => {
                 self.reply.truncate(length);
@@ -102,7 +111,10 @@ struct Runner<'a> {
     /// Its key, hashed, when it has exactly one.
     key: Option<Key<'a>>,
     fetched: &'a mut FetchedSet,
+    spare: &'a mut Vec<u8>,
     attempts: u32,
+    /// Bytes of the reply up to which there is memory for it.
+    reply_bytes_max: usize,
     room: Option<bool>,
     /// Whether memory is to be made before its arguments become part of the data set.
     is_large: bool,
@@ -267,7 +279,14 @@ impl Runner<'_> {
         };
         // Ends: with the slots held values stay where they are, so each turn reads another one.
         loop {
-            let run = HandlerRun { handler, keys: &keys, args: self.args, fetched: self.fetched };
+            let run = HandlerRun {
+                handler,
+                keys: &keys,
+                args: self.args,
+                fetched: self.fetched,
+                reply_bytes_max: self.reply_bytes_max,
+                spare: self.spare,
+            };
             match run_locked(self.session, &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
@@ -281,35 +300,57 @@ impl Runner<'_> {
                         return self.fail(reply, length, &text);
                     }
                     if self.attempts < ATTEMPTS_MAX {
-                        return Outcome::Fetch(self.needs(&mut locked, want));
+                        return Outcome::Fetch(self.needs(&mut locked, &keys, Some(want)));
                     }
                     // The value went cold again and again: read it while nobody can move it.
                     assert!(!self.fetched.has(want.record), "a value that is there is found");
                     self.fetched.extend(worker.tier.fetch_blocking(want));
                 }
+                Err(CommandError::ReplyTooLong(_)) if self.attempts < ATTEMPTS_MAX => {
+                    return Outcome::Fetch(self.needs(&mut locked, &keys, None));
+                }
+                Err(CommandError::ReplyTooLong(_)) => {
+                    reply.truncate(length);
+                    self.reply_bytes_max = usize::MAX;
+                }
             }
         }
     }
 
-    /// The cold values that the command needs: what it lacks, what was fetched for it, and what its
-    /// row in the table names.
+    /// What the command needs: the value that it lacks, values that were fetched for it, and those
+    /// that its row in the table names; memory for what is made of these. No more is looked for than
+    /// it may take.
     #[cold]
-    fn needs(&self, locked: &mut Locked<'_>, lacks: Want) -> Vec<Want> {
-        let mut wants = vec![lacks];
-        if self.key.is_some() {
-            return wants;
+    fn needs(&self, locked: &mut Locked<'_>, keys: &[Key<'_>], lacks: Option<Want>) -> Needed {
+        let server = self.session.server();
+        let table = server.tier.keyspace.table_of(self.session.db);
+        let mut needs = Needs::new(server);
+        let replies = lacks.is_none() || self.entry.spec.flags.has(Flags::REPLIES_VALUES);
+        lacks.into_iter().for_each(|want| needs.add_want(want));
+        if let [key] = keys
+            && locked.holds(key.slot)
+        {
+            needs.add(
+                locked.slot(key.slot),
+                table,
+                (key, command::Needs::Value, replies),
+                self.fetched,
+            );
+            return needs.needed;
         }
-        let tier = &self.session.server().tier;
-        let table = tier.keyspace.table_of(self.session.db);
-        for (key, at) in keys_with_needs(self.entry, self.args) {
-            if locked.holds(key.slot)
-                && let Some(want) = cold(tier, locked.slot(key.slot), table, &key)
-                && (at.needs == Needs::Value || self.fetched.has(want.record))
-            {
-                wants.push(want);
+        for (index, (key, at)) in keys_with_needs(self.entry, self.args).enumerate() {
+            if needs.are_too_much() {
+                break;
+            }
+            if index % PREFETCH_KEYS == 0 {
+                let end = keys.len().min(index + PREFETCH_KEYS);
+                locked.prefetch_keys(table, keys.get(index..end).unwrap_or_default(), false);
+            }
+            if locked.holds(key.slot) {
+                needs.add(locked.slot(key.slot), table, (&key, at.needs, replies), self.fetched);
             }
         }
-        wants
+        needs.needed
     }
 
     fn run_session(&mut self, at: usize, reply: &mut Reply) -> Outcome {
@@ -325,7 +366,8 @@ impl Runner<'_> {
     fn run_transaction(&mut self, verb: Verb, reply: &mut Reply) -> Outcome {
         let length = reply.len();
         let (session, fetched) = (&mut *self.session, &mut *self.fetched);
-        match transaction::run(verb, session, self.args, fetched, self.attempts, reply) {
+        let attempt = (self.attempts, self.reply_bytes_max);
+        match transaction::run(verb, session, self.args, fetched, attempt, reply) {
             Ok(outcome) => outcome,
             Err(text) => self.fail(reply, length, text),
         }

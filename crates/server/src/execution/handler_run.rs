@@ -17,6 +17,10 @@ pub(crate) struct HandlerRun<'a> {
     pub(crate) keys: &'a [Key<'a>],
     pub(crate) args: Args<'a>,
     pub(crate) fetched: &'a FetchedSet,
+    /// Bytes of the reply up to which there is memory for it.
+    pub(crate) reply_bytes_max: usize,
+    /// A buffer for the large value that the command makes.
+    pub(crate) spare: &'a mut Vec<u8>,
 }
 
 /// Runs a handler on locked slots, and brings fetched values back into RAM where the promotion
@@ -46,16 +50,27 @@ pub(crate) fn run_locked(
         cleared: Vec::new(),
         string_bytes_max: server.config.proto_max_bulk_len.load() as usize,
         memory_bytes_max: request_bytes_max(server) as usize,
+        reply_bytes_max: run.reply_bytes_max,
+        spare: std::mem::take(run.spare),
         random: worker.tier.next_random(),
         changes: 0,
     };
     let result = (run.handler)(&mut cx, run.args, reply);
     let (changes, cleared) = (cx.changes, cx.cleared);
-    if let Err(CommandError::NotResident(missing)) = &result {
-        reads.take_back(session, locked, (run.keys, &missing.key), &mut tally);
+    *run.spare = cx.spare;
+    match &result {
+        Err(CommandError::NotResident(missing)) => {
+            reads.take_back(session, locked, (run.keys, &missing.key), &mut tally);
+        }
+        Err(CommandError::ReplyTooLong(key)) => {
+            reads.take_back(session, locked, (run.keys, key), &mut tally);
+        }
+        _ => {}
     }
     if !run.fetched.is_empty() {
-        for key in run.keys {
+        // Of very many keys, some by chance: all of them would be copied with the slots held.
+        let first = worker.tier.next_random() as usize % run.keys.len().max(1);
+        for key in run.keys[first..].iter().chain(&run.keys[..first]).take(PROMOTED_AT_ONCE_MAX) {
             promote(session, locked, key, run.fetched, &mut tally);
         }
     }

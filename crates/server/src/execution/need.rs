@@ -1,21 +1,68 @@
 //! The memory that a request needs before it can run, and what is fetched for it.
 
-use command::Needs;
-use keyspace::Key;
+use keyspace::{Key, SlotState};
 use resp::Args;
-use tier::{VALUE_OVERHEAD_BYTES, Want, sort_wants};
+use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 
 use crate::execution::dispatch::{Pipeline, finish_reply};
 use crate::execution::keys::keys_with_needs;
-use crate::execution::outcome::Outcome;
-use crate::limits::{FETCH_AHEAD_SHIFT, FETCH_BYTES_MAX};
-use crate::session::cold::cold;
+use crate::execution::outcome::{Needed, Outcome};
+use crate::limits::{FETCH_AHEAD_SHIFT, FETCH_BYTES_MAX, REPLY_OVERHEAD_BYTES};
+use crate::session::cold::{cold, extent};
 use crate::state::client_memory::{bytes_free, refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::server::Server;
 
 /// What a request needs is more than it may take: more than so many bytes.
 pub(super) struct TooMuch(pub(super) u64);
+
+/// Gathers what a request needs.
+pub(crate) struct Needs<'a> {
+    server: &'a Server,
+    pub(crate) needed: Needed,
+    /// Memory of its cold values.
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Needs<'_> {
+    pub(crate) fn new(server: &Server) -> Needs<'_> {
+        let bytes_max = request_bytes_max(server);
+        Needs { server, needed: Needed::default(), bytes: 0, bytes_max }
+    }
+
+    /// Adds what a command needs of a key: its value if it is on flash and wanted, or was fetched for it
+    /// before; and memory for what is made of a value that it wants, if it `replies` with it the reply.
+    pub(crate) fn add(
+        &mut self,
+        slot: &SlotState,
+        table: u8,
+        (key, needs, replies): (&Key<'_>, command::Needs, bool),
+        fetched: &FetchedSet,
+    ) {
+        let Some((want, len)) = extent(&self.server.tier, slot, table, key) else { return };
+        let is_wanted = needs == command::Needs::Value;
+        if is_wanted && replies {
+            self.needed.reply_bytes += len + REPLY_OVERHEAD_BYTES;
+        } else if is_wanted && want.is_some() {
+            self.needed.copy_bytes = self.needed.copy_bytes.max(len);
+        }
+        if let Some(want) = want.filter(|want| is_wanted || fetched.has(want.record)) {
+            self.add_want(want);
+        }
+    }
+
+    pub(crate) fn add_want(&mut self, want: Want) {
+        self.bytes += value_bytes(&want);
+        self.needed.wants.push(want);
+    }
+
+    /// Whether that is more than a request may take, however much more there is.
+    pub(crate) fn are_too_much(&mut self) -> bool {
+        self.needed.is_too_much = self.bytes.max(self.needed.reply_bytes) > self.bytes_max;
+        self.needed.is_too_much
+    }
+}
 
 /// Memory of a value that is fetched.
 pub(crate) fn value_bytes(want: &Want) -> u64 {
@@ -64,22 +111,22 @@ impl Pipeline<'_> {
         Outcome::NotRun
     }
 
-    /// What to fetch for a request, `wants` being all that it needs: keeps what it has of that, and
+    /// What a request needs, together with what is fetched for those behind it: keeps what it has of that, and
     /// adds the cold values of the requests that follow as far as memory allows, so that all reads
     /// of a pipeline fly together. Errors: what the request itself needs is more than it may take.
     ///
     /// So what a request has only grows from run to run. It runs again for a value that it did not
     /// name before, or that was written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often.
-    pub(super) fn wants_of_batch(&mut self, mut wants: Vec<Want>) -> Result<Vec<Want>, TooMuch> {
+    pub(super) fn needs_of_batch(&mut self, needed: Needed) -> Result<Needed, TooMuch> {
+        let Needed { mut wants, reply_bytes, copy_bytes, is_too_much } = needed;
         let Pipeline { session, batch, input, fetched, .. } = self;
         let server = session.server();
         sort_wants(&mut wants);
         let mut bytes: u64 = wants.iter().map(value_bytes).sum();
         let own_max = request_bytes_max(server);
-        if bytes > own_max {
+        if is_too_much || bytes.max(reply_bytes) > own_max {
             return Err(TooMuch(own_max));
         }
-        fetched.keep(&wants);
         let (tier, keyspace) = (&server.tier, &*server.tier.keyspace);
         let mut add = |key: &Key<'_>| {
             let slot = keyspace.lock(key.slot);
@@ -95,19 +142,22 @@ impl Pipeline<'_> {
                 break;
             }
             match request.key(args) {
-                Some(key) if entry.spec.keys[0].needs == Needs::Value => bytes += add(&key),
+                Some(key) if entry.spec.keys[0].needs == command::Needs::Value => {
+                    bytes += add(&key)
+                }
                 Some(_) => {}
                 None => {
                     for (key, at) in keys_with_needs(entry, args) {
-                        if bytes <= bytes_max && at.needs == Needs::Value {
+                        if bytes <= bytes_max && at.needs == command::Needs::Value {
                             bytes += add(&key);
                         }
                     }
                 }
             }
         }
-        wants.retain(|want| !fetched.has(want.record));
         sort_wants(&mut wants);
-        Ok(wants)
+        fetched.keep(&wants);
+        wants.retain(|want| !fetched.has(want.record));
+        Ok(Needed { wants, reply_bytes, copy_bytes, is_too_much })
     }
 }

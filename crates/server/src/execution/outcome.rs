@@ -2,14 +2,27 @@
 
 use tier::Want;
 
+/// What a request needs before it can run.
+#[derive(Default)]
+pub(crate) struct Needed {
+    /// Values, some of which it may have.
+    pub(crate) wants: Vec<Want>,
+    /// Memory for a reply of values.
+    pub(crate) reply_bytes: u64,
+    /// Memory for what else is made of cold values, at a time: a copy in RAM, a result.
+    pub(crate) copy_bytes: u64,
+    /// It is more than a request may take, and was not gathered to the end.
+    pub(crate) is_too_much: bool,
+}
+
 /// What became of a request.
 pub(crate) enum Outcome {
     /// It was answered.
     Done,
     /// It was answered without having run: queued, or refused.
     NotRun,
-    /// It needs all these values, some of which it may have; then it is to be run again.
-    Fetch(Vec<Want>),
+    /// It needs this; then it is to be run again.
+    Fetch(Needed),
     /// It must wait for memory, then it is to be run again.
     Room,
     /// It must wait for the end of a pause.

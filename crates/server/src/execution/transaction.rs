@@ -9,16 +9,17 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Needs};
+use command::{CommandError, Flags};
 use keyspace::{Key, Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Want};
+use tier::FetchedSet;
 
 use crate::execution::call::count;
 use crate::execution::handler_run::{HandlerRun, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
-use crate::execution::outcome::Outcome;
+use crate::execution::need::Needs;
+use crate::execution::outcome::{Needed, Outcome};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
@@ -32,11 +33,11 @@ pub(crate) fn run(
     session: &mut Session,
     args: Args<'_>,
     fetched: &mut FetchedSet,
-    attempts: u32,
+    (attempts, reply_bytes_max): (u32, usize),
     reply: &mut Reply,
 ) -> Result<Outcome, &'static str> {
     match verb {
-        Verb::Exec => return exec(session, fetched, attempts, reply),
+        Verb::Exec => return exec(session, fetched, (attempts, reply_bytes_max), reply),
         // As with Redis, the transaction goes on.
         Verb::Multi if session.transaction.is_open => {
             return Err("ERR MULTI calls can not be nested");
@@ -72,7 +73,7 @@ pub(crate) fn run(
 fn exec(
     session: &mut Session,
     fetched: &mut FetchedSet,
-    attempts: u32,
+    (attempts, reply_bytes_max): (u32, usize),
     reply: &mut Reply,
 ) -> Result<Outcome, &'static str> {
     if !session.transaction.is_open {
@@ -95,9 +96,11 @@ fn exec(
         reply.null_array();
         return Ok(Outcome::Done);
     }
-    let wants = missing(session, &mut locked, fetched);
-    if !wants.is_empty() && attempts < ATTEMPTS_MAX {
-        return Ok(Outcome::Fetch(wants));
+    let needed = needs(session, &mut locked, fetched);
+    let has_values = needed.wants.iter().all(|want| fetched.has(want.record));
+    let has_room = needed.reply_bytes <= reply_bytes_max as u64;
+    if !(has_values && has_room) && attempts < ATTEMPTS_MAX {
+        return Ok(Outcome::Fetch(needed));
     }
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
@@ -125,12 +128,15 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     keyspace.lock_many(slots)
 }
 
-/// The cold values that the queued commands want, when one of them was not fetched; none when all
-/// are there. SELECT inside a transaction moves the commands behind it to another database.
-fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Vec<Want> {
+/// What the queued commands need. No more is looked for than a request may take. SELECT inside a
+/// transaction moves the commands behind it to another database.
+fn needs(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Needed {
     let mut db = session.db;
-    let mut wants: Vec<Want> = Vec::new();
+    let mut needs = Needs::new(session.server());
     for queued in &session.transaction.queued {
+        if needs.are_too_much() {
+            break;
+        }
         let args = queued.args();
         if queued.entry.spec.name == "SELECT"
             && let Some(chosen) = value::parse_i64(&args[1])
@@ -139,19 +145,12 @@ fn missing(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> 
             db = chosen as u8;
         }
         let table = locked.keyspace().table_of(db);
+        let replies = queued.entry.spec.flags.has(Flags::REPLIES_VALUES);
         for (key, at) in keys_with_needs(queued.entry, args) {
-            let tier = &session.server().tier;
-            if let Some(want) = cold(tier, locked.slot(key.slot), table, &key)
-                && (at.needs == Needs::Value || fetched.has(want.record))
-            {
-                wants.push(want);
-            }
+            needs.add(locked.slot(key.slot), table, (&key, at.needs, replies), fetched);
         }
     }
-    if wants.iter().all(|want| fetched.has(want.record)) {
-        return Vec::new();
-    }
-    wants
+    needs.needed
 }
 
 fn run_queued(
@@ -170,7 +169,10 @@ fn run_queued(
             // Ends: with the slots held values stay where they are, so each turn reads another one,
             // and what was read before stays at hand.
             loop {
-                let run = HandlerRun { handler, keys: &keys, args, fetched };
+                let spare = &mut Vec::new();
+                let reply_bytes_max = usize::MAX;
+                let run =
+                    HandlerRun { handler, keys: &keys, args, fetched, reply_bytes_max, spare };
                 let result = run_locked(session, locked, run, reply);
                 let Err(CommandError::NotResident(missing)) = result else { break result };
                 reply.truncate(length);

@@ -7,30 +7,31 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use command::Flags;
+use command::{Flags, SPARE_BYTES_MIN};
 use resp::{Limits, Reply};
-use tier::{FetchedSet, Want};
+use tier::{FetchedSet, VALUE_OVERHEAD_BYTES};
 
 use crate::config::ClientClass;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::Pipeline;
 use crate::execution::need::{args_bytes, value_bytes};
-use crate::execution::outcome::Outcome;
+use crate::execution::outcome::{Needed, Outcome};
 use crate::limits::{
-    ARGS_MAX, FETCH_AHEAD_SHIFT, INLINE_BYTES_MAX, INPUT_GROWTH, READ_BUFFER_BYTES, ROOM_BYTES_MIN,
-    STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_EARLY_BYTES,
+    ARGS_MAX, FETCH_AHEAD_SHIFT, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
+    MUCH_BYTES_MIN, PREFAULT_BYTES, READ_BUFFER_BYTES, REPLY_BYTES_FREE, ROOM_BYTES_MIN,
+    STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
+use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::{
-    CountedBuffers, VALUE_COPIES, VALUE_COPIES_PEAK, request_bytes_max,
-};
+use crate::state::client_memory::{Amount, CountedBuffers, request_bytes_max};
 use crate::state::clients::Client;
 use crate::state::worker::Worker;
 
@@ -44,8 +45,18 @@ pub(crate) struct Connection<T> {
     reply: Reply,
     /// Bytes of `reply` that the socket has taken.
     written: usize,
+    /// Whether others have their turn in the midst of writing it.
+    writes_on: bool,
+    /// What it has taken of its worker's turns since it last had nothing to do.
+    taken: u64,
+    /// Whether it has a turn of its own, which what it takes does not spend.
+    goes_alone: bool,
     /// Values fetched for the batch under way.
     fetched: FetchedSet,
+    /// Memory that was reserved for the reply of the request under way.
+    reply_granted: usize,
+    /// A buffer for the large value that the request under way makes, with its pages.
+    spare: Vec<u8>,
     /// How often the request under way had to be run again.
     attempts: u32,
     /// Whether the request under way, having waited for memory, may run.
@@ -69,10 +80,12 @@ enum Next {
 
 /// What a request needs before it runs.
 pub(crate) enum Wait {
-    /// Values from flash.
-    Fetch(Vec<Want>),
+    /// Values from flash, or memory for what is made of values.
+    Fetch(Needed),
     /// Memory for a write.
     Room,
+    /// Memory of other clients, so that its input may grow to so many bytes.
+    Input(usize),
     /// Memory for its own large buffers; it goes on without, too, since they count as it is.
     Buffers,
     /// The end of CLIENT PAUSE.
@@ -106,7 +119,12 @@ impl<T: Transport> Connection<T> {
             input: Vec::new(),
             batch: Batch::default(),
             written: 0,
+            writes_on: false,
+            taken: 0,
+            goes_alone: false,
             fetched: FetchedSet::default(),
+            reply_granted: 0,
+            spare: Vec::new(),
             attempts: 0,
             room: None,
             refused_bytes: None,
@@ -124,13 +142,12 @@ impl<T: Transport> Connection<T> {
         .await;
         let client = self.session.client.clone();
         while self.session.closing != Closing::Now {
-            if self.worker.turn.is_spent() {
-                self.worker.turn.end().await;
+            self.goes_alone = false;
+            let much = self.taken > MUCH_BYTES_MIN;
+            if self.worker.turn.is_over(much) {
+                self.goes_alone = self.worker.turn.end(much).await;
             }
-            let answered = self.reply.len();
-            let next = self.run_requests();
-            self.worker.turn.add(self.reply.len().saturating_sub(answered));
-            match next {
+            match self.run_turn() {
                 Next::Io => {
                     if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
                         break;
@@ -158,6 +175,26 @@ impl<T: Transport> Connection<T> {
         self.worker.server.clients.remove(client.id);
     }
 
+    /// Runs requests, and counts what that takes of the turn.
+    fn run_turn(&mut self) -> Next {
+        let (used, answered) = (self.worker.turn.used(), self.reply.len());
+        let next = self.run_requests();
+        self.taken += self.worker.turn.used() - used;
+        if self.goes_alone {
+            self.worker.turn.take_back(used);
+        }
+        self.take(self.reply.len().saturating_sub(answered));
+        next
+    }
+
+    /// Counts bytes of the turn.
+    fn take(&mut self, bytes: usize) {
+        self.taken += bytes as u64;
+        if !self.goes_alone {
+            self.worker.turn.add(bytes);
+        }
+    }
+
     /// Waits for what the request under way needs. The client may be killed meanwhile: this is dropped
     /// then, and leaves nothing behind.
     async fn wait(&mut self, wait: Wait) {
@@ -166,9 +203,11 @@ impl<T: Transport> Connection<T> {
         if !matches!(wait, Wait::Fetch(_)) {
             self.release_fetched();
         }
+        self.session.client.is_served.store(true, Ordering::Relaxed);
         match wait {
-            Wait::Fetch(wants) => self.fetch(wants).await,
+            Wait::Fetch(needed) => self.fetch(needed).await,
             Wait::Room => self.wait_for_room().await,
+            Wait::Input(bytes) => self.grow_large_input(bytes).await,
             Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
             Wait::Errand => {
                 let errand = self.session.errand.take();
@@ -181,6 +220,7 @@ impl<T: Transport> Connection<T> {
             }
             Wait::Crowd => self.worker.upkeep_tick.notified().await,
         }
+        self.session.client.is_served.store(false, Ordering::Relaxed);
         // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
         // counted from there, and a pause would not end else.
         self.renew_clock();
@@ -192,48 +232,105 @@ impl<T: Transport> Connection<T> {
         let args = |request| args_bytes(self.batch.args(&request, &self.input));
         let bytes = self.batch.current().map_or(0, args) + queued;
         self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
-        let is_short = self.worker.tier.must_wait_for(bytes);
-        self.room = Some(!is_short || self.worker.tier.room(bytes).await.is_ok());
+        let has_room = self.claim(bytes).await;
+        self.room = Some(has_room);
+        let longest =
+            |request| self.batch.args(&request, &self.input).iter().map(<[u8]>::len).max();
+        if has_room && let Some(longest) = self.batch.current().and_then(longest) {
+            self.make_spare(longest).await;
+        }
+    }
+
+    /// Waits until there is memory for what the request under way has reserved. False: there is none.
+    async fn claim(&mut self, bytes: u64) -> bool {
+        // One of an earlier run would be in its own way.
+        self.counted.keep_claim(None);
+        let tier = &self.worker.tier;
+        let claim = match tier.claim(bytes) {
+            None => tier.room(bytes).await.ok(),
+            claim => claim,
+        };
+        let has_room = claim.is_some();
+        self.counted.keep_claim(claim);
+        has_room
+    }
+
+    /// Has a buffer ready for a large value that the request under way makes.
+    async fn make_spare(&mut self, bytes: usize) {
+        if bytes >= SPARE_BYTES_MIN {
+            self.spare = Vec::with_capacity(bytes);
+            prefault_in_turns(&self.worker, self.spare.spare_capacity_mut()).await;
+        }
+    }
+
+    /// Makes the buffer of a request that is arriving larger when other clients leave the memory for
+    /// it.
+    async fn grow_large_input(&mut self, bytes: usize) {
+        let client = self.session.client.clone();
+        self.counted.wait_for_input(&self.worker, &client, bytes as u64).await;
+        if self.input.capacity() < READ_BUFFER_BYTES {
+            self.worker.note_lent();
+        }
+        let growth = bytes.saturating_sub(self.input.capacity()) as u64;
+        self.input.reserve_exact(bytes - self.input.len());
+        self.note_memory();
+        if self.batch.bytes_wanted() >= SPARE_BYTES_MIN {
+            // A large argument takes it by and by, and then as much again for its copy in the data set:
+            // to demote a large value takes memory, too, for its copy on the way to flash. It goes on
+            // without as well, since it counts as it is.
+            self.claim(2 * growth).await;
+            self.counted.note_sought(self.input.capacity());
+        }
     }
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set.
-    async fn fetch(&mut self, wants: Vec<Want>) {
-        let bytes = wants.iter().map(value_bytes).sum::<u64>() + self.fetched.memory_bytes();
+    async fn fetch(&mut self, Needed { wants, reply_bytes, copy_bytes, .. }: Needed) {
+        let values = wants.iter().map(value_bytes).sum::<u64>() + self.fetched.memory_bytes();
+        let made_bytes = reply_bytes + copy_bytes;
+        let bytes = values + made_bytes;
         let worker = self.worker.clone();
         worker.tier.buffers_released();
         let (server, client) = (&*worker.server, self.session.client.clone());
-        if bytes <= READ_BUFFER_BYTES as u64 {
+        self.reply_granted = made_bytes as usize;
+        if values <= READ_BUFFER_BYTES as u64 && made_bytes <= REPLY_BYTES_FREE as u64 {
             // In the read buffers, which count already, and then in the buffer of the replies.
             self.counted.release(server, &client);
             self.fetched.extend(worker.tier.fetch(wants).await);
             return;
         }
-        if !self.counted.reserve_values(server, &client, bytes) {
+        // What the limit of clients is about: their bytes alone.
+        let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
+        let amount =
+            Amount { of_client: made_bytes.max(values.saturating_sub(overhead)), in_all: bytes };
+        if !self.counted.reserve_values(server, &client, amount) {
             // Two that wait for more would wait for each other for ever if they held some.
             self.release_fetched();
-            self.counted.wait_to_reserve(&worker, &client, bytes).await;
-            // The request runs again, and asks for all of it.
-            self.attempts -= 1;
+            if self.counted.wait_to_reserve(&worker, &client, amount).await {
+                // The request runs again, and asks for all of it.
+                self.attempts -= 1;
+            } else {
+                self.refused_bytes = Some(u64::MAX);
+            }
             return;
         }
-        let (peak, least) = (VALUE_COPIES_PEAK * bytes, VALUE_COPIES * bytes);
-        let is_short = bytes > ROOM_BYTES_MIN && worker.tier.must_wait_for(peak);
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
-        let has_room = !is_short
-            || worker.tier.room(peak).await.is_ok()
-            || worker.tier.room(least).await.is_ok();
+        let has_room = bytes <= ROOM_BYTES_MIN || self.claim(bytes).await;
         if !has_room && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
             return;
         }
-        self.fetched.extend(worker.tier.fetch(wants).await);
-        // All of it is this request's, and nothing was fetched ahead for others.
-        let [request] = self.batch.rest() else { return };
-        let reads = request.entry.is_some_and(|entry| entry.spec.flags.has(Flags::READONLY));
-        if bytes > ROOM_BYTES_MIN && reads {
-            self.reply.reserve(bytes as usize);
+        if !wants.is_empty() {
+            self.fetched.extend(worker.tier.fetch(wants).await);
+        }
+        if reply_bytes > ROOM_BYTES_MIN {
+            self.reply.reserve(reply_bytes as usize);
+            prefault_in_turns(&worker, self.reply.spare()).await;
+        }
+        let entry = self.batch.current().and_then(|request| request.entry);
+        if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
+            self.make_spare(copy_bytes as usize).await;
         }
     }
 
@@ -245,6 +342,9 @@ impl<T: Transport> Connection<T> {
 
     /// Runs requests until something must be awaited.
     fn run_requests(&mut self) -> Next {
+        if std::mem::take(&mut self.writes_on) {
+            return Next::Io;
+        }
         // Between requests: one that is under way has values in hand that would be let go.
         if self.attempts == 0 && self.counted.must_wait(&self.worker.server) {
             return Next::Wait(Wait::Crowd);
@@ -257,7 +357,7 @@ impl<T: Transport> Connection<T> {
         loop {
             if self.batch.is_done() {
                 match self.start_batch() {
-                    Start::Nothing => return Next::Io,
+                    Start::Nothing => return self.next_read(),
                     Start::Turn => return Next::Turn,
                     Start::Run => {}
                 }
@@ -280,11 +380,15 @@ impl<T: Transport> Connection<T> {
                         self.attempts = 0;
                         self.room = None;
                         self.refused_bytes = None;
+                        self.reply_granted = 0;
+                        if self.spare.capacity() > 0 {
+                            self.spare = Vec::new();
+                        }
                     }
-                    Outcome::Fetch(wants) => {
+                    Outcome::Fetch(needed) => {
                         self.attempts += 1;
                         self.worker.after_batch();
-                        return Next::Wait(Wait::Fetch(wants));
+                        return Next::Wait(Wait::Fetch(needed));
                     }
                     Outcome::Room => {
                         self.worker.after_batch();
@@ -312,6 +416,27 @@ impl<T: Transport> Connection<T> {
                 return Next::Io;
             }
         }
+    }
+
+    /// What to wait for when no whole request has arrived: a large one asks for its buffer first.
+    fn next_read(&self) -> Next {
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let is_idle = len == 0 || self.session.closing != Closing::No;
+        if is_idle || !self.session.authenticated || self.reply.len() > self.written {
+            return Next::Io;
+        }
+        let least = match self.batch.bytes_wanted() {
+            // Arguments of which none is large.
+            0 if len == capacity => len + READ_BUFFER_BYTES,
+            0 => return Next::Io,
+            wanted => len + wanted,
+        };
+        let bytes_max = self.request_bytes_max();
+        if least <= capacity.max(READ_BUFFER_BYTES) || bytes_max == usize::MAX {
+            return Next::Io;
+        }
+        let step = READ_BUFFER_BYTES.max(len.min(INPUT_STEP_BYTES_MAX));
+        Next::Wait(Wait::Input((least + step).min(bytes_max).max(least)))
     }
 
     fn start_batch(&mut self) -> Start {
@@ -417,6 +542,9 @@ impl<T: Transport> Connection<T> {
             }
             Poll::Pending => false,
         };
+        if self.writes_on {
+            return Poll::Ready(self.check_output_limit());
+        }
         if self.session.closing != Closing::No {
             return match wrote_all {
                 true => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
@@ -449,8 +577,15 @@ impl<T: Transport> Connection<T> {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let before = self.written;
         while self.written < self.reply.len() {
+            if self.written - before >= WRITE_BYTES_MAX {
+                self.writes_on = true;
+                self.note_memory();
+                return Poll::Pending;
+            }
             let bytes = &self.reply.as_slice()[self.written..];
+            let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
             let count = match self.transport.poll_write(cx, bytes) {
                 Poll::Ready(result) => result?,
                 Poll::Pending => {
@@ -464,6 +599,10 @@ impl<T: Transport> Connection<T> {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.written += count;
+            self.take(count);
+            if self.reply.capacity() > READ_BUFFER_BYTES {
+                self.note_moved();
+            }
             self.worker.stats.net_output_bytes.add(count as u64);
             self.worker.stats.writes.add(1);
         }
@@ -485,7 +624,9 @@ impl<T: Transport> Connection<T> {
         let result = self.transport.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drop_input();
-            if !self.input.is_empty() {
+            if self.input.is_empty() {
+                self.taken = 0;
+            } else {
                 self.keep_input();
             }
         }
@@ -495,8 +636,9 @@ impl<T: Transport> Connection<T> {
         }
         self.worker.stats.net_input_bytes.add(count as u64);
         self.worker.stats.reads.add(1);
-        self.worker.turn.add(count);
+        self.take(count);
         if self.input.capacity() > READ_BUFFER_BYTES || !self.session.authenticated {
+            self.note_moved();
             self.note_memory();
         }
         let client = &self.session.client;
@@ -592,6 +734,13 @@ impl<T: Transport> Connection<T> {
         Ok(())
     }
 
+    /// Notes that a part of something large has passed: the client takes part.
+    #[cold]
+    fn note_moved(&self) {
+        let now_ms = self.worker.server.tier.clock().unix_ms();
+        self.session.client.moved_ms.store(now_ms, Ordering::Relaxed);
+    }
+
     /// Shows the connection's memory to the register.
     fn note_memory(&mut self) {
         let client = &self.session.client;
@@ -603,22 +752,40 @@ impl<T: Transport> Connection<T> {
         client.input_capacity.store(input_bytes as u64, Ordering::Relaxed);
         // After the register, which it looks at.
         let queued = self.session.transaction.bytes();
+        if self.input.capacity() <= 2 * READ_BUFFER_BYTES {
+            self.counted.release_input(&self.worker.server, client);
+        }
         let bytes = self.reply.capacity() + input_bytes + queued;
         self.counted.update(&self.worker.server, bytes, !self.session.authenticated);
     }
 
     /// What running its requests needs of the connection.
     fn pipeline(&mut self) -> Pipeline<'_> {
+        let reply_bytes_max = self.reply_granted + REPLY_BYTES_FREE;
         Pipeline {
             session: &mut self.session,
             batch: &self.batch,
             input: &self.input,
             reply: &mut self.reply,
             fetched: &mut self.fetched,
+            spare: &mut self.spare,
+            reply_bytes_max,
             attempts: self.attempts,
             room: self.room,
             refused_bytes: self.refused_bytes,
         }
+    }
+}
+
+/// Has the kernel give the pages of a large buffer, in turns with other clients: to meet them one by
+/// one would hold these up, while slots are held.
+async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
+    for piece in buffer.chunks_mut(PREFAULT_BYTES) {
+        if worker.turn.is_over(true) {
+            worker.turn.end(true).await;
+        }
+        prefault(piece);
+        worker.turn.add(piece.len());
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod listener;
 pub(crate) mod measure;
+mod prefault;
 pub(crate) mod stream;
 mod supervisor;
 mod upkeep_timer;

@@ -1,4 +1,4 @@
-//! Values that are on flash alone.
+//! Values that are on flash alone, and what values take.
 
 use keyspace::{Key, SlotState};
 use tier::{Tier, Want};
@@ -8,4 +8,16 @@ use tier::{Tier, Want};
 pub(crate) fn cold(tier: &Tier, slot: &SlotState, table: u8, key: &Key<'_>) -> Option<Want> {
     let (at, value_len) = slot.cold(table, key)?;
     Some(tier.want(key, at, value_len))
+}
+
+/// The length of a key's value, and what to fetch for it if it is on flash alone.
+#[inline]
+pub(crate) fn extent(
+    tier: &Tier,
+    slot: &SlotState,
+    table: u8,
+    key: &Key<'_>,
+) -> Option<(Option<Want>, u64)> {
+    let (place, value_len) = slot.extent(table, key)?;
+    Some((place.map(|at| tier.want(key, at, value_len)), u64::from(value_len)))
 }

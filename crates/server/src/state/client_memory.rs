@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tier::TierWorker;
+use tier::{Claim, TierWorker};
 
 use crate::config::MemoryShare;
 use crate::limits::{
     CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CROWD_BYTES_MIN,
-    READ_BUFFER_BYTES, RECOUNT_SHIFT, STRANGERS_BYTES_MAX,
+    INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES, RECOUNT_SHIFT, STRANGERS_BYTES_MAX,
 };
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
@@ -30,15 +30,15 @@ use crate::state::worker::Worker;
 /// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
 /// much.
 const WAIT_TICKS_MAX: u32 = 20;
-/// How long a request that fetches values waits for the replies of others to be read.
-const REPLIES_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long the first request that waits for memory waits for what others hold: replies to be read,
+/// requests to arrive.
+const OTHERS_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long it waits before clients are closed that do not read or send anything.
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Between two looks for such clients.
+const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
-
-/// How often the values that a request fetches are in RAM when it runs: as fetched, and in its reply.
-pub(crate) const VALUE_COPIES: u64 = 2;
-/// The same for a moment: the buffer of a reply grows by being copied.
-pub(crate) const VALUE_COPIES_PEAK: u64 = 4;
 
 /// What all clients share to keep within their bounds.
 #[derive(Default)]
@@ -49,6 +49,8 @@ pub(crate) struct ClientMemory {
     reserved_bytes: AtomicI64,
     /// Requests that wait to reserve some.
     queue: ReservationQueue,
+    /// Large requests that are arriving.
+    inputs: LargeInputs,
     /// The sum at which all clients were counted last because they took too much.
     recounted_at: AtomicI64,
     recount: Mutex<()>,
@@ -64,17 +66,62 @@ pub(crate) struct ClientMemory {
 #[derive(Default)]
 struct ReservationQueue(Mutex<VecDeque<u64>>);
 
+/// Buffers of large requests that are arriving: all together within a share of what clients may take,
+/// but for that of the oldest, so that one always gets on.
+#[derive(Default)]
+struct LargeInputs {
+    bytes: AtomicI64,
+    /// Clients that have one, the oldest first.
+    holders: Mutex<VecDeque<u64>>,
+    queue: ReservationQueue,
+}
+
+impl LargeInputs {
+    /// Whether no other client has one, or came before this.
+    fn is_oldest(&self, id: u64) -> bool {
+        self.holders.lock().front().is_none_or(|&oldest| oldest == id)
+    }
+}
+
 /// A client's place in that queue, which it leaves when this is dropped.
 struct ReservationPlace<'a> {
     queue: &'a ReservationQueue,
     id: u64,
+    first_since: Option<Duration>,
+    looked_at: Duration,
+}
+
+impl ReservationPlace<'_> {
+    /// Waits for what others may let go of. When it has been the first for a while, clients that do
+    /// nothing for theirs, such as to read a reply, are closed until `bytes` more fit. False: it has
+    /// waited for as long as it may.
+    async fn wait(&mut self, worker: &Worker, bytes: u64) -> bool {
+        let now = worker.server.tier.clock().now();
+        if !self.queue.is_behind(self.id) {
+            let waited = now - *self.first_since.get_or_insert(now);
+            if waited >= OTHERS_WAIT_MAX {
+                return false;
+            }
+            if waited >= IDLE_WAIT_MAX && now >= self.looked_at + IDLE_LOOK_EVERY {
+                self.looked_at = now;
+                close_idle(&worker.server, self.id, bytes);
+            }
+        }
+        worker.upkeep_tick.notified().await;
+        true
+    }
 }
 
 impl ReservationQueue {
     /// Takes the last place. Bounds: one for each client.
     fn join(&self, id: u64) -> ReservationPlace<'_> {
         self.0.lock().push_back(id);
-        ReservationPlace { queue: self, id }
+        ReservationPlace { queue: self, id, first_since: None, looked_at: Duration::ZERO }
+    }
+
+    /// Whether somebody else is first.
+    fn is_behind(&self, id: u64) -> bool {
+        self.0.lock().front().is_some_and(|&first| first != id)
     }
 }
 
@@ -84,12 +131,25 @@ impl Drop for ReservationPlace<'_> {
     }
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Amount {
+    /// Its values, or what is made of them: bytes that have to leave all clients within their limit.
+    pub(crate) of_client: u64,
+    /// Both, and what they take besides: bytes that the budget makes room for.
+    pub(crate) in_all: u64,
+}
+
 /// Bytes of one connection's buffers that are counted in the budget.
 #[derive(Default)]
 pub(crate) struct CountedBuffers {
     bytes: u64,
     /// Reserved for the request under way.
     reserved: u64,
+    /// Of that, what the tier has let it have.
+    claim: Option<Claim>,
+    /// What it was let have for a large request that is arriving.
+    input: u64,
     /// Whether that was granted after a wait.
     is_granted: bool,
     is_stranger: bool,
@@ -154,29 +214,26 @@ impl CountedBuffers {
             && tier.must_wait_for(buffer_bytes as u64)
     }
 
-    /// Reserves `bytes` for values that the request under way holds and fetches, in place of what
-    /// it had reserved before, if that leaves all clients within their limit. False: others must let
-    /// go of theirs first, or came first.
-    ///
-    /// What is made of the values, a reply or a part of the data set, takes as much again, and counts for
-    /// the budget alone.
-    pub(crate) fn reserve_values(&mut self, server: &Server, client: &Client, bytes: u64) -> bool {
-        self.try_reserve(server, client, bytes, true)
+    /// Notes that memory was sought for a buffer of this size.
+    pub(crate) fn note_sought(&mut self, buffer_bytes: usize) {
+        self.sought_bytes = buffer_bytes;
     }
 
-    /// The same. Unless it `spares` the buffers of others, only what they have reserved counts, and
-    /// one always goes on.
-    fn try_reserve(
+    /// Reserves memory for the values that the request under way holds and fetches, and for what is
+    /// made of them, a reply or a part of the data set: in place of what it had reserved before, and
+    /// if that leaves all clients within their limit. False: others must let go of theirs first, or
+    /// came first.
+    pub(crate) fn reserve_values(
         &mut self,
         server: &Server,
         client: &Client,
-        bytes: u64,
-        spares_buffers: bool,
+        amount: Amount,
     ) -> bool {
+        let bytes = amount.of_client;
         let memory = &server.client_memory;
         if self.is_granted {
             // It has waited for its turn, and asks again for what may have changed meanwhile.
-            self.set_reserved(server, client, VALUE_COPIES * bytes);
+            self.set_reserved(server, client, amount.in_all);
             return true;
         }
         let queue = memory.queue.0.lock();
@@ -189,29 +246,85 @@ impl CountedBuffers {
             limit_bytes(server).is_some_and(|limit| of_clients + bytes as i64 > limit as i64)
         };
         // Without the buffers of others it has to fit, or it would wait for them in vain.
-        let buffers_matter = spares_buffers && !is_over(self.bytes as i64);
+        let buffers_matter = !is_over(self.bytes as i64);
         if is_over(total) && (of_others > 0 || buffers_matter) {
             return false;
         }
-        self.set_reserved(server, client, VALUE_COPIES * bytes);
+        self.set_reserved(server, client, amount.in_all);
         drop(queue);
         true
     }
 
     /// Waits for a turn to reserve `bytes` for values, in the order of arrival, holding none. Until
-    /// that is released the request may reserve again.
-    pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, client: &Client, bytes: u64) {
+    /// that is released the request may reserve again. False: others do not let go of theirs.
+    pub(crate) async fn wait_to_reserve(
+        &mut self,
+        worker: &Worker,
+        client: &Client,
+        amount: Amount,
+    ) -> bool {
         let server = &*worker.server;
         self.release(server, client);
-        let _place = server.client_memory.queue.join(client.id);
-        // Replies that others read make room. Those of a client that does not read never would: behind
-        // that time the request goes on, and the largest clients are closed.
-        let clock = server.tier.clock();
-        let deadline = clock.now() + REPLIES_WAIT_MAX;
-        while !self.try_reserve(server, client, bytes, clock.now() < deadline) {
-            worker.upkeep_tick.notified().await;
+        let mut place = server.client_memory.queue.join(client.id);
+        while !self.reserve_values(server, client, amount) {
+            if !place.wait(worker, amount.of_client).await {
+                return false;
+            }
         }
         self.is_granted = true;
+        true
+    }
+
+    /// Waits until the buffer of a large request that is arriving may grow to `bytes`: behind those
+    /// that asked before, and while other clients leave it the memory. It grows in the end, and the
+    /// largest clients are closed. Cost: some loads and locks when there is memory.
+    pub(crate) async fn wait_for_input(&mut self, worker: &Worker, client: &Client, bytes: u64) {
+        let server = &*worker.server;
+        if !self.may_grow_input(server, client, bytes) {
+            let mut place = server.client_memory.inputs.queue.join(client.id);
+            while !self.may_grow_input(server, client, bytes) && place.wait(worker, bytes).await {}
+        }
+        self.set_input(server, client, bytes);
+    }
+
+    fn may_grow_input(&self, server: &Server, client: &Client, bytes: u64) -> bool {
+        let inputs = &server.client_memory.inputs;
+        let Some(limit) = limit_bytes(server) else { return true };
+        let of_others = inputs.bytes.load(Ordering::Relaxed) - self.input as i64;
+        let fits_share = of_others + bytes as i64 <= (limit >> INPUTS_SHARE_SHIFT) as i64;
+        // The end of one that takes all it may is followed by a little.
+        let bytes = bytes.min(limit) as i64;
+        let total = server.tier.budget.client_bytes() - self.bytes as i64 + bytes;
+        let may_go = if self.input > 0 && inputs.is_oldest(client.id) {
+            true
+        } else if inputs.queue.is_behind(client.id) {
+            false
+        } else {
+            fits_share || inputs.is_oldest(client.id)
+        };
+        may_go && total <= limit as i64
+    }
+
+    /// The buffer of a large request has been let go of. Cost: a comparison when there was none.
+    #[inline]
+    pub(crate) fn release_input(&mut self, server: &Server, client: &Client) {
+        if self.input > 0 {
+            self.set_input(server, client, 0);
+        }
+    }
+
+    #[cold]
+    fn set_input(&mut self, server: &Server, client: &Client, bytes: u64) {
+        let inputs = &server.client_memory.inputs;
+        let mut holders = inputs.holders.lock();
+        match (self.input, bytes) {
+            (0, _) => holders.push_back(client.id),
+            (_, 0) => holders.retain(|&id| id != client.id),
+            _ => {}
+        }
+        let grown = bytes as i64 - self.input as i64;
+        self.input = bytes;
+        inputs.bytes.fetch_add(grown, Ordering::Relaxed);
     }
 
     /// Reserves memory for a copy of arguments, which count as the client's already.
@@ -225,9 +338,15 @@ impl CountedBuffers {
         self.is_granted
     }
 
+    /// Keeps what the tier let the request have until it is released.
+    pub(crate) fn keep_claim(&mut self, claim: Option<Claim>) {
+        self.claim = claim;
+    }
+
     /// Keeps at most `bytes` of what was reserved.
     pub(crate) fn keep_reserved(&mut self, server: &Server, client: &Client, bytes: u64) {
         self.is_granted = false;
+        self.claim = None;
         if self.reserved > bytes {
             self.set_reserved(server, client, bytes);
         }
@@ -251,6 +370,7 @@ impl CountedBuffers {
     /// The connection ends.
     pub(crate) fn end(&mut self, server: &Server, client: &Client) {
         self.release(server, client);
+        self.release_input(server, client);
         if self.is_stranger {
             server.client_memory.stranger_bytes.fetch_sub(self.bytes as i64, Ordering::Relaxed);
         }
@@ -331,6 +451,27 @@ pub(crate) fn keep_within_limit(server: &Server) {
     log_closed(server, count);
 }
 
+/// Closes the largest of the clients that have neither read nor sent anything for a while, and for
+/// which nothing runs, until `bytes` more fit beside the others. Cost: linear in the clients.
+fn close_idle(server: &Server, id: u64, bytes: u64) {
+    let Some(limit) = limit_bytes(server) else { return };
+    let now_ms = server.tier.clock().unix_ms();
+    let mut clients = server.clients.all();
+    let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
+    clients.retain(|client| {
+        client.id != id
+            && !client.is_served.load(Ordering::Relaxed)
+            && now_ms >= client.moved_ms.load(Ordering::Relaxed) + IDLE_WAIT_MAX.as_millis() as u64
+    });
+    // What those take who are on their way out is as good as free.
+    let (gone, mut idle): (Vec<_>, Vec<_>) =
+        clients.into_iter().partition(|client| client.is_killed());
+    let free: u64 = gone.iter().map(|client| client.memory_bytes()).sum();
+    let closed = close_largest(&mut idle, (total + bytes).saturating_sub(limit + free));
+    server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
+    log_closed(server, closed.count);
+}
+
 struct Closed {
     count: u64,
     bytes: u64,
@@ -393,6 +534,10 @@ mod tests {
         Server::new(config, registry, Arc::new(tier))
     }
 
+    fn twice(bytes: u64) -> Amount {
+        Amount { of_client: bytes, in_all: 2 * bytes }
+    }
+
     fn client(server: &Server, buffer_bytes: u64) -> Arc<Client> {
         let client = Arc::new(Client { id: server.clients.next_id(), ..Client::default() });
         client.input_capacity.store(buffer_bytes, Ordering::Relaxed);
@@ -405,18 +550,18 @@ mod tests {
         let server = server();
         let (one, other) = (client(&server, 0), client(&server, 0));
         let (mut first, mut second) = (CountedBuffers::default(), CountedBuffers::default());
-        assert!(first.reserve_values(&server, &one, 10 * MIB), "nobody else is under way");
-        assert!(!second.reserve_values(&server, &other, MIB));
+        assert!(first.reserve_values(&server, &one, twice(10 * MIB)), "nobody else is under way");
+        assert!(!second.reserve_values(&server, &other, twice(MIB)));
         let all = || server.tier.budget.client_bytes();
         assert_eq!(all(), 20 * MIB as i64, "a refusal leaves nothing");
         assert_eq!(one.reserved_bytes.load(Ordering::Relaxed), 20 * MIB);
         keep_within_limit(&server);
         assert_eq!(all(), 20 * MIB as i64, "counted anew");
         assert!(!one.is_killed(), "what was granted is no reason to close");
-        assert!(first.reserve_values(&server, &one, 3 * MIB), "in place of the 10 MiB");
+        assert!(first.reserve_values(&server, &one, twice(3 * MIB)), "in place of the 10 MiB");
         first.keep_reserved(&server, &one, 3 * MIB);
         assert_eq!(all(), 3 * MIB as i64);
-        assert!(second.reserve_values(&server, &other, MIB));
+        assert!(second.reserve_values(&server, &other, twice(MIB)));
         second.reserve_copy(&server, &other, MIB);
         assert_eq!(all(), 6 * MIB as i64);
         first.end(&server, &one);
@@ -429,20 +574,42 @@ mod tests {
         let server = server();
         let clients: Vec<_> = (0..4).map(|_| client(&server, 0)).collect();
         let mut counted: Vec<_> = (0..4).map(|_| CountedBuffers::default()).collect();
-        assert!(counted[0].reserve_values(&server, &clients[0], 3 * MIB));
-        assert!(!counted[1].reserve_values(&server, &clients[1], 7 * MIB));
+        assert!(counted[0].reserve_values(&server, &clients[0], twice(3 * MIB)));
+        assert!(!counted[1].reserve_values(&server, &clients[1], twice(7 * MIB)));
         let queue = &server.client_memory.queue;
         let first = queue.join(clients[1].id);
-        assert!(!counted[2].reserve_values(&server, &clients[2], MIB / 8), "it would fit");
+        assert!(!counted[2].reserve_values(&server, &clients[2], twice(MIB / 8)), "it would fit");
         let second = queue.join(clients[2].id);
         counted[0].release(&server, &clients[0]);
-        assert!(!counted[3].reserve_values(&server, &clients[3], MIB / 8));
-        assert!(counted[1].reserve_values(&server, &clients[1], 7 * MIB));
+        assert!(!counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)));
+        assert!(counted[1].reserve_values(&server, &clients[1], twice(7 * MIB)));
         drop(first);
-        assert!(!counted[3].reserve_values(&server, &clients[3], MIB / 8));
+        assert!(!counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)));
         drop(second);
         counted[1].release(&server, &clients[1]);
-        assert!(counted[3].reserve_values(&server, &clients[3], MIB / 8));
+        assert!(counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)));
+    }
+
+    #[test]
+    fn the_oldest_of_the_requests_that_arrive_may_take_what_others_leave() {
+        let server = server();
+        let clients: Vec<_> = (0..3).map(|_| client(&server, 0)).collect();
+        let mut counted: Vec<_> = (0..3).map(|_| CountedBuffers::default()).collect();
+        for (counted, client) in counted.iter_mut().zip(&clients).take(2) {
+            assert!(counted.may_grow_input(&server, client, MIB / 2));
+            counted.set_input(&server, client, MIB / 2);
+        }
+        assert!(!counted[2].may_grow_input(&server, &clients[2], MIB / 2), "the share is 1 MiB");
+        assert!(!counted[1].may_grow_input(&server, &clients[1], MIB));
+        assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "the oldest");
+
+        let place = server.client_memory.inputs.queue.join(clients[2].id);
+        assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "it waits for nobody");
+        counted[0].release_input(&server, &clients[0]);
+        assert!(counted[1].may_grow_input(&server, &clients[1], 8 * MIB), "the next");
+        drop(place);
+        counted[1].end(&server, &clients[1]);
+        assert_eq!(server.client_memory.inputs.bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -1,42 +1,215 @@
-//! A worker's turn: how much its clients may read and be answered before it looks for new events.
+//! A worker's turn: how much its clients may take of it before it looks for new events.
+//!
+//! Clients that are ready share a turn. Who finds it spent waits in one of two lines: for clients that
+//! have taken little lately, and for those that have taken much. Each look for events lets the last
+//! ones of the first line go, as far as a turn goes, or the first one of the second, in alternation.
+//! Who does not come to it in the first line goes to the second, so that all have their turn. What
+//! the first of the second takes does not spend the turn of others: a client that asks for little
+//! waits for one that asks for much, or two, not for all of them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
 
-use crate::limits::TURN_BYTES_MAX;
+use quanta::Clock;
 
-/// What a worker's clients have read and been answered since it looked for new events. Those that
-/// ask for much would otherwise all have their turn before it looks again.
-#[derive(Default)]
+use crate::limits::{GRANTED_AT_ONCE_MAX, TURN_BYTES_MAX, TURN_NANOS_MAX};
+
+/// Fraction bits of what a tick of the clock counts for.
+const TICK_SHIFT: u32 = 16;
+
+/// What the clients of a worker have taken since it looked for new events, and who waits for the next
+/// look.
 pub(crate) struct Turn {
-    bytes: Cell<usize>,
-    number: Cell<u32>,
+    /// Bytes that were read and answered, and the time of runs as so many bytes.
+    used: Cell<u64>,
+    /// Bytes that a tick counts for, `TICK_SHIFT` bits of them behind the point.
+    bytes_per_tick: u64,
+    /// Clients that have taken little, and much. Bounds: one place for each connection.
+    lines: [RefCell<VecDeque<Rc<Waiting>>>; 2],
+    /// Whether the last look let those go that have taken much.
+    was_much: Cell<bool>,
+    /// Whether one of those that wait makes the runtime look.
+    has_looker: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    may_go: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// A client's place in a line, which it leaves when this is dropped.
+struct Place<'a> {
+    turn: &'a Turn,
+    line: usize,
+    waiting: Rc<Waiting>,
+}
+
+/// Whoever makes the runtime look, until this is dropped.
+struct Looker<'a>(&'a Turn);
+
+impl Waiting {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
 }
 
 impl Turn {
-    /// Counts bytes that were read or answered.
+    /// A turn of `TURN_BYTES_MAX` or `TURN_NANOS_MAX`, by this clock.
+    pub(crate) fn new(clock: &Clock) -> Turn {
+        const STRETCH: u64 = 1 << 20;
+        let nanos = clock.delta_as_nanos(0, STRETCH);
+        let bytes = nanos * TURN_BYTES_MAX / TURN_NANOS_MAX;
+        Turn {
+            used: Cell::new(0),
+            bytes_per_tick: (bytes << TICK_SHIFT) / STRETCH,
+            lines: Default::default(),
+            was_much: Cell::new(false),
+            has_looker: Cell::new(false),
+        }
+    }
+
+    /// Counts bytes that were read, answered or written.
     #[inline]
     pub(crate) fn add(&self, bytes: usize) {
-        self.bytes.set(self.bytes.get() + bytes);
+        self.used.set(self.used.get() + bytes as u64);
+    }
+
+    /// Counts ticks of the clock that a run took.
+    #[inline]
+    pub(crate) fn add_ticks(&self, ticks: u64) {
+        let bytes = ticks.wrapping_mul(self.bytes_per_tick) >> TICK_SHIFT;
+        self.used.set(self.used.get() + bytes);
+    }
+
+    /// What was taken of this turn, in bytes.
+    #[inline]
+    pub(crate) fn used(&self) -> u64 {
+        self.used.get()
+    }
+
+    /// Takes back what was counted since [`Turn::used`] said this.
+    #[inline]
+    pub(crate) fn take_back(&self, used: u64) {
+        self.used.set(used.min(self.used.get()));
     }
 
     /// Whether it is time to look for new events.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
-        self.bytes.get() > TURN_BYTES_MAX
+        self.used.get() > TURN_BYTES_MAX
     }
 
-    /// Waits for the next turn that is not spent.
+    /// Whether a client has to wait for its turn: it is spent, or others wait for theirs and this one
+    /// has taken `much`.
+    #[inline]
+    pub(crate) fn is_over(&self, much: bool) -> bool {
+        self.is_spent() || much && self.has_looker.get()
+    }
+
+    /// Waits for a turn that is not spent, or for one of its own, which is not counted, for a client
+    /// that has taken `much`. Whether it is one of its own.
     #[cold]
-    pub(crate) async fn end(&self) {
-        while self.is_spent() {
-            let number = self.number.get();
-            // The runtime looks for events first, and wakes whoever they are for before us.
-            tokio::task::yield_now().await;
-            // The first that goes on begins a turn for all.
-            if self.number.get() == number {
-                self.number.set(number.wrapping_add(1));
-                self.bytes.set(0);
+    pub(crate) async fn end(&self, much: bool) -> bool {
+        if !much {
+            self.join(false).go().await;
+            if !self.is_spent() {
+                return false;
             }
         }
+        self.join(true).go().await;
+        true
+    }
+
+    /// Has one of those that wait make the runtime look.
+    fn wake_looker(&self) {
+        for line in &self.lines {
+            if let Some(waiting) = line.borrow().iter().find(|waiting| !waiting.may_go.get()) {
+                return waiting.wake();
+            }
+        }
+    }
+
+    fn join(&self, much: bool) -> Place<'_> {
+        let (line, waiting) = (usize::from(much), Rc::new(Waiting::default()));
+        self.lines[line].borrow_mut().push_back(waiting.clone());
+        Place { turn: self, line, waiting }
+    }
+
+    /// Lets those go whose line it is: new events have been looked for.
+    fn begin(&self) {
+        self.used.set(0);
+        let has = |line: usize| !self.lines[line].borrow().is_empty();
+        let much = has(1) && !(has(0) && self.was_much.get());
+        self.was_much.set(much);
+        let line = self.lines[usize::from(much)].borrow();
+        let first = line.iter().take(usize::from(much));
+        let last = line.iter().rev().take(if much { 0 } else { GRANTED_AT_ONCE_MAX });
+        for waiting in first.chain(last) {
+            waiting.may_go.set(true);
+            waiting.wake();
+        }
+    }
+}
+
+impl Place<'_> {
+    async fn go(&self) {
+        while !self.waiting.may_go.get() {
+            if self.turn.has_looker.get() {
+                self.sleep().await;
+                continue;
+            }
+            self.turn.has_looker.set(true);
+            let _looker = Looker(self.turn);
+            while !self.waiting.may_go.get() {
+                // The runtime looks for events first, and wakes whoever they are for before us.
+                tokio::task::yield_now().await;
+                self.turn.begin();
+            }
+        }
+    }
+
+    /// Sleeps until it may go, or has to look itself.
+    async fn sleep(&self) {
+        poll_fn(|cx| {
+            if self.waiting.may_go.get() || !self.turn.has_looker.get() {
+                return Poll::Ready(());
+            }
+            self.waiting.waker.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut line = self.turn.lines[self.line].borrow_mut();
+        let is_this =
+            |one: Option<&Rc<Waiting>>| one.is_some_and(|one| Rc::ptr_eq(one, &self.waiting));
+        // Nearly always one of both.
+        if is_this(line.front()) {
+            line.pop_front();
+        } else if is_this(line.back()) {
+            line.pop_back();
+        } else {
+            line.retain(|one| !Rc::ptr_eq(one, &self.waiting));
+        }
+        drop(line);
+        if !self.turn.has_looker.get() {
+            self.turn.wake_looker();
+        }
+    }
+}
+
+impl Drop for Looker<'_> {
+    fn drop(&mut self) {
+        self.0.has_looker.set(false);
+        self.0.wake_looker();
     }
 }

@@ -42,6 +42,7 @@ impl Worker {
     pub(crate) fn new(server: Arc<Server>, index: usize) -> Result<Rc<Worker>, EngineError> {
         let tier = TierWorker::new(server.tier.clone(), index)?;
         let stats = server.stats[index].clone();
+        let turn = Turn::new(&server.clock);
         Ok(Rc::new(Worker {
             server,
             index,
@@ -53,7 +54,7 @@ impl Worker {
             cleared: RefCell::default(),
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
-            turn: Turn::default(),
+            turn,
         }))
     }
 

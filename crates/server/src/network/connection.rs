@@ -518,6 +518,11 @@ impl<T: Transport> Connection<T> {
     /// Forgets the input that has been run.
     fn drop_input(&mut self) {
         let parsed = std::mem::take(&mut self.batch.parsed_bytes);
+        if parsed > 0 {
+            // What follows asks anew, behind others: a client that sends without end is not the oldest
+            // for ever.
+            self.counted.release_input(&self.worker.server, &self.session.client);
+        }
         if parsed == self.input.len() {
             if self.input.capacity() > 0 {
                 self.worker.give_buffer(std::mem::take(&mut self.input));
@@ -876,9 +881,13 @@ mod tests {
     }
 
     fn worker() -> Rc<Worker> {
+        worker_with(Config::default())
+    }
+
+    fn worker_with(config: Config) -> Rc<Worker> {
         let budget = Budget::new(0).expect("resident memory can be read");
         let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
-        let server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
+        let server = Server::new(config, &REGISTRY, Arc::new(tier));
         Worker::new(Arc::new(server), 0).expect("a worker without flash")
     }
 
@@ -895,6 +904,26 @@ mod tests {
     fn serve(connection: &mut Serving) -> bool {
         // Twice: a short batch gives its turn away once.
         (0..2).any(|_| connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    }
+
+    #[test]
+    fn a_large_request_that_has_run_leaves_its_place_to_others() {
+        let config = Config::default();
+        let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
+        config.load_arguments(&options).expect("options that there are");
+        let worker = worker_with(config);
+        let (wire, mut connection) = connect(&worker);
+        let large = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n", &[b'v'; 200_000][..], b"\r\n"];
+        let large = large.concat();
+        wire.borrow_mut().requests.extend(&large[..100_000]);
+        assert!(!serve(&mut connection));
+        assert!(worker.server.client_memory.has_large_inputs());
+        // The end of it, and the start of the next.
+        wire.borrow_mut().requests.extend(&large[100_000..]);
+        wire.borrow_mut().requests.extend(&large[..1000]);
+        assert!(!serve(&mut connection));
+        assert_eq!(wire.borrow().replies, b"+OK\r\n");
+        assert!(!worker.server.client_memory.has_large_inputs());
     }
 
     #[test]

@@ -83,6 +83,13 @@ impl LargeInputs {
     }
 }
 
+#[cfg(test)]
+impl ClientMemory {
+    pub(crate) fn has_large_inputs(&self) -> bool {
+        !self.inputs.holders.lock().is_empty()
+    }
+}
+
 /// A client's place in that queue, which it leaves when this is dropped.
 struct ReservationPlace<'a> {
     queue: &'a ReservationQueue,

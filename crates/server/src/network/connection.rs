@@ -146,6 +146,8 @@ impl<T: Transport> Connection<T> {
             let much = self.taken > MUCH_BYTES_MIN;
             if self.worker.turn.is_over(much) {
                 self.goes_alone = self.worker.turn.end(much).await;
+                // Its batch may be under way: what is left of it runs now, not when it began.
+                self.renew_clock();
             }
             match self.run_turn() {
                 Next::Io => {
@@ -808,13 +810,16 @@ async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Opt
 mod tests {
     use std::cell::{Cell, RefCell};
     use std::pin::Pin;
+    use std::sync::atomic::AtomicU64;
     use std::task::Waker;
+    use std::time::Duration;
 
-    use tier::{Budget, Environment, Tier};
+    use tier::{Budget, Clock, Environment, Tier};
 
     use super::*;
     use crate::config::Config;
     use crate::family::REGISTRY;
+    use crate::limits::TURN_BYTES_MAX;
     use crate::state::server::Server;
 
     #[test]
@@ -885,8 +890,12 @@ mod tests {
     }
 
     fn worker_with(config: Config) -> Rc<Worker> {
+        worker_in(config, Environment::of_machine(None))
+    }
+
+    fn worker_in(config: Config, environment: Environment) -> Rc<Worker> {
         let budget = Budget::new(0).expect("resident memory can be read");
-        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        let tier = Tier::new(Arc::default(), None, environment, budget, 1);
         let server = Server::new(config, &REGISTRY, Arc::new(tier));
         Worker::new(Arc::new(server), 0).expect("a worker without flash")
     }
@@ -924,6 +933,40 @@ mod tests {
         assert!(!serve(&mut connection));
         assert_eq!(wire.borrow().replies, b"+OK\r\n");
         assert!(!worker.server.client_memory.has_large_inputs());
+    }
+
+    /// Time that passes when a test says so, in milliseconds.
+    #[derive(Debug, Default)]
+    struct HandClock(AtomicU64);
+
+    impl Clock for HandClock {
+        fn now(&self) -> Duration {
+            Duration::from_millis(self.unix_ms())
+        }
+
+        fn unix_ms(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_runs_at_the_time_of_its_run() {
+        let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
+        let environment = Environment { clock: clock.clone(), seed: 0, heap: None };
+        let worker = worker_in(Config::default(), environment);
+        let (wire, mut connection) = connect(&worker);
+        let mut poll = || {
+            assert!(connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        };
+        wire.borrow_mut().requests.extend(b"SET k v PX 5\r\nPEXPIRETIME k\r\n");
+        poll();
+        // The batch has been read; the turn that it waits for is spent by others.
+        worker.turn.add(TURN_BYTES_MAX as usize + 1);
+        poll();
+        assert!(wire.borrow().replies.is_empty());
+        clock.0.store(1_100, Ordering::Relaxed);
+        poll();
+        assert_eq!(wire.borrow().replies, b"+OK\r\n:1105\r\n");
     }
 
     #[test]

@@ -228,18 +228,24 @@ impl Harness {
                 let all = keyspace::PassLimit { bytes_max: i64::MAX, places_max: u64::MAX };
                 let region = keyspace::Region::ALL;
                 let mut from = keyspace::EntryPosition::default();
-                state.pass_hand(&mut from, all, region, &mut tally, |view, _table| {
-                    let keyspace::Stored::Hot(bytes) = view.stored else {
-                        let keyspace::Stored::Clean(_, at) = view.stored else {
-                            panic!("a cold value is not demotable");
+                state.pass_hand(
+                    &mut from,
+                    all,
+                    region,
+                    &mut tally,
+                    &mut |view: keyspace::View<'_>, _: u8| {
+                        let keyspace::Stored::Hot(bytes) = view.stored else {
+                            let keyspace::Stored::Clean(_, at) = view.stored else {
+                                panic!("a cold value is not demotable");
+                            };
+                            return Verdict::Demote(at);
                         };
-                        return Verdict::Demote(at);
-                    };
-                    let units = self.flash.values.len() as u64;
-                    self.flash.values.insert(units, bytes.to_vec());
-                    let stored_len = bytes.len() as u32;
-                    Verdict::Demote(FlashRef { units, stored_len, compressed: false })
-                });
+                        let units = self.flash.values.len() as u64;
+                        self.flash.values.insert(units, bytes.to_vec());
+                        let stored_len = bytes.len() as u32;
+                        Verdict::Demote(FlashRef { units, stored_len, compressed: false })
+                    },
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::entry::Entry;
 use crate::key::{Hint, Key};
 use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
-use crate::slot::SlotState;
+use crate::slot::{Judge, SlotState, Verdict};
 use crate::table::{Position, Table};
 use crate::tally::{DeadCopy, Tally};
 
@@ -451,6 +451,16 @@ impl<'a> Db<'a> {
         }
         crate::slot::demote_at(entries, at, table, flash, self.tally);
         true
+    }
+
+    /// Asks `judge` about the value of one named key, used or not, and does as is said. What came of it;
+    /// none: no such key, or it is cold already.
+    pub fn demote_by(&mut self, key: &Key<'_>, judge: &mut impl Judge) -> Option<Verdict> {
+        let at = self.locate(key)?;
+        let table = self.table;
+        let entries = self.slot.table_mut(table);
+        let is_demotable = entries.get(at).is_demotable();
+        is_demotable.then(|| crate::slot::carry_out(entries, at, table, self.tally, judge))
     }
 
     fn replace_cold(&mut self, key: &Key<'_>, from: FlashRef, state: NewState<'_>) -> bool {

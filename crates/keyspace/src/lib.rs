@@ -22,7 +22,7 @@ mod keyspace;
 #[cfg(test)]
 mod model;
 #[allow(unsafe_code, reason = "the CPU's instruction is an intrinsic")]
-mod prefetch;
+pub mod prefetch;
 #[allow(unsafe_code, reason = "a record is bytes of one allocation, by address")]
 mod record;
 mod region;
@@ -48,7 +48,7 @@ pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
-pub use slot::{DB_COUNT, EntryPosition, PassLimit, SlotState, Swept, Verdict};
+pub use slot::{DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, Verdict};
 pub use stdx::SLOT_COUNT;
 pub use table::ScanPosition;
 pub use tally::{DeadCopy, Tally};

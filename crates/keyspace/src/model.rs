@@ -10,7 +10,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::db::account;
-use crate::{Db, Expiry, FlashRef, Key, SlotState, Stored, Tally, Verdict, WatchFlag};
+use crate::{Db, Expiry, FlashRef, Judge, Key, SlotState, Stored, Tally, Verdict, View, WatchFlag};
 
 const KEYS: u8 = 10;
 const TABLES: u8 = 2;
@@ -68,6 +68,67 @@ fn name(number: u8) -> Vec<u8> {
     let mut name = vec![b'k'; len];
     name.push(b'0' + number);
     name
+}
+
+/// Demotes what it is asked about, and notes it: some values by their bytes, some handed over, and some of
+/// these handed back.
+struct ModelJudge<'a> {
+    items: &'a BTreeMap<Id, Item>,
+    copies: &'a mut BTreeMap<u64, FlashRef>,
+    copies_made: &'a mut u64,
+    stop_after: usize,
+    seen: Vec<(Id, u64)>,
+}
+
+impl ModelJudge<'_> {
+    fn make_copy(&mut self, id: Id, len: usize) -> FlashRef {
+        *self.copies_made += 1;
+        let units = *self.copies_made;
+        let at = FlashRef { units, stored_len: len as u32, compressed: false };
+        self.copies.insert(units, at);
+        self.seen.push((id, units));
+        at
+    }
+}
+
+fn id_of(view: &View<'_>, table: u8) -> Id {
+    (table, view.key.last().expect("named") - b'0')
+}
+
+impl Judge for ModelJudge<'_> {
+    fn judge(&mut self, view: View<'_>, table: u8) -> Verdict {
+        if self.seen.len() == self.stop_after {
+            return Verdict::Stop;
+        }
+        let id = id_of(&view, table);
+        let item = &self.items[&id];
+        assert!(item.in_ram && item.value.len() >= crate::DEMOTE_BYTES_MIN);
+        if let Stored::Clean(_, at) = view.stored {
+            self.seen.push((id, at.units));
+            return Verdict::Demote(at);
+        }
+        let stands_apart = item.value.len() > crate::record::INLINE_BYTES_MAX;
+        if stands_apart && id.1.is_multiple_of(2) {
+            return Verdict::HandOver;
+        }
+        Verdict::Demote(self.make_copy(id, item.value.len()))
+    }
+
+    fn take_over(
+        &mut self,
+        view: View<'_>,
+        table: u8,
+        value: Box<[u8]>,
+    ) -> Result<FlashRef, (Box<[u8]>, Verdict)> {
+        let id = id_of(&view, table);
+        let item = &self.items[&id];
+        assert_eq!((&*value, view.expire_at_ms), (&*item.value, item.expire_at_ms));
+        assert!(matches!(view.stored, Stored::Cold(_, len) if len as usize == value.len()));
+        if value[0].is_multiple_of(3) {
+            return Err((value, Verdict::Keep));
+        }
+        Ok(self.make_copy(id, value.len()))
+    }
 }
 
 impl World {
@@ -298,29 +359,17 @@ impl World {
     }
 
     fn hand(&mut self, stop_after: u8) {
-        let mut seen = Vec::new();
-        let (items, copies) = (&self.items, &mut self.copies);
-        let made = &mut self.copies_made;
         let limit = crate::PassLimit { bytes_max: i64::MAX, places_max: u64::MAX };
         let (mut from, all) = (crate::EntryPosition::default(), crate::Region::ALL);
-        let swept = self.slot.pass_hand(&mut from, limit, all, &mut self.sum, |view, table| {
-            if seen.len() == stop_after as usize {
-                return Verdict::Stop;
-            }
-            let number = view.key.last().expect("named") - b'0';
-            let item = &items[&(table, number)];
-            assert!(item.in_ram && item.value.len() >= crate::DEMOTE_BYTES_MIN);
-            if let Stored::Clean(_, at) = view.stored {
-                seen.push(((table, number), at.units));
-                return Verdict::Demote(at);
-            }
-            *made += 1;
-            let stored_len = view.value_len() as u32;
-            let at = FlashRef { units: *made, stored_len, compressed: false };
-            copies.insert(*made, at);
-            seen.push(((table, number), *made));
-            Verdict::Demote(at)
-        });
+        let mut judge = ModelJudge {
+            items: &self.items,
+            copies: &mut self.copies,
+            copies_made: &mut self.copies_made,
+            stop_after: stop_after as usize,
+            seen: Vec::new(),
+        };
+        let swept = self.slot.pass_hand(&mut from, limit, all, &mut self.sum, &mut judge);
+        let seen = judge.seen;
         assert!(swept.stopped || swept.visited == self.items.len() as u64);
         for (id, copy) in seen {
             let item = self.items.get_mut(&id).expect("judged");

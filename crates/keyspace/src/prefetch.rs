@@ -2,7 +2,7 @@
 
 /// Asks for the cache line that holds `address`. Any address is allowed, mapped or not.
 #[inline(always)]
-pub(crate) fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults and has no effect that a program can observe.
     unsafe {

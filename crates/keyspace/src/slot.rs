@@ -29,14 +29,48 @@ pub struct SlotState {
     expiry_hint_ms: u64,
 }
 
-/// What the sweep is to do with a value that nobody has used for a while.
+/// What is to be done with a value that nobody has used for a while.
 pub enum Verdict {
     /// It now has this copy on flash: take the value out of RAM.
     Demote(FlashRef),
+    /// It is large and in RAM alone: hand it over rather than have it copied ([`Judge::take_over`]).
+    HandOver,
     /// Leave it.
     Keep,
     /// Leave it, and end the sweep of this slot: the flash takes no more for now.
     Stop,
+}
+
+/// Who decides about values that nobody has used for a while. A closure does that never takes one over.
+pub trait Judge {
+    /// What is to be done with the value of a record in a table.
+    fn judge(&mut self, view: View<'_>, table: u8) -> Verdict;
+
+    /// Takes over the value of a record, for which it said [`Verdict::HandOver`]; tells where its copy on
+    /// flash will be, uncompressed. `view` is the record's, without the value.
+    ///
+    /// Errors: with the value handed back, and what is to be done then.
+    fn take_over(
+        &mut self,
+        view: View<'_>,
+        table: u8,
+        value: Box<[u8]>,
+    ) -> Result<FlashRef, (Box<[u8]>, Verdict)>;
+}
+
+impl<F: FnMut(View<'_>, u8) -> Verdict> Judge for F {
+    fn judge(&mut self, view: View<'_>, table: u8) -> Verdict {
+        self(view, table)
+    }
+
+    fn take_over(
+        &mut self,
+        _view: View<'_>,
+        _table: u8,
+        value: Box<[u8]>,
+    ) -> Result<FlashRef, (Box<[u8]>, Verdict)> {
+        Err((value, Verdict::Keep))
+    }
 }
 
 /// Where a hand is in a slot.
@@ -346,7 +380,7 @@ impl SlotState {
         limit: PassLimit,
         region: Region,
         tally: &mut Tally,
-        mut judge: impl FnMut(View<'_>, u8) -> Verdict,
+        judge: &mut impl Judge,
     ) -> Swept {
         let mut swept = Swept::default();
         let before = tally.ram_bytes();
@@ -359,7 +393,7 @@ impl SlotState {
                 if swept.stopped || is_far {
                     return swept;
                 }
-                self.pass_hand_idle(from, region, tally, &mut judge, &mut swept);
+                self.pass_hand_idle(from, region, tally, judge, &mut swept);
             }
             *from = EntryPosition { segment: at.segment + 1, index: 0, ..at };
         }
@@ -374,7 +408,7 @@ impl SlotState {
         &mut self,
         key: Hint,
         tally: &mut Tally,
-        mut judge: impl FnMut(View<'_>, u8) -> Verdict,
+        judge: &mut impl Judge,
     ) -> bool {
         let entries = self.table_mut(key.table);
         let Some(at) = entries.guess(key.hash) else { return true };
@@ -382,11 +416,7 @@ impl SlotState {
         if !entry.is_demotable() || entry.frequency() > 1 {
             return true;
         }
-        let verdict = judge(entries.view(at), key.table);
-        if let Verdict::Demote(flash) = verdict {
-            demote_at(entries, at, key.table, flash, tally);
-        }
-        !matches!(verdict, Verdict::Stop)
+        !matches!(carry_out(entries, at, key.table, tally, judge), Verdict::Stop)
     }
 
     /// Deals with the next idle values of a segment.
@@ -395,7 +425,7 @@ impl SlotState {
         from: &mut EntryPosition,
         region: Region,
         tally: &mut Tally,
-        judge: &mut impl FnMut(View<'_>, u8) -> Verdict,
+        judge: &mut impl Judge,
         swept: &mut Swept,
     ) {
         let table = from.table;
@@ -408,13 +438,9 @@ impl SlotState {
             entries.record(at).prefetch_value();
         }
         for at in idle {
-            match judge(entries.view(at), table) {
-                Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
-                Verdict::Keep => {}
-                Verdict::Stop => {
-                    swept.stopped = true;
-                    return;
-                }
+            if let Verdict::Stop = carry_out(entries, at, table, tally, judge) {
+                swept.stopped = true;
+                return;
             }
         }
     }
@@ -436,6 +462,58 @@ impl SlotState {
         account_gone(&record, tally, gone);
         self.changed(table, record.key());
         record
+    }
+}
+
+/// Asks about a value in RAM and does as is said. What came of it: never [`Verdict::HandOver`].
+pub(crate) fn carry_out(
+    entries: &mut Table,
+    at: Position,
+    table: u8,
+    tally: &mut Tally,
+    judge: &mut impl Judge,
+) -> Verdict {
+    let verdict = judge.judge(entries.view(at), table);
+    match verdict {
+        Verdict::Demote(flash) => demote_at(entries, at, table, flash, tally),
+        Verdict::HandOver => return hand_over(entries, at, table, tally, judge),
+        Verdict::Keep | Verdict::Stop => {}
+    }
+    verdict
+}
+
+/// Hands a value over to be written to flash: its record is one of a cold value while that is done, whose
+/// place is known afterwards.
+#[cold]
+fn hand_over(
+    entries: &mut Table,
+    at: Position,
+    table: u8,
+    tally: &mut Tally,
+    judge: &mut impl Judge,
+) -> Verdict {
+    let view = entries.view(at);
+    assert!(matches!(view.stored, Stored::Hot(_)), "another has its copy on flash");
+    let (kind, expire_at_ms, len) = (view.kind, view.expire_at_ms, view.value_len() as u32);
+    let nowhere = FlashRef { units: 0, stored_len: len, compressed: false };
+    let mut value = None;
+    crate::db::change_record(entries, at, table, tally, |old| {
+        let (record, taken) = old.change(kind, expire_at_ms, NewState::Cold(nowhere, len));
+        value = taken;
+        (record, None)
+    });
+    let value = value.expect("invariant: a large value stands apart from its record");
+    match judge.take_over(entries.view(at), table, value) {
+        Ok(flash) => {
+            entries.record_mut(at).set_place(flash.units);
+            Verdict::Demote(flash)
+        }
+        Err((value, verdict)) => {
+            crate::db::change_record(entries, at, table, tally, |old| {
+                old.change(kind, expire_at_ms, NewState::Hot(value))
+            });
+            verdict
+        }
     }
 }
 
@@ -526,11 +604,17 @@ mod tests {
     fn hand_in(slot: &mut SlotState, region: Region) -> BTreeSet<String> {
         let mut asked = BTreeSet::new();
         let mut from = EntryPosition::default();
-        slot.pass_hand(&mut from, EVERYTHING, region, &mut Tally::default(), |view, _table| {
-            asked.insert(String::from_utf8_lossy(view.key).into_owned());
-            let stored_len = view.value_len() as u32;
-            Verdict::Demote(FlashRef { units: 7, stored_len, compressed: false })
-        });
+        slot.pass_hand(
+            &mut from,
+            EVERYTHING,
+            region,
+            &mut Tally::default(),
+            &mut |view: View<'_>, _table: u8| {
+                asked.insert(String::from_utf8_lossy(view.key).into_owned());
+                let stored_len = view.value_len() as u32;
+                Verdict::Demote(FlashRef { units: 7, stored_len, compressed: false })
+            },
+        );
         assert_eq!(from, EntryPosition::default(), "the slot has an end");
         asked
     }
@@ -600,10 +684,16 @@ mod tests {
         let mut tally = Tally::default();
         let mut asked = 0;
         let mut from = EntryPosition::default();
-        let swept = slot.pass_hand(&mut from, EVERYTHING, Region::ALL, &mut tally, |_, _| {
-            asked += 1;
-            if asked < 10 { Verdict::Keep } else { Verdict::Stop }
-        });
+        let swept = slot.pass_hand(
+            &mut from,
+            EVERYTHING,
+            Region::ALL,
+            &mut tally,
+            &mut |_: View<'_>, _: u8| {
+                asked += 1;
+                if asked < 10 { Verdict::Keep } else { Verdict::Stop }
+            },
+        );
         assert!(swept.stopped);
         assert_eq!(asked, 10);
         assert_eq!(tally.cold_count, 0);

@@ -5,7 +5,7 @@
 //! that are not even tried, up to a limit.
 
 /// Longer values are stored as they are: compressing them would stall a worker.
-const COMPRESS_BYTES_MAX: usize = 1 << 20;
+pub(crate) const COMPRESS_BYTES_MAX: usize = 1 << 20;
 /// A compressed value must be at least this part smaller: 1/8.
 const GAIN_SHIFT: u32 = 3;
 const SKIP_MAX: u32 = 256;

@@ -18,13 +18,13 @@
 
 use std::sync::atomic::Ordering;
 
-use flash::{AppendError, EngineWorker, Lane, Record, RecordMeta, record_size};
+use flash::{AppendError, EngineWorker, Lane, OwnedRecord, Record, RecordMeta, record_size};
 use keyspace::{
-    EntryPosition, FlashRef, Hint, Key, PassLimit, Region, SLOT_COUNT, SlotGuard, Stored, Tally,
-    Verdict, View,
+    EntryPosition, FlashRef, Hint, Judge, Key, PassLimit, Region, SLOT_COUNT, SlotGuard, Stored,
+    Tally, Verdict, View,
 };
 
-use crate::compress::Compressor;
+use crate::compress::{COMPRESS_BYTES_MAX, Compressor};
 use crate::counters::Counters;
 use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
@@ -136,8 +136,7 @@ impl TierWorker {
             for &key in cold_writes {
                 let Some(mut state) = self.tier.keyspace.try_lock(key.slot) else { continue };
                 demoter.slot = key.slot;
-                let judge = |view: View<'_>, table| demoter.judge(view, table);
-                if !state.demote_cold_write(key, tally, judge) {
+                if !state.demote_cold_write(key, tally, demoter) {
                     break;
                 }
             }
@@ -165,8 +164,7 @@ impl TierWorker {
         let mut passed = 0;
         let mut demoted = self.with_demoter(|demoter, tally| {
             demoter.slot = slot;
-            let judge = |view: View<'_>, table| demoter.judge(view, table);
-            passed = state.pass_hand(at, limit, region, tally, judge).passed;
+            passed = state.pass_hand(at, limit, region, tally, demoter).passed;
             drop(state);
         });
         demoted.passed = passed;
@@ -267,16 +265,12 @@ impl TierWorker {
             let mut state = self.tier.keyspace.lock(key.slot);
             let table = self.tier.keyspace.table_of(db);
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
-            let Some(view) = db.peek(key) else { return };
-            verdict = demoter.judge(view, table);
-            if let Verdict::Demote(flash) = verdict {
-                assert!(db.demote(key, flash), "invariant: the slot stayed locked");
-            }
+            verdict = db.demote_by(key, demoter).unwrap_or(Verdict::Keep);
         });
         self.want_submit();
         match verdict {
             Verdict::Demote(_) => Ok(true),
-            Verdict::Keep => Ok(false),
+            Verdict::Keep | Verdict::HandOver => Ok(false),
             Verdict::Stop => Err(demoted.stopped.unwrap_or(StopReason::Failed)),
         }
     }
@@ -297,7 +291,7 @@ struct Demoter<'a> {
     stopped: Option<StopReason>,
 }
 
-impl Demoter<'_> {
+impl Judge for Demoter<'_> {
     fn judge(&mut self, view: View<'_>, table: u8) -> Verdict {
         if view.value_len() < self.value_bytes_min {
             return Verdict::Keep;
@@ -311,29 +305,49 @@ impl Demoter<'_> {
                 self.clean += 1;
                 Verdict::Demote(at)
             }
+            Stored::Hot(value) if value.len() > COMPRESS_BYTES_MAX => Verdict::HandOver,
             Stored::Hot(value) => self.write(&view, table, value),
             Stored::Cold(..) => Verdict::Keep,
         }
     }
 
+    fn take_over(
+        &mut self,
+        view: View<'_>,
+        table: u8,
+        value: Box<[u8]>,
+    ) -> Result<FlashRef, (Box<[u8]>, Verdict)> {
+        let stored_len = value.len() as u32;
+        let lane = self.lane(&view);
+        let (slot, kind, expire_at_ms) = (self.slot, view.kind, view.expire_at_ms as i64);
+        let meta = RecordMeta { slot, db: table, kind, compressed: false, expire_at_ms };
+        let record = OwnedRecord { meta, key: view.key.to_vec(), payload: value.into_vec() };
+        match self.engine.append_owned(lane, record) {
+            Ok(at) => {
+                self.dirty += 1;
+                self.written_bytes += record_size(view.key.len(), stored_len as usize) as u64;
+                Ok(FlashRef { units: at.units(), stored_len, compressed: false })
+            }
+            Err((error, record)) => Err((record.payload.into(), self.refused(error))),
+        }
+    }
+}
+
+impl Demoter<'_> {
+    fn lane(&self, view: &View<'_>) -> Lane {
+        let at_ms = view.expire_at_ms;
+        let short_lived = at_ms != 0 && at_ms <= self.now_ms + SHORT_LIVED_MS;
+        if short_lived { Lane::ShortLived } else { Lane::Demote }
+    }
+
     fn write(&mut self, view: &View<'_>, table: u8, value: &[u8]) -> Verdict {
-        let expire_at_ms = view.expire_at_ms;
-        let short_lived = expire_at_ms != 0 && expire_at_ms <= self.now_ms + SHORT_LIVED_MS;
-        let lane = if short_lived { Lane::ShortLived } else { Lane::Demote };
+        let lane = self.lane(view);
+        let (slot, kind, expire_at_ms) = (self.slot, view.kind, view.expire_at_ms as i64);
         let packed = self.compressor.compress(value, self.compress_bytes_min);
         let payload = packed.unwrap_or(value);
-        let record = Record {
-            meta: RecordMeta {
-                slot: self.slot,
-                db: table,
-                kind: view.kind,
-                compressed: packed.is_some(),
-                expire_at_ms: expire_at_ms as i64,
-            },
-            key: view.key,
-            payload,
-        };
-        match self.engine.append(lane, &record) {
+        let compressed = packed.is_some();
+        let meta = RecordMeta { slot, db: table, kind, compressed, expire_at_ms };
+        match self.engine.append(lane, &Record { meta, key: view.key, payload }) {
             Ok(at) => {
                 self.dirty += 1;
                 self.written_bytes += record_size(view.key.len(), payload.len()) as u64;
@@ -344,10 +358,16 @@ impl Demoter<'_> {
                     compressed: packed.is_some(),
                 })
             }
-            Err(AppendError::TooLarge) => Verdict::Keep,
-            Err(AppendError::Busy) => self.stop(StopReason::Busy),
-            Err(AppendError::Full) => self.stop(StopReason::Full),
-            Err(_) => self.stop(StopReason::Failed),
+            Err(error) => self.refused(error),
+        }
+    }
+
+    fn refused(&mut self, error: AppendError) -> Verdict {
+        match error {
+            AppendError::TooLarge => Verdict::Keep,
+            AppendError::Busy => self.stop(StopReason::Busy),
+            AppendError::Full => self.stop(StopReason::Full),
+            _ => self.stop(StopReason::Failed),
         }
     }
 

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use flash::{EngineError, FetchedRecord, RecordId};
 use keyspace::FlashRef;
+use keyspace::prefetch::prefetch;
 use rapidhash::RapidHashMap;
 
 use crate::compress::decompress;
@@ -46,6 +47,12 @@ pub fn sort_wants(wants: &mut Vec<Want>) {
     wants.dedup_by_key(|want| want.record);
 }
 
+/// A value that is longer moves from the set into RAM rather than being copied.
+pub const MOVED_BYTES_MIN: usize = 1 << 20;
+
+/// Values whose cache lines are on their way, of those that will be asked for.
+const PREFETCH_AHEAD: usize = 16;
+
 /// Values of a set that a search by halves finds; those of a larger one have an index.
 const SEARCHED_MAX: usize = 64;
 
@@ -56,6 +63,13 @@ pub struct FetchedSet {
     values: Vec<(RecordId, Fetched)>,
     /// Their positions, of a large set.
     index: RapidHashMap<RecordId, u32>,
+    /// Whether one of them is large.
+    has_large: bool,
+    /// The records in the order in which they will be asked for, with their positions: to look for each
+    /// in the index of a large set costs two cache misses.
+    order: Vec<(RecordId, u32)>,
+    /// How far they were asked for.
+    asked: Cell<usize>,
 }
 
 enum Fetched {
@@ -71,8 +85,51 @@ enum Fetched {
 
 impl FetchedSet {
     /// The value of a record, if it was fetched.
+    #[inline]
     pub fn value(&self, record: RecordId) -> Option<&[u8]> {
-        match &self.find(record)?.1 {
+        self.value_at(self.position(record)?)
+    }
+
+    /// Notes the order in which records will be asked for, one after another.
+    pub fn push_order(&mut self, records: &[RecordId]) {
+        for &record in records {
+            self.order.extend(self.position_in_index(record).map(|position| (record, position)));
+        }
+    }
+
+    /// Begins the order again, for another run.
+    #[inline]
+    pub fn rewind(&self) {
+        self.asked.set(0);
+    }
+
+    /// The position of a record in the set, if it is there. It stays until the set is changed.
+    pub fn position(&self, record: RecordId) -> Option<u32> {
+        let asked = self.asked.get();
+        match self.order.get(asked) {
+            Some(&(expected, position)) if expected == record => {
+                self.asked.set(asked + 1);
+                if let Some(&(_, soon)) = self.order.get(asked + PREFETCH_AHEAD) {
+                    prefetch(self.values.as_ptr().wrapping_add(soon as usize));
+                }
+                Some(position)
+            }
+            _ => self.position_in_index(record),
+        }
+    }
+
+    fn position_in_index(&self, record: RecordId) -> Option<u32> {
+        if self.index.is_empty() {
+            let position = self.values.binary_search_by_key(&record, |(id, _)| *id).ok()?;
+            return Some(position as u32);
+        }
+        self.index.get(&record).copied()
+    }
+
+    /// The value of the record at a position, if it was fetched.
+    #[inline]
+    pub fn value_at(&self, position: u32) -> Option<&[u8]> {
+        match &self.values.get(position as usize)?.1 {
             Fetched::Stored(record) => Some(record.payload()),
             Fetched::Owned(value) => Some(value),
             Fetched::Pending | Fetched::Gone | Fetched::Failed(_) => None,
@@ -90,6 +147,29 @@ impl FetchedSet {
             Fetched::Failed(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether there is a value that [`FetchedSet::take_large`] might take.
+    #[inline]
+    pub fn has_large(&self) -> bool {
+        self.has_large
+    }
+
+    /// Takes the value of a record out of the set if it is large, and nobody else holds it.
+    pub fn take_large(&mut self, record: RecordId) -> Option<Vec<u8>> {
+        let position = self.position(record)?;
+        let fetched = &mut self.values[position as usize].1;
+        match std::mem::replace(fetched, Fetched::Gone) {
+            Fetched::Owned(value) if value.len() >= MOVED_BYTES_MIN => return Some(value),
+            Fetched::Stored(stored) if stored.payload().len() >= MOVED_BYTES_MIN => {
+                match stored.into_large_payload() {
+                    Ok(value) => return Some(value),
+                    Err(stored) => *fetched = Fetched::Stored(stored),
+                }
+            }
+            other => *fetched = other,
+        }
+        None
     }
 
     /// How many values it has.
@@ -115,8 +195,8 @@ impl FetchedSet {
 
     /// Lets go of everything.
     pub fn clear(&mut self) {
+        *self = FetchedSet { values: std::mem::take(&mut self.values), ..FetchedSet::default() };
         self.values.clear();
-        self.index = RapidHashMap::default();
     }
 
     /// Lets go of all but the values of `wants` (sorted), and of all read buffers: for a command
@@ -140,6 +220,7 @@ impl FetchedSet {
         if more.is_empty() {
             return;
         }
+        self.has_large |= more.has_large;
         self.values.retain(|(record, _)| more.find(*record).is_none());
         if self.values.is_empty() {
             self.values = more.values;
@@ -151,15 +232,12 @@ impl FetchedSet {
     }
 
     fn find(&self, record: RecordId) -> Option<&(RecordId, Fetched)> {
-        if self.index.is_empty() {
-            let position = self.values.binary_search_by_key(&record, |(id, _)| *id).ok()?;
-            return self.values.get(position);
-        }
-        self.values.get(*self.index.get(&record)? as usize)
+        self.values.get(self.position(record)? as usize)
     }
 
     /// Notes where the values are, after they have changed.
     fn set_index(&mut self) {
+        self.order = Vec::new();
         self.index = RapidHashMap::default();
         if self.values.len() > SEARCHED_MAX {
             let positions = self.values.iter().zip(0..);
@@ -171,10 +249,11 @@ impl FetchedSet {
     fn for_wants(wants: &[Want]) -> FetchedSet {
         assert!(wants.is_sorted_by(|one, two| one.record < two.record));
         let values = wants.iter().map(|want| (want.record, Fetched::Pending)).collect();
-        FetchedSet { values, index: RapidHashMap::default() }
+        FetchedSet { values, ..FetchedSet::default() }
     }
 
     fn put(&mut self, index: u32, want: &Want, result: Result<FetchedRecord, EngineError>) {
+        self.has_large |= want.value_len as usize >= MOVED_BYTES_MIN;
         self.values[index as usize].1 = match result {
             Ok(record) if !want.at.compressed && self.values.len() <= BUFFERED_MAX => {
                 Fetched::Stored(record)
@@ -203,6 +282,7 @@ impl FetchedSet {
 
 /// Reads that are awaited together.
 pub(crate) struct Group {
+    wants: Vec<Want>,
     waiting: Cell<usize>,
     set: RefCell<FetchedSet>,
     waker: RefCell<Option<Waker>>,
@@ -212,25 +292,25 @@ pub(crate) struct Group {
 
 impl Group {
     /// `wants` are sorted by record.
-    pub(crate) fn new(wants: &[Want]) -> Group {
+    pub(crate) fn new(wants: Vec<Want>) -> Group {
         Group {
             waiting: Cell::new(wants.len()),
-            set: RefCell::new(FetchedSet::for_wants(wants)),
+            set: RefCell::new(FetchedSet::for_wants(&wants)),
+            wants,
             waker: RefCell::default(),
             is_abandoned: Cell::new(false),
         }
     }
 
+    pub(crate) fn wants(&self) -> &[Want] {
+        &self.wants
+    }
+
     /// Takes the result of one read, the `index`-th of `wants`; wakes the connection after the
     /// last.
-    pub(crate) fn complete(
-        &self,
-        index: u32,
-        want: &Want,
-        result: Result<FetchedRecord, EngineError>,
-    ) {
+    pub(crate) fn complete(&self, index: u32, result: Result<FetchedRecord, EngineError>) {
         if !self.is_abandoned.get() {
-            self.set.borrow_mut().put(index, want, result);
+            self.set.borrow_mut().put(index, &self.wants[index as usize], result);
         }
         self.waiting.set(self.waiting.get() - 1);
         if self.waiting.get() == 0

@@ -59,22 +59,26 @@ pub struct TierWorker {
 struct Reads {
     waiting: Vec<Option<ValueRead>>,
     free: Vec<usize>,
-    /// Bounds: a connection waits for its group before it asks for more, so this holds at most one
-    /// batch of each connection.
+    /// Groups with reads that have not begun, from the first of these on. Bounds: a connection waits for
+    /// its group before it asks for more, so this holds at most one of each.
     queue: VecDeque<ValueRead>,
 }
 
 /// One read of a group.
+#[derive(Clone)]
 struct ValueRead {
-    want: Want,
     group: Rc<Group>,
     /// Which of the group's.
     index: u32,
 }
 
 impl ValueRead {
+    fn want(&self) -> Want {
+        self.group.wants()[self.index as usize]
+    }
+
     fn complete(&self, result: Result<FetchedRecord, EngineError>) {
-        self.group.complete(self.index, &self.want, result);
+        self.group.complete(self.index, result);
     }
 }
 
@@ -124,9 +128,14 @@ impl TierWorker {
         if wants.is_empty() {
             return FetchedSet::default();
         }
-        let group = Rc::new(Group::new(&wants));
-        for (index, want) in wants.into_iter().enumerate() {
-            self.start_read(ValueRead { want, group: group.clone(), index: index as u32 });
+        let group = Rc::new(Group::new(wants));
+        let is_first = {
+            let mut reads = self.reads.borrow_mut();
+            reads.queue.push_back(ValueRead { group: group.clone(), index: 0 });
+            reads.queue.len() == 1
+        };
+        if is_first {
+            self.start_queued();
         }
         self.want_submit();
         GroupDone { group, worker: self }.await
@@ -139,50 +148,47 @@ impl TierWorker {
         self.buffers_released();
     }
 
-    fn start_read(&self, read: ValueRead) {
-        let mut reads = self.reads.borrow_mut();
-        if !reads.queue.is_empty() {
-            return reads.queue.push_back(read);
-        }
-        if let Err(read) = self.try_read(&mut reads, read) {
-            reads.queue.push_back(read);
-        }
-    }
-
     /// Starts the reads that waited for a place, in their order: a connection holds no buffers while
     /// it waits, so the oldest group always ends.
     fn start_queued(&self) {
         let mut reads = self.reads.borrow_mut();
-        while let Some(read) = reads.queue.pop_front() {
-            if let Err(read) = self.try_read(&mut reads, read) {
-                reads.queue.push_front(read);
+        while let Some(next) = reads.queue.front_mut() {
+            let read = next.clone();
+            next.index += 1;
+            let was_last = next.index as usize == next.group.wants().len();
+            if !self.try_read(&mut reads, read) {
+                reads.queue[0].index -= 1;
                 break;
+            }
+            if was_last {
+                reads.queue.pop_front();
             }
         }
     }
 
-    /// Errors: the engine takes no more reads for now; here it is back.
-    fn try_read(&self, reads: &mut Reads, read: ValueRead) -> Result<(), ValueRead> {
+    /// False: the engine takes no more reads for now.
+    fn try_read(&self, reads: &mut Reads, read: ValueRead) -> bool {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
         let token = reads.free.pop().unwrap_or_else(|| {
             reads.waiting.push(None);
             reads.waiting.len() - 1
         });
-        let (record, size) = (read.want.record, size_of(&read.want));
+        let want = read.want();
+        let (record, size) = (want.record, size_of(&want));
         match engine.borrow_mut().read(record, size, token as u64) {
             ReadStart::Pending => {
                 reads.waiting[token] = Some(read);
-                return Ok(());
+                return true;
             }
             ReadStart::Ready(record) => read.complete(Ok(record)),
             ReadStart::Failed(error) => read.complete(Err(error)),
             ReadStart::Busy => {
                 reads.free.push(token);
-                return Err(read);
+                return false;
             }
         }
         reads.free.push(token);
-        Ok(())
+        true
     }
 
     /// Reads one value and waits for it with the thread, its slot being held: for what a transaction
@@ -351,20 +357,18 @@ mod tests {
         let tier = Tier::new(Arc::new(Keyspace::default()), None, environment, budget, 1);
         let worker = TierWorker::new(Arc::new(tier), 0).expect("no engine, no failure");
         let wants = [want(1), want(2), want(3)];
-        let groups = [Group::new(&wants), Group::new(&wants)].map(Rc::new);
+        let groups = [(); 2].map(|()| Rc::new(Group::new(wants.to_vec())));
         // The first read of each is in flight, the others wait for a place.
-        for (index, want) in wants.iter().enumerate().skip(1) {
-            for group in &groups {
-                let read = ValueRead { want: *want, group: group.clone(), index: index as u32 };
-                worker.reads.borrow_mut().queue.push_back(read);
-            }
+        for group in &groups {
+            let rest = ValueRead { group: group.clone(), index: 1 };
+            worker.reads.borrow_mut().queue.push_back(rest);
         }
         drop(GroupDone { group: groups[0].clone(), worker: &worker });
         let reads = worker.reads.borrow();
-        assert_eq!(reads.queue.len(), 2);
+        assert_eq!(reads.queue.len(), 1);
         assert!(reads.queue.iter().all(|read| Rc::ptr_eq(&read.group, &groups[1])));
         // What was in flight ends, and finds nobody.
-        let lost = ValueRead { want: wants[0], group: groups[0].clone(), index: 0 };
+        let lost = ValueRead { group: groups[0].clone(), index: 0 };
         lost.complete(Err(EngineError::Gone { units: 1 }));
         drop(lost);
         assert_eq!(Rc::strong_count(&groups[0]), 1, "nothing else remembers it");

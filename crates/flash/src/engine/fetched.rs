@@ -85,6 +85,15 @@ impl FetchedRecord {
         matches!(self.bytes, Bytes::Buffer(..) | Bytes::Shared(..))
     }
 
+    /// The payload of a large record that nobody else holds, without a copy. Errors: the record itself.
+    pub fn into_large_payload(self) -> Result<Vec<u8>, FetchedRecord> {
+        let Bytes::Owned(record) = self.bytes else { return Err(self) };
+        match Arc::try_unwrap(record) {
+            Ok(record) => Ok(record.payload),
+            Err(record) => Err(FetchedRecord { bytes: Bytes::Owned(record), ..self }),
+        }
+    }
+
     /// The payload as a vector of its own; a large one is handed over without a copy where nobody
     /// else holds it.
     pub fn into_payload(self) -> Vec<u8> {

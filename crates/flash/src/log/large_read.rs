@@ -7,6 +7,7 @@
 //! A piece gives its buffer back as soon as it was copied, and while any large read is under way at
 //! least one piece is in flight, beyond the bound of the pool if need be (see the head of `read`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::geometry::Piece;
@@ -73,7 +74,9 @@ struct Assembly {
     /// Pieces that the checksum covers.
     checked: usize,
     checker: Option<PieceChecker>,
+    /// Its payload grows with the pieces that arrive.
     record: OwnedRecord,
+    payload_len: usize,
     /// The record's size; of a collected one only the size up to the sector is known before its
     /// header is read.
     size: usize,
@@ -103,6 +106,7 @@ impl Assembly {
             checked: 0,
             checker: None,
             record: OwnedRecord::default(),
+            payload_len: 0,
             size,
             is_rounded,
         })
@@ -115,8 +119,11 @@ impl Assembly {
         if index == 0 {
             self.begin(io, bytes)?;
         }
-        let (key_len, payload_len) = (self.record.key.len(), self.record.payload.len());
-        let (key, payload) = body(&self.pieces[index].stream, key_len, payload_len);
+        let (key, payload) = self.body(index);
+        if self.record.payload.len() < payload.end {
+            // By and by: to touch all of it at once takes long.
+            self.record.payload.resize(payload.end, 0);
+        }
         let from = if index == 0 { RECORD_HEADER_BYTES } else { 0 };
         let (in_key, rest) = bytes[from..].split_at(key.len());
         let in_payload = &rest[..payload.len()];
@@ -141,7 +148,8 @@ impl Assembly {
         }
         self.record.meta = header.meta;
         self.record.key = vec![0; header.key_len];
-        self.record.payload = vec![0; header.payload_len];
+        self.record.payload = Vec::with_capacity(header.payload_len);
+        self.payload_len = header.payload_len;
         self.checker = Some(checker);
         Ok(())
     }
@@ -151,12 +159,16 @@ impl Assembly {
         let Some(checker) = &mut self.checker else { return };
         while self.arrived.get(self.checked) == Some(&true) {
             let stream = &self.pieces[self.checked].stream;
-            let (key_len, payload_len) = (self.record.key.len(), self.record.payload.len());
-            let (key, payload) = body(stream, key_len, payload_len);
+            let (key, payload) = body(stream, self.record.key.len(), self.payload_len);
             checker.add(&self.record.key[key]);
             checker.add(&self.record.payload[payload]);
             self.checked += 1;
         }
+    }
+
+    /// Which bytes of key and payload a piece brings.
+    fn body(&self, index: usize) -> (Range<usize>, Range<usize>) {
+        body(&self.pieces[index].stream, self.record.key.len(), self.payload_len)
     }
 
     /// The record, when all pieces have arrived.

@@ -82,6 +82,10 @@ pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 32;
 pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
 /// Bytes that a connection writes before others have their turn.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
+/// Sockets of clients that have gone which are closed before others have their turn.
+pub(crate) const CLOSED_AT_ONCE_MAX: usize = 16;
+/// Sockets that wait to be closed.
+pub(crate) const CLOSING_MAX: usize = 16 << 10;
 /// Error codes that are counted apart.
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::spawn_local;
 
 use crate::execution::upkeep::{UPKEEP_EVERY, Upkeep};
+use crate::network::closing::Closing;
 use crate::network::connection::Connection;
 use crate::network::listener::Accepted;
 use crate::network::stream::Stream;
@@ -44,21 +45,24 @@ async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::
     }
     let timer = UpkeepTimer::new(UPKEEP_EVERY).context("cannot make a timer")?;
     spawn_local(upkeep(worker.clone(), timer));
+    let closing = Rc::new(Closing::default());
+    let closes = closing.clone();
+    spawn_local(async move { closes.run().await });
     loop {
         tokio::select! {
             biased;
             () = worker.server.stopped() => return Ok(()),
             new = accepted.recv() => match new {
                 None => return Ok(()),
-                Some(new) => start_connection(&worker, new),
+                Some(new) => start_connection(&worker, &closing, new),
             },
         }
     }
 }
 
-fn start_connection(worker: &Rc<Worker>, new: Accepted) {
+fn start_connection(worker: &Rc<Worker>, closing: &Rc<Closing>, new: Accepted) {
     let Accepted { socket, client } = new;
-    match Stream::new(socket) {
+    match Stream::new(socket, closing.clone()) {
         Ok(stream) => {
             spawn_local(Connection::new(worker.clone(), stream, client).serve());
         }

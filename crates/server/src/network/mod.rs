@@ -1,5 +1,6 @@
 //! Sockets, connections, the event loops that serve them, and what goes by time.
 
+mod closing;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod listener;

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use rustix::buffer::spare_capacity;
@@ -12,6 +13,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::network::closing::Closing;
+use crate::network::wake::watch;
 
 /// What a connection takes bytes from and gives bytes to: a socket, or a simulated client.
 pub trait Transport {
@@ -24,13 +28,29 @@ pub trait Transport {
 }
 
 /// A connected socket in a worker's event loop.
-pub(crate) struct Stream(AsyncFd<OwnedFd>);
+pub(crate) struct Stream {
+    /// None: it is to be closed.
+    socket: Option<AsyncFd<OwnedFd>>,
+    closing: Rc<Closing>,
+}
 
 impl Stream {
     /// Ties a socket that does not block to the current runtime. Errors: the runtime cannot watch
     /// it.
-    pub(crate) fn new(socket: OwnedFd) -> io::Result<Stream> {
-        crate::network::wake::watch(socket, Interest::READABLE | Interest::WRITABLE).map(Stream)
+    pub(crate) fn new(socket: OwnedFd, closing: Rc<Closing>) -> io::Result<Stream> {
+        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Stream { socket: Some(socket), closing })
+    }
+
+    #[inline]
+    fn socket(&self) -> &AsyncFd<OwnedFd> {
+        self.socket.as_ref().expect("invariant: it goes when the stream is dropped")
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.socket.take().into_iter().for_each(|socket| self.closing.push(socket));
     }
 }
 
@@ -40,8 +60,8 @@ impl Transport for Stream {
         let room = buffer.capacity() - buffer.len();
         assert!(room > 0);
         loop {
-            let mut ready = ready!(self.0.poll_read_ready(cx))?;
-            match recv(&self.0, spare_capacity(buffer), RecvFlags::empty()) {
+            let mut ready = ready!(self.socket().poll_read_ready(cx))?;
+            match recv(self.socket(), spare_capacity(buffer), RecvFlags::empty()) {
                 Ok((_, count)) => {
                     // There was less than room for it: nothing is left, so do not ask again.
                     if 0 < count && count < room {
@@ -59,8 +79,8 @@ impl Transport for Stream {
     #[inline]
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = ready!(self.0.poll_write_ready(cx))?;
-            match send(&self.0, bytes, SendFlags::NOSIGNAL) {
+            let mut ready = ready!(self.socket().poll_write_ready(cx))?;
+            match send(self.socket(), bytes, SendFlags::NOSIGNAL) {
                 Ok(count) => {
                     // It took less than there is: it is full.
                     if 0 < count && count < bytes.len() {
@@ -90,8 +110,8 @@ mod tests {
             let (near, far) = UnixStream::pair().expect("a pair");
             near.set_nonblocking(true).expect("an option");
             far.set_nonblocking(true).expect("an option");
-            let near = Stream::new(near.into()).expect("watched");
-            let far = Stream::new(far.into()).expect("watched");
+            let near = Stream::new(near.into(), Rc::default()).expect("watched");
+            let far = Stream::new(far.into(), Rc::default()).expect("watched");
             // More than the sockets hold, so that both sides must wait for each other.
             let sent: Vec<u8> = (0..1 << 20).map(|index| (index % 251) as u8).collect();
             let write = async {

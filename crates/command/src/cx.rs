@@ -4,7 +4,9 @@ use keyspace::{
     Carried, Cleared, Db, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
 };
 
-use crate::error::{CommandError, NotResident};
+use resp::Reply;
+
+use crate::error::{CommandError, CommandResult, NotResident};
 use value::Kind;
 
 /// A value from so many bytes on is made in a buffer whose pages are there already.
@@ -17,6 +19,11 @@ pub const PREFETCH_KEYS: usize = 64;
 pub trait Fetched {
     /// The (uncompressed) value that lies at `at`, if it was fetched.
     fn value(&self, at: FlashRef) -> Option<&[u8]>;
+
+    /// The same, and its number if a reply is to leave a gap for it ([`Reply::bulk_later`]).
+    fn value_for_reply(&self, at: FlashRef) -> Option<(&[u8], Option<u32>)> {
+        self.value(at).map(|value| (value, None))
+    }
 }
 
 /// Nothing was fetched: the first run of every command.
@@ -44,6 +51,25 @@ pub struct Value<'a> {
     pub expire_at_ms: u64,
     /// The bytes.
     pub bytes: &'a [u8],
+    /// Its number, if a reply is to leave a gap for the bytes.
+    pub source: Option<u32>,
+}
+
+impl Value<'_> {
+    /// Writes the value of a key into a reply that may come to `reply_bytes_max`.
+    ///
+    /// Errors: [`CommandError::ReplyTooLong`], of which nothing is written.
+    #[inline]
+    pub fn write(&self, key: &Key<'_>, reply_bytes_max: usize, reply: &mut Reply) -> CommandResult {
+        if reply.full_len() + self.bytes.len() > reply_bytes_max {
+            return Err(CommandError::too_long(key));
+        }
+        match self.source {
+            None => reply.bulk(self.bytes),
+            Some(source) => reply.bulk_later(self.bytes.len(), source),
+        }
+        Ok(())
+    }
 }
 
 /// The context of one run of a command.
@@ -148,20 +174,21 @@ impl<'a, 'k> Cx<'a, 'k> {
         let db = self.db(key);
         let found = if no_touch { db.into_quiet_read(key) } else { db.into_read(key) };
         let Some((view, tally)) = found else { return Ok(None) };
-        let bytes = match view.stored {
+        let (bytes, source) = match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
                 tally.read_ram += 1;
-                bytes
+                (bytes, None)
             }
-            Stored::Cold(at, _) => match fetched.value(at) {
-                Some(bytes) => {
+            Stored::Cold(at, _) => match fetched.value_for_reply(at) {
+                Some(value) => {
                     tally.read_flash += 1;
-                    bytes
+                    value
                 }
                 None => return Err(not_resident(key, at)),
             },
         };
-        Ok(Some(Value { kind: Kind::from_bits(view.kind), expire_at_ms: view.expire_at_ms, bytes }))
+        let kind = Kind::from_bits(view.kind);
+        Ok(Some(Value { kind, expire_at_ms: view.expire_at_ms, bytes, source }))
     }
 
     /// The bytes of a string key, counting as an access.

@@ -6,6 +6,8 @@
 //! 2. A command writes the same calls for both versions: types that RESP2 lacks fall back to
 //!    what Redis sends there (a map is an array of twice the length, null is `$-1`, ...).
 //! 3. Simple strings and errors stay on one line whatever they are made of.
+//! 4. Gaps, where the bytes of bulks are still to come, are in ascending order, each in front of a line
+//!    end. The reply is not read before they are filled.
 
 use std::mem::MaybeUninit;
 
@@ -26,12 +28,38 @@ pub enum Protocol {
 pub struct Reply {
     buffer: Vec<u8>,
     protocol: Protocol,
+    gaps: Vec<Gap>,
+    /// Bytes that the gaps lack.
+    gap_bytes: usize,
+    filling: Option<Filling>,
+}
+
+/// Where the bytes of a bulk are still to come.
+#[derive(Debug)]
+struct Gap {
+    /// Its place in the buffer.
+    at: usize,
+    /// Bytes that it lacks: the first ones of the value.
+    len: usize,
+    /// Which value it is, to whoever fills it.
+    source: u32,
+}
+
+/// How far gaps have been filled, from the last one on.
+#[derive(Clone, Copy, Debug)]
+struct Filling {
+    /// Length of the reply without gaps.
+    full_len: usize,
+    /// What lies in front is where it was written.
+    thin_end: usize,
+    /// What lies from here on is where it belongs.
+    full_from: usize,
 }
 
 impl Reply {
     /// An empty buffer.
     pub fn new(protocol: Protocol) -> Self {
-        Self { buffer: Vec::new(), protocol }
+        Self { protocol, ..Self::default() }
     }
 
     /// The version that replies are written in.
@@ -97,6 +125,72 @@ impl Reply {
         self.header(b'$', bytes.len());
         self.buffer.extend_from_slice(bytes);
         self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// `$length`, and a gap for the bytes, which [`Reply::fill`] brings: where a reply is large, they need
+    /// not be copied while slots are locked.
+    pub fn bulk_later(&mut self, len: usize, source: u32) {
+        self.header(b'$', len);
+        self.gaps.push(Gap { at: self.buffer.len(), len, source });
+        self.gap_bytes += len;
+        self.buffer.extend_from_slice(b"\r\n");
+    }
+
+    /// Whether there are gaps to fill before the reply can be read.
+    #[inline]
+    pub fn has_gaps(&self) -> bool {
+        !self.gaps.is_empty()
+    }
+
+    /// Fills gaps with the values of their sources, as far as `bytes_max` goes. To be called until
+    /// [`Reply::has_gaps`] says that none is left, with nothing else done to the reply meanwhile.
+    pub fn fill<'v>(&mut self, bytes_max: usize, value: impl Fn(u32) -> &'v [u8]) {
+        let thin_end = self.buffer.len();
+        let full_len = thin_end + self.gap_bytes;
+        let mut filling =
+            self.filling.unwrap_or(Filling { full_len, thin_end, full_from: full_len });
+        let lacking = filling.full_len - self.buffer.len();
+        if lacking > 0 {
+            self.buffer.reserve_exact(lacking);
+            self.buffer.resize(self.buffer.len() + lacking.min(bytes_max), 0);
+        } else {
+            self.fill_from_end(&mut filling, bytes_max, value);
+        }
+        self.filling = (!self.gaps.is_empty()).then_some(filling);
+    }
+
+    /// Moves what follows each gap to where it belongs, and brings the value in front of it.
+    fn fill_from_end<'v>(
+        &mut self,
+        filling: &mut Filling,
+        mut bytes_max: usize,
+        value: impl Fn(u32) -> &'v [u8],
+    ) {
+        while let Some(gap) = self.gaps.last_mut()
+            && bytes_max > 0
+        {
+            let moved = (filling.thin_end - gap.at).min(bytes_max);
+            let source = filling.thin_end - moved..filling.thin_end;
+            filling.thin_end -= moved;
+            filling.full_from -= moved;
+            self.buffer.copy_within(source, filling.full_from);
+            bytes_max -= moved;
+            if filling.thin_end > gap.at {
+                return;
+            }
+            let brought = gap.len.min(bytes_max);
+            let piece = &value(gap.source)[gap.len - brought..gap.len];
+            let end = filling.full_from;
+            filling.full_from -= brought;
+            self.buffer[filling.full_from..end].copy_from_slice(piece);
+            gap.len -= brought;
+            self.gap_bytes -= brought;
+            bytes_max -= brought;
+            if gap.len == 0 {
+                self.gaps.pop();
+            }
+        }
+        assert_eq!(filling.full_from - filling.thin_end, self.gap_bytes);
     }
 
     /// Makes room for so many bytes more: no more than that for a value that is large beside what is
@@ -245,10 +339,16 @@ impl Reply {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// How many bytes have been written.
+    /// How many bytes have been written, without those that gaps lack.
     #[inline]
     pub fn len(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// How many bytes it is when all gaps are filled.
+    #[inline]
+    pub fn full_len(&self) -> usize {
+        self.buffer.len() + self.gap_bytes
     }
 
     /// Whether nothing has been written.
@@ -264,17 +364,23 @@ impl Reply {
 
     /// Takes back what was written beyond `len` bytes.
     pub fn truncate(&mut self, len: usize) {
+        assert!(self.filling.is_none());
         self.buffer.truncate(len);
+        while let Some(gap) = self.gaps.pop_if(|gap| gap.at >= len) {
+            self.gap_bytes -= gap.len;
+        }
     }
 
-    /// What has been written.
+    /// What has been written. Panics: when it has gaps.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
+        assert!(!self.has_gaps());
         &self.buffer
     }
 
-    /// Empties the buffer and keeps its memory.
+    /// Empties the buffer and keeps its memory. Panics: when it has gaps.
     pub fn clear(&mut self) {
+        assert!(!self.has_gaps());
         self.buffer.clear();
     }
 
@@ -286,8 +392,10 @@ impl Reply {
         self.buffer = buffer;
     }
 
-    /// Hands over what has been written, with its memory.
+    /// Hands over what has been written, with its memory, and forgets gaps.
     pub fn take(&mut self) -> Vec<u8> {
+        self.gaps = Vec::new();
+        (self.gap_bytes, self.filling) = (0, None);
         std::mem::take(&mut self.buffer)
     }
 
@@ -406,6 +514,48 @@ mod tests {
         reply.error("ERR no");
         assert_eq!(reply.take(), b"+OK\r\n-ERR no\r\n");
         assert!(reply.is_empty());
+    }
+
+    /// What a reply with gaps becomes, filled in steps of so many bytes.
+    fn filled(step: usize, write: impl Fn(&mut Reply)) -> String {
+        let values: [&[u8]; 3] = [b"", b"one", b"a longer value"];
+        let mut reply = Reply::new(Protocol::Resp2);
+        write(&mut reply);
+        let full_len = reply.full_len();
+        while reply.has_gaps() {
+            reply.fill(step, |source| values[source as usize]);
+        }
+        assert_eq!((reply.len(), reply.full_len()), (full_len, full_len));
+        reply.ok();
+        reply.as_slice().escape_ascii().to_string()
+    }
+
+    #[test]
+    fn gaps_are_filled_in_steps_of_any_size() {
+        let write = |reply: &mut Reply| {
+            reply.array(5);
+            reply.bulk_later(14, 2);
+            reply.bulk_later(0, 0);
+            reply.bulk(b"at once");
+            reply.bulk_later(3, 1);
+            reply.null();
+        };
+        let expected = r"*5\r\n$14\r\na longer value\r\n$0\r\n\r\n$7\r\nat once\r\n$3\r\none\r\n$-1\r\n+OK\r\n";
+        for step in 1..80 {
+            assert_eq!(filled(step, write), expected);
+        }
+    }
+
+    #[test]
+    fn gaps_of_what_is_taken_back_are_forgotten() {
+        let write = |reply: &mut Reply| {
+            reply.bulk_later(3, 1);
+            let mark = reply.len();
+            reply.bulk_later(14, 2);
+            assert_eq!(reply.full_len(), reply.len() + 17);
+            reply.truncate(mark);
+        };
+        assert_eq!(filled(2, write), r"$3\r\none\r\n+OK\r\n");
     }
 
     #[test]

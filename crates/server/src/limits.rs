@@ -13,8 +13,12 @@ pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
 pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a reply that need not be asked for.
 pub(crate) const REPLY_BYTES_FREE: usize = 1 << 20;
-/// What a value takes in a reply besides its bytes.
-pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
+/// What a value takes in a reply besides its bytes: header, line end, its gap while that is not filled.
+pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 40;
+/// Keys of one request that are looked through before others have their turn.
+pub(crate) const GATHERED_KEYS_MAX: usize = 1024;
+/// Bytes of values that are copied into a large reply before others have their turn.
+pub(crate) const FILLED_BYTES_MAX: usize = 512 << 10;
 /// How often a command is run again because a value went cold in between, before the value is read
 /// with its slot held.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;

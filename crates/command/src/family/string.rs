@@ -288,12 +288,9 @@ fn reply_value(
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
     let room = cx.reply_bytes_max;
-    match cx.read_string(key)? {
-        Some(bytes) if reply.len() + bytes.len() > room => Err(CommandError::too_long(key)),
-        Some(bytes) => {
-            reply.bulk(bytes);
-            Ok(true)
-        }
+    match cx.read(key)? {
+        Some(value) if !value.kind.is_string() => Err(CommandError::WRONG_TYPE),
+        Some(value) => value.write(key, room, reply).map(|()| true),
         None => {
             reply.null();
             Ok(false)
@@ -343,7 +340,7 @@ fn set_until(cx: &mut Cx<'_, '_>, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
 
 fn getex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ending = parse_getex(args)?;
-    let (key, now_ms) = (cx.key(0), cx.now_ms);
+    let (key, now_ms, room) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
     let Some(value) = cx.read(&key)? else {
         reply.null();
         return Ok(());
@@ -356,7 +353,7 @@ fn getex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         Ending::Time(form, at) => form.at_ms(&args[at], now_ms, "getex")?,
         _ => 0,
     };
-    reply.bulk(value.bytes);
+    value.write(&key, room, reply)?;
     match ending {
         Ending::Time(form, _) if form.is_absolute() && expire_at_ms <= now_ms => {
             cx.remove(&key);

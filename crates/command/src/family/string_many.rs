@@ -70,11 +70,8 @@ fn mget(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResul
             cx.prefetch(&keys[index..keys.len().min(index + PREFETCH_KEYS)]);
         }
         match cx.read(key)? {
-            Some(value) if reply.len() + value.bytes.len() > room => {
-                return Err(CommandError::too_long(key));
-            }
             // A key of another type has no string value, which is no error here.
-            Some(value) if value.kind.is_string() => reply.bulk(value.bytes),
+            Some(value) if value.kind.is_string() => value.write(key, room, reply)?,
             _ => reply.null(),
         }
     }

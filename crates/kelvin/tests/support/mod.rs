@@ -384,7 +384,25 @@ impl Client {
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no reply: {error}"),
             }
+            self.receive_part(&mut chunk);
         }
+    }
+
+    /// Reads an eighth more of a long reply, if it comes at once: to parse it anew after every piece takes
+    /// so long that the server sees a client that does not read.
+    fn receive_part(&mut self, chunk: &mut [u8]) {
+        let len = self.received.len();
+        if len < 1 << 20 {
+            return;
+        }
+        self.set_timeout(Duration::from_millis(20));
+        while self.received.len() < len + len / 8 {
+            match self.receive(chunk) {
+                Ok(count) if count > 0 => self.received.extend_from_slice(&chunk[..count]),
+                _ => break,
+            }
+        }
+        self.set_timeout(Duration::from_secs(REPLY_SECONDS_MAX));
     }
 
     /// Reads a reply without waiting longer than `wait`; none when nothing came.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags, Handler, Locks, PREFETCH_KEYS};
+use command::{CommandError, Flags, Handler, Locks, Needs};
 use keyspace::{FlashRef, Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -11,10 +11,11 @@ use tier::{FetchedSet, Tier, Want};
 
 use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
-use crate::execution::handler_run::{HandlerRun, run_locked};
+use crate::execution::gather::wants_many;
+use crate::execution::handler_run::{HandlerRun, promote_large, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
-use crate::execution::need::{Needs, TooMuch, args_bytes};
-use crate::execution::outcome::{Needed, Outcome};
+use crate::execution::need::{NeededOf, TooMuch, args_bytes};
+use crate::execution::outcome::Outcome;
 use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
@@ -35,14 +36,24 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) fetched: &'a mut FetchedSet,
     /// A buffer for the large value that the request under way makes.
     pub(crate) spare: &'a mut Vec<u8>,
-    /// How often the request under way had to be run again.
-    pub(crate) attempts: u32,
-    /// Bytes for which there is memory in the reply of the request under way.
-    pub(crate) reply_bytes_max: usize,
+    /// What its next run has to go by.
+    pub(crate) attempt: Attempt,
     /// Whether the request under way, having waited for memory, may run.
     pub(crate) room: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
     pub(crate) refused_bytes: Option<u64>,
+}
+
+/// One of the runs of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    /// How often it had to be run again.
+    pub(crate) number: u32,
+    /// Bytes up to which there is memory for its reply.
+    pub(crate) reply_bytes_max: usize,
+    /// Whether the reply is so large that fetched values are copied into it later, in turns with other
+    /// clients.
+    pub(crate) leaves_gaps: bool,
 }
 
 impl Pipeline<'_> {
@@ -62,6 +73,7 @@ impl Pipeline<'_> {
         if let Some(bytes) = self.refused_bytes {
             return self.refuse_for_memory(Some(entry), bytes);
         }
+        self.fetched.rewind();
         let mut run = Runner {
             session: self.session,
             entry,
@@ -69,8 +81,10 @@ impl Pipeline<'_> {
             key: request.key(args),
             fetched: self.fetched,
             spare: self.spare,
-            attempts: self.attempts,
-            reply_bytes_max: self.reply_bytes_max.saturating_add(length),
+            attempt: Attempt {
+                reply_bytes_max: self.attempt.reply_bytes_max.saturating_add(length),
+                ..self.attempt
+            },
             room: self.room,
             is_large: self.input.len() as u64 > ROOM_BYTES_MIN && args_bytes(args) > ROOM_BYTES_MIN,
         };
@@ -91,15 +105,32 @@ impl Pipeline<'_> {
                     Ok(needed) => Outcome::Fetch(needed),
                     Err(TooMuch(bytes)) => self.refuse_for_memory(Some(entry), bytes),
                 };
-                let ticks = self.session.server().clock.raw() - start_ticks;
-                self.session.worker.turn.add_ticks(ticks);
+                self.count_turn(start_ticks);
                 outcome
             }
             outcome => {
                 self.reply.truncate(length);
+                self.count_turn(start_ticks);
                 outcome
             }
         }
+    }
+}
+
+impl Pipeline<'_> {
+    /// Moves large values that were fetched for the request, which has run, into RAM.
+    #[cold]
+    pub(crate) fn promote_large(&mut self) {
+        let Some(request) = self.batch.current() else { return };
+        let Some(entry) = request.entry else { return };
+        let keys = keys_with_needs(entry, self.batch.args(&request, self.input));
+        promote_large(self.session, keys.map(|(key, _)| key), self.fetched);
+    }
+
+    /// Counts the time since as a part of the worker's turn.
+    pub(crate) fn count_turn(&self, start_ticks: u64) {
+        let ticks = self.session.server().clock.raw() - start_ticks;
+        self.session.worker.turn.add_ticks(ticks);
     }
 }
 
@@ -112,9 +143,7 @@ struct Runner<'a> {
     key: Option<Key<'a>>,
     fetched: &'a mut FetchedSet,
     spare: &'a mut Vec<u8>,
-    attempts: u32,
-    /// Bytes of the reply up to which there is memory for it.
-    reply_bytes_max: usize,
+    attempt: Attempt,
     room: Option<bool>,
     /// Whether memory is to be made before its arguments become part of the data set.
     is_large: bool,
@@ -264,6 +293,9 @@ impl Runner<'_> {
 
     #[inline]
     fn run_keys(&mut self, handler: Handler, reply: &mut Reply) -> Outcome {
+        if self.attempt.number == 0 && wants_many(self.entry, self.args) {
+            return Outcome::Gather(None);
+        }
         let keys: Keys<'_> = match self.key {
             Some(key) => SmallVec::from_slice(&[key]),
             None => keys_with_needs(self.entry, self.args).map(|(key, _)| key).collect(),
@@ -284,7 +316,8 @@ impl Runner<'_> {
                 keys: &keys,
                 args: self.args,
                 fetched: self.fetched,
-                reply_bytes_max: self.reply_bytes_max,
+                reply_bytes_max: self.attempt.reply_bytes_max,
+                leaves_gaps: self.attempt.leaves_gaps,
                 spare: self.spare,
             };
             match run_locked(self.session, &mut locked, run, reply) {
@@ -299,58 +332,39 @@ impl Runner<'_> {
                         let text = format!("ERR cannot read the value of a key: {failure}");
                         return self.fail(reply, length, &text);
                     }
-                    if self.attempts < ATTEMPTS_MAX {
-                        return Outcome::Fetch(self.needs(&mut locked, &keys, Some(want)));
+                    if self.attempt.number < ATTEMPTS_MAX {
+                        return self.needs(&mut locked, &keys, Some(want));
                     }
                     // The value went cold again and again: read it while nobody can move it.
                     assert!(!self.fetched.has(want.record), "a value that is there is found");
                     self.fetched.extend(worker.tier.fetch_blocking(want));
                 }
-                Err(CommandError::ReplyTooLong(_)) if self.attempts < ATTEMPTS_MAX => {
-                    return Outcome::Fetch(self.needs(&mut locked, &keys, None));
+                Err(CommandError::ReplyTooLong(_)) if self.attempt.number < ATTEMPTS_MAX => {
+                    return self.needs(&mut locked, &keys, None);
                 }
                 Err(CommandError::ReplyTooLong(_)) => {
                     reply.truncate(length);
-                    self.reply_bytes_max = usize::MAX;
+                    self.attempt.reply_bytes_max = usize::MAX;
                 }
             }
         }
     }
 
-    /// What the command needs: the value that it lacks, values that were fetched for it, and those
-    /// that its row in the table names; memory for what is made of these. No more is looked for than
-    /// it may take.
+    /// What a command of one key needs: the value that it lacks, one that was fetched for it; memory for
+    /// what is made of it. What one of several needs is looked for with nothing locked.
     #[cold]
-    fn needs(&self, locked: &mut Locked<'_>, keys: &[Key<'_>], lacks: Option<Want>) -> Needed {
+    fn needs(&self, locked: &mut Locked<'_>, keys: &[Key<'_>], lacks: Option<Want>) -> Outcome {
+        let [key] = keys else { return Outcome::Gather(lacks) };
+        if !locked.holds(key.slot) {
+            return Outcome::Gather(lacks);
+        }
         let server = self.session.server();
         let table = server.tier.keyspace.table_of(self.session.db);
-        let mut needs = Needs::new(server);
+        let mut needs = NeededOf::new(server);
         let replies = lacks.is_none() || self.entry.spec.flags.has(Flags::REPLIES_VALUES);
         lacks.into_iter().for_each(|want| needs.add_want(want));
-        if let [key] = keys
-            && locked.holds(key.slot)
-        {
-            needs.add(
-                locked.slot(key.slot),
-                table,
-                (key, command::Needs::Value, replies),
-                self.fetched,
-            );
-            return needs.needed;
-        }
-        for (index, (key, at)) in keys_with_needs(self.entry, self.args).enumerate() {
-            if needs.are_too_much() {
-                break;
-            }
-            if index % PREFETCH_KEYS == 0 {
-                let end = keys.len().min(index + PREFETCH_KEYS);
-                locked.prefetch_keys(table, keys.get(index..end).unwrap_or_default(), false);
-            }
-            if locked.holds(key.slot) {
-                needs.add(locked.slot(key.slot), table, (&key, at.needs, replies), self.fetched);
-            }
-        }
-        needs.needed
+        needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
+        Outcome::Fetch(needs.needed)
     }
 
     fn run_session(&mut self, at: usize, reply: &mut Reply) -> Outcome {
@@ -366,8 +380,7 @@ impl Runner<'_> {
     fn run_transaction(&mut self, verb: Verb, reply: &mut Reply) -> Outcome {
         let length = reply.len();
         let (session, fetched) = (&mut *self.session, &mut *self.fetched);
-        let attempt = (self.attempts, self.reply_bytes_max);
-        match transaction::run(verb, session, self.args, fetched, attempt, reply) {
+        match transaction::run(verb, session, self.args, fetched, self.attempt, reply) {
             Ok(outcome) => outcome,
             Err(text) => self.fail(reply, length, text),
         }

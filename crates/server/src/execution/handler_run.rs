@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use command::{CommandError, CommandResult, Cx, Fetched, Handler};
-use keyspace::{FlashRef, Key, Locked, Tally};
+use flash::RecordId;
+use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
-use tier::{FetchedSet, Tier};
+use tier::{FetchedSet, MOVED_BYTES_MIN, Tier};
 
 use crate::limits::PROMOTED_AT_ONCE_MAX;
 use crate::session::Session;
@@ -19,6 +20,8 @@ pub(crate) struct HandlerRun<'a> {
     pub(crate) fetched: &'a FetchedSet,
     /// Bytes of the reply up to which there is memory for it.
     pub(crate) reply_bytes_max: usize,
+    /// Whether fetched values are copied into the reply later.
+    pub(crate) leaves_gaps: bool,
     /// A buffer for the large value that the command makes.
     pub(crate) spare: &'a mut Vec<u8>,
 }
@@ -35,7 +38,8 @@ pub(crate) fn run_locked(
     let worker = &session.worker;
     let mut tally = worker.tally.borrow_mut();
     let server = &worker.server;
-    let fetched = FetchedValues { set: run.fetched, tier: &server.tier };
+    let leaves_gaps = run.leaves_gaps;
+    let fetched = FetchedValues { set: run.fetched, tier: &server.tier, leaves_gaps };
     let reads = Reads::of(&tally);
     let mut cx = Cx {
         locked,
@@ -134,6 +138,7 @@ impl Reads {
     }
 }
 
+/// Copies a fetched value into RAM, unless it is large.
 fn promote(
     session: &Session,
     locked: &mut Locked<'_>,
@@ -141,17 +146,51 @@ fn promote(
     fetched: &FetchedSet,
     tally: &mut Tally,
 ) {
+    let is_small = |value: &&[u8]| value.len() < MOVED_BYTES_MIN;
+    if locked.holds(key.slot) {
+        let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX;
+        promote_one(session, (locked.slot(key.slot), key), at_once, tally, |record| {
+            fetched.value(record).filter(is_small).map(Box::from)
+        });
+    }
+}
+
+/// Moves large values that were fetched for a request, which has run, into RAM: they are not copied with
+/// slots held, and take no memory twice.
+#[cold]
+pub(crate) fn promote_large<'a>(
+    session: &Session,
+    keys: impl Iterator<Item = Key<'a>>,
+    fetched: &mut FetchedSet,
+) {
+    let worker = &session.worker;
+    let mut tally = worker.tally.borrow_mut();
+    for key in keys {
+        let mut slot = worker.server.tier.keyspace.lock(key.slot);
+        promote_one(session, (&mut slot, &key), true, &mut tally, |record| {
+            fetched.take_large(record).map(Vec::into_boxed_slice)
+        });
+    }
+}
+
+fn promote_one(
+    session: &Session,
+    (slot, key): (&mut SlotState, &Key<'_>),
+    at_once: bool,
+    tally: &mut Tally,
+    value: impl FnOnce(RecordId) -> Option<Box<[u8]>>,
+) {
     let tier = &session.worker.server.tier;
-    if !tier.may_promote(tally.ram_bytes()) || !locked.holds(key.slot) {
+    if !tier.may_promote(tally.ram_bytes()) {
         return;
     }
     let table = tier.keyspace.table_of(session.db);
-    let mut db = keyspace::Db::new(locked.slot(key.slot), table, session.now_ms, tally);
-    let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX && tier.promotes_at_once();
+    let mut db = keyspace::Db::new(slot, table, session.now_ms, tally);
+    let at_once = at_once && tier.promotes_at_once();
     let promoted = db.promote_with(key, |at, frequency| {
         // The frequency counts this access too: above 1 it was used before.
         let wanted = at_once || frequency > 1;
-        wanted.then(|| fetched.value(tier.record_id(at))).flatten().map(Box::from)
+        wanted.then(|| value(tier.record_id(at))).flatten()
     });
     if promoted {
         tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
@@ -162,10 +201,19 @@ fn promote(
 struct FetchedValues<'a> {
     set: &'a FetchedSet,
     tier: &'a Tier,
+    leaves_gaps: bool,
 }
 
 impl Fetched for FetchedValues<'_> {
     fn value(&self, at: FlashRef) -> Option<&[u8]> {
         if self.set.is_empty() { None } else { self.set.value(self.tier.record_id(at)) }
+    }
+
+    fn value_for_reply(&self, at: FlashRef) -> Option<(&[u8], Option<u32>)> {
+        if !self.leaves_gaps {
+            return self.value(at).map(|value| (value, None));
+        }
+        let position = self.set.position(self.tier.record_id(at))?;
+        Some((self.set.value_at(position)?, Some(position)))
     }
 }

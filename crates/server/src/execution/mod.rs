@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 mod call;
 pub(crate) mod dispatch;
+pub(crate) mod gather;
 mod handler_run;
 mod keys;
 pub(crate) mod need;

@@ -14,21 +14,23 @@ use crate::state::registry::{Entry, Run, Verb};
 use crate::state::server::Server;
 
 /// What a request needs is more than it may take: more than so many bytes.
-pub(super) struct TooMuch(pub(super) u64);
+pub(crate) struct TooMuch(pub(crate) u64);
 
-/// Gathers what a request needs.
-pub(crate) struct Needs<'a> {
+/// What is known so far of what a request needs.
+pub(crate) struct NeededOf<'a> {
     server: &'a Server,
     pub(crate) needed: Needed,
+    /// Keys that were looked at.
+    pub(crate) keys_seen: usize,
     /// Memory of its cold values.
     bytes: u64,
     bytes_max: u64,
 }
 
-impl Needs<'_> {
-    pub(crate) fn new(server: &Server) -> Needs<'_> {
+impl NeededOf<'_> {
+    pub(crate) fn new(server: &Server) -> NeededOf<'_> {
         let bytes_max = request_bytes_max(server);
-        Needs { server, needed: Needed::default(), bytes: 0, bytes_max }
+        NeededOf { server, needed: Needed::default(), keys_seen: 0, bytes: 0, bytes_max }
     }
 
     /// Adds what a command needs of a key: its value if it is on flash and wanted, or was fetched for it
@@ -40,6 +42,7 @@ impl Needs<'_> {
         (key, needs, replies): (&Key<'_>, command::Needs, bool),
         fetched: &FetchedSet,
     ) {
+        self.keys_seen += 1;
         let Some((want, len)) = extent(&self.server.tier, slot, table, key) else { return };
         let is_wanted = needs == command::Needs::Value;
         if is_wanted && replies {

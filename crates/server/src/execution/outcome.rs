@@ -23,6 +23,8 @@ pub(crate) enum Outcome {
     NotRun,
     /// It needs this; then it is to be run again.
     Fetch(Needed),
+    /// What it needs is to be looked for in windows, besides this value; then it is to be run again.
+    Gather(Option<Want>),
     /// It must wait for memory, then it is to be run again.
     Room,
     /// It must wait for the end of a pause.

@@ -16,9 +16,11 @@ use smallvec::SmallVec;
 use tier::FetchedSet;
 
 use crate::execution::call::count;
+use crate::execution::dispatch::Attempt;
+use crate::execution::gather::{chosen_db, transaction_wants_many};
 use crate::execution::handler_run::{HandlerRun, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
-use crate::execution::need::Needs;
+use crate::execution::need::NeededOf;
 use crate::execution::outcome::{Needed, Outcome};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
@@ -33,11 +35,11 @@ pub(crate) fn run(
     session: &mut Session,
     args: Args<'_>,
     fetched: &mut FetchedSet,
-    (attempts, reply_bytes_max): (u32, usize),
+    attempt: Attempt,
     reply: &mut Reply,
 ) -> Result<Outcome, &'static str> {
     match verb {
-        Verb::Exec => return exec(session, fetched, (attempts, reply_bytes_max), reply),
+        Verb::Exec => return exec(session, fetched, attempt, reply),
         // As with Redis, the transaction goes on.
         Verb::Multi if session.transaction.is_open => {
             return Err("ERR MULTI calls can not be nested");
@@ -73,7 +75,7 @@ pub(crate) fn run(
 fn exec(
     session: &mut Session,
     fetched: &mut FetchedSet,
-    (attempts, reply_bytes_max): (u32, usize),
+    attempt: Attempt,
     reply: &mut Reply,
 ) -> Result<Outcome, &'static str> {
     if !session.transaction.is_open {
@@ -82,6 +84,9 @@ fn exec(
     if session.transaction.has_failed {
         session.discard();
         return Err("EXECABORT Transaction discarded because of previous errors.");
+    }
+    if attempt.number == 0 && transaction_wants_many(&session.transaction) {
+        return Ok(Outcome::Gather(None));
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
@@ -98,15 +103,15 @@ fn exec(
     }
     let needed = needs(session, &mut locked, fetched);
     let has_values = needed.wants.iter().all(|want| fetched.has(want.record));
-    let has_room = needed.reply_bytes <= reply_bytes_max as u64;
-    if !(has_values && has_room) && attempts < ATTEMPTS_MAX {
+    let has_room = needed.reply_bytes <= attempt.reply_bytes_max as u64;
+    if !(has_values && has_room) && attempt.number < ATTEMPTS_MAX {
         return Ok(Outcome::Fetch(needed));
     }
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
     for queued in &transaction.queued {
         reply.set_protocol(session.protocol);
-        run_queued(session, queued, &mut locked, fetched, reply);
+        run_queued(session, queued, &mut locked, fetched, attempt.leaves_gaps, reply);
     }
     drop(locked);
     session.transaction.flag = transaction.flag;
@@ -132,18 +137,13 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
 /// transaction moves the commands behind it to another database.
 fn needs(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Needed {
     let mut db = session.db;
-    let mut needs = Needs::new(session.server());
+    let mut needs = NeededOf::new(session.server());
     for queued in &session.transaction.queued {
         if needs.are_too_much() {
             break;
         }
         let args = queued.args();
-        if queued.entry.spec.name == "SELECT"
-            && let Some(chosen) = value::parse_i64(&args[1])
-            && (0..keyspace::DB_COUNT as i64).contains(&chosen)
-        {
-            db = chosen as u8;
-        }
+        db = chosen_db(queued.entry, args).unwrap_or(db);
         let table = locked.keyspace().table_of(db);
         let replies = queued.entry.spec.flags.has(Flags::REPLIES_VALUES);
         for (key, at) in keys_with_needs(queued.entry, args) {
@@ -158,6 +158,7 @@ fn run_queued(
     queued: &Queued,
     locked: &mut Locked<'_>,
     fetched: &mut FetchedSet,
+    leaves_gaps: bool,
     reply: &mut Reply,
 ) {
     let args = queued.args();
@@ -171,8 +172,15 @@ fn run_queued(
             loop {
                 let spare = &mut Vec::new();
                 let reply_bytes_max = usize::MAX;
-                let run =
-                    HandlerRun { handler, keys: &keys, args, fetched, reply_bytes_max, spare };
+                let run = HandlerRun {
+                    handler,
+                    keys: &keys,
+                    args,
+                    fetched,
+                    reply_bytes_max,
+                    leaves_gaps,
+                    spare,
+                };
                 let result = run_locked(session, locked, run, reply);
                 let Err(CommandError::NotResident(missing)) = result else { break result };
                 reply.truncate(length);
@@ -185,6 +193,12 @@ fn run_queued(
                     break Err(CommandError::owned(text));
                 }
                 assert!(!fetched.has(want.record), "a value that is there is found");
+                // The gaps of commands before go by the values' positions, which change.
+                while reply.has_gaps() {
+                    reply.fill(usize::MAX, |position| {
+                        fetched.value_at(position).expect("invariant: the reply has a gap for it")
+                    });
+                }
                 fetched.extend(session.worker.tier.fetch_blocking(want));
             }
         }

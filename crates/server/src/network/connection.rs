@@ -15,18 +15,21 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use command::{Flags, SPARE_BYTES_MIN};
+use flash::RecordId;
 use resp::{Limits, Reply};
-use tier::{FetchedSet, VALUE_OVERHEAD_BYTES};
+use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want};
 
 use crate::config::ClientClass;
 use crate::execution::batch::Batch;
-use crate::execution::dispatch::Pipeline;
-use crate::execution::need::{args_bytes, value_bytes};
+use crate::execution::dispatch::{Attempt, Pipeline};
+use crate::execution::gather::Gathering;
+use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::{Needed, Outcome};
 use crate::limits::{
-    ARGS_MAX, FETCH_AHEAD_SHIFT, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
-    MUCH_BYTES_MIN, PREFAULT_BYTES, READ_BUFFER_BYTES, REPLY_BYTES_FREE, ROOM_BYTES_MIN,
-    STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
+    ARGS_MAX, FETCH_AHEAD_SHIFT, FILLED_BYTES_MAX, GATHERED_KEYS_MAX, INLINE_BYTES_MAX,
+    INPUT_GROWTH, INPUT_STEP_BYTES_MAX, MUCH_BYTES_MIN, PREFAULT_BYTES, READ_BUFFER_BYTES,
+    REPLY_BYTES_FREE, ROOM_BYTES_MIN, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
+    WRITE_EARLY_BYTES,
 };
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
@@ -80,8 +83,12 @@ enum Next {
 
 /// What a request needs before it runs.
 pub(crate) enum Wait {
+    /// What it needs to be looked for, besides this value, and that.
+    Gather(Option<Want>),
     /// Values from flash, or memory for what is made of values.
     Fetch(Needed),
+    /// Values that were fetched to be copied into its reply.
+    Reply,
     /// Memory for a write.
     Room,
     /// Memory of other clients, so that its input may grow to so many bytes.
@@ -145,7 +152,11 @@ impl<T: Transport> Connection<T> {
             self.goes_alone = false;
             let much = self.taken > MUCH_BYTES_MIN;
             if self.worker.turn.is_over(much) {
+                client.is_served.store(true, Ordering::Relaxed);
                 self.goes_alone = self.worker.turn.end(much).await;
+                client.is_served.store(false, Ordering::Relaxed);
+                // What it did not read or send meanwhile is not its doing.
+                self.note_moved();
                 // Its batch may be under way: what is left of it runs now, not when it began.
                 self.renew_clock();
             }
@@ -202,12 +213,14 @@ impl<T: Transport> Connection<T> {
     async fn wait(&mut self, wait: Wait) {
         // To hold read buffers while waiting could make all wait for ever. What a request that waits for
         // values keeps of those it has is in memory of its own.
-        if !matches!(wait, Wait::Fetch(_)) {
+        if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
             self.release_fetched();
         }
         self.session.client.is_served.store(true, Ordering::Relaxed);
         match wait {
+            Wait::Gather(lacks) => self.gather(lacks).await,
             Wait::Fetch(needed) => self.fetch(needed).await,
+            Wait::Reply => self.fill_reply().await,
             Wait::Room => self.wait_for_room().await,
             Wait::Input(bytes) => self.grow_large_input(bytes).await,
             Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
@@ -285,6 +298,59 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// Looks for what the request under way needs, and waits for that.
+    async fn gather(&mut self, lacks: Option<Want>) {
+        let worker = self.worker.clone();
+        let mut gathering = Gathering::new(&worker.server, self.session.db, lacks);
+        loop {
+            worker.turn.pass().await;
+            let start_ticks = worker.server.clock.raw();
+            let mut pipeline = self.pipeline();
+            let is_over = pipeline.gather(&mut gathering);
+            pipeline.count_turn(start_ticks);
+            if is_over {
+                break;
+            }
+        }
+        let start_ticks = worker.server.clock.raw();
+        let gathered = self.pipeline().gathered(gathering);
+        self.pipeline().count_turn(start_ticks);
+        match gathered {
+            Ok((needed, order)) => {
+                self.fetch(needed).await;
+                self.order_fetched(&order).await;
+            }
+            Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
+        }
+    }
+
+    /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.
+    async fn order_fetched(&mut self, order: &[RecordId]) {
+        for records in order.chunks(GATHERED_KEYS_MAX) {
+            self.worker.turn.pass().await;
+            let start_ticks = self.worker.server.clock.raw();
+            self.fetched.push_order(records);
+            self.pipeline().count_turn(start_ticks);
+        }
+    }
+
+    /// Copies what was fetched into the reply that was left without, and ends the request.
+    async fn fill_reply(&mut self) {
+        while self.reply.has_gaps() {
+            self.worker.turn.pass().await;
+            let value = |position| self.fetched.value_at(position);
+            self.reply.fill(FILLED_BYTES_MAX, |position| {
+                value(position).expect("invariant: the reply has a gap for it")
+            });
+            self.worker.turn.add(FILLED_BYTES_MAX);
+        }
+        self.end_request();
+        if self.batch.is_done() {
+            self.finish_batch();
+        }
+        self.writes_on = true;
+    }
+
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set.
     async fn fetch(&mut self, Needed { wants, reply_bytes, copy_bytes, .. }: Needed) {
@@ -324,7 +390,12 @@ impl<T: Transport> Connection<T> {
             return;
         }
         if !wants.is_empty() {
-            self.fetched.extend(worker.tier.fetch(wants).await);
+            worker.turn.pass().await;
+            let more = worker.tier.fetch(wants).await;
+            worker.turn.pass().await;
+            let start_ticks = server.clock.raw();
+            self.fetched.extend(more);
+            self.pipeline().count_turn(start_ticks);
         }
         if reply_bytes > ROOM_BYTES_MIN {
             self.reply.reserve(reply_bytes as usize);
@@ -371,21 +442,15 @@ impl<T: Transport> Connection<T> {
             }
             while let Some(request) = self.batch.current() {
                 match self.pipeline().dispatch(&request) {
-                    Outcome::Done | Outcome::NotRun => {
-                        self.batch.advance();
-                        if self.attempts > 0 || self.counted.is_granted() {
-                            // The reply counts as a buffer; values fetched ahead stay.
-                            let bytes = self.fetched.memory_bytes();
-                            let server = &self.worker.server;
-                            self.counted.keep_reserved(server, &self.session.client, bytes);
-                        }
-                        self.attempts = 0;
-                        self.room = None;
-                        self.refused_bytes = None;
-                        self.reply_granted = 0;
-                        if self.spare.capacity() > 0 {
-                            self.spare = Vec::new();
-                        }
+                    Outcome::Done | Outcome::NotRun if self.reply.has_gaps() => {
+                        self.worker.after_batch();
+                        return Next::Wait(Wait::Reply);
+                    }
+                    Outcome::Done | Outcome::NotRun => self.end_request(),
+                    Outcome::Gather(lacks) => {
+                        self.attempts += 1;
+                        self.worker.after_batch();
+                        return Next::Wait(Wait::Gather(lacks));
                     }
                     Outcome::Fetch(needed) => {
                         self.attempts += 1;
@@ -405,10 +470,6 @@ impl<T: Transport> Connection<T> {
                         return Next::Wait(Wait::Errand);
                     }
                 }
-                if self.session.closing != Closing::No {
-                    self.batch.drop_rest();
-                    break;
-                }
                 if self.reply.len() - self.written > WRITE_EARLY_BYTES && !self.batch.is_done() {
                     self.worker.after_batch();
                     return Next::Io;
@@ -417,6 +478,29 @@ impl<T: Transport> Connection<T> {
             if self.finish_batch() {
                 return Next::Io;
             }
+        }
+    }
+
+    /// Goes on to the next request.
+    fn end_request(&mut self) {
+        if self.fetched.has_large() {
+            self.pipeline().promote_large();
+        }
+        self.batch.advance();
+        if self.attempts > 0 || self.counted.is_granted() {
+            // The reply counts as a buffer; values fetched ahead stay.
+            let bytes = self.fetched.memory_bytes();
+            self.counted.keep_reserved(&self.worker.server, &self.session.client, bytes);
+        }
+        self.attempts = 0;
+        self.room = None;
+        self.refused_bytes = None;
+        self.reply_granted = 0;
+        if self.spare.capacity() > 0 {
+            self.spare = Vec::new();
+        }
+        if self.session.closing != Closing::No {
+            self.batch.drop_rest();
         }
     }
 
@@ -768,7 +852,11 @@ impl<T: Transport> Connection<T> {
 
     /// What running its requests needs of the connection.
     fn pipeline(&mut self) -> Pipeline<'_> {
-        let reply_bytes_max = self.reply_granted + REPLY_BYTES_FREE;
+        let attempt = Attempt {
+            number: self.attempts,
+            reply_bytes_max: self.reply_granted + REPLY_BYTES_FREE,
+            leaves_gaps: self.reply_granted > REPLY_BYTES_FREE,
+        };
         Pipeline {
             session: &mut self.session,
             batch: &self.batch,
@@ -776,8 +864,7 @@ impl<T: Transport> Connection<T> {
             reply: &mut self.reply,
             fetched: &mut self.fetched,
             spare: &mut self.spare,
-            reply_bytes_max,
-            attempts: self.attempts,
+            attempt,
             room: self.room,
             refused_bytes: self.refused_bytes,
         }
@@ -788,9 +875,7 @@ impl<T: Transport> Connection<T> {
 /// one would hold these up, while slots are held.
 async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
     for piece in buffer.chunks_mut(PREFAULT_BYTES) {
-        if worker.turn.is_over(true) {
-            worker.turn.end(true).await;
-        }
+        worker.turn.pass().await;
         prefault(piece);
         worker.turn.add(piece.len());
     }

@@ -33,8 +33,9 @@ const WAIT_TICKS_MAX: u32 = 20;
 /// How long the first request that waits for memory waits for what others hold: replies to be read,
 /// requests to arrive.
 const OTHERS_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long it waits before clients are closed that do not read or send anything.
-const IDLE_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long it waits before clients are closed that do not read or send anything. One that reads slowly
+/// seems to do nothing until a third of its socket's buffer, some MiB, is free.
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(4);
 /// Between two looks for such clients.
 const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Between two lines of the log about clients that were closed.

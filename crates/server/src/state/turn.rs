@@ -112,6 +112,13 @@ impl Turn {
         self.is_spent() || much && self.has_looker.get()
     }
 
+    /// In the midst of something long: lets others have their turn if it is time.
+    pub(crate) async fn pass(&self) {
+        if self.is_over(true) {
+            self.end(true).await;
+        }
+    }
+
     /// Waits for a turn that is not spent, or for one of its own, which is not counted, for a client
     /// that has taken `much`. Whether it is one of its own.
     #[cold]

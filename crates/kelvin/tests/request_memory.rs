@@ -170,6 +170,30 @@ fn many_large_reads_are_answered_one_after_another() {
 }
 
 #[test]
+fn a_large_reply_is_right_whatever_its_transaction_learns_of_late() {
+    let server = start("128mb", "512mb");
+    let mut client = server.connect();
+    let names = |from: usize| (from..40).step_by(2).map(|number| format!("key-{number}"));
+    let value = |name: &str| name.repeat(100_000 / name.len());
+    // Every other one, so that what is fetched late lies in between.
+    for name in (0..40).map(|number| format!("key-{number}")) {
+        client.call(&["SET", &name, &value(&name)]);
+        client.line(&format!("TIER DEMOTE {name}"));
+    }
+    client.line("MULTI");
+    let read: Vec<String> = std::iter::once("MGET".to_owned()).chain(names(0)).collect();
+    client.call(&read.iter().map(String::as_str).collect::<Vec<_>>());
+    for name in names(1) {
+        // That it wants the value, its row in the table does not tell.
+        client.call(&["SET", &name, "new", "GET"]);
+    }
+    let Frame::Array(replies) = client.call(&["EXEC"]) else { panic!("an array") };
+    let bulk = |name: String| Frame::Bulk(value(&name).into_bytes());
+    assert!(replies[0] == Frame::Array(names(0).map(bulk).collect()));
+    assert!(replies[1..].iter().cloned().eq(names(1).map(bulk)));
+}
+
+#[test]
 fn replies_of_values_in_ram_are_bounded_too() {
     // Without flash all of it is in RAM.
     let server = Server::kelvin(&["--workers", "1", "--maxmemory", "200mb"]);

@@ -17,6 +17,7 @@ use crate::network::measure::Measurement;
 pub use crate::network::stream::Transport;
 use crate::state::clients::Client;
 use crate::state::server::Server;
+pub use crate::state::slices::Slices;
 use crate::state::threads::{Job, Threads};
 use crate::state::worker::Worker;
 
@@ -32,10 +33,11 @@ pub struct SimWorker(Rc<Worker>);
 
 impl SimServer {
     /// A server with the arguments of `kelvin server`. Panics: if they make no sense.
-    pub fn new(arguments: &[Vec<u8>], tier: Arc<Tier>) -> SimServer {
+    pub fn new(arguments: &[Vec<u8>], tier: Arc<Tier>, slices: Slices) -> SimServer {
         let config = Config::default();
         config.load_arguments(arguments).expect("arguments that make sense");
         let mut server = Server::new(config, &REGISTRY, tier);
+        server.slices = slices;
         server.threads = Threads::Simulated(Mutex::default());
         // How long a run takes must not decide who goes on.
         server.clock = quanta::Clock::mock().0;

@@ -3,6 +3,7 @@
 //! al. 2012).
 
 use flash::SimFaults;
+use server::simulation::Slices;
 use stdx::Random;
 
 use crate::command::{COUNTERS, KEYS};
@@ -40,6 +41,8 @@ pub(crate) struct Profile {
     pub(crate) policy: &'static str,
     pub(crate) promotion: &'static str,
     pub(crate) compression: &'static str,
+    /// Requests are served in small slices, and values are large from a few KiB on.
+    pub(crate) is_sliced: bool,
 }
 
 /// Lengths of values that clients write.
@@ -104,7 +107,20 @@ impl Profile {
             6 => profile.lapse(random),
             _ => {}
         }
+        profile.is_sliced = random.below(2) == 0;
         profile
+    }
+
+    pub(crate) fn slices(&self) -> Slices {
+        if self.is_sliced {
+            Slices { reply_bytes_free: 3000, gathered_keys_max: 2, filled_bytes_max: 1000 }
+        } else {
+            Slices::default()
+        }
+    }
+
+    pub(crate) fn large_value_bytes(&self) -> usize {
+        if self.is_sliced { 3000 } else { 1 << 20 }
     }
 
     /// How old the time may be that a request takes for the present: without stops it is read in the
@@ -294,6 +310,7 @@ impl Profile {
             },
             promotion: pick(random, &["second-touch", "access"]),
             compression: pick(random, &["lz4", "none"]),
+            is_sliced: false,
         }
     }
 }

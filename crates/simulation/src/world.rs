@@ -139,12 +139,13 @@ impl World {
         let memory = SimMemory::new(tier_link.clone());
         let budget = Budget::with_source(max_memory, Box::new(memory));
         let seed = random.next_u64();
-        let environment = Environment { clock: clock.clone(), seed, heap: None };
+        let large_value_bytes = profile.large_value_bytes();
+        let environment = Environment { clock: clock.clone(), seed, heap: None, large_value_bytes };
         let keyspace = Arc::new(Keyspace::default());
         let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
         let tier = Arc::new(tier);
         tier_link.set(Arc::downgrade(&tier)).expect("set once");
-        let server = SimServer::new(&options(&profile, max_memory), tier.clone());
+        let server = SimServer::new(&options(&profile, max_memory), tier.clone(), profile.slices());
         let mut world = World {
             threads: Vec::new(),
             clients: Vec::new(),

@@ -4,8 +4,6 @@
 //! does not compress is recognised by its neighbours: each failure doubles the number of values
 //! that are not even tried, up to a limit.
 
-/// Longer values are stored as they are: compressing them would stall a worker.
-pub(crate) const COMPRESS_BYTES_MAX: usize = 1 << 20;
 /// A compressed value must be at least this part smaller: 1/8.
 const GAIN_SHIFT: u32 = 3;
 const SKIP_MAX: u32 = 256;
@@ -21,7 +19,7 @@ pub(crate) struct Compressor {
 impl Compressor {
     /// The compressed form of `value`, if there is one worth storing.
     pub(crate) fn compress(&mut self, value: &[u8], bytes_min: u32) -> Option<&[u8]> {
-        if value.len() < bytes_min as usize || value.len() > COMPRESS_BYTES_MAX {
+        if value.len() < bytes_min as usize {
             return None;
         }
         if self.skip > 0 {

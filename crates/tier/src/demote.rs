@@ -24,7 +24,7 @@ use keyspace::{
     Tally, Verdict, View,
 };
 
-use crate::compress::{COMPRESS_BYTES_MAX, Compressor};
+use crate::compress::Compressor;
 use crate::counters::Counters;
 use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
@@ -182,6 +182,7 @@ impl TierWorker {
             compressor: &mut compressor,
             compress_bytes_min: self.tier.settings.compress_bytes_min(),
             value_bytes_min: self.tier.settings.value_bytes_min(),
+            large_value_bytes: self.tier.large_value_bytes,
             now_ms: self.tier.clock.unix_ms(),
             slot: 0,
             clean: 0,
@@ -282,6 +283,7 @@ struct Demoter<'a> {
     compressor: &'a mut Compressor,
     compress_bytes_min: u32,
     value_bytes_min: usize,
+    large_value_bytes: usize,
     now_ms: u64,
     slot: u16,
     clean: u64,
@@ -305,7 +307,7 @@ impl Judge for Demoter<'_> {
                 self.clean += 1;
                 Verdict::Demote(at)
             }
-            Stored::Hot(value) if value.len() > COMPRESS_BYTES_MAX => Verdict::HandOver,
+            Stored::Hot(value) if value.len() > self.large_value_bytes => Verdict::HandOver,
             Stored::Hot(value) => self.write(&view, table, value),
             Stored::Cold(..) => Verdict::Keep,
         }

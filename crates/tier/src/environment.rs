@@ -31,12 +31,22 @@ pub struct Environment {
     pub seed: u64,
     /// The allocator, where it can tell how full its pages are.
     pub heap: Option<Box<dyn Heap>>,
+    /// A value that is longer is large: it is stored as it is, and moves to flash and back without a copy.
+    pub large_value_bytes: usize,
 }
+
+/// What is a large value to a server: compressing or copying one would stall a worker.
+const LARGE_VALUE_BYTES: usize = 1 << 20;
 
 impl Environment {
     /// That of a server: the machine's clocks, and the allocator that the program runs on.
     pub fn of_machine(heap: Option<Box<dyn Heap>>) -> Environment {
-        Environment { clock: Arc::new(MachineClock(Instant::now())), seed: 0, heap }
+        Environment {
+            clock: Arc::new(MachineClock(Instant::now())),
+            seed: 0,
+            heap,
+            large_value_bytes: LARGE_VALUE_BYTES,
+        }
     }
 }
 

@@ -47,9 +47,6 @@ pub fn sort_wants(wants: &mut Vec<Want>) {
     wants.dedup_by_key(|want| want.record);
 }
 
-/// A value that is longer moves from the set into RAM rather than being copied.
-pub const MOVED_BYTES_MIN: usize = 1 << 20;
-
 /// Values whose cache lines are on their way, of those that will be asked for.
 const PREFETCH_AHEAD: usize = 16;
 
@@ -63,8 +60,8 @@ pub struct FetchedSet {
     values: Vec<(RecordId, Fetched)>,
     /// Their positions, of a large set.
     index: RapidHashMap<RecordId, u32>,
-    /// Whether one of them is large.
-    has_large: bool,
+    /// Length of the longest.
+    longest: usize,
     /// The records in the order in which they will be asked for, with their positions: to look for each
     /// in the index of a large set costs two cache misses.
     order: Vec<(RecordId, u32)>,
@@ -149,19 +146,20 @@ impl FetchedSet {
         }
     }
 
-    /// Whether there is a value that [`FetchedSet::take_large`] might take.
+    /// Length of the longest value that was fetched since the set was cleared.
     #[inline]
-    pub fn has_large(&self) -> bool {
-        self.has_large
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
-    /// Takes the value of a record out of the set if it is large, and nobody else holds it.
-    pub fn take_large(&mut self, record: RecordId) -> Option<Vec<u8>> {
+    /// Takes the value of a record out of the set if it is longer than so many bytes and nobody else holds
+    /// it.
+    pub fn take_longer(&mut self, record: RecordId, bytes: usize) -> Option<Vec<u8>> {
         let position = self.position(record)?;
         let fetched = &mut self.values[position as usize].1;
         match std::mem::replace(fetched, Fetched::Gone) {
-            Fetched::Owned(value) if value.len() >= MOVED_BYTES_MIN => return Some(value),
-            Fetched::Stored(stored) if stored.payload().len() >= MOVED_BYTES_MIN => {
+            Fetched::Owned(value) if value.len() > bytes => return Some(value),
+            Fetched::Stored(stored) if stored.payload().len() > bytes => {
                 match stored.into_large_payload() {
                     Ok(value) => return Some(value),
                     Err(stored) => *fetched = Fetched::Stored(stored),
@@ -220,7 +218,7 @@ impl FetchedSet {
         if more.is_empty() {
             return;
         }
-        self.has_large |= more.has_large;
+        self.longest = self.longest.max(more.longest);
         self.values.retain(|(record, _)| more.find(*record).is_none());
         if self.values.is_empty() {
             self.values = more.values;
@@ -253,7 +251,7 @@ impl FetchedSet {
     }
 
     fn put(&mut self, index: u32, want: &Want, result: Result<FetchedRecord, EngineError>) {
-        self.has_large |= want.value_len as usize >= MOVED_BYTES_MIN;
+        self.longest = self.longest.max(want.value_len as usize);
         self.values[index as usize].1 = match result {
             Ok(record) if !want.at.compressed && self.values.len() <= BUFFERED_MAX => {
                 Fetched::Stored(record)

@@ -39,7 +39,7 @@ pub use budget::{Budget, MemoryUse};
 pub use counters::{Counters, KeyspaceCounts};
 pub use demote::{Demoted, StopReason};
 pub use environment::{Clock, Environment, ResidentSource};
-pub use fetch::{FetchedSet, MOVED_BYTES_MIN, VALUE_OVERHEAD_BYTES, Want, sort_wants};
+pub use fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use tier::{Pressure, Tier, TierError};

@@ -64,7 +64,8 @@ impl Machine {
         let resident = Arc::new(AtomicU64::new(0));
         let budget = Budget::with_source(max_bytes, Box::new(TestResident(resident.clone())));
         let clock = Arc::new(TestClock::default());
-        let environment = Environment { clock: clock.clone(), seed: 1, heap: None };
+        let environment =
+            Environment { clock: clock.clone(), seed: 1, ..Environment::of_machine(None) };
         let engine = (flash_bytes > 0).then(|| {
             let config = LogConfig {
                 paths: Vec::new(),

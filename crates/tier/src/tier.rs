@@ -47,6 +47,8 @@ pub struct Tier {
     pub heap: Option<Box<dyn Heap>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) seed: u64,
+    /// Longer values are large ([`Environment::large_value_bytes`]).
+    pub large_value_bytes: usize,
     /// The memory budget.
     pub budget: Budget,
     /// Counters.
@@ -77,6 +79,7 @@ impl Tier {
             heap: environment.heap,
             clock: environment.clock,
             seed: environment.seed,
+            large_value_bytes: environment.large_value_bytes,
             budget,
             counters: Counters::default(),
             settings: Settings::default(),

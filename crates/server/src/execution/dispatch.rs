@@ -293,7 +293,7 @@ impl Runner<'_> {
 
     #[inline]
     fn run_keys(&mut self, handler: Handler, reply: &mut Reply) -> Outcome {
-        if self.attempt.number == 0 && wants_many(self.entry, self.args) {
+        if self.attempt.number == 0 && wants_many(self.session.server(), self.entry, self.args) {
             return Outcome::Gather(None);
         }
         let keys: Keys<'_> = match self.key {

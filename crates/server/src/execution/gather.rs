@@ -14,7 +14,6 @@ use tier::Want;
 use crate::execution::dispatch::Pipeline;
 use crate::execution::need::{NeededOf, TooMuch};
 use crate::execution::outcome::Needed;
-use crate::limits::GATHERED_KEYS_MAX;
 use crate::session::transaction::Transaction;
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::server::Server;
@@ -46,14 +45,15 @@ impl<'a> Gathering<'a> {
 /// Whether a command is to be looked through before it runs for the first time: it names many keys, and
 /// wants the values of some.
 #[inline]
-pub(super) fn wants_many(entry: &Entry, args: Args<'_>) -> bool {
-    args.len() > GATHERED_KEYS_MAX && wants_values(entry)
+pub(super) fn wants_many(server: &Server, entry: &Entry, args: Args<'_>) -> bool {
+    args.len() > server.slices.gathered_keys_max && wants_values(entry)
 }
 
 /// The same of a transaction.
-pub(super) fn transaction_wants_many(transaction: &Transaction) -> bool {
+pub(super) fn transaction_wants_many(server: &Server, transaction: &Transaction) -> bool {
     let wanting = transaction.queued.iter().filter(|queued| wants_values(queued.entry));
-    wanting.map(|queued| queued.ranges.len()).sum::<usize>() > GATHERED_KEYS_MAX
+    let args: usize = wanting.map(|queued| queued.ranges.len()).sum();
+    args > server.slices.gathered_keys_max
 }
 
 fn wants_values(entry: &Entry) -> bool {
@@ -63,7 +63,7 @@ fn wants_values(entry: &Entry) -> bool {
 impl Pipeline<'_> {
     /// Looks through the next keys of the request under way. Whether it has come to the end.
     pub(crate) fn gather(&mut self, gathering: &mut Gathering<'_>) -> bool {
-        let end = gathering.needs.keys_seen + GATHERED_KEYS_MAX;
+        let end = gathering.needs.keys_seen + self.session.server().slices.gathered_keys_max;
         while gathering.needs.keys_seen < end && !gathering.needs.are_too_much() {
             let Some((entry, args)) = self.command_at(gathering.command) else { return true };
             if gathering.next_key == 0 {

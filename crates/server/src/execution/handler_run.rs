@@ -6,7 +6,7 @@ use command::{CommandError, CommandResult, Cx, Fetched, Handler};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
-use tier::{FetchedSet, MOVED_BYTES_MIN, Tier};
+use tier::{FetchedSet, Tier};
 
 use crate::limits::PROMOTED_AT_ONCE_MAX;
 use crate::session::Session;
@@ -146,7 +146,8 @@ fn promote(
     fetched: &FetchedSet,
     tally: &mut Tally,
 ) {
-    let is_small = |value: &&[u8]| value.len() < MOVED_BYTES_MIN;
+    let large_bytes = session.worker.server.tier.large_value_bytes;
+    let is_small = |value: &&[u8]| value.len() <= large_bytes;
     if locked.holds(key.slot) {
         let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX;
         promote_one(session, (locked.slot(key.slot), key), at_once, tally, |record| {
@@ -164,11 +165,12 @@ pub(crate) fn promote_large<'a>(
     fetched: &mut FetchedSet,
 ) {
     let worker = &session.worker;
+    let large_bytes = worker.server.tier.large_value_bytes;
     let mut tally = worker.tally.borrow_mut();
     for key in keys {
         let mut slot = worker.server.tier.keyspace.lock(key.slot);
         promote_one(session, (&mut slot, &key), true, &mut tally, |record| {
-            fetched.take_large(record).map(Vec::into_boxed_slice)
+            fetched.take_longer(record, large_bytes).map(Vec::into_boxed_slice)
         });
     }
 }

@@ -85,7 +85,7 @@ fn exec(
         session.discard();
         return Err("EXECABORT Transaction discarded because of previous errors.");
     }
-    if attempt.number == 0 && transaction_wants_many(&session.transaction) {
+    if attempt.number == 0 && transaction_wants_many(session.server(), &session.transaction) {
         return Ok(Outcome::Gather(None));
     }
     let server = session.worker.server.clone();

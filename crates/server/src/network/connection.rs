@@ -26,10 +26,9 @@ use crate::execution::gather::Gathering;
 use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::{Needed, Outcome};
 use crate::limits::{
-    ARGS_MAX, FETCH_AHEAD_SHIFT, FILLED_BYTES_MAX, GATHERED_KEYS_MAX, INLINE_BYTES_MAX,
-    INPUT_GROWTH, INPUT_STEP_BYTES_MAX, MUCH_BYTES_MIN, PREFAULT_BYTES, READ_BUFFER_BYTES,
-    REPLY_BYTES_FREE, ROOM_BYTES_MIN, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
-    WRITE_EARLY_BYTES,
+    ARGS_MAX, FETCH_AHEAD_SHIFT, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
+    MUCH_BYTES_MIN, PREFAULT_BYTES, READ_BUFFER_BYTES, ROOM_BYTES_MIN, STRANGER_BYTES_MAX,
+    TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
@@ -326,7 +325,7 @@ impl<T: Transport> Connection<T> {
 
     /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.
     async fn order_fetched(&mut self, order: &[RecordId]) {
-        for records in order.chunks(GATHERED_KEYS_MAX) {
+        for records in order.chunks(self.worker.server.slices.gathered_keys_max) {
             self.worker.turn.pass().await;
             let start_ticks = self.worker.server.clock.raw();
             self.fetched.push_order(records);
@@ -336,13 +335,14 @@ impl<T: Transport> Connection<T> {
 
     /// Copies what was fetched into the reply that was left without, and ends the request.
     async fn fill_reply(&mut self) {
+        let bytes_max = self.worker.server.slices.filled_bytes_max;
         while self.reply.has_gaps() {
             self.worker.turn.pass().await;
             let value = |position| self.fetched.value_at(position);
-            self.reply.fill(FILLED_BYTES_MAX, |position| {
+            self.reply.fill(bytes_max, |position| {
                 value(position).expect("invariant: the reply has a gap for it")
             });
-            self.worker.turn.add(FILLED_BYTES_MAX);
+            self.worker.turn.add(bytes_max);
         }
         self.end_request();
         if self.batch.is_done() {
@@ -361,7 +361,8 @@ impl<T: Transport> Connection<T> {
         worker.tier.buffers_released();
         let (server, client) = (&*worker.server, self.session.client.clone());
         self.reply_granted = made_bytes as usize;
-        if values <= READ_BUFFER_BYTES as u64 && made_bytes <= REPLY_BYTES_FREE as u64 {
+        if values <= READ_BUFFER_BYTES as u64 && made_bytes <= server.slices.reply_bytes_free as u64
+        {
             // In the read buffers, which count already, and then in the buffer of the replies.
             self.counted.release(server, &client);
             self.fetched.extend(worker.tier.fetch(wants).await);
@@ -483,7 +484,7 @@ impl<T: Transport> Connection<T> {
 
     /// Goes on to the next request.
     fn end_request(&mut self) {
-        if self.fetched.has_large() {
+        if self.fetched.longest() > self.worker.server.tier.large_value_bytes {
             self.pipeline().promote_large();
         }
         self.batch.advance();
@@ -852,10 +853,11 @@ impl<T: Transport> Connection<T> {
 
     /// What running its requests needs of the connection.
     fn pipeline(&mut self) -> Pipeline<'_> {
+        let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
         let attempt = Attempt {
             number: self.attempts,
-            reply_bytes_max: self.reply_granted + REPLY_BYTES_FREE,
-            leaves_gaps: self.reply_granted > REPLY_BYTES_FREE,
+            reply_bytes_max: self.reply_granted + reply_bytes_free,
+            leaves_gaps: self.reply_granted > reply_bytes_free,
         };
         Pipeline {
             session: &mut self.session,
@@ -1037,7 +1039,7 @@ mod tests {
     #[test]
     fn what_waits_for_its_turn_runs_at_the_time_of_its_run() {
         let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
-        let environment = Environment { clock: clock.clone(), seed: 0, heap: None };
+        let environment = Environment { clock: clock.clone(), ..Environment::of_machine(None) };
         let worker = worker_in(Config::default(), environment);
         let (wire, mut connection) = connect(&worker);
         let mut poll = || {

@@ -13,6 +13,7 @@ pub(crate) mod samples;
 pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod settings;
+pub(crate) mod slices;
 pub(crate) mod slowlog;
 pub(crate) mod stats;
 pub(crate) mod threads;

@@ -18,6 +18,7 @@ use crate::state::monitor::Monitors;
 use crate::state::pause::Pause;
 use crate::state::registry::Registry;
 use crate::state::samples::Samples;
+use crate::state::slices::Slices;
 use crate::state::slowlog::SlowLog;
 use crate::state::stats::{Totals, WorkerStats};
 use crate::state::threads::Threads;
@@ -38,6 +39,7 @@ pub(crate) struct Server {
     pub(crate) tier: Arc<Tier>,
     pub(crate) clients: Clients,
     pub(crate) client_memory: ClientMemory,
+    pub(crate) slices: Slices,
     pub(crate) monitors: Monitors,
     pub(crate) pause: Pause,
     pub(crate) slowlog: SlowLog,
@@ -77,6 +79,7 @@ impl Server {
             tier,
             clients,
             client_memory: ClientMemory::default(),
+            slices: Slices::default(),
             monitors: Monitors::default(),
             pause: Pause::default(),
             slowlog: SlowLog::default(),

@@ -1,0 +1,24 @@
+//! In what slices large requests are served.
+
+use crate::limits::{FILLED_BYTES_MAX, GATHERED_KEYS_MAX, REPLY_BYTES_FREE};
+
+/// The bounds of slices. The simulation makes them small, so that small requests come in several.
+#[derive(Clone, Copy, Debug)]
+pub struct Slices {
+    /// Bytes of a reply that need not be asked for. In a larger one fetched values leave gaps.
+    pub reply_bytes_free: usize,
+    /// Keys of one request that are looked through before others have their turn.
+    pub gathered_keys_max: usize,
+    /// Bytes of values that are copied into a large reply before others have their turn.
+    pub filled_bytes_max: usize,
+}
+
+impl Default for Slices {
+    fn default() -> Slices {
+        Slices {
+            reply_bytes_free: REPLY_BYTES_FREE,
+            gathered_keys_max: GATHERED_KEYS_MAX,
+            filled_bytes_max: FILLED_BYTES_MAX,
+        }
+    }
+}

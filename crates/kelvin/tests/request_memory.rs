@@ -194,6 +194,67 @@ fn a_large_reply_is_right_whatever_its_transaction_learns_of_late() {
 }
 
 #[test]
+fn a_large_reply_stays_whole_when_a_command_behind_it_reads_twice() {
+    let server = start("128mb", "512mb");
+    let mut client = server.connect();
+    let names: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
+    let value = |name: &str| name.repeat(100_000 / name.len());
+    let write = |client: &mut Client, name: &str| {
+        client.call(&["SET", name, &value(name)]);
+        client.line(&format!("TIER DEMOTE {name}"));
+    };
+    names.iter().for_each(|name| write(&mut client, name));
+    client.line("SELECT 1");
+    ["a", "b", "c"].iter().for_each(|name| write(&mut client, name));
+    client.line("SELECT 0");
+    client.line("MULTI");
+    let words: Vec<&str> =
+        std::iter::once("MGET").chain(names.iter().map(String::as_str)).collect();
+    client.call(&words);
+    // What these keys are is known only when the databases have been exchanged.
+    client.line("SWAPDB 0 1");
+    client.line("MGET a b c");
+    let Frame::Array(replies) = client.call(&["EXEC"]) else { panic!("an array") };
+    let values = |names: &[&str]| {
+        Frame::Array(names.iter().map(|name| Frame::Bulk(value(name).into_bytes())).collect())
+    };
+    assert!(replies[0] == values(&words[1..]));
+    assert!(replies[2] == values(&["a", "b", "c"]));
+    assert_eq!(client.show("PING"), "+PONG");
+}
+
+#[test]
+fn what_a_request_names_twice_counts_once() {
+    // Clients may take 32 MiB.
+    let server = start("128mb", "512mb");
+    let mut client = server.connect();
+    client.call(&["SET", "large", &"v".repeat(18 << 20)]);
+    client.line("SET small v");
+    client.call(&["SETBIT", "bits", "524287", "1"]);
+    client.line("TIER DEMOTE large");
+    client.line("TIER DEMOTE bits");
+    let Frame::Array(values) = client.call(&["MGET", "large", "small"]) else { panic!("an array") };
+    assert_eq!(values.len(), 2);
+    client.line("MULTI");
+    (0..1000).for_each(|bit| drop(client.line(&format!("SETBIT bits {bit} 1"))));
+    let Frame::Array(replies) = client.call(&["EXEC"]) else { panic!("an array") };
+    assert_eq!(replies.len(), 1000);
+}
+
+#[test]
+fn a_large_request_that_stops_does_not_hold_up_others_that_arrive() {
+    // Clients may take 32 MiB, of which large requests that arrive share 4.
+    let server = start("128mb", "512mb");
+    let mut stopped = server.connect();
+    stopped.write(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$12000000\r\n");
+    stopped.write(&vec![b'v'; 10 << 20]);
+    let mut client = server.connect();
+    assert_eq!(client.call(&["SET", "b", &"v".repeat(1 << 20)]), Frame::Simple(b"OK".to_vec()));
+    assert_eq!(info(&mut client, "evicted_clients"), 1);
+    assert!(stopped.try_read().is_none());
+}
+
+#[test]
 fn replies_of_values_in_ram_are_bounded_too() {
     // Without flash all of it is in RAM.
     let server = Server::kelvin(&["--workers", "1", "--maxmemory", "200mb"]);

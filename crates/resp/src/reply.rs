@@ -156,7 +156,10 @@ impl Reply {
         } else {
             self.fill_from_end(&mut filling, bytes_max, value);
         }
-        self.filling = (!self.gaps.is_empty()).then_some(filling);
+        self.filling = self.has_gaps().then_some(filling);
+        if self.filling.is_none() {
+            self.gaps = Vec::new();
+        }
     }
 
     /// Moves what follows each gap to where it belongs, and brings the value in front of it.
@@ -362,7 +365,7 @@ impl Reply {
         self.buffer.capacity()
     }
 
-    /// Takes back what was written beyond `len` bytes.
+    /// Takes back what was written beyond `len` bytes. Panics: when gaps are being filled.
     pub fn truncate(&mut self, len: usize) {
         assert!(self.filling.is_none());
         self.buffer.truncate(len);

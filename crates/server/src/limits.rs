@@ -13,8 +13,8 @@ pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
 pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a reply that need not be asked for.
 pub(crate) const REPLY_BYTES_FREE: usize = 1 << 20;
-/// What a value takes in a reply besides its bytes: header, line end, its gap while that is not filled.
-pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 40;
+/// What a value takes in a reply besides its bytes.
+pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
 /// Keys of one request that are looked through before others have their turn.
 pub(crate) const GATHERED_KEYS_MAX: usize = 1024;
 /// Bytes of values that are copied into a large reply before others have their turn.
@@ -86,8 +86,10 @@ pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 32;
 pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
 /// Bytes that a connection writes before others have their turn.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
-/// Sockets of clients that have gone which are closed before others have their turn.
-pub(crate) const CLOSED_AT_ONCE_MAX: usize = 16;
+/// Sockets of clients that have gone which are closed before others have their turn, or a part of those
+/// that wait for it, if that is more: 1/64.
+pub(crate) const CLOSED_AT_ONCE_MIN: usize = 16;
+pub(crate) const CLOSED_SHIFT: u32 = 6;
 /// Sockets that wait to be closed.
 pub(crate) const CLOSING_MAX: usize = 16 << 10;
 /// Error codes that are counted apart.

@@ -25,8 +25,9 @@ use crate::worker::TierWorker;
 const BUFFERED_MAX: usize = 32;
 
 /// What a fetched value takes beside itself, at most: its place in the set, of which there are two
-/// while values are added, and in the queue of reads; its want; the header of an allocation.
-pub const VALUE_OVERHEAD_BYTES: usize = 256;
+/// while values are added, in its index and in its order; its want, in a list that may have grown by half;
+/// the gap that a reply leaves for it; the header of an allocation.
+pub const VALUE_OVERHEAD_BYTES: usize = 320;
 
 /// A value that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -160,7 +160,7 @@ fn getrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
     let bytes = cx.read_string(&key)?.unwrap_or_default();
     let range = clamp_range(start, end, bytes.len() as u64);
     let len = range.map_or(0, |(first, last)| (last - first) as usize + 1);
-    if reply.len() + len > room {
+    if reply.full_len() + len > room {
         return Err(CommandError::too_long(&key));
     }
     reply.bulk(range.map_or(&[], |(first, last)| &bytes[first as usize..=last as usize]));

@@ -115,9 +115,7 @@ impl Pipeline<'_> {
             }
         }
     }
-}
 
-impl Pipeline<'_> {
     /// Moves large values that were fetched for the request, which has run, into RAM.
     #[cold]
     pub(crate) fn promote_large(&mut self) {
@@ -318,6 +316,7 @@ impl Runner<'_> {
                 fetched: self.fetched,
                 reply_bytes_max: self.attempt.reply_bytes_max,
                 leaves_gaps: self.attempt.leaves_gaps,
+                copies_large: false,
                 spare: self.spare,
             };
             match run_locked(self.session, &mut locked, run, reply) {

@@ -5,7 +5,6 @@
 //! runs; it looks for what it lacks then again.
 
 use command::{Flags, KeyAt, Needs, PREFETCH_KEYS, find_keys};
-use flash::RecordId;
 use keyspace::{DB_COUNT, Hint, Key};
 use resp::Args;
 use smallvec::SmallVec;
@@ -28,17 +27,15 @@ pub(crate) struct Gathering<'a> {
     /// Its keys.
     keys: SmallVec<[KeyAt; 4]>,
     next_key: usize,
-    /// Values that it lacked, in front of those that were found.
-    lacked: usize,
+    /// A value that it lacked, which its keys may not name.
+    lacks: Option<Want>,
 }
 
 impl<'a> Gathering<'a> {
     /// For a request on this database that lacked this value.
     pub(crate) fn new(server: &'a Server, db: u8, lacks: Option<Want>) -> Gathering<'a> {
-        let mut needs = NeededOf::new(server);
-        lacks.into_iter().for_each(|want| needs.add_want(want));
-        let lacked = needs.needed.wants.len();
-        Gathering { needs, db, command: 0, keys: SmallVec::new(), next_key: 0, lacked }
+        let (needs, keys) = (NeededOf::new(server), SmallVec::new());
+        Gathering { needs, db, command: 0, keys, next_key: 0, lacks }
     }
 }
 
@@ -115,16 +112,14 @@ impl Pipeline<'_> {
         (index == 0).then(|| (entry, self.batch.args(&request, self.input)))
     }
 
-    /// What was gathered, with what is fetched for the requests behind it, and the records in the order
-    /// in which it will ask for them. Errors: it is more than a request may take.
-    pub(crate) fn gathered(
-        &mut self,
-        gathering: Gathering<'_>,
-    ) -> Result<(Needed, Vec<RecordId>), TooMuch> {
-        let needed = gathering.needs.needed;
-        let in_order = &needed.wants[gathering.lacked..];
-        let order = in_order.iter().map(|want| want.record).collect();
-        Ok((self.needs_of_batch(needed)?, order))
+    /// What was gathered, with what is fetched for the requests behind it. Errors: it is more than a
+    /// request may take.
+    pub(crate) fn gathered(&mut self, gathering: Gathering<'_>) -> Result<Needed, TooMuch> {
+        let Gathering { mut needs, lacks, .. } = gathering;
+        needs.needed.order = needs.needed.wants.iter().map(|want| want.record).collect();
+        lacks.into_iter().for_each(|want| needs.add_want(want));
+        needs.are_too_much();
+        self.needs_of_batch(needs.needed)
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct HandlerRun<'a> {
     pub(crate) reply_bytes_max: usize,
     /// Whether fetched values are copied into the reply later.
     pub(crate) leaves_gaps: bool,
+    /// Whether large fetched values are copied into RAM, too: nobody moves them after the run.
+    pub(crate) copies_large: bool,
     /// A buffer for the large value that the command makes.
     pub(crate) spare: &'a mut Vec<u8>,
 }
@@ -75,7 +77,7 @@ pub(crate) fn run_locked(
         // Of very many keys, some by chance: all of them would be copied with the slots held.
         let first = worker.tier.next_random() as usize % run.keys.len().max(1);
         for key in run.keys[first..].iter().chain(&run.keys[..first]).take(PROMOTED_AT_ONCE_MAX) {
-            promote(session, locked, key, run.fetched, &mut tally);
+            promote(session, locked, key, (run.fetched, run.copies_large), &mut tally);
         }
     }
     if changes > 0 {
@@ -138,20 +140,20 @@ impl Reads {
     }
 }
 
-/// Copies a fetched value into RAM, unless it is large.
+/// Copies a fetched value into RAM, a large one only if so asked.
 fn promote(
     session: &Session,
     locked: &mut Locked<'_>,
     key: &Key<'_>,
-    fetched: &FetchedSet,
+    (fetched, copies_large): (&FetchedSet, bool),
     tally: &mut Tally,
 ) {
     let large_bytes = session.worker.server.tier.large_value_bytes;
-    let is_small = |value: &&[u8]| value.len() <= large_bytes;
+    let is_copied = |value: &&[u8]| copies_large || value.len() <= large_bytes;
     if locked.holds(key.slot) {
         let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX;
         promote_one(session, (locked.slot(key.slot), key), at_once, tally, |record| {
-            fetched.value(record).filter(is_small).map(Box::from)
+            fetched.value(record).filter(is_copied).map(Box::from)
         });
     }
 }
@@ -167,7 +169,7 @@ pub(crate) fn promote_large<'a>(
     let worker = &session.worker;
     let large_bytes = worker.server.tier.large_value_bytes;
     let mut tally = worker.tally.borrow_mut();
-    for key in keys {
+    for key in keys.take(PROMOTED_AT_ONCE_MAX) {
         let mut slot = worker.server.tier.keyspace.lock(key.slot);
         promote_one(session, (&mut slot, &key), true, &mut tally, |record| {
             fetched.take_longer(record, large_bytes).map(Vec::into_boxed_slice)

@@ -1,6 +1,8 @@
 //! The memory that a request needs before it can run, and what is fetched for it.
 
+use flash::RecordId;
 use keyspace::{Key, SlotState};
+use rapidhash::RapidHashSet;
 use resp::Args;
 use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 
@@ -22,6 +24,8 @@ pub(crate) struct NeededOf<'a> {
     pub(crate) needed: Needed,
     /// Keys that were looked at.
     pub(crate) keys_seen: usize,
+    /// Records that are wanted: of those that several keys or commands name, each counts once.
+    seen: RapidHashSet<RecordId>,
     /// Memory of its cold values.
     bytes: u64,
     bytes_max: u64,
@@ -30,7 +34,8 @@ pub(crate) struct NeededOf<'a> {
 impl NeededOf<'_> {
     pub(crate) fn new(server: &Server) -> NeededOf<'_> {
         let bytes_max = request_bytes_max(server);
-        NeededOf { server, needed: Needed::default(), keys_seen: 0, bytes: 0, bytes_max }
+        let (needed, seen) = Default::default();
+        NeededOf { server, needed, keys_seen: 0, seen, bytes: 0, bytes_max }
     }
 
     /// Adds what a command needs of a key: its value if it is on flash and wanted, or was fetched for it
@@ -56,8 +61,10 @@ impl NeededOf<'_> {
     }
 
     pub(crate) fn add_want(&mut self, want: Want) {
-        self.bytes += value_bytes(&want);
-        self.needed.wants.push(want);
+        if self.seen.insert(want.record) {
+            self.bytes += value_bytes(&want);
+            self.needed.wants.push(want);
+        }
     }
 
     /// Whether that is more than a request may take, however much more there is.
@@ -121,7 +128,7 @@ impl Pipeline<'_> {
     /// So what a request has only grows from run to run. It runs again for a value that it did not
     /// name before, or that was written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often.
     pub(super) fn needs_of_batch(&mut self, needed: Needed) -> Result<Needed, TooMuch> {
-        let Needed { mut wants, reply_bytes, copy_bytes, is_too_much } = needed;
+        let Needed { mut wants, order, reply_bytes, copy_bytes, is_too_much } = needed;
         let Pipeline { session, batch, input, fetched, .. } = self;
         let server = session.server();
         sort_wants(&mut wants);
@@ -161,6 +168,6 @@ impl Pipeline<'_> {
         sort_wants(&mut wants);
         fetched.keep(&wants);
         wants.retain(|want| !fetched.has(want.record));
-        Ok(Needed { wants, reply_bytes, copy_bytes, is_too_much })
+        Ok(Needed { wants, order, reply_bytes, copy_bytes, is_too_much })
     }
 }

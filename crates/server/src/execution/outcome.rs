@@ -1,5 +1,6 @@
 //! What became of a request.
 
+use flash::RecordId;
 use tier::Want;
 
 /// What a request needs before it can run.
@@ -7,6 +8,8 @@ use tier::Want;
 pub(crate) struct Needed {
     /// Values, some of which it may have.
     pub(crate) wants: Vec<Want>,
+    /// The records of values that it will ask for, in that order; a hint, none for a request of one.
+    pub(crate) order: Vec<RecordId>,
     /// Memory for a reply of values.
     pub(crate) reply_bytes: u64,
     /// Memory for what else is made of cold values, at a time: a copy in RAM, a result.

@@ -85,7 +85,8 @@ fn exec(
         session.discard();
         return Err("EXECABORT Transaction discarded because of previous errors.");
     }
-    if attempt.number == 0 && transaction_wants_many(session.server(), &session.transaction) {
+    let is_first = attempt.number == 0 && !session.transaction.has_changed_keys();
+    if is_first && transaction_wants_many(session.server(), &session.transaction) {
         return Ok(Outcome::Gather(None));
     }
     let server = session.worker.server.clone();
@@ -103,6 +104,7 @@ fn exec(
     }
     let needed = needs(session, &mut locked, fetched);
     let has_values = needed.wants.iter().all(|want| fetched.has(want.record));
+    fetched.rewind();
     let has_room = needed.reply_bytes <= attempt.reply_bytes_max as u64;
     if !(has_values && has_room) && attempt.number < ATTEMPTS_MAX {
         return Ok(Outcome::Fetch(needed));
@@ -162,7 +164,7 @@ fn run_queued(
     reply: &mut Reply,
 ) {
     let args = queued.args();
-    let length = reply.len();
+    let mut length = reply.len();
     let start_ticks = session.server().clock.raw();
     let result = match queued.entry.run {
         Run::Keys(handler) => {
@@ -179,6 +181,7 @@ fn run_queued(
                     fetched,
                     reply_bytes_max,
                     leaves_gaps,
+                    copies_large: true,
                     spare,
                 };
                 let result = run_locked(session, locked, run, reply);
@@ -193,12 +196,13 @@ fn run_queued(
                     break Err(CommandError::owned(text));
                 }
                 assert!(!fetched.has(want.record), "a value that is there is found");
-                // The gaps of commands before go by the values' positions, which change.
+                // The gaps of commands in front go by the values' positions, which change.
                 while reply.has_gaps() {
                     reply.fill(usize::MAX, |position| {
                         fetched.value_at(position).expect("invariant: the reply has a gap for it")
                     });
                 }
+                length = reply.len();
                 fetched.extend(session.worker.tier.fetch_blocking(want));
             }
         }

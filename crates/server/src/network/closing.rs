@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-use crate::limits::{CLOSED_AT_ONCE_MAX, CLOSING_MAX};
+use crate::limits::{CLOSED_AT_ONCE_MIN, CLOSED_SHIFT, CLOSING_MAX};
 
 /// A worker's sockets that are to be closed.
 #[derive(Default)]
@@ -40,7 +40,8 @@ impl Closing {
     /// Closes a few. Whether there are more.
     fn close_some(&self) -> bool {
         let mut sockets = self.sockets.borrow_mut();
-        let count = sockets.len().min(CLOSED_AT_ONCE_MAX);
+        // The more there are, the more at once: each is a file that a new client may lack.
+        let count = (sockets.len() >> CLOSED_SHIFT).max(CLOSED_AT_ONCE_MIN).min(sockets.len());
         drop(sockets.drain(..count));
         !sockets.is_empty()
     }
@@ -63,7 +64,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let closing = Rc::new(Closing::default());
             let mut clients = Vec::new();
-            for _ in 0..3 * CLOSED_AT_ONCE_MAX {
+            for _ in 0..3 * CLOSED_AT_ONCE_MIN {
                 let (client, socket) = UnixStream::pair().expect("a pair of sockets");
                 socket.set_nonblocking(true).expect("a socket that does not block");
                 closing.push(watch(socket.into(), Interest::READABLE).expect("it is watched"));
@@ -73,7 +74,7 @@ mod tests {
             let turns = async {
                 for turn in 1..=3 {
                     tokio::task::yield_now().await;
-                    let left = (3 - turn) * CLOSED_AT_ONCE_MAX;
+                    let left = (3 - turn) * CLOSED_AT_ONCE_MIN;
                     assert_eq!(closing.sockets.borrow().len(), left);
                 }
             };

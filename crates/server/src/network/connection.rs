@@ -154,7 +154,6 @@ impl<T: Transport> Connection<T> {
                 client.is_served.store(true, Ordering::Relaxed);
                 self.goes_alone = self.worker.turn.end(much).await;
                 client.is_served.store(false, Ordering::Relaxed);
-                // What it did not read or send meanwhile is not its doing.
                 self.note_moved();
                 // Its batch may be under way: what is left of it runs now, not when it began.
                 self.renew_clock();
@@ -235,6 +234,7 @@ impl<T: Transport> Connection<T> {
             Wait::Crowd => self.worker.upkeep_tick.notified().await,
         }
         self.session.client.is_served.store(false, Ordering::Relaxed);
+        self.note_moved();
         // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
         // counted from there, and a pause would not end else.
         self.renew_clock();
@@ -301,8 +301,8 @@ impl<T: Transport> Connection<T> {
     async fn gather(&mut self, lacks: Option<Want>) {
         let worker = self.worker.clone();
         let mut gathering = Gathering::new(&worker.server, self.session.db, lacks);
+        let mut alone = None;
         loop {
-            worker.turn.pass().await;
             let start_ticks = worker.server.clock.raw();
             let mut pipeline = self.pipeline();
             let is_over = pipeline.gather(&mut gathering);
@@ -310,23 +310,29 @@ impl<T: Transport> Connection<T> {
             if is_over {
                 break;
             }
+            worker.turn.pass().await;
+            if alone.is_none() {
+                // What is gathered counts only when it is known whole, so it must not be much of many.
+                alone = worker.gathers.acquire().await.ok();
+            }
         }
+        drop(alone);
         let start_ticks = worker.server.clock.raw();
         let gathered = self.pipeline().gathered(gathering);
         self.pipeline().count_turn(start_ticks);
         match gathered {
-            Ok((needed, order)) => {
-                self.fetch(needed).await;
-                self.order_fetched(&order).await;
-            }
+            Ok(needed) => self.fetch(needed).await,
             Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
         }
     }
 
     /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.
     async fn order_fetched(&mut self, order: &[RecordId]) {
-        for records in order.chunks(self.worker.server.slices.gathered_keys_max) {
-            self.worker.turn.pass().await;
+        let keys_max = self.worker.server.slices.gathered_keys_max;
+        for (index, records) in order.chunks(keys_max).enumerate() {
+            if index > 0 {
+                self.worker.turn.pass().await;
+            }
             let start_ticks = self.worker.server.clock.raw();
             self.fetched.push_order(records);
             self.pipeline().count_turn(start_ticks);
@@ -344,6 +350,8 @@ impl<T: Transport> Connection<T> {
             });
             self.worker.turn.add(bytes_max);
         }
+        // From here on the reply counts as a buffer.
+        self.note_memory();
         self.end_request();
         if self.batch.is_done() {
             self.finish_batch();
@@ -353,7 +361,8 @@ impl<T: Transport> Connection<T> {
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set.
-    async fn fetch(&mut self, Needed { wants, reply_bytes, copy_bytes, .. }: Needed) {
+    async fn fetch(&mut self, needed: Needed) {
+        let Needed { wants, order, reply_bytes, copy_bytes, .. } = needed;
         let values = wants.iter().map(value_bytes).sum::<u64>() + self.fetched.memory_bytes();
         let made_bytes = reply_bytes + copy_bytes;
         let bytes = values + made_bytes;
@@ -366,7 +375,7 @@ impl<T: Transport> Connection<T> {
             // In the read buffers, which count already, and then in the buffer of the replies.
             self.counted.release(server, &client);
             self.fetched.extend(worker.tier.fetch(wants).await);
-            return;
+            return self.order_fetched(&order).await;
         }
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
@@ -375,6 +384,7 @@ impl<T: Transport> Connection<T> {
         if !self.counted.reserve_values(server, &client, amount) {
             // Two that wait for more would wait for each other for ever if they held some.
             self.release_fetched();
+            drop((wants, order));
             if self.counted.wait_to_reserve(&worker, &client, amount).await {
                 // The request runs again, and asks for all of it.
                 self.attempts -= 1;
@@ -397,6 +407,7 @@ impl<T: Transport> Connection<T> {
             let start_ticks = server.clock.raw();
             self.fetched.extend(more);
             self.pipeline().count_turn(start_ticks);
+            self.order_fetched(&order).await;
         }
         if reply_bytes > ROOM_BYTES_MIN {
             self.reply.reserve(reply_bytes as usize);
@@ -420,7 +431,8 @@ impl<T: Transport> Connection<T> {
             return Next::Io;
         }
         // Between requests: one that is under way has values in hand that would be let go.
-        if self.attempts == 0 && self.counted.must_wait(&self.worker.server) {
+        let is_between = self.attempts == 0 && !self.counted.is_granted();
+        if is_between && self.counted.must_wait(&self.worker.server) {
             return Next::Wait(Wait::Crowd);
         }
         // Where a reply is large, to write it gives the memory back.
@@ -826,7 +838,8 @@ impl<T: Transport> Connection<T> {
         Ok(())
     }
 
-    /// Notes that a part of something large has passed: the client takes part.
+    /// Notes that a part of something large has passed, or could not, since the server was not ready: the
+    /// client is not idle.
     #[cold]
     fn note_moved(&self) {
         let now_ms = self.worker.server.tier.clock().unix_ms();

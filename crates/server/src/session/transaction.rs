@@ -146,6 +146,11 @@ impl Transaction {
             let table = locked.keyspace().table_of(watched.db);
             keyspace::Db::new(locked.slot(key.slot), table, now_ms, tally).peek(&key);
         }
+        self.has_changed_keys()
+    }
+
+    /// Whether a watched key is known to have changed since the watch began.
+    pub(crate) fn has_changed_keys(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| flag.is_raised())
     }
 }

@@ -82,6 +82,16 @@ impl LargeInputs {
     fn is_oldest(&self, id: u64) -> bool {
         self.holders.lock().front().is_none_or(|&oldest| oldest == id)
     }
+
+    /// Closes the oldest, which may take more than the share, if it has not gone on for a while.
+    fn close_idle_oldest(&self, server: &Server, id: u64) {
+        let Some(oldest) = self.holders.lock().front().copied() else { return };
+        let mut clients = server.clients.all();
+        clients.retain(|client| client.id == oldest && client.id != id && is_idle(server, client));
+        let closed = close_largest(&mut clients, u64::MAX);
+        server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
+        log_closed(server, closed.count);
+    }
 }
 
 #[cfg(test)]
@@ -100,10 +110,10 @@ struct ReservationPlace<'a> {
 }
 
 impl ReservationPlace<'_> {
-    /// Waits for what others may let go of. When it has been the first for a while, clients that do
-    /// nothing for theirs, such as to read a reply, are closed until `bytes` more fit. False: it has
-    /// waited for as long as it may.
-    async fn wait(&mut self, worker: &Worker, bytes: u64) -> bool {
+    /// Waits for what others may let go of. When it has been the first for a while, `close_idle` closes
+    /// clients that do nothing for theirs, such as to read a reply. False: it has waited for as long as
+    /// it may.
+    async fn wait(&mut self, worker: &Worker, close_idle: impl Fn(&Server)) -> bool {
         let now = worker.server.tier.clock().now();
         if !self.queue.is_behind(self.id) {
             let waited = now - *self.first_since.get_or_insert(now);
@@ -112,7 +122,7 @@ impl ReservationPlace<'_> {
             }
             if waited >= IDLE_WAIT_MAX && now >= self.looked_at + IDLE_LOOK_EVERY {
                 self.looked_at = now;
-                close_idle(&worker.server, self.id, bytes);
+                close_idle(&worker.server);
             }
         }
         worker.upkeep_tick.notified().await;
@@ -275,7 +285,8 @@ impl CountedBuffers {
         self.release(server, client);
         let mut place = server.client_memory.queue.join(client.id);
         while !self.reserve_values(server, client, amount) {
-            if !place.wait(worker, amount.of_client).await {
+            let close_idle = |server: &Server| close_idle(server, client.id, amount.of_client);
+            if !place.wait(worker, close_idle).await {
                 return false;
             }
         }
@@ -290,7 +301,13 @@ impl CountedBuffers {
         let server = &*worker.server;
         if !self.may_grow_input(server, client, bytes) {
             let mut place = server.client_memory.inputs.queue.join(client.id);
-            while !self.may_grow_input(server, client, bytes) && place.wait(worker, bytes).await {}
+            let close_idle = |server: &Server| {
+                server.client_memory.inputs.close_idle_oldest(server, client.id);
+                close_idle(server, client.id, bytes);
+            };
+            while !self.may_grow_input(server, client, bytes)
+                && place.wait(worker, close_idle).await
+            {}
         }
         self.set_input(server, client, bytes);
     }
@@ -463,14 +480,9 @@ pub(crate) fn keep_within_limit(server: &Server) {
 /// which nothing runs, until `bytes` more fit beside the others. Cost: linear in the clients.
 fn close_idle(server: &Server, id: u64, bytes: u64) {
     let Some(limit) = limit_bytes(server) else { return };
-    let now_ms = server.tier.clock().unix_ms();
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    clients.retain(|client| {
-        client.id != id
-            && !client.is_served.load(Ordering::Relaxed)
-            && now_ms >= client.moved_ms.load(Ordering::Relaxed) + IDLE_WAIT_MAX.as_millis() as u64
-    });
+    clients.retain(|client| client.id != id && is_idle(server, client));
     // What those take who are on their way out is as good as free.
     let (gone, mut idle): (Vec<_>, Vec<_>) =
         clients.into_iter().partition(|client| client.is_killed());
@@ -478,6 +490,15 @@ fn close_idle(server: &Server, id: u64, bytes: u64) {
     let closed = close_largest(&mut idle, (total + bytes).saturating_sub(limit + free));
     server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
     log_closed(server, closed.count);
+}
+
+/// Whether a client has neither read nor sent a part of anything large for a while, and nothing runs for
+/// it.
+fn is_idle(server: &Server, client: &Client) -> bool {
+    let moved_ms = client.moved_ms.load(Ordering::Relaxed);
+    let is_served = client.is_served.load(Ordering::Relaxed);
+    let now_ms = server.tier.clock().unix_ms();
+    !is_served && now_ms >= moved_ms + IDLE_WAIT_MAX.as_millis() as u64
 }
 
 struct Closed {

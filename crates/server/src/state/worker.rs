@@ -7,7 +7,7 @@ use std::sync::Arc;
 use flash::EngineError;
 use keyspace::{Cleared, Tally};
 use tier::TierWorker;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::state::prefetch::PrefetchQueue;
@@ -35,6 +35,8 @@ pub(crate) struct Worker {
     /// How many of them connections have.
     buffers_lent: Cell<usize>,
     pub(crate) turn: Turn,
+    /// Held by the one request that gathers needs in several windows.
+    pub(crate) gathers: Semaphore,
 }
 
 impl Worker {
@@ -55,6 +57,7 @@ impl Worker {
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
             turn,
+            gathers: Semaphore::new(1),
         }))
     }
 

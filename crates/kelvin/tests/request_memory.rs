@@ -255,6 +255,33 @@ fn a_large_request_that_stops_does_not_hold_up_others_that_arrive() {
 }
 
 #[test]
+fn clients_with_large_replies_unwritten_do_not_wait_for_each_other() {
+    const LEN: usize = 8 << 20;
+    // Clients may take 32 MiB: three replies, and nothing for a request behind one of them.
+    let server = start("128mb", "512mb");
+    let mut client = server.connect();
+    for name in ["a", "b", "c"] {
+        client.call(&["SET", name, &name.repeat(LEN)]);
+    }
+    for _ in 0..3 {
+        client.line("TIER DEMOTE ALL");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    ["a", "b", "c"].iter().for_each(|name| client.send(&["GET", name]));
+                    for name in ["a", "b", "c"] {
+                        let Frame::Bulk(value) = client.read() else { panic!("a value") };
+                        assert!(value == name.repeat(LEN).into_bytes());
+                    }
+                });
+            }
+        });
+    }
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+}
+
+#[test]
 fn replies_of_values_in_ram_are_bounded_too() {
     // Without flash all of it is in RAM.
     let server = Server::kelvin(&["--workers", "1", "--maxmemory", "200mb"]);

@@ -259,14 +259,61 @@ impl<T: Transport> Connection<T> {
     async fn claim(&mut self, bytes: u64) -> bool {
         // One of an earlier run would be in its own way.
         self.counted.keep_claim(None);
-        let tier = &self.worker.tier;
+        let worker = self.worker.clone();
+        let tier = &worker.tier;
         let claim = match tier.claim(bytes) {
-            None => tier.room(bytes).await.ok(),
+            None => self.writing(worker.tier.room(bytes)).await.ok(),
             claim => claim,
         };
         let has_room = claim.is_some();
         self.counted.keep_claim(claim);
         has_room
+    }
+
+    /// Waits for a turn to reserve memory, in the order of arrival, with none reserved. Until that is
+    /// released the request may reserve again. False: others do not let go of theirs.
+    async fn wait_to_reserve(&mut self, amount: Amount) -> bool {
+        let (worker, client) = (self.worker.clone(), self.session.client.clone());
+        let server = &*worker.server;
+        self.counted.release(server, &client);
+        let mut place = server.client_memory.wait_to_reserve(&client);
+        while !self.counted.reserve_values(server, &client, amount) {
+            if !self.writing(place.wait_to_reserve(&worker, amount)).await {
+                return false;
+            }
+        }
+        self.counted.grant();
+        true
+    }
+
+    /// Waits for memory, and goes on to write meanwhile: clients that each wait with a large reply
+    /// unwritten would wait for each other.
+    async fn writing<O>(&mut self, wait: impl Future<Output = O>) -> O {
+        let mut wait = pin!(wait);
+        let output = poll_fn(|cx| {
+            let polled = wait.as_mut().poll(cx);
+            if polled.is_pending() && self.written < self.reply.len() {
+                self.write_meanwhile(cx);
+            }
+            polled
+        })
+        .await;
+        self.session.client.is_served.store(true, Ordering::Relaxed);
+        output
+    }
+
+    fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
+        let client = self.session.client.clone();
+        match self.write_some(cx) {
+            Poll::Ready(Ok(())) => {}
+            // Whoever waits is told so, and the connection ends.
+            Poll::Ready(Err(_)) => client.kill(),
+            Poll::Pending if std::mem::take(&mut self.writes_on) => cx.waker().wake_by_ref(),
+            Poll::Pending => {}
+        }
+        // A client that does not read is idle, though a request of it waits.
+        let is_behind = self.written < self.reply.len();
+        client.is_served.store(!is_behind, Ordering::Relaxed);
     }
 
     /// Has a buffer ready for a large value that the request under way makes.
@@ -385,7 +432,7 @@ impl<T: Transport> Connection<T> {
             // Two that wait for more would wait for each other for ever if they held some.
             self.release_fetched();
             drop((wants, order));
-            if self.counted.wait_to_reserve(&worker, &client, amount).await {
+            if self.wait_to_reserve(amount).await {
                 // The request runs again, and asks for all of it.
                 self.attempts -= 1;
             } else {
@@ -681,6 +728,15 @@ impl<T: Transport> Connection<T> {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = self.write_some(cx);
+        if result.is_pending() && !self.writes_on {
+            // For as long as the client does not read, nothing is held for what follows.
+            self.release_fetched();
+        }
+        result
+    }
+
+    fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let before = self.written;
         while self.written < self.reply.len() {
             if self.written - before >= WRITE_BYTES_MAX {
@@ -694,8 +750,6 @@ impl<T: Transport> Connection<T> {
                 Poll::Ready(result) => result?,
                 Poll::Pending => {
                     self.note_memory();
-                    // For as long as the client does not read, nothing is held for what follows.
-                    self.release_fetched();
                     return Poll::Pending;
                 }
             };

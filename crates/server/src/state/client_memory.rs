@@ -94,6 +94,13 @@ impl LargeInputs {
     }
 }
 
+impl ClientMemory {
+    /// The last place among the requests that wait to reserve.
+    pub(crate) fn wait_to_reserve(&self, client: &Client) -> ReservationPlace<'_> {
+        self.queue.join(client.id)
+    }
+}
+
 #[cfg(test)]
 impl ClientMemory {
     pub(crate) fn has_large_inputs(&self) -> bool {
@@ -102,7 +109,7 @@ impl ClientMemory {
 }
 
 /// A client's place in that queue, which it leaves when this is dropped.
-struct ReservationPlace<'a> {
+pub(crate) struct ReservationPlace<'a> {
     queue: &'a ReservationQueue,
     id: u64,
     first_since: Option<Duration>,
@@ -110,6 +117,12 @@ struct ReservationPlace<'a> {
 }
 
 impl ReservationPlace<'_> {
+    /// Waits until there may be memory to reserve. False: it has waited for as long as it may.
+    pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, amount: Amount) -> bool {
+        let id = self.id;
+        self.wait(worker, |server| close_idle(server, id, amount.of_client)).await
+    }
+
     /// Waits for what others may let go of. When it has been the first for a while, `close_idle` closes
     /// clients that do nothing for theirs, such as to read a reply. False: it has waited for as long as
     /// it may.
@@ -273,25 +286,9 @@ impl CountedBuffers {
         true
     }
 
-    /// Waits for a turn to reserve `bytes` for values, in the order of arrival, holding none. Until
-    /// that is released the request may reserve again. False: others do not let go of theirs.
-    pub(crate) async fn wait_to_reserve(
-        &mut self,
-        worker: &Worker,
-        client: &Client,
-        amount: Amount,
-    ) -> bool {
-        let server = &*worker.server;
-        self.release(server, client);
-        let mut place = server.client_memory.queue.join(client.id);
-        while !self.reserve_values(server, client, amount) {
-            let close_idle = |server: &Server| close_idle(server, client.id, amount.of_client);
-            if !place.wait(worker, close_idle).await {
-                return false;
-            }
-        }
+    /// The request has waited for its turn, and may reserve until that is released.
+    pub(crate) fn grant(&mut self) {
         self.is_granted = true;
-        true
     }
 
     /// Waits until the buffer of a large request that is arriving may grow to `bytes`: behind those

@@ -215,12 +215,13 @@ impl<T: Transport> Connection<T> {
             self.release_fetched();
         }
         self.session.client.is_served.store(true, Ordering::Relaxed);
+        // What is rare is boxed, for else each idle connection would have room for it.
         match wait {
-            Wait::Gather(lacks) => self.gather(lacks).await,
+            Wait::Gather(lacks) => Box::pin(self.gather(lacks)).await,
             Wait::Fetch(needed) => self.fetch(needed).await,
-            Wait::Reply => self.fill_reply().await,
-            Wait::Room => self.wait_for_room().await,
-            Wait::Input(bytes) => self.grow_large_input(bytes).await,
+            Wait::Reply => Box::pin(self.fill_reply()).await,
+            Wait::Room => Box::pin(self.wait_for_room()).await,
+            Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
             Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
             Wait::Errand => {
                 let errand = self.session.errand.take();
@@ -409,21 +410,28 @@ impl<T: Transport> Connection<T> {
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set.
     async fn fetch(&mut self, needed: Needed) {
+        let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
+        let values = wanted + self.fetched.memory_bytes();
+        let made_bytes = needed.reply_bytes + needed.copy_bytes;
+        self.worker.tier.buffers_released();
+        self.reply_granted = made_bytes as usize;
+        let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
+        if values > READ_BUFFER_BYTES as u64 || made_bytes > reply_bytes_free as u64 {
+            return Box::pin(self.fetch_large(needed, values)).await;
+        }
+        // In the read buffers, which count already, and then in the buffer of the replies.
+        self.counted.release(&self.worker.server, &self.session.client);
+        self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
+        self.fetched.push_order(&needed.order);
+    }
+
+    /// The same of values that take `values` bytes, or of a large reply.
+    async fn fetch_large(&mut self, needed: Needed, values: u64) {
         let Needed { wants, order, reply_bytes, copy_bytes, .. } = needed;
-        let values = wants.iter().map(value_bytes).sum::<u64>() + self.fetched.memory_bytes();
         let made_bytes = reply_bytes + copy_bytes;
         let bytes = values + made_bytes;
         let worker = self.worker.clone();
-        worker.tier.buffers_released();
         let (server, client) = (&*worker.server, self.session.client.clone());
-        self.reply_granted = made_bytes as usize;
-        if values <= READ_BUFFER_BYTES as u64 && made_bytes <= server.slices.reply_bytes_free as u64
-        {
-            // In the read buffers, which count already, and then in the buffer of the replies.
-            self.counted.release(server, &client);
-            self.fetched.extend(worker.tier.fetch(wants).await);
-            return self.order_fetched(&order).await;
-        }
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
         let amount =

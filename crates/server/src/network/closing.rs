@@ -78,7 +78,7 @@ mod tests {
                     assert_eq!(closing.sockets.borrow().len(), left);
                 }
             };
-            tokio::select! { biased; () = run => unreachable!("it goes on"), () = turns => {} }
+            tokio::select! { biased; () = turns => {}, () = run => unreachable!("it goes on") }
             for mut client in clients {
                 assert_eq!(client.read(&mut [0]).expect("the end"), 0);
             }

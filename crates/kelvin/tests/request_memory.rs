@@ -282,6 +282,27 @@ fn clients_with_large_replies_unwritten_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn a_client_takes_its_large_replies_one_after_another() {
+    const LEN: usize = 24 << 20;
+    // Clients may take 32 MiB: one such reply.
+    let server = start("128mb", "512mb");
+    let mut client = server.connect();
+    client.call(&["SET", "a", &"v".repeat(LEN)]);
+    for demote in [false, true] {
+        if demote {
+            client.line("TIER DEMOTE a");
+        }
+        (0..6).for_each(|_| client.send(&["GET", "a"]));
+        for _ in 0..6 {
+            let Frame::Bulk(value) = client.read() else { panic!("a value") };
+            assert_eq!(value.len(), LEN);
+        }
+    }
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_peak(&server, 128);
+}
+
+#[test]
 fn replies_of_values_in_ram_are_bounded_too() {
     // Without flash all of it is in RAM.
     let server = Server::kelvin(&["--workers", "1", "--maxmemory", "200mb"]);

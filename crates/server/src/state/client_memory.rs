@@ -119,8 +119,7 @@ pub(crate) struct ReservationPlace<'a> {
 impl ReservationPlace<'_> {
     /// Waits until there may be memory to reserve. False: it has waited for as long as it may.
     pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, amount: Amount) -> bool {
-        let id = self.id;
-        self.wait(worker, |server| close_idle(server, id, amount.of_client)).await
+        self.wait(worker, |server| close_idle(server, amount.of_client)).await
     }
 
     /// Waits for what others may let go of. When it has been the first for a while, `close_idle` closes
@@ -276,8 +275,10 @@ impl CountedBuffers {
         let is_over = |of_clients: i64| {
             limit_bytes(server).is_some_and(|limit| of_clients + bytes as i64 > limit as i64)
         };
-        // Without the buffers of others it has to fit, or it would wait for them in vain.
-        let buffers_matter = !is_over(self.bytes as i64);
+        // Without the buffers of others it has to fit, or it would wait for them in vain. Its own reply
+        // is written while it waits.
+        let reply_bytes = client.output_capacity.load(Ordering::Relaxed);
+        let buffers_matter = !is_over(self.bytes.saturating_sub(reply_bytes) as i64);
         if is_over(total) && (of_others > 0 || buffers_matter) {
             return false;
         }
@@ -300,7 +301,7 @@ impl CountedBuffers {
             let mut place = server.client_memory.inputs.queue.join(client.id);
             let close_idle = |server: &Server| {
                 server.client_memory.inputs.close_idle_oldest(server, client.id);
-                close_idle(server, client.id, bytes);
+                close_idle(server, bytes);
             };
             while !self.may_grow_input(server, client, bytes)
                 && place.wait(worker, close_idle).await
@@ -473,13 +474,13 @@ pub(crate) fn keep_within_limit(server: &Server) {
     log_closed(server, count);
 }
 
-/// Closes the largest of the clients that have neither read nor sent anything for a while, and for
-/// which nothing runs, until `bytes` more fit beside the others. Cost: linear in the clients.
-fn close_idle(server: &Server, id: u64, bytes: u64) {
+/// Closes the largest of the clients that have neither read nor sent anything for a while, whoever waits
+/// included, and for which nothing runs, until `bytes` more fit beside the others. Cost: linear in the clients.
+fn close_idle(server: &Server, bytes: u64) {
     let Some(limit) = limit_bytes(server) else { return };
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    clients.retain(|client| client.id != id && is_idle(server, client));
+    clients.retain(|client| is_idle(server, client));
     // What those take who are on their way out is as good as free.
     let (gone, mut idle): (Vec<_>, Vec<_>) =
         clients.into_iter().partition(|client| client.is_killed());

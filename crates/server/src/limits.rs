@@ -12,7 +12,7 @@ pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
 /// A request that takes less does not wait for memory to be made.
 pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a reply that need not be asked for.
-pub(crate) const REPLY_BYTES_FREE: usize = 1 << 20;
+pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
 /// What a value takes in a reply besides its bytes.
 pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
 /// Keys of one request that are looked through before others have their turn.

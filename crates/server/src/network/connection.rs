@@ -449,7 +449,9 @@ impl<T: Transport> Connection<T> {
             return;
         }
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
-        let has_room = bytes <= ROOM_BYTES_MIN || self.claim(bytes).await;
+        // What was replied before and is not written yet may move, to where the reply fits behind it.
+        let claimed = bytes + self.reply.len() as u64;
+        let has_room = bytes <= ROOM_BYTES_MIN || self.claim(claimed).await;
         if !has_room && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);

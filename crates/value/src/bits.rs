@@ -151,29 +151,14 @@ pub enum Operation {
     Not,
 }
 
-/// Combines strings bit by bit. The result is as long as the longest; shorter ones are followed by
-/// zeros.
-///
-/// Panics: if there is no source, or more than one for `Not`.
-/// Cost: a word at a time, one pass over the result for each source.
-pub fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
-    let (first, rest) = sources.split_first().expect("invariant: BITOP has a source");
-    let mut result = first.to_vec();
-    if operation == Operation::Not {
-        assert!(rest.is_empty());
-        invert(&mut result);
-    }
-    rest.iter().for_each(|source| combine_with(operation, &mut result, source));
-    result
-}
-
 /// Flips every bit.
 pub fn invert(bytes: &mut [u8]) {
     // A byte at a time here too: the compiler makes vectors of it.
     bytes.iter_mut().for_each(|byte| *byte = !*byte);
 }
 
-/// Combines a result with another source, in place.
+/// Combines a result with another source, in place: it is as long as the longer of both then, the
+/// shorter one being followed by zeros. Cost: one pass.
 ///
 /// Panics: for `Not`, which has one source.
 pub fn combine_with(operation: Operation, result: &mut Vec<u8>, source: &[u8]) {
@@ -227,6 +212,18 @@ mod tests {
         assert_eq!(clamp_range(-50, -100, 5), None);
         assert_eq!(clamp_range_of_bitpos(-50, -100, 5), Some((0, 0)));
         assert_eq!(clamp_range_of_bitpos(-1, -2, 5), None);
+    }
+
+    /// What BITOP makes of the sources.
+    fn combine(operation: Operation, sources: &[&[u8]]) -> Vec<u8> {
+        let (first, rest) = sources.split_first().expect("invariant: BITOP has a source");
+        let mut result = first.to_vec();
+        if operation == Operation::Not {
+            assert!(rest.is_empty());
+            invert(&mut result);
+        }
+        rest.iter().for_each(|source| combine_with(operation, &mut result, source));
+        result
     }
 
     #[test]

@@ -5,35 +5,31 @@
 //! with Redis (clients that send a whole pipeline before they read depend on it); what it leaves
 //! unread counts in the memory budget and is bounded by the output limits.
 
+mod wait;
+
 use std::future::{Future, poll_fn};
 use std::io;
-use std::mem::MaybeUninit;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use command::{Flags, SPARE_BYTES_MIN};
-use flash::RecordId;
 use resp::{Limits, Reply};
-use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want};
+use tier::FetchedSet;
 
+use self::wait::Wait;
 use crate::config::ClientClass;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::{Attempt, Pipeline};
-use crate::execution::gather::Gathering;
-use crate::execution::need::{TooMuch, args_bytes, value_bytes};
-use crate::execution::outcome::{Needed, Outcome};
+use crate::execution::outcome::Outcome;
 use crate::limits::{
-    ARGS_MAX, FETCH_AHEAD_SHIFT, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
-    MUCH_BYTES_MIN, PREFAULT_BYTES, READ_BUFFER_BYTES, ROOM_BYTES_MIN, STRANGER_BYTES_MAX,
-    TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
+    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, MUCH_BYTES_MIN,
+    READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
-use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::{Amount, CountedBuffers, request_bytes_max};
+use crate::state::client_memory::{CountedBuffers, request_bytes_max};
 use crate::state::clients::Client;
 use crate::state::worker::Worker;
 
@@ -78,28 +74,6 @@ enum Next {
     Turn,
     /// What the request under way needs; the client can be killed meanwhile.
     Wait(Wait),
-}
-
-/// What a request needs before it runs.
-pub(crate) enum Wait {
-    /// What it needs to be looked for, besides this value, and that.
-    Gather(Option<Want>),
-    /// Values from flash, or memory for what is made of values.
-    Fetch(Needed),
-    /// Values that were fetched to be copied into its reply.
-    Reply,
-    /// Memory for a write.
-    Room,
-    /// Memory of other clients, so that its input may grow to so many bytes.
-    Input(usize),
-    /// Memory for its own large buffers; it goes on without, too, since they count as it is.
-    Buffers,
-    /// The end of CLIENT PAUSE.
-    Pause,
-    /// The buffers of clients that are on their way out, because all together took too much.
-    Crowd,
-    /// What the request under way asked for (see [`Errand`]).
-    Errand,
 }
 
 /// What a batch found to do.
@@ -203,276 +177,6 @@ impl<T: Transport> Connection<T> {
         self.taken += bytes as u64;
         if !self.goes_alone {
             self.worker.turn.add(bytes);
-        }
-    }
-
-    /// Waits for what the request under way needs. The client may be killed meanwhile: this is dropped
-    /// then, and leaves nothing behind.
-    async fn wait(&mut self, wait: Wait) {
-        // To hold read buffers while waiting could make all wait for ever. What a request that waits for
-        // values keeps of those it has is in memory of its own.
-        if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
-            self.release_fetched();
-        }
-        self.session.client.is_served.store(true, Ordering::Relaxed);
-        // What is rare is boxed, for else each idle connection would have room for it.
-        match wait {
-            Wait::Gather(lacks) => Box::pin(self.gather(lacks)).await,
-            Wait::Fetch(needed) => self.fetch(needed).await,
-            Wait::Reply => Box::pin(self.fill_reply()).await,
-            Wait::Room => Box::pin(self.wait_for_room()).await,
-            Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
-            Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
-            Wait::Errand => {
-                let errand = self.session.errand.take();
-                self.session.errand = errand.run(&self.worker).await;
-            }
-            Wait::Pause => {
-                self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                self.worker.upkeep_tick.notified().await;
-                self.session.client.is_blocked.store(false, Ordering::Relaxed);
-            }
-            Wait::Crowd => self.worker.upkeep_tick.notified().await,
-        }
-        self.session.client.is_served.store(false, Ordering::Relaxed);
-        self.note_moved();
-        // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
-        // counted from there, and a pause would not end else.
-        self.renew_clock();
-    }
-
-    /// Waits until a write may bring its arguments, which are copied into the data set.
-    async fn wait_for_room(&mut self) {
-        let queued = self.session.transaction.bytes() as u64;
-        let args = |request| args_bytes(self.batch.args(&request, &self.input));
-        let bytes = self.batch.current().map_or(0, args) + queued;
-        self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
-        let has_room = self.claim(bytes).await;
-        self.room = Some(has_room);
-        let longest =
-            |request| self.batch.args(&request, &self.input).iter().map(<[u8]>::len).max();
-        if has_room && let Some(longest) = self.batch.current().and_then(longest) {
-            self.make_spare(longest).await;
-        }
-    }
-
-    /// Waits until there is memory for what the request under way has reserved. False: there is none.
-    async fn claim(&mut self, bytes: u64) -> bool {
-        // One of an earlier run would be in its own way.
-        self.counted.keep_claim(None);
-        let worker = self.worker.clone();
-        let tier = &worker.tier;
-        let claim = match tier.claim(bytes) {
-            None => self.writing(worker.tier.room(bytes)).await.ok(),
-            claim => claim,
-        };
-        let has_room = claim.is_some();
-        self.counted.keep_claim(claim);
-        has_room
-    }
-
-    /// Waits for a turn to reserve memory, in the order of arrival, with none reserved. Until that is
-    /// released the request may reserve again. False: others do not let go of theirs.
-    async fn wait_to_reserve(&mut self, amount: Amount) -> bool {
-        let (worker, client) = (self.worker.clone(), self.session.client.clone());
-        let server = &*worker.server;
-        self.counted.release(server, &client);
-        let mut place = server.client_memory.wait_to_reserve(&client);
-        while !self.counted.reserve_values(server, &client, amount) {
-            if !self.writing(place.wait_to_reserve(&worker, amount)).await {
-                return false;
-            }
-        }
-        self.counted.grant();
-        true
-    }
-
-    /// Waits for memory, and goes on to write meanwhile: clients that each wait with a large reply
-    /// unwritten would wait for each other.
-    async fn writing<O>(&mut self, wait: impl Future<Output = O>) -> O {
-        let mut wait = pin!(wait);
-        let output = poll_fn(|cx| {
-            let polled = wait.as_mut().poll(cx);
-            if polled.is_pending() && self.written < self.reply.len() {
-                self.write_meanwhile(cx);
-            }
-            polled
-        })
-        .await;
-        self.session.client.is_served.store(true, Ordering::Relaxed);
-        output
-    }
-
-    fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
-        let client = self.session.client.clone();
-        match self.write_some(cx) {
-            Poll::Ready(Ok(())) => {}
-            // Whoever waits is told so, and the connection ends.
-            Poll::Ready(Err(_)) => client.kill(),
-            Poll::Pending if std::mem::take(&mut self.writes_on) => cx.waker().wake_by_ref(),
-            Poll::Pending => {}
-        }
-        // A client that does not read is idle, though a request of it waits.
-        let is_behind = self.written < self.reply.len();
-        client.is_served.store(!is_behind, Ordering::Relaxed);
-    }
-
-    /// Has a buffer ready for a large value that the request under way makes.
-    async fn make_spare(&mut self, bytes: usize) {
-        if bytes >= SPARE_BYTES_MIN {
-            self.spare = Vec::with_capacity(bytes);
-            prefault_in_turns(&self.worker, self.spare.spare_capacity_mut()).await;
-        }
-    }
-
-    /// Makes the buffer of a request that is arriving larger when other clients leave the memory for
-    /// it.
-    async fn grow_large_input(&mut self, bytes: usize) {
-        let client = self.session.client.clone();
-        self.counted.wait_for_input(&self.worker, &client, bytes as u64).await;
-        if self.input.capacity() < READ_BUFFER_BYTES {
-            self.worker.note_lent();
-        }
-        let growth = bytes.saturating_sub(self.input.capacity()) as u64;
-        self.input.reserve_exact(bytes - self.input.len());
-        self.note_memory();
-        if self.batch.bytes_wanted() >= SPARE_BYTES_MIN {
-            // A large argument takes it by and by, and then as much again for its copy in the data set:
-            // to demote a large value takes memory, too, for its copy on the way to flash. It goes on
-            // without as well, since it counts as it is.
-            self.claim(2 * growth).await;
-            self.counted.note_sought(self.input.capacity());
-        }
-    }
-
-    /// Looks for what the request under way needs, and waits for that.
-    async fn gather(&mut self, lacks: Option<Want>) {
-        let worker = self.worker.clone();
-        let mut gathering = Gathering::new(&worker.server, self.session.db, lacks);
-        let mut alone = None;
-        loop {
-            let start_ticks = worker.server.clock.raw();
-            let mut pipeline = self.pipeline();
-            let is_over = pipeline.gather(&mut gathering);
-            pipeline.count_turn(start_ticks);
-            if is_over {
-                break;
-            }
-            worker.turn.pass().await;
-            if alone.is_none() {
-                // What is gathered counts only when it is known whole, so it must not be much of many.
-                alone = worker.gathers.acquire().await.ok();
-            }
-        }
-        drop(alone);
-        let start_ticks = worker.server.clock.raw();
-        let gathered = self.pipeline().gathered(gathering);
-        self.pipeline().count_turn(start_ticks);
-        match gathered {
-            Ok(needed) => self.fetch(needed).await,
-            Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
-        }
-    }
-
-    /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.
-    async fn order_fetched(&mut self, order: &[RecordId]) {
-        let keys_max = self.worker.server.slices.gathered_keys_max;
-        for (index, records) in order.chunks(keys_max).enumerate() {
-            if index > 0 {
-                self.worker.turn.pass().await;
-            }
-            let start_ticks = self.worker.server.clock.raw();
-            self.fetched.push_order(records);
-            self.pipeline().count_turn(start_ticks);
-        }
-    }
-
-    /// Copies what was fetched into the reply that was left without, and ends the request.
-    async fn fill_reply(&mut self) {
-        let bytes_max = self.worker.server.slices.filled_bytes_max;
-        while self.reply.has_gaps() {
-            self.worker.turn.pass().await;
-            let value = |position| self.fetched.value_at(position);
-            self.reply.fill(bytes_max, |position| {
-                value(position).expect("invariant: the reply has a gap for it")
-            });
-            self.worker.turn.add(bytes_max);
-        }
-        // From here on the reply counts as a buffer.
-        self.note_memory();
-        self.end_request();
-        if self.batch.is_done() {
-            self.finish_batch();
-        }
-        self.writes_on = true;
-    }
-
-    /// Fetches values once there is memory for them and for what is made of them: a reply, or a
-    /// part of the data set.
-    async fn fetch(&mut self, needed: Needed) {
-        let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
-        let values = wanted + self.fetched.memory_bytes();
-        let made_bytes = needed.reply_bytes + needed.copy_bytes;
-        self.worker.tier.buffers_released();
-        self.reply_granted = made_bytes as usize;
-        let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
-        if values > READ_BUFFER_BYTES as u64 || made_bytes > reply_bytes_free as u64 {
-            return Box::pin(self.fetch_large(needed, values)).await;
-        }
-        // In the read buffers, which count already, and then in the buffer of the replies.
-        self.counted.release(&self.worker.server, &self.session.client);
-        self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
-        self.fetched.push_order(&needed.order);
-    }
-
-    /// The same of values that take `values` bytes, or of a large reply.
-    async fn fetch_large(&mut self, needed: Needed, values: u64) {
-        let Needed { wants, order, reply_bytes, copy_bytes, .. } = needed;
-        let made_bytes = reply_bytes + copy_bytes;
-        let bytes = values + made_bytes;
-        let worker = self.worker.clone();
-        let (server, client) = (&*worker.server, self.session.client.clone());
-        // What the limit of clients is about: their bytes alone.
-        let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
-        let amount =
-            Amount { of_client: made_bytes.max(values.saturating_sub(overhead)), in_all: bytes };
-        if !self.counted.reserve_values(server, &client, amount) {
-            // Two that wait for more would wait for each other for ever if they held some.
-            self.release_fetched();
-            drop((wants, order));
-            if self.wait_to_reserve(amount).await {
-                // The request runs again, and asks for all of it.
-                self.attempts -= 1;
-            } else {
-                self.refused_bytes = Some(u64::MAX);
-            }
-            return;
-        }
-        let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
-        // What was replied before and is not written yet may move, to where the reply fits behind it.
-        let claimed = bytes + self.reply.len() as u64;
-        let has_room = bytes <= ROOM_BYTES_MIN || self.claim(claimed).await;
-        if !has_room && !is_small {
-            self.counted.release(server, &client);
-            self.refused_bytes = Some(u64::MAX);
-            return;
-        }
-        if !wants.is_empty() {
-            worker.turn.pass().await;
-            let more = worker.tier.fetch(wants).await;
-            worker.turn.pass().await;
-            let start_ticks = server.clock.raw();
-            self.fetched.extend(more);
-            self.pipeline().count_turn(start_ticks);
-            self.order_fetched(&order).await;
-        }
-        if reply_bytes > ROOM_BYTES_MIN {
-            self.reply.reserve(reply_bytes as usize);
-            prefault_in_turns(&worker, self.reply.spare()).await;
-        }
-        let entry = self.batch.current().and_then(|request| request.entry);
-        if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
-            self.make_spare(copy_bytes as usize).await;
         }
     }
 
@@ -950,16 +654,6 @@ impl<T: Transport> Connection<T> {
     }
 }
 
-/// Has the kernel give the pages of a large buffer, in turns with other clients: to meet them one by
-/// one would hold these up, while slots are held.
-async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
-    for piece in buffer.chunks_mut(PREFAULT_BYTES) {
-        worker.turn.pass().await;
-        prefault(piece);
-        worker.turn.add(piece.len());
-    }
-}
-
 /// What came of a wait; none when the client is killed first: the wait ends there.
 async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Option<T> {
     let mut wait = pin!(wait);
@@ -971,182 +665,4 @@ async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Opt
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::{Cell, RefCell};
-    use std::pin::Pin;
-    use std::sync::atomic::AtomicU64;
-    use std::task::Waker;
-    use std::time::Duration;
-
-    use tier::{Budget, Clock, Environment, Tier};
-
-    use super::*;
-    use crate::config::Config;
-    use crate::family::REGISTRY;
-    use crate::limits::TURN_BYTES_MAX;
-    use crate::state::server::Server;
-
-    #[test]
-    fn a_wait_ends_when_its_client_is_killed() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.expect("a runtime").block_on(async {
-            let (client, ended) = (Client::default(), Cell::new(false));
-            poll_fn(|cx| {
-                client.set_waker(cx.waker());
-                Poll::Ready(())
-            })
-            .await;
-            assert_eq!(unless_killed(&client, async { 7 }).await, Some(7));
-            let wait = async {
-                let _ended = scope_end(&ended);
-                std::future::pending::<()>().await;
-            };
-            // The wait comes first in each turn: it is woken, not met by chance.
-            let (waited, ()) =
-                tokio::join!(biased; unless_killed(&client, wait), async { client.kill() });
-            assert_eq!(waited, None);
-            assert!(ended.get(), "it was dropped");
-            assert_eq!(unless_killed(&client, async { 7 }).await, None);
-        });
-    }
-
-    /// Sets `ended` when it is dropped.
-    fn scope_end(ended: &Cell<bool>) -> impl Drop + '_ {
-        struct End<'a>(&'a Cell<bool>);
-        impl Drop for End<'_> {
-            fn drop(&mut self) {
-                self.0.set(true);
-            }
-        }
-        End(ended)
-    }
-
-    /// A connection that is polled by hand.
-    type Serving = Pin<Box<dyn Future<Output = ()>>>;
-
-    /// What is on its way between a client and its connection.
-    #[derive(Default)]
-    struct Wire {
-        requests: Vec<u8>,
-        replies: Vec<u8>,
-        has_ended: bool,
-    }
-
-    impl Transport for Rc<RefCell<Wire>> {
-        fn poll_read(&self, _: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-            let mut wire = self.borrow_mut();
-            if wire.requests.is_empty() && !wire.has_ended {
-                return Poll::Pending;
-            }
-            let count = wire.requests.len().min(buffer.capacity() - buffer.len());
-            buffer.extend(wire.requests.drain(..count));
-            Poll::Ready(Ok(count))
-        }
-
-        fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            self.borrow_mut().replies.extend_from_slice(bytes);
-            Poll::Ready(Ok(bytes.len()))
-        }
-    }
-
-    fn worker() -> Rc<Worker> {
-        worker_with(Config::default())
-    }
-
-    fn worker_with(config: Config) -> Rc<Worker> {
-        worker_in(config, Environment::of_machine(None))
-    }
-
-    fn worker_in(config: Config, environment: Environment) -> Rc<Worker> {
-        let budget = Budget::new(0).expect("resident memory can be read");
-        let tier = Tier::new(Arc::default(), None, environment, budget, 1);
-        let server = Server::new(config, &REGISTRY, Arc::new(tier));
-        Worker::new(Arc::new(server), 0).expect("a worker without flash")
-    }
-
-    fn connect(worker: &Rc<Worker>) -> (Rc<RefCell<Wire>>, Serving) {
-        let id = worker.server.clients.next_id();
-        let client = Arc::new(Client { id, ..Client::default() });
-        worker.server.clients.add(client.clone());
-        let wire = Rc::new(RefCell::new(Wire::default()));
-        let connection = Connection::new(worker.clone(), wire.clone(), client);
-        (wire, Box::pin(connection.serve()))
-    }
-
-    /// Polls a connection until it has nothing left to do without its client. Whether it has ended.
-    fn serve(connection: &mut Serving) -> bool {
-        // Twice: a short batch gives its turn away once.
-        (0..2).any(|_| connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
-    }
-
-    #[test]
-    fn a_large_request_that_has_run_leaves_its_place_to_others() {
-        let config = Config::default();
-        let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
-        config.load_arguments(&options).expect("options that there are");
-        let worker = worker_with(config);
-        let (wire, mut connection) = connect(&worker);
-        let large = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n", &[b'v'; 200_000][..], b"\r\n"];
-        let large = large.concat();
-        wire.borrow_mut().requests.extend(&large[..100_000]);
-        assert!(!serve(&mut connection));
-        assert!(worker.server.client_memory.has_large_inputs());
-        // The end of it, and the start of the next.
-        wire.borrow_mut().requests.extend(&large[100_000..]);
-        wire.borrow_mut().requests.extend(&large[..1000]);
-        assert!(!serve(&mut connection));
-        assert_eq!(wire.borrow().replies, b"+OK\r\n");
-        assert!(!worker.server.client_memory.has_large_inputs());
-    }
-
-    /// Time that passes when a test says so, in milliseconds.
-    #[derive(Debug, Default)]
-    struct HandClock(AtomicU64);
-
-    impl Clock for HandClock {
-        fn now(&self) -> Duration {
-            Duration::from_millis(self.unix_ms())
-        }
-
-        fn unix_ms(&self) -> u64 {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    #[test]
-    fn what_waits_for_its_turn_runs_at_the_time_of_its_run() {
-        let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
-        let environment = Environment { clock: clock.clone(), ..Environment::of_machine(None) };
-        let worker = worker_in(Config::default(), environment);
-        let (wire, mut connection) = connect(&worker);
-        let mut poll = || {
-            assert!(connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        };
-        wire.borrow_mut().requests.extend(b"SET k v PX 5\r\nPEXPIRETIME k\r\n");
-        poll();
-        // The batch has been read; the turn that it waits for is spent by others.
-        worker.turn.add(TURN_BYTES_MAX as usize + 1);
-        poll();
-        assert!(wire.borrow().replies.is_empty());
-        clock.0.store(1_100, Ordering::Relaxed);
-        poll();
-        assert_eq!(wire.borrow().replies, b"+OK\r\n:1105\r\n");
-    }
-
-    #[test]
-    fn connections_are_served_without_a_runtime() {
-        let worker = worker();
-        let (wire, mut one) = connect(&worker);
-        let (other_wire, mut other) = connect(&worker);
-        wire.borrow_mut().requests.extend(b"SET k v\r\nGET k\r\n");
-        other_wire.borrow_mut().requests.extend(b"APPEND k w\r\n");
-        assert!(!serve(&mut one));
-        assert_eq!(wire.borrow().replies, b"+OK\r\n$1\r\nv\r\n");
-        assert!(!serve(&mut other));
-        assert_eq!(other_wire.borrow().replies, b":2\r\n");
-        assert_eq!(worker.server.clients.count(), 2);
-        wire.borrow_mut().has_ended = true;
-        assert!(serve(&mut one));
-        assert_eq!(worker.server.clients.count(), 1);
-    }
-}
+mod tests;

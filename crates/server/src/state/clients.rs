@@ -22,7 +22,7 @@ pub(crate) struct Client {
     /// The worker that serves it.
     pub(crate) worker: usize,
     pub(crate) last_seen_ms: AtomicU64,
-    /// When a part of a large request or reply last passed, Unix ms.
+    /// When a part of a large request or reply last passed, or the server last kept it waiting, Unix ms.
     pub(crate) moved_ms: AtomicU64,
     /// Whether a request of it waits for the server: for values, for memory, for a pause.
     pub(crate) is_served: AtomicBool,

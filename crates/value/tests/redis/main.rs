@@ -300,8 +300,11 @@ fn combines_bits() {
             script.add(&[b"SET", key, source], None);
             request.push(key);
         }
-        let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
-        let result = bits::combine(operation, &sources);
+        let mut result = sources[0].clone();
+        if operation == bits::Operation::Not {
+            bits::invert(&mut result);
+        }
+        sources[1..].iter().for_each(|source| bits::combine_with(operation, &mut result, source));
         script.add(&request, Some(integer(result.len() as u64)));
         script.add(
             &[b"GET", b"result"],

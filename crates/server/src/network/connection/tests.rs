@@ -1,0 +1,177 @@
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
+use std::task::Waker;
+use std::time::Duration;
+
+use tier::{Budget, Clock, Environment, Tier};
+
+use super::*;
+use crate::config::Config;
+use crate::family::REGISTRY;
+use crate::limits::TURN_BYTES_MAX;
+use crate::state::server::Server;
+
+#[test]
+fn a_wait_ends_when_its_client_is_killed() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("a runtime").block_on(async {
+        let (client, ended) = (Client::default(), Cell::new(false));
+        poll_fn(|cx| {
+            client.set_waker(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(unless_killed(&client, async { 7 }).await, Some(7));
+        let wait = async {
+            let _ended = scope_end(&ended);
+            std::future::pending::<()>().await;
+        };
+        // The wait comes first in each turn: it is woken, not met by chance.
+        let (waited, ()) =
+            tokio::join!(biased; unless_killed(&client, wait), async { client.kill() });
+        assert_eq!(waited, None);
+        assert!(ended.get(), "it was dropped");
+        assert_eq!(unless_killed(&client, async { 7 }).await, None);
+    });
+}
+
+/// Sets `ended` when it is dropped.
+fn scope_end(ended: &Cell<bool>) -> impl Drop + '_ {
+    struct End<'a>(&'a Cell<bool>);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.set(true);
+        }
+    }
+    End(ended)
+}
+
+/// A connection that is polled by hand.
+type Serving = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What is on its way between a client and its connection.
+#[derive(Default)]
+struct Wire {
+    requests: Vec<u8>,
+    replies: Vec<u8>,
+    has_ended: bool,
+}
+
+impl Transport for Rc<RefCell<Wire>> {
+    fn poll_read(&self, _: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        let mut wire = self.borrow_mut();
+        if wire.requests.is_empty() && !wire.has_ended {
+            return Poll::Pending;
+        }
+        let count = wire.requests.len().min(buffer.capacity() - buffer.len());
+        buffer.extend(wire.requests.drain(..count));
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.borrow_mut().replies.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+}
+
+fn worker() -> Rc<Worker> {
+    worker_with(Config::default())
+}
+
+fn worker_with(config: Config) -> Rc<Worker> {
+    worker_in(config, Environment::of_machine(None))
+}
+
+fn worker_in(config: Config, environment: Environment) -> Rc<Worker> {
+    let budget = Budget::new(0).expect("resident memory can be read");
+    let tier = Tier::new(Arc::default(), None, environment, budget, 1);
+    let server = Server::new(config, &REGISTRY, Arc::new(tier));
+    Worker::new(Arc::new(server), 0).expect("a worker without flash")
+}
+
+fn connect(worker: &Rc<Worker>) -> (Rc<RefCell<Wire>>, Serving) {
+    let id = worker.server.clients.next_id();
+    let client = Arc::new(Client { id, ..Client::default() });
+    worker.server.clients.add(client.clone());
+    let wire = Rc::new(RefCell::new(Wire::default()));
+    let connection = Connection::new(worker.clone(), wire.clone(), client);
+    (wire, Box::pin(connection.serve()))
+}
+
+/// Polls a connection until it has nothing left to do without its client. Whether it has ended.
+fn serve(connection: &mut Serving) -> bool {
+    // Twice: a short batch gives its turn away once.
+    (0..2).any(|_| connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+}
+
+#[test]
+fn a_large_request_that_has_run_leaves_its_place_to_others() {
+    let config = Config::default();
+    let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
+    config.load_arguments(&options).expect("options that there are");
+    let worker = worker_with(config);
+    let (wire, mut connection) = connect(&worker);
+    let large = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n", &[b'v'; 200_000][..], b"\r\n"];
+    let large = large.concat();
+    wire.borrow_mut().requests.extend(&large[..100_000]);
+    assert!(!serve(&mut connection));
+    assert!(worker.server.client_memory.has_large_inputs());
+    // The end of it, and the start of the next.
+    wire.borrow_mut().requests.extend(&large[100_000..]);
+    wire.borrow_mut().requests.extend(&large[..1000]);
+    assert!(!serve(&mut connection));
+    assert_eq!(wire.borrow().replies, b"+OK\r\n");
+    assert!(!worker.server.client_memory.has_large_inputs());
+}
+
+/// Time that passes when a test says so, in milliseconds.
+#[derive(Debug, Default)]
+struct HandClock(AtomicU64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.unix_ms())
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn what_waits_for_its_turn_runs_at_the_time_of_its_run() {
+    let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
+    let environment = Environment { clock: clock.clone(), ..Environment::of_machine(None) };
+    let worker = worker_in(Config::default(), environment);
+    let (wire, mut connection) = connect(&worker);
+    let mut poll = || {
+        assert!(connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    };
+    wire.borrow_mut().requests.extend(b"SET k v PX 5\r\nPEXPIRETIME k\r\n");
+    poll();
+    // The batch has been read; the turn that it waits for is spent by others.
+    worker.turn.add(TURN_BYTES_MAX as usize + 1);
+    poll();
+    assert!(wire.borrow().replies.is_empty());
+    clock.0.store(1_100, Ordering::Relaxed);
+    poll();
+    assert_eq!(wire.borrow().replies, b"+OK\r\n:1105\r\n");
+}
+
+#[test]
+fn connections_are_served_without_a_runtime() {
+    let worker = worker();
+    let (wire, mut one) = connect(&worker);
+    let (other_wire, mut other) = connect(&worker);
+    wire.borrow_mut().requests.extend(b"SET k v\r\nGET k\r\n");
+    other_wire.borrow_mut().requests.extend(b"APPEND k w\r\n");
+    assert!(!serve(&mut one));
+    assert_eq!(wire.borrow().replies, b"+OK\r\n$1\r\nv\r\n");
+    assert!(!serve(&mut other));
+    assert_eq!(other_wire.borrow().replies, b":2\r\n");
+    assert_eq!(worker.server.clients.count(), 2);
+    wire.borrow_mut().has_ended = true;
+    assert!(serve(&mut one));
+    assert_eq!(worker.server.clients.count(), 1);
+}

@@ -1,0 +1,326 @@
+//! What a connection waits for in the midst of a request: values from flash, memory for what is made of
+//! them, the buffer of a large request; and the large reply that is filled with what was fetched.
+
+use std::future::{Future, poll_fn};
+use std::mem::MaybeUninit;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use command::{Flags, SPARE_BYTES_MIN};
+use flash::RecordId;
+use tier::{VALUE_OVERHEAD_BYTES, Want};
+
+use super::Connection;
+use crate::execution::gather::Gathering;
+use crate::execution::need::{TooMuch, args_bytes, value_bytes};
+use crate::execution::outcome::Needed;
+use crate::limits::{FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES, ROOM_BYTES_MIN};
+use crate::network::prefault::prefault;
+use crate::network::stream::Transport;
+use crate::state::client_memory::Amount;
+use crate::state::worker::Worker;
+
+/// What a request needs before it runs.
+pub(crate) enum Wait {
+    /// What it needs to be looked for, besides this value, and that.
+    Gather(Option<Want>),
+    /// Values from flash, or memory for what is made of values.
+    Fetch(Needed),
+    /// Values that were fetched to be copied into its reply.
+    Reply,
+    /// Memory for a write.
+    Room,
+    /// Memory of other clients, so that its input may grow to so many bytes.
+    Input(usize),
+    /// Memory for its own large buffers; it goes on without, too, since they count as it is.
+    Buffers,
+    /// The end of CLIENT PAUSE.
+    Pause,
+    /// The buffers of clients that are on their way out, because all together took too much.
+    Crowd,
+    /// What the request under way asked for (see [`Errand`]).
+    Errand,
+}
+
+impl<T: Transport> Connection<T> {
+    /// Waits for what the request under way needs. The client may be killed meanwhile: this is dropped
+    /// then, and leaves nothing behind.
+    pub(super) async fn wait(&mut self, wait: Wait) {
+        // To hold read buffers while waiting could make all wait for ever. What a request that waits for
+        // values keeps of those it has is in memory of its own.
+        if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
+            self.release_fetched();
+        }
+        self.session.client.is_served.store(true, Ordering::Relaxed);
+        // What is rare is boxed, for else each idle connection would have room for it.
+        match wait {
+            Wait::Gather(lacks) => Box::pin(self.gather(lacks)).await,
+            Wait::Fetch(needed) => self.fetch(needed).await,
+            Wait::Reply => Box::pin(self.fill_reply()).await,
+            Wait::Room => Box::pin(self.wait_for_room()).await,
+            Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
+            Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
+            Wait::Errand => {
+                let errand = self.session.errand.take();
+                self.session.errand = errand.run(&self.worker).await;
+            }
+            Wait::Pause => {
+                self.session.client.is_blocked.store(true, Ordering::Relaxed);
+                self.worker.upkeep_tick.notified().await;
+                self.session.client.is_blocked.store(false, Ordering::Relaxed);
+            }
+            Wait::Crowd => self.worker.upkeep_tick.notified().await,
+        }
+        self.session.client.is_served.store(false, Ordering::Relaxed);
+        self.note_moved();
+        // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
+        // counted from there, and a pause would not end else.
+        self.renew_clock();
+    }
+
+    /// Waits until a write may bring its arguments, which are copied into the data set.
+    async fn wait_for_room(&mut self) {
+        let queued = self.session.transaction.bytes() as u64;
+        let args = |request| args_bytes(self.batch.args(&request, &self.input));
+        let bytes = self.batch.current().map_or(0, args) + queued;
+        self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
+        let has_room = self.claim(bytes).await;
+        self.room = Some(has_room);
+        let longest =
+            |request| self.batch.args(&request, &self.input).iter().map(<[u8]>::len).max();
+        if has_room && let Some(longest) = self.batch.current().and_then(longest) {
+            self.make_spare(longest).await;
+        }
+    }
+
+    /// Waits until there is memory for what the request under way has reserved. False: there is none.
+    async fn claim(&mut self, bytes: u64) -> bool {
+        // One of an earlier run would be in its own way.
+        self.counted.keep_claim(None);
+        let worker = self.worker.clone();
+        let tier = &worker.tier;
+        let claim = match tier.claim(bytes) {
+            None => self.writing(worker.tier.room(bytes)).await.ok(),
+            claim => claim,
+        };
+        let has_room = claim.is_some();
+        self.counted.keep_claim(claim);
+        has_room
+    }
+
+    /// Waits for a turn to reserve memory, in the order of arrival, with none reserved. Until that is
+    /// released the request may reserve again. False: others do not let go of theirs.
+    async fn wait_to_reserve(&mut self, amount: Amount) -> bool {
+        let (worker, client) = (self.worker.clone(), self.session.client.clone());
+        let server = &*worker.server;
+        self.counted.release(server, &client);
+        let mut place = server.client_memory.wait_to_reserve(&client);
+        while !self.counted.reserve_values(server, &client, amount) {
+            if !self.writing(place.wait_to_reserve(&worker, amount)).await {
+                return false;
+            }
+        }
+        self.counted.grant();
+        true
+    }
+
+    /// Waits for memory, and goes on to write meanwhile: clients that each wait with a large reply
+    /// unwritten would wait for each other.
+    async fn writing<O>(&mut self, wait: impl Future<Output = O>) -> O {
+        let mut wait = pin!(wait);
+        let output = poll_fn(|cx| {
+            let polled = wait.as_mut().poll(cx);
+            if polled.is_pending() && self.written < self.reply.len() {
+                self.write_meanwhile(cx);
+            }
+            polled
+        })
+        .await;
+        self.session.client.is_served.store(true, Ordering::Relaxed);
+        output
+    }
+
+    fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
+        let client = self.session.client.clone();
+        match self.write_some(cx) {
+            Poll::Ready(Ok(())) => {}
+            // Whoever waits is told so, and the connection ends.
+            Poll::Ready(Err(_)) => client.kill(),
+            Poll::Pending if std::mem::take(&mut self.writes_on) => cx.waker().wake_by_ref(),
+            Poll::Pending => {}
+        }
+        // A client that does not read is idle, though a request of it waits.
+        let is_behind = self.written < self.reply.len();
+        client.is_served.store(!is_behind, Ordering::Relaxed);
+    }
+
+    /// Has a buffer ready for a large value that the request under way makes.
+    async fn make_spare(&mut self, bytes: usize) {
+        if bytes >= SPARE_BYTES_MIN {
+            self.spare = Vec::with_capacity(bytes);
+            prefault_in_turns(&self.worker, self.spare.spare_capacity_mut()).await;
+        }
+    }
+
+    /// Makes the buffer of a request that is arriving larger when other clients leave the memory for
+    /// it.
+    async fn grow_large_input(&mut self, bytes: usize) {
+        let client = self.session.client.clone();
+        self.counted.wait_for_input(&self.worker, &client, bytes as u64).await;
+        if self.input.capacity() < READ_BUFFER_BYTES {
+            self.worker.note_lent();
+        }
+        let growth = bytes.saturating_sub(self.input.capacity()) as u64;
+        self.input.reserve_exact(bytes - self.input.len());
+        self.note_memory();
+        if self.batch.bytes_wanted() >= SPARE_BYTES_MIN {
+            // A large argument takes it by and by, and then as much again for its copy in the data set:
+            // to demote a large value takes memory, too, for its copy on the way to flash. It goes on
+            // without as well, since it counts as it is.
+            self.claim(2 * growth).await;
+            self.counted.note_sought(self.input.capacity());
+        }
+    }
+
+    /// Looks for what the request under way needs, and waits for that.
+    async fn gather(&mut self, lacks: Option<Want>) {
+        let worker = self.worker.clone();
+        let mut gathering = Gathering::new(&worker.server, self.session.db, lacks);
+        let mut alone = None;
+        loop {
+            let start_ticks = worker.server.clock.raw();
+            let mut pipeline = self.pipeline();
+            let is_over = pipeline.gather(&mut gathering);
+            pipeline.count_turn(start_ticks);
+            if is_over {
+                break;
+            }
+            worker.turn.pass().await;
+            if alone.is_none() {
+                // What is gathered counts only when it is known whole, so it must not be much of many.
+                alone = worker.gathers.acquire().await.ok();
+            }
+        }
+        drop(alone);
+        let start_ticks = worker.server.clock.raw();
+        let gathered = self.pipeline().gathered(gathering);
+        self.pipeline().count_turn(start_ticks);
+        match gathered {
+            Ok(needed) => self.fetch(needed).await,
+            Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
+        }
+    }
+
+    /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.
+    async fn order_fetched(&mut self, order: &[RecordId]) {
+        let keys_max = self.worker.server.slices.gathered_keys_max;
+        for (index, records) in order.chunks(keys_max).enumerate() {
+            if index > 0 {
+                self.worker.turn.pass().await;
+            }
+            let start_ticks = self.worker.server.clock.raw();
+            self.fetched.push_order(records);
+            self.pipeline().count_turn(start_ticks);
+        }
+    }
+
+    /// Copies what was fetched into the reply that was left without, and ends the request.
+    async fn fill_reply(&mut self) {
+        let bytes_max = self.worker.server.slices.filled_bytes_max;
+        while self.reply.has_gaps() {
+            self.worker.turn.pass().await;
+            let value = |position| self.fetched.value_at(position);
+            self.reply.fill(bytes_max, |position| {
+                value(position).expect("invariant: the reply has a gap for it")
+            });
+            self.worker.turn.add(bytes_max);
+        }
+        // From here on the reply counts as a buffer.
+        self.note_memory();
+        self.end_request();
+        if self.batch.is_done() {
+            self.finish_batch();
+        }
+        self.writes_on = true;
+    }
+
+    /// Fetches values once there is memory for them and for what is made of them: a reply, or a
+    /// part of the data set.
+    async fn fetch(&mut self, needed: Needed) {
+        let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
+        let values = wanted + self.fetched.memory_bytes();
+        let made_bytes = needed.reply_bytes + needed.copy_bytes;
+        self.worker.tier.buffers_released();
+        self.reply_granted = made_bytes as usize;
+        let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
+        if values > READ_BUFFER_BYTES as u64 || made_bytes > reply_bytes_free as u64 {
+            return Box::pin(self.fetch_large(needed, values)).await;
+        }
+        // In the read buffers, which count already, and then in the buffer of the replies.
+        self.counted.release(&self.worker.server, &self.session.client);
+        self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
+        self.fetched.push_order(&needed.order);
+    }
+
+    /// The same of values that take `values` bytes, or of a large reply.
+    async fn fetch_large(&mut self, needed: Needed, values: u64) {
+        let Needed { wants, order, reply_bytes, copy_bytes, .. } = needed;
+        let made_bytes = reply_bytes + copy_bytes;
+        let bytes = values + made_bytes;
+        let worker = self.worker.clone();
+        let (server, client) = (&*worker.server, self.session.client.clone());
+        // What the limit of clients is about: their bytes alone.
+        let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
+        let amount =
+            Amount { of_client: made_bytes.max(values.saturating_sub(overhead)), in_all: bytes };
+        if !self.counted.reserve_values(server, &client, amount) {
+            // Two that wait for more would wait for each other for ever if they held some.
+            self.release_fetched();
+            drop((wants, order));
+            if self.wait_to_reserve(amount).await {
+                // The request runs again, and asks for all of it.
+                self.attempts -= 1;
+            } else {
+                self.refused_bytes = Some(u64::MAX);
+            }
+            return;
+        }
+        let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
+        // What was replied before and is not written yet may move, to where the reply fits behind it.
+        let claimed = bytes + self.reply.len() as u64;
+        let has_room = bytes <= ROOM_BYTES_MIN || self.claim(claimed).await;
+        if !has_room && !is_small {
+            self.counted.release(server, &client);
+            self.refused_bytes = Some(u64::MAX);
+            return;
+        }
+        if !wants.is_empty() {
+            worker.turn.pass().await;
+            let more = worker.tier.fetch(wants).await;
+            worker.turn.pass().await;
+            let start_ticks = server.clock.raw();
+            self.fetched.extend(more);
+            self.pipeline().count_turn(start_ticks);
+            self.order_fetched(&order).await;
+        }
+        if reply_bytes > ROOM_BYTES_MIN {
+            self.reply.reserve(reply_bytes as usize);
+            prefault_in_turns(&worker, self.reply.spare()).await;
+        }
+        let entry = self.batch.current().and_then(|request| request.entry);
+        if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
+            self.make_spare(copy_bytes as usize).await;
+        }
+    }
+}
+
+/// Has the kernel give the pages of a large buffer, in turns with other clients: to meet them one by
+/// one would hold these up, while slots are held.
+async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
+    for piece in buffer.chunks_mut(PREFAULT_BYTES) {
+        worker.turn.pass().await;
+        prefault(piece);
+        worker.turn.add(piece.len());
+    }
+}

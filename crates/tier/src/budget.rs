@@ -98,6 +98,8 @@ pub struct Budget {
     reserved_bytes: AtomicI64,
     /// Of that and of arguments, what large requests were let have and may not be resident yet.
     claimed_bytes: AtomicI64,
+    /// What the data set took when writes were last refused, `i64::MIN` before.
+    data_at_refusal: AtomicI64,
     engine_bytes: AtomicI64,
     limit_bytes: AtomicI64,
     resident_bytes: AtomicU64,
@@ -146,6 +148,7 @@ impl Budget {
             data_bytes: AtomicI64::new(0),
             buffer_bytes: AtomicI64::new(0),
             reserved_bytes: AtomicI64::new(0),
+            data_at_refusal: AtomicI64::new(i64::MIN),
             claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
             limit_bytes: AtomicI64::new(i64::MAX),
@@ -191,6 +194,18 @@ impl Budget {
         self.claimed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Says that writes were refused: what the data set takes is all that fits.
+    pub(crate) fn note_refusal(&self) {
+        let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+        self.data_at_refusal.store(data_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that the data set takes less than then; negative when it takes more.
+    pub(crate) fn freed_since_refusal(&self) -> i64 {
+        let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+        self.data_at_refusal.load(Ordering::Relaxed).saturating_sub(data_bytes)
+    }
+
     /// Whether large requests were let have memory that may not be resident yet.
     pub(crate) fn has_claims(&self) -> bool {
         self.claimed_bytes.load(Ordering::Relaxed) > 0
@@ -209,6 +224,7 @@ impl Budget {
     /// Changes `maxmemory`; in force at once.
     pub fn set_max_bytes(&self, bytes: u64) {
         self.max_bytes.store(bytes, Ordering::Relaxed);
+        self.data_at_refusal.store(i64::MIN, Ordering::Relaxed);
         self.measure();
     }
 

@@ -64,6 +64,8 @@ pub(crate) struct Figures {
     /// Whether the write that waits first takes much, and what is in its way may only be there for
     /// now: copies on their way to flash, or what other large requests have claimed.
     pub(crate) is_held_up: bool,
+    /// Bytes that the data set takes less than when writes were last refused.
+    pub(crate) freed_since_refusal: i64,
 }
 
 /// What one slice is to free, and how.
@@ -226,6 +228,13 @@ impl Figures {
             None if in_time => Next::Continue,
             Some(StopReason::Busy) if in_time => Next::AwaitDevice,
             Some(StopReason::Full) if in_time && done.collects => Next::AwaitDevice,
+            // What was deleted may be written anew, though its pages are still resident and the limit
+            // takes them for overhead.
+            Some(StopReason::Spent)
+                if self.freed_since_refusal >= WRITE_BYTES && !self.is_full() =>
+            {
+                Next::Admit((self.freed_since_refusal / WRITE_BYTES) as usize)
+            }
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::Room => Next::AdmitBeyondLimit,
             // Keys alone are left in RAM.

@@ -81,6 +81,7 @@ impl World {
             fits_without_values: self.keys * KEY < self.max,
             may_defrag: false,
             is_held_up: false,
+            freed_since_refusal: 0,
         }
     }
 
@@ -313,6 +314,27 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
     assert_eq!(figures.judge(&done, i64::MAX), Next::Continue);
     done.is_late = true;
     assert_eq!(figures.judge(&done, i64::MAX), Next::Refuse);
+}
+
+#[test]
+fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_all_is_resident() {
+    let world = World::new(16 << 20, 50_000, false);
+    let judge = |resident, freed_since_refusal, stopped| {
+        let figures = Figures {
+            over_limit: 1,
+            over_watermark: 1,
+            resident,
+            freed_since_refusal,
+            ..world.figures()
+        };
+        let done = Done { stopped: Some(stopped), is_late: true, ..Done::default() };
+        figures.judge(&done, i64::MAX)
+    };
+    let (nearly, spent) = (Resident::NearlyFull, StopReason::Spent);
+    assert_eq!(judge(nearly, 5 * WRITE_BYTES, spent), Next::Admit(5));
+    assert_eq!(judge(nearly, WRITE_BYTES - 1, spent), Next::Refuse);
+    assert_eq!(judge(Resident::Full, 5 * WRITE_BYTES, spent), Next::Refuse);
+    assert_eq!(judge(nearly, 5 * WRITE_BYTES, StopReason::Busy), Next::AwaitDevice);
 }
 
 #[test]

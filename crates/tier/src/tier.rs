@@ -182,6 +182,7 @@ impl Tier {
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,
+            freed_since_refusal: self.budget.freed_since_refusal(),
         }
     }
 

@@ -269,7 +269,7 @@ impl TierWorker {
             Next::Admit(count) => {
                 let over = self.tier.budget.over_limit();
                 queue.deficit.set((over > 0).then_some(over));
-                queue.admit(count, &self.tier);
+                queue.admit(count.min(queue.admissible()), &self.tier);
             }
             Next::AdmitBeyondLimit => {
                 queue.admitted_at.set(Some(self.seen()));
@@ -299,6 +299,7 @@ impl TierWorker {
         }
         self.waiting.refused_at.set(Some(self.tier.budget.measures()));
         self.waiting.refused_over.set(Some(self.tier.budget.over_limit()));
+        self.tier.budget.note_refusal();
         self.waiting.refuse(usize::MAX);
     }
 

@@ -25,6 +25,8 @@ pub(crate) const ATTEMPTS_MAX: u32 = 8;
 /// Values fetched together that are promoted at their first use where there is room: more are a scan,
 /// whose values would be in RAM three times.
 pub(crate) const PROMOTED_AT_ONCE_MAX: usize = 1024;
+/// Those of a request of more keys that are promoted: they are copied with its slots held.
+pub(crate) const PROMOTED_OF_MANY_MAX: usize = 256;
 /// Bytes of a buffer that a connection borrows for reading.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that a worker keeps for its connections.

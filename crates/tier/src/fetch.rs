@@ -108,7 +108,10 @@ impl FetchedSet {
             Some(&(expected, position)) if expected == record => {
                 self.asked.set(asked + 1);
                 if let Some(&(_, soon)) = self.order.get(asked + PREFETCH_AHEAD) {
-                    prefetch(self.values.as_ptr().wrapping_add(soon as usize));
+                    // Its fields may lie in two lines.
+                    let soon = self.values.as_ptr().wrapping_add(soon as usize);
+                    prefetch(soon);
+                    prefetch(soon.cast::<u8>().wrapping_add(size_of::<(RecordId, Fetched)>() - 1));
                 }
                 Some(position)
             }

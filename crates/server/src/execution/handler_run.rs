@@ -8,7 +8,7 @@ use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use tier::{FetchedSet, Tier};
 
-use crate::limits::PROMOTED_AT_ONCE_MAX;
+use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX};
 use crate::session::Session;
 use crate::state::client_memory::request_bytes_max;
 
@@ -75,8 +75,10 @@ pub(crate) fn run_locked(
     }
     if !run.fetched.is_empty() {
         // Of very many keys, some by chance: all of them would be copied with the slots held.
+        let is_many = run.keys.len() > PROMOTED_AT_ONCE_MAX;
+        let count = if is_many { PROMOTED_OF_MANY_MAX } else { PROMOTED_AT_ONCE_MAX };
         let first = worker.tier.next_random() as usize % run.keys.len().max(1);
-        for key in run.keys[first..].iter().chain(&run.keys[..first]).take(PROMOTED_AT_ONCE_MAX) {
+        for key in run.keys[first..].iter().chain(&run.keys[..first]).take(count) {
             promote(session, locked, key, (run.fetched, run.copies_large), &mut tally);
         }
     }

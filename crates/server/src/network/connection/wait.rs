@@ -252,11 +252,13 @@ impl<T: Transport> Connection<T> {
         let values = wanted + self.fetched.memory_bytes();
         let made_bytes = needed.reply_bytes + needed.copy_bytes;
         self.worker.tier.buffers_released();
-        self.reply_granted = made_bytes as usize;
+        // Until the memory is there: what has waited in vain runs again, and asks again.
+        self.reply_granted = 0;
         let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
         if values > READ_BUFFER_BYTES as u64 || made_bytes > reply_bytes_free as u64 {
             return Box::pin(self.fetch_large(needed, values)).await;
         }
+        self.reply_granted = made_bytes as usize;
         // In the read buffers, which count already, and then in the buffer of the replies.
         self.counted.release(&self.worker.server, &self.session.client);
         self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
@@ -295,6 +297,7 @@ impl<T: Transport> Connection<T> {
             self.refused_bytes = Some(u64::MAX);
             return;
         }
+        self.reply_granted = made_bytes as usize;
         if !wants.is_empty() {
             worker.turn.pass().await;
             let more = worker.tier.fetch(wants).await;

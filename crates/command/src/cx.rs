@@ -78,6 +78,9 @@ pub struct Cx<'a, 'k> {
     pub locked: &'a mut Locked<'k>,
     /// Its keys, hashed, in the order of its key specifications.
     pub keys: &'a [Key<'a>],
+    /// Length of the array that the reply begins with. None: an earlier run, on the keys in front of these,
+    /// has begun it ([`crate::Flags::BY_KEY`]).
+    pub array_len: Option<usize>,
     /// The selected database.
     pub db: u8,
     /// The time, Unix milliseconds: the same for a whole transaction.

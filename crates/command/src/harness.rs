@@ -161,6 +161,7 @@ impl Harness {
             let mut cx = Cx {
                 locked: &mut locked,
                 keys: &keys,
+                array_len: Some(keys.len()),
                 db: self.db,
                 now_ms: self.now_ms,
                 tally: &mut tally,

@@ -113,6 +113,10 @@ impl Flags {
     /// Replies with the values of its keys: what it reads it sends. Ours alone, and not shown.
     pub const REPLIES_VALUES: Flags = Flags(1 << 16);
 
+    /// Only reads, and replies with an array that has an element for each key: the handler may be run on a
+    /// few keys at a time (`Cx::array_len`). Ours alone, and not shown.
+    pub const BY_KEY: Flags = Flags(1 << 17);
+
     /// Names in the order in which Redis lists them.
     pub const NAMES: [(Flags, &'static str); 16] = [
         (Flags::WRITE, "write"),

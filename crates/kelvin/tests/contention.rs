@@ -13,6 +13,8 @@ use support::{Client, Server, show};
 /// Bytes of a value: a number, and enough behind it that the value can leave RAM.
 const VALUE_BYTES: usize = 200;
 const ACCOUNTS: usize = 12;
+/// How often the longest reads name each account: so many keys are read in several windows.
+const COPIES: usize = 200;
 /// What each account holds at first, in each database.
 const DEPOSITS: [i64; 2] = [1000, 3000];
 /// Transfers, or reads of all accounts, of one client.
@@ -43,9 +45,15 @@ fn number(frame: &Frame) -> i64 {
 
 /// The sum of the numbers of an array of values.
 fn sum(frame: &Frame) -> i64 {
+    let [sum] = sums(frame, 1)[..] else { panic!("{}", show(frame)) };
+    sum
+}
+
+/// The sum of each of so many copies of all accounts.
+fn sums(frame: &Frame, copies: usize) -> Vec<i64> {
     let Frame::Array(values) = frame else { panic!("{}", show(frame)) };
-    assert_eq!(values.len(), ACCOUNTS);
-    values.iter().map(number).sum()
+    assert_eq!(values.len(), copies * ACCOUNTS);
+    values.chunks(ACCOUNTS).map(|copy| copy.iter().map(number).sum()).collect()
 }
 
 /// Sends requests at once and reads the reply of the last.
@@ -106,22 +114,30 @@ fn transfer_by_watch(client: &mut Client, seed: usize) -> i64 {
     made
 }
 
-/// Reads all accounts, with one command and with a transaction of many: each time their sum is that
-/// of one database.
+/// Reads all accounts, with one command, with one that names each many times, and with a transaction
+/// of many: each time their sum is that of one database.
 fn audit(client: &mut Client) {
     let totals = DEPOSITS.map(|deposit| deposit * ACCOUNTS as i64);
     let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
     let mut all: Vec<&[u8]> = vec![b"MGET"];
     all.extend(keys.iter().map(Vec::as_slice));
+    let mut copies: Vec<&[u8]> = vec![b"MGET"];
+    copies.extend((0..COPIES).flat_map(|_| keys.iter().map(Vec::as_slice)));
     for round in 0..ROUNDS {
-        let found = if round % 2 == 0 {
-            sum(&pipeline(client, &[&all]))
-        } else {
-            client.send(&["MULTI"]);
-            keys.iter().for_each(|key| client.send_bytes(&[b"GET", key]));
-            client.send(&["EXEC"]);
-            (0..=ACCOUNTS).for_each(|_| drop(client.read()));
-            sum(&client.read())
+        let found = match round % 3 {
+            0 => sum(&pipeline(client, &[&all])),
+            1 => {
+                let found = sums(&pipeline(client, &[&copies]), COPIES);
+                assert!(found.iter().all(|one| *one == found[0]), "round {round}: {found:?}");
+                found[0]
+            }
+            _ => {
+                client.send(&["MULTI"]);
+                keys.iter().for_each(|key| client.send_bytes(&[b"GET", key]));
+                client.send(&["EXEC"]);
+                (0..=ACCOUNTS).for_each(|_| drop(client.read()));
+                sum(&client.read())
+            }
         };
         assert!(totals.contains(&found), "round {round}: {found}");
     }

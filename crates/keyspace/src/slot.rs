@@ -187,6 +187,11 @@ impl SlotState {
         self.watchers.get_or_insert_default().add(table, key, flag);
     }
 
+    /// How many keys are watched here.
+    pub fn watchers(&self) -> usize {
+        self.watchers.as_ref().map_or(0, |watchers| watchers.len())
+    }
+
     /// Ends all that `flag` watches here.
     pub fn unwatch(&mut self, flag: &Arc<WatchFlag>) {
         if let Some(watchers) = &mut self.watchers {
@@ -221,7 +226,7 @@ impl SlotState {
     }
 
     /// Whether a key of this slot may have an expiry.
-    pub(crate) fn may_have_volatile(&self) -> bool {
+    pub fn may_have_volatile(&self) -> bool {
         self.expiry_hint_ms != 0
     }
 

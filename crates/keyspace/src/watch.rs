@@ -35,7 +35,14 @@ struct Watcher {
 }
 
 impl Watchers {
+    /// Adds a watcher, once. Cost: linear in those that there are.
     pub(crate) fn add(&mut self, table: u8, key: &[u8], flag: &Arc<WatchFlag>) {
+        let is_same = |watcher: &Watcher| {
+            watcher.table == table && Arc::ptr_eq(&watcher.flag, flag) && *watcher.key == *key
+        };
+        if self.0.iter().any(is_same) {
+            return;
+        }
         self.0.push(Watcher { table, key: key.into(), flag: flag.clone() });
     }
 
@@ -65,6 +72,10 @@ impl Watchers {
     /// The watched keys of a table, for changes that hit a whole table at once.
     pub(crate) fn keys(&self, table: u8) -> impl Iterator<Item = (&[u8], &WatchFlag)> {
         self.0.iter().filter(move |w| w.table == table).map(|w| (&*w.key, &*w.flag))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -25,8 +25,14 @@ pub(crate) const ATTEMPTS_MAX: u32 = 8;
 /// Values fetched together that are promoted at their first use where there is room: more are a scan,
 /// whose values would be in RAM three times.
 pub(crate) const PROMOTED_AT_ONCE_MAX: usize = 1024;
-/// Those of a request of more keys that are promoted: they are copied with its slots held.
+/// Values promoted of a request of more keys that runs on all of them at once: they are copied with its
+/// slots held.
 pub(crate) const PROMOTED_OF_MANY_MAX: usize = 256;
+/// Values promoted of those that are read together (`PREFETCH_KEYS`) for a request of very many keys.
+pub(crate) const PROMOTED_OF_PIECE_MAX: usize = 4;
+/// Watched keys of one slot beyond which a read of very many keys watches no more: each write to the slot
+/// looks through them.
+pub(crate) const WATCHERS_MAX: usize = 64;
 /// Bytes of a buffer that a connection borrows for reading.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that a worker keeps for its connections.

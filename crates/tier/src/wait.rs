@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::controller::{Done, Figures, Next, Resident};
-use crate::limits::{DEFRAG_WAIT_MAX, LARGE_WRITE_BYTES, WAIT_MAX};
+use crate::limits::{DEFRAG_WAIT_MAX, LARGE_WRITE_BYTES, WAIT_MAX, WRITE_BYTES};
 use crate::tier::{Pressure, Tier, TierError};
 use crate::worker::TierWorker;
 
@@ -148,6 +148,16 @@ impl WaitQueue {
         writes.iter().take_while(|write| is_small(write)).count().max(1)
     }
 
+    /// The same when there is memory for so many bytes: at least one goes on.
+    fn fitting(&self, mut bytes: i64) -> usize {
+        let writes = self.writes.borrow();
+        let fits = |write: &&Rc<WaitingWrite>| {
+            bytes -= (write.bytes as i64).max(WRITE_BYTES);
+            bytes >= 0
+        };
+        writes.iter().take_while(fits).count().clamp(1, self.admissible())
+    }
+
     /// Has upkeep run a slice soon.
     pub(crate) fn set_due(&self) {
         self.is_due.set(true);
@@ -269,7 +279,7 @@ impl TierWorker {
             Next::Admit(count) => {
                 let over = self.tier.budget.over_limit();
                 queue.deficit.set((over > 0).then_some(over));
-                queue.admit(count.min(queue.admissible()), &self.tier);
+                queue.admit(queue.fitting(count as i64 * WRITE_BYTES), &self.tier);
             }
             Next::AdmitBeyondLimit => {
                 queue.admitted_at.set(Some(self.seen()));

@@ -1,7 +1,8 @@
 //! Strings, many keys at a time: MGET, MSET and MSETNX.
 //!
 //! The slots of all keys are held while one of these runs, so what MGET reads is one moment of
-//! all its keys, and what MSET writes becomes visible at once.
+//! all its keys, and what MSET writes becomes visible at once. Of very many keys MGET may be run on a few
+//! at a time, by a caller who sees to it that they do not change in between.
 
 use keyspace::Expiry;
 use resp::{Args, Reply};
@@ -15,7 +16,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "MGET",
         arity: -2,
-        flags: Flags::READONLY.and(Flags::FAST).and(Flags::REPLIES_VALUES),
+        flags: Flags::READONLY.and(Flags::FAST).and(Flags::REPLIES_VALUES).and(Flags::BY_KEY),
         keys: &[KeySpec::from(1, 1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)],
         locks: Locks::Keys,
         docs: Docs {
@@ -64,7 +65,9 @@ const MSETNX_ARITY: CommandError = fixed("ERR wrong number of arguments for 'mse
 
 fn mget(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (keys, room) = (cx.keys, cx.reply_bytes_max);
-    reply.array(keys.len());
+    if let Some(len) = cx.array_len {
+        reply.array(len);
+    }
     for (index, key) in keys.iter().enumerate() {
         if index % PREFETCH_KEYS == 0 {
             cx.prefetch(&keys[index..keys.len().min(index + PREFETCH_KEYS)]);

@@ -12,10 +12,11 @@ use tier::{FetchedSet, Tier, Want};
 use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
 use crate::execution::gather::wants_many;
-use crate::execution::handler_run::{HandlerRun, promote_large, run_locked};
+use crate::execution::handler_run::{HandlerRun, Part, promote_large, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, TooMuch, args_bytes};
 use crate::execution::outcome::Outcome;
+use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
@@ -36,6 +37,8 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) fetched: &'a mut FetchedSet,
     /// A buffer for the large value that the request under way makes.
     pub(crate) spare: &'a mut Vec<u8>,
+    /// The reply of the request under way that was read in windows.
+    pub(crate) read_many: &'a mut Option<Box<ReadMany>>,
     /// What its next run has to go by.
     pub(crate) attempt: Attempt,
     /// Whether the request under way, having waited for memory, may run.
@@ -61,6 +64,9 @@ impl Pipeline<'_> {
     pub(crate) fn dispatch(&mut self, request: &Request) -> Outcome {
         let start_ticks = self.session.server().clock.raw();
         let args = self.batch.args(request, self.input);
+        if let (Some(read), Some(entry)) = (self.read_many.take(), request.entry) {
+            return self.finish_read(&read, entry, args);
+        }
         let length = self.reply.len();
         let Some(entry) = request.entry else {
             if let Some(bytes) = request.refused_bytes() {
@@ -114,6 +120,19 @@ impl Pipeline<'_> {
                 outcome
             }
         }
+    }
+
+    /// Answers what was read in windows. It has run: nothing can refuse it any more.
+    #[cold]
+    fn finish_read(&mut self, read: &ReadMany, entry: &'static Entry, args: Args<'_>) -> Outcome {
+        read.count_reads(self.session);
+        finish_reply(self.session, self.reply, read.reply_from());
+        let turn = &self.session.worker.turn;
+        let used = turn.used();
+        count(self.session, entry, args, self.session.server().clock.raw() - read.ticks());
+        // The windows were counted one by one.
+        turn.take_back(used);
+        Outcome::Done
     }
 
     /// Moves large values that were fetched for the request, which has run, into RAM.
@@ -312,6 +331,7 @@ impl Runner<'_> {
             let run = HandlerRun {
                 handler,
                 keys: &keys,
+                part: Part::Whole,
                 args: self.args,
                 fetched: self.fetched,
                 reply_bytes_max: self.attempt.reply_bytes_max,

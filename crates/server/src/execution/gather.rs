@@ -119,6 +119,9 @@ impl Pipeline<'_> {
         needs.needed.order = needs.needed.wants.iter().map(|want| want.record).collect();
         lacks.into_iter().for_each(|want| needs.add_want(want));
         needs.are_too_much();
+        if let Some(bytes) = self.watch_bytes(needs.keys_seen) {
+            needs.add_watches(bytes);
+        }
         self.needs_of_batch(needs.needed)
     }
 }

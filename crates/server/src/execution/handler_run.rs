@@ -8,7 +8,7 @@ use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use tier::{FetchedSet, Tier};
 
-use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX};
+use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
 use crate::state::client_memory::request_bytes_max;
 
@@ -16,6 +16,7 @@ use crate::state::client_memory::request_bytes_max;
 pub(crate) struct HandlerRun<'a> {
     pub(crate) handler: Handler,
     pub(crate) keys: &'a [Key<'a>],
+    pub(crate) part: Part,
     pub(crate) args: Args<'a>,
     pub(crate) fetched: &'a FetchedSet,
     /// Bytes of the reply up to which there is memory for it.
@@ -26,6 +27,17 @@ pub(crate) struct HandlerRun<'a> {
     pub(crate) copies_large: bool,
     /// A buffer for the large value that the command makes.
     pub(crate) spare: &'a mut Vec<u8>,
+}
+
+/// Which keys of its request a run is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All.
+    Whole,
+    /// The first few, of so many in all.
+    First(usize),
+    /// A few that follow those of an earlier run.
+    Later,
 }
 
 /// Runs a handler on locked slots, and brings fetched values back into RAM where the promotion
@@ -46,6 +58,11 @@ pub(crate) fn run_locked(
     let mut cx = Cx {
         locked,
         keys: run.keys,
+        array_len: match run.part {
+            Part::Whole => Some(run.keys.len()),
+            Part::First(of) => Some(of),
+            Part::Later => None,
+        },
         db: session.db,
         now_ms: session.now_ms,
         tally: &mut tally,
@@ -74,9 +91,12 @@ pub(crate) fn run_locked(
         _ => {}
     }
     if !run.fetched.is_empty() {
-        // Of very many keys, some by chance: all of them would be copied with the slots held.
-        let is_many = run.keys.len() > PROMOTED_AT_ONCE_MAX;
-        let count = if is_many { PROMOTED_OF_MANY_MAX } else { PROMOTED_AT_ONCE_MAX };
+        // Of very many keys, some by chance.
+        let count = match run.part {
+            Part::Whole if run.keys.len() <= PROMOTED_AT_ONCE_MAX => PROMOTED_AT_ONCE_MAX,
+            Part::Whole => PROMOTED_OF_MANY_MAX,
+            Part::First(_) | Part::Later => PROMOTED_OF_PIECE_MAX,
+        };
         let first = worker.tier.next_random() as usize % run.keys.len().max(1);
         for key in run.keys[first..].iter().chain(&run.keys[..first]).take(count) {
             promote(session, locked, key, (run.fetched, run.copies_large), &mut tally);
@@ -85,15 +105,18 @@ pub(crate) fn run_locked(
     if changes > 0 {
         worker.stats.changes.add(changes);
     }
-    reads.count(session, &tally);
+    if run.part == Part::Whole {
+        Reads::of(&tally).minus(reads).count(session);
+    }
     if !cleared.is_empty() {
         worker.free_later(cleared);
     }
     result
 }
 
-/// The reads that a tally had counted before a run.
-struct Reads {
+/// Reads that a tally has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reads {
     ram: u64,
     flash: u64,
     missed: u64,
@@ -101,16 +124,43 @@ struct Reads {
 
 impl Reads {
     #[inline]
-    fn of(tally: &Tally) -> Reads {
+    pub(super) fn of(tally: &Tally) -> Reads {
         Reads { ram: tally.read_ram, flash: tally.read_flash, missed: tally.missed }
     }
 
-    /// Counts those of the run for INFO.
     #[inline]
-    fn count(&self, session: &Session, tally: &Tally) {
+    fn minus(self, before: Reads) -> Reads {
+        Reads {
+            ram: self.ram - before.ram,
+            flash: self.flash - before.flash,
+            missed: self.missed - before.missed,
+        }
+    }
+
+    /// Takes those that a tally has counted since `before` out of it, and adds them to these.
+    pub(super) fn take_from(&mut self, tally: &mut Tally, before: Reads) {
+        let taken = Reads::of(tally).minus(before);
+        (tally.read_ram, tally.read_flash, tally.missed) =
+            (before.ram, before.flash, before.missed);
+        self.ram += taken.ram;
+        self.flash += taken.flash;
+        self.missed += taken.missed;
+    }
+
+    /// Adds them to a tally, and counts them for INFO.
+    pub(super) fn give_to(self, session: &Session, tally: &mut Tally) {
+        tally.read_ram += self.ram;
+        tally.read_flash += self.flash;
+        tally.missed += self.missed;
+        self.count(session);
+    }
+
+    /// Counts them for INFO.
+    #[inline]
+    fn count(self, session: &Session) {
         let stats = &session.worker.stats;
-        stats.keyspace_hits.add(tally.read_ram + tally.read_flash - self.ram - self.flash);
-        stats.keyspace_misses.add(tally.missed - self.missed);
+        stats.keyspace_hits.add(self.ram + self.flash);
+        stats.keyspace_misses.add(self.missed);
     }
 
     /// Takes back what a run has counted that will be made again, once the value of `missing` is

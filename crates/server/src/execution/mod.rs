@@ -8,6 +8,7 @@ mod handler_run;
 mod keys;
 pub(crate) mod need;
 pub(crate) mod outcome;
+pub(crate) mod read_many;
 mod refusal;
 mod transaction;
 pub(crate) mod upkeep;

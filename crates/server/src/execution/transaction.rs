@@ -18,7 +18,7 @@ use tier::FetchedSet;
 use crate::execution::call::count;
 use crate::execution::dispatch::Attempt;
 use crate::execution::gather::{chosen_db, transaction_wants_many};
-use crate::execution::handler_run::{HandlerRun, run_locked};
+use crate::execution::handler_run::{HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::NeededOf;
 use crate::execution::outcome::{Needed, Outcome};
@@ -177,6 +177,7 @@ fn run_queued(
                 let run = HandlerRun {
                     handler,
                     keys: &keys,
+                    part: Part::Whole,
                     args,
                     fetched,
                     reply_bytes_max,

@@ -23,6 +23,7 @@ use crate::config::ClientClass;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
+use crate::execution::read_many::ReadMany;
 use crate::limits::{
     ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, MUCH_BYTES_MIN,
     READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
@@ -51,6 +52,8 @@ pub(crate) struct Connection<T> {
     goes_alone: bool,
     /// Values fetched for the batch under way.
     fetched: FetchedSet,
+    /// Of the request under way, that its reply, which ends `reply`, was read in windows.
+    read_many: Option<Box<ReadMany>>,
     /// Memory that was reserved for the reply of the request under way.
     reply_granted: usize,
     /// A buffer for the large value that the request under way makes, with its pages.
@@ -103,6 +106,7 @@ impl<T: Transport> Connection<T> {
             taken: 0,
             goes_alone: false,
             fetched: FetchedSet::default(),
+            read_many: None,
             reply_granted: 0,
             spare: Vec::new(),
             attempts: 0,
@@ -451,6 +455,7 @@ impl<T: Transport> Connection<T> {
     }
 
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        assert!(self.read_many.is_none(), "invariant: a reply is written when it is known to hold");
         let before = self.written;
         while self.written < self.reply.len() {
             if self.written - before >= WRITE_BYTES_MAX {
@@ -647,6 +652,7 @@ impl<T: Transport> Connection<T> {
             reply: &mut self.reply,
             fetched: &mut self.fetched,
             spare: &mut self.spare,
+            read_many: &mut self.read_many,
             attempt,
             room: self.room,
             refused_bytes: self.refused_bytes,

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 use std::time::Duration;
 
+use keyspace::SLOT_COUNT;
 use tier::{Budget, Clock, Environment, Tier};
 
 use super::*;
@@ -174,4 +175,146 @@ fn connections_are_served_without_a_runtime() {
     wire.borrow_mut().has_ended = true;
     assert!(serve(&mut one));
     assert_eq!(worker.server.clients.count(), 1);
+}
+
+/// A client that is served by hand.
+struct HandServed {
+    wire: Rc<RefCell<Wire>>,
+    serving: Serving,
+}
+
+impl HandServed {
+    fn connect(worker: &Rc<Worker>) -> HandServed {
+        let (wire, serving) = connect(worker);
+        HandServed { wire, serving }
+    }
+
+    fn send(&self, line: &str) {
+        self.wire.borrow_mut().requests.extend_from_slice(format!("{line}\r\n").as_bytes());
+    }
+
+    fn poll(&mut self) {
+        let polled = self.serving.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+    }
+
+    /// The reply to a line.
+    fn call(&mut self, line: &str) -> Vec<u8> {
+        self.send(line);
+        (0..POLLS_MAX).for_each(|_| self.poll());
+        self.take_replies()
+    }
+
+    fn take_replies(&self) -> Vec<u8> {
+        std::mem::take(&mut self.wire.borrow_mut().replies)
+    }
+}
+
+/// Polls after which everything has been answered.
+const POLLS_MAX: usize = 24;
+
+/// A server that reads one key in a window, and four keys in two databases, each of whose values spends a
+/// turn: so every window is a poll of its own.
+fn worker_of_windows(clock: &Arc<HandClock>) -> Rc<Worker> {
+    let environment = Environment { clock: clock.clone(), ..Environment::of_machine(None) };
+    let budget = Budget::new(0).expect("resident memory can be read");
+    let tier = Tier::new(Arc::default(), None, environment, budget, 1);
+    let mut server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
+    server.slices.gathered_keys_max = 1;
+    let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
+    let mut client = HandServed::connect(&worker);
+    for db in 0..2 {
+        client.call(&format!("SELECT {db}"));
+        for key in ["a", "b", "c", "d"] {
+            client.call(&format!("SETRANGE {key} {TURN_BYTES_MAX} {db}{key}"));
+        }
+    }
+    worker
+}
+
+/// Runs one line of what happens meanwhile: of a client, or of time.
+fn disturb((clock, worker): (&HandClock, &Worker), other: &mut HandServed, line: &str) {
+    // It must not wait for its turn behind the reader, who is not served meanwhile.
+    worker.turn.take_back(0);
+    match line {
+        "time passes" => _ = clock.0.fetch_add(100, Ordering::Relaxed),
+        line => _ = other.call(line),
+    }
+}
+
+#[test]
+fn a_read_in_windows_answers_one_moment_whatever_happens_meanwhile() {
+    let disturbances: [&[&str]; 11] = [
+        &[],
+        &["MSET a 1 d 1"],
+        &["DEL a d"],
+        &["RENAME a d"],
+        &["SWAPDB 0 1"],
+        &["SWAPDB 0 1", "SWAPDB 1 0"],
+        &["SWAPDB 0 1", "MSET a 1 d 1"],
+        &["FLUSHDB"],
+        &["APPEND d x", "APPEND a x"],
+        &["MOVE d 1", "MOVE a 1"],
+        &["PEXPIRE a 50", "time passes", "SET d 1"],
+    ];
+    let lookups =
+        |worker: &Worker| worker.stats.keyspace_hits.get() + worker.stats.keyspace_misses.get();
+    for lines in disturbances {
+        // What a read answers before the first line, and after each.
+        let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
+        let worker = worker_of_windows(&clock);
+        let mut other = HandServed::connect(&worker);
+        let before = lookups(&worker);
+        let mut moments = vec![other.call("MGET a b c d")];
+        for line in lines {
+            disturb((&clock, &worker), &mut other, line);
+            moments.push(other.call("MGET a b c d"));
+        }
+        let own = lookups(&worker) - before - 4 * moments.len() as u64;
+        for (at, gap) in (0..POLLS_MAX).flat_map(|at| [(at, 0), (at, 2)]) {
+            let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
+            let worker = worker_of_windows(&clock);
+            let mut other = HandServed::connect(&worker);
+            let mut reader = HandServed::connect(&worker);
+            let before = lookups(&worker);
+            reader.send("MGET a b c d");
+            for _ in 0..at {
+                // Others have spent the turn.
+                worker.turn.add(TURN_BYTES_MAX as usize + 1);
+                reader.poll();
+            }
+            for line in lines {
+                disturb((&clock, &worker), &mut other, line);
+                (0..gap).for_each(|_| reader.poll());
+            }
+            for _ in 0..2 * POLLS_MAX {
+                reader.poll();
+                // What names two keys is gathered, too, and waits for the reader.
+                other.poll();
+            }
+            let reply = reader.take_replies();
+            assert!(moments.contains(&reply), "{lines:?} after {at} polls, {gap} apart");
+            assert_eq!(lookups(&worker) - before, own + 4, "{lines:?} after {at} polls");
+            let keyspace = &worker.server.tier.keyspace;
+            let watchers = (0..SLOT_COUNT as u16).map(|slot| keyspace.lock(slot).watchers());
+            assert_eq!(watchers.sum::<usize>(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_in_the_midst_of_a_read_in_windows_watches_nothing() {
+    let worker = worker_of_windows(&Arc::new(HandClock(AtomicU64::new(1_000))));
+    let keyspace = &worker.server.tier.keyspace;
+    let watchers =
+        || (0..SLOT_COUNT as u16).map(|slot| keyspace.lock(slot).watchers()).sum::<usize>();
+    let mut reader = HandServed::connect(&worker);
+    reader.send("MGET a b c d");
+    while watchers() < 2 {
+        reader.poll();
+    }
+    worker.server.clients.all().iter().for_each(|client| client.kill());
+    assert!(serve(&mut reader.serving));
+    assert_eq!(watchers(), 0);
+    assert!(reader.take_replies().is_empty());
 }

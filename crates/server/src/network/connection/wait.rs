@@ -15,6 +15,7 @@ use super::Connection;
 use crate::execution::gather::Gathering;
 use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::Needed;
+use crate::execution::read_many::Progress;
 use crate::limits::{FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES, ROOM_BYTES_MIN};
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
@@ -56,7 +57,7 @@ impl<T: Transport> Connection<T> {
         // What is rare is boxed, for else each idle connection would have room for it.
         match wait {
             Wait::Gather(lacks) => Box::pin(self.gather(lacks)).await,
-            Wait::Fetch(needed) => self.fetch(needed).await,
+            Wait::Fetch(needed) => _ = self.fetch(needed).await,
             Wait::Reply => Box::pin(self.fill_reply()).await,
             Wait::Room => Box::pin(self.wait_for_room()).await,
             Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
@@ -207,9 +208,44 @@ impl<T: Transport> Connection<T> {
         let gathered = self.pipeline().gathered(gathering);
         self.pipeline().count_turn(start_ticks);
         match gathered {
-            Ok(needed) => self.fetch(needed).await,
+            Ok(needed) => {
+                let in_windows = needed.in_windows;
+                if self.fetch(needed).await && in_windows {
+                    self.read_many().await;
+                }
+            }
             Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
         }
+    }
+
+    /// Reads what was gathered in windows. When that fails, the request is run on all keys at once.
+    async fn read_many(&mut self) {
+        let worker = self.worker.clone();
+        let slices = worker.server.slices;
+        let alone = worker.gathers.acquire().await;
+        let Some(mut read) = self.pipeline().begin_read_many() else { return };
+        let progress = loop {
+            worker.turn.pass().await;
+            let answered = self.reply.len();
+            let progress = self.pipeline().read_window(&mut read);
+            self.take(self.reply.len() - answered);
+            if progress != Progress::More {
+                break progress;
+            }
+        };
+        // Whether it has succeeded is known, so nothing needs to be watched.
+        while read.unwatch(slices.gathered_keys_max) {
+            worker.turn.pass().await;
+        }
+        if progress == Progress::Failed {
+            self.reply.truncate(read.reply_from());
+            while self.pipeline().take_back_uses(&mut read) {
+                worker.turn.pass().await;
+            }
+        } else {
+            self.read_many = Some(Box::new(read));
+        }
+        drop(alone);
     }
 
     /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.
@@ -246,8 +282,8 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
-    /// part of the data set.
-    async fn fetch(&mut self, needed: Needed) {
+    /// part of the data set. False: there was none yet, so that it asks again, or is refused.
+    async fn fetch(&mut self, needed: Needed) -> bool {
         let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
         let values = wanted + self.fetched.memory_bytes();
         let made_bytes = needed.reply_bytes + needed.copy_bytes;
@@ -263,10 +299,11 @@ impl<T: Transport> Connection<T> {
         self.counted.release(&self.worker.server, &self.session.client);
         self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
         self.fetched.push_order(&needed.order);
+        true
     }
 
     /// The same of values that take `values` bytes, or of a large reply.
-    async fn fetch_large(&mut self, needed: Needed, values: u64) {
+    async fn fetch_large(&mut self, needed: Needed, values: u64) -> bool {
         let Needed { wants, order, reply_bytes, copy_bytes, .. } = needed;
         let made_bytes = reply_bytes + copy_bytes;
         let bytes = values + made_bytes;
@@ -286,7 +323,7 @@ impl<T: Transport> Connection<T> {
             } else {
                 self.refused_bytes = Some(u64::MAX);
             }
-            return;
+            return false;
         }
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
         // What was replied before and is not written yet may move, to where the reply fits behind it.
@@ -295,7 +332,7 @@ impl<T: Transport> Connection<T> {
         if !has_room && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
-            return;
+            return false;
         }
         self.reply_granted = made_bytes as usize;
         if !wants.is_empty() {
@@ -315,6 +352,7 @@ impl<T: Transport> Connection<T> {
         if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
             self.make_spare(copy_bytes as usize).await;
         }
+        true
     }
 }
 

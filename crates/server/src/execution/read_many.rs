@@ -32,9 +32,6 @@ pub(crate) struct ReadMany {
     worker: Rc<Worker>,
     /// Where the reply begins.
     reply_from: usize,
-    db: u8,
-    /// The table behind that database.
-    table: u8,
     keys: SmallVec<[KeyAt; 4]>,
     /// How many of them have been read.
     read: usize,
@@ -88,10 +85,8 @@ impl ReadMany {
 
     /// Whether what was read of all keys is what they hold now.
     fn holds(&self) -> bool {
-        let tier = &self.worker.server.tier;
-        !self.changed.is_raised()
-            && tier.keyspace.table_of(self.db) == self.table
-            && tier.clock().unix_ms() < self.expires_ms
+        let clock = self.worker.server.tier.clock();
+        !self.changed.is_raised() && clock.unix_ms() < self.expires_ms
     }
 }
 
@@ -123,8 +118,6 @@ impl Pipeline<'_> {
         let worker = self.session.worker.clone();
         Some(ReadMany {
             reply_from: self.reply.len(),
-            db: self.session.db,
-            table: worker.server.tier.keyspace.table_of(self.session.db),
             watched: Vec::with_capacity(keys.len()),
             keys,
             read: 0,
@@ -162,8 +155,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Reads and watches these keys, with their slots held. None: a value is missing, or memory, or
-    /// another table has come behind the database.
+    /// Reads and watches these keys, with their slots held. None: a value is missing, or memory, or a
+    /// slot has too many watched keys.
     fn read_locked(&mut self, read: &mut ReadMany, piece: Range<usize>) -> Option<()> {
         let request = self.batch.current()?;
         let Run::Keys(handler) = request.entry?.run else { return None };
@@ -176,9 +169,6 @@ impl Pipeline<'_> {
         let keyspace = &*worker.server.tier.keyspace;
         keys.iter().for_each(|key| keyspace.prefetch(key.slot));
         let mut locked = keyspace.lock_many(keys.iter().map(|key| key.slot).collect());
-        if keyspace.table_of(read.db) != read.table {
-            return None;
-        }
         let before = Reads::of(&worker.tally.borrow());
         let run = HandlerRun {
             handler,
@@ -199,19 +189,21 @@ impl Pipeline<'_> {
 
     /// Watches a key that was read. None: its slot has too many that are watched.
     fn watch(&self, read: &mut ReadMany, locked: &mut Locked<'_>, key: &Key<'_>) -> Option<()> {
+        // SWAPDB would need the slot: nobody exchanges tables now, and watched keys follow theirs.
+        let table = locked.keyspace().table_of(self.session.db);
         let slot = locked.slot(key.slot);
         if slot.watchers() >= WATCHERS_MAX {
             return None;
         }
         if slot.may_have_volatile() {
             let mut tally = read.worker.tally.borrow_mut();
-            let mut db = Db::new(slot, read.table, self.session.now_ms, &mut tally);
+            let mut db = Db::new(slot, table, self.session.now_ms, &mut tally);
             let expire_at_ms = db.peek(key).map_or(0, |view| view.expire_at_ms);
             if expire_at_ms != 0 {
                 read.expires_ms = read.expires_ms.min(expire_at_ms);
             }
         }
-        locked.slot(key.slot).watch(read.table, key.bytes, &read.changed);
+        locked.slot(key.slot).watch(table, key.bytes, &read.changed);
         read.watched.push(key.slot);
         Some(())
     }
@@ -228,8 +220,8 @@ impl Pipeline<'_> {
             for key in read.keys[first..read.read].iter().filter_map(|at| args.get(at.index)) {
                 let key = Key::new(key);
                 let mut slot = keyspace.lock(key.slot);
-                Db::new(&mut slot, read.table, self.session.now_ms, &mut tally)
-                    .take_back_access(&key);
+                let table = keyspace.table_of(self.session.db);
+                Db::new(&mut slot, table, self.session.now_ms, &mut tally).take_back_access(&key);
             }
         }
         read.read = first;

@@ -106,13 +106,14 @@ impl Client {
     }
 
     /// Takes the replies that have come. False: none has. `late_ms` is how old the time may be that
-    /// the server takes for the present.
+    /// the server takes for the present; a reply of more than `bytes_max` may be completed in turns after
+    /// the run, which tells nothing of its time.
     ///
     /// Errors: they are none, or nobody asked.
-    pub(crate) fn receive(&mut self, late_ms: u64) -> Result<bool, String> {
+    pub(crate) fn receive(&mut self, late_ms: u64, bytes_max: usize) -> Result<bool, String> {
         let mut any = false;
-        while let Some(Answer { written_us, tried_ms, reply }) = self.wire.receive()? {
-            let is_alone = self.waits.len() == 1;
+        while let Some(Answer { bytes, written_us, tried_ms, reply }) = self.wire.receive()? {
+            let tells_time = self.waits.len() == 1 && bytes <= bytes_max;
             let Some((index, replies)) = self.waits.front_mut() else {
                 return Err(format!("nobody asked for {reply:?}"));
             };
@@ -122,7 +123,7 @@ impl Client {
             if replies.len() == event.operation.requests() {
                 // That of EXEC is all that matters of a transaction.
                 let reply = replies.pop().expect("as many as requests, which are some");
-                if is_alone {
+                if tells_time {
                     check_time(&event.operation, &reply, tried_ms, late_ms)?;
                 }
                 event.answered = Some((written_us, reply));

@@ -23,6 +23,8 @@ pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
 /// A reply with the time at which it was written, and when the server first tried to.
 pub(crate) struct Answer {
+    /// What it takes on the wire.
+    pub(crate) bytes: usize,
     pub(crate) written_us: u64,
     pub(crate) tried_ms: u64,
     pub(crate) reply: Reply,
@@ -144,10 +146,12 @@ impl Transport for ServerEnd {
         wire.window -= count;
         wire.answered.extend_from_slice(&bytes[..count]);
         loop {
+            let bytes = wire.answered.len();
             match reply::take(&mut wire.answered) {
                 Ok(Some(reply)) => {
                     let written_us = wire.clock.now_us();
-                    wire.replies.push_back(Answer { written_us, tried_ms, reply });
+                    let bytes = bytes - wire.answered.len();
+                    wire.replies.push_back(Answer { bytes, written_us, tried_ms, reply });
                 }
                 Ok(None) => break,
                 Err(garbage) => {

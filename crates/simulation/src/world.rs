@@ -396,8 +396,10 @@ impl World {
 
     /// Takes what the server has answered; who lost the connection makes a new one.
     fn receive(&mut self) -> Result<(), String> {
+        let (late_ms, bytes_max) =
+            (self.profile.late_ms_max(), self.profile.slices().reply_bytes_free);
         for index in (0..self.clients.len()).rev() {
-            if self.clients[index].receive(self.profile.late_ms_max())? {
+            if self.clients[index].receive(late_ms, bytes_max)? {
                 self.progress_us = self.clock.now_us();
             }
             if self.clients[index].wire.is_over() {

@@ -270,14 +270,21 @@ impl FetchedSet {
         };
     }
 
-    /// The value of a key whose slot is held: that it is gone is a failure then, not a reason to
-    /// look again.
-    pub(crate) fn of_held(want: &Want, result: Result<FetchedRecord, EngineError>) -> FetchedSet {
-        let mut set = FetchedSet::for_wants(std::slice::from_ref(want));
-        set.put(0, want, result);
-        if let Fetched::Gone = set.values[0].1 {
-            set.values[0].1 = Fetched::Failed("its record is gone".into());
+    /// The values of keys whose slots are held, `wants` being sorted: that one is gone is a failure then,
+    /// not a reason to look again.
+    pub(crate) fn of_held(
+        wants: &[Want],
+        read: impl Fn(&Want) -> Result<FetchedRecord, EngineError>,
+    ) -> FetchedSet {
+        let mut set = FetchedSet::for_wants(wants);
+        for (index, want) in (0..).zip(wants) {
+            set.put(index, want, read(want));
+            let fetched = &mut set.values[index as usize].1;
+            if let Fetched::Gone = fetched {
+                *fetched = Fetched::Failed("its record is gone".into());
+            }
         }
+        set.set_index();
         set
     }
 }

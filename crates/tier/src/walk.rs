@@ -221,7 +221,7 @@ impl TierWorker {
         } else if sought.attempts < ATTEMPTS_MAX {
             return Ok(Some(want));
         } else {
-            read_now = self.fetch_blocking(want);
+            read_now = self.fetch_blocking(vec![want]);
             &read_now
         };
         if let Some(failure) = fetched.failure(want.record) {

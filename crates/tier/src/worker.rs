@@ -18,7 +18,7 @@ use keyspace::{Db, EntryPosition, Key, Stored, Tally};
 use crate::compress::{Compressor, decompress};
 use crate::defrag::DefragHand;
 use crate::evict::EvictionHand;
-use crate::fetch::{FetchedSet, Group, GroupDone, Want};
+use crate::fetch::{FetchedSet, Group, GroupDone, Want, sort_wants};
 use crate::hand::Hand;
 use crate::tier::Tier;
 use crate::wait::WaitQueue;
@@ -191,12 +191,13 @@ impl TierWorker {
         true
     }
 
-    /// Reads one value and waits for it with the thread, its slot being held: for what a transaction
-    /// learns too late.
-    pub fn fetch_blocking(&self, want: Want) -> FetchedSet {
+    /// Reads values one after another and waits for them with the thread, their slots being held: for what
+    /// a transaction learns too late.
+    pub fn fetch_blocking(&self, mut wants: Vec<Want>) -> FetchedSet {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
-        let result = engine.borrow_mut().read_blocking(want.record.at, size_of(&want));
-        FetchedSet::of_held(&want, result)
+        sort_wants(&mut wants);
+        let read = |want: &Want| engine.borrow_mut().read_blocking(want.record.at, size_of(want));
+        FetchedSet::of_held(&wants, read)
     }
 
     /// Makes the submitter run once the connections that are ready have had their turn, so that

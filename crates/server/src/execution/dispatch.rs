@@ -21,7 +21,7 @@ use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity
 use crate::execution::transaction;
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, ROOM_BYTES_MIN, TRANSACTION_BYTES_MAX};
-use crate::session::cold::cold;
+use crate::session::cold::{all_cold, cold};
 use crate::session::{ReplyMode, Session};
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
@@ -354,9 +354,13 @@ impl Runner<'_> {
                     if self.attempt.number < ATTEMPTS_MAX {
                         return self.needs(&mut locked, &keys, Some(want));
                     }
-                    // The value went cold again and again: read it while nobody can move it.
+                    // Values went cold again and again: read them while nobody can move them.
                     assert!(!self.fetched.has(want.record), "a value that is there is found");
-                    self.fetched.extend(worker.tier.fetch_blocking(want));
+                    let (tier, fetched) = (&worker.server.tier, &*self.fetched);
+                    let held = if locked.holds(key.slot) { &keys[..] } else { &[] };
+                    let mut wants = all_cold(tier, &mut locked, table, held, fetched);
+                    wants.push(want);
+                    self.fetched.extend(worker.tier.fetch_blocking(wants));
                 }
                 Err(CommandError::ReplyTooLong(_)) if self.attempt.number < ATTEMPTS_MAX => {
                     return self.needs(&mut locked, &keys, None);

@@ -25,7 +25,7 @@ use crate::execution::outcome::{Needed, Outcome};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
-use crate::session::cold::cold;
+use crate::session::cold::{all_cold, cold};
 use crate::session::transaction::{Queued, Transaction};
 use crate::state::registry::{Run, Verb};
 
@@ -204,7 +204,9 @@ fn run_queued(
                     });
                 }
                 length = reply.len();
-                fetched.extend(session.worker.tier.fetch_blocking(want));
+                let mut wants = all_cold(&session.server().tier, locked, table, &keys, fetched);
+                wants.push(want);
+                fetched.extend(session.worker.tier.fetch_blocking(wants));
             }
         }
         Run::Session(at) => {

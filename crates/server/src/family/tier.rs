@@ -186,7 +186,7 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
         reply.integer(0);
         return Ok(());
     };
-    let fetched = session.worker.tier.fetch_blocking(want);
+    let fetched = session.worker.tier.fetch_blocking(vec![want]);
     if let Some(failure) = fetched.failure(want.record) {
         return Err(CommandError::owned(format!("ERR cannot read the value of a key: {failure}")));
     }

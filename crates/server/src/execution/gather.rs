@@ -119,7 +119,9 @@ impl Pipeline<'_> {
         needs.needed.order = needs.needed.wants.iter().map(|want| want.record).collect();
         lacks.into_iter().for_each(|want| needs.add_want(want));
         needs.are_too_much();
-        if let Some(bytes) = self.watch_bytes(needs.keys_seen) {
+        // What a fetched value takes beside itself is counted generously, its watch included.
+        let others = needs.keys_seen.saturating_sub(needs.needed.wants.len());
+        if let Some(bytes) = self.watch_bytes(others) {
             needs.add_watches(bytes);
         }
         self.needs_of_batch(needs.needed)

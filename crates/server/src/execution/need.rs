@@ -69,9 +69,8 @@ impl NeededOf<'_> {
 
     /// Adds what it takes to read the request in windows, if there may be as much.
     pub(crate) fn add_watches(&mut self, bytes: u64) {
-        self.needed.in_windows = self.needed.reply_bytes + bytes <= self.bytes_max;
-        if self.needed.in_windows {
-            self.needed.copy_bytes += bytes;
+        if self.needed.reply_bytes + bytes <= self.bytes_max {
+            self.needed.watch_bytes = bytes;
         }
     }
 
@@ -136,7 +135,7 @@ impl Pipeline<'_> {
     /// So what a request has only grows from run to run. It runs again for a value that it did not
     /// name before, or that was written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often.
     pub(super) fn needs_of_batch(&mut self, needed: Needed) -> Result<Needed, TooMuch> {
-        let Needed { mut wants, order, reply_bytes, copy_bytes, is_too_much, in_windows } = needed;
+        let Needed { mut wants, order, reply_bytes, copy_bytes, is_too_much, watch_bytes } = needed;
         let Pipeline { session, batch, input, fetched, .. } = self;
         let server = session.server();
         sort_wants(&mut wants);
@@ -176,6 +175,6 @@ impl Pipeline<'_> {
         sort_wants(&mut wants);
         fetched.keep(&wants);
         wants.retain(|want| !fetched.has(want.record));
-        Ok(Needed { wants, order, reply_bytes, copy_bytes, is_too_much, in_windows })
+        Ok(Needed { wants, order, reply_bytes, copy_bytes, is_too_much, watch_bytes })
     }
 }

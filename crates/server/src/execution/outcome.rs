@@ -16,8 +16,8 @@ pub(crate) struct Needed {
     pub(crate) copy_bytes: u64,
     /// It is more than a request may take, and was not gathered to the end.
     pub(crate) is_too_much: bool,
-    /// The request is to be read in windows; the memory for that is part of `copy_bytes`.
-    pub(crate) in_windows: bool,
+    /// Memory to watch its keys, when it is to be read in windows.
+    pub(crate) watch_bytes: u64,
 }
 
 /// What became of a request.

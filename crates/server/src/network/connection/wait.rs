@@ -209,7 +209,7 @@ impl<T: Transport> Connection<T> {
         self.pipeline().count_turn(start_ticks);
         match gathered {
             Ok(needed) => {
-                let in_windows = needed.in_windows;
+                let in_windows = needed.watch_bytes > 0;
                 if self.fetch(needed).await && in_windows {
                     self.read_many().await;
                 }
@@ -291,7 +291,8 @@ impl<T: Transport> Connection<T> {
         // Until the memory is there: what has waited in vain runs again, and asks again.
         self.reply_granted = 0;
         let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
-        if values > READ_BUFFER_BYTES as u64 || made_bytes > reply_bytes_free as u64 {
+        let beside = made_bytes + needed.watch_bytes;
+        if values > READ_BUFFER_BYTES as u64 || beside > reply_bytes_free as u64 {
             return Box::pin(self.fetch_large(needed, values)).await;
         }
         self.reply_granted = made_bytes as usize;
@@ -304,9 +305,9 @@ impl<T: Transport> Connection<T> {
 
     /// The same of values that take `values` bytes, or of a large reply.
     async fn fetch_large(&mut self, needed: Needed, values: u64) -> bool {
-        let Needed { wants, order, reply_bytes, copy_bytes, .. } = needed;
+        let Needed { wants, order, reply_bytes, copy_bytes, watch_bytes, .. } = needed;
         let made_bytes = reply_bytes + copy_bytes;
-        let bytes = values + made_bytes;
+        let bytes = values + made_bytes + watch_bytes;
         let worker = self.worker.clone();
         let (server, client) = (&*worker.server, self.session.client.clone());
         // What the limit of clients is about: their bytes alone.

@@ -255,16 +255,6 @@ impl<'a> Search<'a> {
         };
         if let Some(after) = run(state.clone()) {
             let mut states = vec![after];
-            if let Command::Watch(keys) = command
-                && self.tolerance.evictions
-            {
-                // A key that had gone by then was not watched alive.
-                let mut state = state.clone();
-                let gone: Vec<&Key> =
-                    keys.iter().filter(|key| self.may_go(&state, session, **key)).collect();
-                gone.iter().for_each(|key| state.evict(session, **key));
-                states.extend(run(state));
-            }
             if let Command::SetRange(key, ..) = command
                 && self.tolerance.evictions
                 && self.may_go(state, session, *key)

@@ -25,7 +25,7 @@ use crate::state::worker::Worker;
 
 /// Memory that a key takes while it is watched, besides its bytes: its place in the list of its slot,
 /// which grows by doubling, the header of that list, its place in the request.
-pub(crate) const WATCHED_KEY_BYTES: u64 = 256;
+const WATCHED_KEY_BYTES: u64 = 256;
 
 /// A reply that is read in windows. Its keys are watched until this is dropped.
 pub(crate) struct ReadMany {

@@ -230,7 +230,7 @@ fn a_running_server_is_measured() {
 /// What `docs/plan.md` shows, but for what a running server told.
 #[test]
 fn the_documentation_shows_what_is_printed() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/plan.md");
+    let page = "../../docs/plan.md";
     let page = std::fs::read_to_string(page).expect("the page");
     let blocks: Vec<&str> = page
         .split("```console\n$ kelvin plan ")

@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn our_own_probe_reads_and_writes_a_file() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
-        let folder = option_env!("CARGO_TARGET_TMPDIR").map_or(folder, PathBuf::from);
+        let target = std::env::var_os("CARGO_TARGET_DIR");
+        let folder = target.map_or_else(|| PathBuf::from("../../target"), PathBuf::from);
         std::fs::create_dir_all(&folder).expect("the build's folder");
         let path = folder.join(format!("probe-{}", std::process::id()));
         let file = Removed(path.clone());

@@ -207,7 +207,7 @@ impl Budget {
     }
 
     /// Whether large requests were let have memory that may not be resident yet.
-    pub(crate) fn has_claims(&self) -> bool {
+    pub fn has_claims(&self) -> bool {
         self.claimed_bytes.load(Ordering::Relaxed) > 0
     }
 

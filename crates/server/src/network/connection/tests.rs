@@ -9,6 +9,7 @@ use tier::{Budget, Clock, Environment, Tier};
 
 use super::*;
 use crate::config::Config;
+use crate::execution::outcome::Needed;
 use crate::family::REGISTRY;
 use crate::limits::TURN_BYTES_MAX;
 use crate::state::server::Server;
@@ -124,6 +125,25 @@ fn a_large_request_that_has_run_leaves_its_place_to_others() {
     assert!(!serve(&mut connection));
     assert_eq!(wire.borrow().replies, b"+OK\r\n");
     assert!(!worker.server.client_memory.has_large_inputs());
+}
+
+#[test]
+fn what_a_request_holds_from_a_run_before_is_not_claimed_again() {
+    let worker = worker();
+    let client = Arc::new(Client { id: worker.server.clients.next_id(), ..Client::default() });
+    let wire = Rc::new(RefCell::new(Wire::default()));
+    let mut connection = Connection::new(worker.clone(), wire, client);
+    let has_claim_after_fetch = |connection: &mut Connection<_>| {
+        let needed = Needed { reply_bytes: 64 << 20, ..Needed::default() };
+        let fetch = std::pin::pin!(connection.fetch(needed));
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        assert!(runtime.expect("a runtime").block_on(fetch));
+        worker.server.tier.budget.has_claims()
+    };
+    assert!(has_claim_after_fetch(&mut connection));
+    assert!(!has_claim_after_fetch(&mut connection), "its buffer is there");
+    connection.reply = resp::Reply::default();
+    assert!(has_claim_after_fetch(&mut connection));
 }
 
 /// Time that passes when a test says so, in milliseconds.

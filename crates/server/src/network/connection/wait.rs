@@ -283,7 +283,7 @@ impl<T: Transport> Connection<T> {
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set. False: there was none yet, so that it asks again, or is refused.
-    async fn fetch(&mut self, needed: Needed) -> bool {
+    pub(super) async fn fetch(&mut self, needed: Needed) -> bool {
         let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
         let values = wanted + self.fetched.memory_bytes();
         let made_bytes = needed.reply_bytes + needed.copy_bytes;
@@ -327,9 +327,10 @@ impl<T: Transport> Connection<T> {
             return false;
         }
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
-        // What was replied before and is not written yet may move, to where the reply fits behind it.
-        let claimed = bytes + self.reply.len() as u64;
-        let has_room = bytes <= ROOM_BYTES_MIN || self.claim(claimed).await;
+        let claimed = self.claimed_bytes(bytes, reply_bytes);
+        // What was claimed by a run before is resident.
+        self.counted.keep_claim(None);
+        let has_room = claimed <= ROOM_BYTES_MIN || self.claim(claimed).await;
         if !has_room && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
@@ -354,6 +355,15 @@ impl<T: Transport> Connection<T> {
             self.make_spare(copy_bytes as usize).await;
         }
         true
+    }
+
+    /// Of the bytes that the request under way needs, those that will be resident besides what is: not the
+    /// values and the buffer of the reply that it holds from a run before. What was replied before
+    /// and is not written yet moves to where the reply fits behind it.
+    fn claimed_bytes(&self, bytes: u64, reply_bytes: u64) -> u64 {
+        let others = bytes - self.fetched.memory_bytes() - reply_bytes;
+        let has_buffer = (self.reply.capacity() - self.reply.len()) as u64 >= reply_bytes;
+        others + if has_buffer { 0 } else { reply_bytes + self.reply.len() as u64 }
     }
 }
 

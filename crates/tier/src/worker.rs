@@ -20,6 +20,7 @@ use crate::defrag::DefragHand;
 use crate::evict::EvictionHand;
 use crate::fetch::{FetchedSet, Group, GroupDone, Want, sort_wants};
 use crate::hand::Hand;
+use crate::limits::READS_STARTED_MAX;
 use crate::tier::Tier;
 use crate::wait::WaitQueue;
 
@@ -62,6 +63,8 @@ struct Reads {
     /// Groups with reads that have not begun, from the first of these on. Bounds: a connection waits for
     /// its group before it asks for more, so this holds at most one of each.
     queue: VecDeque<ValueRead>,
+    /// Those that were started in one go, and are in flight.
+    started: usize,
 }
 
 /// One read of a group.
@@ -148,10 +151,12 @@ impl TierWorker {
         self.buffers_released();
     }
 
-    /// Starts the reads that waited for a place, in their order: a connection holds no buffers while
-    /// it waits, so the oldest group always ends.
+    /// Starts reads that waited for a place, in their order: a connection holds no buffers while
+    /// it waits, so the oldest group always ends. After as many as others may wait for, the next completion
+    /// starts more.
     fn start_queued(&self) {
         let mut reads = self.reads.borrow_mut();
+        reads.started = 0;
         while let Some(next) = reads.queue.front_mut() {
             let read = next.clone();
             next.index += 1;
@@ -162,6 +167,9 @@ impl TierWorker {
             }
             if was_last {
                 reads.queue.pop_front();
+            }
+            if reads.started == READS_STARTED_MAX {
+                break;
             }
         }
     }
@@ -178,6 +186,7 @@ impl TierWorker {
         match engine.borrow_mut().read(record, size, token as u64) {
             ReadStart::Pending => {
                 reads.waiting[token] = Some(read);
+                reads.started += 1;
                 return true;
             }
             ReadStart::Ready(record) => read.complete(Ok(record)),

@@ -13,6 +13,10 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 24;
 /// Keys that are written until a place is used again, at most.
 const KEYS_MAX: usize = 2000;
+/// Keys that are read together, more than begin in one go.
+const KEYS_OF_MANY: usize = 300;
+/// Reads that a worker may start before others have their turn: about a millisecond.
+const IN_ONE_GO_MAX: usize = 100;
 /// Turns after which something that should end hangs.
 const TURNS_MAX: usize = 100_000;
 
@@ -188,4 +192,18 @@ fn what_a_command_keeps_is_there_beside_what_it_fetches_next() {
     fetched.extend(rig.fetch(vec![b]));
     assert_eq!(fetched.value(b.record), Some(&[2; 1500][..]));
     assert!(fetched.value(a.record).is_some());
+}
+
+#[test]
+fn many_reads_are_not_handed_to_the_kernel_in_one_go() {
+    let rig = Rig::new();
+    let keys: Vec<String> = (0..KEYS_OF_MANY).map(|number| format!("k{number:05}")).collect();
+    keys.iter().for_each(|key| drop(rig.set_cold(key, &[1; 1500])));
+    let mut wants: Vec<Want> = keys.iter().map(|key| rig.want(key)).collect();
+    sort_wants(&mut wants);
+    let mut fetch = Box::pin(rig.worker.fetch(wants.clone()));
+    assert!(fetch.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(rig.worker.in_flight() <= IN_ONE_GO_MAX, "{}", rig.worker.in_flight());
+    let fetched = rig.run(fetch);
+    assert!(wants.iter().all(|want| fetched.has(want.record)), "those behind follow");
 }

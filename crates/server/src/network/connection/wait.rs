@@ -100,8 +100,10 @@ impl<T: Transport> Connection<T> {
         // One of an earlier run would be in its own way.
         self.counted.keep_claim(None);
         let worker = self.worker.clone();
-        let tier = &worker.tier;
-        let claim = match tier.claim(bytes) {
+        let start_ticks = worker.server.clock.raw();
+        let claim = worker.tier.claim(bytes);
+        self.pipeline().count_turn(start_ticks);
+        let claim = match claim {
             None => self.writing(worker.tier.room(bytes)).await.ok(),
             claim => claim,
         };
@@ -328,6 +330,7 @@ impl<T: Transport> Connection<T> {
         }
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
         let claimed = self.claimed_bytes(bytes, reply_bytes);
+        worker.turn.pass().await;
         // What was claimed by a run before is resident.
         self.counted.keep_claim(None);
         let has_room = claimed <= ROOM_BYTES_MIN || self.claim(claimed).await;

@@ -255,13 +255,19 @@ impl<'a> Search<'a> {
         };
         if let Some(after) = run(state.clone()) {
             let mut states = vec![after];
+            if matches!(command, Command::SwapDb | Command::FlushDb | Command::FlushAll)
+                && self.tolerance.evictions
+            {
+                // It disturbs who watches a key only if that is still there.
+                states.extend(self.without_watched(state).into_iter().filter_map(run));
+            }
             if let Command::SetRange(key, ..) = command
                 && self.tolerance.evictions
                 && self.may_go(state, session, *key)
             {
                 // Its answer may be the same when the key is gone.
                 let mut state = state.clone();
-                state.evict(session, *key);
+                state.evict(state.place(session, *key));
                 states.extend(run(state));
             }
             return states;
@@ -288,7 +294,7 @@ impl<'a> Search<'a> {
             };
             keys.retain(is_gone);
             let mut state = state.clone();
-            keys.iter().for_each(|key| state.evict(session, *key));
+            keys.iter().for_each(|key| state.evict(state.place(session, *key)));
             return run(state).into_iter().collect();
         }
         keys.truncate(EVICTED_TOGETHER_MAX);
@@ -296,15 +302,31 @@ impl<'a> Search<'a> {
         let evicted = sets.filter_map(|set| {
             let mut state = state.clone();
             let gone = keys.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
-            gone.for_each(|(_, key)| state.evict(session, *key));
+            gone.for_each(|(_, key)| state.evict(state.place(session, *key)));
             run(state)
+        });
+        evicted.collect()
+    }
+
+    /// The states in which keys that sessions watch were evicted.
+    fn without_watched(&self, state: &State) -> Vec<State> {
+        let mut watched = state.watched();
+        watched.retain(|place| !self.tolerance.volatile_alone || state.is_volatile(*place));
+        watched.truncate(EVICTED_TOGETHER_MAX);
+        let sets = 1u32..1 << watched.len();
+        let evicted = sets.map(|set| {
+            let mut state = state.clone();
+            let gone = watched.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
+            gone.for_each(|(_, place)| state.evict(*place));
+            state
         });
         evicted.collect()
     }
 
     /// Whether a key of the session's database may be evicted.
     fn may_go(&self, state: &State, session: usize, key: Key) -> bool {
-        let is_allowed = !self.tolerance.volatile_alone || state.is_volatile(session, key);
+        let is_allowed =
+            !self.tolerance.volatile_alone || state.is_volatile(state.place(session, key));
         is_allowed && state.has(session, key)
     }
 
@@ -401,6 +423,23 @@ mod tests {
         let done = || Reply::Array(vec![Reply::ok()]);
         assert!(is_serializable(&[skew(A, B, 2, done()), skew(B, A, 2, Reply::NullArray)]));
         assert!(!is_serializable(&[skew(A, B, 2, done()), skew(B, A, 2, done())]));
+    }
+
+    #[test]
+    fn an_exchange_of_databases_disturbs_nobody_who_watches_what_was_evicted_before() {
+        let history = || {
+            let exec = Operation::Transaction(vec![Command::Get(A)]);
+            let replies = Reply::Array(vec![Reply::Null]);
+            let one = vec![
+                event(0, 1, Command::Set(A, value("x")), Reply::ok()),
+                event(2, 3, Command::Watch(vec![A]), Reply::ok()),
+                Event { operation: exec, sent: 6, answered: Some((7, replies)) },
+            ];
+            [one, vec![event(4, 5, Command::SwapDb, Reply::ok())]]
+        };
+        assert!(!is_serializable(&history()));
+        let evicting = Tolerance { evictions: true, ..Tolerance::default() };
+        assert_eq!(check(&history(), evicting), Verdict::Serializable);
     }
 
     #[test]

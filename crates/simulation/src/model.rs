@@ -24,6 +24,13 @@ pub(crate) struct State {
     sent_ms: u64,
 }
 
+/// A key of one database.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    db: usize,
+    key: Key,
+}
+
 /// Two times in milliseconds between which something happens, both included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Span {
@@ -85,15 +92,28 @@ impl State {
         self.get(self.sessions[session].db, key).is_some()
     }
 
-    /// Whether a key of the session's database has an expiry.
-    pub(crate) fn is_volatile(&self, session: usize, key: Key) -> bool {
-        self.expires(self.sessions[session].db, key)
+    /// Whether a key has an expiry.
+    pub(crate) fn is_volatile(&self, Place { db, key }: Place) -> bool {
+        self.expires(db, key)
+    }
+
+    /// Where a key of the session's database is.
+    pub(crate) fn place(&self, session: usize, key: Key) -> Place {
+        Place { db: self.sessions[session].db, key }
+    }
+
+    /// The keys of any database that exist, and that a session watches in one of them.
+    pub(crate) fn watched(&self) -> Vec<Place> {
+        let sessions = self.sessions.iter().filter(|session| !session.is_disturbed);
+        let watched = sessions.flat_map(|session| session.watched).fold(0, |all, keys| all | keys);
+        let keys = (0..KEYS.len() as u8).filter(|key| watched & 1 << key != 0).map(Key);
+        let places = keys.flat_map(|key| (0..DATABASES).map(move |db| Place { db, key }));
+        places.filter(|place| self.get(place.db, place.key).is_some()).collect()
     }
 
     /// A key is gone without a client's doing. When it went is not known, so neither is who watched
     /// it then.
-    pub(crate) fn evict(&mut self, session: usize, key: Key) {
-        let db = self.sessions[session].db;
+    pub(crate) fn evict(&mut self, Place { db, key }: Place) {
         self.values[db][usize::from(key.0)] = None;
         self.set_end(db, key, End::Never);
     }

@@ -105,14 +105,13 @@ impl Client {
         self.ask(now_us, group);
     }
 
-    /// Takes the replies that have come. False: none has. `late_ms` is how old the time may be that
-    /// the server takes for the present; a reply of more than `bytes_max` may be completed in turns after
-    /// the run, which tells nothing of its time.
+    /// Takes the replies that have come. False: none has. A reply of more
+    /// than `bytes_max` may be completed in turns after the run, which tells nothing of its time.
     ///
     /// Errors: they are none, or nobody asked.
-    pub(crate) fn receive(&mut self, late_ms: u64, bytes_max: usize) -> Result<bool, String> {
+    pub(crate) fn receive(&mut self, bytes_max: usize) -> Result<bool, String> {
         let mut any = false;
-        while let Some(Answer { bytes, written_us, tried_ms, reply }) = self.wire.receive()? {
+        while let Some(Answer { bytes, written_us, began_ms, reply }) = self.wire.receive()? {
             let tells_time = self.waits.len() == 1 && bytes <= bytes_max;
             let Some((index, replies)) = self.waits.front_mut() else {
                 return Err(format!("nobody asked for {reply:?}"));
@@ -124,7 +123,7 @@ impl Client {
                 // That of EXEC is all that matters of a transaction.
                 let reply = replies.pop().expect("as many as requests, which are some");
                 if tells_time {
-                    check_time(&event.operation, &reply, tried_ms, late_ms)?;
+                    check_time(&event.operation, &reply, began_ms)?;
                 }
                 event.answered = Some((written_us, reply));
                 self.waits.pop_front();
@@ -139,16 +138,11 @@ impl Client {
     }
 }
 
-/// Compares the time at which a transaction ran, by the server's clock, with that at which its answer
-/// was written. Shape: nothing behind it held up the answer.
+/// Compares the time at which a transaction ran, by the server's clock, with that at which the task
+/// began that wrote its answer: it has read the clock since. Shape: nothing behind it held up the answer.
 ///
 /// Errors: it ran with the time of long before.
-fn check_time(
-    operation: &Operation,
-    reply: &Reply,
-    written_ms: u64,
-    late_ms_max: u64,
-) -> Result<(), String> {
+fn check_time(operation: &Operation, reply: &Reply, began_ms: u64) -> Result<(), String> {
     let (Operation::Transaction(commands), Reply::Array(replies)) = (operation, reply) else {
         return Ok(());
     };
@@ -158,8 +152,8 @@ fn check_time(
             && set == asked
             && *at > 0
         {
-            let late_ms = written_ms as i64 - (at - *ms as i64);
-            if late_ms > late_ms_max as i64 {
+            let late_ms = began_ms as i64 - (at - *ms as i64);
+            if late_ms > 0 {
                 return Err(format!("{operation:?} ran with the time of {late_ms} ms before"));
             }
         }

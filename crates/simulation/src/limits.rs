@@ -6,8 +6,6 @@ pub(crate) const CHECKED_NODES_MAX: usize = 300_000;
 pub(crate) const EVICTED_TOGETHER_MAX: usize = 6;
 /// Steps of the scheduler in one run, after which something is taken to go round in circles.
 pub(crate) const STEPS_MAX: u64 = 3_000_000;
-/// Where workers are stopped, a request runs within so long of the time that it takes for the present.
-pub(crate) const LATE_MS_MAX: u64 = 40;
 /// Steps for which a fiber that was stopped stays so.
 pub(crate) const PARKED_STEPS_MAX: u64 = 200;
 /// Values that a worker reads with slots held before it is taken to go round in circles.

@@ -19,16 +19,30 @@ const LAG_SHIFT: u32 = 2;
 
 /// Time that passes when the scheduler says so.
 #[derive(Debug, Default)]
-pub(crate) struct SimClock(AtomicU64);
+pub(crate) struct SimClock {
+    now_us: AtomicU64,
+    /// When the task began that runs, or ran last.
+    task_began_us: AtomicU64,
+}
 
 impl SimClock {
     /// Microseconds since the start.
     pub(crate) fn now_us(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.now_us.load(Ordering::Relaxed)
     }
 
     pub(crate) fn advance(&self, us: u64) {
-        self.0.fetch_add(us, Ordering::Relaxed);
+        self.now_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// A task runs, or goes on, that began then.
+    pub(crate) fn set_task_began(&self, us: u64) {
+        self.task_began_us.store(us, Ordering::Relaxed);
+    }
+
+    /// When the task that runs began, Unix ms: what it does takes no earlier time for the present.
+    pub(crate) fn task_began_ms(&self) -> u64 {
+        (START_US + self.task_began_us.load(Ordering::Relaxed)) / 1000
     }
 }
 

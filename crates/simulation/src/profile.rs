@@ -7,7 +7,6 @@ use server::simulation::Slices;
 use stdx::Random;
 
 use crate::command::{COUNTERS, KEYS};
-use crate::limits::LATE_MS_MAX;
 
 /// Bytes of a segment of the flash log.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
@@ -121,12 +120,6 @@ impl Profile {
 
     pub(crate) fn large_value_bytes(&self) -> usize {
         if self.is_sliced { 3000 } else { 1 << 20 }
-    }
-
-    /// How old the time may be that a request takes for the present: without stops it is read in the
-    /// step in which the request runs.
-    pub(crate) fn late_ms_max(&self) -> u64 {
-        if self.preempted_one_in == 0 { 0 } else { LATE_MS_MAX }
     }
 
     /// Places on flash are used again and again while reads are under way.

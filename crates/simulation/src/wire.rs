@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use server::simulation::Transport;
-use tier::Clock;
 
 use crate::machine::SimClock;
 use crate::reply::{self, Reply};
@@ -21,12 +20,12 @@ pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
 #[derive(Clone)]
 pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
-/// A reply with the time at which it was written, and when the server first tried to.
+/// A reply with the time at which it was written, and when the task began that first tried to.
 pub(crate) struct Answer {
     /// What it takes on the wire.
     pub(crate) bytes: usize,
     pub(crate) written_us: u64,
-    pub(crate) tried_ms: u64,
+    pub(crate) began_ms: u64,
     pub(crate) reply: Reply,
 }
 
@@ -39,8 +38,8 @@ struct Wire {
     /// What the server wrote and does not make a whole reply yet.
     answered: Vec<u8>,
     replies: VecDeque<Answer>,
-    /// When the server first tried to write what it has not written whole.
-    tried_ms: Option<u64>,
+    /// When the task began that first tried to write what is not written whole, Unix ms.
+    began_ms: Option<u64>,
     clock: Arc<SimClock>,
     /// Bytes that the server may write before it must wait for the client.
     window: usize,
@@ -136,8 +135,8 @@ impl Transport for ServerEnd {
         if wire.is_closed_by_client {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let now_ms = wire.clock.unix_ms();
-        let tried_ms = *wire.tried_ms.get_or_insert(now_ms);
+        let began_ms = wire.clock.task_began_ms();
+        let began_ms = *wire.began_ms.get_or_insert(began_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {
             wire.writer = Some(cx.waker().clone());
@@ -151,7 +150,7 @@ impl Transport for ServerEnd {
                 Ok(Some(reply)) => {
                     let written_us = wire.clock.now_us();
                     let bytes = bytes - wire.answered.len();
-                    wire.replies.push_back(Answer { bytes, written_us, tried_ms, reply });
+                    wire.replies.push_back(Answer { bytes, written_us, began_ms, reply });
                 }
                 Ok(None) => break,
                 Err(garbage) => {
@@ -161,7 +160,7 @@ impl Transport for ServerEnd {
             }
         }
         if count == bytes.len() {
-            wire.tried_ms = None;
+            wire.began_ms = None;
         }
         Poll::Ready(Ok(count))
     }

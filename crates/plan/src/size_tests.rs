@@ -188,7 +188,8 @@ proptest! {
 
     #[test]
     fn more_data_never_takes_less(
-        keys in 1e5..1e10f64, value in 0u32..10_000, more in 1.0..3.0f64, replicas in 0..3u32
+        // Shorter values stay in RAM, and longer ones may take less of it.
+        keys in 1e5..1e10f64, value in 32u32..10_000, more in 1.0..3.0f64, replicas in 0..3u32
     ) {
         let sized = |keys: f64, value: f64, replicas: u32| {
             sized(&format!(

@@ -59,6 +59,8 @@ pub(crate) struct Figures {
     pub(crate) values_bytes: i64,
     /// Whether what is allocated would fit without them.
     pub(crate) fits_without_values: bool,
+    /// Whether the hand of some worker may still find values to demote.
+    pub(crate) others_demote: bool,
     /// Whether sparse pages could be emptied.
     pub(crate) may_defrag: bool,
     /// Whether the write that waits first takes much, and what is in its way may only be there for
@@ -240,8 +242,10 @@ impl Figures {
             // Keys alone are left in RAM.
             Some(StopReason::Spent) if tries_eviction => self.evict(),
             Some(StopReason::Spent) if evicts => Next::Continue,
-            // The slots of other workers hold values: their hands will come to them.
-            Some(StopReason::Spent) if in_time && self.has_values() => Next::AwaitMeasure,
+            // The slots of other workers may hold values: their hands will come to them.
+            Some(StopReason::Spent) if in_time && self.others_demote && self.has_values() => {
+                Next::AwaitMeasure
+            }
             _ if in_time && self.is_held_up => Next::AwaitMeasure,
             Some(StopReason::Spent) => Next::Refuse,
             // Keys are let go for the fact alone, never for the estimate.

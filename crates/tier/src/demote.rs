@@ -98,6 +98,7 @@ impl TierWorker {
                 {
                     self.idle_slots.set((PASSES_MAX - 1) * self.hand.slots());
                 }
+                self.note_spent(true);
                 total.stopped = Some(StopReason::Spent);
                 break;
             }
@@ -110,6 +111,7 @@ impl TierWorker {
             let part = self.demote_slot(self.hand.region(of), limit);
             if part.values > 0 {
                 self.idle_slots.set(0);
+                self.note_spent(false);
             }
             if self.hand_at.get() == EntryPosition::default() {
                 self.hand.advance();
@@ -128,6 +130,15 @@ impl TierWorker {
             heap.flush_thread();
         }
         total
+    }
+
+    /// Says whether the hand has found no value to demote in all of its slots.
+    fn note_spent(&self, is_spent: bool) {
+        match (self.is_spent.replace(is_spent), is_spent) {
+            (false, true) => _ = self.tier.spent_hands.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.tier.spent_hands.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
     }
 
     /// Demotes what a batch of writes brought to cold keys that nobody had used lately.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use flash::{Backend, LogConfig, SimDisk, open_sim};
 use keyspace::{Db, Expiry, Key, Keyspace, SLOT_COUNT, Tally};
 
+use crate::limits::SLICE_SLOTS_MAX;
 use crate::{
     Budget, Clock, Environment, EvictionPolicy, Pressure, ResidentSource, Tier, TierError,
     TierWorker,
@@ -362,4 +363,25 @@ fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the
         assert!(matches!(result, Poll::Ready(Ok(_))));
     }
     assert!(!machine.worker.must_wait(), "nobody waits any more");
+}
+
+#[test]
+fn values_that_are_too_small_to_demote_do_not_hold_up_a_refusal() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    let mut number = 0;
+    // Rounds that the next refused write waits for.
+    let mut refused_after = || loop {
+        let waited = machine.waited.get();
+        number += 1;
+        if machine.write(&format!("{number}"), &[b'v'; 30], Expiry::Clear).is_err() {
+            return machine.waited.get() - waited;
+        }
+    };
+    refused_after();
+    for _ in 0..3 {
+        machine.measure();
+        // One pass of the hand over every slot, and no wait for values that other workers could demote.
+        let rounds = refused_after();
+        assert!(rounds <= (SLOT_COUNT / SLICE_SLOTS_MAX) as u64 + 4, "{rounds}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
@@ -56,6 +56,8 @@ pub struct Tier {
     /// Settings that can change while running.
     pub settings: Settings,
     pub(crate) regions: Regions,
+    /// Workers whose hands found no value to demote, and have not since.
+    pub(crate) spent_hands: AtomicUsize,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -84,6 +86,7 @@ impl Tier {
             counters: Counters::default(),
             settings: Settings::default(),
             regions: Regions::default(),
+            spent_hands: AtomicUsize::new(0),
             workers,
         }
     }
@@ -182,6 +185,7 @@ impl Tier {
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,
+            others_demote: self.spent_hands.load(Ordering::Relaxed) < self.workers,
             freed_since_refusal: self.budget.freed_since_refusal(),
         }
     }

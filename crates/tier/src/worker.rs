@@ -36,6 +36,8 @@ pub struct TierWorker {
     pub(crate) idle_slots: Cell<usize>,
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
+    /// Whether the hand has found no value to demote, and has not since.
+    pub(crate) is_spent: Cell<bool>,
     pub(crate) defrag: DefragHand,
     pub(crate) eviction_hand: EvictionHand,
     /// Where the demotion hand is in its slot.
@@ -103,6 +105,7 @@ impl TierWorker {
             hand,
             idle_slots: Cell::new(0),
             spent_at: Cell::new(0),
+            is_spent: Cell::new(false),
             eviction_hand,
             hand_at: Cell::default(),
             gc_evicts: Cell::new(false),

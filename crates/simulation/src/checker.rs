@@ -177,16 +177,20 @@ impl<'a> Search<'a> {
 
     /// An operation whose answer was lost may have run, or have been refused.
     fn unanswered(&self, state: &State, session: usize, operation: &Operation) -> Vec<State> {
-        let (mut done, mut refused) = (state.clone(), state.clone());
-        done.apply(session, operation);
-        if let Operation::Transaction(_) = operation {
-            refused.unwatch(session);
+        let mut states = vec![state.clone()];
+        if operation.commands().iter().any(|one| self.tells_of_evictions(one)) {
+            states.extend(self.without_watched(state));
         }
+        states.iter_mut().for_each(|state| drop(state.apply(session, operation)));
         let Tolerance { refusals, evictions, unreadable, .. } = self.tolerance;
-        match refusals || evictions || unreadable {
-            true => vec![done, refused],
-            false => vec![done],
+        if refusals || evictions || unreadable {
+            let mut refused = state.clone();
+            if let Operation::Transaction(_) = operation {
+                refused.unwatch(session);
+            }
+            states.push(refused);
         }
+        states
     }
 
     fn after_transaction(
@@ -255,10 +259,7 @@ impl<'a> Search<'a> {
         };
         if let Some(after) = run(state.clone()) {
             let mut states = vec![after];
-            if matches!(command, Command::SwapDb | Command::FlushDb | Command::FlushAll)
-                && self.tolerance.evictions
-            {
-                // It disturbs who watches a key only if that is still there.
+            if self.tells_of_evictions(command) {
                 states.extend(self.without_watched(state).into_iter().filter_map(run));
             }
             if let Command::SetRange(key, ..) = command
@@ -306,6 +307,12 @@ impl<'a> Search<'a> {
             run(state)
         });
         evicted.collect()
+    }
+
+    /// Whether a command disturbs who watches a key only if that has not been evicted.
+    fn tells_of_evictions(&self, command: &Command) -> bool {
+        self.tolerance.evictions
+            && matches!(command, Command::SwapDb | Command::FlushDb | Command::FlushAll)
     }
 
     /// The states in which keys that sessions watch were evicted.

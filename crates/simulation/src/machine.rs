@@ -23,6 +23,8 @@ pub(crate) struct SimClock {
     now_us: AtomicU64,
     /// When the task began that runs, or ran last.
     task_began_us: AtomicU64,
+    /// The longest that a task took until it answered.
+    longest_answer_us: AtomicU64,
 }
 
 impl SimClock {
@@ -40,9 +42,16 @@ impl SimClock {
         self.task_began_us.store(us, Ordering::Relaxed);
     }
 
-    /// When the task that runs began, Unix ms: what it does takes no earlier time for the present.
-    pub(crate) fn task_began_ms(&self) -> u64 {
-        (START_US + self.task_began_us.load(Ordering::Relaxed)) / 1000
+    /// When the task began that answers now, Unix ms: it takes no earlier time for the present.
+    pub(crate) fn answer_began_ms(&self) -> u64 {
+        let began_us = self.task_began_us.load(Ordering::Relaxed);
+        self.longest_answer_us.fetch_max(self.now_us() - began_us, Ordering::Relaxed);
+        (START_US + began_us) / 1000
+    }
+
+    /// As old may the time be that a request takes for the present.
+    pub(crate) fn longest_answer_us(&self) -> u64 {
+        self.longest_answer_us.load(Ordering::Relaxed)
     }
 }
 

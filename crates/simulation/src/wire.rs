@@ -135,7 +135,7 @@ impl Transport for ServerEnd {
         if wire.is_closed_by_client {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let began_ms = wire.clock.task_began_ms();
+        let began_ms = wire.clock.answer_began_ms();
         let began_ms = *wire.began_ms.get_or_insert(began_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {

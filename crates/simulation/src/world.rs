@@ -4,6 +4,7 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use flash::{Engine, LogConfig, SimDisk, SimFaults, open_sim};
@@ -79,8 +80,6 @@ struct World {
     /// Histories of connections that have ended.
     ended: Vec<Vec<Event>>,
     measure_due_us: u64,
-    /// The longest that a task took: as old may the time be that a request takes for the present.
-    longest_task_us: u64,
     /// When a client was last answered.
     progress_us: u64,
     steps: u64,
@@ -155,7 +154,6 @@ impl World {
             clients: Vec::new(),
             ended: Vec::new(),
             measure_due_us: 0,
-            longest_task_us: 0,
             progress_us: 0,
             steps: 0,
             values: 0,
@@ -359,7 +357,6 @@ impl World {
         }
         self.clock.set_task_began(one.task_began_us);
         one.thread.run();
-        self.longest_task_us = self.longest_task_us.max(self.clock.now_us() - one.task_began_us);
         let is_parked = one.thread.is_preempted()
             && self.profile.parked > 0
             && self.random.below(1000) < self.profile.parked;
@@ -452,10 +449,10 @@ impl World {
         let faults = &self.profile.device.faults;
         let tolerance = Tolerance {
             refusals: self.profile.room_bytes.is_some(),
-            evictions: self.profile.policy != "noeviction",
+            evictions: self.tier.counters.evicted.load(Ordering::Relaxed) > 0,
             volatile_alone: self.profile.policy.starts_with("volatile-"),
             unreadable: faults.failed_reads + faults.flipped_bits > 0,
-            late_ms: self.longest_task_us.div_ceil(1000),
+            late_ms: self.clock.longest_answer_us().div_ceil(1000),
         };
         let verdict = checker::check(&histories, tolerance);
         let mut outcome = Outcome::new(self.steps, &self.tier);

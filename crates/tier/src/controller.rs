@@ -59,8 +59,9 @@ pub(crate) struct Figures {
     pub(crate) values_bytes: i64,
     /// Whether what is allocated would fit without them.
     pub(crate) fits_without_values: bool,
-    /// Whether the hand of some worker may still find values to demote.
-    pub(crate) others_demote: bool,
+    /// Whether the hand of some worker may still find values to demote: not all have just passed over
+    /// all of theirs, as often as a value may stay that was used, and found none.
+    pub(crate) some_hand_may_find: bool,
     /// Whether sparse pages could be emptied.
     pub(crate) may_defrag: bool,
     /// Whether the write that waits first takes much, and what is in its way may only be there for
@@ -243,7 +244,7 @@ impl Figures {
             Some(StopReason::Spent) if tries_eviction => self.evict(),
             Some(StopReason::Spent) if evicts => Next::Continue,
             // The slots of other workers may hold values: their hands will come to them.
-            Some(StopReason::Spent) if in_time && self.others_demote && self.has_values() => {
+            Some(StopReason::Spent) if in_time && self.some_hand_may_find && self.has_values() => {
                 Next::AwaitMeasure
             }
             _ if in_time && self.is_held_up => Next::AwaitMeasure,

@@ -80,7 +80,7 @@ impl World {
             values_bytes: self.hot * VALUE,
             fits_without_values: self.keys * KEY < self.max,
             may_defrag: false,
-            others_demote: true,
+            some_hand_may_find: true,
             is_held_up: false,
             freed_since_refusal: 0,
         }
@@ -304,7 +304,7 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
         resident: Resident::NearlyFull,
         values_bytes: VALUES_BYTES_MIN - 1,
         may_defrag: true,
-        others_demote: true,
+        some_hand_may_find: true,
         is_held_up: false,
         ..world.figures()
     };

@@ -26,6 +26,7 @@ use keyspace::{
 
 use crate::compress::Compressor;
 use crate::counters::Counters;
+use crate::hand::{IdleRounds, PASSES_MAX};
 use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
 use crate::worker::TierWorker;
@@ -34,9 +35,6 @@ use crate::worker::TierWorker;
 const EXPIRES_SOON_MS: u64 = 5_000;
 /// Values that expire within this time share segments, which then die together.
 const SHORT_LIVED_MS: u64 = 10 * 60_000;
-/// Passes after which every frequency is down to 0.
-const PASSES_MAX: usize = 4;
-
 /// Turns of the device without progress after which demoting everything gives up.
 const IDLE_TURNS_MAX: usize = 10_000;
 
@@ -98,7 +96,6 @@ impl TierWorker {
                 {
                     self.idle_slots.set((PASSES_MAX - 1) * self.hand.slots());
                 }
-                self.note_spent(true);
                 total.stopped = Some(StopReason::Spent);
                 break;
             }
@@ -111,12 +108,14 @@ impl TierWorker {
             let part = self.demote_slot(self.hand.region(of), limit);
             if part.values > 0 {
                 self.idle_slots.set(0);
-                self.note_spent(false);
+                self.rounds().end_with_a_value();
             }
             if self.hand_at.get() == EntryPosition::default() {
-                self.hand.advance();
                 let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
                 self.idle_slots.set(idle);
+                if self.hand.advance() && idle >= self.hand.slots() {
+                    self.rounds().add(self.tier.budget.measures());
+                }
             }
             total.add(part);
             total.stopped = part.stopped;
@@ -132,13 +131,9 @@ impl TierWorker {
         total
     }
 
-    /// Says whether the hand has found no value to demote in all of its slots.
-    fn note_spent(&self, is_spent: bool) {
-        match (self.is_spent.replace(is_spent), is_spent) {
-            (false, true) => _ = self.tier.spent_hands.fetch_add(1, Ordering::Relaxed),
-            (true, false) => _ = self.tier.spent_hands.fetch_sub(1, Ordering::Relaxed),
-            _ => {}
-        }
+    /// What this worker's hand has found lately.
+    fn rounds(&self) -> &IdleRounds {
+        &self.tier.rounds[self.index]
     }
 
     /// Demotes what a batch of writes brought to cold keys that nobody had used lately.

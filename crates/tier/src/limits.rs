@@ -26,8 +26,8 @@ pub(crate) const WRITE_BYTES: i64 = 4 << 10;
 pub(crate) const LARGE_WRITE_BYTES: u64 = 256 << 10;
 /// Writes that a slice makes memory for.
 pub(crate) const WRITES_MAX: i64 = 64;
-/// Reads that are started in one go: to hand one to the kernel takes about 10 us. With those that are
-/// in flight already they keep a drive busy.
+/// Reads that are handed to the kernel in one go, of all connections: one takes about 10 us. With those
+/// that are in flight already they keep a drive busy.
 pub(crate) const READS_STARTED_MAX: usize = 64;
 /// Random slots that eviction by sample asks for at a time, so that their cache misses overlap.
 pub(crate) const SAMPLED_SLOTS: usize = 8;

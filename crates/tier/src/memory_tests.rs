@@ -148,7 +148,11 @@ impl Machine {
     }
 
     fn wait(&self) -> Result<(), TierError> {
-        let mut room = pin!(self.worker.room(0));
+        self.wait_for(0)
+    }
+
+    fn wait_for(&self, bytes: u64) -> Result<(), TierError> {
+        let mut room = pin!(self.worker.room(bytes));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = self.step(|| room.as_mut().poll(&mut cx)) {
@@ -160,6 +164,15 @@ impl Machine {
             self.round();
         }
         panic!("a write waits for ever");
+    }
+
+    fn remove(&self, name: &str) {
+        let key = Key::new(name.as_bytes());
+        let mut tally = Tally::default();
+        let mut slot = self.tier().keyspace.lock(key.slot);
+        Db::new(&mut slot, 0, 1, &mut tally).remove(&key);
+        drop(slot);
+        self.worker.after_batch(&mut tally);
     }
 
     fn exists(&self, name: &str) -> bool {
@@ -384,4 +397,15 @@ fn values_that_are_too_small_to_demote_do_not_hold_up_a_refusal() {
         let rounds = refused_after();
         assert!(rounds <= (SLOT_COUNT / SLICE_SLOTS_MAX) as u64 + 4, "{rounds}");
     }
+    // Values that can be demoted take their place: the hand has to look anew.
+    (1..=number).for_each(|number| machine.remove(&format!("{number}")));
+    (0..100).for_each(|_| machine.measure());
+    for number in 0.. {
+        if machine.tier().pressure() != Pressure::None {
+            break;
+        }
+        machine.put(&format!("{number}"), &[b'v'; 500], Expiry::Clear);
+    }
+    machine.tier().budget.add_reserved(4 * MIB as i64);
+    assert_eq!(machine.wait_for(4 * MIB), Ok(()));
 }

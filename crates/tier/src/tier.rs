@@ -1,7 +1,7 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
@@ -12,6 +12,7 @@ use crate::controller::Resident;
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment};
 use crate::fetch::Want;
+use crate::hand::IdleRounds;
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
 
@@ -56,8 +57,8 @@ pub struct Tier {
     /// Settings that can change while running.
     pub settings: Settings,
     pub(crate) regions: Regions,
-    /// Workers whose hands found no value to demote, and have not since.
-    pub(crate) spent_hands: AtomicUsize,
+    /// What the hand of each worker has found lately.
+    pub(crate) rounds: Box<[IdleRounds]>,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -86,7 +87,7 @@ impl Tier {
             counters: Counters::default(),
             settings: Settings::default(),
             regions: Regions::default(),
-            spent_hands: AtomicUsize::new(0),
+            rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
             workers,
         }
     }
@@ -173,6 +174,7 @@ impl Tier {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
         let resident = self.budget.resident(wanted_bytes);
+        let measures = self.budget.measures();
         Figures {
             over_limit: self.budget.over_limit(),
             over_watermark: self.budget.over_watermark(),
@@ -185,7 +187,7 @@ impl Tier {
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,
-            others_demote: self.spent_hands.load(Ordering::Relaxed) < self.workers,
+            some_hand_may_find: !self.rounds.iter().all(|hand| hand.are_enough(measures)),
             freed_since_refusal: self.budget.freed_since_refusal(),
         }
     }

@@ -28,6 +28,8 @@ use crate::wait::WaitQueue;
 pub struct TierWorker {
     /// The shared side.
     pub tier: Arc<Tier>,
+    /// Which worker it is.
+    pub(crate) index: usize,
     pub(crate) engine: Option<RefCell<Box<dyn EngineWorker>>>,
     pub(crate) compressor: RefCell<Compressor>,
     /// The demotion hand.
@@ -36,8 +38,6 @@ pub struct TierWorker {
     pub(crate) idle_slots: Cell<usize>,
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
-    /// Whether the hand has found no value to demote, and has not since.
-    pub(crate) is_spent: Cell<bool>,
     pub(crate) defrag: DefragHand,
     pub(crate) eviction_hand: EvictionHand,
     /// Where the demotion hand is in its slot.
@@ -65,7 +65,7 @@ struct Reads {
     /// Groups with reads that have not begun, from the first of these on. Bounds: a connection waits for
     /// its group before it asks for more, so this holds at most one of each.
     queue: VecDeque<ValueRead>,
-    /// Those that were started in one go, and are in flight.
+    /// Reads that were started since the kernel was last told of any.
     started: usize,
 }
 
@@ -100,12 +100,12 @@ impl TierWorker {
         let eviction_hand = EvictionHand::new(index, tier.workers);
         Ok(TierWorker {
             tier,
+            index,
             engine,
             compressor: RefCell::default(),
             hand,
             idle_slots: Cell::new(0),
             spent_at: Cell::new(0),
-            is_spent: Cell::new(false),
             eviction_hand,
             hand_at: Cell::default(),
             gc_evicts: Cell::new(false),
@@ -155,12 +155,13 @@ impl TierWorker {
     }
 
     /// Starts reads that waited for a place, in their order: a connection holds no buffers while
-    /// it waits, so the oldest group always ends. After as many as others may wait for, the next completion
-    /// starts more.
+    /// it waits, so the oldest group always ends. After as many as are handed to the kernel in one go,
+    /// completions of these start more.
     fn start_queued(&self) {
         let mut reads = self.reads.borrow_mut();
-        reads.started = 0;
-        while let Some(next) = reads.queue.front_mut() {
+        while reads.started < READS_STARTED_MAX
+            && let Some(next) = reads.queue.front_mut()
+        {
             let read = next.clone();
             next.index += 1;
             let was_last = next.index as usize == next.group.wants().len();
@@ -170,9 +171,6 @@ impl TierWorker {
             }
             if was_last {
                 reads.queue.pop_front();
-            }
-            if reads.started == READS_STARTED_MAX {
-                break;
             }
         }
     }
@@ -246,6 +244,7 @@ impl TierWorker {
         self.start_queued();
         if let Some(engine) = &self.engine {
             engine.borrow_mut().submit();
+            self.reads.borrow_mut().started = 0;
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Connection<T> {
     read_many: Option<Box<ReadMany>>,
     /// Memory that was reserved for the reply of the request under way.
     reply_granted: usize,
+    /// The capacity of the buffer of the replies that the request under way has had made resident.
+    resident_reply: usize,
     /// A buffer for the large value that the request under way makes, with its pages.
     spare: Vec<u8>,
     /// How often the request under way had to be run again.
@@ -108,6 +110,7 @@ impl<T: Transport> Connection<T> {
             fetched: FetchedSet::default(),
             read_many: None,
             reply_granted: 0,
+            resident_reply: 0,
             spare: Vec::new(),
             attempts: 0,
             room: None,
@@ -274,6 +277,7 @@ impl<T: Transport> Connection<T> {
         self.room = None;
         self.refused_bytes = None;
         self.reply_granted = 0;
+        self.resident_reply = 0;
         if self.spare.capacity() > 0 {
             self.spare = Vec::new();
         }

@@ -333,7 +333,12 @@ impl<T: Transport> Connection<T> {
         worker.turn.pass().await;
         // What was claimed by a run before is resident.
         self.counted.keep_claim(None);
-        let has_room = claimed <= ROOM_BYTES_MIN || self.claim(claimed).await;
+        let mut has_room = claimed <= ROOM_BYTES_MIN || self.claim(claimed).await;
+        let claimed_now = self.claimed_bytes(bytes, reply_bytes);
+        if has_room && claimed_now > claimed {
+            // Meanwhile the reply before it was written, and its buffer let go.
+            has_room = self.claim(claimed_now).await;
+        }
         if !has_room && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
@@ -352,6 +357,7 @@ impl<T: Transport> Connection<T> {
         if reply_bytes > ROOM_BYTES_MIN {
             self.reply.reserve(reply_bytes as usize);
             prefault_in_turns(&worker, self.reply.spare()).await;
+            self.resident_reply = self.reply.capacity();
         }
         let entry = self.batch.current().and_then(|request| request.entry);
         if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
@@ -365,7 +371,9 @@ impl<T: Transport> Connection<T> {
     /// and is not written yet moves to where the reply fits behind it.
     fn claimed_bytes(&self, bytes: u64, reply_bytes: u64) -> u64 {
         let others = bytes - self.fetched.memory_bytes() - reply_bytes;
-        let has_buffer = (self.reply.capacity() - self.reply.len()) as u64 >= reply_bytes;
+        let capacity = self.reply.capacity();
+        let spare = (capacity - self.reply.len()) as u64;
+        let has_buffer = capacity == self.resident_reply && spare >= reply_bytes;
         others + if has_buffer { 0 } else { reply_bytes + self.reply.len() as u64 }
     }
 }

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::controller::Resident;
 use crate::environment::ResidentSource;
+use crate::limits::WRITE_BYTES;
 use crate::process_memory::ResidentSet;
 
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
@@ -94,6 +95,12 @@ pub struct MemoryUse {
 pub struct Budget {
     max_bytes: AtomicU64,
     data_bytes: AtomicI64,
+    /// What the data set took when memory was measured last.
+    data_at_measure: AtomicI64,
+    /// Whether it took less then than at the measurement before.
+    had_shrunk: AtomicBool,
+    /// What batches that made the data set larger have added, in all.
+    grown_bytes: AtomicU64,
     buffer_bytes: AtomicI64,
     reserved_bytes: AtomicI64,
     /// Of that and of arguments, what large requests were let have and may not be resident yet.
@@ -146,6 +153,9 @@ impl Budget {
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
+            data_at_measure: AtomicI64::new(0),
+            had_shrunk: AtomicBool::new(false),
+            grown_bytes: AtomicU64::new(0),
             buffer_bytes: AtomicI64::new(0),
             reserved_bytes: AtomicI64::new(0),
             data_at_refusal: AtomicI64::new(i64::MIN),
@@ -206,6 +216,22 @@ impl Budget {
         self.data_at_refusal.load(Ordering::Relaxed).saturating_sub(data_bytes)
     }
 
+    /// Says that the data set gets smaller from now on: what was flushed is about to be freed.
+    pub fn expect_less(&self) {
+        self.had_shrunk.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the data set gets smaller, such as when what was flushed is freed by and by: since the
+    /// last measurement, or between the two last ones.
+    pub(crate) fn shrinks(&self) -> bool {
+        self.had_shrunk.load(Ordering::Relaxed) || self.has_shrunk()
+    }
+
+    fn has_shrunk(&self) -> bool {
+        let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+        self.data_at_measure.load(Ordering::Relaxed) - data_bytes >= WRITE_BYTES
+    }
+
     /// Whether large requests were let have memory that may not be resident yet.
     pub fn has_claims(&self) -> bool {
         self.claimed_bytes.load(Ordering::Relaxed) > 0
@@ -234,6 +260,14 @@ impl Budget {
         if bytes != 0 {
             self.data_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
+        if bytes > 0 {
+            self.grown_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// What batches that made the data set larger have added, in all, in bytes.
+    pub(crate) fn grown_bytes(&self) -> u64 {
+        self.grown_bytes.load(Ordering::Relaxed)
     }
 
     /// Says what connections' buffers take.
@@ -338,6 +372,8 @@ impl Budget {
         let mut meter = self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let Some(resident) = self.read_resident(&mut meter) else { return };
         self.measures.fetch_add(1, Ordering::Relaxed);
+        self.had_shrunk.store(self.has_shrunk(), Ordering::Relaxed);
+        self.data_at_measure.store(self.data_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         match self.is_full() {
             true => drop(self.full_measures.fetch_add(1, Ordering::Relaxed)),
             false => self.full_measures.store(0, Ordering::Relaxed),

@@ -67,6 +67,8 @@ pub(crate) struct Figures {
     /// Whether the write that waits first takes much, and what is in its way may only be there for
     /// now: copies on their way to flash, or what other large requests have claimed.
     pub(crate) is_held_up: bool,
+    /// Whether the data set gets smaller.
+    pub(crate) shrinks: bool,
     /// Bytes that the data set takes less than when writes were last refused.
     pub(crate) freed_since_refusal: i64,
 }
@@ -216,7 +218,7 @@ impl Figures {
             // The hand met nothing that may go yet: it goes on where it stopped.
             Some(evicted) if !evicted.is_spent && !done.is_overdue => Next::Continue,
             _ if !self.is_full() => Next::AdmitBeyondLimit,
-            _ if self.is_held_up && !done.is_overdue => Next::AwaitMeasure,
+            _ if (self.is_held_up || self.shrinks) && !done.is_overdue => Next::AwaitMeasure,
             _ => Next::Refuse,
         }
     }
@@ -247,7 +249,7 @@ impl Figures {
             Some(StopReason::Spent) if in_time && self.some_hand_may_find && self.has_values() => {
                 Next::AwaitMeasure
             }
-            _ if in_time && self.is_held_up => Next::AwaitMeasure,
+            _ if in_time && (self.is_held_up || self.shrinks) => Next::AwaitMeasure,
             Some(StopReason::Spent) => Next::Refuse,
             // Keys are let go for the fact alone, never for the estimate.
             _ if !self.is_full() => Next::AdmitBeyondLimit,

@@ -82,6 +82,7 @@ impl World {
             may_defrag: false,
             some_hand_may_find: true,
             is_held_up: false,
+            shrinks: false,
             freed_since_refusal: 0,
         }
     }

@@ -108,13 +108,14 @@ impl TierWorker {
             let part = self.demote_slot(self.hand.region(of), limit);
             if part.values > 0 {
                 self.idle_slots.set(0);
-                self.rounds().end_with_a_value();
+                self.rounds().reset();
             }
             if self.hand_at.get() == EntryPosition::default() {
                 let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
                 self.idle_slots.set(idle);
-                if self.hand.advance() && idle >= self.hand.slots() {
-                    self.rounds().add(self.tier.budget.measures());
+                if self.hand.advance() {
+                    let grown_bytes = self.tier.budget.grown_bytes();
+                    self.rounds().end_round(grown_bytes, idle >= self.hand.slots());
                 }
             }
             total.add(part);

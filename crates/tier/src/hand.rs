@@ -1,45 +1,47 @@
 //! A hand that passes over a worker's share of the slots, round after round.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use keyspace::{Region, SLOT_COUNT};
 
+use crate::limits::VALUES_BYTES_MIN;
+
 /// Passes after which every frequency is down to 0.
 pub(crate) const PASSES_MAX: usize = 4;
-/// Rounds follow each other when one ends within so many measurements of memory of the last: half a
-/// second.
-const FOLLOWS_WITHIN: u32 = 25;
-
 /// Rounds, one after another until now, in which a worker's hand met no value that it could demote.
 #[derive(Debug, Default)]
 pub(crate) struct IdleRounds {
     count: AtomicU32,
-    /// The measurement of memory at which the last one ended.
-    ended_at: AtomicU32,
+    /// How much the data set had grown by when each of the last ones began ([`crate::Budget::grown_bytes`]).
+    grown_at: [AtomicU64; PASSES_MAX],
+    /// The same when the last round ended.
+    grown_last: AtomicU64,
 }
 
 impl IdleRounds {
-    /// Another one has ended at this measurement. After a rest the count begins anew: much may have been
-    /// written meanwhile.
-    pub(crate) fn add(&self, measure: u32) {
-        let before = if self.follow(measure) { self.count.load(Ordering::Relaxed) } else { 0 };
-        self.count.store(before.saturating_add(1), Ordering::Relaxed);
-        self.ended_at.store(measure, Ordering::Relaxed);
+    /// A round has ended.
+    pub(crate) fn end_round(&self, grown_bytes: u64, is_idle: bool) {
+        let began_at = self.grown_last.swap(grown_bytes, Ordering::Relaxed);
+        if !is_idle {
+            return self.reset();
+        }
+        let count = self.count.load(Ordering::Relaxed);
+        self.grown_at[count as usize % PASSES_MAX].store(began_at, Ordering::Relaxed);
+        self.count.store(count.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// The hand has met a value.
-    pub(crate) fn end_with_a_value(&self) {
+    pub(crate) fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// Whether they were as many, just before this measurement, as a value stays that was used.
-    pub(crate) fn are_enough(&self, measure: u32) -> bool {
-        self.follow(measure) && self.count.load(Ordering::Relaxed) as usize >= PASSES_MAX
-    }
-
-    fn follow(&self, measure: u32) -> bool {
-        measure.wrapping_sub(self.ended_at.load(Ordering::Relaxed)) <= FOLLOWS_WITHIN
+    /// Whether there is nothing to demote: as many rounds as a value stays that was used found none, and
+    /// hardly anything has come since the first of these began.
+    pub(crate) fn are_enough(&self, grown_bytes: u64) -> bool {
+        let count = self.count.load(Ordering::Relaxed) as usize;
+        let began_at = self.grown_at[count % PASSES_MAX].load(Ordering::Relaxed);
+        count >= PASSES_MAX && grown_bytes.saturating_sub(began_at) <= VALUES_BYTES_MIN as u64
     }
 }
 
@@ -97,24 +99,32 @@ impl Hand {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn idle_rounds_count_while_they_follow_each_other() {
+    fn idle_rounds_tell_of_what_was_there_when_they_began() {
+        const MUCH: u64 = VALUES_BYTES_MIN as u64 + 1;
         let rounds = IdleRounds::default();
-        let add = |count: usize, measure: u32| (0..count).for_each(|_| rounds.add(measure));
-        add(PASSES_MAX - 1, 7);
-        assert!(!rounds.are_enough(7));
-        add(1, 7 + FOLLOWS_WITHIN);
-        assert!(rounds.are_enough(7 + 2 * FOLLOWS_WITHIN));
-        assert!(!rounds.are_enough(8 + 2 * FOLLOWS_WITHIN), "nobody has looked since");
-        add(1, 8 + 2 * FOLLOWS_WITHIN);
-        assert!(!rounds.are_enough(8 + 2 * FOLLOWS_WITHIN), "the first one after a rest");
-        add(PASSES_MAX, 9 + 2 * FOLLOWS_WITHIN);
-        rounds.end_with_a_value();
-        assert!(!rounds.are_enough(9 + 2 * FOLLOWS_WITHIN));
+        let idle = |count: usize, grown| (0..count).for_each(|_| rounds.end_round(grown, true));
+        idle(PASSES_MAX - 1, 0);
+        assert!(!rounds.are_enough(0));
+        idle(1, 0);
+        assert!(rounds.are_enough(MUCH - 1));
+        assert!(!rounds.are_enough(MUCH), "they have not looked for that");
+        idle(PASSES_MAX, MUCH);
+        assert!(!rounds.are_enough(MUCH), "the first of them began before");
+        idle(1, MUCH);
+        assert!(rounds.are_enough(MUCH));
+        rounds.reset();
+        idle(PASSES_MAX - 1, MUCH);
+        assert!(!rounds.are_enough(MUCH));
+        idle(1, MUCH);
+        assert!(rounds.are_enough(MUCH));
+        rounds.end_round(MUCH, false);
+        assert!(!rounds.are_enough(MUCH));
     }
-    use std::collections::BTreeSet;
 
     #[test]
     fn the_hands_of_all_workers_pass_every_slot_once_a_round() {

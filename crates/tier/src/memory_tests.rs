@@ -379,6 +379,34 @@ fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the
 }
 
 #[test]
+fn a_write_waits_for_what_is_being_freed() {
+    for flash_bytes in [0, 64 * MIB] {
+        let machine = Machine::new(16 * MIB, flash_bytes, EvictionPolicy::NoEviction);
+        let name = |number: u64| format!("{number}");
+        let mut number = 0;
+        while machine.write(&name(number), b"", Expiry::Clear).is_ok() {
+            number += 1;
+        }
+        machine.measure();
+        // What FLUSHALL has detached goes little by little, and not at once.
+        machine.tier().budget.expect_less();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut room = pin!(machine.worker.room(0));
+        assert!(room.as_mut().poll(&mut cx).is_pending());
+        machine.worker.upkeep();
+        let result = (0..number).step_by(256).find_map(|first| {
+            (first..first + 256).for_each(|number| machine.remove(&name(number)));
+            machine.round();
+            match room.as_mut().poll(&mut cx) {
+                Poll::Ready(result) => Some(result.map(drop)),
+                Poll::Pending => None,
+            }
+        });
+        assert_eq!(result, Some(Ok(())));
+    }
+}
+
+#[test]
 fn values_that_are_too_small_to_demote_do_not_hold_up_a_refusal() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
     let mut number = 0;
@@ -399,7 +427,7 @@ fn values_that_are_too_small_to_demote_do_not_hold_up_a_refusal() {
     }
     // Values that can be demoted take their place: the hand has to look anew.
     (1..=number).for_each(|number| machine.remove(&format!("{number}")));
-    (0..100).for_each(|_| machine.measure());
+    (0..10).for_each(|_| machine.measure());
     for number in 0.. {
         if machine.tier().pressure() != Pressure::None {
             break;

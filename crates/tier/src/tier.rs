@@ -174,7 +174,7 @@ impl Tier {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
         let resident = self.budget.resident(wanted_bytes);
-        let measures = self.budget.measures();
+        let grown = self.budget.grown_bytes();
         Figures {
             over_limit: self.budget.over_limit(),
             over_watermark: self.budget.over_watermark(),
@@ -187,7 +187,8 @@ impl Tier {
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,
-            some_hand_may_find: !self.rounds.iter().all(|hand| hand.are_enough(measures)),
+            some_hand_may_find: !self.rounds.iter().all(|hand| hand.are_enough(grown)),
+            shrinks: self.budget.shrinks(),
             freed_since_refusal: self.budget.freed_since_refusal(),
         }
     }

@@ -91,6 +91,7 @@ impl Worker {
     #[cold]
     fn start_freeing(&self) {
         let tables = self.cleared.take();
+        self.server.tier.budget.expect_less();
         let keys: usize = tables.iter().map(Cleared::len).sum();
         let tier = self.server.tier.clone();
         let free = move || {

@@ -78,10 +78,14 @@ pub(crate) mod tests {
     fn a_touched_allocation_becomes_resident() {
         let _alone = alone();
         let mut resident = ResidentSet::open().expect("/proc");
-        let before = resident.resident_bytes().expect("statm");
-        let block = std::hint::black_box(vec![1u8; 64 << 20]);
-        let after = resident.resident_bytes().expect("statm");
-        assert!(after >= before + (60 << 20), "{before} {after}");
-        drop(block);
+        // Another test may let go of a simulated drive of the same size meanwhile, but not each time.
+        let sees_it = (0..20).any(|_| {
+            let before = resident.resident_bytes().expect("statm");
+            let block = std::hint::black_box(vec![1u8; 64 << 20]);
+            let after = resident.resident_bytes().expect("statm");
+            drop(block);
+            after >= before + (60 << 20)
+        });
+        assert!(sees_it);
     }
 }

@@ -95,6 +95,8 @@ pub struct MemoryUse {
 pub struct Budget {
     max_bytes: AtomicU64,
     data_bytes: AtomicI64,
+    /// Those who free what was flushed.
+    freeing: AtomicI64,
     /// What the data set took when memory was measured last.
     data_at_measure: AtomicI64,
     /// Whether it took less then than at the measurement before.
@@ -153,6 +155,7 @@ impl Budget {
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
             data_bytes: AtomicI64::new(0),
+            freeing: AtomicI64::new(0),
             data_at_measure: AtomicI64::new(0),
             had_shrunk: AtomicBool::new(false),
             grown_bytes: AtomicU64::new(0),
@@ -216,15 +219,17 @@ impl Budget {
         self.data_at_refusal.load(Ordering::Relaxed).saturating_sub(data_bytes)
     }
 
-    /// Says that the data set gets smaller from now on: what was flushed is about to be freed.
-    pub fn expect_less(&self) {
-        self.had_shrunk.store(true, Ordering::Relaxed);
+    /// Adds to the number of those who free what was flushed.
+    pub(crate) fn add_freeing(&self, count: i64) {
+        self.freeing.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Whether the data set gets smaller, such as when what was flushed is freed by and by: since the
-    /// last measurement, or between the two last ones.
+    /// Whether the data set gets smaller: what was flushed is being freed, or it took less at the last
+    /// measurement than before, or takes less since.
     pub(crate) fn shrinks(&self) -> bool {
-        self.had_shrunk.load(Ordering::Relaxed) || self.has_shrunk()
+        self.freeing.load(Ordering::Relaxed) > 0
+            || self.had_shrunk.load(Ordering::Relaxed)
+            || self.has_shrunk()
     }
 
     fn has_shrunk(&self) -> bool {

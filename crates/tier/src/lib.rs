@@ -42,7 +42,7 @@ pub use environment::{Clock, Environment, ResidentSource};
 pub use fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
-pub use tier::{Pressure, Tier, TierError};
+pub use tier::{Freeing, Pressure, Tier, TierError};
 pub use wait::{Claim, yield_once};
 pub use walk::{FoundValue, UnreadableValue};
 pub use worker::TierWorker;

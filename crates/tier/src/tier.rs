@@ -63,6 +63,23 @@ pub struct Tier {
     pub workers: usize,
 }
 
+/// What was flushed is being freed until this is dropped: no write is refused meanwhile.
+pub struct Freeing(Arc<Tier>);
+
+impl Freeing {
+    /// From now on.
+    pub fn new(tier: &Arc<Tier>) -> Freeing {
+        tier.budget.add_freeing(1);
+        Freeing(tier.clone())
+    }
+}
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        self.0.budget.add_freeing(-1);
+    }
+}
+
 impl Tier {
     /// Joins a keyspace to an engine.
     pub fn new(

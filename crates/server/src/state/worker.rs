@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flash::EngineError;
 use keyspace::{Cleared, Tally};
-use tier::TierWorker;
+use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
@@ -91,10 +91,11 @@ impl Worker {
     #[cold]
     fn start_freeing(&self) {
         let tables = self.cleared.take();
-        self.server.tier.budget.expect_less();
         let keys: usize = tables.iter().map(Cleared::len).sum();
         let tier = self.server.tier.clone();
+        let freeing = Freeing::new(&tier);
         let free = move || {
+            let _freeing = freeing;
             let mut tally = Tally::default();
             for table in tables {
                 table.free(&mut tally);

@@ -9,6 +9,7 @@ use crate::limits::VALUES_BYTES_MIN;
 
 /// Passes after which every frequency is down to 0.
 pub(crate) const PASSES_MAX: usize = 4;
+
 /// Rounds, one after another until now, in which a worker's hand met no value that it could demote.
 #[derive(Debug, Default)]
 pub(crate) struct IdleRounds {

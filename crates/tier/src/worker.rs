@@ -223,7 +223,8 @@ impl TierWorker {
     /// Hands queued I/O to the kernel once a turn of the loop. Never ends; to be spawned once.
     pub async fn submitter(&self) {
         std::future::poll_fn(|cx| {
-            if self.unsubmitted.take() {
+            // Once more when reads are left that no completion would start.
+            while self.unsubmitted.take() {
                 self.submit();
             }
             self.submitter.set(Some(cx.waker().clone()));
@@ -244,7 +245,11 @@ impl TierWorker {
         self.start_queued();
         if let Some(engine) = &self.engine {
             engine.borrow_mut().submit();
-            self.reads.borrow_mut().started = 0;
+        }
+        let started = std::mem::take(&mut self.reads.borrow_mut().started);
+        if started >= READS_STARTED_MAX && self.in_flight() == 0 {
+            // All have completed before: no completion will start those behind them.
+            self.want_submit();
         }
     }
 

@@ -1,7 +1,7 @@
 //! Fetched values belong to the record that was wanted, whatever lies at its place by then.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -194,9 +194,8 @@ fn what_a_command_keeps_is_there_beside_what_it_fetches_next() {
     assert!(fetched.value(a.record).is_some());
 }
 
-#[test]
-fn many_reads_are_not_handed_to_the_kernel_in_one_go() {
-    let rig = Rig::new();
+/// Many keys on flash alone, and the fetch of them all, whose first reads have been started.
+fn many_reads(rig: &Rig) -> (Vec<Want>, Pin<Box<impl Future<Output = FetchedSet>>>) {
     let keys: Vec<String> = (0..KEYS_OF_MANY).map(|number| format!("k{number:05}")).collect();
     for key in &keys {
         rig.set_cold(key, &[1; 1500]);
@@ -204,10 +203,30 @@ fn many_reads_are_not_handed_to_the_kernel_in_one_go() {
     let mut wants: Vec<Want> = keys.iter().map(|key| rig.want(key)).collect();
     sort_wants(&mut wants);
     let mut fetch = Box::pin(rig.worker.fetch(wants.clone()));
-    let mut cx = Context::from_waker(Waker::noop());
-    assert!(fetch.as_mut().poll(&mut cx).is_pending());
-    let _ = pin!(rig.worker.submitter()).poll(&mut cx);
+    assert!(fetch.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    (wants, fetch)
+}
+
+#[test]
+fn many_reads_are_not_handed_to_the_kernel_in_one_go() {
+    let rig = Rig::new();
+    let (wants, fetch) = many_reads(&rig);
+    let _ = pin!(rig.worker.submitter()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(rig.worker.in_flight() <= IN_ONE_GO_MAX, "{}", rig.worker.in_flight());
     let fetched = rig.run(fetch);
     assert!(wants.iter().all(|want| fetched.has(want.record)), "those behind follow");
+}
+
+#[test]
+fn reads_follow_those_that_completed_before_the_kernel_was_told() {
+    let rig = Rig::new();
+    // As when the ring is full of other operations.
+    rig.disk.set_faults(SimFaults { eager_reads: 1000, ..SimFaults::default() });
+    let (_, _fetch) = many_reads(&rig);
+    for _ in 0..TURNS_MAX {
+        rig.worker.reap();
+    }
+    assert_eq!(rig.worker.in_flight(), 0);
+    let _ = pin!(rig.worker.submitter()).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(rig.worker.in_flight() > 0, "no completion would start them");
 }

@@ -39,6 +39,8 @@ pub struct SimFaults {
     pub held_reads: u16,
     /// See `held`.
     pub held_reaps_max: u64,
+    /// Reads that hand over all that is queued at once, as a full queue does, of a thousand.
+    pub eager_reads: u16,
     /// Writes fail with "no space left".
     pub full: bool,
 }
@@ -315,27 +317,7 @@ impl SimOperation {
 }
 
 impl SimDevice {
-    fn signal(&self) {
-        if !self.submitted.is_empty() {
-            // The counter is far from full.
-            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        }
-    }
-}
-
-impl Device for SimDevice {
-    fn read(&mut self, extent: Extent, buffer: IoBuffer, user: u64) {
-        assert!(buffer.bytes().len() >= extent.size);
-        self.queued.push(SimOperation::Read { extent, buffer, user });
-    }
-
-    fn write(&mut self, extent: Extent, buffer: Arc<AlignedBuffer>, user: u64) {
-        assert!(buffer.len() >= extent.size);
-        self.queued.push(SimOperation::Write { extent, buffer, user });
-    }
-
-    fn submit(&mut self) {
-        let state = &mut *self.state.lock();
+    fn hand_over(&mut self, state: &mut SimState) {
         for operation in self.queued.drain(..) {
             let of_a_thousand = match operation {
                 SimOperation::Read { .. } => state.faults.held + state.faults.held_reads,
@@ -348,6 +330,35 @@ impl Device for SimDevice {
             self.submitted.push(Submitted { operation, held });
         }
         self.signal();
+    }
+
+    fn signal(&self) {
+        if !self.submitted.is_empty() {
+            // The counter is far from full.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Device for SimDevice {
+    fn read(&mut self, extent: Extent, buffer: IoBuffer, user: u64) {
+        assert!(buffer.bytes().len() >= extent.size);
+        self.queued.push(SimOperation::Read { extent, buffer, user });
+        let state = self.state.clone();
+        let state = &mut *state.lock();
+        if happens(&mut state.random, state.faults.eager_reads) {
+            self.hand_over(state);
+        }
+    }
+
+    fn write(&mut self, extent: Extent, buffer: Arc<AlignedBuffer>, user: u64) {
+        assert!(buffer.len() >= extent.size);
+        self.queued.push(SimOperation::Write { extent, buffer, user });
+    }
+
+    fn submit(&mut self) {
+        let state = self.state.clone();
+        self.hand_over(&mut state.lock());
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) {

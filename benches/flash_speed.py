@@ -48,11 +48,23 @@ def measure_in_ram(bench):
     span = f"--key-minimum 1 --key-maximum {keys} -d {VALUE_BYTES}"
     bench.load(server, f"{span} -n allkeys -c 16 --pipeline 32 --ratio 1:0 --key-pattern P:P")
     seconds = bench.scaled(10, 0.5)
-    sets, _ = bench.load(server, f"{span} {set_arguments()} --test-time {seconds}")
-    mix, _ = bench.load(server, f"{span} {mix_arguments(keys / 6)} --test-time {seconds}")
+    sets = bench.load(server, f"{span} {set_arguments()} --test-time {seconds}")
+    mix = bench.load(server, f"{span} {mix_arguments(keys / 6)} --test-time {seconds}")
     bench.stop(server)
-    bench.record("in_ram", {"sets": sets, "mix": mix})
-    return {"sets": sets["all"]["per_second"], "mix": mix["all"]["per_second"]}
+    bench.record("in_ram", {"sets": sets[0], "mix": mix[0]})
+    return {"sets": speed(*sets), "mix": speed(*mix)}
+
+
+def speed(result, measured):
+    """Operations a second, and the server's CPU for one, which a busy machine disturbs less."""
+    return {"per_second": result["all"]["per_second"],
+            "cpu_us": measured.cpu_seconds / result["all"]["count"] * 1e6}
+
+
+def show_cpu(result, measured, in_ram):
+    ours = speed(result, measured)["cpu_us"]
+    print(f"   server CPU {ours:.2f} us an operation, in RAM {in_ram['cpu_us']:.2f}: "
+          f"{ours / in_ram['cpu_us']:.2f}x")
 
 
 def set_arguments():
@@ -154,11 +166,13 @@ def gaussian(bench, kelvin, span, keys, ram_for_values, in_ram):
     written = measured.process_write_bytes / max(result["value_bytes_written"], 1)
     bench.record("gaussian", {"hot_keys": hot_keys, "load": result, "server": measured.as_dict()})
     print(f"   Gaussian, hot set {hot_keys:,.0f} of {keys:,} keys: "
-          f"{result['all']['per_second']:.0f} ops/s, in RAM {in_ram['mix']:.0f}; {hits:.1%} of GETs from RAM")
+          f"{result['all']['per_second']:.0f} ops/s, in RAM {in_ram['mix']['per_second']:.0f}; "
+          f"{hits:.1%} of GETs from RAM")
+    show_cpu(result, measured, in_ram["mix"])
     bench.check(f"Gaussian 70/30: GETs from RAM after {WARM_SECONDS} s", hits,
                 ">=", GAUSSIAN_HIT_BAR)
     bench.check("Gaussian 70/30: speed over all in RAM",
-                result["all"]["per_second"] / in_ram["mix"], ">=", GAUSSIAN_SPEED_BAR)
+                result["all"]["per_second"] / in_ram["mix"]["per_second"], ">=", GAUSSIAN_SPEED_BAR)
     bench.check("Gaussian 70/30: bytes to flash over bytes set", written, "<=", 0.05)
 
 
@@ -171,9 +185,11 @@ def sustained_sets(bench, kelvin, span, keys, in_ram):
     bench.record("sustained_sets", {"load": result, "server": measured.as_dict()})
     print(f"   {result['value_bytes_written'] / GIB:.1f} GiB of SETs: "
           f"{result['all']['per_second']:.0f} ops/s (seconds: median {median(rates):.0f}, "
-          f"least {min(rates):.0f}), in RAM {in_ram['sets']:.0f}; stall {result['stall_ms_max']:.1f} ms")
+          f"least {min(rates):.0f}), in RAM {in_ram['sets']['per_second']:.0f}; "
+          f"stall {result['stall_ms_max']:.1f} ms")
+    show_cpu(result, measured, in_ram["sets"])
     bench.check("sustained SETs over all in RAM",
-                result["all"]["per_second"] / in_ram["sets"], ">=", SET_BAR)
+                result["all"]["per_second"] / in_ram["sets"]["per_second"], ">=", SET_BAR)
 
 
 def round_up(value, step):

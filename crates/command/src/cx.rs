@@ -1,7 +1,7 @@
 //! What a handler sees: its keys, the locked slots, the time, the limits.
 
 use keyspace::{
-    Carried, Cleared, Db, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
+    Carried, Db, Detached, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
 };
 
 use resp::Reply;
@@ -95,9 +95,9 @@ pub struct Cx<'a, 'k> {
     pub lfu: bool,
     /// Whether reads leave the frequency of keys as it is (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// Tables that the command emptied. Whoever runs it frees them with [`Cleared::free`] once the
+    /// Tables that the command emptied. Whoever runs it frees them with [`Detached::free`] once the
     /// slots are unlocked, so that nobody waits for it.
-    pub cleared: Vec<Cleared>,
+    pub detached: Vec<Detached>,
     /// Longest string (`proto-max-bulk-len`).
     pub string_bytes_max: usize,
     /// Longest string that memory has room for while others are served.

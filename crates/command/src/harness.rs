@@ -69,7 +69,7 @@ struct FakeFlash {
 struct Counts([i64; DB_COUNT]);
 
 impl Counts {
-    fn publish(&mut self, tally: &Tally) {
+    fn add_tally(&mut self, tally: &Tally) {
         for (count, change) in self.0.iter_mut().zip(tally.keys) {
             *count += change;
         }
@@ -169,7 +169,7 @@ impl Harness {
                 statistics: &self.counts,
                 lfu: self.lfu,
                 no_touch: self.no_touch,
-                cleared: Vec::new(),
+                detached: Vec::new(),
                 string_bytes_max: self.string_bytes_max,
                 memory_bytes_max: self.memory_bytes_max,
                 reply_bytes_max: usize::MAX,
@@ -179,10 +179,10 @@ impl Harness {
             };
             let result = (command.run)(&mut cx, args, reply);
             let changes = cx.changes;
-            let cleared = std::mem::take(&mut cx.cleared);
+            let detached = std::mem::take(&mut cx.detached);
             drop(cx);
-            cleared.into_iter().for_each(|cleared| cleared.free(&mut tally));
-            self.counts.publish(&tally);
+            detached.into_iter().for_each(|detached| detached.free(&mut tally));
+            self.counts.add_tally(&tally);
             match result {
                 Ok(()) => {
                     self.changes += changes;

@@ -11,8 +11,8 @@
 use std::cell::RefCell;
 
 use flash::{
-    AppendError, CollectProgress, Engine, EngineWorker, Liveness, Location, LogConfig, Owner,
-    Record, RecordMeta, SimDisk, open_sim, record_size,
+    AppendError, Engine, EngineWorker, GcProgress, Liveness, Location, LogConfig, Owner, Record,
+    RecordMeta, SimDisk, open_sim, record_size,
 };
 use stdx::Random;
 
@@ -116,7 +116,7 @@ impl Rig {
                     return;
                 }
                 Err(AppendError::Busy) => self.turn(),
-                Err(AppendError::Full) => self.collect_once(),
+                Err(AppendError::Full) => self.gc_once(),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -128,8 +128,8 @@ impl Rig {
     }
 
     /// Collects one segment, if that is needed.
-    fn collect_once(&mut self) {
-        while self.worker.collect(&self.keyspace, 1 << 20) == CollectProgress::Working {
+    fn gc_once(&mut self) {
+        while self.worker.gc(&self.keyspace, 1 << 20) == GcProgress::Working {
             self.turn();
         }
     }
@@ -161,8 +161,8 @@ pub fn measure(setup: &Setup) -> f64 {
         for _ in 0..count {
             rig.put(keys.next(&mut random));
             let space = rig.engine.free_space();
-            if space.free_bytes < space.collect_below_bytes {
-                rig.collect_once();
+            if space.free_bytes < space.gc_below_bytes {
+                rig.gc_once();
             }
         }
     }

@@ -3,7 +3,7 @@
 //! the formats are nobody else's business.
 
 use crate::device::sim::SimDisk;
-use crate::engine::{CollectProgress, Completion, EngineWorker, Liveness, Owner, ReadStart};
+use crate::engine::{Completion, EngineWorker, GcProgress, Liveness, Owner, ReadStart};
 use crate::limits::{RECORD_ALIGN, SEGMENT_BYTES_MIN};
 use crate::location::Location;
 use crate::log::format::{
@@ -50,7 +50,7 @@ fn decoders(bytes: &[u8]) {
     walk(bytes);
 }
 
-/// Walks over a block as a collection does.
+/// Walks over a block as a gc run does.
 fn walk(block: &[u8]) {
     let mut from = 0;
     while let Some((at, header)) = next_record(block, from) {
@@ -184,7 +184,7 @@ fn damaged_log(bytes: &[u8]) {
         engine.release(at, size);
     }
     for _ in 0..100 {
-        if worker.collect(&KeepAll, 1 << 20) == CollectProgress::Idle {
+        if worker.gc(&KeepAll, 1 << 20) == GcProgress::Idle {
             break;
         }
         settle(&mut *worker);

@@ -4,7 +4,7 @@
 //! runtime: the `tier` crate joins it with those through two seams.
 //! - `Engine` / `EngineWorker` (`engine/`): what the tier may ask of a store. One engine is shared
 //!   by all workers; each worker thread owns one `EngineWorker` and never blocks in it.
-//! - `Owner`: what a collector may ask of the keyspace.
+//! - `Owner`: what a gc run may ask of the keyspace.
 //!
 //! Reading order: `location`, `record` (the byte format), `engine` (the seam).
 
@@ -24,7 +24,7 @@ pub use device::sim::{SimDisk, SimFaults};
 pub use engine::fetched::FetchedRecord;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
-    CollectProgress, Completion, Engine, EngineWorker, FreeSpace, Liveness, Owner, ReadStart,
+    Completion, Engine, EngineWorker, FreeSpace, GcProgress, Liveness, Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
 pub use limits::*;

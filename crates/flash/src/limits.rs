@@ -36,11 +36,11 @@ pub const LARGE_WRITE_BYTES_MAX: usize = 32 << 20;
 /// Device reads or writes that one large record has in flight.
 pub const LARGE_PIECES_IN_FLIGHT_MAX: usize = 4;
 
-/// Block reads that one collection has in flight: enough to keep it busy, few beside the reads of
+/// Block reads that one gc run has in flight: enough to keep it busy, few beside the reads of
 /// clients.
 pub const COLLECT_READS_IN_FLIGHT_MAX: usize = 4;
 
-/// Records that the owner is told of before a collection asks about them: enough for its cache
+/// Records that the owner is told of before a gc run asks about them: enough for its cache
 /// misses to overlap, few enough for what it brings near to stay there.
 pub const EXPECTED_MAX: usize = 32;
 

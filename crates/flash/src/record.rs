@@ -87,7 +87,7 @@ impl OwnedRecord {
 /// together.
 ///
 /// `Engine::release` tells the lane that suits a key's next record. Large records have segments of
-/// their own whatever lane they are given, and so have records that a collection keeps.
+/// their own whatever lane they are given, and so have records that a gc run keeps.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Lane {
     /// Values demoted from RAM of which nothing is known, or which change seldom.

@@ -1,5 +1,5 @@
 //! Several threads on one log on files: each with its own worker, all over the same keys, with
-//! collections, resets and changes of the size and of the paths under way. What a key holds is decided under its
+//! gc runs, resets and changes of the size and of the paths under way. What a key holds is decided under its
 //! lock, as in the keyspace; a read must bring what the key held when the read began.
 
 use std::collections::HashMap;
@@ -119,7 +119,7 @@ impl Client {
             match self.random.below(100) {
                 0..35 => self.put(key, thread << 40 | step as u64),
                 35..85 => self.read(key),
-                85..90 => drop(self.worker.collect(&*self.keyspace, 64 << 10)),
+                85..90 => drop(self.worker.gc(&*self.keyspace, 64 << 10)),
                 90..91 => self.worker.flush(),
                 _ => self.turn(Duration::ZERO),
             }
@@ -175,7 +175,7 @@ impl Client {
             }
             drop(shard);
             match appended {
-                Err(AppendError::Full) => drop(self.worker.collect(&*keyspace, 1 << 20)),
+                Err(AppendError::Full) => drop(self.worker.gc(&*keyspace, 1 << 20)),
                 Err(AppendError::Busy) => {}
                 other => panic!("{other:?}"),
             }

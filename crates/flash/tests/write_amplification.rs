@@ -1,4 +1,4 @@
-//! Collection copies little: a small version of `examples/write_amplification.rs`, with bounds.
+//! Garbage collection copies little: a small version of `examples/write_amplification.rs`, with bounds.
 //!
 //! The flash is 128 MiB here, so that the segments that are open and in reserve weigh more than on
 //! a real one, and so do the footers: the bounds are above the figures that count, which the

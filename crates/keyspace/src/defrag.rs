@@ -319,9 +319,9 @@ mod tests {
             assert_eq!(detached.0.len() as u64, done.moved);
             detached.free();
             assert_eq!(contents(&slot), before);
-            let mut cleared = Tally::default();
+            let mut tally = Tally::default();
             for table in 0..2 {
-                slot.clear(table, &mut cleared).expect("keys").free(&mut cleared);
+                slot.clear(table, &mut tally).expect("keys").free(&mut tally);
             }
         }
     }

@@ -322,7 +322,7 @@ mod tests {
         assert!(!evict(9, Evictable::All), "it was used");
         assert!(evict(9, Evictable::All));
         assert!(!evict(9, Evictable::All));
-        assert!(tally.dead.is_empty(), "the collector accounts for the copy");
+        assert!(tally.dead.is_empty(), "gc accounts for the copy");
         assert_eq!(slot.len(0), 0);
     }
 }

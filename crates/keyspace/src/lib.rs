@@ -12,9 +12,9 @@
 
 #[allow(unsafe_code, reason = "the one bridge from entries to the records they own")]
 mod borrowed;
-mod cleared;
 mod db;
 mod defrag;
+mod detached;
 mod entry;
 mod evict;
 mod key;
@@ -35,11 +35,11 @@ mod table;
 mod tally;
 mod watch;
 
-pub use cleared::Cleared;
 pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
 pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
+pub use detached::Detached;
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use evict::{Evictable, Evicted};
 #[cfg(feature = "simulation")]

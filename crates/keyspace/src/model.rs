@@ -394,13 +394,13 @@ impl World {
 
     fn clear(&mut self, table: u8) {
         self.slot.changed_all(table, None, self.now_ms);
-        let cleared = self.slot.clear(table, &mut self.sum);
+        let detached = self.slot.clear(table, &mut self.sum);
         assert_eq!(self.slot.len(table), 0);
         assert_eq!(self.sum.keys[table as usize], 0, "at once, not only when it is freed");
         let ids: Vec<Id> = self.items.keys().copied().filter(|id| id.0 == table).collect();
-        assert_eq!(cleared.as_ref().map_or(0, |cleared| cleared.len()), ids.len());
-        if let Some(cleared) = cleared {
-            cleared.free(&mut self.sum);
+        assert_eq!(detached.as_ref().map_or(0, |detached| detached.len()), ids.len());
+        if let Some(detached) = detached {
+            detached.free(&mut self.sum);
         }
         for id in ids {
             self.items.remove(&id);

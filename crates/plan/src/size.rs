@@ -26,7 +26,7 @@ const KEYS_MAX: f64 = 1e15;
 const NODES_MAX: f64 = 1e6;
 /// Share of the flash that records may fill: beyond it the log copies more than it writes.
 const FILL_MAX: f64 = 0.95;
-/// What open segments and those in reserve add to the fill that collection sees.
+/// What open segments and those in reserve add to the fill that gc sees.
 const FILL_IN_RESERVE: f64 = 1.012;
 /// Halvings when a share of live records is sought.
 const HALVINGS: usize = 32;

@@ -10,7 +10,7 @@ pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;
 /// The same of the requests behind the one under way, as a part of `maxmemory`: 1/64.
 pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
 /// A request that takes less does not wait for memory to be made.
-pub(crate) const ROOM_BYTES_MIN: u64 = 256 << 10;
+pub(crate) const CLAIM_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a reply that need not be asked for.
 pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
 /// What a value takes in a reply besides its bytes.

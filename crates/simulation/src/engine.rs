@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flash::{
-    AppendError, CollectProgress, Completion, Engine, EngineError, EngineStats, EngineWorker,
-    FetchedRecord, FreeSpace, Lane, Location, OwnedRecord, Owner, ReadStart, Record, RecordId,
+    AppendError, Completion, Engine, EngineError, EngineStats, EngineWorker, FetchedRecord,
+    FreeSpace, GcProgress, Lane, Location, OwnedRecord, Owner, ReadStart, Record, RecordId,
 };
 
 use crate::fiber::point;
@@ -115,7 +115,7 @@ impl EngineWorker for PointedWorker {
         self.inner.flush();
     }
 
-    fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress {
-        self.inner.collect(owner, budget_bytes)
+    fn gc(&mut self, owner: &dyn Owner, budget_bytes: usize) -> GcProgress {
+        self.inner.gc(owner, budget_bytes)
     }
 }

@@ -325,7 +325,7 @@ impl Budget {
         } else if self.is_nearly_full() {
             Resident::NearlyFull
         } else {
-            Resident::Room
+            Resident::NotFull
         }
     }
 

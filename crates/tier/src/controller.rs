@@ -34,7 +34,7 @@ const GARBAGE_SHIFT: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resident {
     /// Less than all but the margin.
-    Room,
+    NotFull,
     /// All but a part of the margin.
     NearlyFull,
     /// All of it, but what is allocated would fit and it has not been so for long.
@@ -93,7 +93,7 @@ pub(crate) struct Done {
     /// Blocks that defragmentation moved.
     pub(crate) moved: u64,
     /// Whether garbage collection of the flash gets on.
-    pub(crate) collects: bool,
+    pub(crate) gc_frees: bool,
     /// Whether the write that has waited longest has waited for as long as it may.
     pub(crate) is_overdue: bool,
     /// Whether it has waited for as long as it may for defragmentation alone, or others have in vain.
@@ -169,7 +169,7 @@ impl Figures {
     pub(crate) fn left_to_evict(&self, slice: Slice, done: &Done) -> i64 {
         let is_stuck = match done.stopped {
             Some(StopReason::Spent) => true,
-            Some(StopReason::Full) => !done.collects,
+            Some(StopReason::Full) => !done.gc_frees,
             _ => false,
         };
         let is_spent = is_stuck && self.keys_may_go();
@@ -179,7 +179,7 @@ impl Figures {
 
     /// With flash, keys are let go for the fact alone, never for the estimate.
     fn keys_may_go(&self) -> bool {
-        self.may_evict && !(self.has_flash && self.resident == Resident::Room)
+        self.may_evict && !(self.has_flash && self.resident == Resident::NotFull)
     }
 
     /// A slice for `waiting` writes, after defragmentation `moved` some of the blocks it `asked`
@@ -229,10 +229,10 @@ impl Figures {
         let tries_eviction = self.may_evict && done.evicted.is_none();
         let evicts = done.evicted.is_some_and(|evicted| !evicted.is_spent) && in_time;
         match done.stopped {
-            None if self.has_room_for_keys() => Next::AdmitBeyondLimit,
+            None if self.fits_keys() => Next::AdmitBeyondLimit,
             None if in_time => Next::Continue,
             Some(StopReason::Busy) if in_time => Next::AwaitDevice,
-            Some(StopReason::Full) if in_time && done.collects => Next::AwaitDevice,
+            Some(StopReason::Full) if in_time && done.gc_frees => Next::AwaitDevice,
             // What was deleted may be written anew, though its pages are still resident and the limit
             // takes them for overhead.
             Some(StopReason::Spent)
@@ -241,7 +241,7 @@ impl Figures {
                 Next::Admit((self.freed_since_refusal / WRITE_BYTES) as usize)
             }
             _ if !done.is_late && self.may_defrag => Next::Continue,
-            Some(StopReason::Spent) if self.resident == Resident::Room => Next::AdmitBeyondLimit,
+            Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,
             // Keys alone are left in RAM.
             Some(StopReason::Spent) if tries_eviction => self.evict(),
             Some(StopReason::Spent) if evicts => Next::Continue,
@@ -262,8 +262,9 @@ impl Figures {
     }
 
     /// Whether RAM has room though it is keys' but for few values, which need not be sought.
-    fn has_room_for_keys(&self) -> bool {
-        self.resident == Resident::Room && self.values_bytes < self.limit_bytes >> FEW_VALUES_SHIFT
+    fn fits_keys(&self) -> bool {
+        self.resident == Resident::NotFull
+            && self.values_bytes < self.limit_bytes >> FEW_VALUES_SHIFT
     }
 
     fn evict(&self) -> Next {
@@ -280,7 +281,7 @@ impl Figures {
 /// run out, and dead records no longer make the room.
 pub(crate) fn evicts_from_flash(space: &flash::FreeSpace) -> bool {
     let garbage_max = space.capacity_bytes >> GARBAGE_SHIFT;
-    space.free_bytes < space.collect_below_bytes
+    space.free_bytes < space.gc_below_bytes
         && space.live_bytes + space.free_bytes + garbage_max > space.capacity_bytes
 }
 

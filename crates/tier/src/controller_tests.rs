@@ -62,7 +62,7 @@ impl World {
     fn figures(&self) -> Figures {
         let limit = self.limit();
         let resident = if self.resident < self.max - self.max / 32 {
-            Resident::Room
+            Resident::NotFull
         } else if self.resident < self.max {
             Resident::NearlyFull
         } else if self.full_measures < 250 && self.allocated() < self.max {
@@ -132,13 +132,13 @@ impl World {
         evicted
     }
 
-    fn collect(&mut self) -> bool {
+    fn gc(&mut self) -> bool {
         let [capacity, free, live] = self.flash;
         let below = capacity / 64;
         let bytes = |records: i64| records as u64 * VALUE as u64;
         let space = flash::FreeSpace {
             free_bytes: bytes(free),
-            collect_below_bytes: bytes(below),
+            gc_below_bytes: bytes(below),
             capacity_bytes: bytes(capacity),
             live_bytes: bytes(live),
         };
@@ -162,7 +162,7 @@ impl World {
         let mut done = Done::default();
         if slice.demote_bytes > 0 {
             self.demote(slice.demote_bytes, &mut done);
-            done.collects = done.stopped == Some(StopReason::Full) && self.collect();
+            done.gc_frees = done.stopped == Some(StopReason::Full) && self.gc();
         } else if self.has_flash {
             done.stopped = Some(StopReason::Spent);
         }
@@ -194,7 +194,7 @@ impl World {
         }
         if self.keys % 64 == 0 {
             self.buffered = 0;
-            self.collect();
+            self.gc();
             self.measure();
         }
     }
@@ -223,7 +223,7 @@ impl World {
                 Next::Continue | Next::Evict(_) => {}
                 Next::AwaitDevice => {
                     self.buffered = 0;
-                    self.collect();
+                    self.gc();
                 }
                 Next::AwaitMeasure => self.measure(),
                 Next::Refuse => return false,
@@ -341,7 +341,7 @@ fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_all_is_resident() 
 }
 
 #[test]
-fn deletes_and_rewrites_on_a_full_flash_are_made_room_for_by_collection_alone() {
+fn deletes_and_rewrites_on_a_full_flash_are_made_room_for_by_gc_alone() {
     let mut world = World::new(16 << 20, 50_000, true);
     while world.flash[1] > 1_000 {
         assert!(world.write());

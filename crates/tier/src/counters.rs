@@ -37,7 +37,7 @@ pub struct Counters {
     pub defrag_left: AtomicU64,
     /// Values that came back to RAM because their copy could not be written.
     pub restored: AtomicU64,
-    /// Time that writers waited for room, in microseconds.
+    /// Time that writers waited for memory, in microseconds.
     pub pressure_us: AtomicU64,
     /// Writers that waited.
     pub pressure_waits: AtomicU64,

@@ -209,7 +209,7 @@ impl TierWorker {
         if demoted.values > 0 {
             demoter.count(&self.tier.counters);
         }
-        self.tier.publish(&mut tally);
+        self.tier.add_tally(&mut tally);
         demoted
     }
 
@@ -252,7 +252,7 @@ impl TierWorker {
                 }
                 Some(_) if idle_turns > IDLE_TURNS_MAX => return total.stopped = part.stopped,
                 Some(StopReason::Busy) => self.device_turn().await,
-                Some(StopReason::Full) if self.collect() => self.device_turn().await,
+                Some(StopReason::Full) if self.gc() => self.device_turn().await,
                 Some(StopReason::Full) => return total.stopped = part.stopped,
             }
         }

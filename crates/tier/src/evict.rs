@@ -5,7 +5,7 @@
 //! slots, as in CLOCK, lowers frequencies and evicts the keys met at 0, wherever their values are.
 //! `*-random` and `volatile-ttl` take keys of random slots.
 //!
-//! When flash is short of room, its garbage collection evicts as well (`collect.rs`): the records
+//! When flash is short of room, its garbage collection evicts as well (`gc.rs`): the records
 //! that it meets in the oldest segment are gone without a copy, and the segment is free.
 
 use std::cell::Cell;
@@ -134,7 +134,7 @@ impl TierWorker {
             places += done.passed;
             evicted.keys += done.keys;
             evicted.freed_bytes -= tally.ram_bytes();
-            self.tier.publish(&mut tally);
+            self.tier.add_tally(&mut tally);
             if done.keys > 0 {
                 idle_slots.set(0);
             }
@@ -178,7 +178,7 @@ impl TierWorker {
                     misses = 0;
                     evicted.keys += done.keys;
                     evicted.freed_bytes -= tally.ram_bytes();
-                    self.tier.publish(&mut tally);
+                    self.tier.add_tally(&mut tally);
                 }
             }
         }

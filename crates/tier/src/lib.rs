@@ -8,12 +8,11 @@
 //! 1. A value leaves RAM only after the engine has taken a copy of it (served from the engine's
 //!    write buffer until it is on flash), and comes back if that copy cannot be written.
 //! 2. No slot is locked while anything is awaited.
-//! 3. Demotion, collection and eviction run in bounded slices.
+//! 3. Demotion, gc and eviction run in bounded slices.
 
 #![forbid(unsafe_code)]
 
 mod budget;
-mod collect;
 mod compress;
 mod controller;
 mod counters;
@@ -22,6 +21,7 @@ mod demote;
 mod environment;
 mod evict;
 mod fetch;
+mod gc;
 mod hand;
 mod limits;
 #[cfg(test)]

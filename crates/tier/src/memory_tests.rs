@@ -152,7 +152,7 @@ impl Machine {
     }
 
     fn wait_for(&self, bytes: u64) -> Result<(), TierError> {
-        let mut room = pin!(self.worker.room(bytes));
+        let mut room = pin!(self.worker.wait_for_memory(bytes));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = self.step(|| room.as_mut().poll(&mut cx)) {
@@ -327,7 +327,7 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
     let first = machine.worker.claim(5 * MIB).expect("there is memory");
     assert!(machine.worker.claim(4 * MIB).is_none(), "none of it is resident yet");
     assert!(machine.worker.claim(0).is_some(), "a small one does not mind");
-    let mut room = Box::pin(machine.worker.room(4 * MIB));
+    let mut room = Box::pin(machine.worker.wait_for_memory(4 * MIB));
     let mut poll = || room.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
     machine.round();
@@ -352,7 +352,8 @@ fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the
     let rung = Arc::new(Mutex::new(Vec::new()));
     let wakers: Vec<Waker> =
         (0..40).map(|number| Waker::from(Arc::new(Bell(number, rung.clone())))).collect();
-    let mut waits: Vec<_> = wakers.iter().map(|_| Some(Box::pin(machine.worker.room(0)))).collect();
+    let mut waits: Vec<_> =
+        wakers.iter().map(|_| Some(Box::pin(machine.worker.wait_for_memory(0)))).collect();
     // All of it is resident, and nothing has been allocated: what is resident falls again.
     machine.resident.store(8 * MIB, Ordering::Relaxed);
     machine.tier().measure();
@@ -391,7 +392,7 @@ fn a_write_waits_for_what_is_being_freed() {
         // What FLUSHALL has detached goes little by little, and not at once.
         let freeing = Freeing::new(&machine.worker.tier);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut room = pin!(machine.worker.room(0));
+        let mut room = pin!(machine.worker.wait_for_memory(0));
         for _ in 0..3 * ROUNDS {
             machine.round();
             assert!(room.as_mut().poll(&mut cx).is_pending());

@@ -10,7 +10,7 @@ pub enum Promotion {
     /// At once.
     Access,
     /// When it was used before within the last passes of the demotion hand, so that a scan or a
-    /// stray read does not push out what is in use; at once while there is free room.
+    /// stray read does not push out what is in use; at once while memory is free.
     SecondTouch,
 }
 

@@ -16,21 +16,21 @@ use crate::hand::IdleRounds;
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
 
-/// See [`Tier::has_free_room`].
-const FREE_ROOM_SHIFT: u32 = 4;
+/// See [`Tier::has_free_memory`].
+const FREE_MEMORY_SHIFT: u32 = 4;
 
-/// How urgently room is needed.
+/// How urgently memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
-    /// There is room.
+    /// There is memory.
     None,
     /// Demotion should run, nobody need wait.
     Demote,
-    /// Writers must wait until there is room.
+    /// Writers must wait until there is some.
     Wait,
 }
 
-/// Why a write cannot be given room.
+/// Why a write cannot have memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TierError {
     /// Neither RAM nor flash has room, and the policy lets nothing go.
@@ -115,10 +115,10 @@ impl Tier {
         &*self.clock
     }
 
-    /// Publishes a batch: counters, memory, and the flash copies it made worthless. The tally is
-    /// empty afterwards. Cost: a few atomic additions; nothing for a batch that changed nothing.
+    /// Adds what a batch changed to counters and memory, and releases the flash copies that died. The
+    /// tally is empty afterwards. Cost: a few atomic additions; nothing for a batch that changed nothing.
     #[inline]
-    pub fn publish(&self, tally: &mut Tally) {
+    pub fn add_tally(&self, tally: &mut Tally) {
         self.budget.add_data(tally.ram_bytes());
         self.counters.add(tally);
         if !tally.dead.is_empty() {
@@ -150,7 +150,7 @@ impl Tier {
         Want { at, record: self.record_id(at), key_len, value_len }
     }
 
-    /// How urgently room is needed. With flash a write waits, too, while `maxmemory` is resident:
+    /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
     /// the limit is an estimate of what comes to that. Cost: a few relaxed loads.
     #[inline]
     pub fn pressure(&self) -> Pressure {
@@ -172,16 +172,16 @@ impl Tier {
     }
 
     /// Whether the value of a cold key comes to RAM at its first use, be it read or written: by the
-    /// setting, or because there is free room.
+    /// setting, or because memory is free.
     #[inline]
     pub fn promotes_at_once(&self) -> bool {
-        self.settings.promotion() == Promotion::Access || self.has_free_room()
+        self.settings.promotion() == Promotion::Access || self.has_free_memory()
     }
 
     /// Whether values may come to RAM without any being demoted for it soon: a sixteenth of the
     /// limit is free above where demotion begins.
-    fn has_free_room(&self) -> bool {
-        self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_ROOM_SHIFT)
+    fn has_free_memory(&self) -> bool {
+        self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_MEMORY_SHIFT)
     }
 
     /// What the controller of memory wants to know, when `wanted_bytes` that are reserved are not
@@ -220,7 +220,7 @@ impl Tier {
         if let Some(engine) = &self.engine {
             self.budget.set_engine(engine.stats().buffer_bytes);
         }
-        self.look_for_room(0);
+        self.look_for_memory(0);
         self.budget.measure();
         if self.heap.is_some() {
             self.regions.measure(&self.counters, self.budget.max_bytes());
@@ -229,7 +229,7 @@ impl Tier {
 
     /// Sees whether `maxmemory` is resident, or would be with `wanted_bytes` more. If so, gives free pages back to the machine at once,
     /// which would go by themselves within a tenth of a second, and looks again.
-    pub(crate) fn look_for_room(&self, wanted_bytes: u64) {
+    pub(crate) fn look_for_memory(&self, wanted_bytes: u64) {
         self.budget.measure_resident();
         if self.budget.is_full_with(wanted_bytes)
             && let Some(heap) = &self.heap

@@ -21,7 +21,7 @@ impl TierWorker {
     #[inline]
     pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
         let mut grown = tally.ram_bytes();
-        self.tier.publish(tally);
+        self.tier.add_tally(tally);
         if !tally.cold_writes.is_empty() {
             grown -= self.demote_cold_writes(&tally.cold_writes);
             tally.cold_writes.clear();
@@ -39,7 +39,7 @@ impl TierWorker {
             return 0;
         }
         let gone = self.demote_each(cold_writes);
-        self.collect_for(gone.written_bytes);
+        self.gc_for(gone.written_bytes);
         gone.freed_bytes
     }
 
@@ -67,10 +67,10 @@ impl TierWorker {
         let mut done = Done::default();
         if slice.demote_bytes > 0 {
             let demoted = self.demote(slice.demote_bytes);
-            self.collect_for(demoted.written_bytes);
+            self.gc_for(demoted.written_bytes);
             done.demoted_bytes = demoted.freed_bytes;
             done.stopped = demoted.stopped;
-            done.collects = demoted.stopped == Some(StopReason::Full) && self.collect();
+            done.gc_frees = demoted.stopped == Some(StopReason::Full) && self.gc();
         } else if self.engine.is_some() {
             done.stopped = Some(StopReason::Spent);
         }
@@ -89,13 +89,13 @@ impl TierWorker {
         let is_due = unseen as u64 * self.tier.workers as u64 >= step;
         self.unseen_bytes.set(if is_due { 0 } else { unseen });
         if is_due {
-            self.tier.look_for_room(0);
+            self.tier.look_for_memory(0);
         }
     }
 
     /// The worker's share of upkeep, to be called every few milliseconds and when
     /// [`TierWorker::upkeep_due`] says so: a slice for writes that wait, or else demotion and
-    /// eviction ahead of need and defragmentation; then collection. True: there is more to do at
+    /// eviction ahead of need and defragmentation; then gc. True: there is more to do at
     /// once, when others have had their turn.
     pub fn upkeep(&self) -> bool {
         let someone_waits = !self.waiting.is_empty();
@@ -104,7 +104,7 @@ impl TierWorker {
             more = self.free_ahead();
             self.defrag();
         }
-        self.collect();
+        self.gc();
         self.want_submit();
         more
     }

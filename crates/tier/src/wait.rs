@@ -25,7 +25,7 @@ use crate::worker::TierWorker;
 pub(crate) struct WaitQueue {
     /// Bounds: one for each connection of the worker.
     writes: RefCell<VecDeque<Rc<WaitingWrite>>>,
-    /// What was over the limit when a write was last let go on; none since there was room.
+    /// What was over the limit when a write was last let go on; none since there was memory.
     deficit: Cell<Option<i64>>,
     /// The measurement of memory after which writes were refused.
     refused_at: Cell<Option<u32>>,
@@ -203,7 +203,7 @@ impl TierWorker {
     }
 
     /// Memory for a write that is about to take `bytes`, which are reserved in the budget already, unless
-    /// it has to wait for it in [`TierWorker::room`].
+    /// it has to wait for it in [`TierWorker::wait_for_memory`].
     pub fn claim(&self, bytes: u64) -> Option<Claim> {
         (!self.must_wait_for(bytes)).then(|| Claim::new(&self.tier, bytes))
     }
@@ -213,7 +213,7 @@ impl TierWorker {
         if wanted_bytes == 0 || self.engine.is_none() {
             return false;
         }
-        self.tier.look_for_room(wanted_bytes);
+        self.tier.look_for_memory(wanted_bytes);
         self.tier.budget.is_full_with(wanted_bytes)
     }
 
@@ -222,7 +222,7 @@ impl TierWorker {
     ///
     /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
     /// while some is being made.
-    pub async fn room(&self, bytes: u64) -> Result<Claim, TierError> {
+    pub async fn wait_for_memory(&self, bytes: u64) -> Result<Claim, TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
         if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
@@ -262,7 +262,7 @@ impl TierWorker {
             return false;
         }
         if self.waiting.wanted_bytes() > 0 {
-            self.tier.look_for_room(self.waiting.wanted_bytes());
+            self.tier.look_for_memory(self.waiting.wanted_bytes());
         }
         let figures = self.waiting_figures();
         let next = match figures.pressure() {
@@ -285,7 +285,7 @@ impl TierWorker {
                 queue.admitted_at.set(Some(self.seen()));
                 queue.admit(usize::MAX, &self.tier);
             }
-            Next::Continue | Next::Evict(_) => self.tier.look_for_room(queue.wanted_bytes()),
+            Next::Continue | Next::Evict(_) => self.tier.look_for_memory(queue.wanted_bytes()),
             Next::AwaitDevice => {
                 self.submit();
                 return self.in_flight() == 0;

@@ -1,4 +1,4 @@
-//! A worker thread's side of the tier: its reads from flash, its share of demotion, collection and
+//! A worker thread's side of the tier: its reads from flash, its share of demotion, gc and
 //! eviction.
 
 use std::cell::{Cell, RefCell};
@@ -42,7 +42,7 @@ pub struct TierWorker {
     pub(crate) eviction_hand: EvictionHand,
     /// Where the demotion hand is in its slot.
     pub(crate) hand_at: Cell<EntryPosition>,
-    /// Whether the collection under way evicts what it meets.
+    /// Whether the gc run under way evicts what it meets.
     pub(crate) gc_evicts: Cell<bool>,
     pub(crate) waiting: WaitQueue,
     /// What writers have yet to have demoted, less than `DUE_BYTES_MIN`.
@@ -306,7 +306,7 @@ impl TierWorker {
                 self.tier.counters.restored.fetch_add(1, Ordering::Relaxed);
             }
         }
-        self.tier.publish(&mut tally);
+        self.tier.add_tally(&mut tally);
     }
 
     /// Starts to write what stands in write buffers, for tests and a clean stop.

@@ -53,7 +53,7 @@ impl Rig {
         let mut slot = self.tier.keyspace.lock(key.slot);
         let result = change(Db::new(&mut slot, 0, 0, &mut tally), &key);
         drop(slot);
-        self.tier.publish(&mut tally);
+        self.tier.add_tally(&mut tally);
         result
     }
 

@@ -1,7 +1,7 @@
 //! Whole databases: their size, emptying them, exchanging two of them.
 //!
 //! What empties or exchanges holds every slot, so that no command sees half of it. Records are
-//! freed after the slots are unlocked ([`Cx::cleared`]), whether the client asks for SYNC or
+//! freed after the slots are unlocked ([`Cx::detached`]), whether the client asks for SYNC or
 //! ASYNC: to free them under the locks would gain nobody anything.
 
 use keyspace::{DB_COUNT, SLOT_COUNT};
@@ -118,9 +118,9 @@ fn flush(cx: &mut Cx<'_, '_>, tables: std::ops::Range<u8>) {
         let state = cx.locked.slot(slot);
         for table in tables.clone() {
             state.changed_all(table, None, cx.now_ms);
-            if let Some(cleared) = state.clear(table, cx.tally) {
-                cx.changes += cleared.len() as u64;
-                cx.cleared.push(cleared);
+            if let Some(detached) = state.clear(table, cx.tally) {
+                cx.changes += detached.len() as u64;
+                cx.detached.push(detached);
             }
         }
     }

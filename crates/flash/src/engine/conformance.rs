@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags};
 use stdx::Random;
 
-use super::{CollectProgress, Completion, Engine, EngineWorker, Liveness, Owner, ReadStart};
+use super::{Completion, Engine, EngineWorker, GcProgress, Liveness, Owner, ReadStart};
 use crate::engine::fetched::FetchedRecord;
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
@@ -66,7 +66,7 @@ fn key_of(bytes: &[u8]) -> u32 {
 /// The keyspace that the engine's records belong to.
 struct Keyspace {
     entries: RefCell<BTreeMap<u32, Entry>>,
-    /// Of a thousand live records that a collection meets, so many are said to be in RAM too, and
+    /// Of a thousand live records that a gc run meets, so many are said to be in RAM too, and
     /// so many are deleted while they are moved.
     in_ram: u16,
     /// Those, to be released.
@@ -111,7 +111,7 @@ impl Owner for Keyspace {
             return false;
         }
         if self.chance() < u64::from(self.in_ram) {
-            // As if a client had deleted the key after the collector asked.
+            // As if a client had deleted the key after gc asked.
             let old = self.entries.borrow_mut().remove(&key);
             self.deleted.borrow_mut().extend(old.map(|entry| (key, entry)));
             return false;
@@ -194,7 +194,7 @@ impl Rig {
                 400..450 => self.delete(key),
                 450..800 => self.read(worker, key),
                 800..850 => {
-                    self.collect(worker);
+                    self.gc(worker);
                 }
                 850..985 => self.turn(worker),
                 985..998 => self.workers[worker].flush(),
@@ -245,9 +245,9 @@ impl Rig {
     fn make_room(&mut self, worker: usize) {
         for other in 0..self.workers.len() {
             self.turn(other);
-            self.collect(other);
+            self.gc(other);
         }
-        if self.collect(worker) != CollectProgress::Idle {
+        if self.gc(worker) != GcProgress::Idle {
             self.wait(worker);
         } else {
             let evicted = {
@@ -347,10 +347,10 @@ impl Rig {
         }
     }
 
-    pub(crate) fn collect(&mut self, worker: usize) -> CollectProgress {
-        let progress = self.workers[worker].collect(&self.keyspace, 64 << 10);
-        if progress == CollectProgress::Idle {
-            // A collection that was given up asks for all of them again.
+    pub(crate) fn gc(&mut self, worker: usize) -> GcProgress {
+        let progress = self.workers[worker].gc(&self.keyspace, 64 << 10);
+        if progress == GcProgress::Idle {
+            // A gc run that was given up asks for all of them again.
             self.keyspace.found_live.set(None);
         }
         for (key, entry) in self.keyspace.deleted.take() {
@@ -400,12 +400,12 @@ impl Rig {
     }
 
     /// Collects until there is nothing to do.
-    pub(crate) fn collect_all(&mut self) {
+    pub(crate) fn gc_all(&mut self) {
         for worker in 0..self.workers.len() {
             for _ in 0..TURNS_MAX {
-                let progress = self.collect(worker);
+                let progress = self.gc(worker);
                 self.settle(worker);
-                if progress == CollectProgress::Idle {
+                if progress == GcProgress::Idle {
                     break;
                 }
             }
@@ -445,7 +445,7 @@ impl Rig {
         let keys: Vec<u32> = self.keyspace.entries.borrow().keys().copied().collect();
         keys.into_iter().for_each(|key| self.delete(key));
         self.flush_all();
-        self.collect_all();
+        self.gc_all();
         let stats = self.engine.stats();
         let all = stats.capacity_bytes / stats.segment_bytes;
         assert_eq!(stats.live_bytes, 0);

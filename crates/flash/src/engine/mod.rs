@@ -2,7 +2,7 @@
 //!
 //! One `Engine` is shared by all threads. Each worker thread asks it for an `EngineWorker` and
 //! drives that from its event loop: `reap` when `wake_fd` is readable, queue reads and appends,
-//! `submit` at the end of each turn, before it sleeps (`reap` and `collect` queue work too).
+//! `submit` at the end of each turn, before it sleeps (`reap` and `gc` queue work too).
 //! Nothing here blocks, except what says so.
 //!
 //! Invariants that every engine keeps:
@@ -34,7 +34,7 @@ pub trait Engine: Send + Sync {
     /// Errors: the ring or the threads behind it could not be made.
     fn worker(&self) -> Result<Box<dyn EngineWorker>, EngineError>;
 
-    /// Says that the record at `at` is dead; its space comes back with a later collection.
+    /// Says that the record at `at` is dead; its space comes back with a later gc run.
     ///
     /// Answers with the lane that suits the next record of the same key, judged by how long this
     /// one lived.
@@ -62,7 +62,7 @@ pub trait Engine: Send + Sync {
 
     /// Changes the list of paths while running. The flash size stays and is shared out evenly over
     /// the new list: a path that was added takes over its share as segments of the others become
-    /// free. What lives on a path that is not listed any more is moved by collections, and when
+    /// free. What lives on a path that is not listed any more is moved by gc runs, and when
     /// nothing is left there its file is removed; a record that is damaged keeps the file until the
     /// record is released. A path that is listed again before that stays.
     ///
@@ -119,7 +119,7 @@ pub trait EngineWorker {
     /// An eventfd that is readable when completions wait. Stays the engine's: do not close it.
     fn wake_fd(&self) -> BorrowedFd<'_>;
 
-    /// Reads and writes that the device was asked for and has not answered, collections included.
+    /// Reads and writes that the device was asked for and has not answered, gc runs included.
     fn in_flight(&self) -> usize;
 
     /// Reads a record and waits for it: for commands that learn of a key too late to prepare it.
@@ -135,7 +135,7 @@ pub trait EngineWorker {
     /// it answers `Idle` there is nothing to do.
     ///
     /// `owner` must be the same for all calls.
-    fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress;
+    fn gc(&mut self, owner: &dyn Owner, budget_bytes: usize) -> GcProgress;
 }
 
 /// How a read began.
@@ -175,12 +175,12 @@ pub enum Completion {
     },
 }
 
-/// What one step of collection did.
+/// What one step of gc did.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum CollectProgress {
+pub enum GcProgress {
     /// There is room enough, or nothing that could be collected.
     Idle,
-    /// A collection is under way: call again.
+    /// A gc run is under way: call again.
     Working,
     /// A segment was freed.
     Done {
@@ -194,19 +194,19 @@ pub enum CollectProgress {
 /// Room on flash.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct FreeSpace {
-    /// Bytes of free segments that appends may take now, the collector's reserve left out.
+    /// Bytes of free segments that appends may take now, gc's reserve left out.
     pub free_bytes: u64,
-    /// Below this many free bytes `collect` starts to work; the nearer to 0, the more it should be
+    /// Below this many free bytes `gc` starts to work; the nearer to 0, the more it should be
     /// given to do.
-    pub collect_below_bytes: u64,
+    pub gc_below_bytes: u64,
     /// Bytes that the engine may fill in all; after the flash size was lowered, the new size.
     pub capacity_bytes: u64,
     /// Bytes of records that live. The nearer to the capacity, the more each append costs in
-    /// collection: evict before nine tenths.
+    /// gc: evict before nine tenths.
     pub live_bytes: u64,
 }
 
-/// What the keyspace says of a record that a collection met.
+/// What the keyspace says of a record that a gc run met.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Liveness {
     /// The keyspace does not point at this location any more (overwritten, deleted, expired).
@@ -214,12 +214,12 @@ pub enum Liveness {
     /// The keyspace points here and nowhere else: keep it.
     Live,
     /// The keyspace has dropped its reference to this location just now, because the value is in
-    /// RAM too or its key was evicted: need not be kept. The collector accounts for the release;
+    /// RAM too or its key was evicted: need not be kept. Gc accounts for the release;
     /// the owner does not call `release`.
     Dropped,
 }
 
-/// The keyspace as the collector sees it. Called on the worker's thread, from `collect`.
+/// The keyspace as gc sees it. Called on the worker's thread, from `gc`.
 pub trait Owner {
     /// It will soon be asked about the records of these keys, at most [`crate::EXPECTED_MAX`], and
     /// may bring near what it needs for that. A hint: they are not verified yet.
@@ -227,7 +227,7 @@ pub trait Owner {
         let _ = records;
     }
 
-    /// Whether it evicts what the collection meets to make room: segments are worth collecting then
+    /// Whether it evicts what gc meets to make room: segments are worth collecting then
     /// though nothing in them is dead, the oldest first.
     fn evicts(&self) -> bool {
         false
@@ -238,8 +238,8 @@ pub trait Owner {
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness;
 
     /// The record was copied from `from` to `to`: if the keyspace still points at `from`, it points
-    /// at `to` from now on and the answer is true (the collector accounts for `from`; do not
-    /// release it). Otherwise false, and the collector releases `to`. Compares the full location
+    /// at `to` from now on and the answer is true (gc accounts for `from`; do not
+    /// release it). Otherwise false, and gc releases `to`. Compares the full location
     /// under the slot's lock.
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool;
 }

@@ -12,9 +12,9 @@ pub struct EngineStats {
     pub used_bytes: u64,
     /// Bytes of records that were appended and not released.
     pub live_bytes: u64,
-    /// Bytes in used segments that a collection could give back.
+    /// Bytes in used segments that a gc run could give back.
     pub dead_bytes: u64,
-    /// Bytes of free segments, the collector's reserve included.
+    /// Bytes of free segments, gc's reserve included.
     pub free_bytes: u64,
     /// Bytes of one segment.
     pub segment_bytes: u64,
@@ -25,7 +25,7 @@ pub struct EngineStats {
     /// Segments that are full.
     pub segments_sealed: u64,
     /// Segments that are being collected.
-    pub segments_collecting: u64,
+    pub segments_in_gc: u64,
     /// Segments with nothing to collect that wait for the release of their last records (damaged
     /// ones, for example) or for the end of reads.
     pub segments_emptied: u64,
@@ -55,17 +55,17 @@ pub struct EngineStats {
     pub appends: u64,
     /// Bytes of these on flash: the denominator of write amplification.
     pub append_bytes: u64,
-    /// Segments that collections freed.
+    /// Segments that gc runs freed.
     pub gc_segments: u64,
     /// Of these, segments freed without a read because nothing in them lived.
     pub gc_segments_unread: u64,
-    /// Bytes that collections read.
+    /// Bytes that gc runs read.
     pub gc_read_bytes: u64,
-    /// Records that collections moved.
+    /// Records that gc runs moved.
     pub gc_relocated: u64,
     /// Bytes of these.
     pub gc_relocated_bytes: u64,
-    /// Records that collections found dead or also in RAM, and left behind.
+    /// Records that gc runs found dead or also in RAM, and left behind.
     pub gc_dropped: u64,
     /// Device reads that failed.
     pub read_errors: u64,

@@ -65,9 +65,9 @@ pub(crate) enum User {
     /// A piece of a large record that is being read.
     LargeRead { index: u32, piece: u32 },
     /// A victim's footer.
-    CollectFooter,
+    GcFooter,
     /// A block of a victim.
-    CollectBlock { index: u32 },
+    GcBlock { index: u32 },
 }
 
 const MIDDLE_SHIFT: u32 = 32;
@@ -81,8 +81,8 @@ impl User {
             Self::Footer { segment } => (2, segment, 0),
             Self::LargeWrite { piece } => (3, 0, piece),
             Self::LargeRead { index, piece } => (4, index, piece),
-            Self::CollectFooter => (5, 0, 0),
-            Self::CollectBlock { index } => (6, 0, index),
+            Self::GcFooter => (5, 0, 0),
+            Self::GcBlock { index } => (6, 0, index),
         };
         debug_assert!(u64::from(middle) < 1 << (KIND_SHIFT - MIDDLE_SHIFT));
         kind << KIND_SHIFT | u64::from(middle) << MIDDLE_SHIFT | u64::from(low)
@@ -98,8 +98,8 @@ impl User {
             2 => Self::Footer { segment: middle },
             3 => Self::LargeWrite { piece: low },
             4 => Self::LargeRead { index: middle, piece: low },
-            5 => Self::CollectFooter,
-            6 => Self::CollectBlock { index: low },
+            5 => Self::GcFooter,
+            6 => Self::GcBlock { index: low },
             kind => unreachable!("invariant: no operation of kind {kind} is queued"),
         }
     }
@@ -119,8 +119,8 @@ mod tests {
             User::Footer { segment },
             User::LargeWrite { piece: 7 },
             User::LargeRead { index: 3, piece: u32::MAX },
-            User::CollectFooter,
-            User::CollectBlock { index: 9 },
+            User::GcFooter,
+            User::GcBlock { index: 9 },
         ];
         for user in users {
             assert_eq!(User::unpack(user.pack()), user);

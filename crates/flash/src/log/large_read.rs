@@ -37,8 +37,8 @@ pub(crate) struct LargeReads {
 pub(crate) enum ReadFor {
     /// The tier's, with its token.
     Client(u64),
-    /// A collection's.
-    Collector,
+    /// A gc run's.
+    Gc,
 }
 
 /// What is known of a record's size before it is read, in bytes.
@@ -205,17 +205,17 @@ impl LargeReads {
         }
     }
 
-    /// Starts a collection's read of a record that has a block or segments to itself.
+    /// Starts a gc run's read of a record that has a block or segments to itself.
     ///
     /// The caller holds a pin of the segment for it.
-    pub(crate) fn start_collecting(
+    pub(crate) fn start_for_gc(
         &mut self,
         io: &mut Io,
         at: Location,
         size: RecordSize,
     ) -> Result<(), EngineError> {
         let assembly = Assembly::new(io, at, size)?;
-        self.begin(io, assembly, ReadFor::Collector);
+        self.begin(io, assembly, ReadFor::Gc);
         Ok(())
     }
 
@@ -274,8 +274,8 @@ impl LargeReads {
                 None => break,
             };
             let user = User::LargeRead { index: index as u32, piece: read.next as u32 };
-            // What collections read is counted apart.
-            if read.read_for != ReadFor::Collector {
+            // What gc runs read is counted apart.
+            if read.read_for != ReadFor::Gc {
                 io.counters.device_reads.add(1);
                 io.counters.device_read_bytes.add(u64::from(piece.size));
             }

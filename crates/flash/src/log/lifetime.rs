@@ -6,7 +6,7 @@
 //! - A record that replaces one that died young will probably die young too.
 //!   `Lifetimes::lane_after` tells it when the old record is released, from the age of the segment
 //!   that it was in.
-//! - A record that a collection found alive is older than most, unless it comes out of a segment
+//! - A record that a gc run found alive is older than most, unless it comes out of a segment
 //!   for the short-lived.
 //!
 //! Time is the number of bytes that the tier has appended: lifetimes matter relative to how fast
@@ -62,10 +62,10 @@ impl From<Lane> for Stream {
 }
 
 impl Stream {
-    /// Who fills segments of this stream; large records come from the tier and from collections.
+    /// Who fills segments of this stream; large records come from the tier and from gc runs.
     pub(crate) fn purpose(self) -> Purpose {
         match self {
-            Self::YoungSurvivors | Self::OldSurvivors => Purpose::Collected,
+            Self::YoungSurvivors | Self::OldSurvivors => Purpose::Survivors,
             Self::Demote | Self::MidLived | Self::ShortLived | Self::Large => Purpose::Fresh,
         }
     }

@@ -1,14 +1,14 @@
 //! The segmented log: the default engine.
 //!
 //! Reading order: `segment` (states, and what of a segment is in RAM), `format` (the bytes),
-//! `append`, `read`, `collect`, then `shared` and `worker`, which hold the parts together.
+//! `append`, `read`, `gc`, then `shared` and `worker`, which hold the parts together.
 
 mod append;
 mod capacity;
-mod collect;
 mod config;
 mod counters;
 pub(crate) mod format;
+mod gc;
 mod geometry;
 mod io;
 mod janitor;

@@ -16,15 +16,15 @@
 //!    out is memory of the record's own. Without a free one it stands still, but only while a piece
 //!    of any large read is in flight, whose end continues them all, in turn. When none is, one
 //!    piece is read beyond the bound. It is refused (`Busy`) only while another one is under way.
-//!    So is the large record of a collection, which waits for nothing else.
-//! 3. A collection takes the buffers of its footer and its blocks beyond the bound; their number is
+//!    So is the large record of a gc run, which waits for nothing else.
+//! 3. A gc run takes the buffers of its footer and its blocks beyond the bound; their number is
 //!    bounded by itself. It holds blocks while it waits for write buffers.
 //! 4. A write waits for write buffers alone. There are more than can be open, so one that is taken
 //!    is being written, and comes back without anybody's help.
 //! 5. A blocking read takes its buffers beyond the bound, one at a time, and waits for the drive
 //!    alone.
 //!
-//! So a read waits for reads in flight, a collection for its reads and for writes, a write for
+//! So a read waits for reads in flight, a gc run for its reads and for writes, a write for
 //! writes in flight: no circle. What is taken beyond the bound is one small buffer for each
 //! value that a caller holds already, and one piece. Whoever holds values must not wait for
 //! anything but its own reads: the tier's callers let go of their buffers first.

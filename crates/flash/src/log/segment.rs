@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          open              seal               a victim
-//!   Free ---------> Open -----------> Sealed ------------> Collecting
+//!   Free ---------> Open -----------> Sealed ------------> Victim
 //!    ^              |  |               |                       |
 //!    |              |  | large record  | nothing lives         | survivors moved
 //!    |              |  +---> Span      |                       v
@@ -18,8 +18,8 @@
 //! - Open -> Sealed / Span: that worker, when the last write has ended. The other segments of a
 //!   record that is larger than a segment are SpanPart, and freed with the first. A segment in which
 //!   a write failed is sealed without a footer: what of it is on flash can still be collected.
-//! - Sealed -> Collecting: one collector. Back to Sealed when it gives up. On a path that is being
-//!   left also Span -> Collecting, and back.
+//! - Sealed -> Victim: one gc run. Back to Sealed when it gives up. On a path that is being
+//!   left also Span -> Victim, and back.
 //! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment
 //!   with a damaged record stays here as long as the keyspace points at the record, so that it is
 //!   reported and not replaced by whatever would be written there next.
@@ -51,7 +51,7 @@ pub(crate) enum State {
     Free,
     Open,
     Sealed,
-    Collecting,
+    Victim,
     Emptied,
     /// The first segment of a record that is larger than a segment.
     Span,
@@ -65,7 +65,7 @@ const STATES: [State; 9] = [
     State::Free,
     State::Open,
     State::Sealed,
-    State::Collecting,
+    State::Victim,
     State::Emptied,
     State::Span,
     State::SpanPart,
@@ -171,7 +171,7 @@ impl Segment {
     }
 
     /// Takes live bytes away; returns how many there were to take and how many are left. Never
-    /// below zero: a collector may release a record that a reset has forgotten already.
+    /// below zero: a gc run may release a record that a reset has forgotten already.
     pub(crate) fn sub_live(&self, bytes: u32) -> (u32, u32) {
         let order = Ordering::SeqCst;
         let subtract = |live: u32| Some(live.saturating_sub(bytes));

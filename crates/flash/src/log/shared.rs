@@ -26,11 +26,11 @@ use crate::limits::PATHS_MAX;
 use crate::location::{Location, RecordId};
 use crate::record::{Lane, Place};
 
-/// Free segments that the collector has to itself, for each worker: one for small survivors, one
+/// Free segments that gc has to itself, for each worker: one for small survivors, one
 /// for large ones.
 const RESERVE_SEGMENTS: usize = 2;
 
-/// Collection begins when fewer segments are free than this share of all, or than two for each
+/// Garbage collection begins when fewer segments are free than this share of all, or than two for each
 /// worker. The later, the more is dead by then.
 const COLLECT_BELOW_SHARE: usize = 256;
 
@@ -310,7 +310,7 @@ impl Shared {
             let segment = self.table.get(index);
             let state = segment.state();
             let at_rest = matches!(state, State::Sealed | State::Emptied | State::Span);
-            // The list may name a segment twice, or one that a collector took in between.
+            // The list may name a segment twice, or one that a gc run took in between.
             if at_rest && segment.live_bytes() == 0 && segment.change_state(state, State::Draining)
             {
                 if state == State::Sealed {
@@ -392,19 +392,19 @@ impl Shared {
         let segment = self.table.get(index);
         let is_taken = [State::Sealed, State::Span]
             .into_iter()
-            .any(|state| segment.change_state(state, State::Collecting));
+            .any(|state| segment.change_state(state, State::Victim));
         is_taken.then_some(index)
     }
 
-    // Collection.
+    // Garbage collection.
 
-    /// The number of free segments below which collection works.
-    fn collect_below(&self) -> u64 {
+    /// The number of free segments below which gc works.
+    fn gc_below(&self) -> u64 {
         let active = self.active_segments.load(Ordering::Relaxed) as usize;
         (active / COLLECT_BELOW_SHARE).max(2 * self.workers) as u64
     }
 
-    /// Takes the sealed segment whose collection pays most, if collection is needed.
+    /// Takes the sealed segment whose gc pays most, if gc is needed.
     ///
     /// Cost-benefit, as log-structured file systems have it: what is gained is the dead share, and
     /// it stays gained the longer the older the segment is; what is paid is what lives and has to
@@ -427,7 +427,7 @@ impl Shared {
         {
             return Some(index);
         }
-        if !shrinking && free >= self.collect_below() {
+        if !shrinking && free >= self.gc_below() {
             return None;
         }
         let segment_bytes = self.geometry.segment_bytes() as u32;
@@ -441,7 +441,7 @@ impl Shared {
     fn take_oldest(&self) -> Option<u32> {
         let sealed = self.table.iter().filter(|(_, segment)| segment.state() == State::Sealed);
         let (index, segment) = sealed.min_by_key(|(_, segment)| segment.sealed_at())?;
-        segment.change_state(State::Sealed, State::Collecting).then_some(index)
+        segment.change_state(State::Sealed, State::Victim).then_some(index)
     }
 
     fn take_mostly_dead(&self, dead_min: u32) -> Option<u32> {
@@ -463,11 +463,11 @@ impl Shared {
             }
         }
         let (_, index) = best?;
-        self.table.get(index).change_state(State::Sealed, State::Collecting).then_some(index)
+        self.table.get(index).change_state(State::Sealed, State::Victim).then_some(index)
     }
 
     /// A victim whose survivors cannot be written is full again.
-    pub(crate) fn give_up_collecting(&self, index: u32) {
+    pub(crate) fn give_up_victim(&self, index: u32) {
         let is_span = self.space.lock().spans.contains_key(&index);
         self.table.get(index).set_state(if is_span { State::Span } else { State::Sealed });
         self.note_if_empty(index);
@@ -479,7 +479,7 @@ impl Shared {
         let segment_bytes = self.geometry.segment_bytes();
         FreeSpace {
             free_bytes: self.free_segments.load(Ordering::Relaxed) * segment_bytes,
-            collect_below_bytes: self.collect_below() * segment_bytes,
+            gc_below_bytes: self.gc_below() * segment_bytes,
             capacity_bytes: self.active_segments.load(Ordering::Relaxed) * segment_bytes,
             live_bytes: self.live_bytes.load(Ordering::Relaxed),
         }
@@ -502,7 +502,7 @@ impl Shared {
         let count = |state: State| states.get(&(state as u8)).copied().unwrap_or_default();
         stats.segments_open = count(State::Open);
         stats.segments_sealed = count(State::Sealed) + count(State::Span) + count(State::SpanPart);
-        stats.segments_collecting = count(State::Collecting);
+        stats.segments_in_gc = count(State::Victim);
         stats.segments_emptied = count(State::Emptied) + count(State::Draining);
         let space = self.space.lock();
         stats.segments_free = space.free() as u64;
@@ -526,7 +526,7 @@ impl Shared {
     // Contents as a whole.
 
     /// See `Engine::reset`. A segment that is being filled goes on, with what it holds already as
-    /// dead bytes; one that is being collected is freed by its collector, who finds nothing alive.
+    /// dead bytes; one that is being collected is freed by its gc run, which finds nothing alive.
     pub(crate) fn reset(&self) {
         for (index, segment) in self.table.iter() {
             if !matches!(segment.state(), State::Free | State::Retired) {

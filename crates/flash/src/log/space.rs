@@ -3,7 +3,7 @@
 //! Owns the lists behind one short mutex, taken once for each segment that is opened or freed. The
 //! rules:
 //! - Segments are opened on the files in turn, so that all drives share the load.
-//! - The last `reserve` free segments are for what collections keep: without them a full log could
+//! - The last `reserve` free segments are for what gc runs keep: without them a full log could
 //!   not be collected.
 //! - Of the free segments of a file the one freed last is used first: its blocks are still the
 //!   file's. The ones that are free for long give their blocks back to the filesystem
@@ -35,8 +35,8 @@ pub(crate) enum Blocks {
 pub(crate) enum Purpose {
     /// New records.
     Fresh,
-    /// Records that a collection keeps.
-    Collected,
+    /// Records that a gc run keeps.
+    Survivors,
 }
 
 /// Why there is no segment.
@@ -250,7 +250,7 @@ impl Space {
     /// retired.
     pub(crate) fn give(&mut self, free: FreeSegment) -> bool {
         let file = &self.files[usize::from(free.file.0)];
-        // A lower flash size must not take the collector's reserve: it is what makes room.
+        // A lower flash size must not take gc's reserve: it is what makes room.
         let shrinks = self.is_over_target() && self.free >= self.reserve;
         let moves = !self.is_over_target() && file.excess() > 0 && self.has_spare();
         if !file.takes_segments() || shrinks || moves {
@@ -619,13 +619,13 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_for_collections() {
+    fn the_reserve_is_for_gc() {
         let mut space = space(3);
         assert!(take(&mut space, Purpose::Fresh).is_ok());
         assert_eq!(take(&mut space, Purpose::Fresh), Err(NoSegment::Full));
-        assert!(take(&mut space, Purpose::Collected).is_ok());
-        assert!(take(&mut space, Purpose::Collected).is_ok());
-        assert_eq!(take(&mut space, Purpose::Collected), Err(NoSegment::Full));
+        assert!(take(&mut space, Purpose::Survivors).is_ok());
+        assert!(take(&mut space, Purpose::Survivors).is_ok());
+        assert_eq!(take(&mut space, Purpose::Survivors), Err(NoSegment::Full));
     }
 
     #[test]
@@ -653,7 +653,7 @@ mod tests {
         assert_eq!((space.free(), space.active()), (2, 3));
         assert!(!space.give(written(used)));
         assert_eq!((space.free(), space.active()), (2, 2));
-        assert_eq!(take(&mut space, Purpose::Collected), Ok(1));
+        assert_eq!(take(&mut space, Purpose::Survivors), Ok(1));
         assert!(space.give(written(1)), "the reserve is filled first");
         let mut plan = space.plan(6, |_| true).expect("a file");
         assert_eq!(plan.returning.len(), 4);
@@ -666,7 +666,7 @@ mod tests {
     #[test]
     fn a_new_path_takes_over_its_share_as_the_others_free_theirs() {
         let mut space = space(8);
-        let used = space.take_many(6, Purpose::Collected).expect("free");
+        let used = space.take_many(6, Purpose::Survivors).expect("free");
         let two = FileIndex(1);
         space.add_file(two);
         let retired = resize(&mut space, 8, 100);
@@ -717,7 +717,7 @@ mod tests {
     #[test]
     fn old_data_is_punched_beyond_what_is_kept() {
         let mut space = space(5);
-        let taken = space.take_many(3, Purpose::Collected).expect("free");
+        let taken = space.take_many(3, Purpose::Survivors).expect("free");
         taken.iter().for_each(|&segment| assert!(space.give(written(segment))));
         assert!(space.take_to_punch(3).is_none());
         let punch = space.take_to_punch(2).expect("three are written");
@@ -726,10 +726,10 @@ mod tests {
         assert!(space.give_punched(punch));
         // Freed last, used first; the punched one comes last, and not at all where blocks have run
         // out.
-        assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![taken[2], taken[1]]));
+        assert_eq!(space.take_many(2, Purpose::Survivors), Ok(vec![taken[2], taken[1]]));
         assert_eq!(space.set_no_space(ONE), [taken[0]]);
-        assert_eq!(space.take_many(2, Purpose::Collected), Ok(vec![3, 4]));
-        assert_eq!(take(&mut space, Purpose::Collected), Err(NoSegment::Full));
+        assert_eq!(space.take_many(2, Purpose::Survivors), Ok(vec![3, 4]));
+        assert_eq!(take(&mut space, Purpose::Survivors), Err(NoSegment::Full));
         // It is tried again until the filesystem has blocks for it.
         for has_blocks in [false, true] {
             let tried = space.take_without_blocks().expect("one has none");
@@ -738,7 +738,7 @@ mod tests {
             assert_eq!(space.give_tried(tried, has_blocks), has_blocks);
             space.files[0].no_space = true;
         }
-        assert_eq!(take(&mut space, Purpose::Collected), Ok(taken[0]));
+        assert_eq!(take(&mut space, Purpose::Survivors), Ok(taken[0]));
     }
 
     #[test]
@@ -746,7 +746,7 @@ mod tests {
         let mut space = space(4);
         let used = take(&mut space, Purpose::Fresh).expect("free");
         assert_eq!(space.fail_file(ONE).len(), 3);
-        assert_eq!(take(&mut space, Purpose::Collected), Err(NoSegment::Failed));
+        assert_eq!(take(&mut space, Purpose::Survivors), Err(NoSegment::Failed));
         assert!(!space.give(written(used)));
         assert_eq!(space.active(), 0);
     }

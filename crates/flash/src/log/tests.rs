@@ -501,7 +501,7 @@ fn the_flash_size_can_be_raised_and_lowered_under_load() {
     for segments in [40, 80, 24, 60, 30] {
         engine.resize(segments * SEGMENT_BYTES).expect("resized");
         rig.run(&mix);
-        rig.collect_all();
+        rig.gc_all();
         let stats = engine.stats();
         assert_eq!(engine.free_space().capacity_bytes, segments * SEGMENT_BYTES);
         assert_eq!(stats.capacity_bytes, segments * SEGMENT_BYTES, "{stats:?}");
@@ -537,7 +537,7 @@ fn leave_paths(rig: &mut Rig) {
     let mut keys = 0..MIX.keys as u32;
     let deadline = Instant::now() + LEAVE_TIME_MAX;
     loop {
-        rig.collect_all();
+        rig.gc_all();
         while rig.engine.give_space_back() {}
         if rig.engine.stats().paths_leaving == 0 {
             return;
@@ -679,10 +679,10 @@ fn a_victim_whose_survivors_have_no_place_is_read_once() {
     rig.run(&Mix { keys: 300, steps: 50, may_fail: true, resets: false, ..MIX });
     disk.set_faults(SimFaults::default());
     assert_eq!(engine.stats().paths_failed, 1);
-    rig.collect_all();
+    rig.gc_all();
     let read = engine.stats().gc_read_bytes;
     assert!(read > 0, "there is a victim");
-    (0..5).for_each(|_| rig.collect_all());
+    (0..5).for_each(|_| rig.gc_all());
     assert_eq!(engine.stats().gc_read_bytes, read, "nothing has changed since");
 }
 

@@ -8,14 +8,14 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 
 use super::append::Appender;
-use super::collect::Collector;
+use super::gc::Gc;
 use super::io::{Io, User};
 use super::large_read::{LargeResult, ReadFor};
 use super::read::Reader;
 use super::shared::Shared;
 use crate::device::Done;
 use crate::engine::fetched::FetchedRecord;
-use crate::engine::{CollectProgress, Completion, EngineWorker, Owner, ReadStart};
+use crate::engine::{Completion, EngineWorker, GcProgress, Owner, ReadStart};
 use crate::error::{AppendError, EngineError};
 use crate::limits::RECORD_ALIGN;
 use crate::location::{Location, RecordId};
@@ -25,7 +25,7 @@ pub(crate) struct LogWorker {
     io: Io,
     appender: Appender,
     reader: Reader,
-    collector: Collector,
+    gc: Gc,
     /// Ended device operations, between the device and the parts.
     done: Vec<Done>,
 }
@@ -36,13 +36,8 @@ impl LogWorker {
         let counters = shared.add_worker();
         let appender = Appender::new(shared.geometry.write_buffer_bytes());
         let io = Io { turn: None, shared, device, counters };
-        let worker = Self {
-            io,
-            appender,
-            reader: Reader::new(),
-            collector: Collector::default(),
-            done: Vec::new(),
-        };
+        let worker =
+            Self { io, appender, reader: Reader::new(), gc: Gc::default(), done: Vec::new() };
         worker.count_buffers();
         Ok(worker)
     }
@@ -73,9 +68,9 @@ impl LogWorker {
                         self.finish_large_read(ended, completions);
                     }
                 }
-                User::CollectFooter => self.collector.finish_footer(io, &buffer, result),
-                User::CollectBlock { index } => {
-                    self.collector.finish_block(io, index, buffer, result);
+                User::GcFooter => self.gc.finish_footer(io, &buffer, result),
+                User::GcBlock { index } => {
+                    self.gc.finish_block(io, index, buffer, result);
                 }
                 user => unreachable!("invariant: {user:?} does not read"),
             },
@@ -95,7 +90,7 @@ impl LogWorker {
             ReadFor::Client(token) => {
                 completions.push(Completion::Read { token, result: ended.result });
             }
-            ReadFor::Collector => self.collector.finish_large(ended.result),
+            ReadFor::Gc => self.gc.finish_large(ended.result),
         }
     }
 }
@@ -158,9 +153,9 @@ impl EngineWorker for LogWorker {
         self.appender.flush(&mut self.io);
     }
 
-    fn collect(&mut self, owner: &dyn Owner, budget_bytes: usize) -> CollectProgress {
+    fn gc(&mut self, owner: &dyn Owner, budget_bytes: usize) -> GcProgress {
         let parts = (&mut self.appender, &mut self.reader.large);
-        self.collector.step(&mut self.io, parts, owner, budget_bytes)
+        self.gc.step(&mut self.io, parts, owner, budget_bytes)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
-use crate::limits::{ATTEMPTS_MAX, ROOM_BYTES_MIN, TRANSACTION_BYTES_MAX};
+use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
 use crate::session::cold::{all_cold, cold};
 use crate::session::{ReplyMode, Session};
 use crate::state::client_memory::{refusal, request_bytes_max};
@@ -42,7 +42,7 @@ pub(crate) struct Pipeline<'a> {
     /// What its next run has to go by.
     pub(crate) attempt: Attempt,
     /// Whether the request under way, having waited for memory, may run.
-    pub(crate) room: Option<bool>,
+    pub(crate) memory_granted: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
     pub(crate) refused_bytes: Option<u64>,
 }
@@ -91,8 +91,9 @@ impl Pipeline<'_> {
                 reply_bytes_max: self.attempt.reply_bytes_max.saturating_add(length),
                 ..self.attempt
             },
-            room: self.room,
-            is_large: self.input.len() as u64 > ROOM_BYTES_MIN && args_bytes(args) > ROOM_BYTES_MIN,
+            memory_granted: self.memory_granted,
+            is_large: self.input.len() as u64 > CLAIM_BYTES_MIN
+                && args_bytes(args) > CLAIM_BYTES_MIN,
         };
         let outcome = run.admit_and_run(self.reply);
         match outcome {
@@ -161,7 +162,7 @@ struct Runner<'a> {
     fetched: &'a mut FetchedSet,
     spare: &'a mut Vec<u8>,
     attempt: Attempt,
-    room: Option<bool>,
+    memory_granted: Option<bool>,
     /// Whether memory is to be made before its arguments become part of the data set.
     is_large: bool,
 }
@@ -185,13 +186,14 @@ impl Runner<'_> {
         if server.pause.stops(writes, self.session.now_ms) && !self.passes_pause() {
             return Outcome::Paused;
         }
-        let needs_room = spec.flags.has(Flags::DENYOOM) || self.is_exec_with_room();
+        let needs_memory = spec.flags.has(Flags::DENYOOM) || self.is_exec_that_grows();
         let is_large = self.is_large
-            || self.is_exec_with_room() && self.session.transaction.bytes() as u64 > ROOM_BYTES_MIN;
-        let must_ask = is_large && self.room.is_none();
-        if needs_room && (must_ask || self.session.worker.tier.must_wait()) {
-            match self.room {
-                None => return Outcome::Room,
+            || self.is_exec_that_grows()
+                && self.session.transaction.bytes() as u64 > CLAIM_BYTES_MIN;
+        let must_ask = is_large && self.memory_granted.is_none();
+        if needs_memory && (must_ask || self.session.worker.tier.must_wait()) {
+            match self.memory_granted {
+                None => return Outcome::Memory,
                 Some(true) => {}
                 Some(false) => {
                     let text = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -275,7 +277,7 @@ impl Runner<'_> {
             && self.session.transaction.has_flag(Flags::WRITE)
     }
 
-    fn is_exec_with_room(&self) -> bool {
+    fn is_exec_that_grows(&self) -> bool {
         matches!(self.entry.run, Run::Transaction(Verb::Exec))
             && self.session.transaction.has_flag(Flags::DENYOOM)
     }

@@ -70,7 +70,7 @@ pub(crate) fn run_locked(
         statistics: &**server,
         lfu: server.tier.settings.policy().is_lfu(),
         no_touch: session.no_touch,
-        cleared: Vec::new(),
+        detached: Vec::new(),
         string_bytes_max: server.config.proto_max_bulk_len.load() as usize,
         memory_bytes_max: request_bytes_max(server) as usize,
         reply_bytes_max: run.reply_bytes_max,
@@ -79,7 +79,7 @@ pub(crate) fn run_locked(
         changes: 0,
     };
     let result = (run.handler)(&mut cx, run.args, reply);
-    let (changes, cleared) = (cx.changes, cx.cleared);
+    let (changes, detached) = (cx.changes, cx.detached);
     *run.spare = cx.spare;
     match &result {
         Err(CommandError::NotResident(missing)) => {
@@ -108,8 +108,8 @@ pub(crate) fn run_locked(
     if run.part == Part::Whole {
         Reads::of(&tally).minus(reads).count(session);
     }
-    if !cleared.is_empty() {
-        worker.free_later(cleared);
+    if !detached.is_empty() {
+        worker.free_later(detached);
     }
     result
 }

@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
     /// What it needs is to be looked for in windows, besides this value; then it is to be run again.
     Gather(Option<Want>),
     /// It must wait for memory, then it is to be run again.
-    Room,
+    Memory,
     /// It must wait for the end of a pause.
     Paused,
     /// It must wait for the session's errand, then it is to be run again.

@@ -1,4 +1,4 @@
-//! A worker's upkeep: its share of demotion, collection, defragmentation and expiry, in short
+//! A worker's upkeep: its share of demotion, gc, defragmentation and expiry, in short
 //! rounds between the requests of its clients.
 
 use std::rc::Rc;
@@ -55,7 +55,7 @@ fn expire(worker: &Worker, slot: &mut usize) {
         {
             state.expire(now_ms, &mut tally);
             drop(state);
-            server.tier.publish(&mut tally);
+            server.tier.add_tally(&mut tally);
             if clock.now() - start > EXPIRE_SLICE {
                 worker.stats.expire_cut_short.add(1);
                 break;

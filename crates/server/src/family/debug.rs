@@ -216,7 +216,7 @@ fn object(session: &Session, key: &[u8], reply: &mut Reply) -> CommandResult {
         )
     });
     drop(slot);
-    tier.publish(&mut tally);
+    tier.add_tally(&mut tally);
     reply.simple(&text.ok_or(CommandError::NO_SUCH_KEY)?);
     Ok(())
 }
@@ -268,7 +268,7 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
             }
         }
     }
-    tier.publish(&mut tally);
+    tier.add_tally(&mut tally);
     Ok(())
 }
 

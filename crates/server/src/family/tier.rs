@@ -134,7 +134,7 @@ fn with_db<R>(session: &Session, key: &Key<'_>, act: impl FnOnce(&mut Db<'_>) ->
     let table = tier.keyspace.table_of(session.db);
     let result = act(&mut Db::new(&mut slot, table, session.now_ms, &mut tally));
     drop(slot);
-    tier.publish(&mut tally);
+    tier.add_tally(&mut tally);
     result
 }
 
@@ -195,7 +195,7 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let mut db = Db::new(locked.slot(key.slot), table, session.now_ms, &mut tally);
     let promoted = db.promote(&key, want.at, value.into());
     drop(locked);
-    tier.publish(&mut tally);
+    tier.add_tally(&mut tally);
     tier.counters.promoted.fetch_add(promoted.into(), Ordering::Relaxed);
     reply.integer(promoted.into());
     Ok(())

@@ -63,7 +63,7 @@ pub(crate) struct Connection<T> {
     /// How often the request under way had to be run again.
     attempts: u32,
     /// Whether the request under way, having waited for memory, may run.
-    room: Option<bool>,
+    memory_granted: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
     refused_bytes: Option<u64>,
     /// When output first exceeded the soft limit, Unix ms.
@@ -113,7 +113,7 @@ impl<T: Transport> Connection<T> {
             resident_reply: 0,
             spare: Vec::new(),
             attempts: 0,
-            room: None,
+            memory_granted: None,
             refused_bytes: None,
             soft_since_ms: None,
             counted: CountedBuffers::default(),
@@ -205,7 +205,7 @@ impl<T: Transport> Connection<T> {
         }
         // Where a reply is large, to write it gives the memory back.
         let only_reads = self.batch.is_done() && self.reply.len() == self.written;
-        if only_reads && self.counted.must_make_room(&self.worker.tier, self.input.capacity()) {
+        if only_reads && self.counted.must_free_memory(&self.worker.tier, self.input.capacity()) {
             return Next::Wait(Wait::Buffers);
         }
         loop {
@@ -238,9 +238,9 @@ impl<T: Transport> Connection<T> {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Fetch(needed));
                     }
-                    Outcome::Room => {
+                    Outcome::Memory => {
                         self.worker.after_batch();
-                        return Next::Wait(Wait::Room);
+                        return Next::Wait(Wait::Memory);
                     }
                     Outcome::Paused => {
                         self.worker.after_batch();
@@ -274,7 +274,7 @@ impl<T: Transport> Connection<T> {
             self.counted.keep_reserved(&self.worker.server, &self.session.client, bytes);
         }
         self.attempts = 0;
-        self.room = None;
+        self.memory_granted = None;
         self.refused_bytes = None;
         self.reply_granted = 0;
         self.resident_reply = 0;
@@ -658,7 +658,7 @@ impl<T: Transport> Connection<T> {
             spare: &mut self.spare,
             read_many: &mut self.read_many,
             attempt,
-            room: self.room,
+            memory_granted: self.memory_granted,
             refused_bytes: self.refused_bytes,
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use flash::EngineError;
-use keyspace::{Cleared, Tally};
+use keyspace::{Detached, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
@@ -28,7 +28,7 @@ pub(crate) struct Worker {
     /// Told after every round of upkeep: the only time that passes for a worker's tasks.
     pub(crate) upkeep_tick: Notify,
     /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
-    cleared: RefCell<Vec<Cleared>>,
+    detached: RefCell<Vec<Detached>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
     /// connections cost none.
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -53,7 +53,7 @@ impl Worker {
             tally: RefCell::default(),
             prefetch: PrefetchQueue::default(),
             upkeep_tick: Notify::new(),
-            cleared: RefCell::default(),
+            detached: RefCell::default(),
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
             turn,
@@ -64,34 +64,34 @@ impl Worker {
     /// Adds what the batch under way has changed so far to the shared counters, for a command that
     /// reads them.
     pub(crate) fn count_changes(&self) {
-        self.server.tier.publish(&mut self.tally.borrow_mut());
+        self.server.tier.add_tally(&mut self.tally.borrow_mut());
     }
 
     /// Ends a batch, or a part of one before a wait: what it has changed counts, a little is
-    /// demoted when memory is short, and cleared tables are freed. No slot may be held.
+    /// demoted when memory is short, and detached tables are freed. No slot may be held.
     #[inline]
     pub(crate) fn after_batch(&self) {
         self.tier.after_batch(&mut self.tally.borrow_mut());
-        self.free_cleared();
+        self.free_detached();
     }
 
     /// Keeps tables whose records are to be freed when the slots are unlocked.
-    pub(crate) fn free_later(&self, tables: Vec<Cleared>) {
-        self.cleared.borrow_mut().extend(tables);
+    pub(crate) fn free_later(&self, tables: Vec<Detached>) {
+        self.detached.borrow_mut().extend(tables);
     }
 
-    /// Frees tables that were cleared, on a thread of its own: millions of records take seconds.
+    /// Frees tables that were detached, on a thread of its own: millions of records take seconds.
     #[inline]
-    fn free_cleared(&self) {
-        if !self.cleared.borrow().is_empty() {
+    fn free_detached(&self) {
+        if !self.detached.borrow().is_empty() {
             self.start_freeing();
         }
     }
 
     #[cold]
     fn start_freeing(&self) {
-        let tables = self.cleared.take();
-        let keys: usize = tables.iter().map(Cleared::len).sum();
+        let tables = self.detached.take();
+        let keys: usize = tables.iter().map(Detached::len).sum();
         let tier = self.server.tier.clone();
         let freeing = Freeing::new(&tier);
         let free = move || {
@@ -99,7 +99,7 @@ impl Worker {
             let mut tally = Tally::default();
             for table in tables {
                 table.free(&mut tally);
-                tier.publish(&mut tally);
+                tier.add_tally(&mut tally);
             }
         };
         if keys <= FREE_AT_ONCE_MAX {
@@ -107,7 +107,7 @@ impl Worker {
         }
         if let Err(error) = self.server.threads.start("free", Box::new(free)) {
             // The tables went with the closure: freed, but still counted.
-            tracing::error!(%error, "cannot start a thread to free a cleared database");
+            tracing::error!(%error, "cannot start a thread to free a detached database");
         }
     }
 

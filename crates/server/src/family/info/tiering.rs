@@ -239,8 +239,8 @@ const SPACE: &[Field] = &[
         Count(f.flash.segments_open)
     }),
     field("flash_segments_sealed", "Segments that are full.", |f| Count(f.flash.segments_sealed)),
-    field("flash_segments_collecting", "Segments that are being collected.", |f| {
-        Count(f.flash.segments_collecting)
+    field("flash_segments_in_gc", "Segments that are being collected.", |f| {
+        Count(f.flash.segments_in_gc)
     }),
     field("flash_segments_emptied", "Collected segments that wait for their last readers.", |f| {
         Count(f.flash.segments_emptied)

@@ -16,7 +16,7 @@ use crate::execution::gather::Gathering;
 use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::Needed;
 use crate::execution::read_many::Progress;
-use crate::limits::{FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES, ROOM_BYTES_MIN};
+use crate::limits::{CLAIM_BYTES_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES};
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
 use crate::state::client_memory::Amount;
@@ -31,7 +31,7 @@ pub(crate) enum Wait {
     /// Values that were fetched to be copied into its reply.
     Reply,
     /// Memory for a write.
-    Room,
+    Memory,
     /// Memory of other clients, so that its input may grow to so many bytes.
     Input(usize),
     /// Memory for its own large buffers; it goes on without, too, since they count as it is.
@@ -59,9 +59,11 @@ impl<T: Transport> Connection<T> {
             Wait::Gather(lacks) => Box::pin(self.gather(lacks)).await,
             Wait::Fetch(needed) => _ = self.fetch(needed).await,
             Wait::Reply => Box::pin(self.fill_reply()).await,
-            Wait::Room => Box::pin(self.wait_for_room()).await,
+            Wait::Memory => Box::pin(self.wait_for_memory()).await,
             Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
-            Wait::Buffers => drop(self.worker.tier.room(self.input.capacity() as u64).await),
+            Wait::Buffers => {
+                drop(self.worker.tier.wait_for_memory(self.input.capacity() as u64).await)
+            }
             Wait::Errand => {
                 let errand = self.session.errand.take();
                 self.session.errand = errand.run(&self.worker).await;
@@ -81,16 +83,16 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Waits until a write may bring its arguments, which are copied into the data set.
-    async fn wait_for_room(&mut self) {
+    async fn wait_for_memory(&mut self) {
         let queued = self.session.transaction.bytes() as u64;
         let args = |request| args_bytes(self.batch.args(&request, &self.input));
         let bytes = self.batch.current().map_or(0, args) + queued;
         self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
-        let has_room = self.claim(bytes).await;
-        self.room = Some(has_room);
+        let is_granted = self.claim(bytes).await;
+        self.memory_granted = Some(is_granted);
         let longest =
             |request| self.batch.args(&request, &self.input).iter().map(<[u8]>::len).max();
-        if has_room && let Some(longest) = self.batch.current().and_then(longest) {
+        if is_granted && let Some(longest) = self.batch.current().and_then(longest) {
             self.make_spare(longest).await;
         }
     }
@@ -104,12 +106,12 @@ impl<T: Transport> Connection<T> {
         let claim = worker.tier.claim(bytes);
         self.pipeline().count_turn(start_ticks);
         let claim = match claim {
-            None => self.writing(worker.tier.room(bytes)).await.ok(),
+            None => self.writing(worker.tier.wait_for_memory(bytes)).await.ok(),
             claim => claim,
         };
-        let has_room = claim.is_some();
+        let is_granted = claim.is_some();
         self.counted.keep_claim(claim);
-        has_room
+        is_granted
     }
 
     /// Waits for a turn to reserve memory, in the order of arrival, with none reserved. Until that is
@@ -333,13 +335,13 @@ impl<T: Transport> Connection<T> {
         worker.turn.pass().await;
         // What was claimed by a run before is resident.
         self.counted.keep_claim(None);
-        let mut has_room = claimed <= ROOM_BYTES_MIN || self.claim(claimed).await;
+        let mut is_granted = claimed <= CLAIM_BYTES_MIN || self.claim(claimed).await;
         let claimed_now = self.claimed_bytes(bytes, reply_bytes);
-        if has_room && claimed_now > claimed {
+        if is_granted && claimed_now > claimed {
             // Meanwhile the reply before it was written, and its buffer let go.
-            has_room = self.claim(claimed_now).await;
+            is_granted = self.claim(claimed_now).await;
         }
-        if !has_room && !is_small {
+        if !is_granted && !is_small {
             self.counted.release(server, &client);
             self.refused_bytes = Some(u64::MAX);
             return false;
@@ -354,7 +356,7 @@ impl<T: Transport> Connection<T> {
             self.pipeline().count_turn(start_ticks);
             self.order_fetched(&order).await;
         }
-        if reply_bytes > ROOM_BYTES_MIN {
+        if reply_bytes > CLAIM_BYTES_MIN {
             self.reply.reserve(reply_bytes as usize);
             prefault_in_turns(&worker, self.reply.spare()).await;
             self.resident_reply = self.reply.capacity();

@@ -27,24 +27,24 @@ use super::large_read::{LargeReads, RecordSize};
 use super::segment::State;
 use crate::device::buffer::IoBuffer;
 use crate::engine::fetched::FetchedRecord;
-use crate::engine::{CollectProgress, Liveness, Owner};
+use crate::engine::{GcProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
 use crate::limits::{COLLECT_READS_IN_FLIGHT_MAX, EXPECTED_MAX};
 use crate::location::Location;
 use crate::record::{self, Record, RecordMeta, record_size};
 
-/// One worker's collection.
+/// One worker's gc.
 #[derive(Default)]
-pub(crate) struct Collector {
-    active: Option<Collection>,
+pub(crate) struct Gc {
+    active: Option<GcRun>,
     /// What was free and what lived when survivors could not be written, and whether the owner evicted:
     /// until one of it is different they cannot be again, and to read the victim for nothing would keep
     /// the drive busy for ever.
     given_up_at: Option<(u64, u64, bool)>,
 }
 
-/// A collection under way.
-struct Collection {
+/// A gc run under way.
+struct GcRun {
     segment: u32,
     /// Blocks that the footer lists, without the ones that were dealt with or are being read.
     blocks: VecDeque<Block>,
@@ -112,21 +112,21 @@ enum Stop {
     GiveUp,
 }
 
-impl Collector {
-    /// See `EngineWorker::collect`.
+impl Gc {
+    /// See `EngineWorker::gc`.
     pub(crate) fn step(
         &mut self,
         io: &mut Io,
         (appender, large): (&mut Appender, &mut LargeReads),
         owner: &dyn Owner,
         budget_bytes: usize,
-    ) -> CollectProgress {
+    ) -> GcProgress {
         io.shared.settle();
         let has_left = appender.leave_paths(io);
         let Some(active) = &mut self.active else {
             return match self.begin(io, large, owner.evicts()) {
                 // What was closed just now can be moved soon.
-                CollectProgress::Idle if has_left => CollectProgress::Working,
+                GcProgress::Idle if has_left => GcProgress::Working,
                 progress => progress,
             };
         };
@@ -138,18 +138,18 @@ impl Collector {
         if active.is_done() {
             return self.end(io);
         }
-        CollectProgress::Working
+        GcProgress::Working
     }
 
     /// Chooses a victim and asks for its footer, or for its record if it has one alone.
-    fn begin(&mut self, io: &mut Io, large: &mut LargeReads, evicts: bool) -> CollectProgress {
+    fn begin(&mut self, io: &mut Io, large: &mut LargeReads, evicts: bool) -> GcProgress {
         let space = io.shared.free_space();
         if self.given_up_at == Some((space.free_bytes, space.live_bytes, evicts)) {
-            return CollectProgress::Idle;
+            return GcProgress::Idle;
         }
-        let Some(segment) = io.shared.take_victim(evicts) else { return CollectProgress::Idle };
+        let Some(segment) = io.shared.take_victim(evicts) else { return GcProgress::Idle };
         let is_span = io.shared.span(segment).is_some();
-        let active = self.active.insert(Collection {
+        let active = self.active.insert(GcRun {
             segment,
             blocks: VecDeque::new(),
             asked: Vec::new(),
@@ -163,23 +163,23 @@ impl Collector {
         });
         if is_span {
             active.ask_span(io, large);
-            return CollectProgress::Working;
+            return GcProgress::Working;
         }
         let written = io.shared.table.get(segment).pending.lock().written.clone();
         if let Some(blocks) = written {
             active.blocks = blocks.into();
-            return CollectProgress::Working;
+            return GcProgress::Working;
         }
         active.in_flight += 1;
         let buffer = io.device.pool().take_beyond(FOOTER_BYTES);
         io.counters.gc_read_bytes.add(FOOTER_BYTES as u64);
-        io.read(segment, io.shared.geometry.data_end(), buffer, User::CollectFooter);
-        CollectProgress::Working
+        io.read(segment, io.shared.geometry.data_end(), buffer, User::GcFooter);
+        GcProgress::Working
     }
 
     /// The victim's footer was read, or not.
     pub(crate) fn finish_footer(&mut self, io: &Io, buffer: &IoBuffer, result: Result<(), i32>) {
-        let active = self.active.as_mut().expect("invariant: a collection waits for its footer");
+        let active = self.active.as_mut().expect("invariant: a gc run waits for its footer");
         active.in_flight -= 1;
         if active.given_up {
             return;
@@ -207,7 +207,7 @@ impl Collector {
         buffer: IoBuffer,
         result: Result<(), i32>,
     ) {
-        let active = self.active.as_mut().expect("invariant: a collection waits for its blocks");
+        let active = self.active.as_mut().expect("invariant: a gc run waits for its blocks");
         active.in_flight -= 1;
         if active.given_up {
             return;
@@ -229,9 +229,9 @@ impl Collector {
         }
     }
 
-    /// The large record that a collection waits for was read, or not.
+    /// The large record that a gc run waits for was read, or not.
     pub(crate) fn finish_large(&mut self, result: Result<FetchedRecord, EngineError>) {
-        let active = self.active.as_mut().expect("invariant: a collection waits for its record");
+        let active = self.active.as_mut().expect("invariant: a gc run waits for its record");
         active.in_flight -= 1;
         if let Large::Reading(at) = active.large {
             active.large = Large::Read(at, result);
@@ -239,13 +239,13 @@ impl Collector {
     }
 
     /// The last record of the victim was dealt with.
-    fn end(&mut self, io: &Io) -> CollectProgress {
-        let active = self.active.take().expect("invariant: a collection ends once");
+    fn end(&mut self, io: &Io) -> GcProgress {
+        let active = self.active.take().expect("invariant: a gc run ends once");
         if active.given_up {
-            io.shared.give_up_collecting(active.segment);
+            io.shared.give_up_victim(active.segment);
             let space = io.shared.free_space();
             self.given_up_at = Some((space.free_bytes, space.live_bytes, active.evicts));
-            return CollectProgress::Idle;
+            return GcProgress::Idle;
         }
         let freed_bytes = match io.shared.table.get(active.segment).live_bytes() {
             0 => io.shared.geometry.segment_bytes(),
@@ -254,11 +254,11 @@ impl Collector {
         io.shared.seal(active.segment, State::Emptied);
         io.shared.settle();
         io.counters.gc_segments.add(1);
-        CollectProgress::Done { relocated_bytes: active.relocated_bytes, freed_bytes }
+        GcProgress::Done { relocated_bytes: active.relocated_bytes, freed_bytes }
     }
 }
 
-impl Collection {
+impl GcRun {
     fn give_up(&mut self) {
         self.given_up = true;
         self.blocks.clear();
@@ -300,7 +300,7 @@ impl Collection {
             // collected.
             let buffer = io.device.pool().take_beyond(block.size as usize);
             self.blocks.pop_front();
-            let user = User::CollectBlock { index: self.asked.len() as u32 };
+            let user = User::GcBlock { index: self.asked.len() as u32 };
             self.asked.push(block);
             self.in_flight += 1;
             bytes += block.size as usize;
@@ -332,7 +332,7 @@ impl Collection {
         // Always granted: a segment that is being collected is not free.
         let is_pinned = io.shared.table.get(self.segment).pin();
         assert!(is_pinned, "a victim is not free");
-        if let Err(error) = large.start_collecting(io, at, size) {
+        if let Err(error) = large.start_for_gc(io, at, size) {
             io.shared.unpin(self.segment);
             tracing::error!(%error, "flash segment not collected as a whole");
             return;

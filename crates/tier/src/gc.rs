@@ -1,9 +1,9 @@
-//! Garbage collection of the flash log: how much, and what the keyspace answers the collector.
+//! Garbage collection of the flash log: how much, and what the keyspace answers gc.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use flash::{CollectProgress, Liveness, Location, Owner, Record, RecordMeta};
+use flash::{GcProgress, Liveness, Location, Owner, Record, RecordMeta};
 use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Keyspace, Stored, Tally};
 use smallvec::SmallVec;
 
@@ -14,29 +14,29 @@ use crate::worker::TierWorker;
 /// Bytes that one step deals with at most.
 const STEP_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that are collected for each byte written when no segment is free; the fewer are missing,
-/// the less. It settles where collection gives as much room as writing takes: at 1.3 bytes a byte when
+/// the less. It settles where gc gives as much room as writing takes: at 1.3 bytes a byte when
 /// a quarter of what is collected lives, at four when it is three quarters.
 const PACE_MAX: u64 = 8;
 
 impl TierWorker {
-    /// One bounded step of collection. False: there is nothing to collect.
-    pub(crate) fn collect(&self) -> bool {
-        self.collect_some(STEP_BYTES_MAX)
+    /// One bounded step of gc. False: there is nothing to collect.
+    pub(crate) fn gc(&self) -> bool {
+        self.gc_some(STEP_BYTES_MAX)
     }
 
     /// Collects in step with what was written, so that writers pay for the room they take little
     /// by little and free segments do not run out.
-    pub(crate) fn collect_for(&self, written_bytes: u64) {
+    pub(crate) fn gc_for(&self, written_bytes: u64) {
         let Some(engine) = &self.tier.engine else { return };
         let space = engine.free_space();
-        let missing = space.collect_below_bytes.saturating_sub(space.free_bytes);
-        let wanted = written_bytes * PACE_MAX * missing / space.collect_below_bytes.max(1);
+        let missing = space.gc_below_bytes.saturating_sub(space.free_bytes);
+        let wanted = written_bytes * PACE_MAX * missing / space.gc_below_bytes.max(1);
         if wanted > 0 {
-            self.collect_some(wanted.min(STEP_BYTES_MAX));
+            self.gc_some(wanted.min(STEP_BYTES_MAX));
         }
     }
 
-    /// Which keys a collection evicts rather than move their values, and whether it spares those that
+    /// Which keys a gc run evicts rather than move their values, and whether it spares those that
     /// were used: none while dead records make room enough.
     fn evicts_from_flash(&self) -> Option<(Evictable, bool)> {
         let space = self.tier.engine.as_ref()?.free_space();
@@ -51,7 +51,7 @@ impl TierWorker {
         (may_go && policy != EvictionPolicy::VolatileTtl).then(|| (which, policy.is_by_use()))
     }
 
-    fn collect_some(&self, bytes: u64) -> bool {
+    fn gc_some(&self, bytes: u64) -> bool {
         let Some(engine) = &self.engine else { return false };
         let owner = KeyspaceOwner {
             keyspace: &self.tier.keyspace,
@@ -59,14 +59,14 @@ impl TierWorker {
             evicts: self.evicts_from_flash(),
             evicted: Cell::new(0),
         };
-        let progress = engine.borrow_mut().collect(&owner, bytes as usize);
+        let progress = engine.borrow_mut().gc(&owner, bytes as usize);
         // What was begun so ends so: half a segment of copies would free nothing.
-        let goes_on = progress == CollectProgress::Working && owner.evicts.is_some();
+        let goes_on = progress == GcProgress::Working && owner.evicts.is_some();
         self.gc_evicts.set(goes_on);
         self.tier.counters.evicted.fetch_add(owner.evicted.get(), Ordering::Relaxed);
-        self.tier.publish(&mut owner.tally.borrow_mut());
+        self.tier.add_tally(&mut owner.tally.borrow_mut());
         self.want_submit();
-        progress != CollectProgress::Idle
+        progress != GcProgress::Idle
     }
 }
 

@@ -1,12 +1,12 @@
-//! A table that was cleared: its keys are gone for everybody, its memory is not yet free.
+//! A table that was detached: its keys are gone for everybody, its memory is not yet free.
 //!
 //! To clear a table takes two steps, so that the slot is unlocked again before any record is
 //! touched (millions of them, each a cache miss):
 //! 1. under the lock, the table leaves its slot and the keys leave the counters;
-//! 2. after it, [`Cleared::free`] takes the values out of the counters, lists the flash copies that
+//! 2. after it, [`Detached::free`] takes the values out of the counters, lists the flash copies that
 //!    died, and frees the records.
 //!
-//! Invariant: a cleared table is freed with a [`Tally`]. Dropping it instead would lose flash space
+//! Invariant: a detached table is freed with a [`Tally`]. Dropping it instead would lose flash space
 //! for good, so that is left to the end of the process.
 
 use crate::db::{account_keys, account_values, push_dead};
@@ -15,15 +15,15 @@ use crate::tally::Tally;
 
 /// A table that has left its slot.
 #[must_use = "its records and flash copies are still to be freed"]
-pub struct Cleared(Table);
+pub struct Detached(Table);
 
-impl Cleared {
+impl Detached {
     /// Takes the keys of `entries` out of the counters.
-    pub(crate) fn new(entries: Table, table: u8, tally: &mut Tally) -> Cleared {
+    pub(crate) fn new(entries: Table, table: u8, tally: &mut Tally) -> Detached {
         tally.index_bytes -= entries.ram_bytes() as i64;
         let volatile = entries.iter().filter(|entry| entry.is_volatile()).count();
         account_keys(table, -(entries.len() as i64), -(volatile as i64), tally);
-        Cleared(entries)
+        Detached(entries)
     }
 
     /// How many keys there were.

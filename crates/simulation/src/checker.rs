@@ -11,7 +11,7 @@ use std::fmt::Write;
 use crate::command::{Command, FAR_MS, Key, Operation};
 use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
 use crate::machine::START_MS;
-use crate::model::State;
+use crate::model::{Place, State};
 use crate::reply::Reply;
 
 /// One operation of one session, as it was seen from outside.
@@ -181,6 +181,9 @@ impl<'a> Search<'a> {
         if operation.commands().iter().any(|one| self.tells_of_evictions(one)) {
             states.extend(self.without_watched(state));
         }
+        // What it did, too, depends on which of its keys were there.
+        let keys = operation.commands().iter().flat_map(Command::keys).collect();
+        states.extend(without(state, self.that_may_go(state, session, keys)));
         states.iter_mut().for_each(|state| drop(state.apply(session, operation)));
         let Tolerance { refusals, evictions, unreadable, .. } = self.tolerance;
         if refusals || evictions || unreadable {
@@ -263,7 +266,6 @@ impl<'a> Search<'a> {
                 states.extend(self.without_watched(state).into_iter().filter_map(run));
             }
             if let Command::SetRange(key, ..) = command
-                && self.tolerance.evictions
                 && self.may_go(state, session, *key)
             {
                 // Its answer may be the same when the key is gone.
@@ -283,30 +285,17 @@ impl<'a> Search<'a> {
             return Vec::new();
         }
         // A key that is evicted may as well go when it is next asked for.
-        let mut keys = command.keys();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|key| self.may_go(state, session, *key));
         if let (Command::MGet(_), Reply::Array(values)) = (command, reply) {
             // It tells which.
-            let all = command.keys();
-            let is_gone = |key: &Key| {
-                all.iter().zip(values).any(|(one, value)| one == key && *value == Reply::Null)
-            };
-            keys.retain(is_gone);
+            let answers = command.keys().into_iter().zip(values);
+            let gone = answers.filter(|(_, value)| **value == Reply::Null).map(|(key, _)| key);
+            let gone = self.that_may_go(state, session, gone.collect());
             let mut state = state.clone();
-            keys.iter().for_each(|key| state.evict(state.place(session, *key)));
+            gone.iter().for_each(|place| state.evict(*place));
             return run(state).into_iter().collect();
         }
-        keys.truncate(EVICTED_TOGETHER_MAX);
-        let sets = 1u32..1 << keys.len();
-        let evicted = sets.filter_map(|set| {
-            let mut state = state.clone();
-            let gone = keys.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
-            gone.for_each(|(_, key)| state.evict(state.place(session, *key)));
-            run(state)
-        });
-        evicted.collect()
+        let evicted = without(state, self.that_may_go(state, session, command.keys()));
+        evicted.into_iter().filter_map(run).collect()
     }
 
     /// Whether a command disturbs who watches a key only if that has not been evicted.
@@ -319,22 +308,22 @@ impl<'a> Search<'a> {
     fn without_watched(&self, state: &State) -> Vec<State> {
         let mut watched = state.watched();
         watched.retain(|place| !self.tolerance.volatile_alone || state.is_volatile(*place));
-        watched.truncate(EVICTED_TOGETHER_MAX);
-        let sets = 1u32..1 << watched.len();
-        let evicted = sets.map(|set| {
-            let mut state = state.clone();
-            let gone = watched.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
-            gone.for_each(|(_, place)| state.evict(*place));
-            state
-        });
-        evicted.collect()
+        without(state, watched)
+    }
+
+    /// Where those of a session's keys are that may be evicted.
+    fn that_may_go(&self, state: &State, session: usize, mut keys: Vec<Key>) -> Vec<Place> {
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| self.may_go(state, session, *key));
+        keys.iter().map(|key| state.place(session, *key)).collect()
     }
 
     /// Whether a key of the session's database may be evicted.
     fn may_go(&self, state: &State, session: usize, key: Key) -> bool {
-        let is_allowed =
-            !self.tolerance.volatile_alone || state.is_volatile(state.place(session, key));
-        is_allowed && state.has(session, key)
+        let Tolerance { evictions, volatile_alone, .. } = self.tolerance;
+        let is_volatile = || state.is_volatile(state.place(session, key));
+        evictions && (!volatile_alone || is_volatile()) && state.has(session, key)
     }
 
     /// What could not be put in order.
@@ -355,6 +344,19 @@ impl<'a> Search<'a> {
         }
         text
     }
+}
+
+/// The states in which some of these were evicted, at least one.
+fn without(state: &State, mut places: Vec<Place>) -> Vec<State> {
+    places.truncate(EVICTED_TOGETHER_MAX);
+    let sets = 1u32..1 << places.len();
+    let evicted = sets.map(|set| {
+        let mut state = state.clone();
+        let gone = places.iter().enumerate().filter(|(index, _)| set & 1 << index != 0);
+        gone.for_each(|(_, place)| state.evict(*place));
+        state
+    });
+    evicted.collect()
 }
 
 /// One line.
@@ -457,6 +459,17 @@ mod tests {
             let reader = vec![event(5, 6, Command::Get(A), seen)];
             assert!(is_serializable(&[lost, reader]));
         }
+    }
+
+    #[test]
+    fn what_was_not_answered_may_have_found_a_key_evicted() {
+        let written = event(0, 1, Command::Set(A, value("x")), Reply::ok());
+        let operation = Operation::Single(Command::Append(A, value("y")));
+        let lost = Event { operation, sent: 2, answered: None };
+        let history = [vec![written, lost], vec![event(3, 4, Command::Get(A), bulk("y"))]];
+        assert!(!is_serializable(&history));
+        let evicting = Tolerance { evictions: true, ..Tolerance::default() };
+        assert_eq!(check(&history, evicting), Verdict::Serializable);
     }
 
     #[test]

@@ -129,6 +129,8 @@ pub(crate) enum Next {
     AwaitDevice,
     /// Another slice when memory has been measured.
     AwaitMeasure,
+    /// The same, and the other workers are to demote meanwhile: what can go is in their slots.
+    AwaitOthers,
     /// No memory can be made for any of them.
     Refuse,
 }
@@ -245,9 +247,8 @@ impl Figures {
             // Keys alone are left in RAM.
             Some(StopReason::Spent) if tries_eviction => self.evict(),
             Some(StopReason::Spent) if evicts => Next::Continue,
-            // The slots of other workers may hold values: their hands will come to them.
             Some(StopReason::Spent) if in_time && self.some_hand_may_find && self.has_values() => {
-                Next::AwaitMeasure
+                Next::AwaitOthers
             }
             _ if in_time && (self.is_held_up || self.shrinks) => Next::AwaitMeasure,
             Some(StopReason::Spent) => Next::Refuse,

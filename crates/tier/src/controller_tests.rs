@@ -225,7 +225,7 @@ impl World {
                     self.buffered = 0;
                     self.gc();
                 }
-                Next::AwaitMeasure => self.measure(),
+                Next::AwaitMeasure | Next::AwaitOthers => self.measure(),
                 Next::Refuse => return false,
             }
         }

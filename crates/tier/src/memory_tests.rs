@@ -47,9 +47,10 @@ impl ResidentSource for TestResident {
     }
 }
 
-/// One worker, and the machine around it.
+/// One worker, or several of which one has all the clients, and the machine around them.
 struct Machine {
     worker: TierWorker,
+    others: Vec<TierWorker>,
     resident: Arc<AtomicU64>,
     clock: Arc<TestClock>,
     batches: Cell<u64>,
@@ -62,6 +63,15 @@ struct Machine {
 
 impl Machine {
     fn new(max_bytes: u64, flash_bytes: u64, policy: EvictionPolicy) -> Machine {
+        Machine::of_workers(1, max_bytes, flash_bytes, policy)
+    }
+
+    fn of_workers(
+        workers: usize,
+        max_bytes: u64,
+        flash_bytes: u64,
+        policy: EvictionPolicy,
+    ) -> Machine {
         let resident = Arc::new(AtomicU64::new(0));
         let budget = Budget::with_source(max_bytes, Box::new(TestResident(resident.clone())));
         let clock = Arc::new(TestClock::default());
@@ -71,17 +81,19 @@ impl Machine {
             let config = LogConfig {
                 paths: Vec::new(),
                 flash_bytes,
-                workers: 1,
+                workers,
                 segment_bytes: Some(256 << 10),
                 backend: Backend::Auto,
             };
             open_sim(&SimDisk::new(1, 1, 4096), &config).expect("opens")
         });
-        let tier = Tier::new(Arc::new(Keyspace::default()), engine, environment, budget, 1);
+        let tier = Tier::new(Arc::new(Keyspace::default()), engine, environment, budget, workers);
         tier.settings.set_policy(policy);
-        let worker = TierWorker::new(Arc::new(tier), 0).expect("a worker");
+        let tier = Arc::new(tier);
+        let worker = |index| TierWorker::new(Arc::clone(&tier), index).expect("a worker");
+        let (worker, others) = (worker(0), (1..workers).map(worker).collect());
         let [batches, rounds, waited, evicted_most] = [const { Cell::new(0) }; 4];
-        Machine { worker, resident, clock, batches, rounds, waited, evicted_most }
+        Machine { worker, others, resident, clock, batches, rounds, waited, evicted_most }
     }
 
     fn tier(&self) -> &Tier {
@@ -115,9 +127,11 @@ impl Machine {
 
     /// A round of upkeep.
     fn round(&self) {
-        self.step(|| self.worker.upkeep());
-        self.worker.submit();
-        self.step(|| self.worker.reap());
+        for worker in std::iter::once(&self.worker).chain(&self.others) {
+            self.step(|| worker.upkeep());
+            worker.submit();
+            self.step(|| worker.reap());
+        }
         self.rounds.set(self.rounds.get() + 1);
         self.clock.0.fetch_add(5, Ordering::Relaxed);
         if self.rounds.get().is_multiple_of(ROUNDS) {
@@ -409,6 +423,47 @@ fn a_write_waits_for_what_is_being_freed() {
         drop(freeing);
         assert!(machine.write("new", b"", Expiry::Clear).is_ok());
     }
+}
+
+#[test]
+fn a_write_does_not_wait_in_vain_for_values_in_the_slots_of_another_worker() {
+    let machine = Machine::of_workers(2, 16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    // All values are in the slots of the other worker, which has nothing to free for itself.
+    let names = (0..).map(|number| format!("{number}"));
+    let of_other = |name: &String| Key::new(name.as_bytes()).slot % 2 == 1;
+    for name in names.filter(of_other).take(10_000) {
+        machine.put(&name, &[b'v'; 500], Expiry::Clear);
+    }
+    /// A second or two of upkeep.
+    const ROUNDS_MAX: u64 = 300;
+    let used = || machine.tier().counters.ram_bytes() as u64;
+    let wanted = 3 * MIB;
+    // It fits when a third of the values is demoted.
+    let resident = || machine.resident.store(14 * MIB + used() - 5 * MIB, Ordering::Relaxed);
+    resident();
+    machine.tier().measure();
+    machine.tier().budget.add_reserved(wanted as i64);
+    assert!(machine.tier().budget.over_watermark() <= 0 && machine.worker.must_wait_for(wanted));
+    let asking = || machine.tier().short_workers.load(Ordering::Relaxed);
+    let wait_until = |is_over: &dyn Fn(bool) -> bool| {
+        let mut room = pin!(machine.worker.wait_for_memory(wanted));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..ROUNDS_MAX {
+            let is_ready = room.as_mut().poll(&mut cx).is_ready();
+            if is_over(is_ready) {
+                return;
+            }
+            machine.round();
+            resident();
+        }
+        panic!("it waits for values that nobody demotes");
+    };
+    // A client that goes asks for nothing any more.
+    wait_until(&|_| asking() == 1);
+    machine.round();
+    assert_eq!(asking(), 0);
+    wait_until(&|is_ready| is_ready);
+    assert_eq!(asking(), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
@@ -59,6 +59,8 @@ pub struct Tier {
     pub(crate) regions: Regions,
     /// What the hand of each worker has found lately.
     pub(crate) rounds: Box<[IdleRounds]>,
+    /// Workers whose writes wait for memory that only the hands of others can free.
+    pub(crate) short_workers: AtomicUsize,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -105,6 +107,7 @@ impl Tier {
             settings: Settings::default(),
             regions: Regions::default(),
             rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
+            short_workers: AtomicUsize::new(0),
             workers,
         }
     }

@@ -1,9 +1,12 @@
 //! Upkeep: what a worker does for memory ahead of need, after batches and every few milliseconds.
 
+use std::sync::atomic::Ordering;
+
 use keyspace::{Hint, Tally};
 
 use crate::controller::{Done, Figures, Slice};
 use crate::demote::StopReason;
+use crate::limits::FULL_SLICE_BYTES;
 use crate::tier::Pressure;
 use crate::worker::TierWorker;
 
@@ -109,14 +112,21 @@ impl TierWorker {
         more
     }
 
-    /// Frees what is over the watermark, a slice of it. True: it frees more at once.
+    /// Frees what is over the watermark, a slice of it, or demotes a slice for writes that wait on
+    /// another worker. True: it frees more at once.
     fn free_ahead(&self) -> bool {
         let over = self.tier.budget.over_watermark();
-        if over <= 0 {
+        let is_asked = self.tier.short_workers.load(Ordering::Relaxed) > 0;
+        if over <= 0 && !is_asked {
             return false;
         }
-        let done = self.run_slice(self.figures().slice(over));
+        let slice = if over > 0 {
+            self.figures().slice(over)
+        } else {
+            Slice { demote_bytes: FULL_SLICE_BYTES, evict_bytes: 0 }
+        };
+        let done = self.run_slice(slice);
         let freed = done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes);
-        freed > 0 && freed < over
+        freed > 0 && freed < over || is_asked && done.stopped.is_none()
     }
 }

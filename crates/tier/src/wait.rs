@@ -34,6 +34,8 @@ pub(crate) struct WaitQueue {
     /// The measurement of memory, and what was resident then, at which all writes were let go on
     /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
     admitted_at: Cell<Option<(u32, Resident)>>,
+    /// Whether the other workers are to demote for these writes.
+    asks_others: Cell<bool>,
     /// Whether a slice is due before the next round of upkeep.
     is_due: Cell<bool>,
     upkeep: Cell<Option<Waker>>,
@@ -259,6 +261,7 @@ impl TierWorker {
         self.waiting.is_due.set(false);
         if self.waiting.is_empty() {
             self.waiting.deficit.set(None);
+            self.ask_others(false);
             return false;
         }
         if self.waiting.wanted_bytes() > 0 {
@@ -269,6 +272,11 @@ impl TierWorker {
             Pressure::Wait => self.free_for_waiting(),
             _ => figures.judge(&Done::default(), i64::MAX),
         };
+        match next {
+            // Until then, though this hand looks once more.
+            Next::Continue | Next::Evict(_) | Next::AwaitDevice | Next::AwaitMeasure => {}
+            next => self.ask_others(next == Next::AwaitOthers),
+        }
         let queue = &self.waiting;
         match next {
             Next::AdmitAll => {
@@ -290,10 +298,19 @@ impl TierWorker {
                 self.submit();
                 return self.in_flight() == 0;
             }
-            Next::AwaitMeasure => return false,
+            Next::AwaitMeasure | Next::AwaitOthers => return false,
             Next::Refuse => self.refuse_waiting(),
         }
         !queue.is_empty()
+    }
+
+    /// Has the other workers demote for the writes that wait here, or no longer.
+    fn ask_others(&self, asks: bool) {
+        match (self.waiting.asks_others.replace(asks), asks) {
+            (false, true) => drop(self.tier.short_workers.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.tier.short_workers.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
+        }
     }
 
     /// Refuses the writes that have waited for as long as they may, or all when none has: then it is

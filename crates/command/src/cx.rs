@@ -1,7 +1,7 @@
 //! What a handler sees: its keys, the locked slots, the time, the limits.
 
 use keyspace::{
-    Carried, Db, Detached, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
+    Carried, Db, DetachedTable, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
 };
 
 use resp::Reply;
@@ -38,7 +38,7 @@ impl Fetched for NothingFetched {
 /// What a command may ask about the whole data set, which no locked slot can tell.
 pub trait Statistics {
     /// Keys of a physical table (see [`Keyspace::table_of`]), expired ones not yet removed
-    /// included, as last published: without what the run's own [`Tally`] still holds.
+    /// included, as last added: without what the run's own [`Tally`] still holds.
     fn keys(&self, table: u8) -> u64;
 }
 
@@ -95,9 +95,9 @@ pub struct Cx<'a, 'k> {
     pub lfu: bool,
     /// Whether reads leave the frequency of keys as it is (CLIENT NO-TOUCH).
     pub no_touch: bool,
-    /// Tables that the command emptied. Whoever runs it frees them with [`Detached::free`] once the
+    /// Tables that the command has detached. Whoever runs it frees them with [`DetachedTable::free`] once the
     /// slots are unlocked, so that nobody waits for it.
-    pub detached: Vec<Detached>,
+    pub detached: Vec<DetachedTable>,
     /// Longest string (`proto-max-bulk-len`).
     pub string_bytes_max: usize,
     /// Longest string that memory has room for while others are served.
@@ -140,8 +140,8 @@ impl<'a, 'k> Cx<'a, 'k> {
     /// Keys of a database. Cost: none; counters.
     pub fn key_count(&self, db: u8) -> u64 {
         let table = self.keyspace().table_of(db);
-        let unpublished = self.tally.keys[table as usize];
-        self.statistics.keys(table).saturating_add_signed(unpublished)
+        let not_added = self.tally.keys[table as usize];
+        self.statistics.keys(table).saturating_add_signed(not_added)
     }
 
     /// The selected database, in the slot of `key`.

@@ -38,7 +38,7 @@ pub const LARGE_PIECES_IN_FLIGHT_MAX: usize = 4;
 
 /// Block reads that one gc run has in flight: enough to keep it busy, few beside the reads of
 /// clients.
-pub const COLLECT_READS_IN_FLIGHT_MAX: usize = 4;
+pub const GC_READS_IN_FLIGHT_MAX: usize = 4;
 
 /// Records that the owner is told of before a gc run asks about them: enough for its cache
 /// misses to overlap, few enough for what it brings near to stay there.
@@ -70,6 +70,6 @@ const _: () = assert!(
     WRITE_BUFFERS * WRITE_BUFFER_BYTES
         + READ_POOL_BYTES
         + READ_HEAP_BYTES_MAX
-        + COLLECT_READS_IN_FLIGHT_MAX * WRITE_BUFFER_BYTES
+        + GC_READS_IN_FLIGHT_MAX * WRITE_BUFFER_BYTES
         <= 8 << 20
 );

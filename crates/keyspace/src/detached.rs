@@ -3,7 +3,7 @@
 //! To clear a table takes two steps, so that the slot is unlocked again before any record is
 //! touched (millions of them, each a cache miss):
 //! 1. under the lock, the table leaves its slot and the keys leave the counters;
-//! 2. after it, [`Detached::free`] takes the values out of the counters, lists the flash copies that
+//! 2. after it, [`DetachedTable::free`] takes the values out of the counters, lists the flash copies that
 //!    died, and frees the records.
 //!
 //! Invariant: a detached table is freed with a [`Tally`]. Dropping it instead would lose flash space
@@ -15,15 +15,15 @@ use crate::tally::Tally;
 
 /// A table that has left its slot.
 #[must_use = "its records and flash copies are still to be freed"]
-pub struct Detached(Table);
+pub struct DetachedTable(Table);
 
-impl Detached {
+impl DetachedTable {
     /// Takes the keys of `entries` out of the counters.
-    pub(crate) fn new(entries: Table, table: u8, tally: &mut Tally) -> Detached {
+    pub(crate) fn new(entries: Table, table: u8, tally: &mut Tally) -> DetachedTable {
         tally.index_bytes -= entries.ram_bytes() as i64;
         let volatile = entries.iter().filter(|entry| entry.is_volatile()).count();
         account_keys(table, -(entries.len() as i64), -(volatile as i64), tally);
-        Detached(entries)
+        DetachedTable(entries)
     }
 
     /// How many keys there were.

@@ -39,7 +39,7 @@ pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
 pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
-pub use detached::Detached;
+pub use detached::DetachedTable;
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use evict::{Evictable, Evicted};
 #[cfg(feature = "simulation")]

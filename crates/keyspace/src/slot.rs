@@ -2,7 +2,7 @@
 //! demotes.
 
 use crate::db::{Gone, account, account_gone};
-use crate::detached::Detached;
+use crate::detached::DetachedTable;
 use crate::key::{Hint, Key};
 use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
@@ -252,12 +252,12 @@ impl SlotState {
     /// Removes every key of `table` and hands the emptied-out table to the caller, who frees it
     /// after it has let go of the slot. None: there was nothing, not even an empty array. Cost: the
     /// table's entries are read once; no record is touched.
-    pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Option<Detached> {
+    pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Option<DetachedTable> {
         if self.table(table)?.ram_bytes() == 0 {
             return None;
         }
         let entries = std::mem::take(self.table_mut(table));
-        Some(Detached::new(entries, table, tally))
+        Some(DetachedTable::new(entries, table, tally))
     }
 
     /// Lets the watchers of two databases follow SWAPDB, which exchanges their tables: who watches

@@ -9,7 +9,7 @@ pub(crate) const TURN_REQUESTS_MAX: usize = 8;
 pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;
 /// The same of the requests behind the one under way, as a part of `maxmemory`: 1/64.
 pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
-/// A request that takes less does not wait for memory to be made.
+/// A request that takes no more claims no memory ahead to be made.
 pub(crate) const CLAIM_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a reply that need not be asked for.
 pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
@@ -37,7 +37,7 @@ pub(crate) const WATCHERS_MAX: usize = 64;
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that a worker keeps for its connections.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
-/// Keys of cleared databases that a worker frees itself; more go to a thread of their own.
+/// Keys of detached tables that a worker frees itself; more go to a thread of their own.
 pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
 /// Output at which a connection writes before it runs more requests.
 pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;

@@ -59,9 +59,11 @@ pub(crate) struct Figures {
     pub(crate) values_bytes: i64,
     /// Whether what is allocated would fit without them.
     pub(crate) fits_without_values: bool,
-    /// Whether the hand of some worker may still find values to demote: not all have just passed over
-    /// all of theirs, as often as a value may stay that was used, and found none.
-    pub(crate) some_hand_may_find: bool,
+    /// Whether the worker's hand may still find values to demote: it has not just passed over all of
+    /// its slots, as often as a value may stay that was used, and found none that flash takes.
+    pub(crate) own_hand_may_find: bool,
+    /// The same of the other workers' hands.
+    pub(crate) other_hands_may_find: bool,
     /// Whether sparse pages could be emptied.
     pub(crate) may_defrag: bool,
     /// Whether the write that waits first takes much, and what is in its way may only be there for
@@ -129,7 +131,8 @@ pub(crate) enum Next {
     AwaitDevice,
     /// Another slice when memory has been measured.
     AwaitMeasure,
-    /// The same, and the other workers are to demote meanwhile: what can go is in their slots.
+    /// Another slice when memory has been measured; the other workers demote meanwhile, since only
+    /// their slots may hold values.
     AwaitOthers,
     /// No memory can be made for any of them.
     Refuse,
@@ -170,7 +173,7 @@ impl Figures {
     /// What is left of a slice for eviction to free, after demotion.
     pub(crate) fn left_to_evict(&self, slice: Slice, done: &Done) -> i64 {
         let is_stuck = match done.stopped {
-            Some(StopReason::Spent) => true,
+            Some(StopReason::Spent) => !self.others_hold_values(),
             Some(StopReason::Full) => !done.gc_frees,
             _ => false,
         };
@@ -244,11 +247,12 @@ impl Figures {
             }
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,
+            Some(StopReason::Spent) if in_time && self.others_hold_values() => Next::AwaitOthers,
             // Keys alone are left in RAM.
             Some(StopReason::Spent) if tries_eviction => self.evict(),
             Some(StopReason::Spent) if evicts => Next::Continue,
-            Some(StopReason::Spent) if in_time && self.some_hand_may_find && self.has_values() => {
-                Next::AwaitOthers
+            Some(StopReason::Spent) if in_time && self.own_hand_may_find && self.has_values() => {
+                Next::AwaitMeasure
             }
             _ if in_time && (self.is_held_up || self.shrinks) => Next::AwaitMeasure,
             Some(StopReason::Spent) => Next::Refuse,
@@ -270,6 +274,11 @@ impl Figures {
 
     fn evict(&self) -> Next {
         Next::Evict(self.over_limit.clamp(WRITE_BYTES, SLICE_BYTES_MAX))
+    }
+
+    /// Whether the slots of other workers may hold values that are worth waiting for.
+    fn others_hold_values(&self) -> bool {
+        self.other_hands_may_find && self.has_values()
     }
 
     /// Whether values take a good part of RAM, and what is there could fit without them.

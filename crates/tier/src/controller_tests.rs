@@ -80,7 +80,8 @@ impl World {
             values_bytes: self.hot * VALUE,
             fits_without_values: self.keys * KEY < self.max,
             may_defrag: false,
-            some_hand_may_find: true,
+            own_hand_may_find: true,
+            other_hands_may_find: false,
             is_held_up: false,
             shrinks: false,
             freed_since_refusal: 0,
@@ -305,7 +306,8 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
         resident: Resident::NearlyFull,
         values_bytes: VALUES_BYTES_MIN - 1,
         may_defrag: true,
-        some_hand_may_find: true,
+        own_hand_may_find: true,
+        other_hands_may_find: true,
         is_held_up: false,
         ..world.figures()
     };
@@ -317,6 +319,34 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
     assert_eq!(figures.judge(&done, i64::MAX), Next::Continue);
     done.is_late = true;
     assert_eq!(figures.judge(&done, i64::MAX), Next::Refuse);
+}
+
+#[test]
+fn no_key_is_evicted_while_the_slots_of_other_workers_hold_values() {
+    let world = World::new(16 << 20, 50_000, true);
+    let figures = |other_hands_may_find, values_bytes| Figures {
+        over_limit: 1,
+        over_watermark: 1,
+        resident: Resident::NearlyFull,
+        may_evict: true,
+        values_bytes,
+        fits_without_values: true,
+        other_hands_may_find,
+        ..world.figures()
+    };
+    let done = Done { stopped: Some(StopReason::Spent), ..Done::default() };
+    for (others, values_bytes, evicts) in
+        [(true, 8 << 20, false), (false, 8 << 20, true), (true, 128 << 10, true)]
+    {
+        let figures = figures(others, values_bytes);
+        let left = figures.left_to_evict(figures.slice(64 << 10), &done);
+        assert_eq!(left > 0, evicts, "{others} {values_bytes}");
+        let next = figures.judge(&done, i64::MAX);
+        assert_eq!(next == Next::AwaitOthers, !evicts);
+        assert_eq!(matches!(next, Next::Evict(_)), evicts, "{next:?}");
+        let overdue = Done { is_overdue: true, ..done };
+        assert!(matches!(figures.judge(&overdue, i64::MAX), Next::Evict(_)));
+    }
 }
 
 #[test]
@@ -341,7 +371,7 @@ fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_all_is_resident() 
 }
 
 #[test]
-fn deletes_and_rewrites_on_a_full_flash_are_made_room_for_by_gc_alone() {
+fn gc_alone_makes_room_for_deletes_and_rewrites_on_a_full_flash() {
     let mut world = World::new(16 << 20, 50_000, true);
     while world.flash[1] > 1_000 {
         assert!(world.write());

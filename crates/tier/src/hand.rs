@@ -9,6 +9,8 @@ use crate::limits::VALUES_BYTES_MIN;
 
 /// Passes after which every frequency is down to 0.
 pub(crate) const PASSES_MAX: usize = 4;
+/// Measurements of memory for which a hand that could not write what it met counts as stuck.
+const STUCK_MEASURES: u32 = 2;
 
 /// Rounds, one after another until now, in which a worker's hand met no value that it could demote.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub(crate) struct IdleRounds {
     grown_at: [AtomicU64; PASSES_MAX],
     /// The same when the last round ended.
     grown_last: AtomicU64,
+    /// The measurement of memory at which values could not be written last, 0 before.
+    stuck_at: AtomicU32,
 }
 
 impl IdleRounds {
@@ -37,9 +41,21 @@ impl IdleRounds {
         self.count.store(0, Ordering::Relaxed);
     }
 
+    /// The hand has met values that flash does not take.
+    pub(crate) fn note_stuck(&self, measures: u32) {
+        self.stuck_at.store(measures.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether the hand may yet find a value to demote, and write it.
+    pub(crate) fn may_find(&self, grown_bytes: u64, measures: u32) -> bool {
+        let stuck_at = self.stuck_at.load(Ordering::Relaxed);
+        let is_stuck = stuck_at > 0 && measures.wrapping_sub(stuck_at) <= STUCK_MEASURES;
+        !is_stuck && !self.are_enough(grown_bytes)
+    }
+
     /// Whether there is nothing to demote: as many rounds as a value stays that was used found none, and
     /// hardly anything has come since the first of these began.
-    pub(crate) fn are_enough(&self, grown_bytes: u64) -> bool {
+    fn are_enough(&self, grown_bytes: u64) -> bool {
         let count = self.count.load(Ordering::Relaxed) as usize;
         let began_at = self.grown_at[count % PASSES_MAX].load(Ordering::Relaxed);
         count >= PASSES_MAX && grown_bytes.saturating_sub(began_at) <= VALUES_BYTES_MIN as u64
@@ -125,6 +141,14 @@ mod tests {
         assert!(rounds.are_enough(MUCH));
         rounds.end_round(MUCH, false);
         assert!(!rounds.are_enough(MUCH));
+    }
+
+    #[test]
+    fn a_hand_that_cannot_write_finds_nothing_for_a_while() {
+        let rounds = IdleRounds::default();
+        assert!(rounds.may_find(0, 0));
+        rounds.note_stuck(7);
+        assert_eq!([7, 9, 10].map(|measures| rounds.may_find(0, measures)), [false, false, true]);
     }
 
     #[test]

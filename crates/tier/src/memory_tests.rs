@@ -53,6 +53,8 @@ struct Machine {
     others: Vec<TierWorker>,
     resident: Arc<AtomicU64>,
     clock: Arc<TestClock>,
+    /// Resident beside what is allocated; none: pages that come free slowly.
+    overhead: Cell<Option<u64>>,
     batches: Cell<u64>,
     rounds: Cell<u64>,
     /// Rounds that writes have waited for, in all.
@@ -93,7 +95,8 @@ impl Machine {
         let worker = |index| TierWorker::new(Arc::clone(&tier), index).expect("a worker");
         let (worker, others) = (worker(0), (1..workers).map(worker).collect());
         let [batches, rounds, waited, evicted_most] = [const { Cell::new(0) }; 4];
-        Machine { worker, others, resident, clock, batches, rounds, waited, evicted_most }
+        let overhead = Cell::new(None);
+        Machine { worker, others, resident, overhead, clock, batches, rounds, waited, evicted_most }
     }
 
     fn tier(&self) -> &Tier {
@@ -108,11 +111,16 @@ impl Machine {
         self.tier().key_count(0)
     }
 
-    /// Pages come free slowly.
+    fn used(&self) -> u64 {
+        self.tier().counters.ram_bytes().max(0) as u64
+    }
+
+    /// Pages come free slowly, unless there is a fixed overhead.
     fn measure(&self) {
-        let used = self.tier().counters.ram_bytes().max(0) as u64 * 9 / 8;
+        let used = self.used() * 9 / 8;
         let resident = self.resident.load(Ordering::Relaxed);
-        let now = if used > resident { used } else { resident - (resident - used) / 16 };
+        let slowly = if used > resident { used } else { resident - (resident - used) / 16 };
+        let now = self.overhead.get().map_or(slowly, |overhead| self.used() + overhead);
         self.resident.store(now, Ordering::Relaxed);
         self.tier().measure();
     }
@@ -166,10 +174,10 @@ impl Machine {
     }
 
     fn wait_for(&self, bytes: u64) -> Result<(), TierError> {
-        let mut room = pin!(self.worker.wait_for_memory(bytes));
+        let mut wait = pin!(self.worker.wait_for_memory(bytes));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
-            if let Poll::Ready(result) = self.step(|| room.as_mut().poll(&mut cx)) {
+            if let Poll::Ready(result) = self.step(|| wait.as_mut().poll(&mut cx)) {
                 return result.map(drop);
             }
             self.waited.set(self.waited.get() + 1);
@@ -341,8 +349,8 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
     let first = machine.worker.claim(5 * MIB).expect("there is memory");
     assert!(machine.worker.claim(4 * MIB).is_none(), "none of it is resident yet");
     assert!(machine.worker.claim(0).is_some(), "a small one does not mind");
-    let mut room = Box::pin(machine.worker.wait_for_memory(4 * MIB));
-    let mut poll = || room.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let mut wait = Box::pin(machine.worker.wait_for_memory(4 * MIB));
+    let mut poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
     machine.round();
     assert!(poll().is_pending(), "it is held up, not refused");
@@ -406,15 +414,15 @@ fn a_write_waits_for_what_is_being_freed() {
         // What FLUSHALL has detached goes little by little, and not at once.
         let freeing = Freeing::new(&machine.worker.tier);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut room = pin!(machine.worker.wait_for_memory(0));
+        let mut wait = pin!(machine.worker.wait_for_memory(0));
         for _ in 0..3 * ROUNDS {
             machine.round();
-            assert!(room.as_mut().poll(&mut cx).is_pending());
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
         }
         let result = (0..number).step_by(256).find_map(|first| {
             (first..first + 256).for_each(|number| machine.remove(&name(number)));
             machine.round();
-            match room.as_mut().poll(&mut cx) {
+            match wait.as_mut().poll(&mut cx) {
                 Poll::Ready(result) => Some(result.map(drop)),
                 Poll::Pending => None,
             }
@@ -425,36 +433,44 @@ fn a_write_waits_for_what_is_being_freed() {
     }
 }
 
-#[test]
-fn a_write_does_not_wait_in_vain_for_values_in_the_slots_of_another_worker() {
-    let machine = Machine::of_workers(2, 16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
-    // All values are in the slots of the other worker, which has nothing to free for itself.
+/// Names of keys in the slots of the second of two workers.
+fn names_of_second() -> impl Iterator<Item = String> {
     let names = (0..).map(|number| format!("{number}"));
-    let of_other = |name: &String| Key::new(name.as_bytes()).slot % 2 == 1;
-    for name in names.filter(of_other).take(10_000) {
-        machine.put(&name, &[b'v'; 500], Expiry::Clear);
-    }
+    names.filter(|name| Key::new(name.as_bytes()).slot % 2 == 1)
+}
+
+#[test]
+fn a_write_has_the_worker_demote_whose_slots_hold_the_values_and_no_more_than_it_needs() {
+    check_that_the_other_demotes(3 * MIB, 9 * MIB);
+    check_that_the_other_demotes(0, 12 * MIB);
+}
+
+/// A write of so many bytes fits beside the overhead when a quarter of the values is demoted.
+fn check_that_the_other_demotes(wanted: u64, overhead: u64) {
     /// A second or two of upkeep.
     const ROUNDS_MAX: u64 = 300;
-    let used = || machine.tier().counters.ram_bytes() as u64;
-    let wanted = 3 * MIB;
-    // It fits when a third of the values is demoted.
-    let resident = || machine.resident.store(14 * MIB + used() - 5 * MIB, Ordering::Relaxed);
-    resident();
-    machine.tier().measure();
+    let machine = Machine::of_workers(2, 16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    names_of_second().take(10_000).for_each(|name| machine.put(&name, &[b'v'; 500], Expiry::Clear));
+    let filled = machine.used();
+    let needed = filled - 4 * MIB;
+    machine.overhead.set(Some(overhead));
+    machine.measure();
     machine.tier().budget.add_reserved(wanted as i64);
     assert!(machine.tier().budget.over_watermark() <= 0 && machine.worker.must_wait_for(wanted));
-    let asking = || machine.tier().short_workers.load(Ordering::Relaxed);
+    let asking = || machine.tier().asking_workers.load(Ordering::Relaxed);
     let wait_until = |is_over: &dyn Fn(bool) -> bool| {
-        let mut room = pin!(machine.worker.wait_for_memory(wanted));
+        let mut wait = pin!(machine.worker.wait_for_memory(wanted));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..ROUNDS_MAX {
-            let is_ready = room.as_mut().poll(&mut cx).is_ready();
+            let is_ready = wait.as_mut().poll(&mut cx).is_ready();
             if is_over(is_ready) {
                 return;
             }
             machine.round();
-            resident();
+            // As the server does when it is told that there is more to do.
+            (0..32).find(|_| !machine.others[0].upkeep());
+            // What is gone is no longer resident, though nobody has measured it yet.
+            machine.resident.store(machine.used() + overhead, Ordering::Relaxed);
         }
         panic!("it waits for values that nobody demotes");
     };
@@ -464,6 +480,27 @@ fn a_write_does_not_wait_in_vain_for_values_in_the_slots_of_another_worker() {
     assert_eq!(asking(), 0);
     wait_until(&|is_ready| is_ready);
     assert_eq!(asking(), 0);
+    let demoted = filled - machine.used();
+    assert!((needed..needed + MIB / 4).contains(&demoted), "{demoted} for {needed}");
+}
+
+#[test]
+fn where_the_other_worker_cannot_write_its_values_a_write_is_refused_soon() {
+    let machine = Machine::of_workers(2, 16 * MIB, 8 * MIB, EvictionPolicy::NoEviction);
+    let mut names = names_of_second();
+    let mut refused_after = || loop {
+        let waited = machine.waited.get();
+        let name = names.next().expect("no end");
+        if machine.write(&name, &[b'v'; 500], Expiry::Clear).is_err() {
+            return machine.waited.get() - waited;
+        }
+    };
+    refused_after();
+    for _ in 0..3 {
+        machine.measure();
+        let rounds = refused_after();
+        assert!(rounds <= (SLOT_COUNT / SLICE_SLOTS_MAX) as u64 + 4, "{rounds}");
+    }
 }
 
 #[test]

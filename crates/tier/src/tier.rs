@@ -59,8 +59,8 @@ pub struct Tier {
     pub(crate) regions: Regions,
     /// What the hand of each worker has found lately.
     pub(crate) rounds: Box<[IdleRounds]>,
-    /// Workers whose writes wait for memory that only the hands of others can free.
-    pub(crate) short_workers: AtomicUsize,
+    /// Workers whose writes wait for memory that only the hands of others may be able to free.
+    pub(crate) asking_workers: AtomicUsize,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -107,7 +107,7 @@ impl Tier {
             settings: Settings::default(),
             regions: Regions::default(),
             rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
-            short_workers: AtomicUsize::new(0),
+            asking_workers: AtomicUsize::new(0),
             workers,
         }
     }
@@ -187,14 +187,15 @@ impl Tier {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_MEMORY_SHIFT)
     }
 
-    /// What the controller of memory wants to know, when `wanted_bytes` that are reserved are not
-    /// resident yet. Whether there are sparse pages is a worker's to
-    /// say.
-    pub(crate) fn figures(&self, wanted_bytes: u64) -> Figures {
+    /// What the controller of memory wants to know for worker `index`, when `wanted_bytes` that are
+    /// reserved are not resident yet. Whether there are sparse pages is the worker's to say.
+    pub(crate) fn figures(&self, index: usize, wanted_bytes: u64) -> Figures {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
         let resident = self.budget.resident(wanted_bytes);
-        let grown = self.budget.grown_bytes();
+        let (grown, measures) = (self.budget.grown_bytes(), self.budget.measures());
+        let may_find = |hand: &IdleRounds| hand.may_find(grown, measures);
+        let mut others = self.rounds.iter().enumerate().filter(|(worker, _)| *worker != index);
         Figures {
             over_limit: self.budget.over_limit(),
             over_watermark: self.budget.over_watermark(),
@@ -207,7 +208,8 @@ impl Tier {
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,
-            some_hand_may_find: !self.rounds.iter().all(|hand| hand.are_enough(grown)),
+            own_hand_may_find: may_find(&self.rounds[index]),
+            other_hands_may_find: others.any(|(_, hand)| may_find(hand)),
             shrinks: self.budget.shrinks(),
             freed_since_refusal: self.budget.freed_since_refusal(),
         }

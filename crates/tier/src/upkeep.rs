@@ -19,7 +19,7 @@ const BATCH_BYTES_MIN: i64 = 16 << 10;
 const DUE_BYTES_MIN: i64 = 64 << 10;
 
 impl TierWorker {
-    /// Ends a batch: publishes it, sends the values of its cold writes to flash unless a first
+    /// Ends a batch: adds its tally to the counters, sends the values of its cold writes to flash unless a first
     /// use is enough to stay, and demotes a little when memory is short.
     #[inline]
     pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
@@ -54,34 +54,48 @@ impl TierWorker {
         if due >= DUE_BYTES_MIN {
             self.demotion_due_bytes.set(0);
             let over = self.tier.budget.over_watermark();
-            self.run_slice(self.figures().slice(due.min(over)));
+            self.run_slice(self.figures(0).slice(due.min(over)));
         }
         self.defrag_for(grown);
         self.look_after(grown);
         self.tier.pressure()
     }
 
-    pub(crate) fn figures(&self) -> Figures {
-        Figures { may_defrag: self.may_defrag(), ..self.tier.figures(0) }
+    pub(crate) fn figures(&self, wanted_bytes: u64) -> Figures {
+        let figures = self.tier.figures(self.index, wanted_bytes);
+        Figures { may_defrag: self.may_defrag(), ..figures }
     }
 
     /// Demotes, collects and evicts what a slice is to free.
     pub(crate) fn run_slice(&self, slice: Slice) -> Done {
         let mut done = Done::default();
         if slice.demote_bytes > 0 {
-            let demoted = self.demote(slice.demote_bytes);
-            self.gc_for(demoted.written_bytes);
-            done.demoted_bytes = demoted.freed_bytes;
-            done.stopped = demoted.stopped;
-            done.gc_frees = demoted.stopped == Some(StopReason::Full) && self.gc();
+            done = self.demote_slice(slice.demote_bytes);
         } else if self.engine.is_some() {
             done.stopped = Some(StopReason::Spent);
         }
-        let evict_bytes = self.tier.figures(0).left_to_evict(slice, &done);
+        let evict_bytes = self.figures(0).left_to_evict(slice, &done);
         if evict_bytes > 0 {
             done.evicted = Some(self.evict(evict_bytes));
         }
         done
+    }
+
+    /// Demotes, and collects in step with that.
+    fn demote_slice(&self, bytes: i64) -> Done {
+        let demoted = self.demote(bytes);
+        self.gc_for(demoted.written_bytes);
+        let gc_frees = demoted.stopped == Some(StopReason::Full) && self.gc();
+        let is_stuck = match demoted.stopped {
+            Some(StopReason::Failed) => true,
+            Some(StopReason::Full) => !gc_frees,
+            _ => false,
+        };
+        if is_stuck {
+            self.tier.rounds[self.index].note_stuck(self.tier.budget.measures());
+        }
+        let (demoted_bytes, stopped) = (demoted.freed_bytes, demoted.stopped);
+        Done { demoted_bytes, stopped, gc_frees, ..Done::default() }
     }
 
     /// Looks at resident memory after so much growth: a fast writer does not wait for the next
@@ -98,7 +112,7 @@ impl TierWorker {
 
     /// The worker's share of upkeep, to be called every few milliseconds and when
     /// [`TierWorker::upkeep_due`] says so: a slice for writes that wait, or else demotion and
-    /// eviction ahead of need and defragmentation; then gc. True: there is more to do at
+    /// eviction ahead of need or for writes that wait on others, and defragmentation; then gc. True: there is more to do at
     /// once, when others have had their turn.
     pub fn upkeep(&self) -> bool {
         let someone_waits = !self.waiting.is_empty();
@@ -112,21 +126,26 @@ impl TierWorker {
         more
     }
 
-    /// Frees what is over the watermark, a slice of it, or demotes a slice for writes that wait on
-    /// another worker. True: it frees more at once.
+    /// Frees what is over the watermark, a slice of it. True: it frees more at once.
     fn free_ahead(&self) -> bool {
         let over = self.tier.budget.over_watermark();
-        let is_asked = self.tier.short_workers.load(Ordering::Relaxed) > 0;
-        if over <= 0 && !is_asked {
+        if over <= 0 {
+            return self.tier.asking_workers.load(Ordering::Relaxed) > 0
+                && self.demote_for_others();
+        }
+        let done = self.run_slice(self.figures(0).slice(over));
+        let freed = done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes);
+        freed > 0 && freed < over
+    }
+
+    /// Demotes a little for writes that wait on another worker, which then looks whether it suffices.
+    /// True: nothing was found yet, and it looks on at once.
+    fn demote_for_others(&self) -> bool {
+        let slice = self.figures(0).slice(FULL_SLICE_BYTES);
+        if slice.demote_bytes == 0 {
             return false;
         }
-        let slice = if over > 0 {
-            self.figures().slice(over)
-        } else {
-            Slice { demote_bytes: FULL_SLICE_BYTES, evict_bytes: 0 }
-        };
-        let done = self.run_slice(slice);
-        let freed = done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes);
-        freed > 0 && freed < over || is_asked && done.stopped.is_none()
+        let done = self.demote_slice(slice.demote_bytes);
+        done.demoted_bytes == 0 && done.stopped.is_none()
     }
 }

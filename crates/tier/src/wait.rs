@@ -264,7 +264,8 @@ impl TierWorker {
             self.ask_others(false);
             return false;
         }
-        if self.waiting.wanted_bytes() > 0 {
+        // What others free for these writes is not measured else.
+        if self.waiting.wanted_bytes() > 0 || self.waiting.asks_others.get() {
             self.tier.look_for_memory(self.waiting.wanted_bytes());
         }
         let figures = self.waiting_figures();
@@ -273,8 +274,8 @@ impl TierWorker {
             _ => figures.judge(&Done::default(), i64::MAX),
         };
         match next {
-            // Until then, though this hand looks once more.
-            Next::Continue | Next::Evict(_) | Next::AwaitDevice | Next::AwaitMeasure => {}
+            // It goes on asking while its own hand looks once more.
+            Next::Continue | Next::Evict(_) | Next::AwaitDevice => {}
             next => self.ask_others(next == Next::AwaitOthers),
         }
         let queue = &self.waiting;
@@ -307,8 +308,8 @@ impl TierWorker {
     /// Has the other workers demote for the writes that wait here, or no longer.
     fn ask_others(&self, asks: bool) {
         match (self.waiting.asks_others.replace(asks), asks) {
-            (false, true) => drop(self.tier.short_workers.fetch_add(1, Ordering::Relaxed)),
-            (true, false) => drop(self.tier.short_workers.fetch_sub(1, Ordering::Relaxed)),
+            (false, true) => drop(self.tier.asking_workers.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.tier.asking_workers.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
         }
     }
@@ -349,8 +350,7 @@ impl TierWorker {
     }
 
     fn waiting_figures(&self) -> Figures {
-        let figures = self.tier.figures(self.waiting.wanted_bytes());
-        Figures { may_defrag: self.may_defrag(), ..figures }
+        self.figures(self.waiting.wanted_bytes())
     }
 
     /// One slice: defragments, demotes, collects and evicts as the controller says.

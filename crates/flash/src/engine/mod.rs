@@ -214,7 +214,7 @@ pub enum Liveness {
     /// The keyspace points here and nowhere else: keep it.
     Live,
     /// The keyspace has dropped its reference to this location just now, because the value is in
-    /// RAM too or its key was evicted: need not be kept. Gc accounts for the release;
+    /// RAM too or its key was evicted: need not be kept. The gc run accounts for the release;
     /// the owner does not call `release`.
     Dropped,
 }

@@ -29,7 +29,7 @@ use crate::device::buffer::IoBuffer;
 use crate::engine::fetched::FetchedRecord;
 use crate::engine::{GcProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
-use crate::limits::{COLLECT_READS_IN_FLIGHT_MAX, EXPECTED_MAX};
+use crate::limits::{EXPECTED_MAX, GC_READS_IN_FLIGHT_MAX};
 use crate::location::Location;
 use crate::record::{self, Record, RecordMeta, record_size};
 
@@ -284,7 +284,7 @@ impl GcRun {
     /// Asks for the next blocks. A block that is larger than a write buffer is one large record.
     fn ask(&mut self, io: &mut Io, large: &mut LargeReads, budget_bytes: usize) {
         let mut bytes = 0;
-        while self.in_flight + self.ready.len() < COLLECT_READS_IN_FLIGHT_MAX
+        while self.in_flight + self.ready.len() < GC_READS_IN_FLIGHT_MAX
             && matches!(self.large, Large::None)
             && (bytes == 0 || bytes < budget_bytes)
             && let Some(&block) = self.blocks.front()

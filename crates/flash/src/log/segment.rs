@@ -1,7 +1,7 @@
 //! One segment as all workers see it: its state, its counters, and what of it is not on flash yet.
 //!
 //! ```text
-//!          open              seal               a victim
+//!          open              seal               gc takes it
 //!   Free ---------> Open -----------> Sealed ------------> Victim
 //!    ^              |  |               |                       |
 //!    |              |  | large record  | nothing lives         | survivors moved
@@ -18,7 +18,7 @@
 //! - Open -> Sealed / Span: that worker, when the last write has ended. The other segments of a
 //!   record that is larger than a segment are SpanPart, and freed with the first. A segment in which
 //!   a write failed is sealed without a footer: what of it is on flash can still be collected.
-//! - Sealed -> Victim: one gc run. Back to Sealed when it gives up. On a path that is being
+//! - Sealed -> Victim: by one gc run. Back to Sealed when it gives up. On a path that is being
 //!   left also Span -> Victim, and back.
 //! - Emptied: nothing more to collect; free as soon as the last live byte is released. A segment
 //!   with a damaged record stays here as long as the keyspace points at the record, so that it is

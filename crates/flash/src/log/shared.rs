@@ -32,7 +32,7 @@ const RESERVE_SEGMENTS: usize = 2;
 
 /// Garbage collection begins when fewer segments are free than this share of all, or than two for each
 /// worker. The later, the more is dead by then.
-const COLLECT_BELOW_SHARE: usize = 256;
+const GC_BELOW_SHARE: usize = 256;
 
 /// A victim must give back at least this share of itself: below that, collecting is copying.
 const VICTIM_DEAD_SHARE: u32 = 32;
@@ -401,10 +401,10 @@ impl Shared {
     /// The number of free segments below which gc works.
     fn gc_below(&self) -> u64 {
         let active = self.active_segments.load(Ordering::Relaxed) as usize;
-        (active / COLLECT_BELOW_SHARE).max(2 * self.workers) as u64
+        (active / GC_BELOW_SHARE).max(2 * self.workers) as u64
     }
 
-    /// Takes the sealed segment whose gc pays most, if gc is needed.
+    /// Takes the sealed segment that it pays most to collect, if that is needed.
     ///
     /// Cost-benefit, as log-structured file systems have it: what is gained is the dead share, and
     /// it stays gained the longer the older the segment is; what is paid is what lives and has to

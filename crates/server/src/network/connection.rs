@@ -205,7 +205,8 @@ impl<T: Transport> Connection<T> {
         }
         // Where a reply is large, to write it gives the memory back.
         let only_reads = self.batch.is_done() && self.reply.len() == self.written;
-        if only_reads && self.counted.must_free_memory(&self.worker.tier, self.input.capacity()) {
+        if only_reads && self.counted.must_wait_for_buffer(&self.worker.tier, self.input.capacity())
+        {
             return Next::Wait(Wait::Buffers);
         }
         loop {

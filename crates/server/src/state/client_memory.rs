@@ -236,7 +236,7 @@ impl CountedBuffers {
 
     /// Whether memory is to be made for a large buffer, before it is filled: asked once for each size.
     #[inline]
-    pub(crate) fn must_free_memory(&mut self, tier: &TierWorker, buffer_bytes: usize) -> bool {
+    pub(crate) fn must_wait_for_buffer(&mut self, tier: &TierWorker, buffer_bytes: usize) -> bool {
         let has_grown = buffer_bytes > self.sought_bytes;
         self.sought_bytes = buffer_bytes;
         has_grown

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use flash::EngineError;
-use keyspace::{Detached, Tally};
+use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
@@ -27,8 +27,8 @@ pub(crate) struct Worker {
     pub(crate) prefetch: PrefetchQueue,
     /// Told after every round of upkeep: the only time that passes for a worker's tasks.
     pub(crate) upkeep_tick: Notify,
-    /// Tables that FLUSHALL has emptied, to be freed once no slot is held.
-    detached: RefCell<Vec<Detached>>,
+    /// Tables that a FLUSH has detached, to be freed once no slot is held.
+    detached: RefCell<Vec<DetachedTable>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
     /// connections cost none.
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -76,7 +76,7 @@ impl Worker {
     }
 
     /// Keeps tables whose records are to be freed when the slots are unlocked.
-    pub(crate) fn free_later(&self, tables: Vec<Detached>) {
+    pub(crate) fn free_later(&self, tables: Vec<DetachedTable>) {
         self.detached.borrow_mut().extend(tables);
     }
 
@@ -91,7 +91,7 @@ impl Worker {
     #[cold]
     fn start_freeing(&self) {
         let tables = self.detached.take();
-        let keys: usize = tables.iter().map(Detached::len).sum();
+        let keys: usize = tables.iter().map(DetachedTable::len).sum();
         let tier = self.server.tier.clone();
         let freeing = Freeing::new(&tier);
         let free = move || {
@@ -107,7 +107,7 @@ impl Worker {
         }
         if let Err(error) = self.server.threads.start("free", Box::new(free)) {
             // The tables went with the closure: freed, but still counted.
-            tracing::error!(%error, "cannot start a thread to free a detached database");
+            tracing::error!(%error, "cannot start a thread to free a flushed database");
         }
     }
 

@@ -61,7 +61,7 @@ const GROUPS: &[Group] = &[
     ("Space on flash", SPACE),
     ("Reads and writes of flash", TRAFFIC),
     ("Endurance", ENDURANCE),
-    ("Garbage collection", COLLECTION),
+    ("Garbage collection", GC),
 ];
 
 const fn field(
@@ -327,7 +327,7 @@ const ENDURANCE: &[Field] = &[
     ),
 ];
 
-const COLLECTION: &[Field] = &[
+const GC: &[Field] = &[
     field("flash_gc_segments", "Segments that garbage collection freed.", |f| {
         Count(f.flash.gc_segments)
     }),

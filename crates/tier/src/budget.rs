@@ -213,6 +213,11 @@ impl Budget {
         self.data_at_refusal.store(data_bytes, Ordering::Relaxed);
     }
 
+    /// What the data set takes, in bytes.
+    pub(crate) fn data_bytes(&self) -> i64 {
+        self.data_bytes.load(Ordering::Relaxed)
+    }
+
     /// Bytes that the data set takes less than then; negative when it takes more.
     pub(crate) fn freed_since_refusal(&self) -> i64 {
         let data_bytes = self.data_bytes.load(Ordering::Relaxed);

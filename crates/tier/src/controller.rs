@@ -25,6 +25,8 @@ use crate::tier::Pressure;
 const VALUES_SHIFT: u32 = 4;
 /// Values that take less than this part of it are few: a 64th.
 const FEW_VALUES_SHIFT: u32 = 6;
+/// A data set that takes less than this part of the limit does not fill RAM: a half.
+const DATA_SHIFT: u32 = 1;
 /// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
 const DENSE_SHIFT: u32 = 3;
 /// Flash is to be evicted from while at most this part of it is garbage: an eighth.
@@ -55,6 +57,8 @@ pub(crate) struct Figures {
     pub(crate) has_flash: bool,
     /// Whether the policy lets any key go that there is.
     pub(crate) may_evict: bool,
+    /// Bytes of the data set in RAM: keys and values.
+    pub(crate) data_bytes: i64,
     /// Bytes of values in RAM.
     pub(crate) values_bytes: i64,
     /// Whether what is allocated would fit without them.
@@ -160,9 +164,16 @@ impl Figures {
     /// A slice that frees about `bytes`.
     pub(crate) fn slice(&self, bytes: i64) -> Slice {
         let bytes = bytes.clamp(0, SLICE_BYTES_MAX);
-        let evict_bytes = if self.keys_may_go() && !self.values_suffice() { bytes } else { 0 };
+        let evicts = self.keys_may_go() && self.data_fills_ram() && !self.values_suffice();
+        let evict_bytes = if evicts { bytes } else { 0 };
         let demotes = self.has_flash && self.values_bytes >= VALUES_BYTES_MIN;
         Slice { demote_bytes: if demotes { bytes } else { 0 }, evict_bytes }
+    }
+
+    /// Whether the data set is what fills RAM. With flash it may be buffers of requests and values on
+    /// their way to flash, which go by themselves: to evict keys would free little.
+    fn data_fills_ram(&self) -> bool {
+        !self.has_flash || self.data_bytes > self.limit_bytes >> DATA_SHIFT
     }
 
     /// Whether demotion can free what is needed. Else keys fill RAM.
@@ -173,7 +184,7 @@ impl Figures {
     /// What is left of a slice for eviction to free, after demotion.
     pub(crate) fn left_to_evict(&self, slice: Slice, done: &Done) -> i64 {
         let is_stuck = match done.stopped {
-            Some(StopReason::Spent) => !self.others_hold_values(),
+            Some(StopReason::Spent) => self.data_fills_ram() && !self.others_hold_values(),
             Some(StopReason::Full) => !done.gc_frees,
             _ => false,
         };
@@ -248,6 +259,9 @@ impl Figures {
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,
             Some(StopReason::Spent) if in_time && self.others_hold_values() => Next::AwaitOthers,
+            Some(StopReason::Spent) if in_time && self.may_evict && !self.data_fills_ram() => {
+                Next::AwaitMeasure
+            }
             // Keys alone are left in RAM.
             Some(StopReason::Spent) if tries_eviction => self.evict(),
             Some(StopReason::Spent) if evicts => Next::Continue,

@@ -77,6 +77,7 @@ impl World {
             resident,
             has_flash: self.has_flash,
             may_evict: self.may_evict && self.keys > 0,
+            data_bytes: self.keys * KEY + self.hot * VALUE,
             values_bytes: self.hot * VALUE,
             fits_without_values: self.keys * KEY < self.max,
             may_defrag: false,
@@ -338,7 +339,7 @@ fn no_key_is_evicted_while_the_slots_of_other_workers_hold_values() {
     for (others, values_bytes, evicts) in
         [(true, 8 << 20, false), (false, 8 << 20, true), (true, 128 << 10, true)]
     {
-        let figures = figures(others, values_bytes);
+        let figures = Figures { data_bytes: 12 << 20, ..figures(others, values_bytes) };
         let left = figures.left_to_evict(figures.slice(64 << 10), &done);
         assert_eq!(left > 0, evicts, "{others} {values_bytes}");
         let next = figures.judge(&done, i64::MAX);
@@ -346,6 +347,34 @@ fn no_key_is_evicted_while_the_slots_of_other_workers_hold_values() {
         assert_eq!(matches!(next, Next::Evict(_)), evicts, "{next:?}");
         let overdue = Done { is_overdue: true, ..done };
         assert!(matches!(figures.judge(&overdue, i64::MAX), Next::Evict(_)));
+    }
+}
+
+#[test]
+fn no_key_is_evicted_for_buffers_that_fill_memory_until_a_write_has_waited_for_long() {
+    let world = World::new(16 << 20, 50_000, true);
+    // All values have been demoted, and some are on their way to flash.
+    for (data_bytes, evicts) in [(12 << 20, true), (1 << 20, false)] {
+        let figures = Figures {
+            over_limit: 1 << 20,
+            over_watermark: 1 << 20,
+            resident: Resident::Full,
+            may_evict: true,
+            data_bytes,
+            ..world.figures()
+        };
+        assert_eq!(figures.slice(64 << 10).evict_bytes > 0, evicts);
+        let mut done = Done { stopped: Some(StopReason::Spent), ..Done::default() };
+        let slice = Slice { demote_bytes: 64 << 10, evict_bytes: 0 };
+        assert_eq!(figures.left_to_evict(slice, &done) > 0, evicts);
+        let next = figures.judge(&done, i64::MAX);
+        assert_eq!(matches!(next, Next::Evict(_)), evicts, "{next:?}");
+        assert_eq!(next == Next::AwaitMeasure, !evicts);
+        done.is_overdue = true;
+        assert!(matches!(figures.judge(&done, i64::MAX), Next::Evict(_)));
+        // Values that flash does not take stay, whatever they come to: keys go for them.
+        done.stopped = Some(StopReason::Full);
+        assert!(figures.left_to_evict(slice, &done) > 0);
     }
 }
 

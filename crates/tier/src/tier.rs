@@ -205,6 +205,7 @@ impl Tier {
                 && (self.budget.has_claims() || resident == Resident::FullForNow),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
+            data_bytes: self.budget.data_bytes(),
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
             may_defrag: false,

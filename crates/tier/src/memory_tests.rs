@@ -487,11 +487,22 @@ fn check_that_the_other_demotes(wanted: u64, overhead: u64) {
 #[test]
 fn where_the_other_worker_cannot_write_its_values_a_write_is_refused_soon() {
     let machine = Machine::of_workers(2, 16 * MIB, 8 * MIB, EvictionPolicy::NoEviction);
-    let mut names = names_of_second();
+    check_that_refusals_come_soon(&machine, names_of_second(), 500);
+}
+
+/// Writes keys until one is refused, and three times more: those wait for one pass of the hand over every
+/// slot at most. Returns how many names were used.
+fn check_that_refusals_come_soon(
+    machine: &Machine,
+    mut names: impl Iterator<Item = String>,
+    value_bytes: usize,
+) -> u64 {
+    let mut count = 0;
     let mut refused_after = || loop {
         let waited = machine.waited.get();
         let name = names.next().expect("no end");
-        if machine.write(&name, &[b'v'; 500], Expiry::Clear).is_err() {
+        count += 1;
+        if machine.write(&name, &vec![b'v'; value_bytes], Expiry::Clear).is_err() {
             return machine.waited.get() - waited;
         }
     };
@@ -501,27 +512,15 @@ fn where_the_other_worker_cannot_write_its_values_a_write_is_refused_soon() {
         let rounds = refused_after();
         assert!(rounds <= (SLOT_COUNT / SLICE_SLOTS_MAX) as u64 + 4, "{rounds}");
     }
+    count
 }
 
 #[test]
 fn values_that_are_too_small_to_demote_do_not_hold_up_a_refusal() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
-    let mut number = 0;
-    // Rounds that the next refused write waits for.
-    let mut refused_after = || loop {
-        let waited = machine.waited.get();
-        number += 1;
-        if machine.write(&format!("{number}"), &[b'v'; 30], Expiry::Clear).is_err() {
-            return machine.waited.get() - waited;
-        }
-    };
-    refused_after();
-    for _ in 0..3 {
-        machine.measure();
-        // One pass of the hand over every slot, and no wait for values that other workers could demote.
-        let rounds = refused_after();
-        assert!(rounds <= (SLOT_COUNT / SLICE_SLOTS_MAX) as u64 + 4, "{rounds}");
-    }
+    // No values are waited for that other workers could demote.
+    let names = (1u64..).map(|number| format!("{number}"));
+    let number = check_that_refusals_come_soon(&machine, names, 30);
     // Values that can be demoted take their place: the hand has to look anew.
     (1..=number).for_each(|number| machine.remove(&format!("{number}")));
     (0..10).for_each(|_| machine.measure());

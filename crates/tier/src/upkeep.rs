@@ -19,8 +19,8 @@ const BATCH_BYTES_MIN: i64 = 16 << 10;
 const DUE_BYTES_MIN: i64 = 64 << 10;
 
 impl TierWorker {
-    /// Ends a batch: adds its tally to the counters, sends the values of its cold writes to flash unless a first
-    /// use is enough to stay, and demotes a little when memory is short.
+    /// Ends a batch: adds its tally to the counters, sends the values of its cold writes to flash unless
+    /// a first use is enough to stay, and demotes a little when memory is short.
     #[inline]
     pub fn after_batch(&self, tally: &mut Tally) -> Pressure {
         let mut grown = tally.ram_bytes();
@@ -111,9 +111,9 @@ impl TierWorker {
     }
 
     /// The worker's share of upkeep, to be called every few milliseconds and when
-    /// [`TierWorker::upkeep_due`] says so: a slice for writes that wait, or else demotion and
-    /// eviction ahead of need or for writes that wait on others, and defragmentation; then gc. True: there is more to do at
-    /// once, when others have had their turn.
+    /// [`TierWorker::upkeep_due`] says so: a slice for writes that wait here, or else demotion and
+    /// eviction ahead of need, or for writes that wait on others, and defragmentation; then gc. True:
+    /// there is more to do at once, when others have had their turn.
     pub fn upkeep(&self) -> bool {
         let someone_waits = !self.waiting.is_empty();
         let mut more = self.serve_waiting();

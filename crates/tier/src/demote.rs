@@ -31,7 +31,8 @@ use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
 use crate::worker::TierWorker;
 
-/// Values that expire within this time stay: they free their RAM without a write.
+/// Values that expire within this time stay, as long as others can be demoted: they free their RAM
+/// without a write.
 const EXPIRES_SOON_MS: u64 = 5_000;
 /// Values that expire within this time share segments, which then die together.
 const SHORT_LIVED_MS: u64 = 10 * 60_000;
@@ -113,9 +114,13 @@ impl TierWorker {
             if self.hand_at.get() == EntryPosition::default() {
                 let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
                 self.idle_slots.set(idle);
+                // When a round has found nothing else, values that expire soon go in the next.
+                let is_idle = idle >= self.hand.slots();
+                let left = self.expiring_slots.get().saturating_sub(1);
+                self.expiring_slots.set(if is_idle { self.hand.slots() } else { left });
                 if self.hand.advance() {
                     let grown_bytes = self.tier.budget.grown_bytes();
-                    self.rounds().end_round(grown_bytes, idle >= self.hand.slots());
+                    self.rounds().end_round(grown_bytes, is_idle);
                 }
             }
             total.add(part);
@@ -191,6 +196,7 @@ impl TierWorker {
             value_bytes_min: self.tier.settings.value_bytes_min(),
             large_value_bytes: self.tier.large_value_bytes,
             now_ms: self.tier.clock.unix_ms(),
+            keeps_expiring: self.expiring_slots.get() == 0,
             slot: 0,
             clean: 0,
             dirty: 0,
@@ -268,8 +274,7 @@ impl TierWorker {
         let mut verdict = Verdict::Keep;
         let demoted = self.with_demoter(|demoter, tally| {
             demoter.slot = key.slot;
-            // Nothing expires soon for whoever asks for this very key.
-            demoter.now_ms = 0;
+            demoter.keeps_expiring = false;
             let mut state = self.tier.keyspace.lock(key.slot);
             let table = self.tier.keyspace.table_of(db);
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
@@ -292,6 +297,8 @@ struct Demoter<'a> {
     value_bytes_min: usize,
     large_value_bytes: usize,
     now_ms: u64,
+    /// Whether values that expire soon stay.
+    keeps_expiring: bool,
     slot: u16,
     clean: u64,
     dirty: u64,
@@ -305,8 +312,7 @@ impl Judge for Demoter<'_> {
         if view.value_len() < self.value_bytes_min {
             return Verdict::Keep;
         }
-        let expire_at_ms = view.expire_at_ms;
-        if expire_at_ms != 0 && expire_at_ms <= self.now_ms + EXPIRES_SOON_MS {
+        if self.keeps_expiring && self.expires_within(&view, EXPIRES_SOON_MS) {
             return Verdict::Keep;
         }
         match view.stored {
@@ -344,9 +350,11 @@ impl Judge for Demoter<'_> {
 
 impl Demoter<'_> {
     fn lane(&self, view: &View<'_>) -> Lane {
-        let at_ms = view.expire_at_ms;
-        let short_lived = at_ms != 0 && at_ms <= self.now_ms + SHORT_LIVED_MS;
-        if short_lived { Lane::ShortLived } else { Lane::Demote }
+        if self.expires_within(view, SHORT_LIVED_MS) { Lane::ShortLived } else { Lane::Demote }
+    }
+
+    fn expires_within(&self, view: &View<'_>, ms: u64) -> bool {
+        view.expire_at_ms != 0 && view.expire_at_ms <= self.now_ms + ms
     }
 
     fn write(&mut self, view: &View<'_>, table: u8, value: &[u8]) -> Verdict {

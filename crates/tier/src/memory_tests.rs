@@ -533,3 +533,31 @@ fn values_that_are_too_small_to_demote_do_not_hold_up_a_refusal() {
     machine.tier().budget.add_reserved(4 * MIB as i64);
     assert_eq!(machine.wait_for(4 * MIB), Ok(()));
 }
+
+#[test]
+fn values_that_expire_soon_are_demoted_when_nothing_else_is_left() {
+    for wanted in [0, 4 * MIB] {
+        let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+        let soon = machine.clock.unix_ms() + 4_900;
+        let put = |number, expiry| machine.put(&format!("{number}"), &[b'v'; 4_000], expiry);
+        (0..2_000).for_each(|number| put(number, Expiry::At(soon)));
+        (2_000..2_500).for_each(|number| put(number, Expiry::Clear));
+        // More is needed than the others take.
+        let overhead = 20 * MIB - wanted - machine.used();
+        machine.overhead.set(Some(overhead));
+        machine.measure();
+        machine.tier().budget.add_reserved(wanted as i64);
+        let mut wait = pin!(machine.worker.wait_for_memory(wanted));
+        let mut cx = Context::from_waker(Waker::noop());
+        let start = machine.clock.now();
+        let result = loop {
+            if let Poll::Ready(result) = wait.as_mut().poll(&mut cx) {
+                break result.map(drop);
+            }
+            machine.round();
+        };
+        assert_eq!(result, Ok(()));
+        let waited = machine.clock.now() - start;
+        assert!(waited < Duration::from_secs(3), "{waited:?}: it waited until they had expired");
+    }
+}

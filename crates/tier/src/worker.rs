@@ -36,6 +36,8 @@ pub struct TierWorker {
     pub(crate) hand: Hand,
     /// Slots that it passed since anything could be demoted.
     pub(crate) idle_slots: Cell<usize>,
+    /// The slots that it passes next without keeping values that expire soon.
+    pub(crate) expiring_slots: Cell<usize>,
     /// The measurement of memory at which it last found nothing in all rounds.
     pub(crate) spent_at: Cell<u32>,
     pub(crate) defrag: DefragHand,
@@ -105,6 +107,7 @@ impl TierWorker {
             compressor: RefCell::default(),
             hand,
             idle_slots: Cell::new(0),
+            expiring_slots: Cell::new(0),
             spent_at: Cell::new(0),
             eviction_hand,
             hand_at: Cell::default(),

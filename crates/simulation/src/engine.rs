@@ -103,6 +103,10 @@ impl EngineWorker for PointedWorker {
         self.inner.in_flight()
     }
 
+    fn is_writing(&self) -> bool {
+        self.inner.is_writing()
+    }
+
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {
         point();
         self.blocking_reads += 1;

@@ -70,8 +70,8 @@ pub(crate) struct Figures {
     pub(crate) other_hands_may_find: bool,
     /// Whether sparse pages could be emptied.
     pub(crate) may_defrag: bool,
-    /// Whether the write that waits first takes much, and what is in its way may only be there for
-    /// now: copies on their way to flash, or what other large requests have claimed.
+    /// Whether the write that waits first takes much, and what is in its way may go by itself: copies on
+    /// their way to flash, or what other large requests have claimed or hold.
     pub(crate) is_held_up: bool,
     /// Whether the data set gets smaller.
     pub(crate) shrinks: bool,

@@ -359,6 +359,62 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
     assert!(matches!(poll(), Poll::Ready(Ok(_))));
 }
 
+#[test]
+fn small_writes_pass_a_large_one_that_is_held_up() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    machine.resident.store(MIB, Ordering::Relaxed);
+    machine.tier().measure();
+    let claim = machine.worker.claim(12 * MIB).expect("there is memory");
+    let mut large = pin!(machine.worker.wait_for_memory(4 * MIB));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(large.as_mut().poll(&mut cx).is_pending());
+    for _ in 0..100 {
+        let mut small = pin!(machine.worker.wait_for_memory(0));
+        let passes = |_: &u64| {
+            let is_ready = small.as_mut().poll(&mut cx).is_ready();
+            machine.round();
+            is_ready
+        };
+        assert!((0..=ROUNDS).find(passes).is_some());
+    }
+    assert!(large.as_mut().poll(&mut cx).is_pending());
+    drop(claim);
+    machine.round();
+    assert!(matches!(large.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn a_large_write_gets_its_memory_while_small_ones_pass_it() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    let value = [b'v'; 4_000];
+    let mut number = 0;
+    let mut put = || {
+        machine.put(&format!("{number}"), &value, Expiry::Clear);
+        number += 1;
+    };
+    (0..2_000).for_each(|_| put());
+    let overhead = 15 * MIB - machine.used();
+    machine.overhead.set(Some(overhead));
+    machine.measure();
+    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut smalls: Vec<_> = (0..50).map(|_| Box::pin(machine.worker.wait_for_memory(0))).collect();
+    let (mut passed, start) = (0, machine.clock.now());
+    while large.as_mut().poll(&mut cx).is_pending() {
+        assert!(machine.clock.now() - start < Duration::from_secs(2), "it is overtaken for ever");
+        for small in &mut smalls {
+            if small.as_mut().poll(&mut cx).is_ready() {
+                *small = Box::pin(machine.worker.wait_for_memory(0));
+                passed += 1;
+                put();
+            }
+        }
+        machine.round();
+        machine.resident.store(machine.used() + overhead, Ordering::Relaxed);
+    }
+    assert!(passed > 100, "{passed}");
+}
+
 /// Notes the order in which it is woken.
 struct Bell(usize, Arc<Mutex<Vec<usize>>>);
 
@@ -560,4 +616,26 @@ fn values_that_expire_soon_are_demoted_when_nothing_else_is_left() {
         let waited = machine.clock.now() - start;
         assert!(waited < Duration::from_secs(3), "{waited:?}: it waited until they had expired");
     }
+}
+
+#[test]
+fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    (0..20_000).for_each(|number| machine.put(&format!("{number}"), b"v", Expiry::Clear));
+    // What is allocated would fit, and its pages are sparse.
+    machine.overhead.set(Some(14 * MIB - machine.used()));
+    machine.measure();
+    machine.tier().budget.add_reserved(4 * MIB as i64);
+    let mut cx = Context::from_waker(Waker::noop());
+    let start = machine.clock.now();
+    let mut wait = pin!(machine.worker.wait_for_memory(4 * MIB));
+    let result = loop {
+        match wait.as_mut().poll(&mut cx) {
+            Poll::Ready(result) => break result.map(drop),
+            Poll::Pending => machine.round(),
+        }
+    };
+    assert_eq!(result, Err(TierError::OutOfMemory));
+    let waited = machine.clock.now() - start;
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
 }

@@ -7,8 +7,7 @@ use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
 
 use crate::budget::Budget;
-use crate::controller::Figures;
-use crate::controller::Resident;
+use crate::controller::{Figures, Resident};
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment};
 use crate::fetch::Want;
@@ -18,6 +17,8 @@ use crate::regions::Regions;
 
 /// See [`Tier::has_free_memory`].
 const FREE_MEMORY_SHIFT: u32 = 4;
+/// Buffers of others beyond this part of the limit are worth waiting for: a 64th.
+const BUFFERS_SHIFT: u32 = 6;
 
 /// How urgently memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct Tier {
     pub(crate) rounds: Box<[IdleRounds]>,
     /// Workers whose writes wait for memory that only the hands of others may be able to free.
     pub(crate) asking_workers: AtomicUsize,
+    /// Workers whose drives are writing values that have left RAM but for the copies on their way.
+    pub(crate) writing_workers: AtomicUsize,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -108,6 +111,7 @@ impl Tier {
             regions: Regions::default(),
             rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
             asking_workers: AtomicUsize::new(0),
+            writing_workers: AtomicUsize::new(0),
             workers,
         }
     }
@@ -201,8 +205,7 @@ impl Tier {
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
             resident,
-            is_held_up: wanted_bytes > 0
-                && (self.budget.has_claims() || resident == Resident::FullForNow),
+            is_held_up: wanted_bytes > 0 && self.is_held_up(wanted_bytes, resident),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
             data_bytes: self.budget.data_bytes(),
@@ -214,6 +217,17 @@ impl Tier {
             shrinks: self.budget.shrinks(),
             freed_since_refusal: self.budget.freed_since_refusal(),
         }
+    }
+
+    /// Whether what is in the way of a large write may go by itself: what others have claimed, copies on
+    /// their way to flash, and buffers beside its own two, that of its input and that of its copy.
+    fn is_held_up(&self, wanted_bytes: u64, resident: Resident) -> bool {
+        let others_bytes = self.budget.client_bytes() - 2 * wanted_bytes as i64;
+        let may_go = || {
+            self.writing_workers.load(Ordering::Relaxed) > 0
+                || others_bytes > self.budget.limit_bytes() >> BUFFERS_SHIFT
+        };
+        self.budget.has_claims() || resident == Resident::FullForNow && may_go()
     }
 
     /// Keys of a database.

@@ -16,7 +16,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::controller::{Done, Figures, Next, Resident};
-use crate::limits::{DEFRAG_WAIT_MAX, LARGE_WRITE_BYTES, WAIT_MAX, WRITE_BYTES};
+use crate::limits::{
+    DEFRAG_WAIT_MAX, FULL_SLICE_BYTES, LARGE_WRITE_BYTES, SLICE_BYTES_MAX, WAIT_MAX, WRITE_BYTES,
+};
 use crate::tier::{Pressure, Tier, TierError};
 use crate::worker::TierWorker;
 
@@ -34,6 +36,10 @@ pub(crate) struct WaitQueue {
     /// The measurement of memory, and what was resident then, at which all writes were let go on
     /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
     admitted_at: Cell<Option<(u32, Resident)>>,
+    /// What small writes may still take while a large one waits before them, in bytes.
+    allowance: Cell<i64>,
+    /// The measurement of memory at which that was last raised.
+    allowed_at: Cell<u32>,
     /// Whether the other workers are to demote for these writes.
     asks_others: Cell<bool>,
     /// Whether a slice is due before the next round of upkeep.
@@ -138,6 +144,28 @@ impl WaitQueue {
         true
     }
 
+    /// Lets small writes go on ahead of a large one that is the first, as far as they are allowed to.
+    fn admit_small(&self, tier: &Arc<Tier>) {
+        let mut allowance = self.allowance.get();
+        self.writes.borrow_mut().retain(|write| {
+            let passes = large(write.bytes) == 0 && allowance > 0;
+            if passes {
+                allowance -= (write.bytes as i64).max(WRITE_BYTES);
+                write.end(Ok(Claim::new(tier, write.bytes)));
+            }
+            !passes
+        });
+        self.allowance.set(allowance);
+    }
+
+    /// Allows small writes half of what was freed for a large one, so that it gets on as well, and a
+    /// little with each measurement of memory.
+    fn allow_small(&self, freed_bytes: i64, measures: u32) {
+        let is_new = self.allowed_at.replace(measures) != measures;
+        let more = freed_bytes / 2 + if is_new { FULL_SLICE_BYTES } else { 0 };
+        self.allowance.set((self.allowance.get() + more).min(SLICE_BYTES_MAX));
+    }
+
     /// What the first write is about to take, if that is much.
     fn wanted_bytes(&self) -> u64 {
         self.writes.borrow().front().map_or(0, |write| large(write.bytes))
@@ -212,11 +240,12 @@ impl TierWorker {
 
     /// Whether `wanted_bytes` more would not fit, with what is resident now.
     fn lacks(&self, wanted_bytes: u64) -> bool {
-        if wanted_bytes == 0 || self.engine.is_none() {
+        if wanted_bytes == 0 {
             return false;
         }
         self.tier.look_for_memory(wanted_bytes);
-        self.tier.budget.is_full_with(wanted_bytes)
+        // Without flash nothing but keys could go, and those go for what is allocated alone.
+        self.engine.is_some() && self.tier.budget.is_full_with(wanted_bytes)
     }
 
     /// Waits until there is memory for a write, behind those that came before. `bytes` of it are
@@ -269,9 +298,9 @@ impl TierWorker {
             self.tier.look_for_memory(self.waiting.wanted_bytes());
         }
         let figures = self.waiting_figures();
-        let next = match figures.pressure() {
+        let (next, freed_bytes) = match figures.pressure() {
             Pressure::Wait => self.free_for_waiting(),
-            _ => figures.judge(&Done::default(), i64::MAX),
+            _ => (figures.judge(&Done::default(), i64::MAX), 0),
         };
         match next {
             // It goes on asking while its own hand looks once more.
@@ -279,6 +308,10 @@ impl TierWorker {
             next => self.ask_others(next == Next::AwaitOthers),
         }
         let queue = &self.waiting;
+        if queue.wanted_bytes() > 0 && self.tier.pressure() != Pressure::Wait {
+            queue.allow_small(freed_bytes, self.tier.budget.measures());
+            queue.admit_small(&self.tier);
+        }
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
@@ -353,8 +386,9 @@ impl TierWorker {
         self.figures(self.waiting.wanted_bytes())
     }
 
-    /// One slice: defragments, demotes, collects and evicts as the controller says.
-    fn free_for_waiting(&self) -> Next {
+    /// One slice: defragments, demotes, collects and evicts as the controller says. Returns what it freed
+    /// as well, in bytes.
+    fn free_for_waiting(&self) -> (Next, i64) {
         let packed = self.defrag();
         let slice = self.waiting_figures().slice_for_waiting(
             self.waiting.len(),
@@ -366,10 +400,12 @@ impl TierWorker {
         done.is_overdue = self.waiting_for(WAIT_MAX) > 0;
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();
         let deficit = self.waiting.deficit.get().unwrap_or(i64::MAX);
-        let next = self.waiting_figures().judge(&done, deficit);
-        let Next::Evict(bytes) = next else { return next };
-        done.evicted = Some(self.evict(bytes));
-        self.waiting_figures().judge(&done, deficit)
+        let mut next = self.waiting_figures().judge(&done, deficit);
+        if let Next::Evict(bytes) = next {
+            done.evicted = Some(self.evict(bytes));
+            next = self.waiting_figures().judge(&done, deficit);
+        }
+        (next, done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes))
     }
 
     /// Waits for the next completions of the device; when it has nothing to do, for others to have

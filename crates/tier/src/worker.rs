@@ -54,6 +54,8 @@ pub struct TierWorker {
     pub(crate) random: Cell<u64>,
     reads: RefCell<Reads>,
     done: RefCell<Vec<Completion>>,
+    /// Whether its drive writes, as `Tier::writing_workers` has it.
+    is_writing: Cell<bool>,
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
     pub(crate) reaped: RefCell<Vec<Waker>>,
@@ -119,6 +121,7 @@ impl TierWorker {
             random: Cell::new(seed),
             reads: RefCell::default(),
             done: RefCell::default(),
+            is_writing: Cell::new(false),
             submitter: Cell::new(None),
             unsubmitted: Cell::new(false),
             reaped: RefCell::default(),
@@ -249,10 +252,20 @@ impl TierWorker {
         if let Some(engine) = &self.engine {
             engine.borrow_mut().submit();
         }
+        self.note_writing();
         let started = std::mem::take(&mut self.reads.borrow_mut().started);
         if started >= READS_STARTED_MAX && self.in_flight() == 0 {
             // All have completed before: no completion will start those behind them.
             self.want_submit();
+        }
+    }
+
+    fn note_writing(&self) {
+        let is_writing = self.engine.as_ref().is_some_and(|engine| engine.borrow().is_writing());
+        match (self.is_writing.replace(is_writing), is_writing) {
+            (false, true) => drop(self.tier.writing_workers.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(self.tier.writing_workers.fetch_sub(1, Ordering::Relaxed)),
+            _ => {}
         }
     }
 
@@ -278,6 +291,7 @@ impl TierWorker {
         }
         drop(reads);
         self.done.replace(done);
+        self.note_writing();
         self.start_queued();
         for (records, error) in failed {
             self.restore(records, &error);

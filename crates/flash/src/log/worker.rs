@@ -142,7 +142,11 @@ impl EngineWorker for LogWorker {
     }
 
     fn in_flight(&self) -> usize {
-        self.io.device.in_flight() + usize::from(!self.appender.is_idle())
+        self.io.device.in_flight() + usize::from(self.is_writing())
+    }
+
+    fn is_writing(&self) -> bool {
+        !self.appender.is_idle()
     }
 
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {

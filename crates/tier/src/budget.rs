@@ -63,7 +63,7 @@ const LOOSE_SHIFT: u32 = 3;
 const HOLES_SHIFT: u32 = 4;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
-/// Less than this part of `maxmemory` above that average is no rise.
+/// Less than this part of `maxmemory` above that average is no rise, and below it no fall.
 const LEVEL_SHIFT: u32 = 12;
 /// What the peak of tracked bytes loses at each measurement: 1/2048, so that it follows a data set
 /// that shrinks within a minute.
@@ -433,12 +433,13 @@ impl Meter {
             let measured = (resident - self.base_bytes) * RATIO_ONE / tracked;
             let far_from_peak = tracked < self.peak_bytes - self.peak_bytes / 16;
             let high = target + margin / 2;
+            let falls = self.level_bytes - resident > max_bytes >> LEVEL_SHIFT;
             let rises = resident - self.level_bytes > max_bytes >> LEVEL_SHIFT;
             self.level_bytes += (resident - self.level_bytes) / LEVEL_MEASURES;
             let bearable = resident <= high || resident < max_bytes && !rises;
             // Without flash what goes are keys, and what is resident falls as pages empty: keys that
-            // went a moment ago must not make others go.
-            let settles = far_from_peak && !self.demotes;
+            // went a moment ago must not make others go, unless `maxmemory` stays overrun.
+            let settles = far_from_peak && !self.demotes && (falls || resident < max_bytes);
             let holds = bearable && (resident >= target || far_from_peak) || settles;
             let wanted = if holds { measured.min(self.ratio) } else { measured };
             self.follow(wanted, max_bytes, resident - high);

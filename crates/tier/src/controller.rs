@@ -70,7 +70,9 @@ pub(crate) struct Figures {
     pub(crate) other_hands_may_find: bool,
     /// Whether sparse pages could be emptied.
     pub(crate) may_defrag: bool,
-    /// Whether the write that waits first takes much, and what is in its way may go by itself: copies on
+    /// Whether the write that waits first takes much.
+    pub(crate) is_large: bool,
+    /// Whether it does, and what is in its way may go by itself: copies on
     /// their way to flash, or what other large requests have claimed or hold.
     pub(crate) is_held_up: bool,
     /// Whether the data set gets smaller.
@@ -144,9 +146,9 @@ pub(crate) enum Next {
 
 impl Figures {
     /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
-    /// the limit is an estimate of what comes to that.
+    /// the limit is an estimate of what comes to that. Without, a large one does.
     pub(crate) fn pressure(&self) -> Pressure {
-        if self.has_flash && self.is_full() {
+        if (self.has_flash || self.is_large) && self.is_full() {
             Pressure::Wait
         } else if self.over_watermark <= 0 {
             Pressure::None
@@ -206,6 +208,9 @@ impl Figures {
         // pages that are sparse: what goes makes holes, and a cold key takes a little.
         let is_dense = moved <= asked >> DENSE_SHIFT;
         let least = if self.is_full() && is_dense { FULL_SLICE_BYTES } else { 0 };
+        if self.waits_for_pages() {
+            return Slice::default();
+        }
         self.slice(wanted.max(least))
     }
 
@@ -215,16 +220,25 @@ impl Figures {
         if self.pressure() != Pressure::Wait {
             return Next::AdmitAll;
         }
+        if self.waits_for_pages() {
+            return if done.is_late { Next::AdmitAll } else { Next::AwaitMeasure };
+        }
         let evicted = done.evicted.unwrap_or_default();
-        if evicted.keys > 0 && !self.has_flash && self.over_limit < deficit {
+        if evicted.keys > 0 && !self.has_flash && !self.is_large && self.over_limit < deficit {
             // Eviction gets on, and each write that goes on leaves less over the limit than the
-            // last: `maxmemory` was lowered, and nobody waits until it is kept.
+            // last: `maxmemory` was lowered, and nobody waits until it is kept, unless for much.
             return Next::Admit((evicted.freed_bytes / WRITE_BYTES).max(1) as usize);
         }
         if done.demoted_bytes > 0 || evicted.keys > 0 || done.moved > 0 && !done.is_late {
             return Next::Continue;
         }
         if self.has_flash { self.judge_flash(done) } else { self.judge_ram(done) }
+    }
+
+    /// Whether a large write waits, without flash, for pages alone: what is allocated is within the limit,
+    /// so no key goes for it, but `maxmemory` would be resident.
+    fn waits_for_pages(&self) -> bool {
+        !self.has_flash && self.is_large && self.over_limit <= 0
     }
 
     /// Nothing was freed, and there is no flash.

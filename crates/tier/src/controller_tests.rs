@@ -83,6 +83,7 @@ impl World {
             may_defrag: false,
             own_hand_may_find: true,
             other_hands_may_find: false,
+            is_large: false,
             is_held_up: false,
             shrinks: false,
             freed_since_refusal: 0,

@@ -205,6 +205,7 @@ impl Tier {
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
             resident,
+            is_large: wanted_bytes > 0,
             is_held_up: wanted_bytes > 0 && self.is_held_up(wanted_bytes, resident),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),

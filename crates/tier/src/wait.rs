@@ -244,8 +244,7 @@ impl TierWorker {
             return false;
         }
         self.tier.look_for_memory(wanted_bytes);
-        // Without flash nothing but keys could go, and those go for what is allocated alone.
-        self.engine.is_some() && self.tier.budget.is_full_with(wanted_bytes)
+        self.tier.budget.is_full_with(wanted_bytes)
     }
 
     /// Waits until there is memory for a write, behind those that came before. `bytes` of it are
@@ -308,7 +307,9 @@ impl TierWorker {
             next => self.ask_others(next == Next::AwaitOthers),
         }
         let queue = &self.waiting;
-        if queue.wanted_bytes() > 0 && self.tier.pressure() != Pressure::Wait {
+        // Without flash keys are evicted, and nobody waits for a lowered `maxmemory` to be kept.
+        let gets_on = self.engine.is_none() && freed_bytes > 0;
+        if queue.wanted_bytes() > 0 && (gets_on || self.tier.pressure() != Pressure::Wait) {
             queue.allow_small(freed_bytes, self.tier.budget.measures());
             queue.admit_small(&self.tier);
         }

@@ -1,7 +1,7 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
@@ -17,7 +17,7 @@ use crate::regions::Regions;
 
 /// See [`Tier::has_free_memory`].
 const FREE_MEMORY_SHIFT: u32 = 4;
-/// Buffers of others beyond this part of the limit are worth waiting for: a 64th.
+/// Buffers of clients that go on, beyond this part of the limit are worth waiting for: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
 
 /// How urgently memory is needed.
@@ -64,6 +64,8 @@ pub struct Tier {
     pub(crate) asking_workers: AtomicUsize,
     /// Workers whose drives are writing values that have left RAM but for the copies on their way.
     pub(crate) writing_workers: AtomicUsize,
+    /// What the writes that wait on all workers have reserved, in bytes.
+    pub(crate) waiting_bytes: AtomicU64,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -112,6 +114,7 @@ impl Tier {
             rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
             asking_workers: AtomicUsize::new(0),
             writing_workers: AtomicUsize::new(0),
+            waiting_bytes: AtomicU64::new(0),
             workers,
         }
     }
@@ -206,7 +209,7 @@ impl Tier {
             limit_bytes: self.budget.limit_bytes(),
             resident,
             is_large: wanted_bytes > 0,
-            is_held_up: wanted_bytes > 0 && self.is_held_up(wanted_bytes, resident),
+            is_held_up: wanted_bytes > 0 && self.is_held_up(resident),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
             data_bytes: self.budget.data_bytes(),
@@ -220,15 +223,18 @@ impl Tier {
         }
     }
 
-    /// Whether what is in the way of a large write may go by itself: what others have claimed, copies on
-    /// their way to flash, and buffers beside its own two, that of its input and that of its copy.
-    fn is_held_up(&self, wanted_bytes: u64, resident: Resident) -> bool {
-        let others_bytes = self.budget.client_bytes() - 2 * wanted_bytes as i64;
+    /// Whether what is in the way of a large write may go by itself: what others have claimed; and with
+    /// flash, copies on their way there and buffers of clients. A write that waits holds two of these,
+    /// that of its input and that of its copy, and to wait for them would be to wait for each other.
+    fn is_held_up(&self, resident: Resident) -> bool {
         let may_go = || {
+            let waiting_bytes = self.waiting_bytes.load(Ordering::Relaxed) as i64;
+            let buffers_bytes = self.budget.client_bytes() - 2 * waiting_bytes;
             self.writing_workers.load(Ordering::Relaxed) > 0
-                || others_bytes > self.budget.limit_bytes() >> BUFFERS_SHIFT
+                || buffers_bytes > self.budget.limit_bytes() >> BUFFERS_SHIFT
         };
-        self.budget.has_claims() || resident == Resident::FullForNow && may_go()
+        let for_now = self.engine.is_some() && resident == Resident::FullForNow;
+        self.budget.has_claims() || for_now && may_go()
     }
 
     /// Keys of a database.

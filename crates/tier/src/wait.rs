@@ -84,6 +84,7 @@ fn large(bytes: u64) -> u64 {
 
 /// A write's place in the queue, which it leaves when this is dropped.
 struct Place<'a> {
+    tier: &'a Tier,
     queue: &'a WaitQueue,
     write: Rc<WaitingWrite>,
 }
@@ -107,11 +108,13 @@ impl WaitQueue {
         self.writes.borrow().len()
     }
 
-    fn join(&self, since: Duration, bytes: u64) -> Place<'_> {
+    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64) -> Place<'a> {
+        let since = tier.clock.now();
+        tier.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let (answer, is_answered, waker) = Default::default();
         let write = Rc::new(WaitingWrite { since, bytes, answer, is_answered, waker });
         self.writes.borrow_mut().push_back(write.clone());
-        Place { queue: self, write }
+        Place { tier, queue: self, write }
     }
 
     /// Lets the first so many writes go on.
@@ -213,6 +216,7 @@ impl Future for Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
+        self.tier.waiting_bytes.fetch_sub(self.write.bytes, Ordering::Relaxed);
         if !self.write.is_answered.get() {
             self.queue.writes.borrow_mut().retain(|write| !Rc::ptr_eq(write, &self.write));
         }
@@ -262,8 +266,8 @@ impl TierWorker {
         if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
             return Ok(Claim::new(&self.tier, bytes));
         }
-        let start = self.tier.clock.now();
-        let place = self.waiting.join(start, bytes);
+        let place = self.waiting.join(&self.tier, bytes);
+        let start = place.write.since;
         self.waiting.set_due();
         let result = place.await;
         let waited_us = (self.tier.clock.now() - start).as_micros() as u64;

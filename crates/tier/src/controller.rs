@@ -256,7 +256,10 @@ impl Figures {
     /// Nothing was freed, and there is flash.
     fn judge_flash(&self, done: &Done) -> Next {
         let in_time = !done.is_overdue;
-        let tries_eviction = self.may_evict && done.evicted.is_none();
+        // For a large request that fits no better without the data set, no key goes.
+        let for_buffers = !self.data_fills_ram();
+        let tries_eviction =
+            self.may_evict && done.evicted.is_none() && !(for_buffers && self.is_large);
         let evicts = done.evicted.is_some_and(|evicted| !evicted.is_spent) && in_time;
         match done.stopped {
             None if self.fits_keys() => Next::AdmitBeyondLimit,
@@ -273,7 +276,7 @@ impl Figures {
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,
             Some(StopReason::Spent) if in_time && self.others_hold_values() => Next::AwaitOthers,
-            Some(StopReason::Spent) if in_time && self.may_evict && !self.data_fills_ram() => {
+            Some(StopReason::Spent) if in_time && for_buffers && tries_eviction => {
                 Next::AwaitMeasure
             }
             // Keys alone are left in RAM.

@@ -619,6 +619,21 @@ fn values_that_expire_soon_are_demoted_when_nothing_else_is_left() {
 }
 
 #[test]
+fn no_key_goes_for_a_large_request_that_would_not_fit_without_any() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::AllKeysLru);
+    (0..1_000).for_each(|number| machine.put(&format!("{number}"), b"value", Expiry::Clear));
+    // Buffers, and what the engine takes.
+    machine.overhead.set(Some(10 * MIB));
+    machine.measure();
+    machine.tier().budget.add_reserved(8 * MIB as i64);
+    let start = machine.clock.now();
+    let refused = machine.wait_for(8 * MIB);
+    assert_eq!((refused, machine.evicted()), (Err(TierError::OutOfMemory), 0));
+    let waited = machine.clock.now() - start;
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
+}
+
+#[test]
 fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
     (0..20_000).for_each(|number| machine.put(&format!("{number}"), b"v", Expiry::Clear));

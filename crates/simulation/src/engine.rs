@@ -103,8 +103,8 @@ impl EngineWorker for PointedWorker {
         self.inner.in_flight()
     }
 
-    fn is_writing(&self) -> bool {
-        self.inner.is_writing()
+    fn is_writing_large(&self) -> bool {
+        self.inner.is_writing_large()
     }
 
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {

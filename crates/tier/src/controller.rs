@@ -25,6 +25,8 @@ use crate::tier::Pressure;
 const VALUES_SHIFT: u32 = 4;
 /// Values that take less than this part of it are few: a 64th.
 const FEW_VALUES_SHIFT: u32 = 6;
+/// Keys of this part of the data set are few: an eighth.
+const FEW_KEYS_SHIFT: u32 = 3;
 /// A data set that takes less than this part of the limit does not fill RAM: a half.
 const DATA_SHIFT: u32 = 1;
 /// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
@@ -63,6 +65,9 @@ pub(crate) struct Figures {
     pub(crate) values_bytes: i64,
     /// Whether what is allocated would fit without them.
     pub(crate) fits_without_values: bool,
+    /// Bytes that would be resident beyond `maxmemory` with what the write that waits first takes, if
+    /// that is much.
+    pub(crate) missing_bytes: i64,
     /// Whether the worker's hand may still find values to demote: it has not just passed over all of
     /// its slots, as often as a value may stay that was used, and found none that flash takes.
     pub(crate) own_hand_may_find: bool,
@@ -72,8 +77,8 @@ pub(crate) struct Figures {
     pub(crate) may_defrag: bool,
     /// Whether the write that waits first takes much.
     pub(crate) is_large: bool,
-    /// Whether it does, and what is in its way may go by itself: copies on
-    /// their way to flash, or what other large requests have claimed or hold.
+    /// Whether it does, and what is in its way may go by itself: what other large requests have claimed,
+    /// values on their way to flash, what other clients hold.
     pub(crate) is_held_up: bool,
     /// Whether the data set gets smaller.
     pub(crate) shrinks: bool,
@@ -208,7 +213,7 @@ impl Figures {
         // pages that are sparse: what goes makes holes, and a cold key takes a little.
         let is_dense = moved <= asked >> DENSE_SHIFT;
         let least = if self.is_full() && is_dense { FULL_SLICE_BYTES } else { 0 };
-        if self.waits_for_pages() {
+        if self.waits_for_pages() || !self.has_flash && !self.keys_suffice() {
             return Slice::default();
         }
         self.slice(wanted.max(least))
@@ -244,7 +249,7 @@ impl Figures {
     /// Nothing was freed, and there is no flash.
     fn judge_ram(&self, done: &Done) -> Next {
         match done.evicted {
-            None if self.may_evict => self.evict(),
+            None if self.may_evict && self.keys_suffice() => self.evict(),
             // The hand met nothing that may go yet: it goes on where it stopped.
             Some(evicted) if !evicted.is_spent && !done.is_overdue => Next::Continue,
             _ if !self.is_full() => Next::AdmitBeyondLimit,
@@ -256,10 +261,8 @@ impl Figures {
     /// Nothing was freed, and there is flash.
     fn judge_flash(&self, done: &Done) -> Next {
         let in_time = !done.is_overdue;
-        // For a large request that fits no better without the data set, no key goes.
-        let for_buffers = !self.data_fills_ram();
-        let tries_eviction =
-            self.may_evict && done.evicted.is_none() && !(for_buffers && self.is_large);
+        let tries_eviction = self.may_evict && done.evicted.is_none() && self.keys_suffice();
+        let awaits_buffers = !self.data_fills_ram() && (!self.is_large || self.is_held_up);
         let evicts = done.evicted.is_some_and(|evicted| !evicted.is_spent) && in_time;
         match done.stopped {
             None if self.fits_keys() => Next::AdmitBeyondLimit,
@@ -276,7 +279,7 @@ impl Figures {
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,
             Some(StopReason::Spent) if in_time && self.others_hold_values() => Next::AwaitOthers,
-            Some(StopReason::Spent) if in_time && for_buffers && tries_eviction => {
+            Some(StopReason::Spent) if in_time && awaits_buffers && tries_eviction => {
                 Next::AwaitMeasure
             }
             // Keys alone are left in RAM.
@@ -294,6 +297,17 @@ impl Figures {
             // Values have gone to flash; their pages may be on their way.
             _ if in_time && self.resident == Resident::FullForNow => Next::AwaitMeasure,
             _ => Next::Refuse,
+        }
+    }
+
+    /// Whether a write that takes much could fit if keys go, with flash a few of them: what is in its way
+    /// may be buffers, and no key goes in vain.
+    fn keys_suffice(&self) -> bool {
+        let few_bytes = self.data_bytes >> FEW_KEYS_SHIFT;
+        match self.has_flash {
+            _ if !self.is_large => true,
+            true => few_bytes > self.missing_bytes,
+            false => self.data_bytes > self.over_limit,
         }
     }
 

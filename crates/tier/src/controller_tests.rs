@@ -84,6 +84,7 @@ impl World {
             own_hand_may_find: true,
             other_hands_may_find: false,
             is_large: false,
+            missing_bytes: self.resident - self.max,
             is_held_up: false,
             shrinks: false,
             freed_since_refusal: 0,

@@ -31,8 +31,8 @@ use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
 use crate::worker::TierWorker;
 
-/// Values that expire within this time stay, as long as others can be demoted: they free their RAM
-/// without a write.
+/// Values that expire within this time stay, as long as others can be demoted that were not just used:
+/// they free their RAM without a write.
 const EXPIRES_SOON_MS: u64 = 5_000;
 /// Values that expire within this time share segments, which then die together.
 const SHORT_LIVED_MS: u64 = 10 * 60_000;
@@ -97,6 +97,7 @@ impl TierWorker {
                 {
                     self.idle_slots.set((PASSES_MAX - 1) * self.hand.slots());
                 }
+                self.expiring_slots.set(0);
                 total.stopped = Some(StopReason::Spent);
                 break;
             }
@@ -114,13 +115,10 @@ impl TierWorker {
             if self.hand_at.get() == EntryPosition::default() {
                 let idle = if part.values > 0 { 0 } else { self.idle_slots.get() + 1 };
                 self.idle_slots.set(idle);
-                // When a round has found nothing else, values that expire soon go in the next.
-                let is_idle = idle >= self.hand.slots();
-                let left = self.expiring_slots.get().saturating_sub(1);
-                self.expiring_slots.set(if is_idle { self.hand.slots() } else { left });
+                self.pass_expiring(idle);
                 if self.hand.advance() {
                     let grown_bytes = self.tier.budget.grown_bytes();
-                    self.rounds().end_round(grown_bytes, is_idle);
+                    self.rounds().end_round(grown_bytes, idle >= self.hand.slots());
                 }
             }
             total.add(part);
@@ -137,6 +135,14 @@ impl TierWorker {
         total
     }
 
+    /// When the hand has found nothing in all rounds but one, which lower the frequency of every value,
+    /// values that expire soon go until it has passed all slots once more.
+    fn pass_expiring(&self, idle_slots: usize) {
+        let slots = self.hand.slots();
+        let left = self.expiring_slots.get().saturating_sub(1);
+        self.expiring_slots.set(if idle_slots >= (PASSES_MAX - 1) * slots { slots } else { left });
+    }
+
     /// What this worker's hand has found lately.
     fn rounds(&self) -> &IdleRounds {
         &self.tier.rounds[self.index]
@@ -145,6 +151,7 @@ impl TierWorker {
     /// Demotes what a batch of writes brought to cold keys that nobody had used lately.
     pub(crate) fn demote_each(&self, cold_writes: &[Hint]) -> Demoted {
         self.with_demoter(|demoter, tally| {
+            demoter.keeps_expiring = true;
             for &key in cold_writes {
                 let Some(mut state) = self.tier.keyspace.try_lock(key.slot) else { continue };
                 demoter.slot = key.slot;

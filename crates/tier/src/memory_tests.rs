@@ -174,7 +174,7 @@ impl Machine {
     }
 
     fn wait_for(&self, bytes: u64) -> Result<(), TierError> {
-        let mut wait = pin!(self.worker.wait_for_memory(bytes));
+        let mut wait = pin!(self.worker.wait_for_memory(bytes, bytes));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = self.step(|| wait.as_mut().poll(&mut cx)) {
@@ -349,7 +349,7 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
     let first = machine.worker.claim(5 * MIB).expect("there is memory");
     assert!(machine.worker.claim(4 * MIB).is_none(), "none of it is resident yet");
     assert!(machine.worker.claim(0).is_some(), "a small one does not mind");
-    let mut wait = Box::pin(machine.worker.wait_for_memory(4 * MIB));
+    let mut wait = Box::pin(machine.worker.wait_for_memory(4 * MIB, 4 * MIB));
     let mut poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
     machine.round();
@@ -362,14 +362,15 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
 #[test]
 fn small_writes_pass_a_large_one_that_is_held_up() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
-    machine.resident.store(MIB, Ordering::Relaxed);
     machine.tier().measure();
     let claim = machine.worker.claim(12 * MIB).expect("there is memory");
-    let mut large = pin!(machine.worker.wait_for_memory(4 * MIB));
+    machine.tier().budget.add_reserved(15 * MIB as i64);
+    assert!(machine.tier().budget.over_limit() > 0, "though none of that is resident");
+    let mut large = pin!(machine.worker.wait_for_memory(15 * MIB, 15 * MIB));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(large.as_mut().poll(&mut cx).is_pending());
     for _ in 0..100 {
-        let mut small = pin!(machine.worker.wait_for_memory(0));
+        let mut small = pin!(machine.worker.wait_for_memory(0, 0));
         let passes = |_: &u64| {
             let is_ready = small.as_mut().poll(&mut cx).is_ready();
             machine.round();
@@ -396,15 +397,17 @@ fn a_large_write_gets_its_memory_while_small_ones_pass_it() {
     let overhead = 15 * MIB - machine.used();
     machine.overhead.set(Some(overhead));
     machine.measure();
-    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB));
+    machine.tier().budget.add_reserved(6 * MIB as i64);
+    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB, 6 * MIB));
     let mut cx = Context::from_waker(Waker::noop());
-    let mut smalls: Vec<_> = (0..50).map(|_| Box::pin(machine.worker.wait_for_memory(0))).collect();
+    let mut smalls: Vec<_> =
+        (0..50).map(|_| Box::pin(machine.worker.wait_for_memory(0, 0))).collect();
     let (mut passed, start) = (0, machine.clock.now());
     while large.as_mut().poll(&mut cx).is_pending() {
         assert!(machine.clock.now() - start < Duration::from_secs(2), "it is overtaken for ever");
         for small in &mut smalls {
             if small.as_mut().poll(&mut cx).is_ready() {
-                *small = Box::pin(machine.worker.wait_for_memory(0));
+                *small = Box::pin(machine.worker.wait_for_memory(0, 0));
                 passed += 1;
                 put();
             }
@@ -431,7 +434,7 @@ fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the
     let wakers: Vec<Waker> =
         (0..40).map(|number| Waker::from(Arc::new(Bell(number, rung.clone())))).collect();
     let mut waits: Vec<_> =
-        wakers.iter().map(|_| Some(Box::pin(machine.worker.wait_for_memory(0)))).collect();
+        wakers.iter().map(|_| Some(Box::pin(machine.worker.wait_for_memory(0, 0)))).collect();
     // All of it is resident, and nothing has been allocated: what is resident falls again.
     machine.resident.store(8 * MIB, Ordering::Relaxed);
     machine.tier().measure();
@@ -470,7 +473,7 @@ fn a_write_waits_for_what_is_being_freed() {
         // What FLUSHALL has detached goes little by little, and not at once.
         let freeing = Freeing::new(&machine.worker.tier);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut wait = pin!(machine.worker.wait_for_memory(0));
+        let mut wait = pin!(machine.worker.wait_for_memory(0, 0));
         for _ in 0..3 * ROUNDS {
             machine.round();
             assert!(wait.as_mut().poll(&mut cx).is_pending());
@@ -515,7 +518,7 @@ fn check_that_the_other_demotes(wanted: u64, overhead: u64) {
     assert!(machine.tier().budget.over_watermark() <= 0 && machine.worker.must_wait_for(wanted));
     let asking = || machine.tier().asking_workers.load(Ordering::Relaxed);
     let wait_until = |is_over: &dyn Fn(bool) -> bool| {
-        let mut wait = pin!(machine.worker.wait_for_memory(wanted));
+        let mut wait = pin!(machine.worker.wait_for_memory(wanted, wanted));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..ROUNDS_MAX {
             let is_ready = wait.as_mut().poll(&mut cx).is_ready();
@@ -603,7 +606,7 @@ fn values_that_expire_soon_are_demoted_when_nothing_else_is_left() {
         machine.overhead.set(Some(overhead));
         machine.measure();
         machine.tier().budget.add_reserved(wanted as i64);
-        let mut wait = pin!(machine.worker.wait_for_memory(wanted));
+        let mut wait = pin!(machine.worker.wait_for_memory(wanted, wanted));
         let mut cx = Context::from_waker(Waker::noop());
         let start = machine.clock.now();
         let result = loop {
@@ -643,7 +646,7 @@ fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
     machine.tier().budget.add_reserved(4 * MIB as i64);
     let mut cx = Context::from_waker(Waker::noop());
     let start = machine.clock.now();
-    let mut wait = pin!(machine.worker.wait_for_memory(4 * MIB));
+    let mut wait = pin!(machine.worker.wait_for_memory(4 * MIB, 4 * MIB));
     let result = loop {
         match wait.as_mut().poll(&mut cx) {
             Poll::Ready(result) => break result.map(drop),

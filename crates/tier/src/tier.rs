@@ -17,7 +17,7 @@ use crate::regions::Regions;
 
 /// See [`Tier::has_free_memory`].
 const FREE_MEMORY_SHIFT: u32 = 4;
-/// Buffers of clients that go on, beyond this part of the limit are worth waiting for: a 64th.
+/// What clients hold that do not wait is worth waiting for beyond this part of the limit: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
 
 /// How urgently memory is needed.
@@ -62,10 +62,10 @@ pub struct Tier {
     pub(crate) rounds: Box<[IdleRounds]>,
     /// Workers whose writes wait for memory that only the hands of others may be able to free.
     pub(crate) asking_workers: AtomicUsize,
-    /// Workers whose drives are writing values that have left RAM but for the copies on their way.
+    /// Workers that are writing large values, which are in RAM until they are on flash.
     pub(crate) writing_workers: AtomicUsize,
-    /// What the writes that wait on all workers have reserved, in bytes.
-    pub(crate) waiting_bytes: AtomicU64,
+    /// What clients whose large requests wait, on all workers, hold of client memory, in bytes.
+    pub(crate) waiting_held_bytes: AtomicU64,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -114,7 +114,7 @@ impl Tier {
             rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
             asking_workers: AtomicUsize::new(0),
             writing_workers: AtomicUsize::new(0),
-            waiting_bytes: AtomicU64::new(0),
+            waiting_held_bytes: AtomicU64::new(0),
             workers,
         }
     }
@@ -215,6 +215,7 @@ impl Tier {
             data_bytes: self.budget.data_bytes(),
             values_bytes,
             fits_without_values: self.budget.may_fit(values_bytes),
+            missing_bytes: self.budget.missing_bytes(wanted_bytes),
             may_defrag: false,
             own_hand_may_find: may_find(&self.rounds[index]),
             other_hands_may_find: others.any(|(_, hand)| may_find(hand)),
@@ -223,18 +224,20 @@ impl Tier {
         }
     }
 
-    /// Whether what is in the way of a large write may go by itself: what others have claimed; and with
-    /// flash, copies on their way there and buffers of clients. A write that waits holds two of these,
-    /// that of its input and that of its copy, and to wait for them would be to wait for each other.
+    /// Whether what is in the way of a large request may go by itself: what others have claimed; and with
+    /// flash, large values on their way there, and what clients hold that do not wait themselves.
     fn is_held_up(&self, resident: Resident) -> bool {
-        let may_go = || {
-            let waiting_bytes = self.waiting_bytes.load(Ordering::Relaxed) as i64;
-            let buffers_bytes = self.budget.client_bytes() - 2 * waiting_bytes;
-            self.writing_workers.load(Ordering::Relaxed) > 0
-                || buffers_bytes > self.budget.limit_bytes() >> BUFFERS_SHIFT
+        let writes = || {
+            let engine_bytes = self.budget.memory_use().engine_bytes;
+            self.writing_workers.load(Ordering::Relaxed) > 0 && self.budget.may_fit(engine_bytes)
         };
-        let for_now = self.engine.is_some() && resident == Resident::FullForNow;
-        self.budget.has_claims() || for_now && may_go()
+        let others_hold = || {
+            let waiting_bytes = self.waiting_held_bytes.load(Ordering::Relaxed) as i64;
+            let others_bytes = self.budget.client_bytes() - waiting_bytes;
+            others_bytes > self.budget.limit_bytes() >> BUFFERS_SHIFT
+        };
+        let for_now = resident == Resident::FullForNow;
+        self.budget.has_claims() || self.engine.is_some() && (writes() || for_now && others_hold())
     }
 
     /// Keys of a database.

@@ -49,8 +49,11 @@ pub(crate) struct WaitQueue {
 
 struct WaitingWrite {
     since: Duration,
-    /// What it has reserved, which counts in the budget already.
+    /// What it is about to take.
     bytes: u64,
+    /// What its client holds of client memory already, that included as far as it is reserved; none when
+    /// it takes little.
+    held_bytes: u64,
     answer: Cell<Option<Result<Claim, ()>>>,
     is_answered: Cell<bool>,
     waker: Cell<Option<Waker>>,
@@ -108,11 +111,12 @@ impl WaitQueue {
         self.writes.borrow().len()
     }
 
-    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64) -> Place<'a> {
+    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64, held_bytes: u64) -> Place<'a> {
         let since = tier.clock.now();
-        tier.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let held_bytes = if large(bytes) > 0 { held_bytes } else { 0 };
+        tier.waiting_held_bytes.fetch_add(held_bytes, Ordering::Relaxed);
         let (answer, is_answered, waker) = Default::default();
-        let write = Rc::new(WaitingWrite { since, bytes, answer, is_answered, waker });
+        let write = Rc::new(WaitingWrite { since, bytes, held_bytes, answer, is_answered, waker });
         self.writes.borrow_mut().push_back(write.clone());
         Place { tier, queue: self, write }
     }
@@ -161,11 +165,12 @@ impl WaitQueue {
         self.allowance.set(allowance);
     }
 
-    /// Allows small writes half of what was freed for a large one, so that it gets on as well, and a
-    /// little with each measurement of memory.
-    fn allow_small(&self, freed_bytes: i64, measures: u32) {
+    /// Allows small writes half of what was freed for a large one, so that it gets on as well, and some
+    /// with each measurement of memory: a little where it is scarce.
+    fn allow_small(&self, freed_bytes: i64, measures: u32, is_scarce: bool) {
         let is_new = self.allowed_at.replace(measures) != measures;
-        let more = freed_bytes / 2 + if is_new { FULL_SLICE_BYTES } else { 0 };
+        let least = if is_scarce { FULL_SLICE_BYTES } else { SLICE_BYTES_MAX };
+        let more = freed_bytes / 2 + if is_new { least } else { 0 };
         self.allowance.set((self.allowance.get() + more).min(SLICE_BYTES_MAX));
     }
 
@@ -216,7 +221,7 @@ impl Future for Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.tier.waiting_bytes.fetch_sub(self.write.bytes, Ordering::Relaxed);
+        self.tier.waiting_held_bytes.fetch_sub(self.write.held_bytes, Ordering::Relaxed);
         if !self.write.is_answered.get() {
             self.queue.writes.borrow_mut().retain(|write| !Rc::ptr_eq(write, &self.write));
         }
@@ -251,12 +256,12 @@ impl TierWorker {
         self.tier.budget.is_full_with(wanted_bytes)
     }
 
-    /// Waits until there is memory for a write, behind those that came before. `bytes` of it are
-    /// reserved in the budget already.
+    /// Waits until there is memory for a write that is about to take `bytes`, behind those that came before
+    /// but for large ones. Its client holds `held_bytes` meanwhile: its buffers, and what it has reserved.
     ///
     /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
     /// while some is being made.
-    pub async fn wait_for_memory(&self, bytes: u64) -> Result<Claim, TierError> {
+    pub async fn wait_for_memory(&self, bytes: u64, held_bytes: u64) -> Result<Claim, TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
         if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
@@ -266,7 +271,7 @@ impl TierWorker {
         if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
             return Ok(Claim::new(&self.tier, bytes));
         }
-        let place = self.waiting.join(&self.tier, bytes);
+        let place = self.waiting.join(&self.tier, bytes, held_bytes);
         let start = place.write.since;
         self.waiting.set_due();
         let result = place.await;
@@ -311,12 +316,7 @@ impl TierWorker {
             next => self.ask_others(next == Next::AwaitOthers),
         }
         let queue = &self.waiting;
-        // Without flash keys are evicted, and nobody waits for a lowered `maxmemory` to be kept.
-        let gets_on = self.engine.is_none() && freed_bytes > 0;
-        if queue.wanted_bytes() > 0 && (gets_on || self.tier.pressure() != Pressure::Wait) {
-            queue.allow_small(freed_bytes, self.tier.budget.measures());
-            queue.admit_small(&self.tier);
-        }
+        self.let_small_pass(freed_bytes);
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
@@ -341,6 +341,24 @@ impl TierWorker {
             Next::Refuse => self.refuse_waiting(),
         }
         !queue.is_empty()
+    }
+
+    /// Lets small writes pass a large one, unless they would have to wait without it as well, or it has
+    /// waited for as long as it may. What it has reserved is not resident, so that is not in their way.
+    fn let_small_pass(&self, freed_bytes: i64) {
+        let queue = &self.waiting;
+        if queue.wanted_bytes() == 0 || self.waiting_for(WAIT_MAX) > 0 {
+            return;
+        }
+        let budget = &self.tier.budget;
+        // Without flash keys are evicted, and nobody waits for a lowered `maxmemory` to be kept.
+        let gets_on = self.engine.is_none() && freed_bytes > 0;
+        let is_scarce =
+            budget.is_nearly_full() && (self.engine.is_some() || budget.over_limit() > 0);
+        if !is_scarce || gets_on || self.tier.pressure() != Pressure::Wait {
+            queue.allow_small(freed_bytes, budget.measures(), is_scarce);
+            queue.admit_small(&self.tier);
+        }
     }
 
     /// Has the other workers demote for the writes that wait here, or no longer.

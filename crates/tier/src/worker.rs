@@ -54,7 +54,7 @@ pub struct TierWorker {
     pub(crate) random: Cell<u64>,
     reads: RefCell<Reads>,
     done: RefCell<Vec<Completion>>,
-    /// Whether its drive writes, as `Tier::writing_workers` has it.
+    /// Whether it writes large values, as `Tier::writing_workers` has it.
     is_writing: Cell<bool>,
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
@@ -261,7 +261,8 @@ impl TierWorker {
     }
 
     fn note_writing(&self) {
-        let is_writing = self.engine.as_ref().is_some_and(|engine| engine.borrow().is_writing());
+        let is_writing =
+            self.engine.as_ref().is_some_and(|engine| engine.borrow().is_writing_large());
         match (self.is_writing.replace(is_writing), is_writing) {
             (false, true) => drop(self.tier.writing_workers.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.tier.writing_workers.fetch_sub(1, Ordering::Relaxed)),

@@ -122,8 +122,8 @@ pub trait EngineWorker {
     /// Reads and writes that the device was asked for and has not answered, gc runs included.
     fn in_flight(&self) -> usize;
 
-    /// Whether what was appended is being written: the memory that it takes meanwhile comes free.
-    fn is_writing(&self) -> bool;
+    /// Whether large values that were appended are being written: their memory comes free then.
+    fn is_writing_large(&self) -> bool;
 
     /// Reads a record and waits for it: for commands that learn of a key too late to prepare it.
     /// Called with the key's slot locked, so that the record is the one that the keyspace means.

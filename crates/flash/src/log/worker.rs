@@ -142,11 +142,11 @@ impl EngineWorker for LogWorker {
     }
 
     fn in_flight(&self) -> usize {
-        self.io.device.in_flight() + usize::from(self.is_writing())
+        self.io.device.in_flight() + usize::from(!self.appender.is_idle())
     }
 
-    fn is_writing(&self) -> bool {
-        !self.appender.is_idle()
+    fn is_writing_large(&self) -> bool {
+        !self.appender.large.is_empty()
     }
 
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {

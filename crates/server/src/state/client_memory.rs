@@ -244,6 +244,11 @@ impl CountedBuffers {
             && tier.must_wait_for(buffer_bytes as u64)
     }
 
+    /// What the client takes in the budget, as it was last counted.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.bytes + self.reserved
+    }
+
     /// Notes that memory was sought for a buffer of this size.
     pub(crate) fn note_sought(&mut self, buffer_bytes: usize) {
         self.sought_bytes = buffer_bytes;

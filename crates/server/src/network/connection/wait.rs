@@ -62,7 +62,8 @@ impl<T: Transport> Connection<T> {
             Wait::Memory => Box::pin(self.wait_for_memory()).await,
             Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
             Wait::Buffers => {
-                drop(self.worker.tier.wait_for_memory(self.input.capacity() as u64).await)
+                let bytes = self.input.capacity() as u64;
+                drop(self.worker.tier.wait_for_memory(bytes, self.counted.held_bytes()).await)
             }
             Wait::Errand => {
                 let errand = self.session.errand.take();
@@ -106,7 +107,10 @@ impl<T: Transport> Connection<T> {
         let claim = worker.tier.claim(bytes);
         self.pipeline().count_turn(start_ticks);
         let claim = match claim {
-            None => self.writing(worker.tier.wait_for_memory(bytes)).await.ok(),
+            None => {
+                let held_bytes = self.counted.held_bytes();
+                self.writing(worker.tier.wait_for_memory(bytes, held_bytes)).await.ok()
+            }
             claim => claim,
         };
         let is_granted = claim.is_some();

@@ -151,10 +151,13 @@ pub(crate) enum Next {
 
 impl Figures {
     /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
-    /// the limit is an estimate of what comes to that. Without, a large one does.
+    /// the limit is an estimate of what comes to that. Without, a large one does; with flash that alone
+    /// decides for it, since what is resident was measured for it.
     pub(crate) fn pressure(&self) -> Pressure {
         if (self.has_flash || self.is_large) && self.is_full() {
             Pressure::Wait
+        } else if self.has_flash && self.is_large {
+            Pressure::Demote
         } else if self.over_watermark <= 0 {
             Pressure::None
         } else if self.over_limit <= 0 {
@@ -171,7 +174,10 @@ impl Figures {
     /// A slice that frees about `bytes`.
     pub(crate) fn slice(&self, bytes: i64) -> Slice {
         let bytes = bytes.clamp(0, SLICE_BYTES_MAX);
-        let evicts = self.keys_may_go() && self.data_fills_ram() && !self.values_suffice();
+        let evicts = self.keys_may_go()
+            && self.data_fills_ram()
+            && !self.values_suffice()
+            && self.keys_suffice();
         let evict_bytes = if evicts { bytes } else { 0 };
         let demotes = self.has_flash && self.values_bytes >= VALUES_BYTES_MIN;
         Slice { demote_bytes: if demotes { bytes } else { 0 }, evict_bytes }
@@ -213,10 +219,11 @@ impl Figures {
         // pages that are sparse: what goes makes holes, and a cold key takes a little.
         let is_dense = moved <= asked >> DENSE_SHIFT;
         let least = if self.is_full() && is_dense { FULL_SLICE_BYTES } else { 0 };
-        if self.waits_for_pages() || !self.has_flash && !self.keys_suffice() {
+        let missing = if self.is_large && self.has_flash { self.missing_bytes } else { 0 };
+        if self.waits_for_pages() {
             return Slice::default();
         }
-        self.slice(wanted.max(least))
+        self.slice(wanted.max(least).max(missing))
     }
 
     /// What becomes of the writes that wait, by the figures after a slice. `deficit` is what was
@@ -319,6 +326,21 @@ impl Figures {
 
     fn evict(&self) -> Next {
         Next::Evict(self.over_limit.clamp(WRITE_BYTES, SLICE_BYTES_MAX))
+    }
+
+    /// What the other workers are to demote for the writes that wait here, in bytes, now that `next` is to
+    /// become of these. None: as before.
+    pub(crate) fn asks_others(&self, next: Next) -> Option<i64> {
+        let missing = self.missing_bytes.max(FULL_SLICE_BYTES);
+        match next {
+            Next::AwaitOthers => Some(missing),
+            Next::AdmitAll | Next::Admit(_) | Next::AdmitBeyondLimit | Next::Refuse => Some(0),
+            // Else their clients would take what is freed here.
+            _ if self.is_large && self.has_flash && self.others_hold_values() => Some(missing),
+            Next::AwaitMeasure => Some(0),
+            // The own hand looks once more.
+            Next::Continue | Next::Evict(_) | Next::AwaitDevice => None,
+        }
     }
 
     /// Whether the slots of other workers may hold values that are worth waiting for.

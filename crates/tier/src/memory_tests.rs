@@ -418,6 +418,40 @@ fn a_large_write_gets_its_memory_while_small_ones_pass_it() {
     assert!(passed > 100, "{passed}");
 }
 
+#[test]
+fn a_large_write_gets_its_memory_while_clients_of_another_worker_write() {
+    let machine = Machine::of_workers(2, 16 * MIB, 256 * MIB, EvictionPolicy::NoEviction);
+    let value = [b'v'; 4_000];
+    let mut names = (0..).map(|number| format!("{number}"));
+    let mut put_by = |worker: &TierWorker| {
+        let name = names.next().expect("no end");
+        let key = Key::new(name.as_bytes());
+        let mut tally = Tally::default();
+        let mut slot = machine.tier().keyspace.lock(key.slot);
+        Db::new(&mut slot, 0, 1, &mut tally).put(&key, 0, &value, Expiry::Clear);
+        drop(slot);
+        worker.after_batch(&mut tally);
+    };
+    (0..2_000).for_each(|_| put_by(&machine.worker));
+    let overhead = 14 * MIB - machine.used();
+    let measure = || {
+        machine.overhead.set(Some(overhead));
+        machine.resident.store(machine.used() + overhead, Ordering::Relaxed);
+    };
+    machine.tier().budget.add_reserved(6 * MIB as i64);
+    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB, 6 * MIB));
+    let mut cx = Context::from_waker(Waker::noop());
+    let start = machine.clock.now();
+    while large.as_mut().poll(&mut cx).is_pending() {
+        let waited = machine.clock.now() - start;
+        assert!(waited < Duration::from_secs(1), "others take all that is freed for it");
+        // 25 MB a second.
+        (0..32).for_each(|_| put_by(&machine.others[0]));
+        measure();
+        machine.round();
+    }
+}
+
 /// Notes the order in which it is woken.
 struct Bell(usize, Arc<Mutex<Vec<usize>>>);
 

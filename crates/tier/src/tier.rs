@@ -62,6 +62,8 @@ pub struct Tier {
     pub(crate) rounds: Box<[IdleRounds]>,
     /// Workers whose writes wait for memory that only the hands of others may be able to free.
     pub(crate) asking_workers: AtomicUsize,
+    /// What the others are to demote for these, in bytes; at most 0 when that is done.
+    pub(crate) asked_bytes: AtomicI64,
     /// Workers that are writing large values, which are in RAM until they are on flash.
     pub(crate) writing_workers: AtomicUsize,
     /// What clients whose large requests wait, on all workers, hold of client memory, in bytes.
@@ -113,6 +115,7 @@ impl Tier {
             regions: Regions::default(),
             rounds: (0..workers).map(|_| IdleRounds::default()).collect(),
             asking_workers: AtomicUsize::new(0),
+            asked_bytes: AtomicI64::new(0),
             writing_workers: AtomicUsize::new(0),
             waiting_held_bytes: AtomicU64::new(0),
             workers,
@@ -172,6 +175,15 @@ impl Tier {
             Pressure::Demote
         } else {
             Pressure::Wait
+        }
+    }
+
+    /// What is to be demoted, in bytes, for writes that wait on other workers; 0 when none do.
+    #[inline]
+    pub(crate) fn asked_bytes(&self) -> i64 {
+        match self.asking_workers.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.asked_bytes.load(Ordering::Relaxed).max(0),
         }
     }
 

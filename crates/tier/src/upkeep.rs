@@ -6,7 +6,7 @@ use keyspace::{Hint, Tally};
 
 use crate::controller::{Done, Figures, Slice};
 use crate::demote::StopReason;
-use crate::limits::FULL_SLICE_BYTES;
+use crate::limits::SLICE_BYTES_MAX;
 use crate::tier::Pressure;
 use crate::worker::TierWorker;
 
@@ -30,7 +30,7 @@ impl TierWorker {
             tally.cold_writes.clear();
         }
         let pressure = self.tier.pressure();
-        if pressure == Pressure::None {
+        if pressure == Pressure::None && self.tier.asked_bytes() == 0 {
             return pressure;
         }
         self.relieve(grown)
@@ -53,12 +53,21 @@ impl TierWorker {
         self.demotion_due_bytes.set(due);
         if due >= DUE_BYTES_MIN {
             self.demotion_due_bytes.set(0);
-            let over = self.tier.budget.over_watermark();
-            self.run_slice(self.figures(0).slice(due.min(over)));
+            self.relieve_of(due);
         }
         self.defrag_for(grown);
         self.look_after(grown);
         self.tier.pressure()
+    }
+
+    /// Frees so many bytes at most: of what is over the watermark, or else for writes that wait on others.
+    fn relieve_of(&self, bytes: i64) {
+        let over = self.tier.budget.over_watermark();
+        if over > 0 {
+            self.run_slice(self.figures(0).slice(bytes.min(over)));
+        } else {
+            self.demote_for_others(bytes);
+        }
     }
 
     pub(crate) fn figures(&self, wanted_bytes: u64) -> Figures {
@@ -130,22 +139,22 @@ impl TierWorker {
     fn free_ahead(&self) -> bool {
         let over = self.tier.budget.over_watermark();
         if over <= 0 {
-            return self.tier.asking_workers.load(Ordering::Relaxed) > 0
-                && self.demote_for_others();
+            return self.demote_for_others(SLICE_BYTES_MAX);
         }
         let done = self.run_slice(self.figures(0).slice(over));
         let freed = done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes);
         freed > 0 && freed < over
     }
 
-    /// Demotes a little for writes that wait on another worker, which then looks whether it suffices.
-    /// True: nothing was found yet, and it looks on at once.
-    fn demote_for_others(&self) -> bool {
-        let slice = self.figures(0).slice(FULL_SLICE_BYTES);
+    /// Demotes at most `bytes` of what writes that wait on another worker ask for, which then looks whether
+    /// it suffices. True: nothing was found yet, and it looks on at once.
+    fn demote_for_others(&self, bytes: i64) -> bool {
+        let slice = self.figures(0).slice(bytes.min(self.tier.asked_bytes()));
         if slice.demote_bytes == 0 {
             return false;
         }
         let done = self.demote_slice(slice.demote_bytes);
+        self.tier.asked_bytes.fetch_sub(done.demoted_bytes, Ordering::Relaxed);
         done.demoted_bytes == 0 && done.stopped.is_none()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct WaitQueue {
     /// The measurement of memory, and what was resident then, at which all writes were let go on
     /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
     admitted_at: Cell<Option<(u32, Resident)>>,
-    /// What small writes may still take while a large one waits before them, in bytes.
+    /// What smaller writes may still take while a large one waits before them, in bytes.
     allowance: Cell<i64>,
     /// The measurement of memory at which that was last raised.
     allowed_at: Cell<u32>,
@@ -151,23 +151,27 @@ impl WaitQueue {
         true
     }
 
-    /// Lets small writes go on ahead of a large one that is the first, as far as they are allowed to.
-    fn admit_small(&self, tier: &Arc<Tier>) {
+    /// Lets smaller writes go on ahead of a large one that is the first, as far as they are allowed to: small
+    /// ones, and others that fit.
+    fn admit_smaller(&self, tier: &Arc<Tier>) {
         let mut allowance = self.allowance.get();
+        let first_bytes = self.wanted_bytes();
         self.writes.borrow_mut().retain(|write| {
-            let passes = large(write.bytes) == 0 && allowance > 0;
+            let bytes = write.bytes;
+            let fits = || bytes < first_bytes && !tier.budget.is_full_with(bytes);
+            let passes = allowance > 0 && (large(bytes) == 0 || fits());
             if passes {
-                allowance -= (write.bytes as i64).max(WRITE_BYTES);
-                write.end(Ok(Claim::new(tier, write.bytes)));
+                allowance -= (bytes as i64).clamp(WRITE_BYTES, SLICE_BYTES_MAX);
+                write.end(Ok(Claim::new(tier, bytes)));
             }
             !passes
         });
         self.allowance.set(allowance);
     }
 
-    /// Allows small writes half of what was freed for a large one, so that it gets on as well, and some
+    /// Allows smaller writes half of what was freed for a large one, so that it gets on as well, and some
     /// with each measurement of memory: a little where it is scarce.
-    fn allow_small(&self, freed_bytes: i64, measures: u32, is_scarce: bool) {
+    fn allow_smaller(&self, freed_bytes: i64, measures: u32, is_scarce: bool) {
         let is_new = self.allowed_at.replace(measures) != measures;
         let least = if is_scarce { FULL_SLICE_BYTES } else { SLICE_BYTES_MAX };
         let more = freed_bytes / 2 + if is_new { least } else { 0 };
@@ -310,13 +314,12 @@ impl TierWorker {
             Pressure::Wait => self.free_for_waiting(),
             _ => (figures.judge(&Done::default(), i64::MAX), 0),
         };
-        match next {
-            // It goes on asking while its own hand looks once more.
-            Next::Continue | Next::Evict(_) | Next::AwaitDevice => {}
-            next => self.ask_others(next == Next::AwaitOthers),
+        if let Some(bytes) = self.waiting_figures().asks_others(next) {
+            self.tier.asked_bytes.store(bytes, Ordering::Relaxed);
+            self.ask_others(bytes > 0);
         }
         let queue = &self.waiting;
-        self.let_small_pass(freed_bytes);
+        self.let_smaller_pass(freed_bytes);
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
@@ -343,9 +346,9 @@ impl TierWorker {
         !queue.is_empty()
     }
 
-    /// Lets small writes pass a large one, unless they would have to wait without it as well, or it has
+    /// Lets smaller writes pass a large one, unless they would have to wait without it as well, or it has
     /// waited for as long as it may. What it has reserved is not resident, so that is not in their way.
-    fn let_small_pass(&self, freed_bytes: i64) {
+    fn let_smaller_pass(&self, freed_bytes: i64) {
         let queue = &self.waiting;
         if queue.wanted_bytes() == 0 || self.waiting_for(WAIT_MAX) > 0 {
             return;
@@ -356,8 +359,8 @@ impl TierWorker {
         let is_scarce =
             budget.is_nearly_full() && (self.engine.is_some() || budget.over_limit() > 0);
         if !is_scarce || gets_on || self.tier.pressure() != Pressure::Wait {
-            queue.allow_small(freed_bytes, budget.measures(), is_scarce);
-            queue.admit_small(&self.tier);
+            queue.allow_smaller(freed_bytes, budget.measures(), is_scarce);
+            queue.admit_smaller(&self.tier);
         }
     }
 

@@ -27,7 +27,7 @@ use keyspace::{
 use crate::compress::Compressor;
 use crate::counters::Counters;
 use crate::hand::{IdleRounds, PASSES_MAX};
-use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
+use crate::limits::{REGION_SLOTS_MAX, SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
 use crate::worker::TierWorker;
 
@@ -101,8 +101,8 @@ impl TierWorker {
                 total.stopped = Some(StopReason::Spent);
                 break;
             }
-            // What a slice could not find in one region is looked for in all.
-            let of = if self.idle_slots.get() < SLICE_SLOTS_MAX { regions } else { 1 };
+            // What is not found in one region is looked for in all.
+            let of = if self.idle_slots.get() < REGION_SLOTS_MAX { regions } else { 1 };
             let limit = PassLimit {
                 bytes_max: wanted - total.freed_bytes,
                 places_max: SLICE_PLACES_MAX - total.passed,

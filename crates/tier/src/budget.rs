@@ -312,18 +312,19 @@ impl Budget {
     /// Whether it would be with so many bytes more, beside what others have claimed.
     #[inline]
     pub(crate) fn is_full_with(&self, wanted_bytes: u64) -> bool {
-        self.max_bytes() != 0 && self.missing_bytes(wanted_bytes) >= 0
-    }
-
-    /// What would be resident beyond `maxmemory` with so many bytes more, beside what others have claimed.
-    #[inline]
-    pub(crate) fn missing_bytes(&self, wanted_bytes: u64) -> i64 {
         let claimed = match wanted_bytes {
             0 => 0,
             _ => self.claimed_bytes.load(Ordering::Relaxed).max(0),
         };
+        self.max_bytes() != 0 && self.missing_bytes(wanted_bytes) + claimed >= 0
+    }
+
+    /// What would be resident beyond `maxmemory` with so many bytes more, what others have claimed and is
+    /// not resident yet left out.
+    #[inline]
+    pub(crate) fn missing_bytes(&self, wanted_bytes: u64) -> i64 {
         let resident = self.resident_bytes.load(Ordering::Relaxed) as i64;
-        resident + claimed + wanted_bytes as i64 - self.max_bytes() as i64
+        resident + wanted_bytes as i64 - self.max_bytes() as i64
     }
 
     /// How much of `maxmemory` was resident at the last measurement, together with `wanted_bytes`

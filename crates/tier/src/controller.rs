@@ -65,8 +65,8 @@ pub(crate) struct Figures {
     pub(crate) values_bytes: i64,
     /// Whether what is allocated would fit without them.
     pub(crate) fits_without_values: bool,
-    /// Bytes that would be resident beyond `maxmemory` with what the write that waits first takes, if
-    /// that is much.
+    /// Bytes that would be resident beyond `maxmemory`, with what the write that waits first takes if that
+    /// is much; less what others have claimed.
     pub(crate) missing_bytes: i64,
     /// Whether the worker's hand may still find values to demote: it has not just passed over all of
     /// its slots, as often as a value may stay that was used, and found none that flash takes.
@@ -149,6 +149,13 @@ pub(crate) enum Next {
     Refuse,
 }
 
+impl Next {
+    /// Whether the write that waits first goes on waiting.
+    pub(crate) fn keeps_waiting(self) -> bool {
+        !matches!(self, Next::AdmitAll | Next::Admit(_) | Next::AdmitBeyondLimit | Next::Refuse)
+    }
+}
+
 impl Figures {
     /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
     /// the limit is an estimate of what comes to that. Without, a large one does; with flash that alone
@@ -201,7 +208,7 @@ impl Figures {
             Some(StopReason::Full) => !done.gc_frees,
             _ => false,
         };
-        let is_spent = is_stuck && self.keys_may_go();
+        let is_spent = is_stuck && self.keys_may_go() && self.keys_suffice();
         let wanted = if is_spent { slice.demote_bytes } else { slice.evict_bytes };
         wanted - done.demoted_bytes
     }
@@ -307,8 +314,8 @@ impl Figures {
         }
     }
 
-    /// Whether a write that takes much could fit if keys go, with flash a few of them: what is in its way
-    /// may be buffers, and no key goes in vain.
+    /// Whether a write that takes much could fit if keys go, with flash a few of them, as it is before each
+    /// slice: what is in its way may be buffers, and no key should go in vain.
     fn keys_suffice(&self) -> bool {
         let few_bytes = self.data_bytes >> FEW_KEYS_SHIFT;
         match self.has_flash {
@@ -325,7 +332,8 @@ impl Figures {
     }
 
     fn evict(&self) -> Next {
-        Next::Evict(self.over_limit.clamp(WRITE_BYTES, SLICE_BYTES_MAX))
+        let missing_bytes = if self.is_large && self.has_flash { self.missing_bytes } else { 0 };
+        Next::Evict(self.over_limit.max(missing_bytes).clamp(WRITE_BYTES, SLICE_BYTES_MAX))
     }
 
     /// What the other workers are to demote for the writes that wait here, in bytes, now that `next` is to
@@ -334,12 +342,12 @@ impl Figures {
         let missing = self.missing_bytes.max(FULL_SLICE_BYTES);
         match next {
             Next::AwaitOthers => Some(missing),
-            Next::AdmitAll | Next::Admit(_) | Next::AdmitBeyondLimit | Next::Refuse => Some(0),
+            _ if !next.keeps_waiting() => Some(0),
             // Else their clients would take what is freed here.
             _ if self.is_large && self.has_flash && self.others_hold_values() => Some(missing),
             Next::AwaitMeasure => Some(0),
             // The own hand looks once more.
-            Next::Continue | Next::Evict(_) | Next::AwaitDevice => None,
+            _ => None,
         }
     }
 

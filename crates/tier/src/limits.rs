@@ -18,7 +18,7 @@ pub(crate) const REGION_SLOTS_MAX: usize = 256;
 pub(crate) const SLICE_PLACES_MAX: u64 = 64 << 10;
 /// Values that take less in all are not worth a round of the hand over every key.
 pub(crate) const VALUES_BYTES_MIN: i64 = 64 << 10;
-/// Bytes that a slice frees at least while `maxmemory` is resident, or when another worker asks.
+/// Bytes that a slice frees at least while `maxmemory` is resident, and that others are asked for.
 pub(crate) const FULL_SLICE_BYTES: i64 = 64 << 10;
 /// Memory that is made for each write that waits, and counted when some are let go on while keys are
 /// evicted: what such a write takes is known only afterwards.

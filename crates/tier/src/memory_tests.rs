@@ -385,6 +385,36 @@ fn small_writes_pass_a_large_one_that_is_held_up() {
 }
 
 #[test]
+fn of_two_large_writes_that_fit_one_at_a_time_one_goes_on() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    let claim = machine.worker.claim(12 * MIB).expect("there is memory");
+    let mut waits =
+        [9 * MIB, 8 * MIB].map(|bytes| Some(Box::pin(machine.worker.wait_for_memory(bytes, 0))));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut claims = Vec::new();
+    let mut poll_all = || {
+        for wait in &mut waits {
+            if let Some(Poll::Ready(result)) = wait.as_mut().map(|wait| wait.as_mut().poll(&mut cx))
+            {
+                claims.push(result.expect("there is memory"));
+                *wait = None;
+            }
+        }
+        claims.len()
+    };
+    for _ in 0..2 * ROUNDS {
+        assert_eq!(poll_all(), 0);
+        machine.round();
+    }
+    drop(claim);
+    for _ in 0..2 * ROUNDS {
+        machine.round();
+        assert!(poll_all() <= 1, "together they take more than there is");
+    }
+    assert_eq!(poll_all(), 1);
+}
+
+#[test]
 fn a_large_write_gets_its_memory_while_small_ones_pass_it() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
     let value = [b'v'; 4_000];

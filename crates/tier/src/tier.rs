@@ -62,7 +62,8 @@ pub struct Tier {
     pub(crate) rounds: Box<[IdleRounds]>,
     /// Workers whose writes wait for memory that only the hands of others may be able to free.
     pub(crate) asking_workers: AtomicUsize,
-    /// What the others are to demote for these, in bytes; at most 0 when that is done.
+    /// What the others are to demote for these, in bytes, as one of them has said last or, of several, the
+    /// most; at most 0 when that is done.
     pub(crate) asked_bytes: AtomicI64,
     /// Workers that are writing large values, which are in RAM until they are on flash.
     pub(crate) writing_workers: AtomicUsize,
@@ -212,6 +213,12 @@ impl Tier {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
         let resident = self.budget.resident(wanted_bytes);
+        let missing_bytes = self.budget.missing_bytes(wanted_bytes);
+        // What large requests have reserved is not resident yet.
+        let fits_without_values = match wanted_bytes {
+            1.. if self.engine.is_some() => missing_bytes < values_bytes,
+            _ => self.budget.may_fit(values_bytes),
+        };
         let (grown, measures) = (self.budget.grown_bytes(), self.budget.measures());
         let may_find = |hand: &IdleRounds| hand.may_find(grown, measures);
         let mut others = self.rounds.iter().enumerate().filter(|(worker, _)| *worker != index);
@@ -221,13 +228,13 @@ impl Tier {
             limit_bytes: self.budget.limit_bytes(),
             resident,
             is_large: wanted_bytes > 0,
-            is_held_up: wanted_bytes > 0 && self.is_held_up(resident),
+            is_held_up: wanted_bytes > 0 && self.is_held_up(resident, missing_bytes),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
             data_bytes: self.budget.data_bytes(),
             values_bytes,
-            fits_without_values: self.budget.may_fit(values_bytes),
-            missing_bytes: self.budget.missing_bytes(wanted_bytes),
+            fits_without_values,
+            missing_bytes,
             may_defrag: false,
             own_hand_may_find: may_find(&self.rounds[index]),
             other_hands_may_find: others.any(|(_, hand)| may_find(hand)),
@@ -238,7 +245,7 @@ impl Tier {
 
     /// Whether what is in the way of a large request may go by itself: what others have claimed; and with
     /// flash, large values on their way there, and what clients hold that do not wait themselves.
-    fn is_held_up(&self, resident: Resident) -> bool {
+    fn is_held_up(&self, resident: Resident, missing_bytes: i64) -> bool {
         let writes = || {
             let engine_bytes = self.budget.memory_use().engine_bytes;
             self.writing_workers.load(Ordering::Relaxed) > 0 && self.budget.may_fit(engine_bytes)
@@ -246,7 +253,7 @@ impl Tier {
         let others_hold = || {
             let waiting_bytes = self.waiting_held_bytes.load(Ordering::Relaxed) as i64;
             let others_bytes = self.budget.client_bytes() - waiting_bytes;
-            others_bytes > self.budget.limit_bytes() >> BUFFERS_SHIFT
+            others_bytes > missing_bytes.max(self.budget.limit_bytes() >> BUFFERS_SHIFT)
         };
         let for_now = resident == Resident::FullForNow;
         self.budget.has_claims() || self.engine.is_some() && (writes() || for_now && others_hold())

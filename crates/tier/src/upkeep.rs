@@ -64,7 +64,7 @@ impl TierWorker {
     fn relieve_of(&self, bytes: i64) {
         let over = self.tier.budget.over_watermark();
         if over > 0 {
-            self.run_slice(self.figures(0).slice(bytes.min(over)));
+            self.run_slice(self.figures(0).slice(bytes.min(over)), 0);
         } else {
             self.demote_for_others(bytes);
         }
@@ -75,15 +75,16 @@ impl TierWorker {
         Figures { may_defrag: self.may_defrag(), ..figures }
     }
 
-    /// Demotes, collects and evicts what a slice is to free.
-    pub(crate) fn run_slice(&self, slice: Slice) -> Done {
+    /// Demotes, collects and evicts what a slice is to free, for a write that takes `wanted_bytes` if that is
+    /// much.
+    pub(crate) fn run_slice(&self, slice: Slice, wanted_bytes: u64) -> Done {
         let mut done = Done::default();
         if slice.demote_bytes > 0 {
             done = self.demote_slice(slice.demote_bytes);
         } else if self.engine.is_some() {
             done.stopped = Some(StopReason::Spent);
         }
-        let evict_bytes = self.figures(0).left_to_evict(slice, &done);
+        let evict_bytes = self.figures(wanted_bytes).left_to_evict(slice, &done);
         if evict_bytes > 0 {
             done.evicted = Some(self.evict(evict_bytes));
         }
@@ -141,7 +142,7 @@ impl TierWorker {
         if over <= 0 {
             return self.demote_for_others(SLICE_BYTES_MAX);
         }
-        let done = self.run_slice(self.figures(0).slice(over));
+        let done = self.run_slice(self.figures(0).slice(over), 0);
         let freed = done.demoted_bytes + done.evicted.map_or(0, |evicted| evicted.freed_bytes);
         freed > 0 && freed < over
     }

@@ -85,6 +85,9 @@ fn large(bytes: u64) -> u64 {
     if bytes >= LARGE_WRITE_BYTES { bytes } else { 0 }
 }
 
+/// What passes a large write counts as at most so much: what has to be earned before others pass.
+const ALLOWANCE_DEBT_MAX: i64 = 4 * SLICE_BYTES_MAX;
+
 /// A write's place in the queue, which it leaves when this is dropped.
 struct Place<'a> {
     tier: &'a Tier,
@@ -161,7 +164,7 @@ impl WaitQueue {
             let fits = || bytes < first_bytes && !tier.budget.is_full_with(bytes);
             let passes = allowance > 0 && (large(bytes) == 0 || fits());
             if passes {
-                allowance -= (bytes as i64).clamp(WRITE_BYTES, SLICE_BYTES_MAX);
+                allowance -= (bytes as i64).clamp(WRITE_BYTES, ALLOWANCE_DEBT_MAX);
                 write.end(Ok(Claim::new(tier, bytes)));
             }
             !passes
@@ -261,7 +264,7 @@ impl TierWorker {
     }
 
     /// Waits until there is memory for a write that is about to take `bytes`, behind those that came before
-    /// but for large ones. Its client holds `held_bytes` meanwhile: its buffers, and what it has reserved.
+    /// but for larger ones. Its client holds `held_bytes` meanwhile: its buffers, and what it has reserved.
     ///
     /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
     /// while some is being made.
@@ -302,7 +305,7 @@ impl TierWorker {
         self.waiting.is_due.set(false);
         if self.waiting.is_empty() {
             self.waiting.deficit.set(None);
-            self.ask_others(false);
+            self.ask_others(0);
             return false;
         }
         // What others free for these writes is not measured else.
@@ -315,11 +318,12 @@ impl TierWorker {
             _ => (figures.judge(&Done::default(), i64::MAX), 0),
         };
         if let Some(bytes) = self.waiting_figures().asks_others(next) {
-            self.tier.asked_bytes.store(bytes, Ordering::Relaxed);
-            self.ask_others(bytes > 0);
+            self.ask_others(bytes);
         }
         let queue = &self.waiting;
-        self.let_smaller_pass(freed_bytes);
+        if next.keeps_waiting() {
+            self.let_smaller_pass(freed_bytes);
+        }
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
@@ -335,7 +339,11 @@ impl TierWorker {
                 queue.admitted_at.set(Some(self.seen()));
                 queue.admit(usize::MAX, &self.tier);
             }
-            Next::Continue | Next::Evict(_) => self.tier.look_for_memory(queue.wanted_bytes()),
+            // For a large one it is looked at before each slice.
+            Next::Continue | Next::Evict(_) if queue.wanted_bytes() == 0 => {
+                self.tier.look_for_memory(0);
+            }
+            Next::Continue | Next::Evict(_) => {}
             Next::AwaitDevice => {
                 self.submit();
                 return self.in_flight() == 0;
@@ -364,12 +372,20 @@ impl TierWorker {
         }
     }
 
-    /// Has the other workers demote for the writes that wait here, or no longer.
-    fn ask_others(&self, asks: bool) {
+    /// Has the other workers demote so many bytes for the writes that wait here, or no longer any. Where
+    /// several ask, what is demoted for one serves all: the most counts.
+    fn ask_others(&self, bytes: i64) {
+        let Tier { asking_workers, asked_bytes, .. } = &*self.tier;
+        let asks = bytes > 0;
         match (self.waiting.asks_others.replace(asks), asks) {
-            (false, true) => drop(self.tier.asking_workers.fetch_add(1, Ordering::Relaxed)),
-            (true, false) => drop(self.tier.asking_workers.fetch_sub(1, Ordering::Relaxed)),
+            (false, true) => drop(asking_workers.fetch_add(1, Ordering::Relaxed)),
+            (true, false) => drop(asking_workers.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
+        }
+        if asks && asking_workers.load(Ordering::Relaxed) == 1 {
+            asked_bytes.store(bytes, Ordering::Relaxed);
+        } else if asks {
+            asked_bytes.fetch_max(bytes, Ordering::Relaxed);
         }
     }
 
@@ -421,7 +437,7 @@ impl TierWorker {
             packed.moved,
             packed.asked,
         );
-        let mut done = self.run_slice(slice);
+        let mut done = self.run_slice(slice, self.waiting.wanted_bytes());
         done.moved = packed.moved;
         done.is_overdue = self.waiting_for(WAIT_MAX) > 0;
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();

@@ -320,11 +320,13 @@ impl Budget {
     }
 
     /// What would be resident beyond `maxmemory` with so many bytes more, what others have claimed and is
-    /// not resident yet left out.
+    /// not resident yet left out. Large requests leave the margin free for what grows meanwhile.
     #[inline]
     pub(crate) fn missing_bytes(&self, wanted_bytes: u64) -> i64 {
+        let max = self.max_bytes() as i64;
+        let margin = if wanted_bytes > 0 { max >> MARGIN_SHIFT } else { 0 };
         let resident = self.resident_bytes.load(Ordering::Relaxed) as i64;
-        resident + wanted_bytes as i64 - self.max_bytes() as i64
+        resident + wanted_bytes as i64 + margin - max
     }
 
     /// How much of `maxmemory` was resident at the last measurement, together with `wanted_bytes`

@@ -27,7 +27,7 @@ use keyspace::{
 use crate::compress::Compressor;
 use crate::counters::Counters;
 use crate::hand::{IdleRounds, PASSES_MAX};
-use crate::limits::{REGION_SLOTS_MAX, SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
+use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
 use crate::wait::yield_once;
 use crate::worker::TierWorker;
 
@@ -78,15 +78,15 @@ impl Demoted {
 }
 
 impl TierWorker {
-    /// Frees about `wanted` bytes, passing a bounded number of slots.
-    pub(crate) fn demote(&self, wanted: i64) -> Demoted {
+    /// Frees about `wanted` bytes, passing at most `slots_max` slots.
+    pub(crate) fn demote(&self, wanted: i64, slots_max: usize) -> Demoted {
         let mut total = Demoted::default();
         if self.engine.is_none() {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
         let regions = self.tier.regions.count();
-        for _ in 0..SLICE_SLOTS_MAX {
+        for _ in 0..slots_max {
             let is_done = total.freed_bytes >= wanted || total.passed >= SLICE_PLACES_MAX;
             if is_done || total.stopped.is_some() {
                 break;
@@ -102,7 +102,7 @@ impl TierWorker {
                 break;
             }
             // What is not found in one region is looked for in all.
-            let of = if self.idle_slots.get() < REGION_SLOTS_MAX { regions } else { 1 };
+            let of = if self.idle_slots.get() < SLICE_SLOTS_MAX { regions } else { 1 };
             let limit = PassLimit {
                 bytes_max: wanted - total.freed_bytes,
                 places_max: SLICE_PLACES_MAX - total.passed,

@@ -10,10 +10,12 @@ pub(crate) const DEFRAG_WAIT_MAX: Duration = Duration::from_millis(40);
 /// Bytes that one slice of demotion or eviction frees at most before others get their turn: a
 /// millisecond or two of small values.
 pub(crate) const SLICE_BYTES_MAX: i64 = 1 << 20;
-/// Slots that one slice of demotion or eviction passes at most: about 100 us where there are few keys.
-pub(crate) const SLICE_SLOTS_MAX: usize = 1024;
-/// Slots without a value in one region of addresses after which all regions are looked at.
-pub(crate) const REGION_SLOTS_MAX: usize = 256;
+/// Slots that one slice of demotion or eviction passes at most, and slots without a value in one region
+/// of addresses after which all regions are looked at.
+pub(crate) const SLICE_SLOTS_MAX: usize = 256;
+/// The same of a slice of demotion for a large write that waits: 100 to 200 us where there are few keys.
+/// Ahead of need it is too much: demotion would follow each swing of the limit.
+pub(crate) const LARGE_SLICE_SLOTS_MAX: usize = 1024;
 /// Places of tables that it passes at most, whatever there is in one slot: about 300 us.
 pub(crate) const SLICE_PLACES_MAX: u64 = 64 << 10;
 /// Values that take less in all are not worth a round of the hand over every key.

@@ -276,8 +276,9 @@ impl Tier {
         }
     }
 
-    /// Sees whether `maxmemory` is resident, or would be with `wanted_bytes` more. If so, gives free pages back to the machine at once,
-    /// which would go by themselves within a tenth of a second, and looks again.
+    /// Sees whether `maxmemory` is resident, or would be with `wanted_bytes` more. If so, gives free pages
+    /// back to the machine at once, which would go by themselves within a tenth of a second, and looks
+    /// again.
     pub(crate) fn look_for_memory(&self, wanted_bytes: u64) {
         self.budget.measure_resident();
         if self.budget.is_full_with(wanted_bytes)

@@ -6,7 +6,7 @@ use keyspace::{Hint, Tally};
 
 use crate::controller::{Done, Figures, Slice};
 use crate::demote::StopReason;
-use crate::limits::SLICE_BYTES_MAX;
+use crate::limits::{LARGE_SLICE_SLOTS_MAX, SLICE_BYTES_MAX, SLICE_SLOTS_MAX};
 use crate::tier::Pressure;
 use crate::worker::TierWorker;
 
@@ -80,7 +80,9 @@ impl TierWorker {
     pub(crate) fn run_slice(&self, slice: Slice, wanted_bytes: u64) -> Done {
         let mut done = Done::default();
         if slice.demote_bytes > 0 {
-            done = self.demote_slice(slice.demote_bytes);
+            let is_large = wanted_bytes > 0;
+            let slots_max = if is_large { LARGE_SLICE_SLOTS_MAX } else { SLICE_SLOTS_MAX };
+            done = self.demote_slice(slice.demote_bytes, slots_max);
         } else if self.engine.is_some() {
             done.stopped = Some(StopReason::Spent);
         }
@@ -92,8 +94,8 @@ impl TierWorker {
     }
 
     /// Demotes, and collects in step with that.
-    fn demote_slice(&self, bytes: i64) -> Done {
-        let demoted = self.demote(bytes);
+    fn demote_slice(&self, bytes: i64, slots_max: usize) -> Done {
+        let demoted = self.demote(bytes, slots_max);
         self.gc_for(demoted.written_bytes);
         let gc_frees = demoted.stopped == Some(StopReason::Full) && self.gc();
         let is_stuck = match demoted.stopped {
@@ -154,7 +156,7 @@ impl TierWorker {
         if slice.demote_bytes == 0 {
             return false;
         }
-        let done = self.demote_slice(slice.demote_bytes);
+        let done = self.demote_slice(slice.demote_bytes, LARGE_SLICE_SLOTS_MAX);
         self.tier.asked_bytes.fetch_sub(done.demoted_bytes, Ordering::Relaxed);
         done.demoted_bytes == 0 && done.stopped.is_none()
     }

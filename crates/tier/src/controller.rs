@@ -221,15 +221,15 @@ impl Figures {
     /// A slice for `waiting` writes, after defragmentation `moved` some of the blocks it `asked`
     /// about.
     pub(crate) fn slice_for_waiting(&self, waiting: usize, moved: u64, asked: u64) -> Slice {
+        if self.waits_for_pages() {
+            return Slice::default();
+        }
         let wanted = self.over_limit.max(0) + (waiting as i64).min(WRITES_MAX) * WRITE_BYTES;
         // While `maxmemory` is resident, the limit was too high, whatever it says. But first come
         // pages that are sparse: what goes makes holes, and a cold key takes a little.
         let is_dense = moved <= asked >> DENSE_SHIFT;
         let least = if self.is_full() && is_dense { FULL_SLICE_BYTES } else { 0 };
         let missing = if self.is_large && self.has_flash { self.missing_bytes } else { 0 };
-        if self.waits_for_pages() {
-            return Slice::default();
-        }
         self.slice(wanted.max(least).max(missing))
     }
 

@@ -188,6 +188,20 @@ impl Machine {
         panic!("a write waits for ever");
     }
 
+    /// The same with the clock as upkeep moves it. Returns how long it took as well.
+    fn wait_in_real_time(&self, bytes: u64) -> (Result<(), TierError>, Duration) {
+        let start = self.clock.now();
+        let mut wait = pin!(self.worker.wait_for_memory(bytes, bytes));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..WAIT_ROUNDS_MAX {
+            if let Poll::Ready(result) = wait.as_mut().poll(&mut cx) {
+                return (result.map(drop), self.clock.now() - start);
+            }
+            self.round();
+        }
+        panic!("a write waits for ever");
+    }
+
     fn remove(&self, name: &str) {
         let key = Key::new(name.as_bytes());
         let mut tally = Tally::default();
@@ -671,17 +685,8 @@ fn values_that_expire_soon_are_demoted_when_nothing_else_is_left() {
         machine.overhead.set(Some(overhead));
         machine.measure();
         machine.tier().budget.add_reserved(wanted as i64);
-        let mut wait = pin!(machine.worker.wait_for_memory(wanted, wanted));
-        let mut cx = Context::from_waker(Waker::noop());
-        let start = machine.clock.now();
-        let result = loop {
-            if let Poll::Ready(result) = wait.as_mut().poll(&mut cx) {
-                break result.map(drop);
-            }
-            machine.round();
-        };
+        let (result, waited) = machine.wait_in_real_time(wanted);
         assert_eq!(result, Ok(()));
-        let waited = machine.clock.now() - start;
         assert!(waited < Duration::from_secs(3), "{waited:?}: it waited until they had expired");
     }
 }
@@ -709,16 +714,7 @@ fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
     machine.overhead.set(Some(14 * MIB - machine.used()));
     machine.measure();
     machine.tier().budget.add_reserved(4 * MIB as i64);
-    let mut cx = Context::from_waker(Waker::noop());
-    let start = machine.clock.now();
-    let mut wait = pin!(machine.worker.wait_for_memory(4 * MIB, 4 * MIB));
-    let result = loop {
-        match wait.as_mut().poll(&mut cx) {
-            Poll::Ready(result) => break result.map(drop),
-            Poll::Pending => machine.round(),
-        }
-    };
+    let (result, waited) = machine.wait_in_real_time(4 * MIB);
     assert_eq!(result, Err(TierError::OutOfMemory));
-    let waited = machine.clock.now() - start;
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }

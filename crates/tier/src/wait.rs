@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use crate::controller::{Done, Figures, Next, Resident};
 use crate::limits::{
-    DEFRAG_WAIT_MAX, FULL_SLICE_BYTES, LARGE_WRITE_BYTES, SLICE_BYTES_MAX, WAIT_MAX, WRITE_BYTES,
+    DEFRAG_WAIT_MAX, FULL_SLICE_BYTES, LARGE_WRITE_BYTES, PASSED_BYTES_MAX, SLICE_BYTES_MAX,
+    WAIT_MAX, WRITE_BYTES,
 };
 use crate::tier::{Pressure, Tier, TierError};
 use crate::worker::TierWorker;
@@ -84,9 +85,6 @@ impl Drop for Claim {
 fn large(bytes: u64) -> u64 {
     if bytes >= LARGE_WRITE_BYTES { bytes } else { 0 }
 }
-
-/// What passes a large write counts as at most so much: what has to be earned before others pass.
-const ALLOWANCE_DEBT_MAX: i64 = 4 * SLICE_BYTES_MAX;
 
 /// A write's place in the queue, which it leaves when this is dropped.
 struct Place<'a> {
@@ -164,7 +162,7 @@ impl WaitQueue {
             let fits = || bytes < first_bytes && !tier.budget.is_full_with(bytes);
             let passes = allowance > 0 && (large(bytes) == 0 || fits());
             if passes {
-                allowance -= (bytes as i64).clamp(WRITE_BYTES, ALLOWANCE_DEBT_MAX);
+                allowance -= (bytes as i64).clamp(WRITE_BYTES, PASSED_BYTES_MAX);
                 write.end(Ok(Claim::new(tier, bytes)));
             }
             !passes

@@ -260,6 +260,7 @@ impl TierWorker {
         }
     }
 
+    /// Says whether large values are being written, for whoever waits for their memory.
     fn note_writing(&self) {
         let is_writing =
             self.engine.as_ref().is_some_and(|engine| engine.borrow().is_writing_large());

@@ -1,4 +1,4 @@
-"""Runs the tests of Valkey's own suite that need only strings and keys, against a running server.
+"""Runs the tests of Valkey's own suite that need only strings, hashes and keys, against a running server.
 
     run.py PORT [--host HOST] [--unit UNIT ...] [--no-skip] [--json FILE]
 
@@ -28,7 +28,7 @@ REPOSITORY = "https://github.com/valkey-io/valkey"
 # One commit, so that the same tests run tomorrow.
 COMMIT = "55bbbe09a3b37a98c907dbfbc225768ff253e84f"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kelvin" / "valkey"
-UNITS = ["unit/type/string", "unit/type/incr", "unit/bitops", "unit/bitfield", "unit/protocol",
+UNITS = ["unit/type/string", "unit/type/incr", "unit/type/hash", "unit/bitops", "unit/bitfield", "unit/protocol",
          "unit/querybuf", "unit/expire", "unit/multi", "unit/keyspace"]
 # What tests of this release do not need: a replica's stream, and files.
 TAGS = "-needs:repl -needs:save"

@@ -6,6 +6,7 @@ use keyspace::{
 
 use resp::Reply;
 
+use crate::collection::Encodings;
 use crate::error::{CommandError, CommandResult, NotResident};
 use value::Kind;
 
@@ -91,6 +92,8 @@ pub struct Cx<'a, 'k> {
     pub fetched: &'a dyn Fetched,
     /// Figures of the whole data set.
     pub statistics: &'a dyn Statistics,
+    /// Limits of encodings.
+    pub encodings: &'a dyn Encodings,
     /// Whether `maxmemory-policy` is one that counts uses (LFU).
     pub lfu: bool,
     /// Whether reads leave the frequency of keys as it is (CLIENT NO-TOUCH).

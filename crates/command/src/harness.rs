@@ -10,6 +10,7 @@ use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Verdict};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
+use crate::collection::{Encodings, PackedMax};
 use crate::cx::{Cx, Fetched, Statistics};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
@@ -79,6 +80,15 @@ impl Counts {
 impl Statistics for Counts {
     fn keys(&self, table: u8) -> u64 {
         self.0[table as usize].try_into().expect("a count is not negative")
+    }
+}
+
+/// The limits of encodings that Redis 7.0 has by default.
+struct RedisDefaults;
+
+impl Encodings for RedisDefaults {
+    fn hash(&self) -> PackedMax {
+        PackedMax { entries: 512, element_bytes: 64 }
     }
 }
 
@@ -167,6 +177,7 @@ impl Harness {
                 tally: &mut tally,
                 fetched: &self.flash,
                 statistics: &self.counts,
+                encodings: &RedisDefaults,
                 lfu: self.lfu,
                 no_touch: self.no_touch,
                 detached: Vec::new(),

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod collection;
 mod cx;
 mod error;
 pub mod family;

@@ -275,6 +275,7 @@ impl KeySpec {
 pub enum Group {
     Generic,
     String,
+    Hash,
     Bitmap,
     Connection,
     Server,
@@ -287,6 +288,7 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::Hash => "hash",
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
             Group::Server => "server",
@@ -299,6 +301,7 @@ impl Group {
         match self {
             Group::Generic => Some("@keyspace"),
             Group::String => Some("@string"),
+            Group::Hash => Some("@hash"),
             Group::Bitmap => Some("@bitmap"),
             Group::Connection => Some("@connection"),
             Group::Server => None,

@@ -6,9 +6,10 @@ use std::ops::BitXorAssign;
 
 use sha1::{Digest as _, Sha1};
 
+use crate::kind::Kind;
+use crate::leaf::fields::Fields;
+
 const DIGEST_BYTES: usize = 20;
-/// What stands for the type of strings.
-const TYPE_STRING: u32 = 0;
 /// What stands for an expiry, whatever its time.
 const EXPIRES: &[u8] = b"!!expire!!";
 
@@ -28,10 +29,19 @@ impl Digest {
         self.0 = Sha1::digest(self.0).into();
     }
 
-    /// Adds a string value, and whether its key expires.
-    pub fn chain_string(&mut self, value: &[u8], expires: bool) {
-        self.chain(&TYPE_STRING.to_be_bytes());
-        self.chain(value);
+    /// Adds a value of a kind, and whether its key expires.
+    pub fn chain_value(&mut self, kind: Kind, value: &[u8], expires: bool) {
+        self.chain(&u32::from(kind.type_number()).to_be_bytes());
+        if kind.is_hash() {
+            for (field, value) in Fields::new(value).iter() {
+                let mut pair = Digest::default();
+                pair.chain(field);
+                pair.chain(value);
+                self.add(pair.as_bytes());
+            }
+        } else {
+            self.chain(value);
+        }
         if expires {
             self.add(EXPIRES);
         }
@@ -63,7 +73,7 @@ mod tests {
 
     fn of_string(value: &str, expires: bool) -> Digest {
         let mut digest = Digest::default();
-        digest.chain_string(value.as_bytes(), expires);
+        digest.chain_value(Kind::of_string(value.as_bytes()), value.as_bytes(), expires);
         digest
     }
 

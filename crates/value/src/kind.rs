@@ -6,17 +6,26 @@ use crate::string::{Encoding, encoding_of};
 pub const KIND_BITS: u32 = 5;
 
 const TYPE_STRING: u8 = 0;
+const TYPE_HASH: u8 = 4;
 const ENCODING_SHIFT: u32 = 3;
 const TYPE_MASK: u8 = (1 << ENCODING_SHIFT) - 1;
 
+const PACKED: u8 = 0;
+const HASHED: u8 = 1;
+
 /// What a value is and how `OBJECT ENCODING` names its form.
 ///
-/// Format: bits 0-2 the type (0 string), bits 3-4 the encoding within the type (string: 0 int,
-/// 1 embstr, 2 raw).
+/// Format: bits 0-2 the type (0 string, 4 hash), bits 3-4 the encoding within the type (string: 0 int,
+/// 1 embstr, 2 raw; hash: 0 listpack, 1 hashtable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(u8);
 
 impl Kind {
+    /// A hash whose fields are few and short.
+    pub const HASH_PACKED: Kind = Kind(TYPE_HASH | PACKED << ENCODING_SHIFT);
+    /// A hash that has had many fields, or long ones.
+    pub const HASH: Kind = Kind(TYPE_HASH | HASHED << ENCODING_SHIFT);
+
     /// A string with an encoding of its own, such as the raw form that APPEND leaves.
     #[inline]
     pub const fn string(encoding: Encoding) -> Kind {
@@ -47,19 +56,33 @@ impl Kind {
         self.0 & TYPE_MASK == TYPE_STRING
     }
 
+    /// Whether the value is a hash.
+    #[inline]
+    pub const fn is_hash(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_HASH
+    }
+
+    /// The number that Redis gives the type.
+    pub const fn type_number(self) -> u8 {
+        self.0 & TYPE_MASK
+    }
+
     /// As `TYPE` names it.
     pub const fn type_name(self) -> &'static str {
         match self.0 & TYPE_MASK {
             TYPE_STRING => "string",
+            TYPE_HASH => "hash",
             _ => "unknown",
         }
     }
 
     /// As `OBJECT ENCODING` names it.
     pub const fn encoding_name(self) -> &'static str {
-        match self.0 >> ENCODING_SHIFT {
-            0 => "int",
-            1 => "embstr",
+        match (self.0 & TYPE_MASK, self.0 >> ENCODING_SHIFT) {
+            (TYPE_HASH, PACKED) => "listpack",
+            (TYPE_HASH, _) => "hashtable",
+            (_, 0) => "int",
+            (_, 1) => "embstr",
             _ => "raw",
         }
     }

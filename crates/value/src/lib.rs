@@ -16,6 +16,7 @@ pub mod bits;
 pub mod digest;
 pub mod glob;
 pub mod lcs;
+pub mod leaf;
 pub mod long_double;
 pub mod number;
 pub mod string;

@@ -93,6 +93,11 @@ impl LongDouble {
         }
     }
 
+    /// Whether it is not infinite.
+    pub fn is_finite(self) -> bool {
+        self.magnitude != Magnitude::Infinite
+    }
+
     /// The sum, unless it is infinite or not a number.
     pub fn checked_add(self, other: Self) -> Option<Self> {
         let Magnitude::Finite { mantissa: left, exponent: left_exponent } = self.magnitude else {

@@ -5,6 +5,8 @@ pub mod bitmap_field;
 pub mod database;
 pub mod expire;
 pub mod generic;
+pub mod hash;
+pub mod hash_all;
 pub mod memory;
 pub mod object;
 pub mod scan;
@@ -26,6 +28,8 @@ pub const FAMILIES: &[&[Command]] = &[
     string_lcs::COMMANDS,
     bitmap::COMMANDS,
     bitmap_field::COMMANDS,
+    hash::COMMANDS,
+    hash_all::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
     scan::COMMANDS,

@@ -34,7 +34,7 @@ const SCAN_COUNT_MAX: usize = 1_000_000;
 /// Slots that RANDOMKEY looks into before it looks into all.
 const RANDOM_SLOTS: usize = 8;
 
-const INVALID_CURSOR: CommandError = fixed("ERR invalid cursor");
+pub(super) const INVALID_CURSOR: CommandError = fixed("ERR invalid cursor");
 
 const _: () = assert!(SLOT_COUNT.ilog2() + ScanPosition::BITS < 53, "cursors are exact in doubles");
 
@@ -176,7 +176,7 @@ fn scan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 }
 
 /// A cursor as C's `strtoul` reads it, which Redis leaves it to: signs and no digits at all pass.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let (negative, digits) = match text {
         [] => return Some(0),
         [b'-', digits @ ..] => (true, digits),
@@ -199,9 +199,7 @@ fn scan_options<'a>(args: Args<'a>, now_ms: u64) -> Result<(Filter<'a>, usize), 
     while let Some(option) = rest.next() {
         let value = rest.next().ok_or(CommandError::SYNTAX)?;
         if option.eq_ignore_ascii_case(b"COUNT") {
-            let number = parse_i64(value).ok_or(CommandError::NOT_INTEGER)?;
-            let number = usize::try_from(number).ok().filter(|&number| number > 0);
-            count = number.ok_or(CommandError::SYNTAX)?;
+            count = parse_count(value)?;
         } else if option.eq_ignore_ascii_case(b"MATCH") {
             filter.set_pattern(value);
         } else if option.eq_ignore_ascii_case(b"TYPE") {
@@ -211,6 +209,44 @@ fn scan_options<'a>(args: Args<'a>, now_ms: u64) -> Result<(Filter<'a>, usize), 
         }
     }
     Ok((filter, count.min(SCAN_COUNT_MAX)))
+}
+
+fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
+    let number = parse_i64(text).ok_or(CommandError::NOT_INTEGER)?;
+    let number = usize::try_from(number).ok().filter(|&number| number > 0);
+    number.ok_or(CommandError::SYNTAX)
+}
+
+/// Which elements a walk over a collection lists: the options of HSCAN and its like.
+#[derive(Default)]
+pub(super) struct ElementFilter<'a> {
+    /// None: any.
+    pattern: Option<&'a [u8]>,
+}
+
+impl<'a> ElementFilter<'a> {
+    /// Reads the options behind the cursor. COUNT is checked, and makes no difference to a collection in
+    /// one leaf, which is listed whole.
+    pub(super) fn parse(args: Args<'a>) -> Result<ElementFilter<'a>, CommandError> {
+        let mut filter = ElementFilter::default();
+        let mut rest = args.iter();
+        while let Some(option) = rest.next() {
+            let value = rest.next().ok_or(CommandError::SYNTAX)?;
+            if option.eq_ignore_ascii_case(b"COUNT") {
+                parse_count(value)?;
+            } else if option.eq_ignore_ascii_case(b"MATCH") {
+                filter.pattern = (value != b"*").then_some(value);
+            } else {
+                return Err(CommandError::SYNTAX);
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Whether an element is listed.
+    pub(super) fn lists(&self, element: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, element, Case::Sensitive))
+    }
 }
 
 /// The place that a SCAN has come to.

@@ -9,6 +9,8 @@ pub enum Rule {
     Time,
     /// Elements of an array may come in any order.
     AnyOrder,
+    /// Pairs of elements may, of a map or of an array.
+    Pairs,
     /// Only their type; errors must be equal.
     Kind,
     /// Kelvin checks all arguments in Valkey's order, and takes BITCOUNT with a start alone; Redis
@@ -24,7 +26,7 @@ pub struct Command {
     pub rule: Rule,
     pub shape: &'static str,
     /// Whether it can set an expiry: then no argument is replaced by a small number, which would
-    /// be a time that comes while the test runs.
+    /// be a time that comes while the test runs, nor by one of a few thousand million.
     pub sets_expiry: bool,
 }
 
@@ -86,6 +88,27 @@ pub const COMMANDS: &[Command] = &[
     exact("BITFIELD", 4, "<unwatched-key> ([OVERFLOW (WRAP | SAT | FAIL)] <bit-operation>)+"),
     exact("GET", 2, "<unwatched-key>"),
     exact("BITFIELD_RO", 8, "<key> (GET <bit-type> <bit-position>)+"),
+    exact("HSET", 60, "<hash> (<field> <field-value>)+"),
+    exact("HMSET", 8, "<hash> (<field> <field-value>)+"),
+    exact("HSETNX", 10, "<hash> <field> <field-value>"),
+    exact("HGET", 40, "<hash> <field>"),
+    exact("HMGET", 15, "<hash> <field>+"),
+    exact("HDEL", 25, "<hash> <field>+"),
+    exact("HLEN", 8, "<hash>"),
+    exact("HEXISTS", 8, "<hash> <field>"),
+    exact("HSTRLEN", 8, "<hash> <field>"),
+    exact("HINCRBY", 15, "<hash> <field> <integer>"),
+    exact("HINCRBYFLOAT", 15, "<hash> <field> <float>"),
+    ruled("HGETALL", 12, Rule::Pairs, "<hash>"),
+    ruled("HKEYS", 6, Rule::AnyOrder, "<hash>"),
+    ruled("HVALS", 6, Rule::AnyOrder, "<hash>"),
+    ruled("HSCAN", 6, Rule::Kind, "<hash> 0 [MATCH <pattern>] [COUNT <integer>]"),
+    // Asked for as many as an edge says, Redis would run out of memory.
+    Command {
+        sets_expiry: true,
+        ..ruled("HRANDFIELD", 8, Rule::Kind, "<hash> [(0 | 1 | 5 | -5 | -30 | 200) [WITHVALUES]]")
+    },
+    exact("DEL", 4, "<hash>"),
     exact("DEL", 20, "<key>+"),
     exact("UNLINK", 10, "<key>+"),
     exact("EXISTS", 15, "<key>+"),

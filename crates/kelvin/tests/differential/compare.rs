@@ -16,6 +16,7 @@ pub fn same(rule: Rule, redis: &Frame, kelvin: &Frame) -> bool {
             Rule::Exact => false,
             Rule::Time => same_time(redis, kelvin),
             Rule::AnyOrder => sorted(redis).is_some() && sorted(redis) == sorted(kelvin),
+            Rule::Pairs => pairs(redis).is_some() && pairs(redis) == pairs(kelvin),
             Rule::Kind => same_kind(redis, kelvin),
             Rule::Checked => match (redis, kelvin) {
                 (Frame::Integer(0 | -1), error) => is_about_arguments(error),
@@ -60,14 +61,25 @@ fn same_time(redis: &Frame, kelvin: &Frame) -> bool {
 
 fn sorted(frame: &Frame) -> Option<Vec<Vec<u8>>> {
     let Frame::Array(items) = frame else { return None };
-    let mut encoded: Vec<Vec<u8>> = Vec::new();
-    for item in items {
-        let mut bytes = Vec::new();
-        item.encode(&mut bytes);
-        encoded.push(bytes);
-    }
+    let mut encoded: Vec<Vec<u8>> = items.iter().map(|item| encode(&[item])).collect();
     encoded.sort_unstable();
     Some(encoded)
+}
+
+fn pairs(frame: &Frame) -> Option<Vec<Vec<u8>>> {
+    let mut encoded: Vec<Vec<u8>> = match frame {
+        Frame::Array(items) => items.chunks(2).map(|pair| encode(&Vec::from_iter(pair))).collect(),
+        Frame::Map(items) => items.iter().map(|(one, two)| encode(&[one, two])).collect(),
+        _ => return None,
+    };
+    encoded.sort_unstable();
+    Some(encoded)
+}
+
+fn encode(items: &[&Frame]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    items.iter().for_each(|item| item.encode(&mut bytes));
+    bytes
 }
 
 fn same_kind(redis: &Frame, kelvin: &Frame) -> bool {

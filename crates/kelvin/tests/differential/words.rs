@@ -4,6 +4,8 @@ use super::random::Random;
 
 /// Keys that most commands choose from: few, so that they meet.
 const KEYS: usize = 28;
+/// Keys that mostly hold hashes.
+const HASHES: usize = 12;
 /// Keys whose values together exceed the memory that Kelvin is given.
 pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
@@ -98,6 +100,9 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         "key" => words.push(key(random)),
         "value" => words.push(value(random)),
         "unwatched-key" => push(&format!("unwatched{}", random.below(4))),
+        "hash" => words.push(if random.chance(1, 12) { key(random) } else { hash_key(random) }),
+        "field" => words.push(field(random)),
+        "field-value" => words.push(field_value(random)),
         "short-key" => push(&format!("short{}", random.below(6))),
         "short-value" => words.push(letters(random, 120)),
         "integer" => push(&integer(random)),
@@ -136,9 +141,34 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
 fn key(random: &mut Random) -> Vec<u8> {
     match random.below(100) {
         0..76 => format!("k{}", random.below(KEYS)).into_bytes(),
-        76..92 => wide_key(random.below(WIDE_KEYS)),
+        76..88 => wide_key(random.below(WIDE_KEYS)),
+        88..92 => hash_key(random),
         92..98 => random.pick(ODD_KEYS).to_vec(),
         _ => vec![b'L'; 300],
+    }
+}
+
+fn hash_key(random: &mut Random) -> Vec<u8> {
+    format!("hash{}", random.below(HASHES)).into_bytes()
+}
+
+/// A field: of a few that meet, or of many, so that some hashes grow large.
+fn field(random: &mut Random) -> Vec<u8> {
+    match random.below(100) {
+        0..70 => format!("f{}", random.below(30)).into_bytes(),
+        70..95 => format!("field{}", random.below(2_000)).into_bytes(),
+        95..98 => random.pick(ODD_KEYS).to_vec(),
+        _ => letters(random, 300),
+    }
+}
+
+fn field_value(random: &mut Random) -> Vec<u8> {
+    match random.below(1000) {
+        0..300 => integer(random).into_bytes(),
+        300..350 => random.pick(FLOATS).as_bytes().to_vec(),
+        350..900 => letters(random, 60),
+        900..990 => letters(random, 600),
+        _ => value(random),
     }
 }
 

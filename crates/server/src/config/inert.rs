@@ -366,10 +366,6 @@ options! {
     tls_session_cache_timeout: Atomic<Integer> = Integer::between(0, INT_MAX), "tls-session-cache-timeout", "300", RUNTIME;
 
     // Encodings of the types that are not there yet.
-    /// Fields of a hash that is kept in one piece.
-    hash_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "hash-max-listpack-entries" | "hash-max-ziplist-entries", "512", RUNTIME;
-    /// Bytes of a field or value of a hash that is kept in one piece.
-    hash_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "hash-max-listpack-value" | "hash-max-ziplist-value", "64", RUNTIME;
     /// Entries of a list's node; negative: its size, -1 (4 KiB) to -5 (64 KiB).
     list_max_listpack_size: Atomic<Integer> = Integer::between(i32::MIN as i64, INT_MAX), "list-max-listpack-size" | "list-max-ziplist-size", "-2", RUNTIME;
     /// Nodes at either end of a list that are not compressed; 0 compresses none.

@@ -194,6 +194,13 @@ options! {
     /// Bytes below which a value stays in memory. Shorter ones than 32 always do.
     tier_value_bytes_min: Atomic<Memory> = Memory::between(DEMOTE_BYTES_MIN as u64, 64 * KIB), "tier-value-bytes-min", "32", RUNTIME;
 
+    // Encodings, as OBJECT ENCODING names them.
+
+    /// Fields up to which a hash is called a listpack.
+    hash_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "hash-max-listpack-entries" | "hash-max-ziplist-entries", "512", RUNTIME;
+    /// Bytes of a field or value up to which it is.
+    hash_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "hash-max-listpack-value" | "hash-max-ziplist-value", "64", RUNTIME;
+
     // Watching.
 
     /// Microseconds from which a command goes to the slow log; -1 none, 0 all.

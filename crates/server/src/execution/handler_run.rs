@@ -68,6 +68,7 @@ pub(crate) fn run_locked(
         tally: &mut tally,
         fetched: &fetched,
         statistics: &**server,
+        encodings: &**server,
         lfu: server.tier.settings.policy().is_lfu(),
         no_touch: session.no_touch,
         detached: Vec::new(),

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use keyspace::DB_COUNT;
 use tier::{FoundValue, UnreadableValue};
+use value::Kind;
 use value::digest::Digest;
 
 use crate::state::worker::Worker;
@@ -72,7 +73,7 @@ async fn values(worker: &Worker, db: u8, keys: &[Box<[u8]>]) -> Digests {
 }
 
 fn chain_value(digest: &mut Digest, found: &FoundValue<'_>) {
-    digest.chain_string(found.value, found.expire_at_ms != 0);
+    digest.chain_value(Kind::from_bits(found.kind), found.value, found.expire_at_ms != 0);
 }
 
 /// Gives other tasks their turn. Tokio looks at the sockets before it comes back from this.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use command::Statistics;
+use command::collection::{Encodings, PackedMax};
 use quanta::Clock;
 use tier::Tier;
 use tokio::sync::Notify;
@@ -144,6 +145,15 @@ impl Server {
         self.totals.evicted_clients.store(0, Ordering::Relaxed);
         if let Some(engine) = &self.tier.engine {
             *self.totals.flash_base.lock() = engine.stats();
+        }
+    }
+}
+
+impl Encodings for Server {
+    fn hash(&self) -> PackedMax {
+        PackedMax {
+            entries: self.config.hash_max_listpack_entries.load() as u64,
+            element_bytes: self.config.hash_max_listpack_value.load(),
         }
     }
 }

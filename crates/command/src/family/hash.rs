@@ -1,0 +1,461 @@
+//! Hashes, field by field.
+
+use resp::{Args, Reply};
+use value::long_double::{self, FloatError, LongDouble};
+use value::parse_i64;
+
+use crate::cx::Cx;
+use crate::error::{CommandError, CommandResult, fixed};
+use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+
+const READ: Flags = Flags::READONLY.and(Flags::FAST);
+const READ_VALUES: Flags = READ.and(Flags::REPLIES_VALUES);
+const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
+const GROW: Flags = WRITE.and(Flags::DENYOOM);
+
+const LOOKED_AT: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO, Needs::Value)];
+const ANSWERED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
+const SET: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::UPDATE), Needs::Value)];
+const INSERTED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::INSERT), Needs::Value)];
+const DELETED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::DELETE), Needs::Value)];
+const ADDED_TO: &[KeySpec] =
+    &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::UPDATE), Needs::Value)];
+
+const NOT_INTEGER: CommandError = fixed("ERR hash value is not an integer");
+const NOT_FLOAT: CommandError = fixed("ERR hash value is not a float");
+const NOT_FINITE_INCREMENT: CommandError = fixed("ERR value is NaN or Infinity");
+const NOT_FINITE: CommandError = fixed("ERR increment would produce NaN or Infinity");
+const OVERFLOW: CommandError = fixed("ERR increment or decrement would overflow");
+
+/// The rows of this file.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "HGET",
+        arity: 3,
+        flags: READ_VALUES,
+        keys: ANSWERED,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Returns the value of a field of a hash.",
+            complexity: "O(1)",
+            syntax: "key field",
+        },
+        run: hget,
+    },
+    Command {
+        name: "HMGET",
+        arity: -3,
+        flags: READ_VALUES,
+        keys: ANSWERED,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Returns the values of several fields of a hash.",
+            complexity: "O(N) for N fields",
+            syntax: "key field [field ...]",
+        },
+        run: hmget,
+    },
+    Command {
+        name: "HEXISTS",
+        arity: 3,
+        flags: READ,
+        keys: LOOKED_AT,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Tells whether a hash has a field.",
+            complexity: "O(1)",
+            syntax: "key field",
+        },
+        run: hexists,
+    },
+    Command {
+        name: "HSTRLEN",
+        arity: 3,
+        flags: READ,
+        keys: LOOKED_AT,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "3.2.0",
+            summary: "Returns the length of the value of a field of a hash.",
+            complexity: "O(1)",
+            syntax: "key field",
+        },
+        run: hstrlen,
+    },
+    Command {
+        name: "HLEN",
+        arity: 2,
+        flags: READ,
+        keys: LOOKED_AT,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Counts the fields of a hash.",
+            complexity: "O(1)",
+            syntax: "key",
+        },
+        run: hlen,
+    },
+    Command {
+        name: "HSET",
+        arity: -4,
+        flags: GROW,
+        keys: SET,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Sets fields of a hash, which is made if there is none.",
+            complexity: "O(N) for N fields",
+            syntax: "key field value [field value ...]",
+        },
+        run: hset,
+    },
+    Command {
+        name: "HMSET",
+        arity: -4,
+        flags: GROW,
+        keys: SET,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Sets fields of a hash, as HSET does, and replies OK.",
+            complexity: "O(N) for N fields",
+            syntax: "key field value [field value ...]",
+        },
+        run: hmset,
+    },
+    Command {
+        name: "HSETNX",
+        arity: 4,
+        flags: GROW,
+        keys: INSERTED,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Sets a field of a hash that does not have it yet.",
+            complexity: "O(1)",
+            syntax: "key field value",
+        },
+        run: hsetnx,
+    },
+    Command {
+        name: "HDEL",
+        arity: -3,
+        flags: WRITE,
+        keys: DELETED,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Removes fields of a hash; one without fields is no key.",
+            complexity: "O(N) for N fields",
+            syntax: "key field [field ...]",
+        },
+        run: hdel,
+    },
+    Command {
+        name: "HINCRBY",
+        arity: 4,
+        flags: GROW,
+        keys: ADDED_TO,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Adds a number to the integer value of a field; a missing one counts as 0.",
+            complexity: "O(1)",
+            syntax: "key field increment",
+        },
+        run: hincrby,
+    },
+    Command {
+        name: "HINCRBYFLOAT",
+        arity: 4,
+        flags: GROW,
+        keys: ADDED_TO,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.6.0",
+            summary: "Adds a number to the floating point value of a field; a missing one counts as 0.",
+            complexity: "O(1)",
+            syntax: "key field increment",
+        },
+        run: hincrbyfloat,
+    },
+];
+
+fn hget(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    match cx.read_hash(&key)?.and_then(|hash| hash.get(&args[2])) {
+        Some(value) if reply.full_len() + value.len() > reply_bytes_max => {
+            return Err(CommandError::too_long(&key));
+        }
+        Some(value) => reply.bulk(value),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn hmget(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let hash = cx.read_hash(&key)?;
+    reply.array(args.len() - 2);
+    for field in args.from(2).iter() {
+        match hash.and_then(|hash| hash.get(field)) {
+            Some(value) if reply.full_len() + value.len() > reply_bytes_max => {
+                return Err(CommandError::too_long(&key));
+            }
+            Some(value) => reply.bulk(value),
+            None => reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn hexists(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let value = cx.read_hash(&cx.key(0))?.and_then(|hash| hash.get(&args[2]));
+    reply.integer(i64::from(value.is_some()));
+    Ok(())
+}
+
+fn hstrlen(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let value = cx.read_hash(&cx.key(0))?.and_then(|hash| hash.get(&args[2]));
+    reply.integer(value.map_or(0, |value| value.len() as i64));
+    Ok(())
+}
+
+fn hlen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let len = cx.read_hash(&cx.key(0))?.map_or(0, |hash| hash.len());
+    reply.integer(len as i64);
+    Ok(())
+}
+
+fn hset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let created = set_all(cx, args, "hset")?;
+    reply.integer(created);
+    Ok(())
+}
+
+fn hmset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    set_all(cx, args, "hmset")?;
+    reply.ok();
+    Ok(())
+}
+
+/// Sets the fields that the arguments name. Returns how many are new.
+fn set_all(cx: &mut Cx<'_, '_>, args: Args<'_>, command: &str) -> Result<i64, CommandError> {
+    if args.len() % 2 == 1 {
+        let text = format!("ERR wrong number of arguments for '{command}' command");
+        return Err(CommandError::owned(text));
+    }
+    let created = cx.edit_hash(&cx.key(0), |hash| {
+        let pairs = (2..args.len()).step_by(2);
+        pairs.filter(|&at| hash.set(&args[at], &args[at + 1])).count()
+    })?;
+    cx.changes += (args.len() / 2 - 1) as u64;
+    Ok(created as i64)
+}
+
+fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let key = cx.key(0);
+    let exists = cx.read_hash(&key)?.is_some_and(|hash| hash.get(&args[2]).is_some());
+    if !exists {
+        cx.edit_hash(&key, |hash| hash.set(&args[2], &args[3]))?;
+        cx.changes += 1;
+    }
+    reply.integer(i64::from(!exists));
+    Ok(())
+}
+
+fn hdel(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let key = cx.key(0);
+    let fields = args.from(2);
+    let found = cx.read_hash(&key)?;
+    let is_any = found.is_some_and(|hash| fields.iter().any(|field| hash.get(field).is_some()));
+    let mut removed = 0;
+    if is_any {
+        removed =
+            cx.edit_hash(&key, |hash| fields.iter().filter(|field| hash.remove(field)).count())?;
+    }
+    cx.changes += removed as u64;
+    reply.integer(removed as i64);
+    Ok(())
+}
+
+fn hincrby(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let increment = parse_i64(&args[3]).ok_or(CommandError::NOT_INTEGER)?;
+    let key = cx.key(0);
+    let old = match cx.read_hash(&key)?.and_then(|hash| hash.get(&args[2])) {
+        Some(value) => parse_i64(value).ok_or(NOT_INTEGER)?,
+        None => 0,
+    };
+    let new = old.checked_add(increment).ok_or(OVERFLOW)?;
+    let mut text = itoa::Buffer::new();
+    cx.edit_hash(&key, |hash| hash.set(&args[2], text.format(new).as_bytes()))?;
+    cx.changes += 1;
+    reply.integer(new);
+    Ok(())
+}
+
+fn hincrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let increment = LongDouble::parse(&args[3]).ok_or(CommandError::NOT_FLOAT)?;
+    if !increment.is_finite() {
+        return Err(NOT_FINITE_INCREMENT);
+    }
+    let key = cx.key(0);
+    let value = cx.read_hash(&key)?.and_then(|hash| hash.get(&args[2]));
+    let new =
+        long_double::increment(value.unwrap_or(b"0"), &args[3]).map_err(|error| match error {
+            FloatError::NotAFloat => NOT_FLOAT,
+            FloatError::NotFinite => NOT_FINITE,
+        })?;
+    cx.edit_hash(&key, |hash| hash.set(&args[2], new.as_bytes()))?;
+    cx.changes += 1;
+    reply.bulk(new.as_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, check};
+
+    const LONG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
+
+    #[test]
+    fn fields_are_set_read_and_removed() {
+        check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HSET h b 3 c 4 c 5", ":1"),
+            ("HGET h b", "$1 3"),
+            ("HGET h c", "$1 5"),
+            ("HGET h d", "_"),
+            ("HGET missing d", "_"),
+            ("HMGET h a d c", "[$1 1, _, $1 5]"),
+            ("HMGET missing a b", "[_, _]"),
+            ("HLEN h", ":3"),
+            ("HLEN missing", ":0"),
+            ("HEXISTS h a", ":1"),
+            ("HEXISTS h d", ":0"),
+            ("HSTRLEN h a", ":1"),
+            ("HSTRLEN h d", ":0"),
+            ("HSETNX h a 9", ":0"),
+            ("HSETNX h d ''", ":1"),
+            ("HGET h d", "$0"),
+            ("HMSET h a 7", "+OK"),
+            ("HDEL h x", ":0"),
+            ("HDEL h a x a b", ":2"),
+            ("TYPE h", "+hash"),
+            ("HDEL h c d", ":2"),
+            ("EXISTS h", ":0"),
+            ("HDEL h c", ":0"),
+            ("TYPE h", "+none"),
+        ]);
+    }
+
+    #[test]
+    fn long_values_leave_ram_and_come_back() {
+        let set = format!("HSET h f {LONG} g {LONG}x");
+        let value = format!("$70 {LONG}");
+        check(&[
+            (&set, ":2"),
+            ("HGET h f", &value),
+            ("HSET h new 1", ":1"),
+            ("HMGET h f new", &format!("[{value}, $1 1]")),
+            ("HDEL h f", ":1"),
+            ("HSTRLEN h g", ":71"),
+            ("HLEN h", ":2"),
+        ]);
+    }
+
+    #[test]
+    fn numbers_are_added_to() {
+        check(&[
+            ("HINCRBY h n 5", ":5"),
+            ("HINCRBY h n -7", ":-2"),
+            ("HINCRBY h n 9223372036854775807", ":9223372036854775805"),
+            ("HINCRBY h n 3", "-ERR increment or decrement would overflow"),
+            ("HINCRBY h n x", "-ERR value is not an integer or out of range"),
+            ("HSET h s text f 10.50", ":2"),
+            ("HINCRBY h s 1", "-ERR hash value is not an integer"),
+            ("HINCRBYFLOAT h s 1", "-ERR hash value is not a float"),
+            ("HINCRBYFLOAT h f 0.1", "$4 10.6"),
+            ("HINCRBYFLOAT h new 3.0e3", "$4 3000"),
+            ("HINCRBYFLOAT h f x", "-ERR value is not a valid float"),
+            ("HINCRBYFLOAT h f inf", "-ERR value is NaN or Infinity"),
+        ]);
+    }
+
+    #[test]
+    fn other_types_and_wrong_arguments_are_refused() {
+        let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+        check(&[
+            ("SET s text", "+OK"),
+            ("HSET h f v", ":1"),
+            ("HGET s f", wrong),
+            ("HSET s f v", wrong),
+            ("HDEL s f", wrong),
+            ("HINCRBY s f 1", wrong),
+            ("GET h", wrong),
+            ("APPEND h x", wrong),
+            ("INCR h", wrong),
+            ("GETRANGE h 0 1", wrong),
+            ("STRLEN h", wrong),
+            ("SETBIT h 0 1", wrong),
+            ("MGET h s", "[_, $4 text]"),
+            ("HSET h f", "-ERR wrong number of arguments for 'hset' command"),
+            ("HSET h f v g", "-ERR wrong number of arguments for 'hset' command"),
+            ("HMSET h f v g", "-ERR wrong number of arguments for 'hmset' command"),
+            ("SET h text", "+OK"),
+            ("TYPE h", "+string"),
+        ]);
+    }
+
+    #[test]
+    fn encodings_follow_from_the_limits() {
+        let many: String = (0..513).map(|number| format!(" f{number} v")).collect();
+        let set_many = format!("HSET many{many}");
+        check(&[
+            ("HSET h f v", ":1"),
+            ("OBJECT ENCODING h", "$8 listpack"),
+            (&format!("HSET h g {}", &LONG[..64]), ":1"),
+            ("OBJECT ENCODING h", "$8 listpack"),
+            (&format!("HSET h g {}", &LONG[..65]), ":0"),
+            ("OBJECT ENCODING h", "$9 hashtable"),
+            ("HDEL h g", ":1"),
+            ("OBJECT ENCODING h", "$9 hashtable"),
+            (&set_many, ":513"),
+            ("OBJECT ENCODING many", "$9 hashtable"),
+        ]);
+    }
+
+    #[test]
+    fn keys_of_hashes_are_carried_and_expire_as_others() {
+        let mut server = Harness::new(true);
+        for (line, expected) in [
+            ("HSET h f v", ":1"),
+            ("EXPIRE h 100", ":1"),
+            ("HSET h g w", ":1"),
+            ("TTL h", ":100"),
+            ("COPY h copy", ":1"),
+            ("RENAME h other", "+OK"),
+            ("HGET other g", "$1 w"),
+            ("HGET copy f", "$1 v"),
+        ] {
+            assert_eq!(server.run(line), expected, "{line}");
+        }
+        server.now_ms += 100_000;
+        assert_eq!(server.run("EXISTS other copy"), ":0");
+    }
+}

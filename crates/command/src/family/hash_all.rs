@@ -1,0 +1,354 @@
+//! Hashes as a whole: HGETALL and its halves, HSCAN, HRANDFIELD.
+
+use resp::{Args, Protocol, Reply};
+use stdx::Random;
+use value::parse_i64;
+
+use crate::cx::Cx;
+use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
+use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+
+const FLAGS: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
+const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
+
+const OUT_OF_RANGE: CommandError = fixed("ERR value is out of range");
+const NOT_NEGATABLE: CommandError = fixed(
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+);
+
+/// The rows of this file.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "HGETALL",
+        arity: 2,
+        flags: FLAGS,
+        keys: KEYS,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Returns all fields of a hash and their values.",
+            complexity: "O(N) for N fields",
+            syntax: "key",
+        },
+        run: hgetall,
+    },
+    Command {
+        name: "HKEYS",
+        arity: 2,
+        flags: FLAGS,
+        keys: KEYS,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Returns all fields of a hash.",
+            complexity: "O(N) for N fields",
+            syntax: "key",
+        },
+        run: hkeys,
+    },
+    Command {
+        name: "HVALS",
+        arity: 2,
+        flags: FLAGS,
+        keys: KEYS,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.0.0",
+            summary: "Returns all values of a hash.",
+            complexity: "O(N) for N fields",
+            syntax: "key",
+        },
+        run: hvals,
+    },
+    Command {
+        name: "HSCAN",
+        arity: -3,
+        flags: FLAGS,
+        keys: KEYS,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "2.8.0",
+            summary: "Lists fields of a hash and their values a few at a time; a cursor says where to go on.",
+            complexity: "O(1) for a call with a given COUNT, O(N) for a whole walk over N fields",
+            syntax: "key cursor [MATCH pattern] [COUNT count]",
+        },
+        run: hscan,
+    },
+    Command {
+        name: "HRANDFIELD",
+        arity: -2,
+        flags: FLAGS,
+        keys: KEYS,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Hash,
+            since: "6.2.0",
+            summary: "Returns fields of a hash picked at random.",
+            complexity: "O(N) for N fields that are asked for",
+            syntax: "key [count [WITHVALUES]]",
+        },
+        run: hrandfield,
+    },
+];
+
+fn hgetall(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(hash) = cx.read_hash(&key)? else {
+        reply.map(0);
+        return Ok(());
+    };
+    if reply.full_len() + hash.byte_len() > reply_bytes_max {
+        return Err(CommandError::too_long(&key));
+    }
+    reply.map(hash.len());
+    for (field, value) in hash.iter() {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+fn hkeys(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    reply_each(cx, reply, |(field, _)| field)
+}
+
+fn hvals(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    reply_each(cx, reply, |(_, value)| value)
+}
+
+fn reply_each(
+    cx: &mut Cx<'_, '_>,
+    reply: &mut Reply,
+    choose: impl for<'a> Fn((&'a [u8], &'a [u8])) -> &'a [u8],
+) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(hash) = cx.read_hash(&key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    if reply.full_len() + hash.byte_len() > reply_bytes_max {
+        return Err(CommandError::too_long(&key));
+    }
+    reply.array(hash.len());
+    hash.iter().for_each(|pair| reply.bulk(choose(pair)));
+    Ok(())
+}
+
+fn hscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    parse_cursor(&args[2]).ok_or(INVALID_CURSOR)?;
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let found = cx.read_hash(&key)?;
+    let filter = match found {
+        // Redis does not look at the options where there is nothing to list.
+        None => ElementFilter::default(),
+        Some(_) => ElementFilter::parse(args.from(3))?,
+    };
+    if let Some(hash) = found
+        && reply.full_len() + hash.byte_len() > reply_bytes_max
+    {
+        return Err(CommandError::too_long(&key));
+    }
+    let listed =
+        || found.into_iter().flat_map(|hash| hash.iter()).filter(|(field, _)| filter.lists(field));
+    reply.array(2);
+    reply.bulk(b"0");
+    reply.array(2 * listed().count());
+    for (field, value) in listed() {
+        reply.bulk(field);
+        reply.bulk(value);
+    }
+    Ok(())
+}
+
+fn hrandfield(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let mut random = Random::new(cx.random);
+    let Some(count) = args.get(2) else { return one_field(cx, &mut random, reply) };
+    let count = parse_count(count)?;
+    let with_values = match args.from(3).len() {
+        0 => false,
+        1 if args[3].eq_ignore_ascii_case(b"WITHVALUES") => {
+            if count.unsigned_abs() > i64::MAX as u64 / 2 {
+                return Err(OUT_OF_RANGE);
+            }
+            true
+        }
+        _ => return Err(CommandError::SYNTAX),
+    };
+    some_fields(cx, &mut random, count, with_values, reply)
+}
+
+/// As many as C's `long` can be negated.
+fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
+    match parse_i64(text) {
+        Some(count) if count != i64::MIN => Ok(count),
+        Some(_) => Err(NOT_NEGATABLE),
+        None => Err(CommandError::NOT_INTEGER),
+    }
+}
+
+fn one_field(cx: &mut Cx<'_, '_>, random: &mut Random, reply: &mut Reply) -> CommandResult {
+    match cx.read_hash(&cx.key(0))? {
+        Some(hash) => reply.bulk(hash.at(random.below(hash.len() as u64) as usize).0),
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+/// `count` different fields, or as many as there are; with a negative count, that many, of which one
+/// may come more than once.
+fn some_fields(
+    cx: &mut Cx<'_, '_>,
+    random: &mut Random,
+    count: i64,
+    with_values: bool,
+    reply: &mut Reply,
+) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let memory_bytes_max = cx.memory_bytes_max as u64;
+    let Some(hash) = cx.read_hash(&key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let field_bytes = (hash.byte_len() / hash.len()) as u64;
+    if count < 0 && count.unsigned_abs().saturating_mul(field_bytes) > memory_bytes_max {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
+    let too_long = || CommandError::too_long(&key);
+    let fields = hash.len() as u64;
+    let chosen = if count < 0 { count.unsigned_abs() } else { fields.min(count as u64) };
+    let mut list = FieldList::new(reply, chosen as usize, with_values);
+    if count < 0 {
+        for _ in 0..chosen {
+            let pair = hash.at(random.below(fields) as usize);
+            if !list.push(pair, reply_bytes_max) {
+                return Err(too_long());
+            }
+        }
+        return Ok(());
+    }
+    // Selection sampling (Knuth, volume 2, algorithm S): each set of so many fields is as likely.
+    let (mut left, mut wanted) = (fields, chosen);
+    for pair in hash.iter() {
+        if random.below(left) < wanted {
+            wanted -= 1;
+            if !list.push(pair, reply_bytes_max) {
+                return Err(too_long());
+            }
+        }
+        left -= 1;
+    }
+    Ok(())
+}
+
+/// An array of fields, with their values if so asked: beside them in RESP2, in pairs in RESP3.
+struct FieldList<'a> {
+    reply: &'a mut Reply,
+    with_values: bool,
+}
+
+impl<'a> FieldList<'a> {
+    fn new(reply: &'a mut Reply, fields: usize, with_values: bool) -> FieldList<'a> {
+        let is_flat = with_values && reply.protocol() == Protocol::Resp2;
+        reply.array(if is_flat { 2 * fields } else { fields });
+        FieldList { reply, with_values }
+    }
+
+    /// Adds a field. False: the reply is longer than `bytes_max` now.
+    fn push(&mut self, (field, value): (&[u8], &[u8]), bytes_max: usize) -> bool {
+        if self.with_values && self.reply.protocol() == Protocol::Resp3 {
+            self.reply.array(2);
+        }
+        self.reply.bulk(field);
+        if self.with_values {
+            self.reply.bulk(value);
+        }
+        self.reply.full_len() <= bytes_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::harness::{Harness, check};
+
+    #[test]
+    fn everything_is_listed() {
+        check(&[
+            ("HSET h a 1 b 2", ":2"),
+            ("HGETALL h", "{$1 a: $1 1, $1 b: $1 2}"),
+            ("HKEYS h", "[$1 a, $1 b]"),
+            ("HVALS h", "[$1 1, $1 2]"),
+            ("HSCAN h 0", "[$1 0, [$1 a, $1 1, $1 b, $1 2]]"),
+            ("HSCAN h 0 MATCH [b-z] COUNT 1", "[$1 0, [$1 b, $1 2]]"),
+            ("HGETALL missing", "{}"),
+            ("HKEYS missing", "[]"),
+            ("HVALS missing", "[]"),
+            ("HSCAN missing 0", "[$1 0, []]"),
+            ("HSCAN h x", "-ERR invalid cursor"),
+            ("HSCAN h 0 COUNT 0", "-ERR syntax error"),
+            ("HSCAN h 0 COUNT x", "-ERR value is not an integer or out of range"),
+            ("HSCAN h 0 TYPE hash", "-ERR syntax error"),
+            ("HSCAN h 0 MATCH", "-ERR syntax error"),
+        ]);
+    }
+
+    #[test]
+    fn random_fields_as_many_as_asked_for() {
+        check(&[
+            ("HRANDFIELD missing", "_"),
+            ("HRANDFIELD missing 3", "[]"),
+            ("HSET h a 1", ":1"),
+            ("HRANDFIELD h", "$1 a"),
+            ("HRANDFIELD h 0", "[]"),
+            ("HRANDFIELD h 5", "[$1 a]"),
+            ("HRANDFIELD h -3", "[$1 a, $1 a, $1 a]"),
+            ("HRANDFIELD h -2 withvalues", "[[$1 a, $1 1], [$1 a, $1 1]]"),
+            ("HRANDFIELD h 1 WITHVALUES", "[[$1 a, $1 1]]"),
+            ("HRANDFIELD h 1 WITHSCORES", "-ERR syntax error"),
+            ("HRANDFIELD h x", "-ERR value is not an integer or out of range"),
+            (
+                "HRANDFIELD h -9223372036854775808",
+                "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            ),
+            ("HRANDFIELD h 4611686018427387904 WITHVALUES", "-ERR value is out of range"),
+        ]);
+    }
+
+    #[test]
+    fn more_fields_than_memory_has_room_for_are_refused() {
+        let mut server = Harness::new(false);
+        server.memory_bytes_max = 1 << 20;
+        server.run("HSET h a 1");
+        let refused = "-OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(server.run("HRANDFIELD h -9223372036854775807"), refused);
+        assert_eq!(server.run("HRANDFIELD h -1000000 WITHVALUES"), refused);
+        assert_eq!(server.run("HRANDFIELD h -3"), "[$1 a, $1 a, $1 a]");
+    }
+
+    #[test]
+    fn each_field_is_as_likely_and_no_field_comes_twice() {
+        let mut server = Harness::new(false);
+        server.run("HSET h a 1 b 2 c 3 d 4 e 5");
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        for seed in 0..2_000 {
+            server.random = seed;
+            let shown = server.run("HRANDFIELD h 2");
+            let fields: Vec<&str> = shown.trim_matches(['[', ']']).split(", ").collect();
+            assert!(fields.len() == 2 && fields[0] != fields[1], "{shown}");
+            fields.iter().for_each(|field| *seen.entry((*field).into()).or_default() += 1);
+            *seen.entry(server.run("HRANDFIELD h")).or_default() += 1;
+            let shown = server.run("HRANDFIELD h -2");
+            let fields = shown.trim_matches(['[', ']']).split(", ");
+            fields.for_each(|field| *seen.entry(field.into()).or_default() += 1);
+        }
+        assert_eq!(seen.len(), 5);
+        // 2,000 of each expected, and 40 is the standard deviation.
+        assert!(seen.values().all(|count| (1_800..2_200).contains(count)), "{seen:?}");
+    }
+}

@@ -1,0 +1,680 @@
+//! The leaf of lists, sets, hashes and sorted sets: rows of one or two parts, kept by column.
+//!
+//! ```text
+//! offset 0  shape: parts of a row, 1 or 2 (bits 0-1), has fingerprints (bit 2), has numbers (bit 3),
+//!           has long parts (bit 4)
+//!        1  rows, 3 bytes
+//!        4  fingerprints, a byte a row                        if it has them
+//!        .  numbers, 8 bytes a row                            if it has them
+//!        .  lengths, a byte a part; 255: a long part
+//!        .  parts, one behind another; a long one begins with its length in 4 bytes
+//! ```
+//!
+//! A list has rows of an element; a set, of a member with its fingerprint; a hash, of a field with its
+//! fingerprint and a value, with the field's expiry for a number once one has any; a sorted set, of a
+//! member with its score for a number. A row of one 16-byte part is 17 bytes.
+//!
+//! Where a part begins is the sum of the lengths in front of it, which the CPU adds up 16 or 32 at a
+//! time, as it compares fingerprints: so a row needs neither an offset nor a walk over those before it.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::leaf::gaps::{self, Gaps};
+
+/// Bytes in front of the columns.
+pub const HEAD_BYTES: usize = 4;
+/// Most rows of a leaf.
+pub const ROWS_MAX: usize = (1 << 24) - 1;
+
+const PARTS_MASK: u8 = 0b11;
+const FINGERPRINTS_BIT: u8 = 1 << 2;
+const NUMBERS_BIT: u8 = 1 << 3;
+const LONG_BIT: u8 = 1 << 4;
+const KNOWN_BITS: u8 = PARTS_MASK | FINGERPRINTS_BIT | NUMBERS_BIT | LONG_BIT;
+
+const NUMBER_BYTES: usize = 8;
+/// The length byte of a part that is as long or longer.
+const LONG: u8 = 255;
+const LONG_LEN_BYTES: usize = 4;
+
+/// What the rows of a leaf have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Parts of a row: 1 or 2.
+    pub parts: usize,
+    /// Whether a row has a fingerprint of its first part.
+    pub fingerprints: bool,
+    /// Whether a row has a number.
+    pub numbers: bool,
+}
+
+impl Shape {
+    fn bits(self) -> u8 {
+        assert!(self.parts == 1 || self.parts == 2);
+        let fingerprints = if self.fingerprints { FINGERPRINTS_BIT } else { 0 };
+        let numbers = if self.numbers { NUMBERS_BIT } else { 0 };
+        self.parts as u8 | fingerprints | numbers
+    }
+
+    /// Bytes of a leaf without rows.
+    pub fn empty(self) -> [u8; HEAD_BYTES] {
+        [self.bits(), 0, 0, 0]
+    }
+
+    /// Bytes that a row of these parts takes.
+    pub fn row_bytes(self, parts: &[&[u8]]) -> usize {
+        let columns = usize::from(self.fingerprints) + usize::from(self.numbers) * NUMBER_BYTES;
+        columns + parts.iter().map(|part| 1 + encoded_len(part.len())).sum::<usize>()
+    }
+}
+
+/// Bytes that a part takes beside its length byte.
+fn encoded_len(len: usize) -> usize {
+    if len < LONG as usize { len } else { len + LONG_LEN_BYTES }
+}
+
+/// Bytes that are no leaf of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged;
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a leaf of rows")
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// Its first part.
+    pub first: &'a [u8],
+    /// Its second part; empty if rows have one.
+    pub second: &'a [u8],
+    /// Its number; 0 if rows have none.
+    pub number: u64,
+}
+
+/// A leaf to be read.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    /// A leaf that this process has made. Panics, there or later: it is no leaf.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Rows<'a> {
+        debug_assert!(Rows::check(bytes).is_ok(), "{}", bytes.escape_ascii());
+        Rows { bytes }
+    }
+
+    /// A leaf from elsewhere. Cost: linear in its parts.
+    ///
+    /// Errors: it is none.
+    pub fn check(bytes: &'a [u8]) -> Result<Rows<'a>, Damaged> {
+        let shape = *bytes.first().ok_or(Damaged)?;
+        let is_known = shape & !KNOWN_BITS == 0 && matches!(shape & PARTS_MASK, 1 | 2);
+        if !is_known || bytes.len() < HEAD_BYTES {
+            return Err(Damaged);
+        }
+        let rows = Rows { bytes };
+        let mut at = rows.parts_start();
+        let lengths = bytes.get(rows.lengths_start()..at).ok_or(Damaged)?;
+        for &len in lengths {
+            if len == LONG {
+                let long = bytes.get(at..at + LONG_LEN_BYTES).ok_or(Damaged)?;
+                let long = u32::from_le_bytes([long[0], long[1], long[2], long[3]]);
+                if shape & LONG_BIT == 0 || long < u32::from(LONG) {
+                    return Err(Damaged);
+                }
+                at += LONG_LEN_BYTES + long as usize;
+            } else {
+                at += usize::from(len);
+            }
+        }
+        if at == bytes.len() { Ok(rows) } else { Err(Damaged) }
+    }
+
+    /// How many rows.
+    #[inline]
+    pub fn len(&self) -> usize {
+        let count = [self.bytes[1], self.bytes[2], self.bytes[3], 0];
+        u32::from_le_bytes(count) as usize
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the leaf.
+    #[inline]
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What its rows have.
+    #[inline]
+    pub fn shape(&self) -> Shape {
+        let bits = self.bytes[0];
+        Shape {
+            parts: usize::from(bits & PARTS_MASK),
+            fingerprints: bits & FINGERPRINTS_BIT != 0,
+            numbers: bits & NUMBERS_BIT != 0,
+        }
+    }
+
+    #[inline]
+    fn numbers_start(&self) -> usize {
+        HEAD_BYTES + if self.shape().fingerprints { self.len() } else { 0 }
+    }
+
+    #[inline]
+    fn lengths_start(&self) -> usize {
+        self.numbers_start() + if self.shape().numbers { NUMBER_BYTES * self.len() } else { 0 }
+    }
+
+    #[inline]
+    fn parts_start(&self) -> usize {
+        self.lengths_start() + self.len() * self.shape().parts
+    }
+
+    /// Where the `index`-th part begins, with its long length if it has one; they are counted over all
+    /// rows.
+    #[inline]
+    fn part_start(&self, index: usize) -> usize {
+        let start = self.parts_start();
+        let lengths = &self.bytes[self.lengths_start()..][..index];
+        if self.bytes[0] & LONG_BIT == 0 {
+            return start + lengths.iter().map(|&len| usize::from(len)).sum::<usize>();
+        }
+        lengths.iter().fold(start, |at, &len| at + self.stored_len(len, at))
+    }
+
+    /// Bytes that the part at `at` takes, whose length byte is `len`.
+    #[inline]
+    fn stored_len(&self, len: u8, at: usize) -> usize {
+        if len < LONG { usize::from(len) } else { LONG_LEN_BYTES + self.long_len(at) }
+    }
+
+    fn long_len(&self, at: usize) -> usize {
+        let long = &self.bytes[at..at + LONG_LEN_BYTES];
+        u32::from_le_bytes([long[0], long[1], long[2], long[3]]) as usize
+    }
+
+    /// The part at `at`, whose length byte is `len`.
+    #[inline]
+    fn part_at(&self, len: u8, at: usize) -> &'a [u8] {
+        if len < LONG {
+            return &self.bytes[at..at + usize::from(len)];
+        }
+        &self.bytes[at + LONG_LEN_BYTES..][..self.long_len(at)]
+    }
+
+    #[inline]
+    fn part(&self, index: usize) -> &'a [u8] {
+        let at = self.part_start(index);
+        self.part_at(self.bytes[self.lengths_start() + index], at)
+    }
+
+    /// The first part of a row. Panics: there is no such row.
+    #[inline]
+    pub fn first(&self, row: usize) -> &'a [u8] {
+        assert!(row < self.len());
+        self.part(row * self.shape().parts)
+    }
+
+    /// The second part of a row. Panics: there is no such row, or rows have one part.
+    #[inline]
+    pub fn second(&self, row: usize) -> &'a [u8] {
+        assert!(row < self.len() && self.shape().parts == 2);
+        self.part(row * 2 + 1)
+    }
+
+    /// The number of a row; 0 if rows have none. Panics: there is no such row.
+    #[inline]
+    pub fn number(&self, row: usize) -> u64 {
+        assert!(row < self.len());
+        if !self.shape().numbers {
+            return 0;
+        }
+        let bytes = &self.bytes[self.numbers_start() + row * NUMBER_BYTES..];
+        u64::from_le_bytes(bytes[..NUMBER_BYTES].try_into().expect("invariant: 8 bytes"))
+    }
+
+    /// A row. Panics: there is no such row.
+    pub fn row(&self, row: usize) -> Row<'a> {
+        self.iter_from(row).next().expect("a row that exists")
+    }
+
+    /// The row whose first part is `first`, which has this fingerprint. Cost: a pass over the
+    /// fingerprints, and over the lengths in front of each row that has the same.
+    #[inline]
+    pub fn find(&self, fingerprint: u8, first: &[u8]) -> Option<usize> {
+        assert!(self.shape().fingerprints);
+        let (count, parts) = (self.len(), self.shape().parts);
+        let fingerprints = &self.bytes[HEAD_BYTES..HEAD_BYTES + count];
+        let lengths = &self.bytes[self.lengths_start()..];
+        let len = first.len().min(usize::from(LONG)) as u8;
+        memchr::memchr_iter(fingerprint, fingerprints)
+            .find(|&row| lengths[row * parts] == len && self.part(row * parts) == first)
+    }
+
+    /// All rows.
+    pub fn iter(&self) -> Iter<'a> {
+        self.iter_from(0)
+    }
+
+    /// All rows from `row` on.
+    pub fn iter_from(&self, row: usize) -> Iter<'a> {
+        let row = row.min(self.len());
+        let at = self.part_start(row * self.shape().parts);
+        Iter { rows: *self, row, at }
+    }
+}
+
+impl fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The rows of a leaf in order.
+#[derive(Clone)]
+pub struct Iter<'a> {
+    rows: Rows<'a>,
+    row: usize,
+    at: usize,
+}
+
+impl<'a> Iter<'a> {
+    fn next_part(&mut self, index: usize) -> &'a [u8] {
+        let len = self.rows.bytes[self.rows.lengths_start() + index];
+        let part = self.rows.part_at(len, self.at);
+        self.at += encoded_len(part.len());
+        part
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Row<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Row<'a>> {
+        if self.row == self.rows.len() {
+            return None;
+        }
+        let row = self.row;
+        let number = self.rows.number(row);
+        let parts = self.rows.shape().parts;
+        let first = self.next_part(row * parts);
+        let second = if parts == 2 { self.next_part(row * 2 + 1) } else { &[] };
+        self.row += 1;
+        Some(Row { first, second, number })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.rows.len() - self.row;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+/// A leaf to be changed. Cost of every change: one pass over what lies behind it.
+pub struct RowsMut<'a> {
+    bytes: &'a mut Vec<u8>,
+}
+
+impl<'a> RowsMut<'a> {
+    /// A leaf that this process has made. Panics, there or later: it is no leaf.
+    #[inline]
+    pub fn new(bytes: &'a mut Vec<u8>) -> RowsMut<'a> {
+        Rows::new(bytes);
+        RowsMut { bytes }
+    }
+
+    /// The leaf to be read.
+    #[inline]
+    pub fn rows(&self) -> Rows<'_> {
+        Rows { bytes: self.bytes }
+    }
+
+    fn set_len(&mut self, rows: usize) {
+        assert!(rows <= ROWS_MAX, "a leaf is divided long before");
+        self.bytes[1..HEAD_BYTES].copy_from_slice(&(rows as u32).to_le_bytes()[..3]);
+    }
+
+    /// Puts a row in front of the `at`-th. What the leaf's shape has no column for is left out. Panics:
+    /// there are fewer rows, or the parts are not those of the shape.
+    pub fn insert(&mut self, at: usize, fingerprint: u8, number: u64, parts: &[&[u8]]) {
+        let rows = self.rows();
+        let (shape, count) = (rows.shape(), rows.len());
+        assert!(at <= count && parts.len() == shape.parts);
+        let part_bytes = parts.iter().map(|part| encoded_len(part.len())).sum();
+        let mut gaps = Gaps::new();
+        if shape.fingerprints {
+            gaps.push((HEAD_BYTES + at, 1));
+        }
+        if shape.numbers {
+            gaps.push((rows.numbers_start() + at * NUMBER_BYTES, NUMBER_BYTES));
+        }
+        gaps.push((rows.lengths_start() + at * shape.parts, shape.parts));
+        gaps.push((rows.part_start(at * shape.parts), part_bytes));
+        gaps::open(self.bytes, &gaps);
+        self.set_len(count + 1);
+        if shape.fingerprints {
+            self.bytes[HEAD_BYTES + at] = fingerprint;
+        }
+        if shape.numbers {
+            self.set_number(at, number);
+        }
+        let mut start = gaps.iter().map(|(_, len)| len).sum::<usize>() - part_bytes;
+        start += gaps.last().expect("invariant: the parts' is there").0;
+        for (index, part) in (at * shape.parts..).zip(parts) {
+            self.put_part(index, start, part);
+            start += encoded_len(part.len());
+        }
+    }
+
+    /// Puts a row behind all others.
+    pub fn push(&mut self, fingerprint: u8, number: u64, parts: &[&[u8]]) {
+        self.insert(self.rows().len(), fingerprint, number, parts);
+    }
+
+    /// Writes a part and its length where there is room for them.
+    fn put_part(&mut self, index: usize, mut start: usize, part: &[u8]) {
+        let length_at = self.rows().lengths_start() + index;
+        self.bytes[length_at] = part.len().min(usize::from(LONG)) as u8;
+        if part.len() >= usize::from(LONG) {
+            let len = u32::try_from(part.len()).expect("invariant: a string is at most 512 MiB");
+            self.bytes[start..start + LONG_LEN_BYTES].copy_from_slice(&len.to_le_bytes());
+            self.bytes[0] |= LONG_BIT;
+            start += LONG_LEN_BYTES;
+        }
+        self.bytes[start..start + part.len()].copy_from_slice(part);
+    }
+
+    /// Takes out rows. Panics: there are not so many.
+    pub fn remove(&mut self, range: Range<usize>) {
+        let rows = self.rows();
+        let (shape, count, removed) = (rows.shape(), rows.len(), range.len());
+        assert!(range.start <= range.end && range.end <= count);
+        let (start, end) =
+            (rows.part_start(range.start * shape.parts), rows.part_start(range.end * shape.parts));
+        let mut gaps = Gaps::new();
+        if shape.fingerprints {
+            gaps.push((HEAD_BYTES + range.start, removed));
+        }
+        if shape.numbers {
+            let first = rows.numbers_start() + range.start * NUMBER_BYTES;
+            gaps.push((first, removed * NUMBER_BYTES));
+        }
+        gaps.push((rows.lengths_start() + range.start * shape.parts, removed * shape.parts));
+        gaps.push((start, end - start));
+        gaps::close(self.bytes, &gaps);
+        self.set_len(count - removed);
+    }
+
+    /// Gives the second part of a row other bytes. Panics: there is no such row or part.
+    pub fn set_second(&mut self, row: usize, part: &[u8]) {
+        assert!(row < self.rows().len() && self.rows().shape().parts == 2);
+        self.set_part(row * 2 + 1, part);
+    }
+
+    /// Gives the first part of a row other bytes. Panics: there is no such row, or rows have
+    /// fingerprints, which would be wrong then.
+    pub fn set_first(&mut self, row: usize, part: &[u8]) {
+        let shape = self.rows().shape();
+        assert!(row < self.rows().len() && !shape.fingerprints);
+        self.set_part(row * shape.parts, part);
+    }
+
+    fn set_part(&mut self, index: usize, part: &[u8]) {
+        let rows = self.rows();
+        let start = rows.part_start(index);
+        let old = rows.stored_len(rows.bytes[rows.lengths_start() + index], start);
+        let new = encoded_len(part.len());
+        if new > old {
+            gaps::open(self.bytes, &[(start + old, new - old)]);
+        } else {
+            gaps::close(self.bytes, &[(start + new, old - new)]);
+        }
+        self.put_part(index, start, part);
+    }
+
+    /// Gives a row another number. Panics: there is no such row, or rows have none.
+    pub fn set_number(&mut self, row: usize, number: u64) {
+        let rows = self.rows();
+        assert!(row < rows.len() && rows.shape().numbers);
+        let start = rows.numbers_start() + row * NUMBER_BYTES;
+        self.bytes[start..start + NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+    }
+
+    /// Gives all rows a number, 0, if they have none.
+    pub fn add_numbers(&mut self) {
+        let rows = self.rows();
+        if rows.shape().numbers {
+            return;
+        }
+        let gap = (rows.numbers_start(), rows.len() * NUMBER_BYTES);
+        gaps::open(self.bytes, &[gap]);
+        self.bytes[gap.0..gap.0 + gap.1].fill(0);
+        self.bytes[0] |= NUMBERS_BIT;
+    }
+
+    /// Takes the numbers of all rows away, if they have any.
+    pub fn drop_numbers(&mut self) {
+        let rows = self.rows();
+        if rows.shape().numbers {
+            gaps::close(self.bytes, &[(rows.numbers_start(), rows.len() * NUMBER_BYTES)]);
+            self.bytes[0] &= !NUMBERS_BIT;
+        }
+    }
+
+    /// Takes the rows from `at` on into a leaf of their own. Panics: there are fewer.
+    pub fn split_off(&mut self, at: usize) -> Vec<u8> {
+        let count = self.rows().len();
+        let mut right = self.bytes.clone();
+        RowsMut { bytes: &mut right }.remove(0..at);
+        self.remove(at..count);
+        right
+    }
+
+    /// Puts the rows of another leaf of the same shape behind these.
+    pub fn append(&mut self, other: Rows<'_>) {
+        let rows = self.rows();
+        let (shape, count, more) = (rows.shape(), rows.len(), other.len());
+        assert!(shape == other.shape());
+        let columns = [
+            (rows.numbers_start(), HEAD_BYTES..other.numbers_start()),
+            (rows.lengths_start(), other.numbers_start()..other.lengths_start()),
+            (rows.parts_start(), other.lengths_start()..other.parts_start()),
+            (rows.byte_len(), other.parts_start()..other.byte_len()),
+        ];
+        let gaps: Gaps = columns.iter().map(|(at, from)| (*at, from.len())).collect();
+        gaps::open(self.bytes, &gaps);
+        let mut before = 0;
+        for (at, from) in columns {
+            let to = at + before;
+            self.bytes[to..to + from.len()].copy_from_slice(&other.bytes[from.clone()]);
+            before += from.len();
+        }
+        self.bytes[0] |= other.bytes[0] & LONG_BIT;
+        self.set_len(count + more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SHAPES: [Shape; 5] = [
+        Shape { parts: 1, fingerprints: false, numbers: false },
+        Shape { parts: 1, fingerprints: true, numbers: false },
+        Shape { parts: 1, fingerprints: false, numbers: true },
+        Shape { parts: 2, fingerprints: true, numbers: false },
+        Shape { parts: 2, fingerprints: true, numbers: true },
+    ];
+
+    type Model = Vec<(Vec<u8>, Vec<u8>, u64)>;
+
+    fn fingerprint(part: &[u8]) -> u8 {
+        part.iter().fold(7, |sum: u8, &byte| sum.wrapping_mul(31) ^ byte) % 5
+    }
+
+    fn part() -> impl Strategy<Value = Vec<u8>> {
+        let len = prop_oneof![6 => 0..20usize, 1 => 250..260usize, 1 => 1000..1001usize];
+        (len, any::<u8>()).prop_map(|(len, byte)| vec![byte; len])
+    }
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Insert(u16, Vec<u8>, Vec<u8>, u64),
+        Remove(u16, u16),
+        SetSecond(u16, Vec<u8>),
+        SetFirst(u16, Vec<u8>),
+        SetNumber(u16, u64),
+        ToggleNumbers,
+        SplitAndAppend(u16),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        prop_oneof![
+            6 => (any::<u16>(), part(), part(), any::<u64>())
+                .prop_map(|(at, one, two, number)| Change::Insert(at, one, two, number)),
+            2 => (any::<u16>(), 0..4u16).prop_map(|(at, count)| Change::Remove(at, count)),
+            2 => (any::<u16>(), part()).prop_map(|(at, part)| Change::SetSecond(at, part)),
+            2 => (any::<u16>(), part()).prop_map(|(at, part)| Change::SetFirst(at, part)),
+            1 => (any::<u16>(), any::<u64>()).prop_map(|(at, number)| Change::SetNumber(at, number)),
+            1 => Just(Change::ToggleNumbers),
+            1 => any::<u16>().prop_map(Change::SplitAndAppend),
+        ]
+    }
+
+    fn apply(change: Change, bytes: &mut Vec<u8>, model: &mut Model) {
+        let mut leaf = RowsMut::new(bytes);
+        let shape = leaf.rows().shape();
+        let index = |at: u16| usize::from(at) % model.len().max(1);
+        match change {
+            Change::Insert(at, one, two, number) => {
+                let at = usize::from(at) % (model.len() + 1);
+                let parts: &[&[u8]] = if shape.parts == 1 { &[&one] } else { &[&one, &two] };
+                leaf.insert(at, fingerprint(&one), number, parts);
+                let two = if shape.parts == 2 { two } else { Vec::new() };
+                model.insert(at, (one, two, if shape.numbers { number } else { 0 }));
+            }
+            Change::Remove(at, count) => {
+                let from = index(at);
+                let to = (from + usize::from(count)).min(model.len());
+                leaf.remove(from.min(to)..to);
+                model.drain(from.min(to)..to);
+            }
+            Change::SetSecond(at, part) if shape.parts == 2 && !model.is_empty() => {
+                leaf.set_second(index(at), &part);
+                let at = index(at);
+                model[at].1 = part;
+            }
+            Change::SetFirst(at, part) if !shape.fingerprints && !model.is_empty() => {
+                leaf.set_first(index(at), &part);
+                let at = index(at);
+                model[at].0 = part;
+            }
+            Change::SetNumber(at, number) if shape.numbers && !model.is_empty() => {
+                leaf.set_number(index(at), number);
+                let at = index(at);
+                model[at].2 = number;
+            }
+            Change::ToggleNumbers => {
+                if shape.numbers {
+                    leaf.drop_numbers()
+                } else {
+                    leaf.add_numbers()
+                }
+                model.iter_mut().for_each(|row| row.2 = 0);
+            }
+            Change::SplitAndAppend(at) => {
+                let right = leaf.split_off(index(at).min(model.len()));
+                assert_eq!(Rows::new(&right).len(), model.len() - index(at).min(model.len()));
+                leaf.append(Rows::new(&right));
+            }
+            _ => {}
+        }
+    }
+
+    fn assert_same(bytes: &[u8], model: &Model) {
+        let rows = Rows::check(bytes).expect("a leaf");
+        let found: Model =
+            rows.iter().map(|row| (row.first.into(), row.second.into(), row.number)).collect();
+        assert_eq!(&found, model);
+        let shape = rows.shape();
+        for (index, (first, second, number)) in model.iter().enumerate() {
+            assert_eq!(rows.first(index), first);
+            assert_eq!(rows.number(index), *number);
+            assert_eq!(rows.row(index).second, second);
+            if shape.fingerprints {
+                let expected = model.iter().position(|row| row.0 == *first);
+                assert_eq!(rows.find(fingerprint(first), first), expected);
+            }
+        }
+        let size: usize = model.iter().map(|row| row_size(shape, row)).sum();
+        assert_eq!(bytes.len(), HEAD_BYTES + size);
+    }
+
+    fn row_size(shape: Shape, (one, two, _): &(Vec<u8>, Vec<u8>, u64)) -> usize {
+        if shape.parts == 1 { shape.row_bytes(&[one]) } else { shape.row_bytes(&[one, two]) }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_do_what_a_vector_does(
+            shape in 0..SHAPES.len(),
+            changes in prop::collection::vec(change(), 1..60),
+        ) {
+            let mut bytes = SHAPES[shape].empty().to_vec();
+            let mut model = Model::new();
+            for change in changes {
+                apply(change, &mut bytes, &mut model);
+                assert_same(&bytes, &model);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_leaf_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(rows) = Rows::check(&bytes) {
+                for (index, row) in rows.iter().enumerate() {
+                    prop_assert_eq!(rows.first(index), row.first);
+                    prop_assert_eq!(rows.number(index), row.number);
+                }
+            }
+        }
+
+        #[test]
+        fn a_leaf_cut_short_or_with_something_behind_it_is_an_error(
+            parts in prop::collection::vec(part(), 1..20), cut in any::<u16>(),
+        ) {
+            let mut bytes = SHAPES[0].empty().to_vec();
+            parts.iter().for_each(|part| RowsMut::new(&mut bytes).push(0, 0, &[part]));
+            let cut = usize::from(cut) % bytes.len();
+            prop_assert!(Rows::check(&bytes[..cut]).is_err());
+            bytes.push(0);
+            prop_assert!(Rows::check(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn a_row_takes_as_few_bytes_as_promised() {
+        let element = [b'e'; 16];
+        let mut list = SHAPES[0].empty().to_vec();
+        for _ in 0..100 {
+            RowsMut::new(&mut list).push(0, 0, &[&element]);
+        }
+        assert_eq!(list.len(), HEAD_BYTES + 100 * 17);
+    }
+}

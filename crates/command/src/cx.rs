@@ -1,13 +1,11 @@
 //! What a handler sees: its keys, the locked slots, the time, the limits.
 
-use keyspace::{
-    Carried, Db, DetachedTable, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View,
-};
+use keyspace::{Db, DetachedTable, Expiry, FlashRef, Key, Keyspace, Locked, Stored, Tally, View};
 
 use resp::Reply;
 
-use crate::collection::Encodings;
-use crate::error::{CommandError, CommandResult, NotResident};
+use crate::collection::{Encodings, LeafAt};
+use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
 use value::Kind;
 
 /// A value from so many bytes on is made in a buffer whose pages are there already.
@@ -110,6 +108,9 @@ pub struct Cx<'a, 'k> {
     /// A buffer for the large value that the command makes, if any: its pages are there, so that
     /// nobody waits for the kernel with slots held.
     pub spare: Vec<u8>,
+    /// Leaves of large collections that were read from flash. Whoever runs the command may put them back
+    /// into RAM.
+    pub cold_leaves: Vec<LeafAt>,
     /// A random number of this run, for commands that choose at random.
     pub random: u64,
     /// Changes made, for the statistics.
@@ -185,12 +186,12 @@ impl<'a, 'k> Cx<'a, 'k> {
                 tally.read_ram += 1;
                 (bytes, None)
             }
-            Stored::Cold(at, _) => match fetched.value_for_reply(at) {
+            Stored::Cold(at, len) => match fetched.value_for_reply(at) {
                 Some(value) => {
                     tally.read_flash += 1;
                     value
                 }
-                None => return Err(not_resident(key, at)),
+                None => return Err(not_resident(key, at, len)),
             },
         };
         let kind = Kind::from_bits(view.kind);
@@ -213,10 +214,10 @@ impl<'a, 'k> Cx<'a, 'k> {
     ///
     /// Errors: [`CommandError::NotResident`].
     pub fn make_resident(&mut self, key: &Key<'_>) -> Result<(), CommandError> {
-        let Some(Stored::Cold(at, _)) = self.peek(key).map(|view| view.stored) else {
+        let Some(Stored::Cold(at, len)) = self.peek(key).map(|view| view.stored) else {
             return Ok(());
         };
-        let Some(bytes) = self.fetched.value(at) else { return Err(not_resident(key, at)) };
+        let Some(bytes) = self.fetched.value(at) else { return Err(not_resident(key, at, len)) };
         let copy = copy_into(self.take_spare(), bytes);
         let promoted = self.db(key).promote(key, at, copy.into_boxed_slice());
         assert!(promoted, "the slot is locked, so the value is where it was");
@@ -281,23 +282,6 @@ impl<'a, 'k> Cx<'a, 'k> {
         self.changes += u64::from(removed);
         removed
     }
-
-    /// A copy of a value with its expiry, for another key.
-    ///
-    /// Errors: [`CommandError::NotResident`].
-    pub fn carry(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
-        self.make_resident(key)?;
-        Ok(self.db(key).carry(key))
-    }
-
-    /// Takes a value with its expiry away from its key, for another one. The change is the caller's
-    /// to count.
-    ///
-    /// Errors: [`CommandError::NotResident`].
-    pub fn take(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
-        self.make_resident(key)?;
-        Ok(self.db(key).take(key))
-    }
 }
 
 /// A copy in `buffer`, which may be too small and is empty.
@@ -308,6 +292,12 @@ fn copy_into(mut buffer: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[cold]
-fn not_resident(key: &Key<'_>, at: FlashRef) -> CommandError {
-    CommandError::NotResident(Box::new(NotResident { key: key.bytes.into(), at }))
+fn not_resident(key: &Key<'_>, at: FlashRef, value_len: u32) -> CommandError {
+    let value = ColdValue { at, key_len: key.bytes.len() as u32, value_len };
+    let values = smallvec::smallvec![value];
+    CommandError::NotResident(Box::new(NotResident {
+        key: key.bytes.into(),
+        values,
+        reply_bytes: 0,
+    }))
 }

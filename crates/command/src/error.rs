@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use keyspace::{FlashRef, Key};
+use smallvec::SmallVec;
 
 /// Bytes of a client's argument that an error quotes.
 const QUOTED_BYTES_MAX: usize = 128;
@@ -17,18 +18,41 @@ pub enum CommandError {
     Reply(Cow<'static, str>),
     /// A value is on flash alone: fetch it and run the command again. Nothing was changed.
     NotResident(Box<NotResident>),
-    /// The reply with the value of this key takes more than [`crate::Cx::reply_bytes_max`]: run the
-    /// command again when there is memory for it. Nothing was changed.
-    ReplyTooLong(Box<[u8]>),
+    /// The reply takes more than [`crate::Cx::reply_bytes_max`]: run the command again when there is
+    /// memory for it. Nothing was changed.
+    ReplyTooLong(Box<LongReply>),
 }
 
-/// Which value a handler misses.
+/// A reply that there is no memory for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LongReply {
+    /// The key whose value is too long for it.
+    pub key: Box<[u8]>,
+    /// What it takes in bytes, about, if that is more than the values of all keys.
+    pub bytes: u64,
+}
+
+/// Which values a handler misses.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotResident {
-    /// Its key.
+    /// The key of which it wants them.
     pub key: Box<[u8]>,
+    /// The key's value, or leaves of it: those that it has looked at so far and are on flash alone,
+    /// whether they were fetched or not. One of them was not.
+    pub values: SmallVec<[ColdValue; 1]>,
+    /// What it replies with them takes in bytes, about, if that is more than the values of all keys.
+    pub reply_bytes: u64,
+}
+
+/// A value that is on flash alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdValue {
     /// Its place.
     pub at: FlashRef,
+    /// Length of the key, or of the leaf's name, that stands beside it.
+    pub key_len: u32,
+    /// Its own length.
+    pub value_len: u32,
 }
 
 impl CommandError {
@@ -60,7 +84,14 @@ impl CommandError {
     /// The reply with the value of `key` is too long for the memory there is.
     #[cold]
     pub fn too_long(key: &Key<'_>) -> CommandError {
-        CommandError::ReplyTooLong(key.bytes.into())
+        CommandError::too_long_of(key, 0)
+    }
+
+    /// The same for a reply that takes so many bytes, about, where the value of `key` says less: it is a
+    /// large collection.
+    #[cold]
+    pub fn too_long_of(key: &Key<'_>, bytes: u64) -> CommandError {
+        CommandError::ReplyTooLong(Box::new(LongReply { key: key.bytes.into(), bytes }))
     }
 
     /// An error made on the spot.

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Verdict};
+use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Verdict, node_table};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
-use crate::collection::{Encodings, PackedMax};
+use crate::collection::{DetachedNodes, Encodings, PackedMax};
 use crate::cx::{Cx, Fetched, Statistics};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
@@ -102,8 +102,8 @@ impl Fetched for FakeFlash {
 impl FakeFlash {
     /// Fetches for another run as the server does: what the run lacked and what the command's row
     /// names. Of what was there before, only what the command's keys still point at is kept.
-    fn fetch(&mut self, lacked: u64, cold: impl Iterator<Item = (u64, Needs)>) {
-        let before = std::mem::replace(&mut self.fetched, vec![lacked]);
+    fn fetch(&mut self, lacked: Vec<u64>, cold: impl Iterator<Item = (u64, Needs)>) {
+        let before = std::mem::replace(&mut self.fetched, lacked);
         self.fetched.extend(cold.filter_map(|(units, needs)| {
             (needs == Needs::Value || before.contains(&units)).then_some(units)
         }));
@@ -185,6 +185,7 @@ impl Harness {
                 memory_bytes_max: self.memory_bytes_max,
                 reply_bytes_max: usize::MAX,
                 spare: Vec::new(),
+                cold_leaves: Vec::new(),
                 random: self.random,
                 changes: 0,
             };
@@ -194,6 +195,12 @@ impl Harness {
             drop(cx);
             detached.into_iter().for_each(|detached| detached.free(&mut tally));
             self.counts.add_tally(&tally);
+            for tree in std::mem::take(&mut tally.trees) {
+                let slot = locked.slot(tree.slot);
+                let at = (tree.slot, tree.table);
+                let mut nodes = DetachedNodes::of_detached(&tree);
+                assert!(nodes.free_some(slot, at, self.now_ms, &mut tally, usize::MAX));
+            }
             match result {
                 Ok(()) => {
                     self.changes += changes;
@@ -209,8 +216,10 @@ impl Harness {
                 Err(CommandError::NotResident(missing)) => {
                     assert!(changes == 0, "{} changed something first", command.name);
                     reply.clear();
-                    let units = missing.at.units;
-                    assert!(!self.flash.fetched.contains(&units), "fetched in vain");
+                    let units: Vec<u64> =
+                        missing.values.iter().map(|value| value.at.units).collect();
+                    let is_fetched = |units| self.flash.fetched.contains(units);
+                    assert!(!units.iter().all(is_fetched), "fetched in vain");
                     let table = self.keyspace.table_of(self.db);
                     self.flash.fetch(
                         units,
@@ -224,12 +233,22 @@ impl Harness {
         }
     }
 
-    fn check_counts(&self) {
+    pub(crate) fn check_counts(&self) {
         for table in 0..DB_COUNT as u8 {
             let count = |slot: &u16| self.keyspace.lock(*slot).len(table) as i64;
             let counted: i64 = self.slots.iter().map(count).sum();
             assert_eq!(counted, self.counts.0[table as usize], "keys of table {table}");
         }
+    }
+
+    /// Nodes of large collections, in all databases.
+    pub(crate) fn nodes(&self) -> usize {
+        let tables = || (0..DB_COUNT as u8).map(node_table);
+        let count = |slot: &u16| {
+            let state = self.keyspace.lock(*slot);
+            tables().map(|table| state.len(table)).sum::<usize>()
+        };
+        self.slots.iter().map(count).sum()
     }
 
     fn demote_all(&mut self) {

@@ -21,7 +21,7 @@ mod lookup;
 mod spec;
 
 pub use cx::{Cx, Fetched, NothingFetched, PREFETCH_KEYS, SPARE_BYTES_MIN, Statistics, Value};
-pub use error::{CommandError, CommandResult, fixed};
+pub use error::{ColdValue, CommandError, CommandResult, LongReply, NotResident, fixed};
 pub use keys::{KeyAt, find_keys};
 pub use lookup::{CommandTable, Name, names_are_short_enough};
 pub use spec::{

@@ -8,12 +8,17 @@ use smallvec::SmallVec;
 use crate::entry::Entry;
 use crate::key::{Hint, Key};
 use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
-use crate::slot::{Judge, SlotState, Verdict};
+use crate::slot::{Judge, SlotState, Verdict, holds_keys};
 use crate::table::{Position, Table};
-use crate::tally::{DeadCopy, Tally};
+use crate::tally::{DeadCopy, DetachedTree, Tally};
+use stdx::key_slot;
 
 /// Values shorter than this are not demoted: their place on flash would take nearly as much RAM.
 pub const DEMOTE_BYTES_MIN: usize = 32;
+
+/// A kind with all these bits is that of a root or a branch of a large collection, which stays in RAM.
+/// Everything else about kinds is left to others.
+pub const TREE_KIND_BITS: u8 = 0b1_1000;
 
 /// A key copied to the stack while its record is rebuilt.
 type KeyCopy = SmallVec<[u8; 64]>;
@@ -38,6 +43,8 @@ pub(crate) enum Gone {
     Expired,
     /// Memory was short.
     Evicted,
+    /// Its value goes on under another key.
+    Taken,
 }
 
 /// A value with all that belongs to it, on its way to another key.
@@ -189,7 +196,7 @@ impl<'a> Db<'a> {
             return false;
         }
         let mut record = entries.record_mut(at);
-        if record.is_cold() {
+        if record.is_cold() || stays_in_ram(record.view().kind) {
             return false;
         }
         let fits = matches!(record.view().stored, Stored::Hot(old) if old.len() == value.len());
@@ -226,6 +233,7 @@ impl<'a> Db<'a> {
             Expiry::At(at_ms) => at_ms,
         };
         push_dead(&old, self.tally);
+        push_tree(&old, self.table, self.tally);
         self.exchange(at, kind, expire_at_ms, state);
         self.entries().entry_mut(at).touch();
     }
@@ -370,7 +378,7 @@ impl<'a> Db<'a> {
         if let Stored::Cold(..) = self.entries().view(at).stored {
             return None;
         }
-        let record = self.slot.detach_at(self.table, at, self.tally, Gone::Removed);
+        let record = self.slot.detach_at(self.table, at, self.tally, Gone::Taken);
         let parts = Parts::of(record);
         let value = parts.boxed.map_or_else(|| parts.inline.into_vec(), <[u8]>::into_vec);
         Some(Carried { kind: parts.kind, expire_at_ms: parts.expire_at_ms, value })
@@ -563,12 +571,29 @@ pub(crate) fn change_record(
 }
 
 fn is_demotable(view: &View<'_>) -> bool {
-    !matches!(view.stored, Stored::Cold(..)) && view.value_len() >= DEMOTE_BYTES_MIN
+    !matches!(view.stored, Stored::Cold(..))
+        && view.value_len() >= DEMOTE_BYTES_MIN
+        && !stays_in_ram(view.kind)
+}
+
+/// Whether a value is a root or a branch of a large collection.
+pub(crate) const fn stays_in_ram(kind: u8) -> bool {
+    kind & TREE_KIND_BITS == TREE_KIND_BITS
 }
 
 pub(crate) fn push_dead(view: &View<'_>, tally: &mut Tally) {
     if let Stored::Clean(_, at) | Stored::Cold(at, _) = view.stored {
         tally.dead.push(DeadCopy { at, key_len: view.key.len() as u32 });
+    }
+}
+
+/// Lists a large collection whose key goes or gets another value: its nodes are freed later.
+pub(crate) fn push_tree(view: &View<'_>, table: u8, tally: &mut Tally) {
+    if holds_keys(table)
+        && stays_in_ram(view.kind)
+        && let Stored::Hot(root) = view.stored
+    {
+        tally.trees.push(DetachedTree { slot: key_slot(view.key), table, root: root.into() });
     }
 }
 
@@ -582,6 +607,10 @@ pub(crate) fn account<'a>(record: &'a Record, table: u8, sign: i64, tally: &mut 
 /// The part of [`account`] that belongs to keys: a difference in their number and in that of keys
 /// with an expiry.
 pub(crate) fn account_keys(table: u8, keys: i64, volatile: i64, tally: &mut Tally) {
+    if !holds_keys(table) {
+        tally.nodes += keys;
+        return;
+    }
     tally.keys[table as usize] += keys;
     tally.volatile[table as usize] += volatile;
 }
@@ -611,10 +640,18 @@ pub(crate) fn account_values<'a>(record: &'a Record, sign: i64, tally: &mut Tall
 }
 
 /// Releases the flash copy of a record that goes, and counts why it went.
-pub(crate) fn account_gone(record: &Record, tally: &mut Tally, gone: Gone) {
+pub(crate) fn account_gone(record: &Record, table: u8, tally: &mut Tally, gone: Gone) {
     let view = record.view();
     push_dead(&view, tally);
+    if gone != Gone::Taken {
+        push_tree(&view, table, tally);
+    }
+    if !holds_keys(table) {
+        return;
+    }
     match (gone, view.stored) {
+        (Gone::Taken, Stored::Cold(..)) => tally.delete_flash += 1,
+        (Gone::Taken, _) => tally.delete_ram += 1,
         (Gone::Removed, Stored::Cold(..)) => tally.delete_flash += 1,
         (Gone::Removed, _) => tally.delete_ram += 1,
         (Gone::Expired, _) => tally.expired += 1,

@@ -9,7 +9,7 @@
 use crate::prefetch::prefetch;
 use crate::record::{DetachedBlock, Record};
 use crate::region::Region;
-use crate::slot::{DB_COUNT, SlotState};
+use crate::slot::{SlotState, TABLE_COUNT};
 use crate::table::{Position, Table};
 use smallvec::SmallVec;
 
@@ -130,7 +130,7 @@ impl SlotState {
         detached: &mut DetachedBlocks,
     ) -> Defragged {
         let mut done = Defragged::default();
-        while (from.table as usize) < DB_COUNT {
+        while (from.table as usize) < TABLE_COUNT {
             let SegmentPosition { table, segment } = *from;
             if self.table(table).is_some_and(|entries| segment < entries.segment_count()) {
                 from.segment += 1;

@@ -10,25 +10,39 @@
 //! for good, so that is left to the end of the process.
 
 use crate::db::{account_keys, account_values, push_dead};
+use crate::slot::node_table;
 use crate::table::Table;
 use crate::tally::Tally;
 
 /// A table that has left its slot.
 #[must_use = "its records and flash copies are still to be freed"]
-pub struct DetachedTable(Table);
+pub struct DetachedTable {
+    keys: Table,
+    /// The nodes of their collections.
+    nodes: Option<Table>,
+}
 
 impl DetachedTable {
-    /// Takes the keys of `entries` out of the counters.
-    pub(crate) fn new(entries: Table, table: u8, tally: &mut Tally) -> DetachedTable {
-        tally.index_bytes -= entries.ram_bytes() as i64;
-        let volatile = entries.iter().filter(|entry| entry.is_volatile()).count();
-        account_keys(table, -(entries.len() as i64), -(volatile as i64), tally);
-        DetachedTable(entries)
+    /// Takes the keys of a table, and the nodes of their collections, out of the counters.
+    pub(crate) fn new(
+        keys: Table,
+        nodes: Option<Table>,
+        table: u8,
+        tally: &mut Tally,
+    ) -> DetachedTable {
+        tally.index_bytes -= keys.ram_bytes() as i64;
+        let volatile = keys.iter().filter(|entry| entry.is_volatile()).count();
+        account_keys(table, -(keys.len() as i64), -(volatile as i64), tally);
+        if let Some(nodes) = &nodes {
+            tally.index_bytes -= nodes.ram_bytes() as i64;
+            account_keys(node_table(table), -(nodes.len() as i64), 0, tally);
+        }
+        DetachedTable { keys, nodes }
     }
 
     /// How many keys there were.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.keys.len()
     }
 
     /// Whether there were none.
@@ -39,7 +53,9 @@ impl DetachedTable {
     /// Frees the records and counts what goes with them. Cost: a cache miss or two a record; no
     /// lock is needed.
     pub fn free(mut self, tally: &mut Tally) {
-        for record in self.0.drain() {
+        let mut nodes = self.nodes.take();
+        let nodes = nodes.iter_mut().flat_map(Table::drain);
+        for record in self.keys.drain().into_iter().chain(nodes) {
             account_values(&record, -1, tally);
             push_dead(&record.view(), tally);
             record.free();

@@ -64,7 +64,7 @@ impl SlotState {
         let mut done = Evicted::default();
         let before = tally.ram_bytes();
         while self.has_evictable(which)
-            && let Some(at) = self.entries_from(*from)
+            && let Some(at) = self.entries_from(*from, DB_COUNT.min(self.tables()))
         {
             *from = at;
             while (from.index as usize) < self.capacity_at(at) {

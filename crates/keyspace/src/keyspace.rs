@@ -47,13 +47,15 @@ pub struct Keyspace {
     /// The physical table of each database, four bits each: SWAPDB exchanges numbers here instead
     /// of tables, so that records on flash, which carry the table, stay true.
     tables: AtomicU64,
+    /// The id of the next large collection.
+    next_collection: AtomicU64,
 }
 
 impl Default for Keyspace {
     fn default() -> Self {
         let identity = (0..DB_COUNT as u64).map(|db| db << (db as u32 * TABLE_BITS)).sum();
         let slots = (0..SLOT_COUNT).map(|_| Slot::default()).collect();
-        Keyspace { slots, tables: AtomicU64::new(identity) }
+        Keyspace { slots, tables: AtomicU64::new(identity), next_collection: AtomicU64::new(1) }
     }
 }
 
@@ -66,6 +68,11 @@ impl Keyspace {
         #[cfg(feature = "simulation")]
         crate::schedule::shared();
         (tables >> (u32::from(db) * TABLE_BITS)) as u8 & 0xf
+    }
+
+    /// The id of a new large collection, which no other has had.
+    pub fn take_collection_id(&self) -> u64 {
+        self.next_collection.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Exchanges two databases. All slots must be held by the caller, who proves it.

@@ -35,7 +35,7 @@ mod table;
 mod tally;
 mod watch;
 
-pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry};
+pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry, TREE_KIND_BITS};
 pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
@@ -48,8 +48,10 @@ pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
-pub use slot::{DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, Verdict};
+pub use slot::{
+    DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, TABLE_COUNT, Verdict, node_table,
+};
 pub use stdx::SLOT_COUNT;
 pub use table::ScanPosition;
-pub use tally::{DeadCopy, Tally};
+pub use tally::{DeadCopy, DetachedTree, Tally};
 pub use watch::WatchFlag;

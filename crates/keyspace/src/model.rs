@@ -10,7 +10,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use crate::db::account;
-use crate::{Db, Expiry, FlashRef, Judge, Key, SlotState, Stored, Tally, Verdict, View, WatchFlag};
+use crate::{
+    Db, Expiry, FlashRef, Judge, Key, SlotState, Stored, TREE_KIND_BITS, Tally, Verdict, View,
+    WatchFlag,
+};
 
 const KEYS: u8 = 10;
 const TABLES: u8 = 2;
@@ -208,7 +211,7 @@ impl World {
     fn put(&mut self, id: Id, op: Op, len: usize, expiry: Expiry) {
         let old = self.find(id);
         let value = self.value(len);
-        let kind = self.fill % 32;
+        let kind = self.fill % TREE_KIND_BITS;
         let bytes = value.clone();
         self.with_db(id, |db, key| match op {
             Op::PutVec { .. } => db.put_vec(key, kind, bytes, expiry),
@@ -226,7 +229,7 @@ impl World {
         let item = self.find(id);
         let len = if let Op::Update { len } = op { len } else { 0 };
         let fresh = self.value(len);
-        let (fill, kind) = (self.fill, self.fill % 32);
+        let (fill, kind) = (self.fill, self.fill % TREE_KIND_BITS);
         let done = self.with_db(id, |db, key| match op {
             Op::Update { .. } => {
                 let change = |bits: &mut u8, value: &mut Vec<u8>| {

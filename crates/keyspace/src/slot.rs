@@ -15,15 +15,47 @@ use std::sync::Arc;
 /// Databases of a server (`SELECT 0` to `SELECT 15`).
 pub const DB_COUNT: usize = 16;
 
+/// Tables of a slot: of the keys of each database, then of the nodes of their large collections.
+pub const TABLE_COUNT: usize = 2 * DB_COUNT;
+
+/// The table of the nodes of the collections in a table of keys.
+#[inline]
+pub const fn node_table(table: u8) -> u8 {
+    table + DB_COUNT as u8
+}
+
+/// Whether a table is one of keys, not of nodes.
+#[inline]
+pub(crate) const fn holds_keys(table: u8) -> bool {
+    (table as usize) < DB_COUNT
+}
+
 /// Entries that expiry looks ahead, so that records are on their way when it gets there.
 const SWEEP_AHEAD: usize = 8;
+
+/// A table for each database.
+#[derive(Default)]
+struct Tables {
+    first: Table,
+    /// Tables 1 to 15, made when first used: most servers have one database.
+    others: Option<Box<[Table; DB_COUNT - 1]>>,
+}
+
+/// The tables that most slots do not have, made when first used.
+#[derive(Default)]
+struct Others {
+    /// Keys of the databases 1 to 15.
+    keys: Option<Box<[Table; DB_COUNT - 1]>>,
+    /// Nodes of large collections.
+    nodes: Option<Box<Tables>>,
+}
 
 /// What a slot's mutex guards.
 #[derive(Default)]
 pub struct SlotState {
+    /// Keys of database 0.
     first: Table,
-    /// Tables 1 to 15, made when first used: most servers have one database.
-    others: Option<Box<[Table; DB_COUNT - 1]>>,
+    others: Option<Box<Others>>,
     watchers: Option<Box<Watchers>>,
     /// No key of this slot expires before this time (Unix milliseconds); 0: none expires at all.
     expiry_hint_ms: u64,
@@ -106,18 +138,41 @@ pub struct Swept {
 impl SlotState {
     #[inline]
     pub(crate) fn table(&self, table: u8) -> Option<&Table> {
-        match table {
-            0 => Some(&self.first),
-            _ => self.others.as_ref().map(|others| &others[table as usize - 1]),
+        if table == 0 {
+            return Some(&self.first);
+        }
+        let others = self.others.as_ref()?;
+        if holds_keys(table) {
+            return others.keys.as_ref().map(|keys| &keys[table as usize - 1]);
+        }
+        let nodes = others.nodes.as_ref()?;
+        match table as usize - DB_COUNT {
+            0 => Some(&nodes.first),
+            index => nodes.others.as_ref().map(|others| &others[index - 1]),
         }
     }
 
     #[inline]
     pub(crate) fn table_mut(&mut self, table: u8) -> &mut Table {
-        match table {
-            0 => &mut self.first,
-            _ => &mut self.others.get_or_insert_default()[table as usize - 1],
+        if table == 0 {
+            return &mut self.first;
         }
+        let others = self.others.get_or_insert_default();
+        if holds_keys(table) {
+            return &mut others.keys.get_or_insert_default()[table as usize - 1];
+        }
+        let nodes = others.nodes.get_or_insert_default();
+        match table as usize - DB_COUNT {
+            0 => &mut nodes.first,
+            index => &mut nodes.others.get_or_insert_default()[index - 1],
+        }
+    }
+
+    /// What is known of a key or node, whether its time has come or not, and without being an access.
+    #[inline]
+    pub fn view(&self, table: u8, key: &Key<'_>) -> Option<View<'_>> {
+        let entries = self.table(table)?;
+        Some(entries.view(entries.find(key.hash, key.bytes)?))
     }
 
     pub(crate) fn expires_at(&mut self, at_ms: u64) {
@@ -253,11 +308,13 @@ impl SlotState {
     /// after it has let go of the slot. None: there was nothing, not even an empty array. Cost: the
     /// table's entries are read once; no record is touched.
     pub fn clear(&mut self, table: u8, tally: &mut Tally) -> Option<DetachedTable> {
-        if self.table(table)?.ram_bytes() == 0 {
+        let has_nodes = self.table(node_table(table)).is_some_and(|nodes| nodes.ram_bytes() > 0);
+        if self.table(table)?.ram_bytes() == 0 && !has_nodes {
             return None;
         }
         let entries = std::mem::take(self.table_mut(table));
-        Some(DetachedTable::new(entries, table, tally))
+        let nodes = has_nodes.then(|| std::mem::take(self.table_mut(node_table(table))));
+        Some(DetachedTable::new(entries, nodes, table, tally))
     }
 
     /// Lets the watchers of two databases follow SWAPDB, which exchanges their tables: who watches
@@ -360,12 +417,16 @@ impl SlotState {
         }
     }
 
-    /// The first place at or behind `from` whose segment has entries.
-    pub(crate) fn entries_from(&self, mut from: EntryPosition) -> Option<EntryPosition> {
-        let tables = if self.others.is_some() { DB_COUNT as u8 } else { 1 };
-        while from.table < tables {
-            let entries = self.table(from.table).expect("invariant: there are so many tables");
-            while from.segment < entries.segment_count() {
+    /// The first place at or behind `from` whose segment has entries, in the first so many tables.
+    pub(crate) fn entries_from(
+        &self,
+        mut from: EntryPosition,
+        tables: usize,
+    ) -> Option<EntryPosition> {
+        while usize::from(from.table) < tables {
+            let segments = self.table(from.table).map_or(0, Table::segment_count);
+            while from.segment < segments {
+                let entries = self.table(from.table).expect("invariant: it has segments");
                 if entries.segment(from.segment).len() > 0 {
                     return Some(from);
                 }
@@ -374,6 +435,15 @@ impl SlotState {
             from = EntryPosition { table: from.table + 1, segment: 0, index: 0 };
         }
         None
+    }
+
+    /// How many tables there may be: those of nodes only where there is a node.
+    pub(crate) fn tables(&self) -> usize {
+        match &self.others {
+            None => 1,
+            Some(others) if others.nodes.is_none() => DB_COUNT,
+            Some(_) => TABLE_COUNT,
+        }
     }
 
     /// Passes the demotion hand over the slot from `from` on, which then is where it stopped: the
@@ -389,7 +459,7 @@ impl SlotState {
     ) -> Swept {
         let mut swept = Swept::default();
         let before = tally.ram_bytes();
-        while let Some(at) = self.entries_from(*from) {
+        while let Some(at) = self.entries_from(*from, self.tables()) {
             *from = at;
             let places = self.table_mut(at.table).segment(at.segment).capacity();
             while (from.index as usize) < places {
@@ -464,7 +534,7 @@ impl SlotState {
     ) -> Record {
         let record = self.table_mut(table).remove(at, &mut tally.index_bytes);
         account(&record, table, -1, tally);
-        account_gone(&record, tally, gone);
+        account_gone(&record, table, tally, gone);
         self.changed(table, record.key());
         record
     }

@@ -14,6 +14,17 @@ pub struct DeadCopy {
     pub key_len: u32,
 }
 
+/// A large collection that has no key any more: its nodes are still to be freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetachedTree {
+    /// The slot where its nodes are.
+    pub slot: u16,
+    /// The table of the key that it had.
+    pub table: u8,
+    /// Its root.
+    pub root: Box<[u8]>,
+}
+
 /// Cold writes that a tally remembers; what is beyond stays in RAM until the hand comes by.
 const COLD_WRITES_MAX: usize = 256;
 
@@ -24,6 +35,8 @@ pub struct Tally {
     pub keys: [i64; DB_COUNT],
     /// Keys with an expiry, likewise.
     pub volatile: [i64; DB_COUNT],
+    /// Nodes of large collections.
+    pub nodes: i64,
     /// Bytes of records and tables, allocator rounding included.
     pub index_bytes: i64,
     /// Bytes of values outside their records, allocator rounding included.
@@ -58,6 +71,8 @@ pub struct Tally {
     pub delete_flash: u64,
     /// Bytes of keys and values that writes brought.
     pub written_bytes: u64,
+    /// Large collections whose nodes are to be freed.
+    pub trees: Vec<DetachedTree>,
     /// Flash copies to release.
     pub dead: Vec<DeadCopy>,
     /// Cold keys that a write has given a value though nobody had used them lately: the first that

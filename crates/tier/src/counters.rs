@@ -10,6 +10,7 @@ use keyspace::{DB_COUNT, Tally};
 pub struct Counters {
     keys: [AtomicI64; DB_COUNT],
     volatile: [AtomicI64; DB_COUNT],
+    pub nodes: AtomicI64,
     pub index_bytes: AtomicI64,
     pub value_bytes: AtomicI64,
     pub hot_count: AtomicI64,
@@ -55,7 +56,8 @@ pub struct KeyspaceCounts {
 }
 
 impl Counters {
-    /// Adds a batch and resets the tally, but for its dead copies, which the caller releases.
+    /// Adds a batch and resets the tally, but for its dead copies and detached trees, which are the
+    /// caller's to release.
     pub(crate) fn add(&self, tally: &mut Tally) {
         for (total, part) in self.keys.iter().zip(&mut tally.keys) {
             add(total, part);
@@ -63,6 +65,7 @@ impl Counters {
         for (total, part) in self.volatile.iter().zip(&mut tally.volatile) {
             add(total, part);
         }
+        add(&self.nodes, &mut tally.nodes);
         add(&self.index_bytes, &mut tally.index_bytes);
         add(&self.value_bytes, &mut tally.value_bytes);
         add(&self.hot_count, &mut tally.hot_count);

@@ -275,6 +275,18 @@ impl TierWorker {
     ///
     /// Errors: the engine takes no more for now.
     pub fn demote_key(&self, db: u8, key: &Key<'_>, now_ms: u64) -> Result<bool, StopReason> {
+        self.demote_in_table(self.tier.keyspace.table_of(db), key, now_ms)
+    }
+
+    /// The same for a key, or a leaf, of a physical table.
+    ///
+    /// Errors: the engine takes no more for now.
+    pub fn demote_in_table(
+        &self,
+        table: u8,
+        key: &Key<'_>,
+        now_ms: u64,
+    ) -> Result<bool, StopReason> {
         if self.engine.is_none() {
             return Err(StopReason::Failed);
         }
@@ -283,7 +295,6 @@ impl TierWorker {
             demoter.slot = key.slot;
             demoter.keeps_expiring = false;
             let mut state = self.tier.keyspace.lock(key.slot);
-            let table = self.tier.keyspace.table_of(db);
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
             verdict = db.demote_by(key, demoter).unwrap_or(Verdict::Keep);
         });

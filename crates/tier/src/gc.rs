@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
 use flash::{GcProgress, Liveness, Location, Owner, Record, RecordMeta};
-use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Keyspace, Stored, Tally};
+use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Keyspace, Stored, TABLE_COUNT, Tally};
 use smallvec::SmallVec;
 
 use crate::controller::evicts_from_flash;
@@ -82,7 +82,7 @@ impl Owner for KeyspaceOwner<'_> {
     fn expect(&self, records: &[(RecordMeta, &[u8])]) {
         let hint = |&(meta, key): &(RecordMeta, &[u8])| {
             self.keyspace.prefetch(meta.slot);
-            Hint::new(meta.db % DB_COUNT as u8, &Key::in_slot(key, meta.slot))
+            Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
         };
         let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
         self.keyspace.prefetch_keys(&hints, false);
@@ -96,7 +96,10 @@ impl Owner for KeyspaceOwner<'_> {
         let key = Key::in_slot(record.key, record.meta.slot);
         let mut slot = self.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
-        if let Some((which, by_frequency)) = self.evicts {
+        // A leaf of a large collection does not go alone.
+        if let Some((which, by_frequency)) = self.evicts
+            && usize::from(record.meta.db) < DB_COUNT
+        {
             let (table, units) = (record.meta.db, at.units());
             if slot.evict_cold(table, &key, units, which, by_frequency, &mut tally) {
                 self.evicted.set(self.evicted.get() + 1);

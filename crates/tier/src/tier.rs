@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use flash::{Engine, Location, RecordId, record_size};
-use keyspace::{DeadCopy, FlashRef, Heap, Key, Keyspace, Tally};
+use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Tally};
+use parking_lot::Mutex;
 
 use crate::budget::Budget;
 use crate::controller::{Figures, Resident};
@@ -69,6 +70,8 @@ pub struct Tier {
     pub(crate) writing_workers: AtomicUsize,
     /// What clients whose large requests wait, on all workers, hold of client memory, in bytes.
     pub(crate) waiting_held_bytes: AtomicU64,
+    /// Large collections whose nodes are to be freed.
+    detached_trees: Mutex<Vec<DetachedTree>>,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -119,6 +122,7 @@ impl Tier {
             asked_bytes: AtomicI64::new(0),
             writing_workers: AtomicUsize::new(0),
             waiting_held_bytes: AtomicU64::new(0),
+            detached_trees: Mutex::default(),
             workers,
         }
     }
@@ -138,6 +142,14 @@ impl Tier {
         if !tally.dead.is_empty() {
             self.release(&mut tally.dead);
         }
+        if !tally.trees.is_empty() {
+            self.detached_trees.lock().append(&mut tally.trees);
+        }
+    }
+
+    /// A large collection whose nodes are to be freed.
+    pub fn take_detached_tree(&self) -> Option<DetachedTree> {
+        self.detached_trees.lock().pop()
     }
 
     fn release(&self, dead: &mut Vec<DeadCopy>) {
@@ -160,7 +172,11 @@ impl Tier {
     /// What to fetch for a key whose value is on flash alone. The key's slot is locked.
     #[inline]
     pub fn want(&self, key: &Key<'_>, at: FlashRef, value_len: u32) -> Want {
-        let key_len = key.bytes.len() as u32;
+        self.want_at(at, key.bytes.len() as u32, value_len)
+    }
+
+    /// The same by the length of the key.
+    pub fn want_at(&self, at: FlashRef, key_len: u32, value_len: u32) -> Want {
         Want { at, record: self.record_id(at), key_len, value_len }
     }
 

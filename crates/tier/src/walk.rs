@@ -44,7 +44,7 @@ pub struct FoundValue<'a> {
 /// A value is on flash and cannot be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read the value of a key: {0}")]
-pub struct UnreadableValue(String);
+pub struct UnreadableValue(pub String);
 
 /// What is done with each value, its slot being locked.
 type Visit<'a> = dyn FnMut(FoundValue<'_>) + 'a;

@@ -31,17 +31,31 @@ impl Digest {
 
     /// Adds a value of a kind, and whether its key expires.
     pub fn chain_value(&mut self, kind: Kind, value: &[u8], expires: bool) {
+        self.chain_type(kind);
+        self.chain_elements(kind, value);
+        self.end_value(expires);
+    }
+
+    /// Begins a value with its type.
+    pub fn chain_type(&mut self, kind: Kind) {
         self.chain(&u32::from(kind.type_number()).to_be_bytes());
-        if kind.is_hash() {
-            for (field, value) in Fields::new(value).iter() {
-                let mut pair = Digest::default();
-                pair.chain(field);
-                pair.chain(value);
-                self.add(pair.as_bytes());
-            }
-        } else {
-            self.chain(value);
+    }
+
+    /// Adds a string, or the elements of a leaf, of which there may be several.
+    pub fn chain_elements(&mut self, kind: Kind, bytes: &[u8]) {
+        if !kind.is_hash() {
+            return self.chain(bytes);
         }
+        for (field, value) in Fields::new(bytes).iter() {
+            let mut pair = Digest::default();
+            pair.chain(field);
+            pair.chain(value);
+            self.add(pair.as_bytes());
+        }
+    }
+
+    /// Ends a value with whether its key expires.
+    pub fn end_value(&mut self, expires: bool) {
         if expires {
             self.add(EXPIRES);
         }

@@ -12,11 +12,14 @@ const TYPE_MASK: u8 = (1 << ENCODING_SHIFT) - 1;
 
 const PACKED: u8 = 0;
 const HASHED: u8 = 1;
+/// Of no type's encodings: the value is a root, or a branch, of a large collection.
+const TREE: u8 = 3;
 
 /// What a value is and how `OBJECT ENCODING` names its form.
 ///
 /// Format: bits 0-2 the type (0 string, 4 hash), bits 3-4 the encoding within the type (string: 0 int,
-/// 1 embstr, 2 raw; hash: 0 listpack, 1 hashtable).
+/// 1 embstr, 2 raw; hash: 0 listpack, 1 hashtable; collections: 3 a root, which tells the encoding itself,
+/// or a branch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(u8);
 
@@ -25,6 +28,9 @@ impl Kind {
     pub const HASH_PACKED: Kind = Kind(TYPE_HASH | PACKED << ENCODING_SHIFT);
     /// A hash that has had many fields, or long ones.
     pub const HASH: Kind = Kind(TYPE_HASH | HASHED << ENCODING_SHIFT);
+
+    /// A root or branch of a hash in many leaves.
+    pub const HASH_TREE: Kind = Kind(TYPE_HASH | TREE << ENCODING_SHIFT);
 
     /// A string with an encoding of its own, such as the raw form that APPEND leaves.
     #[inline]
@@ -60,6 +66,28 @@ impl Kind {
     #[inline]
     pub const fn is_hash(self) -> bool {
         self.0 & TYPE_MASK == TYPE_HASH
+    }
+
+    /// Whether the value is a root or branch of a collection in many leaves.
+    #[inline]
+    pub const fn is_tree(self) -> bool {
+        self.0 >> ENCODING_SHIFT == TREE
+    }
+
+    /// The encoding within the type.
+    pub const fn encoding(self) -> u8 {
+        self.0 >> ENCODING_SHIFT
+    }
+
+    /// A root or branch of the same type.
+    pub const fn as_tree(self) -> Kind {
+        self.with_encoding(TREE)
+    }
+
+    /// The same type in another encoding.
+    pub const fn with_encoding(self, encoding: u8) -> Kind {
+        assert!(encoding <= TREE);
+        Kind((self.0 & TYPE_MASK) | (encoding << ENCODING_SHIFT))
     }
 
     /// The number that Redis gives the type.

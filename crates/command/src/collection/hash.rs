@@ -1,41 +1,182 @@
-//! Hashes.
+//! Hashes: the fields of one leaf, or of a tree of leaves by the hashes of their fields.
+
+use std::ops::ControlFlow;
 
 use keyspace::Key;
 use value::Kind;
 use value::leaf::fields::{Fields, FieldsMut, SHAPE};
+use value::leaf::{divide_by_hash, element_hash};
 
 use crate::collection::PackedMax;
+use crate::collection::reader::TreeReader;
+use crate::collection::tree::Tree;
 use crate::cx::Cx;
-use crate::error::CommandError;
+use crate::error::{CommandError, CommandResult};
+
+/// A hash to be read.
+pub enum Hash<'a> {
+    /// In one leaf.
+    Leaf(Fields<'a>),
+    /// In many.
+    Tree(TreeReader<'a>),
+}
+
+/// Where a field stands among the leaves.
+fn order(field: &[u8]) -> [u8; 8] {
+    element_hash(field).to_be_bytes()
+}
+
+impl Hash<'_> {
+    /// How many fields.
+    #[expect(clippy::len_without_is_empty, reason = "an empty hash is a key that does not exist")]
+    pub fn len(&self) -> u64 {
+        match self {
+            Hash::Leaf(fields) => fields.len() as u64,
+            Hash::Tree(tree) => tree.elements(),
+        }
+    }
+
+    /// Bytes that all of it takes, about.
+    pub fn byte_len(&self) -> u64 {
+        match self {
+            Hash::Leaf(fields) => fields.byte_len() as u64,
+            Hash::Tree(tree) => tree.leaf_bytes(),
+        }
+    }
+
+    /// Looks for the leaves of fields that are asked for next, so that all that are on flash are read
+    /// together.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn announce<'f>(&mut self, fields: impl Iterator<Item = &'f [u8]>) -> CommandResult {
+        match self {
+            Hash::Leaf(_) => Ok(()),
+            Hash::Tree(tree) => tree.announce(fields.map(order)),
+        }
+    }
+
+    /// The value of a field.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    #[inline]
+    pub fn get(&mut self, field: &[u8]) -> Result<Option<&[u8]>, CommandError> {
+        match self {
+            Hash::Leaf(fields) => Ok(fields.get(field)),
+            Hash::Tree(tree) => Ok(Fields::new(tree.leaf(&order(field))?).get(field)),
+        }
+    }
+
+    /// A field, by its position, and its value. Panics: there is none.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn at(&mut self, position: u64) -> Result<(&[u8], &[u8]), CommandError> {
+        match self {
+            Hash::Leaf(fields) => Ok(fields.at(position as usize)),
+            Hash::Tree(tree) => {
+                let (leaf, position) = tree.leaf_of_nth(position)?;
+                Ok(Fields::new(leaf).at(position))
+            }
+        }
+    }
+
+    /// Visits all fields and their values.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub fn visit(
+        &mut self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> CommandResult {
+        let mut visit_leaf =
+            |fields: Fields<'_>| fields.iter().try_for_each(|(field, value)| visit(field, value));
+        match self {
+            Hash::Leaf(fields) => {
+                let _ = visit_leaf(*fields);
+                Ok(())
+            }
+            Hash::Tree(tree) => tree.visit(|leaf| visit_leaf(Fields::new(leaf))),
+        }
+    }
+}
+
+impl Hash<'_> {
+    /// Looks for the leaves of fields by their positions, as [`Hash::announce`] does.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn announce_nth(&mut self, positions: &[u64]) -> CommandResult {
+        match self {
+            Hash::Leaf(_) => Ok(()),
+            Hash::Tree(tree) => tree.announce_nth(positions.iter().copied()),
+        }
+    }
+
+    /// Visits the fields from a cursor on, about `count` of them and at least one leaf. Returns the next
+    /// cursor, 0 at the end. One that is there from the first call to the last is visited, whatever
+    /// changes meanwhile.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        count: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, CommandError> {
+        match self {
+            Hash::Leaf(fields) => {
+                fields.iter().for_each(|(field, value)| visit(field, value));
+                Ok(0)
+            }
+            Hash::Tree(tree) => tree.scan(cursor, count, |leaf| {
+                let fields = Fields::new(leaf);
+                fields.iter().for_each(|(field, value)| visit(field, value));
+            }),
+        }
+    }
+}
 
 /// A hash to be changed.
 pub struct HashMut<'a> {
-    kind: &'a mut Kind,
-    fields: FieldsMut<'a>,
+    form: FormMut<'a>,
     packed_max: PackedMax,
 }
 
-impl HashMut<'_> {
-    /// The hash to be read.
-    pub fn fields(&self) -> Fields<'_> {
-        self.fields.fields()
-    }
+enum FormMut<'a> {
+    Leaf(&'a mut Kind, FieldsMut<'a>),
+    Tree(Tree<'a>),
+}
 
+impl HashMut<'_> {
     /// Sets a field. Returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let is_new = self.fields.set(field, value);
+        let (is_new, len) = match &mut self.form {
+            FormMut::Leaf(_, fields) => (fields.set(field, value), fields.fields().len() as u64),
+            FormMut::Tree(tree) => {
+                let is_new = tree.change_leaf(&order(field), |leaf| {
+                    let is_new = FieldsMut::new(leaf).set(field, value);
+                    (is_new, i64::from(is_new))
+                });
+                (is_new, tree.elements())
+            }
+        };
         let longest = field.len().max(value.len()) as u64;
-        let is_packed = longest <= self.packed_max.element_bytes
-            && self.fields().len() as u64 <= self.packed_max.entries;
-        if !is_packed {
-            *self.kind = Kind::HASH;
+        if longest > self.packed_max.element_bytes || len > self.packed_max.entries {
+            match &mut self.form {
+                FormMut::Leaf(kind, _) => **kind = Kind::HASH,
+                FormMut::Tree(tree) => tree.set_encoding(Kind::HASH.encoding()),
+            }
         }
         is_new
     }
 
     /// Removes a field. Returns whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        self.fields.remove(field)
+        match &mut self.form {
+            FormMut::Leaf(_, fields) => fields.remove(field),
+            FormMut::Tree(tree) if tree.is_gone() => false,
+            FormMut::Tree(tree) => tree.change_leaf(&order(field), |leaf| {
+                let is_removed = FieldsMut::new(leaf).remove(field);
+                (is_removed, -i64::from(is_removed))
+            }),
+        }
     }
 }
 
@@ -44,24 +185,40 @@ impl Cx<'_, '_> {
     ///
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     #[inline]
-    pub fn read_hash(&mut self, key: &Key<'_>) -> Result<Option<Fields<'_>>, CommandError> {
+    pub fn read_hash<'s>(&'s mut self, key: &'s Key<'_>) -> Result<Option<Hash<'s>>, CommandError> {
+        if self.is_tree(key, Kind::is_hash)? {
+            return Ok(Some(Hash::Tree(self.read_tree(key))));
+        }
         let found = self.read_collection(key, Kind::is_hash)?;
-        Ok(found.map(|value| Fields::new(value.bytes)))
+        Ok(found.map(|value| Hash::Leaf(Fields::new(value.bytes))))
     }
 
     /// Changes the hash of a key, an empty one if the key does not exist; it does not afterwards if the
-    /// hash is empty.
+    /// hash is empty. No other fields than `fields` are looked at or changed.
     ///
     /// Errors: as [`Cx::read_hash`]; nothing is changed then.
-    pub fn edit_hash<R>(
+    pub fn edit_hash<'f, R>(
         &mut self,
         key: &Key<'_>,
+        fields: impl Iterator<Item = &'f [u8]>,
         change: impl FnOnce(&mut HashMut<'_>) -> R,
     ) -> Result<R, CommandError> {
         let packed_max = self.encodings.hash();
+        if self.is_tree(key, Kind::is_hash)? {
+            self.promote_leaves(key, fields.map(order))?;
+            let tree = self.edit_tree(key, Kind::HASH, divide_by_hash);
+            let mut hash = HashMut { form: FormMut::Tree(tree), packed_max };
+            let result = change(&mut hash);
+            let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
+            tree.settle();
+            return Ok(result);
+        }
         let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
-        self.edit(key, Kind::is_hash, empty, |kind, leaf| {
-            change(&mut HashMut { kind, fields: FieldsMut::new(leaf), packed_max })
-        })
+        let result = self.edit(key, Kind::is_hash, empty, |kind, leaf| {
+            let form = FormMut::Leaf(kind, FieldsMut::new(leaf));
+            change(&mut HashMut { form, packed_max })
+        })?;
+        self.grow(key, Kind::HASH, divide_by_hash);
+        Ok(result)
     }
 }

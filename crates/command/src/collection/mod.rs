@@ -1,11 +1,19 @@
 //! Collections as handlers see them: read as a whole, changed through [`Cx::edit`].
 
 mod hash;
+mod reader;
+mod tree;
 
-pub use hash::HashMut;
+pub use hash::{Hash, HashMut};
+pub use reader::{LeafAt, TreeReader, leaves};
+pub use tree::DetachedNodes;
 
-use keyspace::{Expiry, Key};
+use keyspace::{Carried, Expiry, Key, Stored, node_table};
 use value::Kind;
+use value::leaf::divide_by_hash;
+
+use crate::collection::reader::not_fetched;
+use crate::collection::tree::{Divide, NodeName, Place, SINGLE_BYTES_MAX, Tree};
 
 use crate::cx::{Cx, Value};
 use crate::error::CommandError;
@@ -75,5 +83,169 @@ impl Cx<'_, '_> {
             self.db(key).remove(key);
         }
         Ok(result.expect("invariant: the value was made resident"))
+    }
+
+    /// Whether a key holds a collection in many leaves. No access.
+    ///
+    /// Errors: [`CommandError::WRONG_TYPE`].
+    #[inline]
+    fn is_tree(
+        &mut self,
+        key: &Key<'_>,
+        is_wanted: impl Fn(Kind) -> bool,
+    ) -> Result<bool, CommandError> {
+        match self.peek(key).map(|view| Kind::from_bits(view.kind)) {
+            Some(kind) if !is_wanted(kind) => Err(CommandError::WRONG_TYPE),
+            Some(kind) => Ok(kind.is_tree()),
+            None => Ok(false),
+        }
+    }
+
+    fn place<'p>(&self, key: &Key<'p>) -> Place<'p> {
+        Place { key: *key, table: self.keyspace().table_of(self.db) }
+    }
+
+    /// The large collection of a key, which counts as an access to the key.
+    fn read_tree<'s>(&'s mut self, key: &'s Key<'_>) -> TreeReader<'s> {
+        if !self.no_touch {
+            let _ = self.db(key).into_read(key);
+        }
+        TreeReader {
+            place: self.place(key),
+            slot: self.locked.slot(key.slot),
+            tally: self.tally,
+            fetched: self.fetched,
+            now_ms: self.now_ms,
+            no_touch: self.no_touch,
+            cold_leaves: &mut self.cold_leaves,
+        }
+    }
+
+    /// Puts the leaves that hold what stands at some places into RAM, so that they can be changed.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn promote_leaves<O: AsRef<[u8]>>(
+        &mut self,
+        key: &Key<'_>,
+        orders: impl Iterator<Item = O>,
+    ) -> Result<(), CommandError> {
+        let (place, fetched) = (self.place(key), self.fetched);
+        let slot = &*self.locked.slot(key.slot);
+        let names: Vec<NodeName> =
+            orders.map(|order| place.find(slot, order.as_ref()).name()).collect();
+        not_fetched(place, slot, fetched, names.iter().copied())?;
+        for name in names {
+            let slot = self.locked.slot(key.slot);
+            let Some((at, _)) = place.cold(slot, &name) else { continue };
+            let bytes = fetched.value(at).expect("invariant: all have been looked for");
+            let leaf = name.key(key.slot);
+            let mut nodes =
+                keyspace::Db::new(slot, node_table(place.table), self.now_ms, self.tally);
+            assert!(nodes.promote(&leaf, at, bytes.into()), "the slot is locked");
+            self.tally.read_flash += 1;
+        }
+        Ok(())
+    }
+
+    fn edit_tree<'s>(&'s mut self, key: &Key<'s>, kind: Kind, divide: Divide) -> Tree<'s> {
+        let place = self.place(key);
+        Tree {
+            place,
+            slot: self.locked.slot(key.slot),
+            tally: self.tally,
+            now_ms: self.now_ms,
+            kind,
+            divide,
+        }
+    }
+
+    /// Makes a tree of a collection in one leaf that has become large.
+    fn grow(&mut self, key: &Key<'_>, kind: Kind, divide: Divide) {
+        let is_large = self.peek(key).is_some_and(|view| {
+            !Kind::from_bits(view.kind).is_tree() && view.value_len() > SINGLE_BYTES_MAX
+        });
+        if is_large {
+            let id = self.keyspace().take_collection_id();
+            self.edit_tree(key, kind, divide).grow(id);
+        }
+    }
+
+    /// RAM that a key takes with its value, allocator rounding and table entries included. Units: bytes.
+    /// Cost: linear in the nodes of a large collection; flash is not read.
+    pub fn ram_bytes(&mut self, key: &Key<'_>) -> Option<usize> {
+        let mut bytes = self.db(key).ram_bytes(key)?;
+        if self.peek(key).is_some_and(|view| Kind::from_bits(view.kind).is_tree()) {
+            let place = self.place(key);
+            let names = place.nodes(self.locked.slot(key.slot));
+            for name in names {
+                let slot = self.locked.slot(key.slot);
+                let table = node_table(place.table);
+                let mut nodes = keyspace::Db::new(slot, table, self.now_ms, self.tally);
+                let node = nodes.ram_bytes(&name.key(key.slot));
+                bytes += node.expect("invariant: a node that a branch names is there");
+            }
+        }
+        Some(bytes)
+    }
+
+    /// The whole of a large collection as one leaf, in the order of its leaves. None: the key does not
+    /// exist or holds something else.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn flatten(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
+        let Some(view) = self.peek(key) else { return Ok(None) };
+        let (kind, expire_at_ms) = (Kind::from_bits(view.kind), view.expire_at_ms);
+        let Stored::Hot(root) = view.stored else { return Ok(None) };
+        if !kind.is_tree() {
+            return Ok(None);
+        }
+        let encoding = value::leaf::branch::Root::new(root).encoding();
+        let mut whole: Option<Vec<u8>> = None;
+        self.read_tree(key).visit(|leaf| {
+            match &mut whole {
+                None => whole = Some(leaf.to_vec()),
+                Some(whole) => {
+                    value::leaf::RowsMut::new(whole).append(value::leaf::Rows::new(leaf))
+                }
+            }
+            std::ops::ControlFlow::Continue(())
+        })?;
+        let value = whole.expect("invariant: a collection has a leaf");
+        Ok(Some(Carried { kind: kind.with_encoding(encoding).bits(), expire_at_ms, value }))
+    }
+
+    /// A copy of a value with its expiry, for another key.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn carry(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
+        if let Some(carried) = self.flatten(key)? {
+            return Ok(Some(carried));
+        }
+        self.make_resident(key)?;
+        Ok(self.db(key).carry(key))
+    }
+
+    /// Takes a value with its expiry away from its key, for another one. The change is the caller's
+    /// to count.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn take(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
+        if let Some(carried) = self.flatten(key)? {
+            self.db(key).remove(key);
+            return Ok(Some(carried));
+        }
+        self.make_resident(key)?;
+        Ok(self.db(key).take(key))
+    }
+
+    /// Sets a key of a database to a value that came from another one.
+    pub fn put_carried(&mut self, db: u8, key: &Key<'_>, carried: Carried) {
+        let kind = Kind::from_bits(carried.kind);
+        self.db_at(db, key).put_carried(key, carried);
+        if kind.is_hash() {
+            let selected = std::mem::replace(&mut self.db, db);
+            self.grow(key, Kind::HASH, divide_by_hash);
+            self.db = selected;
+        }
     }
 }

@@ -235,7 +235,7 @@ fn copy(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
         && (options.replace || cx.db_at(options.db, &target).peek(&target).is_none());
     if copied {
         let carried = cx.carry(&source)?.expect("invariant: the key exists");
-        cx.db_at(options.db, &target).put_carried(&target, carried);
+        cx.put_carried(options.db, &target, carried);
         cx.changes += 1;
     }
     reply.integer(copied.into());
@@ -251,7 +251,7 @@ fn move_to_db(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let moved = cx.exists(&key) && cx.db_at(db, &key).peek(&key).is_none();
     if moved {
         let carried = cx.take(&key)?.expect("invariant: the key exists");
-        cx.db_at(db, &key).put_carried(&key, carried);
+        cx.put_carried(db, &key, carried);
         cx.changes += 1;
     }
     reply.integer(moved.into());
@@ -286,7 +286,7 @@ fn rename_to_new(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Com
 /// Moves a value that exists to another key, over what that holds.
 fn move_to_key(cx: &mut Cx<'_, '_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let carried = cx.take(source)?.expect("invariant: the key exists");
-    cx.db(target).put_carried(target, carried);
+    cx.put_carried(cx.db, target, carried);
     cx.changes += 1;
     Ok(())
 }

@@ -4,6 +4,7 @@ use resp::{Args, Reply};
 use value::long_double::{self, FloatError, LongDouble};
 use value::parse_i64;
 
+use crate::collection::Hash;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
@@ -20,6 +21,9 @@ const INSERTED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::INSERT)
 const DELETED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::DELETE), Needs::Value)];
 const ADDED_TO: &[KeySpec] =
     &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::UPDATE), Needs::Value)];
+
+/// Pairs that HSET adds to a hash in one leaf before it looks whether that is to be divided.
+const PAIRS_AT_ONCE: usize = 64;
 
 const NOT_INTEGER: CommandError = fixed("ERR hash value is not an integer");
 const NOT_FLOAT: CommandError = fixed("ERR hash value is not a float");
@@ -198,9 +202,10 @@ pub const COMMANDS: &[Command] = &[
 
 fn hget(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    match cx.read_hash(&key)?.and_then(|hash| hash.get(&args[2])) {
+    let mut hash = cx.read_hash(&key)?;
+    match get(&mut hash, &args[2])? {
         Some(value) if reply.full_len() + value.len() > reply_bytes_max => {
-            return Err(CommandError::too_long(&key));
+            return Err(CommandError::too_long_of(&key, value.len() as u64));
         }
         Some(value) => reply.bulk(value),
         None => reply.null(),
@@ -208,36 +213,54 @@ fn hget(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     Ok(())
 }
 
+/// The value of a field of a hash that may not exist.
+fn get<'h>(hash: &'h mut Option<Hash<'_>>, field: &[u8]) -> Result<Option<&'h [u8]>, CommandError> {
+    match hash {
+        Some(hash) => hash.get(field),
+        None => Ok(None),
+    }
+}
+
 fn hmget(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let hash = cx.read_hash(&key)?;
+    let mut hash = cx.read_hash(&key)?;
+    if let Some(hash) = &mut hash {
+        hash.announce(args.from(2).iter())?;
+    }
     reply.array(args.len() - 2);
+    let mut left_out = 0;
     for field in args.from(2).iter() {
-        match hash.and_then(|hash| hash.get(field)) {
+        match get(&mut hash, field)? {
             Some(value) if reply.full_len() + value.len() > reply_bytes_max => {
-                return Err(CommandError::too_long(&key));
+                left_out += value.len();
             }
             Some(value) => reply.bulk(value),
             None => reply.null(),
         }
     }
-    Ok(())
+    match left_out {
+        0 => Ok(()),
+        _ => Err(CommandError::too_long_of(&key, (reply.full_len() + left_out) as u64)),
+    }
 }
 
 fn hexists(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let value = cx.read_hash(&cx.key(0))?.and_then(|hash| hash.get(&args[2]));
-    reply.integer(i64::from(value.is_some()));
+    let key = cx.key(0);
+    let exists = get(&mut cx.read_hash(&key)?, &args[2])?.is_some();
+    reply.integer(i64::from(exists));
     Ok(())
 }
 
 fn hstrlen(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let value = cx.read_hash(&cx.key(0))?.and_then(|hash| hash.get(&args[2]));
-    reply.integer(value.map_or(0, |value| value.len() as i64));
+    let key = cx.key(0);
+    let len = get(&mut cx.read_hash(&key)?, &args[2])?.map_or(0, <[u8]>::len);
+    reply.integer(len as i64);
     Ok(())
 }
 
 fn hlen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let len = cx.read_hash(&cx.key(0))?.map_or(0, |hash| hash.len());
+    let key = cx.key(0);
+    let len = cx.read_hash(&key)?.map_or(0, |hash| hash.len());
     reply.integer(len as i64);
     Ok(())
 }
@@ -260,19 +283,30 @@ fn set_all(cx: &mut Cx<'_, '_>, args: Args<'_>, command: &str) -> Result<i64, Co
         let text = format!("ERR wrong number of arguments for '{command}' command");
         return Err(CommandError::owned(text));
     }
-    let created = cx.edit_hash(&cx.key(0), |hash| {
-        let pairs = (2..args.len()).step_by(2);
-        pairs.filter(|&at| hash.set(&args[at], &args[at + 1])).count()
-    })?;
-    cx.changes += (args.len() / 2 - 1) as u64;
+    let (key, pairs) = (cx.key(0), args.len() / 2 - 1);
+    // A hash in one leaf must not grow long before it is divided; and nothing is changed before all
+    // leaves are there, which the first round looks for.
+    let mut created = 0;
+    let mut first = 0;
+    while first < pairs {
+        let end = pairs.min(first + PAIRS_AT_ONCE);
+        let announced = if first == 0 { 0..pairs } else { first..end };
+        let fields = announced.map(|pair| &args[2 + 2 * pair]);
+        created += cx.edit_hash(&key, fields, |hash| {
+            let set = |&pair: &usize| hash.set(&args[2 + 2 * pair], &args[3 + 2 * pair]);
+            (first..end).filter(set).count()
+        })?;
+        first = end;
+    }
+    cx.changes += pairs as u64;
     Ok(created as i64)
 }
 
 fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    let exists = cx.read_hash(&key)?.is_some_and(|hash| hash.get(&args[2]).is_some());
+    let exists = get(&mut cx.read_hash(&key)?, &args[2])?.is_some();
     if !exists {
-        cx.edit_hash(&key, |hash| hash.set(&args[2], &args[3]))?;
+        cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], &args[3]))?;
         cx.changes += 1;
     }
     reply.integer(i64::from(!exists));
@@ -282,12 +316,18 @@ fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 fn hdel(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let fields = args.from(2);
-    let found = cx.read_hash(&key)?;
-    let is_any = found.is_some_and(|hash| fields.iter().any(|field| hash.get(field).is_some()));
+    let mut is_any = false;
+    if let Some(mut hash) = cx.read_hash(&key)? {
+        hash.announce(fields.iter())?;
+        for field in fields.iter() {
+            is_any = is_any || hash.get(field)?.is_some();
+        }
+    }
     let mut removed = 0;
     if is_any {
-        removed =
-            cx.edit_hash(&key, |hash| fields.iter().filter(|field| hash.remove(field)).count())?;
+        removed = cx.edit_hash(&key, fields.iter(), |hash| {
+            fields.iter().filter(|field| hash.remove(field)).count()
+        })?;
     }
     cx.changes += removed as u64;
     reply.integer(removed as i64);
@@ -297,13 +337,14 @@ fn hdel(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 fn hincrby(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let increment = parse_i64(&args[3]).ok_or(CommandError::NOT_INTEGER)?;
     let key = cx.key(0);
-    let old = match cx.read_hash(&key)?.and_then(|hash| hash.get(&args[2])) {
+    let old = match get(&mut cx.read_hash(&key)?, &args[2])? {
         Some(value) => parse_i64(value).ok_or(NOT_INTEGER)?,
         None => 0,
     };
     let new = old.checked_add(increment).ok_or(OVERFLOW)?;
     let mut text = itoa::Buffer::new();
-    cx.edit_hash(&key, |hash| hash.set(&args[2], text.format(new).as_bytes()))?;
+    let field = args.from(2).iter().take(1);
+    cx.edit_hash(&key, field, |hash| hash.set(&args[2], text.format(new).as_bytes()))?;
     cx.changes += 1;
     reply.integer(new);
     Ok(())
@@ -315,13 +356,15 @@ fn hincrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comma
         return Err(NOT_FINITE_INCREMENT);
     }
     let key = cx.key(0);
-    let value = cx.read_hash(&key)?.and_then(|hash| hash.get(&args[2]));
-    let new =
-        long_double::increment(value.unwrap_or(b"0"), &args[3]).map_err(|error| match error {
+    let new = {
+        let mut hash = cx.read_hash(&key)?;
+        let value = get(&mut hash, &args[2])?.unwrap_or(b"0");
+        long_double::increment(value, &args[3]).map_err(|error| match error {
             FloatError::NotAFloat => NOT_FLOAT,
             FloatError::NotFinite => NOT_FINITE,
-        })?;
-    cx.edit_hash(&key, |hash| hash.set(&args[2], new.as_bytes()))?;
+        })?
+    };
+    cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], new.as_bytes()))?;
     cx.changes += 1;
     reply.bulk(new.as_bytes());
     Ok(())
@@ -457,5 +500,62 @@ mod tests {
         }
         server.now_ms += 100_000;
         assert_eq!(server.run("EXISTS other copy"), ":0");
+    }
+
+    /// A hash of many leaves, made in steps that divide leaves and branches, and unmade again.
+    #[test]
+    fn large_hashes_do_what_small_ones_do() {
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            let fields = if demote { 2_000 } else { 20_000 };
+            for first in (0..fields).step_by(100) {
+                let pairs: String = (first..first + 100)
+                    .map(|number| format!(" f{number} v{number}-{LONG}"))
+                    .collect();
+                assert_eq!(server.run(&format!("HSET h{pairs}")), ":100");
+            }
+            assert_eq!(server.run("HLEN h"), format!(":{fields}"));
+            assert_eq!(server.run("OBJECT ENCODING h"), "$9 hashtable");
+            assert!(server.nodes() > fields / 40, "{} nodes", server.nodes());
+            for number in (0..fields).step_by(37) {
+                let value = format!("v{number}-{LONG}");
+                let expected = format!("${} {value}", value.len());
+                assert_eq!(server.run(&format!("HGET h f{number}")), expected);
+            }
+            assert_eq!(server.run("HGET h none"), "_");
+            assert_eq!(server.run("HMGET h f1 none f2"), {
+                let value = |number: u32| format!("$73 v{number}-{LONG}");
+                format!("[{}, _, {}]", value(1), value(2))
+            });
+            assert_eq!(server.run("HINCRBY h counter 5"), ":5");
+            assert_eq!(server.run("HINCRBY h counter 5"), ":10");
+            assert_eq!(server.run("HDEL h counter none f0"), ":2");
+            assert_eq!(server.run("COPY h copy"), ":1");
+            assert_eq!(server.run("RENAME h other"), "+OK");
+            assert_eq!(server.run("HLEN copy"), format!(":{}", fields - 1));
+            assert_eq!(server.run("DEL copy"), ":1");
+            for number in 1..fields {
+                assert_eq!(server.run(&format!("HDEL other f{number}")), ":1", "f{number}");
+            }
+            assert_eq!(server.run("EXISTS h other copy"), ":0");
+            assert_eq!(server.nodes(), 0);
+            server.check_counts();
+        }
+    }
+
+    #[test]
+    fn a_large_hash_that_is_overwritten_or_expires_leaves_no_node() {
+        let pairs: String = (0..500).map(|number| format!(" f{number} {LONG}")).collect();
+        let mut server = Harness::new(true);
+        for end in ["SET h v", "DEL h", "EXPIRE h 1", "FLUSHALL", "GETDEL h", "RENAME s h"] {
+            server.run("DEL h");
+            server.run("SET s v");
+            server.run(&format!("HSET h{pairs}"));
+            assert!(server.nodes() > 10, "{end}");
+            let is_wrong_type = server.run(end).starts_with("-WRONGTYPE");
+            server.now_ms += 2_000;
+            server.run("GET h");
+            assert_eq!(server.nodes() == 0, !is_wrong_type, "{end}");
+        }
     }
 }

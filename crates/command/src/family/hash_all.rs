@@ -1,9 +1,14 @@
 //! Hashes as a whole: HGETALL and its halves, HSCAN, HRANDFIELD.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use keyspace::Key;
 use resp::{Args, Protocol, Reply};
 use stdx::Random;
 use value::parse_i64;
 
+use crate::collection::Hash;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
@@ -98,19 +103,32 @@ pub const COMMANDS: &[Command] = &[
 
 fn hgetall(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(hash) = cx.read_hash(&key)? else {
+    let Some(mut hash) = cx.read_hash(&key)? else {
         reply.map(0);
         return Ok(());
     };
-    if reply.full_len() + hash.byte_len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
-    }
-    reply.map(hash.len());
-    for (field, value) in hash.iter() {
+    check_reply(&key, reply, &hash, reply_bytes_max)?;
+    reply.map(hash.len() as usize);
+    hash.visit(|field, value| {
         reply.bulk(field);
         reply.bulk(value);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Whether there is memory for a reply with all of a hash.
+///
+/// Errors: [`CommandError::ReplyTooLong`].
+fn check_reply(
+    key: &Key<'_>,
+    reply: &Reply,
+    hash: &Hash<'_>,
+    reply_bytes_max: usize,
+) -> CommandResult {
+    match reply.full_len() as u64 + hash.byte_len() > reply_bytes_max as u64 {
+        true => Err(CommandError::too_long_of(key, hash.byte_len())),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn hkeys(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -127,41 +145,45 @@ fn reply_each(
     choose: impl for<'a> Fn((&'a [u8], &'a [u8])) -> &'a [u8],
 ) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(hash) = cx.read_hash(&key)? else {
+    let Some(mut hash) = cx.read_hash(&key)? else {
         reply.array(0);
         return Ok(());
     };
-    if reply.full_len() + hash.byte_len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
-    }
-    reply.array(hash.len());
-    hash.iter().for_each(|pair| reply.bulk(choose(pair)));
-    Ok(())
+    check_reply(&key, reply, &hash, reply_bytes_max)?;
+    reply.array(hash.len() as usize);
+    hash.visit(|field, value| {
+        reply.bulk(choose((field, value)));
+        ControlFlow::Continue(())
+    })
 }
 
 fn hscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    parse_cursor(&args[2]).ok_or(INVALID_CURSOR)?;
+    let cursor = parse_cursor(&args[2]).ok_or(INVALID_CURSOR)?;
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let found = cx.read_hash(&key)?;
-    let filter = match found {
+    let Some(mut hash) = cx.read_hash(&key)? else {
         // Redis does not look at the options where there is nothing to list.
-        None => ElementFilter::default(),
-        Some(_) => ElementFilter::parse(args.from(3))?,
+        reply.array(2);
+        reply.bulk(b"0");
+        reply.array(0);
+        return Ok(());
     };
-    if let Some(hash) = found
-        && reply.full_len() + hash.byte_len() > reply_bytes_max
-    {
-        return Err(CommandError::too_long(&key));
+    let filter = ElementFilter::parse(args.from(3))?;
+    let mut listed = Reply::new(reply.protocol());
+    let mut count = 0;
+    let next = hash.scan(cursor, filter.count, |field, value| {
+        if filter.lists(field) {
+            listed.bulk(field);
+            listed.bulk(value);
+            count += 2;
+        }
+    })?;
+    if reply.full_len() + listed.len() > reply_bytes_max {
+        return Err(CommandError::too_long_of(&key, listed.len() as u64));
     }
-    let listed =
-        || found.into_iter().flat_map(|hash| hash.iter()).filter(|(field, _)| filter.lists(field));
     reply.array(2);
-    reply.bulk(b"0");
-    reply.array(2 * listed().count());
-    for (field, value) in listed() {
-        reply.bulk(field);
-        reply.bulk(value);
-    }
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(count);
+    reply.raw(listed.as_slice());
     Ok(())
 }
 
@@ -192,8 +214,12 @@ fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
 }
 
 fn one_field(cx: &mut Cx<'_, '_>, random: &mut Random, reply: &mut Reply) -> CommandResult {
-    match cx.read_hash(&cx.key(0))? {
-        Some(hash) => reply.bulk(hash.at(random.below(hash.len() as u64) as usize).0),
+    let key = cx.key(0);
+    match cx.read_hash(&key)? {
+        Some(mut hash) => {
+            let position = random.below(hash.len());
+            reply.bulk(hash.at(position)?.0);
+        }
         None => reply.null(),
     }
     Ok(())
@@ -210,39 +236,42 @@ fn some_fields(
 ) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
     let memory_bytes_max = cx.memory_bytes_max as u64;
-    let Some(hash) = cx.read_hash(&key)? else {
+    let Some(mut hash) = cx.read_hash(&key)? else {
         reply.array(0);
         return Ok(());
     };
-    let field_bytes = (hash.byte_len() / hash.len()) as u64;
+    let fields = hash.len();
+    let field_bytes = hash.byte_len() / fields;
     if count < 0 && count.unsigned_abs().saturating_mul(field_bytes) > memory_bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
-    let too_long = || CommandError::too_long(&key);
-    let fields = hash.len() as u64;
     let chosen = if count < 0 { count.unsigned_abs() } else { fields.min(count as u64) };
+    let positions = match count < 0 {
+        true => (0..chosen).map(|_| random.below(fields)).collect(),
+        false => sample(random, fields, chosen),
+    };
+    hash.announce_nth(&positions)?;
     let mut list = FieldList::new(reply, chosen as usize, with_values);
-    if count < 0 {
-        for _ in 0..chosen {
-            let pair = hash.at(random.below(fields) as usize);
-            if !list.push(pair, reply_bytes_max) {
-                return Err(too_long());
-            }
+    for position in positions {
+        if !list.push(hash.at(position)?, reply_bytes_max) {
+            return Err(CommandError::too_long_of(&key, chosen.saturating_mul(field_bytes)));
         }
-        return Ok(());
-    }
-    // Selection sampling (Knuth, volume 2, algorithm S): each set of so many fields is as likely.
-    let (mut left, mut wanted) = (fields, chosen);
-    for pair in hash.iter() {
-        if random.below(left) < wanted {
-            wanted -= 1;
-            if !list.push(pair, reply_bytes_max) {
-                return Err(too_long());
-            }
-        }
-        left -= 1;
     }
     Ok(())
+}
+
+/// `chosen` of so many positions, in order: each set of them is as likely.
+///
+/// Source: J. Bentley and R. Floyd, "A sample of brilliance", CACM 30(9), 1987.
+fn sample(random: &mut Random, of: u64, chosen: u64) -> Vec<u64> {
+    let mut positions = BTreeSet::new();
+    for last in of - chosen..of {
+        let position = random.below(last + 1);
+        if !positions.insert(position) {
+            positions.insert(last);
+        }
+    }
+    positions.into_iter().collect()
 }
 
 /// An array of fields, with their values if so asked: beside them in RESP2, in pairs in RESP3.
@@ -273,7 +302,7 @@ impl<'a> FieldList<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use crate::harness::{Harness, check};
 
@@ -318,6 +347,39 @@ mod tests {
             ),
             ("HRANDFIELD h 4611686018427387904 WITHVALUES", "-ERR value is out of range"),
         ]);
+    }
+
+    #[test]
+    fn a_walk_over_a_large_hash_finds_all_that_stays_however_it_changes() {
+        let mut server = Harness::new(true);
+        let value = "0123456789012345678901234567890123456789";
+        for number in 0..1_000 {
+            server.run(&format!("HSET h stays{number} {value}"));
+        }
+        let mut found = BTreeSet::new();
+        let (mut cursor, mut calls) = (String::from("0"), 0);
+        loop {
+            let shown = server.run(&format!("HSCAN h {cursor} COUNT 20"));
+            let words = shown.split(['[', ']', ',', ' ']).filter(|word| !word.is_empty());
+            let words: Vec<&str> = words.filter(|word| !word.starts_with('$')).collect();
+            words[1..].chunks(2).for_each(|pair| {
+                found.insert(pair[0].to_owned());
+            });
+            cursor = words[0].to_owned();
+            if cursor == "0" {
+                break;
+            }
+            calls += 1;
+            for number in 0..20 {
+                let name = calls * 20 + number;
+                server.run(&format!("HSET h comes{name} {value}"));
+                server.run(&format!("HDEL h comes{}", name / 2));
+            }
+        }
+        assert!(calls > 20, "{calls}");
+        for number in 0..1_000 {
+            assert!(found.contains(&format!("stays{number}")), "stays{number} was not listed");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const COMMANDS: &[Command] = &[Command {
 fn usage(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     check_options(args)?;
     let key = cx.key(0);
-    match cx.db(&key).ram_bytes(&key) {
+    match cx.ram_bytes(&key) {
         Some(bytes) => reply.integer(bytes as i64),
         None => reply.null(),
     }

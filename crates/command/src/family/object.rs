@@ -4,6 +4,7 @@
 
 use keyspace::{Stored, View};
 use resp::{Args, Reply};
+use value::leaf::branch::Root;
 use value::string::Encoding;
 use value::{Kind, parse_i64};
 
@@ -115,10 +116,21 @@ fn unknown(_cx: &mut Cx<'_, '_>, args: Args<'_>, _reply: &mut Reply) -> CommandR
 fn encoding(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     match cx.peek(&key) {
-        Some(view) => reply.bulk(Kind::from_bits(view.kind).encoding_name().as_bytes()),
+        Some(view) => reply.bulk(encoding_name(&view).as_bytes()),
         None => reply.null(),
     }
     Ok(())
+}
+
+/// As OBJECT ENCODING names the form of a value.
+pub fn encoding_name(view: &View<'_>) -> &'static str {
+    let kind = Kind::from_bits(view.kind);
+    match view.stored {
+        Stored::Hot(root) if kind.is_tree() => {
+            kind.with_encoding(Root::new(root).encoding()).encoding_name()
+        }
+        _ => kind.encoding_name(),
+    }
 }
 
 fn frequency(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {

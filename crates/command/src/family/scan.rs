@@ -218,22 +218,22 @@ fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
 }
 
 /// Which elements a walk over a collection lists: the options of HSCAN and its like.
-#[derive(Default)]
 pub(super) struct ElementFilter<'a> {
     /// None: any.
     pattern: Option<&'a [u8]>,
+    /// Elements that the walk visits, about.
+    pub(super) count: usize,
 }
 
 impl<'a> ElementFilter<'a> {
-    /// Reads the options behind the cursor. COUNT is checked, and makes no difference to a collection in
-    /// one leaf, which is listed whole.
+    /// Reads the options behind the cursor.
     pub(super) fn parse(args: Args<'a>) -> Result<ElementFilter<'a>, CommandError> {
-        let mut filter = ElementFilter::default();
+        let mut filter = ElementFilter { pattern: None, count: SCAN_COUNT_DEFAULT };
         let mut rest = args.iter();
         while let Some(option) = rest.next() {
             let value = rest.next().ok_or(CommandError::SYNTAX)?;
             if option.eq_ignore_ascii_case(b"COUNT") {
-                parse_count(value)?;
+                filter.count = parse_count(value)?.min(SCAN_COUNT_MAX);
             } else if option.eq_ignore_ascii_case(b"MATCH") {
                 filter.pattern = (value != b"*").then_some(value);
             } else {

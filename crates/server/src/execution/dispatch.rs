@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags, Handler, Locks, Needs};
-use keyspace::{FlashRef, Key, Locked};
+use command::{ColdValue, CommandError, Flags, Handler, Locks, Needs, NotResident};
+use keyspace::{Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, Want};
@@ -21,7 +21,7 @@ use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity
 use crate::execution::transaction;
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
-use crate::session::cold::{all_cold, cold};
+use crate::session::cold::all_cold;
 use crate::session::{ReplyMode, Session};
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
@@ -313,7 +313,7 @@ impl Runner<'_> {
     #[inline]
     fn run_keys(&mut self, handler: Handler, reply: &mut Reply) -> Outcome {
         if self.attempt.number == 0 && wants_many(self.session.server(), self.entry, self.args) {
-            return Outcome::Gather(None);
+            return Outcome::Gather(Vec::new());
         }
         let keys: Keys<'_> = match self.key {
             Some(key) => SmallVec::from_slice(&[key]),
@@ -346,26 +346,28 @@ impl Runner<'_> {
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
-                    let key = Key::new(&missing.key);
-                    let table = keyspace.table_of(self.session.db);
-                    let want = want_at(&worker.server.tier, &mut locked, table, &key, missing.at);
-                    if let Some(failure) = self.fetched.failure(want.record) {
+                    let lacked = wants_of(&worker.server.tier, &missing);
+                    let failures = lacked.iter().map(|want| self.fetched.failure(want.record));
+                    if let Some(failure) = failures.flatten().next() {
                         let text = format!("ERR cannot read the value of a key: {failure}");
                         return self.fail(reply, length, &text);
                     }
                     if self.attempt.number < ATTEMPTS_MAX {
-                        return self.needs(&mut locked, &keys, Some(want));
+                        return self.needs(&mut locked, &keys, lacked, missing.reply_bytes);
                     }
                     // Values went cold again and again: read them while nobody can move them.
-                    assert!(!self.fetched.has(want.record), "a value that is there is found");
                     let (tier, fetched) = (&worker.server.tier, &*self.fetched);
-                    let held = if locked.holds(key.slot) { &keys[..] } else { &[] };
+                    let is_held = locked.holds(Key::new(&missing.key).slot);
+                    let held = if is_held { &keys[..] } else { &[] };
+                    let table = keyspace.table_of(self.session.db);
                     let mut wants = all_cold(tier, &mut locked, table, held, fetched);
-                    wants.push(want);
+                    let lacked_now = wants.len();
+                    wants.extend(lacked.into_iter().filter(|want| !fetched.has(want.record)));
+                    assert!(wants.len() > lacked_now, "a value that is there is found");
                     self.fetched.extend(worker.tier.fetch_blocking(wants));
                 }
-                Err(CommandError::ReplyTooLong(_)) if self.attempt.number < ATTEMPTS_MAX => {
-                    return self.needs(&mut locked, &keys, None);
+                Err(CommandError::ReplyTooLong(long)) if self.attempt.number < ATTEMPTS_MAX => {
+                    return self.needs(&mut locked, &keys, Vec::new(), long.bytes);
                 }
                 Err(CommandError::ReplyTooLong(_)) => {
                     reply.truncate(length);
@@ -375,10 +377,17 @@ impl Runner<'_> {
         }
     }
 
-    /// What a command of one key needs: the value that it lacks, one that was fetched for it; memory for
-    /// what is made of it. What one of several needs is looked for with nothing locked.
+    /// What a command of one key needs: the values that it lacks, those that were fetched for it; memory for
+    /// what is made of them, `reply_bytes` at least. What one of several needs is looked for with nothing
+    /// locked.
     #[cold]
-    fn needs(&self, locked: &mut Locked<'_>, keys: &[Key<'_>], lacks: Option<Want>) -> Outcome {
+    fn needs(
+        &self,
+        locked: &mut Locked<'_>,
+        keys: &[Key<'_>],
+        lacks: Vec<Want>,
+        reply_bytes: u64,
+    ) -> Outcome {
         let [key] = keys else { return Outcome::Gather(lacks) };
         if !locked.holds(key.slot) {
             return Outcome::Gather(lacks);
@@ -386,9 +395,10 @@ impl Runner<'_> {
         let server = self.session.server();
         let table = server.tier.keyspace.table_of(self.session.db);
         let mut needs = NeededOf::new(server);
-        let replies = lacks.is_none() || self.entry.spec.flags.has(Flags::REPLIES_VALUES);
+        let replies = lacks.is_empty() || self.entry.spec.flags.has(Flags::REPLIES_VALUES);
         lacks.into_iter().for_each(|want| needs.add_want(want));
         needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
+        needs.needed.reply_bytes = needs.needed.reply_bytes.max(reply_bytes);
         Outcome::Fetch(needs.needed)
     }
 
@@ -412,10 +422,10 @@ impl Runner<'_> {
     }
 }
 
-fn want_at(tier: &Tier, locked: &mut Locked<'_>, table: u8, key: &Key<'_>, at: FlashRef) -> Want {
-    let is_held = locked.holds(key.slot);
-    let found = is_held.then(|| cold(tier, locked.slot(key.slot), table, key)).flatten();
-    found.unwrap_or_else(|| tier.want(key, at, at.stored_len))
+/// What to fetch for a run that lacked values. The slot of their key is still locked.
+pub(super) fn wants_of(tier: &Tier, missing: &NotResident) -> Vec<Want> {
+    let want = |value: &ColdValue| tier.want_at(value.at, value.key_len, value.value_len);
+    missing.values.iter().map(want).collect()
 }
 
 /// Drops the reply when the client does not want it.

@@ -27,13 +27,13 @@ pub(crate) struct Gathering<'a> {
     /// Its keys.
     keys: SmallVec<[KeyAt; 4]>,
     next_key: usize,
-    /// A value that it lacked, which its keys may not name.
-    lacks: Option<Want>,
+    /// Values that it lacked, which its keys may not name.
+    lacks: Vec<Want>,
 }
 
 impl<'a> Gathering<'a> {
-    /// For a request on this database that lacked this value.
-    pub(crate) fn new(server: &'a Server, db: u8, lacks: Option<Want>) -> Gathering<'a> {
+    /// For a request on this database that lacked these values.
+    pub(crate) fn new(server: &'a Server, db: u8, lacks: Vec<Want>) -> Gathering<'a> {
         let (needs, keys) = (NeededOf::new(server), SmallVec::new());
         Gathering { needs, db, command: 0, keys, next_key: 0, lacks }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use command::collection::LeafAt;
 use command::{CommandError, CommandResult, Cx, Fetched, Handler};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
@@ -76,18 +77,19 @@ pub(crate) fn run_locked(
         memory_bytes_max: request_bytes_max(server) as usize,
         reply_bytes_max: run.reply_bytes_max,
         spare: std::mem::take(run.spare),
+        cold_leaves: Vec::new(),
         random: worker.tier.next_random(),
         changes: 0,
     };
     let result = (run.handler)(&mut cx, run.args, reply);
-    let (changes, detached) = (cx.changes, cx.detached);
+    let (changes, detached, cold_leaves) = (cx.changes, cx.detached, cx.cold_leaves);
     *run.spare = cx.spare;
     match &result {
         Err(CommandError::NotResident(missing)) => {
             reads.take_back(session, locked, (run.keys, &missing.key), &mut tally);
         }
-        Err(CommandError::ReplyTooLong(key)) => {
-            reads.take_back(session, locked, (run.keys, key), &mut tally);
+        Err(CommandError::ReplyTooLong(long)) => {
+            reads.take_back(session, locked, (run.keys, &long.key), &mut tally);
         }
         _ => {}
     }
@@ -102,6 +104,9 @@ pub(crate) fn run_locked(
         for key in run.keys[first..].iter().chain(&run.keys[..first]).take(count) {
             promote(session, locked, key, (run.fetched, run.copies_large), &mut tally);
         }
+    }
+    if result.is_ok() {
+        promote_leaves(session, locked, &cold_leaves, run.fetched, &mut tally);
     }
     if changes > 0 {
         worker.stats.changes.add(changes);
@@ -211,6 +216,25 @@ fn promote(
     }
 }
 
+/// Copies leaves that were read from flash into RAM, of very many the first.
+fn promote_leaves(
+    session: &Session,
+    locked: &mut Locked<'_>,
+    leaves: &[LeafAt],
+    fetched: &FetchedSet,
+    tally: &mut Tally,
+) {
+    let at_once = leaves.len() <= PROMOTED_AT_ONCE_MAX;
+    let count = if at_once { PROMOTED_AT_ONCE_MAX } else { PROMOTED_OF_MANY_MAX };
+    for leaf in leaves.iter().take(count) {
+        let key = leaf.key();
+        let at = (locked.slot(key.slot), leaf.table(), &key);
+        promote_in_table(session, at, at_once, tally, |record| {
+            fetched.value(record).map(Box::from)
+        });
+    }
+}
+
 /// Moves large values that were fetched for a request, which has run, into RAM: they are not copied with
 /// slots held, and take no memory twice.
 #[cold]
@@ -237,11 +261,21 @@ fn promote_one(
     tally: &mut Tally,
     value: impl FnOnce(RecordId) -> Option<Box<[u8]>>,
 ) {
+    let table = session.worker.server.tier.keyspace.table_of(session.db);
+    promote_in_table(session, (slot, table, key), at_once, tally, value);
+}
+
+fn promote_in_table(
+    session: &Session,
+    (slot, table, key): (&mut SlotState, u8, &Key<'_>),
+    at_once: bool,
+    tally: &mut Tally,
+    value: impl FnOnce(RecordId) -> Option<Box<[u8]>>,
+) {
     let tier = &session.worker.server.tier;
     if !tier.may_promote(tally.ram_bytes()) {
         return;
     }
-    let table = tier.keyspace.table_of(session.db);
     let mut db = keyspace::Db::new(slot, table, session.now_ms, tally);
     let at_once = at_once && tier.promotes_at_once();
     let promoted = db.promote_with(key, |at, frequency| {

@@ -29,7 +29,7 @@ pub(crate) enum Outcome {
     /// It needs this; then it is to be run again.
     Fetch(Needed),
     /// What it needs is to be looked for in windows, besides this value; then it is to be run again.
-    Gather(Option<Want>),
+    Gather(Vec<Want>),
     /// It must wait for memory, then it is to be run again.
     Memory,
     /// It must wait for the end of a pause.

@@ -10,13 +10,13 @@
 use std::sync::atomic::Ordering;
 
 use command::{CommandError, Flags};
-use keyspace::{Key, Keyspace, Locked};
+use keyspace::{Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::FetchedSet;
 
 use crate::execution::call::count;
-use crate::execution::dispatch::Attempt;
+use crate::execution::dispatch::{Attempt, wants_of};
 use crate::execution::gather::{chosen_db, transaction_wants_many};
 use crate::execution::handler_run::{HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
@@ -25,7 +25,7 @@ use crate::execution::outcome::{Needed, Outcome};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
-use crate::session::cold::{all_cold, cold};
+use crate::session::cold::all_cold;
 use crate::session::transaction::{Queued, Transaction};
 use crate::state::registry::{Run, Verb};
 
@@ -87,7 +87,7 @@ fn exec(
     }
     let is_first = attempt.number == 0 && !session.transaction.has_changed_keys();
     if is_first && transaction_wants_many(session.server(), &session.transaction) {
-        return Ok(Outcome::Gather(None));
+        return Ok(Outcome::Gather(Vec::new()));
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
@@ -188,15 +188,15 @@ fn run_queued(
                 let result = run_locked(session, locked, run, reply);
                 let Err(CommandError::NotResident(missing)) = result else { break result };
                 reply.truncate(length);
-                let key = Key::new(&missing.key);
                 let table = locked.keyspace().table_of(session.db);
-                let want = cold(&session.server().tier, locked.slot(key.slot), table, &key)
-                    .expect("invariant: the slot is held, so the value is where it was");
-                if let Some(failure) = fetched.failure(want.record) {
+                let mut lacked = wants_of(&session.server().tier, &missing);
+                let failures = lacked.iter().map(|want| fetched.failure(want.record));
+                if let Some(failure) = failures.flatten().next() {
                     let text = format!("ERR cannot read the value of a key: {failure}");
                     break Err(CommandError::owned(text));
                 }
-                assert!(!fetched.has(want.record), "a value that is there is found");
+                lacked.retain(|want| !fetched.has(want.record));
+                assert!(!lacked.is_empty(), "a value that is there is found");
                 // The gaps of commands in front go by the values' positions, which change.
                 while reply.has_gaps() {
                     reply.fill(usize::MAX, |position| {
@@ -205,7 +205,7 @@ fn run_queued(
                 }
                 length = reply.len();
                 let mut wants = all_cold(&session.server().tier, locked, table, &keys, fetched);
-                wants.push(want);
+                wants.extend(lacked);
                 fetched.extend(session.worker.tier.fetch_blocking(wants));
             }
         }

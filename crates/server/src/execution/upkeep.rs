@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keyspace::{SLOT_COUNT, Tally};
+use command::collection::DetachedNodes;
+use keyspace::{DetachedTree, SLOT_COUNT, Tally};
+use tier::Freeing;
 
 use crate::state::worker::Worker;
 
@@ -13,6 +15,8 @@ use crate::state::worker::Worker;
 pub(crate) const UPKEEP_EVERY: Duration = Duration::from_millis(5);
 /// One round of expiry takes at most this long: 5 % of a core while rounds come every `UPKEEP_EVERY`.
 const EXPIRE_SLICE: Duration = Duration::from_micros(250);
+/// Nodes that one round frees: some tens of microseconds, with their slot locked.
+const FREED_NODES_MAX: usize = 256;
 /// Slots that one round of expiry looks at: all of them within 80 ms.
 const EXPIRE_SLOTS: usize = SLOT_COUNT / 16;
 
@@ -21,20 +25,55 @@ pub(crate) struct Upkeep {
     worker: Rc<Worker>,
     /// The slot that expiry looks at next.
     slot: usize,
+    /// A large collection without a key, of which some nodes have been freed.
+    detached: Option<Detached>,
+}
+
+struct Detached {
+    tree: DetachedTree,
+    nodes: DetachedNodes,
+    /// Writes wait meanwhile rather than be refused.
+    _freeing: Freeing,
 }
 
 impl Upkeep {
     pub(crate) fn new(worker: Rc<Worker>) -> Upkeep {
-        Upkeep { slot: worker.index, worker }
+        Upkeep { slot: worker.index, worker, detached: None }
     }
 
     /// One round. True: more is urgent, and the next should follow when the clients that are ready
     /// have had their turn.
     pub(crate) fn round(&mut self) -> bool {
-        let more = self.worker.tier.upkeep();
+        let more = self.worker.tier.upkeep() | self.free_nodes();
         expire(&self.worker, &mut self.slot);
         self.worker.upkeep_tick.notify_waiters();
         more
+    }
+}
+
+impl Upkeep {
+    /// Frees some nodes of large collections that have no key any more. Returns whether there are others.
+    fn free_nodes(&mut self) -> bool {
+        let tier = &self.worker.server.tier;
+        let detached = match self.detached.take() {
+            Some(detached) => detached,
+            None => {
+                let Some(tree) = tier.take_detached_tree() else { return false };
+                let nodes = DetachedNodes::of_detached(&tree);
+                Detached { tree, nodes, _freeing: Freeing::new(tier) }
+            }
+        };
+        let Detached { tree, mut nodes, _freeing } = detached;
+        let mut tally = Tally::default();
+        let is_done = {
+            let mut slot = tier.keyspace.lock(tree.slot);
+            nodes.free_some(&mut slot, (tree.slot, tree.table), 0, &mut tally, FREED_NODES_MAX)
+        };
+        tier.add_tally(&mut tally);
+        if !is_done {
+            self.detached = Some(Detached { tree, nodes, _freeing });
+        }
+        true
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use command::family::object::encoding_name;
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use keyspace::{Db, Expiry, Key, Stored, Tally};
 use resp::{Args, Protocol, Reply};
@@ -208,7 +209,7 @@ fn object(session: &Session, key: &[u8], reply: &mut Reply) -> CommandResult {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.as_ptr(),
             Stored::Cold(..) => std::ptr::null(),
         };
-        let encoding = Kind::from_bits(view.kind).encoding_name();
+        let encoding = encoding_name(&view);
         let length = serialized_length(view.value_len());
         format!(
             "Value at:{address:p} refcount:1 encoding:{encoding} serializedlength:{length} lru:0 \

@@ -5,10 +5,12 @@
 
 use std::sync::atomic::Ordering;
 
+use command::collection::{LeafAt, leaves};
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use keyspace::{Db, FlashRef, Key, Stored, Tally};
 use resp::{Args, Reply};
 use tier::StopReason;
+use value::Kind;
 
 use super::help::write_help;
 use super::info::tiering;
@@ -61,7 +63,8 @@ const HELP: &[&str] = &[
     "TIER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "LOCATE <key>",
     "    Tell whether the value of <key> is hot (in RAM), clean (in RAM and on flash), cold",
-    "    (on flash) or missing, and where on flash it lies.",
+    "    (on flash) or missing, and where on flash it lies; of a large collection, how many of",
+    "    its leaves are.",
     "DEMOTE <key>",
     "    Take the value of <key> out of RAM. Answers 1 when it was there and is not now.",
     "DEMOTE ALL",
@@ -85,7 +88,47 @@ struct Place {
     flash: Option<FlashRef>,
 }
 
+/// The leaves of a large collection: none of another value.
+fn leaves_of(session: &Session, key: &Key<'_>) -> Option<Vec<LeafAt>> {
+    let tier = &session.server().tier;
+    let slot = tier.keyspace.lock(key.slot);
+    let table = tier.keyspace.table_of(session.db);
+    let view = slot.view(table, key)?;
+    let is_gone = view.expire_at_ms != 0 && view.expire_at_ms <= session.now_ms;
+    let is_large = Kind::from_bits(view.kind).is_tree() && !is_gone;
+    is_large.then(|| leaves(&slot, table, key))
+}
+
+/// How many leaves are hot, clean and cold, and the bytes of all.
+fn write_leaves(session: &Session, key: &Key<'_>, leaves: &[LeafAt], reply: &mut Reply) {
+    let slot = session.server().tier.keyspace.lock(key.slot);
+    let (mut hot, mut clean, mut cold, mut bytes) = (0, 0, 0, 0);
+    for view in leaves.iter().filter_map(|leaf| slot.view(leaf.table(), &leaf.key())) {
+        bytes += view.value_len() as u64;
+        match view.stored {
+            Stored::Hot(_) => hot += 1,
+            Stored::Clean(..) => clean += 1,
+            Stored::Cold(..) => cold += 1,
+        }
+    }
+    drop(slot);
+    reply.map(6);
+    reply.bulk(b"state");
+    reply.bulk(b"leaves");
+    write_count("value-bytes", bytes, reply);
+    let frequency = find(session, key).map_or(0, |place| place.frequency);
+    write_count("frequency", frequency.into(), reply);
+    write_count("leaves-hot", hot, reply);
+    write_count("leaves-clean", clean, reply);
+    write_count("leaves-cold", cold, reply);
+}
+
 fn locate(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let key = Key::new(&args[2]);
+    if let Some(leaves) = leaves_of(session, &key) {
+        write_leaves(session, &key, &leaves, reply);
+        return Ok(());
+    }
     let Some(place) = find(session, &Key::new(&args[2])) else {
         reply.map(1);
         reply.bulk(b"state");
@@ -146,7 +189,15 @@ fn demote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
         return demote_all(session, reply);
     }
     let key = Key::new(&args[2]);
-    match session.worker.tier.demote_key(session.db, &key, session.now_ms) {
+    let tier = &session.worker.tier;
+    let demoted = match leaves_of(session, &key) {
+        None => tier.demote_key(session.db, &key, session.now_ms),
+        Some(leaves) => leaves.iter().try_fold(false, |any, leaf| {
+            let demoted = tier.demote_in_table(leaf.table(), &leaf.key(), session.now_ms)?;
+            Ok(any || demoted)
+        }),
+    };
+    match demoted {
         Ok(demoted) => reply.integer(demoted.into()),
         Err(StopReason::Busy) => session.errand = Errand::DeviceTurn,
         Err(reason) => return Err(refusal(reason)),
@@ -177,15 +228,26 @@ fn refusal(reason: StopReason) -> CommandError {
 
 fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = Key::new(&args[2]);
-    let server = session.worker.server.clone();
-    let tier = &server.tier;
+    let table = session.server().tier.keyspace.table_of(session.db);
+    let mut promoted = false;
+    match leaves_of(session, &key) {
+        None => promoted = promote_in_table(session, table, &key)?,
+        Some(leaves) => {
+            for leaf in &leaves {
+                promoted |= promote_in_table(session, leaf.table(), &leaf.key())?;
+            }
+        }
+    }
+    reply.integer(promoted.into());
+    Ok(())
+}
+
+/// Brings one value back to RAM. Returns whether it was on flash alone.
+fn promote_in_table(session: &Session, table: u8, key: &Key<'_>) -> Result<bool, CommandError> {
+    let tier = &session.server().tier;
     // Read while the slot is held, so that nobody can move the value meanwhile.
     let mut locked = tier.keyspace.lock_one(key.slot);
-    let table = tier.keyspace.table_of(session.db);
-    let Some(want) = cold(tier, locked.slot(key.slot), table, &key) else {
-        reply.integer(0);
-        return Ok(());
-    };
+    let Some(want) = cold(tier, locked.slot(key.slot), table, key) else { return Ok(false) };
     let fetched = session.worker.tier.fetch_blocking(vec![want]);
     if let Some(failure) = fetched.failure(want.record) {
         return Err(CommandError::owned(format!("ERR cannot read the value of a key: {failure}")));
@@ -193,12 +255,11 @@ fn promote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let value = fetched.value(want.record).expect("invariant: the slot is held, so it is there");
     let mut tally = Tally::default();
     let mut db = Db::new(locked.slot(key.slot), table, session.now_ms, &mut tally);
-    let promoted = db.promote(&key, want.at, value.into());
+    let promoted = db.promote(key, want.at, value.into());
     drop(locked);
     tier.add_tally(&mut tally);
     tier.counters.promoted.fetch_add(promoted.into(), Ordering::Relaxed);
-    reply.integer(promoted.into());
-    Ok(())
+    Ok(promoted)
 }
 
 fn flush(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {

@@ -242,8 +242,13 @@ impl<'a> Rows<'a> {
         if !self.shape().numbers {
             return 0;
         }
-        let bytes = &self.bytes[self.numbers_start() + row * NUMBER_BYTES..];
+        let bytes = &self.bytes[self.number_start(row)..];
         u64::from_le_bytes(bytes[..NUMBER_BYTES].try_into().expect("invariant: 8 bytes"))
+    }
+
+    /// Where the number of a row stands, in little endian.
+    pub(crate) fn number_start(&self, row: usize) -> usize {
+        self.numbers_start() + row * NUMBER_BYTES
     }
 
     /// A row. Panics: there is no such row.
@@ -267,6 +272,35 @@ impl<'a> Rows<'a> {
     /// All rows.
     pub fn iter(&self) -> Iter<'a> {
         self.iter_from(0)
+    }
+
+    /// A leaf of those rows that `is_wanted`, by their positions. Cost: one pass.
+    pub fn select(&self, is_wanted: impl Fn(usize) -> bool) -> Vec<u8> {
+        let shape = self.shape();
+        let (mut fingerprints, mut numbers) = (Vec::new(), Vec::new());
+        let (mut lengths, mut parts) = (Vec::new(), Vec::new());
+        let (lengths_start, mut at, mut count) = (self.lengths_start(), self.parts_start(), 0u32);
+        for row in 0..self.len() {
+            let of_row = row * shape.parts..(row + 1) * shape.parts;
+            let row_lengths = &self.bytes[lengths_start..][of_row];
+            let end = row_lengths.iter().fold(at, |at, &len| at + self.stored_len(len, at));
+            if is_wanted(row) {
+                count += 1;
+                lengths.extend_from_slice(row_lengths);
+                parts.extend_from_slice(&self.bytes[at..end]);
+                if shape.fingerprints {
+                    fingerprints.push(self.bytes[HEAD_BYTES + row]);
+                }
+                if shape.numbers {
+                    numbers.extend_from_slice(&self.number(row).to_le_bytes());
+                }
+            }
+            at = end;
+        }
+        let mut leaf = vec![self.bytes[0]];
+        leaf.extend_from_slice(&count.to_le_bytes()[..HEAD_BYTES - 1]);
+        [fingerprints, numbers, lengths, parts].iter().for_each(|column| leaf.extend(column));
+        leaf
     }
 
     /// All rows from `row` on.
@@ -598,6 +632,15 @@ mod tests {
                     leaf.add_numbers()
                 }
                 model.iter_mut().for_each(|row| row.2 = 0);
+            }
+            Change::SplitAndAppend(at) if at % 2 == 0 => {
+                let wanted = |row: usize| (usize::from(at) >> (row % 16)) & 1 == 0;
+                *leaf.bytes = leaf.rows().select(wanted);
+                let mut row = 0;
+                model.retain(|_| {
+                    row += 1;
+                    wanted(row - 1)
+                });
             }
             Change::SplitAndAppend(at) => {
                 let right = leaf.split_off(index(at).min(model.len()));

@@ -85,6 +85,11 @@ const VALUES: &[Field] = &[
     field("tier_values_cold_bytes", "Their bytes, before compression.", |f| {
         gauge(&f.counters.cold_bytes)
     }),
+    field(
+        "tier_nodes",
+        "Leaves and branches of large collections, which count as values, too.",
+        |f| gauge(&f.counters.nodes),
+    ),
     field("tier_values_in_ram", "Values in RAM, hot and clean ones.", |f| Count(f.values_in_ram())),
     field("tier_values_in_ram_percent", "Part of all values that is in RAM.", |f| {
         let cold = positive(&f.counters.cold_count);

@@ -25,7 +25,7 @@ use crate::state::worker::Worker;
 /// What a request needs before it runs.
 pub(crate) enum Wait {
     /// What it needs to be looked for, besides this value, and that.
-    Gather(Option<Want>),
+    Gather(Vec<Want>),
     /// Values from flash, or memory for what is made of values.
     Fetch(Needed),
     /// Values that were fetched to be copied into its reply.
@@ -193,7 +193,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Looks for what the request under way needs, and waits for that.
-    async fn gather(&mut self, lacks: Option<Want>) {
+    async fn gather(&mut self, lacks: Vec<Want>) {
         let worker = self.worker.clone();
         let mut gathering = Gathering::new(&worker.server, self.session.db, lacks);
         let mut alone = None;

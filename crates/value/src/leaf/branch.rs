@@ -1,0 +1,392 @@
+//! The nodes above the leaves of a large collection: which leaf begins where, and how many elements
+//! each part has.
+//!
+//! ```text
+//! root:   offset 0  id of the collection, 8 bytes
+//!                8  elements, 8 bytes
+//!               16  bytes of all leaves, 8 bytes
+//!               24  number of the next node, 4 bytes
+//!               28  height, 1 byte: 1 if its children are leaves
+//!               29  encoding that OBJECT ENCODING tells, 1 byte
+//!               30  branch
+//! branch: rows (`rows.rs`) of a bound, with a number: the child (bits 0-31), its elements (bits 32-63)
+//! ```
+//!
+//! A child holds what is not below its bound and below that of the next; bounds are compared byte by
+//! byte, and the first of a branch is not looked at.
+
+use crate::leaf::rows::{Rows, RowsMut, Shape};
+
+/// The rows of a branch.
+const SHAPE: Shape = Shape { parts: 1, fingerprints: false, numbers: true };
+
+const ELEMENTS_AT: usize = 8;
+const LEAF_BYTES_AT: usize = 16;
+const NEXT_NODE_AT: usize = 24;
+const HEIGHT_AT: usize = 28;
+const ENCODING_AT: usize = 29;
+const BRANCH_AT: usize = 30;
+const COUNT_SHIFT: u32 = 32;
+
+/// A node as its branch names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its number within the collection.
+    pub node: u32,
+    /// Elements below it.
+    pub elements: u32,
+}
+
+impl Child {
+    fn from_number(number: u64) -> Child {
+        Child { node: number as u32, elements: (number >> COUNT_SHIFT) as u32 }
+    }
+
+    fn number(self) -> u64 {
+        u64::from(self.node) | u64::from(self.elements) << COUNT_SHIFT
+    }
+}
+
+/// A branch to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Branch<'a>(Rows<'a>);
+
+impl<'a> Branch<'a> {
+    /// The branch in a node. Panics, there or later: the bytes are none.
+    #[inline]
+    pub fn new(node: &'a [u8]) -> Branch<'a> {
+        Branch(Rows::new(node))
+    }
+
+    /// How many children.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a branch has a child")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A child by its position. Panics: there is none.
+    #[inline]
+    pub fn child(&self, at: usize) -> Child {
+        Child::from_number(self.0.number(at))
+    }
+
+    /// Where a child begins. Panics: there is no such child.
+    pub fn bound(&self, at: usize) -> &'a [u8] {
+        self.0.first(at)
+    }
+
+    /// The position of the child that holds what stands at `order`.
+    #[inline]
+    pub fn find(&self, order: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.0.first(middle) <= order { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    /// The position of the child that holds the `element`-th, and how many stand before it in that child.
+    /// None: there are fewer.
+    pub fn find_nth(&self, mut element: u64) -> Option<(usize, u64)> {
+        for at in 0..self.len() {
+            let elements = u64::from(self.child(at).elements);
+            if element < elements {
+                return Some((at, element));
+            }
+            element -= elements;
+        }
+        None
+    }
+
+    /// Elements of the children in front of one.
+    pub fn elements_before(&self, at: usize) -> u64 {
+        (0..at).map(|at| u64::from(self.child(at).elements)).sum()
+    }
+
+    /// Elements of all children.
+    pub fn elements(&self) -> u64 {
+        self.elements_before(self.len())
+    }
+
+    /// All children.
+    pub fn children(&self) -> impl Iterator<Item = Child> + use<'a> {
+        self.0.iter().map(|row| Child::from_number(row.number))
+    }
+}
+
+/// A branch to be changed.
+pub struct BranchMut<'a>(RowsMut<'a>);
+
+impl<'a> BranchMut<'a> {
+    /// The branch in a node. Panics, there or later: the bytes are none.
+    pub fn new(node: &'a mut Vec<u8>) -> BranchMut<'a> {
+        BranchMut(RowsMut::new(node))
+    }
+
+    /// A branch of these children.
+    pub fn of(children: impl IntoIterator<Item = (Vec<u8>, Child)>) -> Vec<u8> {
+        let mut node = SHAPE.empty().to_vec();
+        let mut rows = RowsMut::new(&mut node);
+        for (bound, child) in children {
+            rows.push(0, child.number(), &[&bound]);
+        }
+        node
+    }
+
+    /// The branch to be read.
+    pub fn branch(&self) -> Branch<'_> {
+        Branch(self.0.rows())
+    }
+
+    /// Puts a child in front of the `at`-th.
+    pub fn insert(&mut self, at: usize, bound: &[u8], child: Child) {
+        self.0.insert(at, 0, child.number(), &[bound]);
+    }
+
+    /// Lets another child stand at a position, with the same bound.
+    pub fn set(&mut self, at: usize, child: Child) {
+        self.0.set_number(at, child.number());
+    }
+
+    /// Adds to the elements of a child. Panics: fewer than none are left.
+    pub fn add(&mut self, at: usize, elements: i64) {
+        let mut child = self.branch().child(at);
+        let sum = i64::from(child.elements) + elements;
+        child.elements = u32::try_from(sum).expect("invariant: a child has what was added to it");
+        self.set(at, child);
+    }
+
+    /// Takes a child out.
+    pub fn remove(&mut self, at: usize) {
+        self.0.remove(at..at + 1);
+    }
+
+    /// Takes the children from `at` on into a branch of their own; returns it with its bound.
+    pub fn split_off(&mut self, at: usize) -> (Vec<u8>, Vec<u8>) {
+        let bound = self.branch().bound(at).to_vec();
+        (bound, self.0.split_off(at))
+    }
+}
+
+/// The root of a large collection, to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Root<'a>(&'a [u8]);
+
+impl<'a> Root<'a> {
+    /// The root in a value. Panics, there or later: the bytes are none.
+    #[inline]
+    pub fn new(value: &'a [u8]) -> Root<'a> {
+        Root(value)
+    }
+
+    #[inline]
+    fn u64_at(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("invariant: 8 bytes"))
+    }
+
+    /// What its nodes are named by.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.u64_at(0)
+    }
+
+    /// Elements of the collection.
+    #[inline]
+    pub fn elements(&self) -> u64 {
+        self.u64_at(ELEMENTS_AT)
+    }
+
+    /// Bytes of all leaves together.
+    #[inline]
+    pub fn leaf_bytes(&self) -> u64 {
+        self.u64_at(LEAF_BYTES_AT)
+    }
+
+    /// The number of the next node that is made.
+    pub fn next_node(&self) -> u32 {
+        let bytes = &self.0[NEXT_NODE_AT..NEXT_NODE_AT + 4];
+        u32::from_le_bytes(bytes.try_into().expect("invariant: 4 bytes"))
+    }
+
+    /// How many branches are on the way to a leaf, this one included.
+    #[inline]
+    pub fn height(&self) -> u8 {
+        self.0[HEIGHT_AT]
+    }
+
+    /// The encoding that OBJECT ENCODING tells.
+    pub fn encoding(&self) -> u8 {
+        self.0[ENCODING_AT]
+    }
+
+    /// Its children.
+    #[inline]
+    pub fn branch(&self) -> Branch<'a> {
+        Branch::new(&self.0[BRANCH_AT..])
+    }
+}
+
+/// The root of a large collection in parts, to be changed as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootParts {
+    /// What its nodes are named by.
+    pub id: u64,
+    /// Elements of the collection.
+    pub elements: u64,
+    /// Bytes of all leaves together.
+    pub leaf_bytes: u64,
+    /// The number of the next node that is made.
+    pub next_node: u32,
+    /// How many branches are on the way to a leaf, this one included.
+    pub height: u8,
+    /// The encoding that OBJECT ENCODING tells.
+    pub encoding: u8,
+    /// Its branch.
+    pub branch: Vec<u8>,
+}
+
+impl RootParts {
+    /// Takes a root apart.
+    pub fn of(root: Root<'_>) -> RootParts {
+        RootParts {
+            id: root.id(),
+            elements: root.elements(),
+            leaf_bytes: root.leaf_bytes(),
+            next_node: root.next_node(),
+            height: root.height(),
+            encoding: root.encoding(),
+            branch: root.0[BRANCH_AT..].to_vec(),
+        }
+    }
+
+    /// The number of a new node.
+    pub fn take_node(&mut self) -> u32 {
+        let node = self.next_node;
+        self.next_node = node.checked_add(1).expect("a collection makes fewer than 2^32 nodes");
+        node
+    }
+
+    /// The value.
+    pub fn into_value(self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(BRANCH_AT + self.branch.len());
+        value.extend_from_slice(&self.id.to_le_bytes());
+        value.extend_from_slice(&self.elements.to_le_bytes());
+        value.extend_from_slice(&self.leaf_bytes.to_le_bytes());
+        value.extend_from_slice(&self.next_node.to_le_bytes());
+        value.extend_from_slice(&[self.height, self.encoding]);
+        value.extend_from_slice(&self.branch);
+        value
+    }
+}
+
+/// The root of a large collection, changed where it stands.
+pub struct RootMut<'a>(&'a mut [u8]);
+
+impl<'a> RootMut<'a> {
+    /// The root in a value. Panics, there or later: the bytes are none.
+    pub fn new(value: &'a mut [u8]) -> RootMut<'a> {
+        RootMut(value)
+    }
+
+    /// Adds to the elements of a child, and so of the collection, and to the bytes of its leaves.
+    pub fn add(&mut self, at: usize, elements: i64, leaf_bytes: i64) {
+        let root = Root(self.0);
+        let sum = |old: u64, added: i64| {
+            old.checked_add_signed(added).expect("invariant: a collection has what was added to it")
+        };
+        let (all, bytes) = (sum(root.elements(), elements), sum(root.leaf_bytes(), leaf_bytes));
+        self.0[ELEMENTS_AT..ELEMENTS_AT + 8].copy_from_slice(&all.to_le_bytes());
+        self.0[LEAF_BYTES_AT..LEAF_BYTES_AT + 8].copy_from_slice(&bytes.to_le_bytes());
+        add_in_place(&mut self.0[BRANCH_AT..], at, elements);
+    }
+
+    /// The number of a new node.
+    pub fn take_node(&mut self) -> u32 {
+        let node = Root(self.0).next_node();
+        let next = node.checked_add(1).expect("a collection makes fewer than 2^32 nodes");
+        self.0[NEXT_NODE_AT..NEXT_NODE_AT + 4].copy_from_slice(&next.to_le_bytes());
+        node
+    }
+
+    /// Sets the encoding that OBJECT ENCODING tells.
+    pub fn set_encoding(&mut self, encoding: u8) {
+        self.0[ENCODING_AT] = encoding;
+    }
+}
+
+/// Adds to the elements of a branch's child where it stands.
+pub fn add_in_place(branch: &mut [u8], at: usize, elements: i64) {
+    let rows = Rows::new(branch);
+    let child = Child::from_number(rows.number(at));
+    let sum = i64::from(child.elements) + elements;
+    let elements = u32::try_from(sum).expect("invariant: a child has what was added to it");
+    let start = rows.number_start(at);
+    let number = Child { elements, ..child }.number();
+    branch[start..start + 8].copy_from_slice(&number.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(node: u32, elements: u32) -> Child {
+        Child { node, elements }
+    }
+
+    fn branch() -> Vec<u8> {
+        let bounds: [(&[u8], Child); 4] = [
+            (b"", child(7, 10)),
+            (b"\x20", child(8, 0)),
+            (b"\x20\x01", child(9, 5)),
+            (b"\xf0", child(3, 1)),
+        ];
+        BranchMut::of(bounds.map(|(bound, child)| (bound.to_vec(), child)))
+    }
+
+    #[test]
+    fn children_are_found_by_order_and_by_position() {
+        let bytes = branch();
+        let branch = Branch::new(&bytes);
+        let cases: [(&[u8], usize); 7] = [
+            (b"", 0),
+            (b"\x1f\xff", 0),
+            (b"\x20", 1),
+            (b"\x20\x00\xff", 1),
+            (b"\x20\x01\x00", 2),
+            (b"\xef", 2),
+            (b"\xff", 3),
+        ];
+        for (order, expected) in cases {
+            assert_eq!(branch.find(order), expected, "{order:?}");
+        }
+        let nth = [(0, Some((0, 0))), (9, Some((0, 9))), (10, Some((2, 0))), (15, Some((3, 0)))];
+        for (element, expected) in nth {
+            assert_eq!(branch.find_nth(element), expected);
+        }
+        assert_eq!(branch.find_nth(16), None);
+        assert_eq!(branch.elements_before(3), 15);
+    }
+
+    #[test]
+    fn a_root_is_what_it_was_made_of() {
+        let parts = RootParts {
+            id: 0x0123_4567_89ab_cdef,
+            elements: 16,
+            leaf_bytes: 4_000,
+            next_node: 10,
+            height: 1,
+            encoding: 1,
+            branch: branch(),
+        };
+        let mut value = parts.clone().into_value();
+        assert_eq!(RootParts::of(Root::new(&value)), parts);
+        RootMut::new(&mut value).add(2, -5, 70);
+        RootMut::new(&mut value).set_encoding(0);
+        let root = Root::new(&value);
+        assert_eq!((root.elements(), root.leaf_bytes(), root.encoding()), (11, 4_070, 0));
+        assert_eq!(root.branch().child(2), child(9, 0));
+        assert_eq!(root.branch().children().count(), 4);
+    }
+}

@@ -1,0 +1,158 @@
+//! Large collections: their leaves go to flash one by one, come back one by one, are moved by garbage
+//! collection, and go with their key.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use resp::Frame;
+use support::{Client, Server, show, text};
+
+const FIELDS: usize = 4_000;
+/// How long upkeep may take to free the nodes of a key.
+const FREED_WITHIN: Duration = Duration::from_secs(20);
+
+fn number(client: &mut Client, name: &str) -> u64 {
+    let info = text(&client.call(&["INFO", "tiering"]));
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
+}
+
+/// A figure of TIER LOCATE.
+fn located(client: &mut Client, key: &str, name: &str) -> u64 {
+    let frame = client.call(&["TIER", "LOCATE", key]);
+    let Frame::Array(items) = &frame else { panic!("{}", show(&frame)) };
+    let at = items.iter().position(|item| *item == Frame::Bulk(name.into()));
+    match &items[at.unwrap_or_else(|| panic!("no {name} in {}", show(&frame))) + 1] {
+        Frame::Integer(number) => *number as u64,
+        other => panic!("{}", show(other)),
+    }
+}
+
+fn value(number: usize, version: usize) -> String {
+    format!("value {number} of version {version}, and many bytes more: {}", "x".repeat(150))
+}
+
+/// Sets every `step`-th field of a hash from `first` on.
+fn fill(client: &mut Client, key: &str, version: usize, (first, step): (usize, usize)) {
+    let numbers: Vec<usize> = (first..FIELDS).step_by(step).collect();
+    for some in numbers.chunks(100) {
+        let mut words = vec!["HSET".to_owned(), key.to_owned()];
+        for &number in some {
+            words.extend([format!("field {number}"), value(number, version)]);
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert!(matches!(client.call(&words), Frame::Integer(_)));
+    }
+}
+
+fn check(client: &mut Client, key: &str, version_of: impl Fn(usize) -> usize) {
+    for number in 0..FIELDS {
+        let found = client.call(&["HGET", key, &format!("field {number}")]);
+        assert_eq!(text(&found), value(number, version_of(number)), "field {number}");
+    }
+}
+
+fn wait_until_freed(client: &mut Client, nodes: u64) {
+    let start = Instant::now();
+    while number(client, "tier_nodes") > nodes {
+        assert!(start.elapsed() < FREED_WITHIN, "{} nodes", number(client, "tier_nodes"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(number(client, "tier_nodes"), nodes);
+}
+
+#[test]
+fn a_cold_hash_is_read_leaf_by_leaf() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    fill(&mut client, "h", 0, (0, 1));
+    let leaves = located(&mut client, "h", "leaves-hot");
+    assert!(leaves > 100, "{leaves}");
+    assert_eq!(client.show("TIER DEMOTE h"), ":1");
+    assert_eq!(client.show("TIER DEMOTE h"), ":0");
+    assert_eq!(located(&mut client, "h", "leaves-cold"), leaves);
+    let reads = number(&mut client, "tier_read_flash");
+    client.call(&["HGET", "h", "field 7"]);
+    assert_eq!(number(&mut client, "tier_read_flash"), reads + 1);
+    assert_eq!(located(&mut client, "h", "leaves-clean"), 1, "there is room for it");
+    client.line("TIER DEMOTE h");
+    // Those that lie in the same leaf count once.
+    let fields: Vec<String> = (0..50).map(|number| format!("field {number}")).collect();
+    let words: Vec<&str> =
+        ["HMGET", "h"].into_iter().chain(fields.iter().map(String::as_str)).collect();
+    let Frame::Array(values) = client.call(&words) else { panic!("an array") };
+    assert!(values.iter().enumerate().all(|(at, found)| text(found) == value(at, 0)));
+    // A change makes one leaf hot, and leaves the others where they are.
+    client.line("TIER DEMOTE h");
+    client.call(&["HSET", "h", "field 3", "new"]);
+    assert_eq!(located(&mut client, "h", "leaves-hot"), 1);
+    assert_eq!(located(&mut client, "h", "leaves-cold"), leaves - 1);
+    let Frame::Array(all) = client.line("HGETALL h") else { panic!("an array") };
+    assert_eq!(all.len(), 2 * FIELDS);
+    client.line("TIER DEMOTE h");
+    assert_eq!(client.show("TIER PROMOTE h"), ":1");
+    assert_eq!(located(&mut client, "h", "leaves-cold"), 0);
+}
+
+#[test]
+fn nodes_go_with_their_key() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    for end in ["DEL h", "SET h v", "PEXPIRE h 1", "FLUSHDB", "RENAME s h", "EVAL"] {
+        client.line("SET s v");
+        client.line("DEL h");
+        wait_until_freed(&mut client, 0);
+        fill(&mut client, "h", 0, (0, 1));
+        client.line("TIER DEMOTE h");
+        fill(&mut client, "h", 1, (0, 7));
+        assert!(number(&mut client, "tier_nodes") > 100);
+        match end {
+            // Field by field.
+            "EVAL" => (0..FIELDS).for_each(|number| {
+                let removed = client.call(&["HDEL", "h", &format!("field {number}")]);
+                assert_eq!(removed, Frame::Integer(1));
+            }),
+            _ => drop(client.line(end)),
+        }
+        wait_until_freed(&mut client, 0);
+    }
+    client.line("FLUSHALL");
+    for name in ["tier_values_hot", "tier_values_clean", "tier_values_cold"] {
+        assert_eq!(number(&mut client, name), 0, "{name}");
+    }
+}
+
+/// Leaves of several hashes that are written again in part, on flash of which half is live, so that
+/// others are moved out of their way; one of the hashes moves between names.
+#[test]
+fn garbage_collection_moves_leaves() {
+    const HASHES: usize = 24;
+    const STEP: usize = 7;
+    let options = ["--flash-segment-size", "1mb", "--tier-compression", "none", "--workers", "2"];
+    let kelvin = Server::kelvin_with_flash("48mb", &options);
+    let mut client = kelvin.connect();
+    let mut names: Vec<String> = (0..HASHES).map(|hash| format!("h{hash}")).collect();
+    let mut versions = vec![[0; STEP]; HASHES];
+    for name in &names {
+        fill(&mut client, name, 0, (0, 1));
+    }
+    for version in 1..150 {
+        let (hash, first) = (version * 5 % HASHES, version % STEP);
+        fill(&mut client, &names[hash], version, (first, STEP));
+        versions[hash][first] = version;
+        if version % 10 == 0 {
+            let name = format!("renamed{version}");
+            let renamed = client.call(&["RENAME", &names[0], &name]);
+            assert_eq!(renamed, Frame::Simple(b"OK".to_vec()));
+            names[0] = name;
+        }
+        client.line("TIER DEMOTE ALL");
+    }
+    assert!(number(&mut client, "flash_gc_relocated") > 100, "nothing was moved");
+    for (name, versions) in names.iter().zip(versions) {
+        check(&mut client, name, |number| versions[number % STEP]);
+    }
+    client.line("FLUSHALL");
+    wait_until_freed(&mut client, 0);
+}

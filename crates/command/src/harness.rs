@@ -90,6 +90,10 @@ impl Encodings for RedisDefaults {
     fn hash(&self) -> PackedMax {
         PackedMax { entries: 512, element_bytes: 64 }
     }
+
+    fn intset_entries_max(&self) -> u64 {
+        512
+    }
 }
 
 impl Fetched for FakeFlash {

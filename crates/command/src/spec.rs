@@ -275,6 +275,7 @@ impl KeySpec {
 pub enum Group {
     Generic,
     String,
+    Set,
     Hash,
     Bitmap,
     Connection,
@@ -288,6 +289,7 @@ impl Group {
         match self {
             Group::Generic => "generic",
             Group::String => "string",
+            Group::Set => "set",
             Group::Hash => "hash",
             Group::Bitmap => "bitmap",
             Group::Connection => "connection",
@@ -301,6 +303,7 @@ impl Group {
         match self {
             Group::Generic => Some("@keyspace"),
             Group::String => Some("@string"),
+            Group::Set => Some("@set"),
             Group::Hash => Some("@hash"),
             Group::Bitmap => Some("@bitmap"),
             Group::Connection => Some("@connection"),

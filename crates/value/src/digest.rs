@@ -8,6 +8,7 @@ use sha1::{Digest as _, Sha1};
 
 use crate::kind::Kind;
 use crate::leaf::fields::Fields;
+use crate::leaf::members::Members;
 
 const DIGEST_BYTES: usize = 20;
 /// What stands for an expiry, whatever its time.
@@ -43,14 +44,17 @@ impl Digest {
 
     /// Adds a string, or the elements of a leaf, of which there may be several.
     pub fn chain_elements(&mut self, kind: Kind, bytes: &[u8]) {
-        if !kind.is_hash() {
-            return self.chain(bytes);
-        }
-        for (field, value) in Fields::new(bytes).iter() {
-            let mut pair = Digest::default();
-            pair.chain(field);
-            pair.chain(value);
-            self.add(pair.as_bytes());
+        if kind.is_hash() {
+            for (field, value) in Fields::new(bytes).iter() {
+                let mut pair = Digest::default();
+                pair.chain(field);
+                pair.chain(value);
+                self.add(pair.as_bytes());
+            }
+        } else if kind.is_set() {
+            Members::new(bytes).iter().for_each(|member| self.add(member));
+        } else {
+            self.chain(bytes);
         }
     }
 
@@ -84,6 +88,7 @@ impl fmt::Display for Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leaf::members::leaf_of;
 
     fn of_string(value: &str, expires: bool) -> Digest {
         let mut digest = Digest::default();
@@ -102,6 +107,33 @@ mod tests {
             assert_eq!(of_string(value, expires).to_string(), expected, "{value} {expires}");
         }
         assert_eq!(Digest::default().to_string(), "0".repeat(40));
+    }
+
+    /// The digests are what redis-server 7.0 answers.
+    #[test]
+    fn sets_have_the_digests_of_redis_in_any_order() {
+        let cases: [(&[&[u8]], Kind, bool, &str); 5] = [
+            (&[b"a"], Kind::SET, false, "344e2dce84032272e136053b2083009290148e5e"),
+            (&[b"a", b"b", b"1"], Kind::SET, false, "e8f32bbb1ad9bf537c8867de4f19fec9e001296d"),
+            (&[b"1", b"a", b"b"], Kind::SET, false, "e8f32bbb1ad9bf537c8867de4f19fec9e001296d"),
+            (
+                &[b"3", b"1", b"2"],
+                Kind::SET_INTEGERS,
+                false,
+                "2a462a3f51a1db89738ebbeef0c47ce1bbc85246",
+            ),
+            (
+                &[b"1", b"2", b"3"],
+                Kind::SET_INTEGERS,
+                true,
+                "ccc3d4c08d9831ddb2985016b5aeb37aa16613c5",
+            ),
+        ];
+        for (members, kind, expires, expected) in cases {
+            let mut digest = Digest::default();
+            digest.chain_value(kind, &leaf_of(members), expires);
+            assert_eq!(digest.to_string(), expected);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::string::{Encoding, encoding_of};
 pub const KIND_BITS: u32 = 5;
 
 const TYPE_STRING: u8 = 0;
+const TYPE_SET: u8 = 2;
 const TYPE_HASH: u8 = 4;
 const ENCODING_SHIFT: u32 = 3;
 const TYPE_MASK: u8 = (1 << ENCODING_SHIFT) - 1;
@@ -17,13 +18,17 @@ const TREE: u8 = 3;
 
 /// What a value is and how `OBJECT ENCODING` names its form.
 ///
-/// Format: bits 0-2 the type (0 string, 4 hash), bits 3-4 the encoding within the type (string: 0 int,
-/// 1 embstr, 2 raw; hash: 0 listpack, 1 hashtable; collections: 3 a root, which tells the encoding itself,
-/// or a branch).
+/// Format: bits 0-2 the type (0 string, 2 set, 4 hash), bits 3-4 the encoding within the type (string:
+/// 0 int, 1 embstr, 2 raw; set: 0 intset, 1 hashtable; hash: 0 listpack, 1 hashtable; collections: 3 a
+/// root, which tells the encoding itself, or a branch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(u8);
 
 impl Kind {
+    /// A set that has had integers alone, and few.
+    pub const SET_INTEGERS: Kind = Kind(TYPE_SET | PACKED << ENCODING_SHIFT);
+    /// A set that has had other members, or many.
+    pub const SET: Kind = Kind(TYPE_SET | HASHED << ENCODING_SHIFT);
     /// A hash whose fields are few and short.
     pub const HASH_PACKED: Kind = Kind(TYPE_HASH | PACKED << ENCODING_SHIFT);
     /// A hash that has had many fields, or long ones.
@@ -60,6 +65,12 @@ impl Kind {
     #[inline]
     pub const fn is_string(self) -> bool {
         self.0 & TYPE_MASK == TYPE_STRING
+    }
+
+    /// Whether the value is a set.
+    #[inline]
+    pub const fn is_set(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_SET
     }
 
     /// Whether the value is a hash.
@@ -99,6 +110,7 @@ impl Kind {
     pub const fn type_name(self) -> &'static str {
         match self.0 & TYPE_MASK {
             TYPE_STRING => "string",
+            TYPE_SET => "set",
             TYPE_HASH => "hash",
             _ => "unknown",
         }
@@ -107,8 +119,9 @@ impl Kind {
     /// As `OBJECT ENCODING` names it.
     pub const fn encoding_name(self) -> &'static str {
         match (self.0 & TYPE_MASK, self.0 >> ENCODING_SHIFT) {
+            (TYPE_SET, PACKED) => "intset",
             (TYPE_HASH, PACKED) => "listpack",
-            (TYPE_HASH, _) => "hashtable",
+            (TYPE_SET | TYPE_HASH, _) => "hashtable",
             (_, 0) => "int",
             (_, 1) => "embstr",
             _ => "raw",

@@ -2,10 +2,12 @@
 
 mod hash;
 mod reader;
+mod set;
 mod tree;
 
 pub use hash::{Hash, HashMut};
 pub use reader::{LeafAt, TreeReader, leaves};
+pub use set::SetMut;
 pub use tree::DetachedNodes;
 
 use keyspace::{Carried, Expiry, Key, Stored, node_table};
@@ -31,6 +33,9 @@ pub struct PackedMax {
 pub trait Encodings {
     /// Of hashes: `hash-max-listpack-entries` and `hash-max-listpack-value`.
     fn hash(&self) -> PackedMax;
+
+    /// Of sets: `set-max-intset-entries`, members of a set of integers.
+    fn intset_entries_max(&self) -> u64;
 }
 
 impl Cx<'_, '_> {

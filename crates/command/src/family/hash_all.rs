@@ -205,7 +205,7 @@ fn hrandfield(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
 }
 
 /// As many as C's `long` can be negated.
-fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
+pub(super) fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
     match parse_i64(text) {
         Some(count) if count != i64::MIN => Ok(count),
         Some(_) => Err(NOT_NEGATABLE),

@@ -10,6 +10,9 @@ pub mod hash_all;
 pub mod memory;
 pub mod object;
 pub mod scan;
+pub mod set;
+pub mod set_operation;
+pub mod set_random;
 pub mod string;
 pub mod string_lcs;
 pub mod string_many;
@@ -28,6 +31,9 @@ pub const FAMILIES: &[&[Command]] = &[
     string_lcs::COMMANDS,
     bitmap::COMMANDS,
     bitmap_field::COMMANDS,
+    set::COMMANDS,
+    set_random::COMMANDS,
+    set_operation::COMMANDS,
     hash::COMMANDS,
     hash_all::COMMANDS,
     generic::COMMANDS,

@@ -7,7 +7,7 @@ pub enum Rule {
     Exact,
     /// Numbers that follow from the time at which a server ran the command may differ a little.
     Time,
-    /// Elements of an array may come in any order.
+    /// Elements of an array or a set may come in any order.
     AnyOrder,
     /// Pairs of elements may, of a map or of an array.
     Pairs,
@@ -18,6 +18,18 @@ pub enum Rule {
     Checked,
 }
 
+/// How a request may be spoilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoilt {
+    /// In any way.
+    Anyhow,
+    /// No argument is replaced by a small number, which would be a time that comes while the test runs
+    /// where the command sets an expiry, nor by one of a few thousand million.
+    NotBySmallNumbers,
+    /// Not at all: with other arguments it would leave other data on each server.
+    Never,
+}
+
 /// A command.
 pub struct Command {
     pub name: &'static str,
@@ -25,21 +37,19 @@ pub struct Command {
     pub weight: u32,
     pub rule: Rule,
     pub shape: &'static str,
-    /// Whether it can set an expiry: then no argument is replaced by a small number, which would
-    /// be a time that comes while the test runs, nor by one of a few thousand million.
-    pub sets_expiry: bool,
+    pub spoilt: Spoilt,
 }
 
 const fn exact(name: &'static str, weight: u32, shape: &'static str) -> Command {
-    Command { name, weight, rule: Rule::Exact, shape, sets_expiry: false }
+    Command { name, weight, rule: Rule::Exact, shape, spoilt: Spoilt::Anyhow }
 }
 
 const fn ruled(name: &'static str, weight: u32, rule: Rule, shape: &'static str) -> Command {
-    Command { name, weight, rule, shape, sets_expiry: false }
+    Command { name, weight, rule, shape, spoilt: Spoilt::Anyhow }
 }
 
 const fn expiring(name: &'static str, weight: u32, shape: &'static str) -> Command {
-    Command { name, weight, rule: Rule::Exact, shape, sets_expiry: true }
+    Command { name, weight, rule: Rule::Exact, shape, spoilt: Spoilt::NotBySmallNumbers }
 }
 
 /// Every command that is sent.
@@ -105,10 +115,35 @@ pub const COMMANDS: &[Command] = &[
     ruled("HSCAN", 6, Rule::Kind, "<hash> 0 [MATCH <pattern>] [COUNT <integer>]"),
     // Asked for as many as an edge says, Redis would run out of memory.
     Command {
-        sets_expiry: true,
+        spoilt: Spoilt::NotBySmallNumbers,
         ..ruled("HRANDFIELD", 8, Rule::Kind, "<hash> [(0 | 1 | 5 | -5 | -30 | 200) [WITHVALUES]]")
     },
     exact("DEL", 4, "<hash>"),
+    exact("SADD", 40, "<set> <small-number>+"),
+    exact("SADD", 12, "<set> <member>+"),
+    exact("SADD", 6, "<set> <numbers>"),
+    exact("SREM", 25, "<set> <member>+"),
+    exact("SISMEMBER", 10, "<set> <member>"),
+    exact("SMISMEMBER", 8, "<set> <member>+"),
+    exact("SCARD", 8, "<set>"),
+    exact("SMOVE", 15, "<set> <set> <member>"),
+    ruled("SMEMBERS", 8, Rule::AnyOrder, "<set>"),
+    ruled("SSCAN", 6, Rule::Kind, "<set> 0 [MATCH <pattern>] [COUNT <integer>]"),
+    ruled("SINTER", 8, Rule::AnyOrder, "<set>+"),
+    ruled("SUNION", 6, Rule::AnyOrder, "<set>+"),
+    ruled("SDIFF", 8, Rule::AnyOrder, "<set>+"),
+    exact("SINTERSTORE", 6, "<set> <set>+"),
+    exact("SUNIONSTORE", 6, "<set> <set>+"),
+    exact("SDIFFSTORE", 8, "<set> <set>+"),
+    exact("SINTERCARD", 8, "(1 <set> | 2 <set> <set> | 3 <set> <set> <set>) [LIMIT <integer>]"),
+    // It takes all there is, since each server would choose others.
+    Command { spoilt: Spoilt::Never, ..ruled("SPOP", 6, Rule::AnyOrder, "<set> 20000") },
+    Command {
+        spoilt: Spoilt::NotBySmallNumbers,
+        ..ruled("SRANDMEMBER", 8, Rule::Kind, "<set> [(0 | 1 | 5 | -5 | -30 | 200)]")
+    },
+    exact("OBJECT", 10, "ENCODING <set>"),
+    exact("DEL", 6, "<set>"),
     exact("DEL", 20, "<key>+"),
     exact("UNLINK", 10, "<key>+"),
     exact("EXISTS", 15, "<key>+"),

@@ -59,11 +59,16 @@ fn same_time(redis: &Frame, kelvin: &Frame) -> bool {
     }
 }
 
-fn sorted(frame: &Frame) -> Option<Vec<Vec<u8>>> {
-    let Frame::Array(items) = frame else { return None };
+/// Whether it is a set, and its elements in order.
+fn sorted(frame: &Frame) -> Option<(bool, Vec<Vec<u8>>)> {
+    let (is_set, items) = match frame {
+        Frame::Array(items) => (false, items),
+        Frame::Set(items) => (true, items),
+        _ => return None,
+    };
     let mut encoded: Vec<Vec<u8>> = items.iter().map(|item| encode(&[item])).collect();
     encoded.sort_unstable();
-    Some(encoded)
+    Some((is_set, encoded))
 }
 
 fn pairs(frame: &Frame) -> Option<Vec<Vec<u8>>> {
@@ -91,6 +96,7 @@ fn same_kind(redis: &Frame, kelvin: &Frame) -> bool {
 fn each_rule_allows_what_it_says() {
     let number = Frame::Integer;
     let list = |items: &[i64]| Frame::Array(items.iter().map(|item| number(*item)).collect());
+    let set = |items: &[i64]| Frame::Set(items.iter().map(|item| number(*item)).collect());
     let error = |text: &str| Frame::Error(text.as_bytes().to_vec());
     let cases = [
         (Rule::Exact, number(1), number(1), true),
@@ -101,6 +107,9 @@ fn each_rule_allows_what_it_says() {
         (Rule::Time, number(100_000), Frame::Null, false),
         (Rule::AnyOrder, list(&[1, 2]), list(&[2, 1]), true),
         (Rule::AnyOrder, list(&[1, 2]), list(&[2, 2]), false),
+        (Rule::AnyOrder, set(&[1, 2]), set(&[2, 1]), true),
+        (Rule::AnyOrder, set(&[1, 2]), set(&[2, 2]), false),
+        (Rule::AnyOrder, set(&[1, 2]), list(&[2, 1]), false),
         (Rule::AnyOrder, error("ERR a"), error("ERR b"), false),
         (Rule::Kind, number(1), number(2), true),
         (Rule::Kind, number(1), Frame::NullBulk, false),

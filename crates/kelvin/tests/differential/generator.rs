@@ -1,6 +1,6 @@
 //! From a seed to a stream of requests on several connections.
 
-use super::commands::{COMMANDS, Command, Rule, SWEEPING, SWEEPING_OWN, TIER, TRANSACTION};
+use super::commands::{COMMANDS, Command, Rule, SWEEPING, SWEEPING_OWN, Spoilt, TIER, TRANSACTION};
 use super::grammar::{Part, Shape};
 use super::random::Random;
 use super::words;
@@ -240,7 +240,7 @@ fn select_everywhere(db: u8) -> Vec<Step> {
 
 /// Spoils some requests: arguments missing, doubled, at the edge of what is allowed, in lower case.
 fn distort(mut request: Words, command: &Command, random: &mut Random) -> Words {
-    if !random.chance(1, 30) {
+    if command.spoilt == Spoilt::Never || !random.chance(1, 30) {
         return request;
     }
     let index = random.below(request.len());
@@ -257,7 +257,10 @@ fn distort(mut request: Words, command: &Command, random: &mut Random) -> Words 
 }
 
 fn edge(command: &Command, random: &mut Random) -> Vec<u8> {
-    let edges = if command.sets_expiry { words::EDGES_OF_TIME } else { words::EDGES };
+    let edges = match command.spoilt {
+        Spoilt::NotBySmallNumbers => words::EDGES_OF_TIME,
+        Spoilt::Anyhow | Spoilt::Never => words::EDGES,
+    };
     random.pick(edges).as_bytes().to_vec()
 }
 

@@ -6,6 +6,8 @@ use super::random::Random;
 const KEYS: usize = 28;
 /// Keys that mostly hold hashes.
 const HASHES: usize = 12;
+/// Keys that mostly hold sets.
+const SETS: usize = 10;
 /// Keys whose values together exceed the memory that Kelvin is given.
 pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
@@ -103,6 +105,15 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         "hash" => words.push(if random.chance(1, 12) { key(random) } else { hash_key(random) }),
         "field" => words.push(field(random)),
         "field-value" => words.push(field_value(random)),
+        "set" => words.push(if random.chance(1, 12) { key(random) } else { set_key(random) }),
+        "member" => words.push(member(random)),
+        "small-number" => push(&random.below(40).to_string()),
+        "numbers" => {
+            // So many at once that a set of integers comes to its limit of 512, or beyond it.
+            let first = random.below(1_500);
+            let count = random.pick(&[20, 100, 200, 511, 512, 513, 600]);
+            (first..first + count).for_each(|number| push(&number.to_string()));
+        }
         "short-key" => push(&format!("short{}", random.below(6))),
         "short-value" => words.push(letters(random, 120)),
         "integer" => push(&integer(random)),
@@ -142,14 +153,32 @@ fn key(random: &mut Random) -> Vec<u8> {
     match random.below(100) {
         0..76 => format!("k{}", random.below(KEYS)).into_bytes(),
         76..88 => wide_key(random.below(WIDE_KEYS)),
-        88..92 => hash_key(random),
-        92..98 => random.pick(ODD_KEYS).to_vec(),
+        88..91 => hash_key(random),
+        91..93 => set_key(random),
+        93..98 => random.pick(ODD_KEYS).to_vec(),
         _ => vec![b'L'; 300],
     }
 }
 
 fn hash_key(random: &mut Random) -> Vec<u8> {
     format!("hash{}", random.below(HASHES)).into_bytes()
+}
+
+fn set_key(random: &mut Random) -> Vec<u8> {
+    format!("set{}", random.below(SETS)).into_bytes()
+}
+
+/// A member: of a few that meet, or of many, integers or not.
+fn member(random: &mut Random) -> Vec<u8> {
+    match random.below(100) {
+        0..50 => random.below(40).to_string().into_bytes(),
+        50..65 => random.below(1_500).to_string().into_bytes(),
+        65..85 => format!("m{}", random.below(30)).into_bytes(),
+        85..92 => format!("member{}", random.below(1_000)).into_bytes(),
+        92..97 => random.pick(EDGES).as_bytes().to_vec(),
+        97..99 => random.pick(ODD_KEYS).to_vec(),
+        _ => letters(random, 300),
+    }
 }
 
 /// A field: of a few that meet, or of many, so that some hashes grow large.

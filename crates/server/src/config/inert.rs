@@ -370,8 +370,6 @@ options! {
     list_max_listpack_size: Atomic<Integer> = Integer::between(i32::MIN as i64, INT_MAX), "list-max-listpack-size" | "list-max-ziplist-size", "-2", RUNTIME;
     /// Nodes at either end of a list that are not compressed; 0 compresses none.
     list_compress_depth: Atomic<Integer> = Integer::between(0, INT_MAX), "list-compress-depth", "0", RUNTIME;
-    /// Members of a set of integers that is kept in one piece.
-    set_max_intset_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "set-max-intset-entries", "512", RUNTIME;
     /// Members of a set that is kept in one piece.
     set_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "set-max-listpack-entries", "128", RUNTIME;
     /// Bytes of a member of a set that is kept in one piece.

@@ -200,6 +200,8 @@ options! {
     hash_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "hash-max-listpack-entries" | "hash-max-ziplist-entries", "512", RUNTIME;
     /// Bytes of a field or value up to which it is.
     hash_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "hash-max-listpack-value" | "hash-max-ziplist-value", "64", RUNTIME;
+    /// Members up to which a set of integers is called an intset.
+    set_max_intset_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "set-max-intset-entries", "512", RUNTIME;
 
     // Watching.
 

@@ -18,6 +18,7 @@ brought it. These tables are made from the command table; a test keeps them so
 /// The groups in the order of the page.
 const GROUPS: &[(Group, &str)] = &[
     (Group::String, "Strings"),
+    (Group::Set, "Sets"),
     (Group::Hash, "Hashes"),
     (Group::Bitmap, "Bitmaps"),
     (Group::Generic, "Keys"),

@@ -156,6 +156,10 @@ impl Encodings for Server {
             element_bytes: self.config.hash_max_listpack_value.load(),
         }
     }
+
+    fn intset_entries_max(&self) -> u64 {
+        self.config.set_max_intset_entries.load() as u64
+    }
 }
 
 impl Statistics for Server {

@@ -3,6 +3,7 @@
 pub mod branch;
 pub mod fields;
 mod gaps;
+pub mod members;
 pub mod rows;
 
 pub use rows::{Row, Rows, RowsMut, Shape};

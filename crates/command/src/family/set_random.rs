@@ -1,0 +1,326 @@
+//! Members of sets picked at random, and taken out or not: SPOP and SRANDMEMBER.
+
+use resp::{Args, Reply};
+use stdx::Random;
+use value::leaf::members::Members;
+use value::parse_i64;
+
+use crate::cx::Cx;
+use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::hash_all::parse_count;
+use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+
+const TAKEN: &[KeySpec] =
+    &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE), Needs::Value)];
+const ANSWERED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
+
+/// If so many times what is left are taken out at once, Redis makes a new set of what is left, which its
+/// encoding shows.
+const RENEWED_MIN: usize = 5;
+
+const NOT_POSITIVE: CommandError = fixed("ERR value is out of range, must be positive");
+
+/// The rows of this file.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "SPOP",
+        arity: -2,
+        flags: Flags::WRITE.and(Flags::FAST).and(Flags::REPLIES_VALUES),
+        keys: TAKEN,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Set,
+            since: "1.0.0",
+            summary: "Removes members of a set picked at random, and returns them.",
+            complexity: "O(N) for N members of the set",
+            syntax: "key [count]",
+        },
+        run: spop,
+    },
+    Command {
+        name: "SRANDMEMBER",
+        arity: -2,
+        flags: Flags::READONLY.and(Flags::REPLIES_VALUES),
+        keys: ANSWERED,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Set,
+            since: "1.0.0",
+            summary: "Returns members of a set picked at random.",
+            complexity: "O(N) for N members that are asked for",
+            syntax: "key [count]",
+        },
+        run: srandmember,
+    },
+];
+
+fn spop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    match args.len() {
+        2 => pop_one(cx, reply),
+        3 => {
+            let count = parse_i64(&args[2]).and_then(|count| u64::try_from(count).ok());
+            pop_some(cx, count.ok_or(NOT_POSITIVE)?, reply)
+        }
+        _ => Err(CommandError::SYNTAX),
+    }
+}
+
+fn pop_one(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
+    let mut random = Random::new(cx.random);
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(set) = cx.read_set(&key)? else {
+        reply.null();
+        return Ok(());
+    };
+    let position = random.below(set.len() as u64) as usize;
+    reply.bulk(set.at(position));
+    if reply.full_len() > reply_bytes_max {
+        return Err(CommandError::too_long(&key));
+    }
+    cx.edit_set(&key, |set| set.remove_all_at(&[position]))?;
+    cx.changes += 1;
+    Ok(())
+}
+
+fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
+    let random = Random::new(cx.random);
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(set) = cx.read_set(&key)? else {
+        reply.set(0);
+        return Ok(());
+    };
+    let chosen = count.min(set.len() as u64) as usize;
+    let left = set.len() - chosen;
+    let mut positions = Vec::with_capacity(chosen);
+    reply.set(chosen);
+    for (position, member) in sample(set, chosen, random) {
+        positions.push(position);
+        reply.bulk(member);
+        if reply.full_len() > reply_bytes_max {
+            return Err(CommandError::too_long(&key));
+        }
+    }
+    if chosen > 0 {
+        cx.edit_set(&key, |set| {
+            set.remove_all_at(&positions);
+            if left * RENEWED_MIN <= chosen {
+                set.renew_kind();
+            }
+        })?;
+        cx.changes += chosen as u64;
+    }
+    Ok(())
+}
+
+fn srandmember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    match args.len() {
+        2 => one_member(cx, reply),
+        3 => some_members(cx, parse_count(&args[2])?, reply),
+        _ => Err(CommandError::SYNTAX),
+    }
+}
+
+fn one_member(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
+    let mut random = Random::new(cx.random);
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    match cx.read_set(&key)? {
+        Some(set) => reply.bulk(set.at(random.below(set.len() as u64) as usize)),
+        None => reply.null(),
+    }
+    if reply.full_len() > reply_bytes_max { Err(CommandError::too_long(&key)) } else { Ok(()) }
+}
+
+/// `count` different members, or as many as there are; with a negative count, that many, of which one
+/// may come more than once.
+fn some_members(cx: &mut Cx<'_, '_>, count: i64, reply: &mut Reply) -> CommandResult {
+    let mut random = Random::new(cx.random);
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let memory_bytes_max = cx.memory_bytes_max as u64;
+    let Some(set) = cx.read_set(&key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let (len, many) = (set.len() as u64, count.unsigned_abs());
+    let member_bytes = set.byte_len() as u64 / len;
+    if count < 0 && many.saturating_mul(member_bytes) > memory_bytes_max {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
+    let add = |reply: &mut Reply, member: &[u8]| {
+        reply.bulk(member);
+        if reply.full_len() > reply_bytes_max { Err(CommandError::too_long(&key)) } else { Ok(()) }
+    };
+    if count < 0 {
+        reply.array(many as usize);
+        return (0..many).try_for_each(|_| add(reply, set.at(random.below(len) as usize)));
+    }
+    let chosen = len.min(many) as usize;
+    reply.array(chosen);
+    sample(set, chosen, random).try_for_each(|(_, member)| add(reply, member))
+}
+
+/// So many members, of which there are as many at least, with their positions, which ascend. Each choice
+/// is as likely (selection sampling: Knuth, volume 2, algorithm S).
+fn sample<'a>(
+    set: Members<'a>,
+    count: usize,
+    mut random: Random,
+) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+    let (mut left, mut wanted) = (set.len() as u64, count as u64);
+    let is_chosen = move |_: &(usize, &'a [u8])| {
+        let is_chosen = random.below(left) < wanted;
+        wanted -= u64::from(is_chosen);
+        left -= 1;
+        is_chosen
+    };
+    set.iter().enumerate().filter(is_chosen).take(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::harness::{Harness, check};
+
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+    #[test]
+    fn members_are_taken_out() {
+        let not_positive = "-ERR value is out of range, must be positive";
+        check(&[
+            ("SPOP missing", "_"),
+            ("SPOP missing 3", "~[]"),
+            ("SPOP missing 0", "~[]"),
+            ("SADD s a", ":1"),
+            ("SPOP s 0", "~[]"),
+            ("SPOP s -1", not_positive),
+            ("SPOP s x", not_positive),
+            ("SPOP s 9223372036854775808", not_positive),
+            ("SPOP missing x", not_positive),
+            ("SPOP s 1 2", "-ERR syntax error"),
+            ("SPOP", "-ERR wrong number of arguments for 'spop' command"),
+            ("SPOP s", "$1 a"),
+            ("EXISTS s", ":0"),
+            ("SADD s a b", ":2"),
+            ("SPOP s 2", "~[$1 a, $1 b]"),
+            ("EXISTS s", ":0"),
+            ("SADD s 1 2 3", ":3"),
+            ("SPOP s 9223372036854775807", "~[$1 1, $1 2, $1 3]"),
+            ("EXISTS s", ":0"),
+            ("SADD s 1 2 3", ":3"),
+            ("SPOP s", "*"),
+            ("SPOP s 1", "*"),
+            ("SCARD s", ":1"),
+            ("OBJECT ENCODING s", "$6 intset"),
+            ("SET string v", "+OK"),
+            ("SPOP string", WRONG),
+            ("SPOP string 1", WRONG),
+            ("SPOP string 0", WRONG),
+            ("SPOP string x", not_positive),
+        ]);
+    }
+
+    /// What redis-server 7.0 answers.
+    #[test]
+    fn a_set_of_which_little_is_left_is_a_new_one() {
+        for (count, encoding) in [(9, "$9 hashtable"), (10, "$6 intset"), (11, "$6 intset")] {
+            check(&[
+                ("SADD s 1 2 3 4 5 6 7 8 9 10 11 12 x", ":13"),
+                ("SREM s x", ":1"),
+                (&format!("SPOP s {count}"), "*"),
+                ("SCARD s", &format!(":{}", 12 - count)),
+                ("OBJECT ENCODING s", encoding),
+            ]);
+        }
+    }
+
+    #[test]
+    fn members_are_picked() {
+        check(&[
+            ("SRANDMEMBER missing", "_"),
+            ("SRANDMEMBER missing 3", "[]"),
+            ("SRANDMEMBER missing -3", "[]"),
+            ("SADD s a", ":1"),
+            ("SRANDMEMBER s", "$1 a"),
+            ("SRANDMEMBER s 0", "[]"),
+            ("SRANDMEMBER s 5", "[$1 a]"),
+            ("SRANDMEMBER s 9223372036854775807", "[$1 a]"),
+            ("SRANDMEMBER s -3", "[$1 a, $1 a, $1 a]"),
+            ("SRANDMEMBER s x", "-ERR value is not an integer or out of range"),
+            (
+                "SRANDMEMBER s -9223372036854775808",
+                "-ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+            ),
+            ("SRANDMEMBER s 1 2", "-ERR syntax error"),
+            ("SET string v", "+OK"),
+            ("SRANDMEMBER string", WRONG),
+            ("SRANDMEMBER string 1", WRONG),
+            ("SRANDMEMBER string x", "-ERR value is not an integer or out of range"),
+        ]);
+    }
+
+    #[test]
+    fn more_members_than_memory_has_room_for_are_refused() {
+        let mut server = Harness::new(false);
+        server.memory_bytes_max = 1 << 20;
+        server.run("SADD s a");
+        let refused = "-OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(server.run("SRANDMEMBER s -9223372036854775807"), refused);
+        assert_eq!(server.run("SRANDMEMBER s -1000000"), refused);
+        assert_eq!(server.run("SRANDMEMBER s -3"), "[$1 a, $1 a, $1 a]");
+    }
+
+    fn items(shown: &str) -> Vec<&str> {
+        shown.trim_start_matches('~').trim_matches(['[', ']']).split(", ").collect()
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone_and_the_rest_stays() {
+        for (demote, count) in [(false, 5), (true, 5), (false, 150), (true, 150)] {
+            let mut server = Harness::new(demote);
+            server.random = count;
+            let all: String = (0..200).map(|number| format!(" m{number}")).collect();
+            server.run(&format!("SADD s{all}"));
+            let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+            server.changes = 0;
+            let (popped, left) = (server.run(&format!("SPOP s {count}")), server.run("SMEMBERS s"));
+            assert_eq!(server.changes, count);
+            assert_eq!(items(&popped).len() as u64, count);
+            items(&popped).into_iter().chain(items(&left)).for_each(|item| {
+                *seen.entry(item.into()).or_default() += 1;
+            });
+            assert!(seen.len() == 200 && seen.values().all(|&times| times == 1), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn each_member_is_as_likely_and_no_member_comes_twice() {
+        let mut server = Harness::new(false);
+        server.random = 0;
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        for _ in 0..2_000 {
+            server.run("SADD s a b c d e");
+            for (line, count) in [
+                ("SRANDMEMBER s", 1),
+                ("SRANDMEMBER s 2", 2),
+                ("SRANDMEMBER s -2", 2),
+                ("SPOP s 2", 2),
+            ] {
+                server.random += 1;
+                let shown = server.run(line);
+                let items = items(&shown);
+                assert_eq!(items.len(), count, "{line}: {shown}");
+                assert!(
+                    count == 1 || line.contains('-') || items[0] != items[1],
+                    "{line}: {shown}"
+                );
+                items.into_iter().for_each(|item| *seen.entry(item.into()).or_default() += 1);
+            }
+            server.run("SADD s a b c d e");
+            server.random += 1;
+            *seen.entry(server.run("SPOP s")).or_default() += 1;
+        }
+        assert_eq!(seen.len(), 5);
+        // 3,200 of each expected, and 47 is the standard deviation.
+        assert!(seen.values().all(|count| (3_000..3_400).contains(count)), "{seen:?}");
+    }
+}

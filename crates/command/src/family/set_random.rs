@@ -1,5 +1,6 @@
 //! Members of sets picked at random, and taken out or not: SPOP and SRANDMEMBER.
 
+use keyspace::Key;
 use resp::{Args, Reply};
 use stdx::Random;
 use value::leaf::members::Members;
@@ -73,10 +74,9 @@ fn pop_one(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
         return Ok(());
     };
     let position = random.below(set.len() as u64) as usize;
-    reply.bulk(set.at(position));
-    if reply.full_len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
-    }
+    let member = set.at(position);
+    check_room(&key, [member].into_iter(), reply_bytes_max, reply)?;
+    reply.bulk(member);
     cx.edit_set(&key, |set| set.remove_all_at(&[position]))?;
     cx.changes += 1;
     Ok(())
@@ -89,25 +89,19 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
         reply.set(0);
         return Ok(());
     };
-    let chosen = count.min(set.len() as u64) as usize;
-    let left = set.len() - chosen;
-    let mut positions = Vec::with_capacity(chosen);
-    reply.set(chosen);
-    for (position, member) in sample(set, chosen, random) {
-        positions.push(position);
-        reply.bulk(member);
-        if reply.full_len() > reply_bytes_max {
-            return Err(CommandError::too_long(&key));
-        }
-    }
-    if chosen > 0 {
+    let (positions, members) = sample(set, count, random);
+    check_room(&key, members.iter().copied(), reply_bytes_max, reply)?;
+    reply.set(members.len());
+    members.iter().for_each(|member| reply.bulk(member));
+    let (taken, left) = (positions.len(), set.len() - positions.len());
+    if taken > 0 {
         cx.edit_set(&key, |set| {
             set.remove_all_at(&positions);
-            if left * RENEWED_MIN <= chosen {
+            if left * RENEWED_MIN <= taken {
                 set.renew_kind();
             }
         })?;
-        cx.changes += chosen as u64;
+        cx.changes += taken as u64;
     }
     Ok(())
 }
@@ -115,7 +109,10 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
 fn srandmember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     match args.len() {
         2 => one_member(cx, reply),
-        3 => some_members(cx, parse_count(&args[2])?, reply),
+        3 => match parse_count(&args[2])? {
+            count @ ..0 => any_members(cx, count.unsigned_abs(), reply),
+            count => different_members(cx, count.unsigned_abs(), reply),
+        },
         _ => Err(CommandError::SYNTAX),
     }
 }
@@ -123,16 +120,33 @@ fn srandmember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
 fn one_member(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    match cx.read_set(&key)? {
-        Some(set) => reply.bulk(set.at(random.below(set.len() as u64) as usize)),
-        None => reply.null(),
-    }
-    if reply.full_len() > reply_bytes_max { Err(CommandError::too_long(&key)) } else { Ok(()) }
+    let Some(set) = cx.read_set(&key)? else {
+        reply.null();
+        return Ok(());
+    };
+    let member = set.at(random.below(set.len() as u64) as usize);
+    check_room(&key, [member].into_iter(), reply_bytes_max, reply)?;
+    reply.bulk(member);
+    Ok(())
 }
 
-/// `count` different members, or as many as there are; with a negative count, that many, of which one
-/// may come more than once.
-fn some_members(cx: &mut Cx<'_, '_>, count: i64, reply: &mut Reply) -> CommandResult {
+/// So many members, or as many as there are.
+fn different_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
+    let random = Random::new(cx.random);
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(set) = cx.read_set(&key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let (_, members) = sample(set, count, random);
+    check_room(&key, members.iter().copied(), reply_bytes_max, reply)?;
+    reply.array(members.len());
+    members.iter().for_each(|member| reply.bulk(member));
+    Ok(())
+}
+
+/// So many members, of which one may come more than once.
+fn any_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
     let memory_bytes_max = cx.memory_bytes_max as u64;
@@ -140,39 +154,50 @@ fn some_members(cx: &mut Cx<'_, '_>, count: i64, reply: &mut Reply) -> CommandRe
         reply.array(0);
         return Ok(());
     };
-    let (len, many) = (set.len() as u64, count.unsigned_abs());
+    let len = set.len() as u64;
     let member_bytes = set.byte_len() as u64 / len;
-    if count < 0 && many.saturating_mul(member_bytes) > memory_bytes_max {
+    if count.saturating_mul(member_bytes) > memory_bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
-    let add = |reply: &mut Reply, member: &[u8]| {
-        reply.bulk(member);
-        if reply.full_len() > reply_bytes_max { Err(CommandError::too_long(&key)) } else { Ok(()) }
-    };
-    if count < 0 {
-        reply.array(many as usize);
-        return (0..many).try_for_each(|_| add(reply, set.at(random.below(len) as usize)));
+    reply.array(count as usize);
+    for _ in 0..count {
+        reply.bulk(set.at(random.below(len) as usize));
+        if reply.full_len() > reply_bytes_max {
+            return Err(CommandError::too_long(&key));
+        }
     }
-    let chosen = len.min(many) as usize;
-    reply.array(chosen);
-    sample(set, chosen, random).try_for_each(|(_, member)| add(reply, member))
+    Ok(())
 }
 
-/// So many members, of which there are as many at least, with their positions, which ascend. Each choice
-/// is as likely (selection sampling: Knuth, volume 2, algorithm S).
-fn sample<'a>(
-    set: Members<'a>,
-    count: usize,
-    mut random: Random,
-) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
-    let (mut left, mut wanted) = (set.len() as u64, count as u64);
-    let is_chosen = move |_: &(usize, &'a [u8])| {
+/// So many members, or as many as there are, with their positions, which ascend. Each choice is as likely
+/// (selection sampling: Knuth, volume 2, algorithm S).
+fn sample(set: Members<'_>, count: u64, mut random: Random) -> (Vec<usize>, Vec<&[u8]>) {
+    let mut left = set.len() as u64;
+    let mut wanted = count.min(left);
+    let count = wanted as usize;
+    let is_chosen = |_: &(usize, &[u8])| {
         let is_chosen = random.below(left) < wanted;
         wanted -= u64::from(is_chosen);
         left -= 1;
         is_chosen
     };
-    set.iter().enumerate().filter(is_chosen).take(count)
+    set.iter().enumerate().filter(is_chosen).take(count).unzip()
+}
+
+/// Whether a reply may have these members.
+///
+/// Errors: [`CommandError::ReplyTooLong`].
+fn check_room<'m>(
+    key: &Key<'_>,
+    members: impl Iterator<Item = &'m [u8]>,
+    reply_bytes_max: usize,
+    reply: &Reply,
+) -> CommandResult {
+    let bytes: usize = members.map(<[u8]>::len).sum();
+    if reply.full_len() + bytes > reply_bytes_max {
+        return Err(CommandError::too_long(key));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -232,19 +232,18 @@ fn smembers(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandR
 fn sscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     parse_cursor(&args[2]).ok_or(INVALID_CURSOR)?;
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let found = cx.read_set(&key)?;
-    let filter = match found {
+    let Some(set) = cx.read_set(&key)? else {
         // Redis does not look at the options where there is nothing to list.
-        None => ElementFilter::default(),
-        Some(_) => ElementFilter::parse(args.from(3))?,
+        reply.array(2);
+        reply.bulk(b"0");
+        reply.array(0);
+        return Ok(());
     };
-    if let Some(set) = found
-        && reply.full_len() + set.byte_len() > reply_bytes_max
-    {
+    let filter = ElementFilter::parse(args.from(3))?;
+    if reply.full_len() + set.byte_len() > reply_bytes_max {
         return Err(CommandError::too_long(&key));
     }
-    let listed =
-        || found.into_iter().flat_map(|set| set.iter()).filter(|member| filter.lists(member));
+    let listed = || set.iter().filter(|member| filter.lists(member));
     reply.array(2);
     reply.bulk(b"0");
     reply.array(listed().count());

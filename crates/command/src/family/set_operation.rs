@@ -365,7 +365,7 @@ fn keep(members: &mut Vec<&[u8]>, set: Members<'_>, had: bool) {
 /// find one takes a glance at each fingerprint, and an addition of the lengths in front of each member
 /// with the same one.
 fn are_found_one_by_one(members: usize, len: usize) -> bool {
-    members.saturating_mul(len + 512) < 1 << 19
+    members.saturating_mul(len + 512) < 1 << 17
 }
 
 #[cfg(test)]

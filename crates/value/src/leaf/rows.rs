@@ -187,8 +187,13 @@ impl<'a> Rows<'a> {
     /// rows.
     #[inline]
     fn part_start(&self, index: usize) -> usize {
-        let start = self.parts_start();
-        let lengths = &self.bytes[self.lengths_start()..][..index];
+        self.part_start_after((0, self.parts_start()), index)
+    }
+
+    /// The same, from a part in front of it, or itself, and its place.
+    #[inline]
+    fn part_start_after(&self, (from, start): (usize, usize), index: usize) -> usize {
+        let lengths = &self.bytes[self.lengths_start()..][from..index];
         if self.bytes[0] & LONG_BIT == 0 {
             return start + lengths.iter().map(|&len| usize::from(len)).sum::<usize>();
         }
@@ -257,7 +262,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The row whose first part is `first`, which has this fingerprint. Cost: a pass over the
-    /// fingerprints, and over the lengths in front of each row that has the same.
+    /// fingerprints, and one over the lengths in front of the last row that may be it.
     #[inline]
     pub fn find(&self, fingerprint: u8, first: &[u8]) -> Option<usize> {
         assert!(self.shape().fingerprints);
@@ -265,8 +270,14 @@ impl<'a> Rows<'a> {
         let fingerprints = &self.bytes[HEAD_BYTES..HEAD_BYTES + count];
         let lengths = &self.bytes[self.lengths_start()..];
         let len = first.len().min(usize::from(LONG)) as u8;
-        memchr::memchr_iter(fingerprint, fingerprints)
-            .find(|&row| lengths[row * parts] == len && self.part(row * parts) == first)
+        let mut seen = (0, self.parts_start());
+        memchr::memchr_iter(fingerprint, fingerprints).find(|&row| {
+            let index = row * parts;
+            lengths[index] == len && {
+                seen = (index, self.part_start_after(seen, index));
+                self.part_at(len, seen.1) == first
+            }
+        })
     }
 
     /// All rows.

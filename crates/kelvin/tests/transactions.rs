@@ -8,10 +8,18 @@ use support::{Server, show};
 /// it runs is what Redis says.
 #[test]
 fn watches_end_as_with_redis() {
-    let before = ["FLUSHALL", "SET here 1", "SELECT 1", "SET there 1", "SET both 1", "SELECT 0"];
+    let before = [
+        "FLUSHALL",
+        "SET here 1",
+        "RPUSH list a b",
+        "SELECT 1",
+        "SET there 1",
+        "SET both 1",
+        "SELECT 0",
+    ];
     let (kelvin, redis) = (Server::kelvin(&["--workers", "2"]), Server::redis(&[]));
     let mut differences = Vec::new();
-    for watched in ["here", "there", "both", "nowhere", "here nowhere"] {
+    for watched in ["here", "there", "both", "nowhere", "here nowhere", "list"] {
         for change in [
             "SWAPDB 0 1",
             "SWAPDB 1 2",
@@ -27,6 +35,14 @@ fn watches_end_as_with_redis() {
             "PEXPIRE here 100000",
             "PEXPIRE nowhere 1",
             "GET here",
+            "LTRIM list 0 -1",
+            "LTRIM list 9 9",
+            "LSET list 0 a",
+            "LMOVE list list LEFT LEFT",
+            "LREM list 0 none",
+            "LINSERT list BEFORE none x",
+            "LPOP list 0",
+            "RPOP list 9",
         ] {
             let results = [&kelvin, &redis].map(|server| {
                 let (mut client, mut other) = (server.connect(), server.connect());

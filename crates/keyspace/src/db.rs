@@ -283,6 +283,11 @@ impl<'a> Db<'a> {
         true
     }
 
+    /// Tells those who watch a key that it was written, though it is as it was.
+    pub fn tell_watchers(&mut self, key: &Key<'_>) {
+        self.slot.changed(self.table, key.bytes);
+    }
+
     /// Changes the kind of a key (its encoding) without touching its value.
     pub fn set_kind(&mut self, key: &Key<'_>, kind: u8) {
         if let Some(at) = self.locate(key) {

@@ -804,6 +804,17 @@ mod tests {
     }
 
     #[test]
+    fn watchers_hear_of_a_write_that_leaves_the_key_as_it_was() {
+        let mut slot = SlotState::default();
+        ["written", "other"].iter().for_each(|name| put(&mut slot, 0, name, 1, Expiry::Clear));
+        let flags = ["written", "other"].map(|name| watch(&mut slot, 0, name));
+        let mut tally = Tally::default();
+        Db::new(&mut slot, 0, NOW_MS, &mut tally).tell_watchers(&Key::new(b"written"));
+        assert_eq!(flags.map(|flag| flag.is_raised()), [true, false]);
+        assert_eq!(tally.written_bytes, 0);
+    }
+
+    #[test]
     fn to_clear_a_table_changes_the_keys_that_were_watched_alive() {
         let mut slot = SlotState::default();
         put(&mut slot, 0, "lives", 1, Expiry::Clear);

@@ -7,6 +7,7 @@ use std::ops::BitXorAssign;
 use sha1::{Digest as _, Sha1};
 
 use crate::kind::Kind;
+use crate::leaf::elements::Elements;
 use crate::leaf::fields::Fields;
 use crate::leaf::members::Members;
 
@@ -44,7 +45,9 @@ impl Digest {
 
     /// Adds a string, or the elements of a leaf, of which there may be several.
     pub fn chain_elements(&mut self, kind: Kind, bytes: &[u8]) {
-        if kind.is_hash() {
+        if kind.is_list() {
+            Elements::new(bytes).iter().for_each(|element| self.chain(element));
+        } else if kind.is_hash() {
             for (field, value) in Fields::new(bytes).iter() {
                 let mut pair = Digest::default();
                 pair.chain(field);
@@ -88,6 +91,7 @@ impl fmt::Display for Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leaf::elements::{self, ElementsMut};
     use crate::leaf::members::leaf_of;
 
     fn of_string(value: &str, expires: bool) -> Digest {
@@ -133,6 +137,23 @@ mod tests {
             let mut digest = Digest::default();
             digest.chain_value(kind, &leaf_of(members), expires);
             assert_eq!(digest.to_string(), expected);
+        }
+    }
+
+    /// So are these.
+    #[test]
+    fn lists_have_the_digests_of_redis() {
+        let cases: [(&[&str], bool, &str); 2] = [
+            (&["a", "b", "", "12"], false, "05ed04c53d204d6309e71f920405acced3d4f966"),
+            (&["bar"], true, "11f6b593cd1443004122362da66511482c0a83cc"),
+        ];
+        for (elements, expires, expected) in cases {
+            let mut leaf = elements::SHAPE.empty().to_vec();
+            let bytes = elements.iter().map(|element| element.as_bytes());
+            ElementsMut::new(&mut leaf).insert(0, bytes);
+            let mut digest = Digest::default();
+            digest.chain_value(Kind::LIST, &leaf, expires);
+            assert_eq!(digest.to_string(), expected, "{elements:?} {expires}");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::string::{Encoding, encoding_of};
 pub const KIND_BITS: u32 = 5;
 
 const TYPE_STRING: u8 = 0;
+const TYPE_LIST: u8 = 1;
 const TYPE_SET: u8 = 2;
 const TYPE_HASH: u8 = 4;
 const ENCODING_SHIFT: u32 = 3;
@@ -18,13 +19,15 @@ const TREE: u8 = 3;
 
 /// What a value is and how `OBJECT ENCODING` names its form.
 ///
-/// Format: bits 0-2 the type (0 string, 2 set, 4 hash), bits 3-4 the encoding within the type (string:
-/// 0 int, 1 embstr, 2 raw; set: 0 intset, 1 hashtable; hash: 0 listpack, 1 hashtable; collections: 3 a
-/// root, which tells the encoding itself, or a branch).
+/// Format: bits 0-2 the type (0 string, 1 list, 2 set, 4 hash), bits 3-4 the encoding within the type
+/// (string: 0 int, 1 embstr, 2 raw; list: 0; set: 0 intset, 1 hashtable; hash: 0 listpack, 1 hashtable;
+/// collections: 3 a root, which tells the encoding itself, or a branch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(u8);
 
 impl Kind {
+    /// A list.
+    pub const LIST: Kind = Kind(TYPE_LIST);
     /// A set that has had integers alone, and few.
     pub const SET_INTEGERS: Kind = Kind(TYPE_SET | PACKED << ENCODING_SHIFT);
     /// A set that has had other members, or many.
@@ -65,6 +68,12 @@ impl Kind {
     #[inline]
     pub const fn is_string(self) -> bool {
         self.0 & TYPE_MASK == TYPE_STRING
+    }
+
+    /// Whether the value is a list.
+    #[inline]
+    pub const fn is_list(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_LIST
     }
 
     /// Whether the value is a set.
@@ -110,6 +119,7 @@ impl Kind {
     pub const fn type_name(self) -> &'static str {
         match self.0 & TYPE_MASK {
             TYPE_STRING => "string",
+            TYPE_LIST => "list",
             TYPE_SET => "set",
             TYPE_HASH => "hash",
             _ => "unknown",
@@ -119,6 +129,7 @@ impl Kind {
     /// As `OBJECT ENCODING` names it.
     pub const fn encoding_name(self) -> &'static str {
         match (self.0 & TYPE_MASK, self.0 >> ENCODING_SHIFT) {
+            (TYPE_LIST, _) => "quicklist",
             (TYPE_SET, PACKED) => "intset",
             (TYPE_HASH, PACKED) => "listpack",
             (TYPE_SET | TYPE_HASH, _) => "hashtable",

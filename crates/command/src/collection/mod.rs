@@ -1,11 +1,13 @@
 //! Collections as handlers see them: read as a whole, changed through [`Cx::edit`].
 
 mod hash;
+mod list;
 mod reader;
 mod set;
 mod tree;
 
 pub use hash::{Hash, HashMut};
+pub use list::{End, ListMut};
 pub use reader::{LeafAt, TreeReader, leaves};
 pub use set::SetMut;
 pub use tree::DetachedNodes;

@@ -7,6 +7,10 @@ pub mod expire;
 pub mod generic;
 pub mod hash;
 pub mod hash_all;
+pub mod list;
+pub mod list_move;
+pub mod list_range;
+pub mod list_search;
 pub mod memory;
 pub mod object;
 pub mod scan;
@@ -36,6 +40,10 @@ pub const FAMILIES: &[&[Command]] = &[
     set_operation::COMMANDS,
     hash::COMMANDS,
     hash_all::COMMANDS,
+    list::COMMANDS,
+    list_range::COMMANDS,
+    list_search::COMMANDS,
+    list_move::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
     scan::COMMANDS,

@@ -8,6 +8,8 @@ const KEYS: usize = 28;
 const HASHES: usize = 12;
 /// Keys that mostly hold sets.
 const SETS: usize = 10;
+/// Keys that mostly hold lists.
+const LISTS: usize = 10;
 /// Keys whose values together exceed the memory that Kelvin is given.
 pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
@@ -103,6 +105,8 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         "value" => words.push(value(random)),
         "unwatched-key" => push(&format!("unwatched{}", random.below(4))),
         "hash" => words.push(if random.chance(1, 12) { key(random) } else { hash_key(random) }),
+        "list" => words.push(if random.chance(1, 12) { key(random) } else { list_key(random) }),
+        "element" => words.push(element(random)),
         "field" => words.push(field(random)),
         "field-value" => words.push(field_value(random)),
         "set" => words.push(if random.chance(1, 12) { key(random) } else { set_key(random) }),
@@ -155,7 +159,8 @@ fn key(random: &mut Random) -> Vec<u8> {
         76..88 => wide_key(random.below(WIDE_KEYS)),
         88..91 => hash_key(random),
         91..93 => set_key(random),
-        93..98 => random.pick(ODD_KEYS).to_vec(),
+        93..95 => list_key(random),
+        95..98 => random.pick(ODD_KEYS).to_vec(),
         _ => vec![b'L'; 300],
     }
 }
@@ -196,6 +201,22 @@ fn field_value(random: &mut Random) -> Vec<u8> {
         0..300 => integer(random).into_bytes(),
         300..350 => random.pick(FLOATS).as_bytes().to_vec(),
         350..900 => letters(random, 60),
+        900..990 => letters(random, 600),
+        _ => value(random),
+    }
+}
+
+fn list_key(random: &mut Random) -> Vec<u8> {
+    format!("list{}", random.below(LISTS)).into_bytes()
+}
+
+/// An element: mostly of a few that meet, some of them long.
+fn element(random: &mut Random) -> Vec<u8> {
+    match random.below(1000) {
+        0..550 => format!("e{}", random.below(12)).into_bytes(),
+        550..600 => vec![b'l'; 250 + random.below(10)],
+        600..750 => integer(random).into_bytes(),
+        750..900 => letters(random, 60),
         900..990 => letters(random, 600),
         _ => value(random),
     }

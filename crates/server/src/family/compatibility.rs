@@ -20,6 +20,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::String, "Strings"),
     (Group::Set, "Sets"),
     (Group::Hash, "Hashes"),
+    (Group::List, "Lists"),
     (Group::Bitmap, "Bitmaps"),
     (Group::Generic, "Keys"),
     (Group::Transactions, "Transactions"),

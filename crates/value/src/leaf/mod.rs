@@ -1,6 +1,7 @@
 //! What collections are made of: a small collection is one leaf, a large one many.
 
 pub mod branch;
+pub mod elements;
 pub mod fields;
 mod gaps;
 pub mod members;

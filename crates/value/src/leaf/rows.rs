@@ -49,6 +49,9 @@ pub struct Shape {
     pub numbers: bool,
 }
 
+/// Rows of one part and nothing else.
+const PART_ALONE: Shape = Shape { parts: 1, fingerprints: false, numbers: false };
+
 impl Shape {
     fn bits(self) -> u8 {
         assert!(self.parts == 1 || self.parts == 2);
@@ -431,6 +434,27 @@ impl<'a> RowsMut<'a> {
         self.insert(self.rows().len(), fingerprint, number, parts);
     }
 
+    /// Puts rows of one part and nothing else in front of the `at`-th, with one pass over what lies behind
+    /// it for all of them. Panics: there are fewer rows, or rows have more than a part.
+    pub fn insert_all<'p>(&mut self, at: usize, parts: impl Iterator<Item = &'p [u8]> + Clone) {
+        let rows = self.rows();
+        let count = rows.len();
+        assert!(at <= count && rows.shape() == PART_ALONE);
+        let (mut added, mut part_bytes) = (0, 0);
+        for part in parts.clone() {
+            added += 1;
+            part_bytes += encoded_len(part.len());
+        }
+        let (length_at, mut start) = (rows.lengths_start() + at, rows.part_start(at));
+        gaps::open(self.bytes, &[(length_at, added), (start, part_bytes)]);
+        self.set_len(count + added);
+        start += added;
+        for (index, part) in (at..).zip(parts) {
+            self.put_part(index, start, part);
+            start += encoded_len(part.len());
+        }
+    }
+
     /// Writes a part and its length where there is room for them.
     fn put_part(&mut self, index: usize, mut start: usize, part: &[u8]) {
         let length_at = self.rows().lengths_start() + index;
@@ -463,6 +487,30 @@ impl<'a> RowsMut<'a> {
         gaps.push((start, end - start));
         gaps::close(self.bytes, &gaps);
         self.set_len(count - removed);
+    }
+
+    /// Takes out the rows, of one part and nothing else, of which `keeps` does not say so, with one pass
+    /// for all of them. Panics: rows have more than a part.
+    pub fn retain(&mut self, mut keeps: impl FnMut(&[u8]) -> bool) {
+        let rows = self.rows();
+        assert!(rows.shape() == PART_ALONE);
+        let (count, lengths) = (rows.len(), rows.lengths_start());
+        let (mut kept, mut from, mut to) = (0, rows.parts_start(), rows.parts_start());
+        for row in 0..count {
+            let rows = self.rows();
+            let len = rows.bytes[lengths + row];
+            let end = from + rows.stored_len(len, from);
+            if keeps(rows.part_at(len, from)) {
+                self.bytes.copy_within(from..end, to);
+                self.bytes[lengths + kept] = len;
+                kept += 1;
+                to += end - from;
+            }
+            from = end;
+        }
+        self.bytes.truncate(to);
+        gaps::close(self.bytes, &[(lengths + kept, count - kept)]);
+        self.set_len(kept);
     }
 
     /// Gives the second part of a row other bytes. Panics: there is no such row or part.
@@ -582,7 +630,9 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Change {
         Insert(u16, Vec<u8>, Vec<u8>, u64),
+        InsertAll(u16, Vec<Vec<u8>>),
         Remove(u16, u16),
+        Retain(usize),
         SetSecond(u16, Vec<u8>),
         SetFirst(u16, Vec<u8>),
         SetNumber(u16, u64),
@@ -594,7 +644,10 @@ mod tests {
         prop_oneof![
             6 => (any::<u16>(), part(), part(), any::<u64>())
                 .prop_map(|(at, one, two, number)| Change::Insert(at, one, two, number)),
+            2 => (any::<u16>(), prop::collection::vec(part(), 0..5))
+                .prop_map(|(at, parts)| Change::InsertAll(at, parts)),
             2 => (any::<u16>(), 0..4u16).prop_map(|(at, count)| Change::Remove(at, count)),
+            1 => (2..5usize).prop_map(Change::Retain),
             2 => (any::<u16>(), part()).prop_map(|(at, part)| Change::SetSecond(at, part)),
             2 => (any::<u16>(), part()).prop_map(|(at, part)| Change::SetFirst(at, part)),
             1 => (any::<u16>(), any::<u64>()).prop_map(|(at, number)| Change::SetNumber(at, number)),
@@ -620,6 +673,16 @@ mod tests {
                 let to = (from + usize::from(count)).min(model.len());
                 leaf.remove(from.min(to)..to);
                 model.drain(from.min(to)..to);
+            }
+            Change::InsertAll(at, parts) if shape == PART_ALONE => {
+                let at = usize::from(at) % (model.len() + 1);
+                leaf.insert_all(at, parts.iter().map(Vec::as_slice));
+                model.splice(at..at, parts.into_iter().map(|part| (part, Vec::new(), 0)));
+            }
+            Change::Retain(modulus) if shape == PART_ALONE => {
+                let keeps = |part: &[u8]| !part.len().is_multiple_of(modulus);
+                leaf.retain(keeps);
+                model.retain(|row| keeps(&row.0));
             }
             Change::SetSecond(at, part) if shape.parts == 2 && !model.is_empty() => {
                 leaf.set_second(index(at), &part);

@@ -1,0 +1,287 @@
+//! Lists of several keys: LMOVE, RPOPLPUSH and LMPOP.
+
+use std::iter::once;
+
+use resp::{Args, Reply};
+use value::parse_i64;
+
+use super::list::{remove_popped, write_popped};
+use crate::collection::End;
+use crate::cx::Cx;
+use crate::error::{CommandError, CommandResult, fixed};
+use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+
+const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
+const INSERTED: KeyFlags = KeyFlags::RW.and(KeyFlags::INSERT);
+
+const MOVE: Flags = Flags::WRITE.and(Flags::DENYOOM).and(Flags::REPLIES_VALUES);
+const SOURCE_AND_TARGET: &[KeySpec] =
+    &[KeySpec::at(1, POPPED, Needs::Value), KeySpec::at(2, INSERTED, Needs::Value)];
+
+const NO_KEYS: CommandError = fixed("ERR numkeys should be greater than 0");
+const NO_COUNT: CommandError = fixed("ERR count should be greater than 0");
+
+/// The rows of this file.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "LMOVE",
+        arity: 5,
+        flags: MOVE,
+        keys: SOURCE_AND_TARGET,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::List,
+            since: "6.2.0",
+            summary: "Takes an element from an end of a list, puts it at an end of another one and returns it.",
+            complexity: "O(N) for N elements of both lists",
+            syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT>",
+        },
+        run: lmove,
+    },
+    Command {
+        name: "RPOPLPUSH",
+        arity: 3,
+        flags: MOVE,
+        keys: SOURCE_AND_TARGET,
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::List,
+            since: "1.2.0",
+            summary: "Takes an element from the tail of a list, puts it at the head of another one and returns it.",
+            complexity: "O(N) for N elements of both lists",
+            syntax: "source destination",
+        },
+        run: rpoplpush,
+    },
+    Command {
+        name: "LMPOP",
+        arity: -4,
+        flags: Flags::WRITE.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES),
+        keys: &[KeySpec {
+            flags: POPPED,
+            needs: Needs::Value,
+            begin: Begin::Index(1),
+            find: Find::Count { at: 0, first: 1, step: 1 },
+        }],
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::List,
+            since: "7.0.0",
+            summary: "Returns elements from an end of the first list that there is, with its key, and removes them.",
+            complexity: "O(N+M) for N keys and M elements that are returned, and a move of those behind",
+            syntax: "numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
+        },
+        run: lmpop,
+    },
+];
+
+fn lmove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let end = |index| End::parse(&args[index]).ok_or(CommandError::SYNTAX);
+    move_one(cx, (end(3)?, end(4)?), reply)
+}
+
+fn rpoplpush(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    move_one(cx, (End::Right, End::Left), reply)
+}
+
+fn move_one(cx: &mut Cx<'_, '_>, (from, to): (End, End), reply: &mut Reply) -> CommandResult {
+    let (source, target, reply_bytes_max) = (cx.key(0), cx.key(1), cx.reply_bytes_max);
+    let Some(list) = cx.read_list(&source)? else {
+        reply.null();
+        return Ok(());
+    };
+    let taken = from.positions(1, list.len());
+    let element = list.at(taken.start);
+    if reply.full_len() + element.len() > reply_bytes_max {
+        return Err(CommandError::too_long(&source));
+    }
+    let element = element.to_vec();
+    if source.bytes == target.bytes {
+        cx.edit_list(&source, |list| list.rotate(from, to))?;
+    } else {
+        cx.make_resident(&source)?;
+        cx.edit_list(&target, |list| list.push(to, once(&element[..])))??;
+        cx.edit_list(&source, |list| list.remove(taken))?;
+    }
+    cx.changes += 1;
+    reply.bulk(&element);
+    Ok(())
+}
+
+fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let numkeys = parse_positive(&args[1]).ok_or(NO_KEYS)?;
+    // The name and this number are in front of the keys.
+    let options = numkeys.saturating_add(2);
+    let end = args.get(options).and_then(End::parse).ok_or(CommandError::SYNTAX)?;
+    let count = match args.from(options + 1).len() {
+        0 => 1,
+        2.. if args[options + 1].eq_ignore_ascii_case(b"COUNT") => {
+            parse_positive(&args[options + 2]).ok_or(NO_COUNT)?
+        }
+        _ => return Err(CommandError::SYNTAX),
+    };
+    if args.len() > options + 3 {
+        return Err(CommandError::SYNTAX);
+    }
+    let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
+    for key in keys {
+        let Some(list) = cx.read_list(key)? else { continue };
+        let len = list.len();
+        let popped = end.positions(count, len);
+        reply.array(2);
+        reply.bulk(key.bytes);
+        write_popped(list, (end, popped.clone()), (key, reply_bytes_max), reply)?;
+        return remove_popped(cx, key, (popped, len));
+    }
+    reply.null_array();
+    Ok(())
+}
+
+fn parse_positive(text: &[u8]) -> Option<usize> {
+    usize::try_from(parse_i64(text)?).ok().filter(|&number| number > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, check};
+
+    const LONG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+    #[test]
+    fn elements_move_between_lists() {
+        check(&[
+            ("RPUSH a 1 2 3", ":3"),
+            ("RPOPLPUSH a b", "$1 3"),
+            ("RPOPLPUSH a b", "$1 2"),
+            ("LRANGE b 0 -1", "[$1 2, $1 3]"),
+            ("LMOVE b a LEFT RIGHT", "$1 2"),
+            ("LMOVE b a right left", "$1 3"),
+            ("EXISTS b", ":0"),
+            ("LRANGE a 0 -1", "[$1 3, $1 1, $1 2]"),
+            ("LMOVE a c LEFT LEFT", "$1 3"),
+            ("LMOVE a c RIGHT RIGHT", "$1 2"),
+            ("LRANGE c 0 -1", "[$1 3, $1 2]"),
+            ("LMOVE missing c LEFT LEFT", "_"),
+            ("RPOPLPUSH missing missing", "_"),
+            ("EXISTS missing", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn one_list_may_be_both() {
+        check(&[
+            ("RPUSH a 1 2 3", ":3"),
+            ("RPOPLPUSH a a", "$1 3"),
+            ("LRANGE a 0 -1", "[$1 3, $1 1, $1 2]"),
+            ("LMOVE a a LEFT RIGHT", "$1 3"),
+            ("LMOVE a a LEFT LEFT", "$1 1"),
+            ("LMOVE a a RIGHT RIGHT", "$1 3"),
+            ("LRANGE a 0 -1", "[$1 1, $1 2, $1 3]"),
+            ("RPUSH one 1", ":1"),
+            ("EXPIRE one 100", ":1"),
+            ("RPOPLPUSH one one", "$1 1"),
+            ("LRANGE one 0 -1", "[$1 1]"),
+            ("TTL one", ":100"),
+        ]);
+    }
+
+    #[test]
+    fn long_elements_move_from_flash_to_flash() {
+        let element = format!("$70 {LONG}");
+        check(&[
+            (&format!("RPUSH a {LONG} {LONG}"), ":2"),
+            (&format!("RPUSH b {LONG}"), ":1"),
+            ("RPOPLPUSH a b", &element),
+            ("LMOVE b b LEFT RIGHT", &element),
+            ("LMPOP 3 missing b a LEFT", &format!("[$1 b, [{element}]]")),
+            ("LMOVE a b LEFT LEFT", &element),
+            ("LLEN b", ":2"),
+            ("EXISTS a", ":0"),
+        ]);
+    }
+
+    #[test]
+    fn the_target_is_looked_at_only_if_there_is_something_to_move() {
+        let syntax = "-ERR syntax error";
+        check(&[
+            ("SET s text", "+OK"),
+            (&format!("RPUSH a {LONG}"), ":1"),
+            ("RPOPLPUSH missing s", "_"),
+            ("RPOPLPUSH a s", WRONG),
+            ("RPOPLPUSH s a", WRONG),
+            ("LMOVE a s LEFT LEFT", WRONG),
+            ("LMOVE s s LEFT LEFT", WRONG),
+            ("LLEN a", ":1"),
+            ("LMOVE s a LEFT UP", syntax),
+            ("LMOVE missing a '' LEFT", syntax),
+            ("LMOVE a a LEFT", "-ERR wrong number of arguments for 'lmove' command"),
+        ]);
+    }
+
+    #[test]
+    fn the_first_list_that_there_is_loses_elements() {
+        check(&[
+            ("LMPOP 1 a LEFT", "_"),
+            ("LMPOP 2 a b RIGHT COUNT 5", "_"),
+            ("RPUSH a 1 2 3 4", ":4"),
+            ("RPUSH b x y", ":2"),
+            ("LMPOP 1 a LEFT", "[$1 a, [$1 1]]"),
+            ("LMPOP 3 missing a b right count 2", "[$1 a, [$1 4, $1 3]]"),
+            ("LMPOP 2 a b LEFT COUNT 9223372036854775807", "[$1 a, [$1 2]]"),
+            ("EXISTS a", ":0"),
+            ("LMPOP 2 a b LEFT COUNT 10", "[$1 b, [$1 x, $1 y]]"),
+            ("EXISTS b", ":0"),
+            ("SET s text", "+OK"),
+            ("RPUSH a 1", ":1"),
+            ("LMPOP 2 s a LEFT", WRONG),
+            ("LMPOP 2 missing s LEFT", WRONG),
+            ("LMPOP 2 a s LEFT", "[$1 a, [$1 1]]"),
+        ]);
+    }
+
+    #[test]
+    fn arguments_of_lmpop_refused() {
+        let (no_keys, no_count) =
+            ("-ERR numkeys should be greater than 0", "-ERR count should be greater than 0");
+        let syntax = "-ERR syntax error";
+        check(&[
+            ("SET s text", "+OK"),
+            ("LMPOP 0 s LEFT", no_keys),
+            ("LMPOP -1 s LEFT", no_keys),
+            ("LMPOP x s LEFT", no_keys),
+            ("LMPOP 2 s LEFT", syntax),
+            ("LMPOP 1 s UP", syntax),
+            ("LMPOP 1 s t LEFT", syntax),
+            ("LMPOP 9223372036854775807 s LEFT", syntax),
+            ("LMPOP 4294967296 s LEFT", syntax),
+            ("LMPOP 1 s LEFT COUNT", syntax),
+            ("LMPOP 1 s LEFT COUNT 0", no_count),
+            ("LMPOP 1 s LEFT COUNT -1", no_count),
+            ("LMPOP 1 s LEFT COUNT x", no_count),
+            ("LMPOP 1 s LEFT COUNT x y", no_count),
+            ("LMPOP 1 s LEFT COUNT 1 y", syntax),
+            ("LMPOP 1 s LEFT COUNT 1 COUNT 2", syntax),
+            ("LMPOP 1 s LEFT FIRST 1", syntax),
+            ("LMPOP 1 s LEFT COUNT 1", WRONG),
+            ("LMPOP 1 s", "-ERR wrong number of arguments for 'lmpop' command"),
+        ]);
+    }
+
+    #[test]
+    fn what_moves_counts_once_and_what_is_popped_by_elements() {
+        let mut server = Harness::new(true);
+        server.run("RPUSH a 1 2 3 4");
+        for (line, changes) in [
+            ("RPOPLPUSH a b", 1),
+            ("LMOVE a a LEFT LEFT", 1),
+            ("LMOVE missing a LEFT LEFT", 0),
+            ("LMPOP 2 missing a LEFT COUNT 2", 2),
+            ("LMPOP 1 missing LEFT", 0),
+        ] {
+            let before = server.changes;
+            server.run(line);
+            assert_eq!(server.changes - before, changes, "{line}");
+        }
+    }
+}

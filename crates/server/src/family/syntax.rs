@@ -137,7 +137,9 @@ fn take_repetition(alternatives: &mut Vec<Sequence>) -> bool {
 }
 
 fn lower_sequence(items: &[Item]) -> Result<Vec<Argument>, SyntaxError> {
-    let Some((mut before, repeated)) = split_repetition(items) else {
+    let mut splits = (1..=items.len()).map(|end| (split_repetition(&items[..end]), end));
+    let Some((Some((mut before, repeated)), end)) = splits.find(|(split, _)| split.is_some())
+    else {
         return lower_items(items);
     };
     let mut last = block(lower_items(repeated)?);
@@ -153,6 +155,7 @@ fn lower_sequence(items: &[Item]) -> Result<Vec<Argument>, SyntaxError> {
     }
     let mut arguments = lower_items(before)?;
     arguments.push(last);
+    arguments.extend(lower_sequence(&items[end..])?);
     Ok(arguments)
 }
 

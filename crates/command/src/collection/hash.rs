@@ -171,7 +171,9 @@ impl HashMut<'_> {
     pub fn remove(&mut self, field: &[u8]) -> bool {
         match &mut self.form {
             FormMut::Leaf(_, fields) => fields.remove(field),
-            FormMut::Tree(tree) if tree.is_gone() => false,
+            // The leaf where it stood was removed with its last field, and it falls to a neighbour now,
+            // which may be on flash.
+            FormMut::Tree(tree) if tree.is_gone() || tree.is_cold(&order(field)) => false,
             FormMut::Tree(tree) => tree.change_leaf(&order(field), |leaf| {
                 let is_removed = FieldsMut::new(leaf).remove(field);
                 (is_removed, -i64::from(is_removed))

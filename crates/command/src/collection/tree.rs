@@ -216,6 +216,12 @@ impl Tree<'_> {
         self.slot.view(self.place.table, &self.place.key).is_none()
     }
 
+    /// Whether the leaf that holds what stands at `order` is on flash alone.
+    pub(crate) fn is_cold(&self, order: &[u8]) -> bool {
+        let path = self.place.find(self.slot, order);
+        self.place.cold(self.slot, &path.name()).is_some()
+    }
+
     /// Sets the encoding that OBJECT ENCODING tells.
     pub(crate) fn set_encoding(&mut self, encoding: u8) {
         if self.place.root(self.slot).encoding() != encoding {

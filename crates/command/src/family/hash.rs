@@ -543,6 +543,23 @@ mod tests {
         }
     }
 
+    /// Of two fields named, one was the last of its leaf, and the other is not there: it falls to a
+    /// neighbour on flash.
+    #[test]
+    fn fields_named_twice_are_removed_once_wherever_their_neighbours_are() {
+        let mut server = Harness::new(true);
+        let mut fields: Vec<String> = (0..200).map(|number| format!("f{number}")).collect();
+        for field in &fields {
+            server.run(&format!("HSET h {field} {LONG}"));
+        }
+        // Leaf by leaf, so that the others stay as they are.
+        fields.sort_unstable_by_key(|field| value::leaf::element_hash(field.as_bytes()));
+        for field in &fields {
+            assert_eq!(server.run(&format!("HDEL h {field} {field}")), ":1", "{field}");
+        }
+        assert_eq!(server.nodes(), 0);
+    }
+
     #[test]
     fn a_large_hash_that_is_overwritten_or_expires_leaves_no_node() {
         let pairs: String = (0..500).map(|number| format!(" f{number} {LONG}")).collect();

@@ -44,6 +44,7 @@ const PATTERNS: &[&str] = &["pattern"];
 /// Arguments whose names mean something else in a command: it, the name, the type.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("BITFIELD", "value", "integer"),
+    ("HINCRBYFLOAT", "increment", "double"),
     ("INCRBYFLOAT", "increment", "double"),
     ("SETBIT", "value", "integer"),
 ];

@@ -317,7 +317,8 @@ impl TierWorker {
         let engine = self.tier.engine.as_ref().expect("invariant: an engine reported this");
         let mut tally = Tally::default();
         for (at, record) in records {
-            let key = Key::new(&record.key);
+            // A leaf stands in the slot of its collection's key.
+            let key = Key::in_slot(&record.key, record.meta.slot);
             let mut slot = self.tier.keyspace.lock(key.slot);
             let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
             if restore_one(&mut db, &key, at, &record) {

@@ -104,6 +104,10 @@ impl TreeReader<'_> {
         count: usize,
         mut visit: impl FnMut(&[u8]),
     ) -> Result<u64, CommandError> {
+        if cursor >> CURSOR_BITS != 0 {
+            // No call can have given it.
+            return Ok(0);
+        }
         let mut names: SmallVec<[NodeName; 8]> = SmallVec::new();
         let (mut next, mut elements) = (Some(cursor), 0);
         while elements < count

@@ -313,27 +313,36 @@ impl Tree<'_> {
     fn divide_leaf(&mut self, path: Path) {
         let leaf = self.leaf_in_ram(path.id, path.leaf.node).expect("invariant: it was changed");
         let whole = leaf.len() as i64;
-        let mut parts = divide_all(leaf.to_vec(), self.divide).into_iter();
-        let (_, first) = parts.next().expect("invariant: a leaf is a part of itself");
-        if parts.len() == 0 {
+        let parts = divide_all(leaf.to_vec(), self.divide);
+        if parts.len() == 1 {
             return;
         }
-        let mut bytes = first.len() as i64 - whole;
         let kind = self.kind.bits();
-        let mut left = Child { elements: Rows::new(&first).len() as u32, ..path.leaf };
-        self.put_node(path.id, path.leaf.node, kind, first);
+        let (mut bytes, mut left, mut rest) = (-whole, path.leaf, 0);
+        left.elements = parts.iter().map(|(_, part)| Rows::new(part).len() as u32).sum();
         let mut order: Option<Vec<u8>> = None;
         for (bound, part) in parts {
             bytes += part.len() as i64;
-            let right = Child { node: self.take_node(), elements: Rows::new(&part).len() as u32 };
+            let elements = Rows::new(&part).len() as u32;
+            let Some(before) = &order else {
+                rest = left.elements - elements;
+                left.elements = elements;
+                self.put_node(path.id, left.node, kind, part);
+                order = Some(bound);
+                continue;
+            };
+            // It counts as all parts that are still to come, so that branches are right whenever one of
+            // them is divided.
+            let right = Child { node: self.take_node(), elements: rest };
             self.put_node(path.id, right.node, kind, part);
             // The branch may have been divided for the part before.
-            let steps = match &order {
-                None => path.steps.clone(),
-                Some(order) => self.place.find(self.slot, order).steps,
+            let steps = match before.is_empty() {
+                true => path.steps.clone(),
+                false => self.place.find(self.slot, before).steps,
             };
             self.insert_child(path.id, &steps, left, &bound, right);
-            (left, order) = (right, Some(bound));
+            (left, order) = (Child { elements, ..right }, Some(bound));
+            rest -= elements;
         }
         self.add_leaf_bytes(bytes);
     }

@@ -543,6 +543,26 @@ mod tests {
         }
     }
 
+    /// Long values among short ones: a leaf falls into several parts, now and then when its branch is full.
+    #[test]
+    fn branches_count_right_when_a_leaf_falls_into_many_parts() {
+        let mut server = Harness::new(false);
+        let long = LONG.repeat(70);
+        for number in 0..6_000 {
+            server.run(&format!("HSET h f{number} {LONG}"));
+            if number % 10 == 0 {
+                server.run(&format!("HSET h long{number} {long}"));
+            }
+        }
+        // Picks by position what branches count.
+        let shown = server.run("HRANDFIELD h 10000");
+        assert_eq!(shown.matches(", ").count(), 6_600 - 1);
+        for number in 0..6_000 {
+            assert_eq!(server.run(&format!("HDEL h f{number} long{number}")).len(), 2);
+        }
+        assert_eq!((server.run("EXISTS h"), server.nodes()), (":0".to_owned(), 0));
+    }
+
     /// Of two fields named, one was the last of its leaf, and the other is not there: it falls to a
     /// neighbour on flash.
     #[test]

@@ -312,6 +312,9 @@ impl Runner<'_> {
 
     #[inline]
     fn run_keys(&mut self, handler: Handler, reply: &mut Reply) -> Outcome {
+        if self.attempt.number == 0 {
+            self.session.random = self.session.worker.tier.next_random();
+        }
         if self.attempt.number == 0 && wants_many(self.session.server(), self.entry, self.args) {
             return Outcome::Gather(Vec::new());
         }
@@ -396,9 +399,14 @@ impl Runner<'_> {
         let table = server.tier.keyspace.table_of(self.session.db);
         let mut needs = NeededOf::new(server);
         let replies = lacks.is_empty() || self.entry.spec.flags.has(Flags::REPLIES_VALUES);
+        let lacked_bytes = lacks.iter().map(|want| u64::from(want.value_len)).sum();
         lacks.into_iter().for_each(|want| needs.add_want(want));
         needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
-        needs.needed.reply_bytes = needs.needed.reply_bytes.max(reply_bytes);
+        let needed = &mut needs.needed;
+        match replies {
+            true => needed.reply_bytes = needed.reply_bytes.max(reply_bytes).max(lacked_bytes),
+            false => needed.copy_bytes = needed.copy_bytes.max(lacked_bytes),
+        }
         Outcome::Fetch(needs.needed)
     }
 

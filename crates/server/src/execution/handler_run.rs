@@ -78,7 +78,7 @@ pub(crate) fn run_locked(
         reply_bytes_max: run.reply_bytes_max,
         spare: std::mem::take(run.spare),
         cold_leaves: Vec::new(),
-        random: worker.tier.next_random(),
+        random: session.random,
         changes: 0,
     };
     let result = (run.handler)(&mut cx, run.args, reply);

@@ -169,6 +169,7 @@ fn run_queued(
     let result = match queued.entry.run {
         Run::Keys(handler) => {
             let keys: Keys<'_> = keys_with_needs(queued.entry, args).map(|(key, _)| key).collect();
+            session.random = session.worker.tier.next_random();
             // Ends: with the slots held values stay where they are, so each turn reads another one,
             // and what was read before stays at hand.
             loop {

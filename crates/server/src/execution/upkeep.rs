@@ -17,6 +17,8 @@ pub(crate) const UPKEEP_EVERY: Duration = Duration::from_millis(5);
 const EXPIRE_SLICE: Duration = Duration::from_micros(250);
 /// Nodes that one round frees: some tens of microseconds, with their slot locked.
 const FREED_NODES_MAX: usize = 256;
+/// Collections that one round frees.
+const FREED_TREES_MAX: usize = 16;
 /// Slots that one round of expiry looks at: all of them within 80 ms.
 const EXPIRE_SLOTS: usize = SLOT_COUNT / 16;
 
@@ -44,7 +46,7 @@ impl Upkeep {
     /// One round. True: more is urgent, and the next should follow when the clients that are ready
     /// have had their turn.
     pub(crate) fn round(&mut self) -> bool {
-        let more = self.worker.tier.upkeep() | self.free_nodes();
+        let more = self.worker.tier.upkeep() | self.free_trees();
         expire(&self.worker, &mut self.slot);
         self.worker.upkeep_tick.notify_waiters();
         more
@@ -52,7 +54,21 @@ impl Upkeep {
 }
 
 impl Upkeep {
-    /// Frees some nodes of large collections that have no key any more. Returns whether there are others.
+    /// Frees nodes of large collections that have no key any more, some of a very large one or all of
+    /// several. Returns whether there may be others.
+    fn free_trees(&mut self) -> bool {
+        for _ in 0..FREED_TREES_MAX {
+            if !self.free_nodes() {
+                return false;
+            }
+            if self.detached.is_some() {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Frees some nodes of one. False: there is none.
     fn free_nodes(&mut self) -> bool {
         let tier = &self.worker.server.tier;
         let detached = match self.detached.take() {

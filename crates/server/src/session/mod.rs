@@ -53,6 +53,9 @@ pub(crate) struct Session {
     pub(crate) feed: Option<Arc<Feed>>,
     /// What the command under way waits for, and then what came of it.
     pub(crate) errand: Errand,
+    /// A random number for the command under way, the same for each of its runs: another would have it want
+    /// other values than were fetched for it.
+    pub(crate) random: u64,
     /// Reads are no uses of keys (CLIENT NO-TOUCH).
     pub(crate) no_touch: bool,
     /// The time of the batch under way, Unix milliseconds.
@@ -76,6 +79,7 @@ impl Session {
             closing: Closing::No,
             feed: None,
             errand: Errand::None,
+            random: 0,
             no_touch: false,
             now_ms: 0,
         }

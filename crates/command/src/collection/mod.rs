@@ -14,7 +14,7 @@ pub use tree::DetachedNodes;
 
 use keyspace::{Carried, Expiry, Key, Stored, node_table};
 use value::Kind;
-use value::leaf::divide_by_hash;
+use value::leaf::{Rows, divide_by_hash};
 
 use crate::collection::reader::not_fetched;
 use crate::collection::tree::{Divide, NodeName, Place, SINGLE_BYTES_MAX, Tree};
@@ -207,17 +207,14 @@ impl Cx<'_, '_> {
             return Ok(None);
         }
         let encoding = value::leaf::branch::Root::new(root).encoding();
-        let mut whole: Option<Vec<u8>> = None;
+        let mut leaves: Vec<Vec<u8>> = Vec::new();
         self.read_tree(key).visit(|leaf| {
-            match &mut whole {
-                None => whole = Some(leaf.to_vec()),
-                Some(whole) => {
-                    value::leaf::RowsMut::new(whole).append(value::leaf::Rows::new(leaf))
-                }
-            }
+            leaves.push(leaf.to_vec());
             std::ops::ControlFlow::Continue(())
         })?;
-        let value = whole.expect("invariant: a collection has a leaf");
+        // No leaf holds more rows than it has numbers for.
+        let whole = Rows::concat(leaves.iter().map(|leaf| Rows::new(leaf)));
+        let value = whole.ok_or(CommandError::OUT_OF_MEMORY)?;
         Ok(Some(Carried { kind: kind.with_encoding(encoding).bits(), expire_at_ms, value }))
     }
 

@@ -288,6 +288,33 @@ impl<'a> Rows<'a> {
         self.iter_from(0)
     }
 
+    /// A leaf of the rows of several, which have the same shape. None: there is no leaf, or more than
+    /// [`ROWS_MAX`] rows. Cost: one pass.
+    pub fn concat<'l>(leaves: impl Iterator<Item = Rows<'l>>) -> Option<Vec<u8>> {
+        let mut columns: [Vec<u8>; 4] = Default::default();
+        let (mut head, mut count) = (None, 0);
+        for leaf in leaves {
+            let shape = head.get_or_insert(leaf.bytes[0]);
+            assert!((*shape ^ leaf.bytes[0]) & !LONG_BIT == 0, "leaves of one shape");
+            *shape |= leaf.bytes[0];
+            count += leaf.len();
+            let ends = [leaf.numbers_start(), leaf.lengths_start(), leaf.parts_start()];
+            let ends = ends.into_iter().chain([leaf.byte_len()]);
+            let mut start = HEAD_BYTES;
+            for (column, end) in columns.iter_mut().zip(ends) {
+                column.extend_from_slice(&leaf.bytes[start..end]);
+                start = end;
+            }
+        }
+        if count > ROWS_MAX {
+            return None;
+        }
+        let mut whole = vec![head?];
+        whole.extend_from_slice(&(count as u32).to_le_bytes()[..HEAD_BYTES - 1]);
+        columns.iter().for_each(|column| whole.extend_from_slice(column));
+        Some(whole)
+    }
+
     /// A leaf of those rows that `is_wanted`, by their positions. Cost: one pass.
     pub fn select(&self, is_wanted: impl Fn(usize) -> bool) -> Vec<u8> {
         let shape = self.shape();
@@ -717,7 +744,14 @@ mod tests {
                 });
             }
             Change::SplitAndAppend(at) => {
+                let whole = leaf.bytes.clone();
                 let right = leaf.split_off(index(at).min(model.len()));
+                let empty = shape.empty();
+                let parts = [leaf.rows(), Rows::new(&right), Rows::new(&empty)].into_iter();
+                assert_eq!(
+                    Rows::concat(parts).map(|leaf| leaf[1..].to_vec()),
+                    Some(whole[1..].to_vec())
+                );
                 assert_eq!(Rows::new(&right).len(), model.len() - index(at).min(model.len()));
                 leaf.append(Rows::new(&right));
             }

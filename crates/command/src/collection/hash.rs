@@ -96,9 +96,7 @@ impl Hash<'_> {
             Hash::Tree(tree) => tree.visit(|leaf| visit_leaf(Fields::new(leaf))),
         }
     }
-}
 
-impl Hash<'_> {
     /// Looks for the leaves of fields by their positions, as [`Hash::announce`] does.
     ///
     /// Errors: [`CommandError::NotResident`].

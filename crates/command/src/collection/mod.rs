@@ -18,7 +18,6 @@ use value::leaf::{Rows, divide_by_hash};
 
 use crate::collection::reader::not_fetched;
 use crate::collection::tree::{Divide, NodeName, Place, SINGLE_BYTES_MAX, Tree};
-
 use crate::cx::{Cx, Value};
 use crate::error::CommandError;
 

@@ -6,7 +6,7 @@
 //! stay in RAM, so that every leaf is found without a read.
 //!
 //! Invariants:
-//! 1. A branch has a child, and the root has two unless it is being changed.
+//! 1. A branch has a child, and so has the root, but while the last leaf is taken out.
 //! 2. The elements that a branch names for a child are those below it.
 //! 3. A leaf has an element, and no more than [`LEAF_BYTES_MAX`] unless it cannot be divided.
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A list has rows of an element; a set, of a member with its fingerprint; a hash, of a field with its
-//! fingerprint and a value, with the field's expiry for a number once one has any; a sorted set, of a
-//! member with its score for a number. A row of one 16-byte part is 17 bytes.
+//! fingerprint and a value; a branch, of a bound with its child for a number. A row of one 16-byte part is
+//! 17 bytes.
 //!
 //! Where a part begins is the sum of the lengths in front of it, which the CPU adds up 16 or 32 at a
 //! time, as it compares fingerprints: so a row needs neither an offset nor a walk over those before it.
@@ -575,27 +575,6 @@ impl<'a> RowsMut<'a> {
         self.bytes[start..start + NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Gives all rows a number, 0, if they have none.
-    pub fn add_numbers(&mut self) {
-        let rows = self.rows();
-        if rows.shape().numbers {
-            return;
-        }
-        let gap = (rows.numbers_start(), rows.len() * NUMBER_BYTES);
-        gaps::open(self.bytes, &[gap]);
-        self.bytes[gap.0..gap.0 + gap.1].fill(0);
-        self.bytes[0] |= NUMBERS_BIT;
-    }
-
-    /// Takes the numbers of all rows away, if they have any.
-    pub fn drop_numbers(&mut self) {
-        let rows = self.rows();
-        if rows.shape().numbers {
-            gaps::close(self.bytes, &[(rows.numbers_start(), rows.len() * NUMBER_BYTES)]);
-            self.bytes[0] &= !NUMBERS_BIT;
-        }
-    }
-
     /// Takes the rows from `at` on into a leaf of their own. Panics: there are fewer.
     pub fn split_off(&mut self, at: usize) -> Vec<u8> {
         let count = self.rows().len();
@@ -663,7 +642,6 @@ mod tests {
         SetSecond(u16, Vec<u8>),
         SetFirst(u16, Vec<u8>),
         SetNumber(u16, u64),
-        ToggleNumbers,
         SplitAndAppend(u16),
     }
 
@@ -678,7 +656,6 @@ mod tests {
             2 => (any::<u16>(), part()).prop_map(|(at, part)| Change::SetSecond(at, part)),
             2 => (any::<u16>(), part()).prop_map(|(at, part)| Change::SetFirst(at, part)),
             1 => (any::<u16>(), any::<u64>()).prop_map(|(at, number)| Change::SetNumber(at, number)),
-            1 => Just(Change::ToggleNumbers),
             1 => any::<u16>().prop_map(Change::SplitAndAppend),
         ]
     }
@@ -725,14 +702,6 @@ mod tests {
                 leaf.set_number(index(at), number);
                 let at = index(at);
                 model[at].2 = number;
-            }
-            Change::ToggleNumbers => {
-                if shape.numbers {
-                    leaf.drop_numbers()
-                } else {
-                    leaf.add_numbers()
-                }
-                model.iter_mut().for_each(|row| row.2 = 0);
             }
             Change::SplitAndAppend(at) if at % 2 == 0 => {
                 let wanted = |row: usize| (usize::from(at) >> (row % 16)) & 1 == 0;

@@ -156,3 +156,25 @@ fn garbage_collection_moves_leaves() {
     client.line("FLUSHALL");
     wait_until_freed(&mut client, 0);
 }
+
+/// All of a cold hash that is more than a client may have is refused, by itself and in a transaction,
+/// and the connection stays.
+#[test]
+fn a_hash_that_is_too_much_for_a_client_is_refused() {
+    let options =
+        ["--maxmemory", "64mb", "--maxmemory-clients", "4mb", "--tier-compression", "none"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    let long = "v".repeat(3_000);
+    for number in 0..3_000 {
+        client.call(&["HSET", "h", &format!("field {number}"), &long]);
+    }
+    client.line("TIER DEMOTE h");
+    let refused = "-ERR request needs more memory than maxmemory-clients allows (4194304 bytes)";
+    assert_eq!(client.show("HGETALL h"), refused);
+    client.line("MULTI");
+    client.line("HGETALL h");
+    client.line("HLEN h");
+    assert_eq!(client.show("EXEC"), format!("[{refused} :3000]"));
+    assert_eq!(text(&client.call(&["HGET", "h", "field 7"])), long);
+}

@@ -20,13 +20,14 @@ use crate::execution::dispatch::{Attempt, wants_of};
 use crate::execution::gather::{chosen_db, transaction_wants_many};
 use crate::execution::handler_run::{HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
-use crate::execution::need::NeededOf;
+use crate::execution::need::{NeededOf, value_bytes};
 use crate::execution::outcome::{Needed, Outcome};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
 use crate::session::cold::all_cold;
 use crate::session::transaction::{Queued, Transaction};
+use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Run, Verb};
 
 /// Carries out a command of the transaction machinery.
@@ -198,6 +199,11 @@ fn run_queued(
                 }
                 lacked.retain(|want| !fetched.has(want.record));
                 assert!(!lacked.is_empty(), "a value that is there is found");
+                // Leaves of a large collection, which could not be told before it ran.
+                let bytes_max = request_bytes_max(session.server());
+                if lacked.iter().map(value_bytes).sum::<u64>() > bytes_max {
+                    break Err(CommandError::owned(refusal(session.server(), bytes_max)));
+                }
                 // The gaps of commands in front go by the values' positions, which change.
                 while reply.has_gaps() {
                     reply.fill(usize::MAX, |position| {

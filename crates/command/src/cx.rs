@@ -5,6 +5,7 @@ use keyspace::{Db, DetachedTable, Expiry, FlashRef, Key, Keyspace, Locked, Store
 use resp::Reply;
 
 use crate::collection::{Encodings, LeafAt};
+use crate::effect::{Classes, Effects, Event};
 use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
 use value::Kind;
 
@@ -113,8 +114,8 @@ pub struct Cx<'a, 'k> {
     pub cold_leaves: Vec<LeafAt>,
     /// A random number of this run, for commands that choose at random.
     pub random: u64,
-    /// Changes made, for the statistics.
-    pub changes: u64,
+    /// What it does to keys.
+    pub effects: Effects,
 }
 
 impl<'a, 'k> Cx<'a, 'k> {
@@ -128,6 +129,55 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn check_memory(&self, len: usize) -> Result<(), CommandError> {
         if len > self.memory_bytes_max { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
+    }
+
+    /// Reports what has been done to a key of the selected database: the event that Redis tells of, and how
+    /// many changes the statistics count for it. In the order of Redis, behind the change itself.
+    #[inline]
+    pub fn report(&mut self, key: &Key<'_>, event: Event, changes: u64) {
+        self.report_in(self.db, key, event, changes);
+    }
+
+    /// The same for a key of any database.
+    #[inline]
+    pub fn report_in(&mut self, db: u8, key: &Key<'_>, event: Event, changes: u64) {
+        self.effects.changes += changes;
+        if self.effects.listened != Classes::NONE {
+            let notes = &mut self.tally.notes;
+            self.effects.note(self.locked.keyspace(), notes, (db, key, event));
+        }
+    }
+
+    /// The same of what a command that writes is about to read: [`Cx::read`] reports it for those that do not.
+    #[inline]
+    pub fn report_missed_read(&mut self, key: &Key<'_>) {
+        let is_reported = self.effects.reports_misses;
+        if self.effects.listened.has(Classes::KEY_MISS) && !is_reported && !self.exists(key) {
+            self.report(key, Event::KEY_MISS, 0);
+        }
+    }
+
+    /// Whether anybody listens to what is reported.
+    #[inline]
+    pub fn is_heard(&self) -> bool {
+        self.effects.listened != Classes::NONE
+    }
+
+    /// Reports that a collection is gone with its last element, if it is, behind the removal of that.
+    #[inline]
+    pub fn report_if_gone(&mut self, key: &Key<'_>) {
+        if self.is_heard() && !self.exists(key) {
+            self.report(key, Event::DEL, 0);
+        }
+    }
+
+    /// Reports that a key that was to be read does not exist: for what is looked up without its value
+    /// ([`Cx::peek`]).
+    #[inline]
+    pub fn report_miss(&mut self, key: &Key<'_>) {
+        if self.effects.listened.has(Classes::KEY_MISS) {
+            self.report(key, Event::KEY_MISS, 0);
+        }
     }
 
     /// Has the look-ups of several keys, which come next, wait for memory together.
@@ -178,6 +228,9 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn read(&mut self, key: &Key<'_>) -> Result<Option<Value<'_>>, CommandError> {
         let (fetched, no_touch) = (self.fetched, self.no_touch);
+        if self.effects.reports_misses && !self.exists(key) {
+            self.report_miss(key);
+        }
         let db = self.db(key);
         let found = if no_touch { db.into_quiet_read(key) } else { db.into_read(key) };
         let Some((view, tally)) = found else { return Ok(None) };
@@ -230,7 +283,7 @@ impl<'a, 'k> Cx<'a, 'k> {
         std::mem::take(&mut self.spare)
     }
 
-    /// Sets a string, whether the key exists or not. Its encoding follows from the bytes, as when
+    /// Sets a string, whether the key exists or not, which is the caller's to report. Its encoding follows from the bytes, as when
     /// a client SETs it.
     #[inline]
     pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
@@ -240,13 +293,11 @@ impl<'a, 'k> Cx<'a, 'k> {
             return self.set_string_vec(key, kind, copy, expiry);
         }
         self.db(key).put(key, kind.bits(), bytes, expiry);
-        self.changes += 1;
     }
 
-    /// Sets a string from a buffer that it takes over, with the given kind.
+    /// The same from a buffer that it takes over, with the given kind.
     pub fn set_string_vec(&mut self, key: &Key<'_>, kind: Kind, bytes: Vec<u8>, expiry: Expiry) {
         self.db(key).put_vec(key, kind.bits(), bytes, expiry);
-        self.changes += 1;
     }
 
     /// Changes a value that [`Cx::read`] or [`Cx::make_resident`] has found. Cost: a long value is
@@ -263,23 +314,23 @@ impl<'a, 'k> Cx<'a, 'k> {
             *bits = kind.bits();
             result
         });
-        self.changes += 1;
         Ok(result.expect("invariant: the handler found the key before it changes it"))
     }
 
     /// The bytes of a value that exists, to be changed in place (same length).
     pub fn value_mut(&mut self, key: &Key<'_>) -> Result<&mut [u8], CommandError> {
         self.make_resident(key)?;
-        self.changes += 1;
         let table = self.locked.keyspace().table_of(self.db);
         let db = Db::new(self.locked.slot(key.slot), table, self.now_ms, self.tally);
         Ok(db.into_value_mut(key).expect("invariant: the handler found the key before"))
     }
 
-    /// Removes a key. False: it did not exist.
+    /// Removes a key, and reports that. False: it did not exist.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         let removed = self.db(key).remove(key);
-        self.changes += u64::from(removed);
+        if removed {
+            self.report(key, Event::DEL, 1);
+        }
         removed
     }
 }

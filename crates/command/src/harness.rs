@@ -12,10 +12,11 @@ use smallvec::SmallVec;
 
 use crate::collection::{DetachedNodes, Encodings, PackedMax};
 use crate::cx::{Cx, Fetched, Statistics};
+use crate::effect::{Classes, Effect, Effects};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
 use crate::keys::find_keys;
-use crate::spec::{Command, Locks, Needs};
+use crate::spec::{Command, Flags, Locks, Needs};
 
 /// Runs `(command line, expected reply)` pairs in order; see [`show`] for how replies read.
 /// `\xNN` escapes and quotes work as in redis-cli. An expectation of `*` accepts any reply.
@@ -30,6 +31,30 @@ pub(crate) fn check(cases: &[(&str, &str)]) {
             );
         }
         server.check_counts();
+    }
+}
+
+/// Runs `(command line, events)` pairs in order: what each reports, as in [`Harness::events`].
+pub(crate) fn check_events(cases: &[(&str, &str)]) {
+    for demote in [false, true] {
+        let mut server = Harness::new(demote);
+        for (line, expected) in cases {
+            server.events.clear();
+            server.run(line);
+            let got = server.events.join(", ");
+            assert_eq!(got, *expected, "{line} (values on flash: {demote})");
+        }
+    }
+}
+
+/// Every class of events.
+const LISTENED: Classes = Classes::ALL.and(Classes::KEY_MISS).and(Classes::NEW);
+
+fn show_effect(effect: &Effect) -> String {
+    let (name, key) = (effect.event.name, effect.key.escape_ascii());
+    match effect.db {
+        0 => format!("{name} {key}"),
+        db => format!("{db}:{name} {key}"),
     }
 }
 
@@ -57,6 +82,8 @@ pub(crate) struct Harness {
     pub(crate) random: u64,
     /// Changes that the commands so far have counted.
     pub(crate) changes: u64,
+    /// What they have reported: `set k`, or `1:move_to k` in another database than 0.
+    pub(crate) events: Vec<String>,
 }
 
 #[derive(Default)]
@@ -130,6 +157,7 @@ impl Harness {
             memory_bytes_max: usize::MAX,
             random: 7,
             changes: 0,
+            events: Vec::new(),
         }
     }
 
@@ -171,7 +199,8 @@ impl Harness {
                 Locks::None => self.keyspace.unlocked(),
                 Locks::Keys => self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
             };
-            let mut tally = Tally::default();
+            let mut tally = Tally { takes_notes: true, ..Tally::default() };
+            let is_write = command.flags.has(Flags::WRITE);
             let mut cx = Cx {
                 locked: &mut locked,
                 keys: &keys,
@@ -191,12 +220,17 @@ impl Harness {
                 spare: Vec::new(),
                 cold_leaves: Vec::new(),
                 random: self.random,
-                changes: 0,
+                effects: Effects::new(LISTENED, is_write),
             };
             let result = (command.run)(&mut cx, args, reply);
-            let changes = cx.changes;
+            let mut effects = std::mem::take(&mut cx.effects);
             let detached = std::mem::take(&mut cx.detached);
             drop(cx);
+            effects.take_notes(&self.keyspace, &mut tally.notes);
+            if let Err(CommandError::NotResident(_)) = result {
+                effects.take_back();
+            }
+            self.events.extend(effects.noted.iter().map(show_effect));
             detached.into_iter().for_each(|detached| detached.free(&mut tally));
             self.counts.add_tally(&tally);
             for tree in std::mem::take(&mut tally.trees) {
@@ -207,7 +241,7 @@ impl Harness {
             }
             match result {
                 Ok(()) => {
-                    self.changes += changes;
+                    self.changes += effects.changes;
                     return;
                 }
                 Err(CommandError::Reply(text)) => {
@@ -218,7 +252,7 @@ impl Harness {
                     unreachable!("there is memory for every reply")
                 }
                 Err(CommandError::NotResident(missing)) => {
-                    assert!(changes == 0, "{} changed something first", command.name);
+                    assert!(effects.changes == 0, "{} changed something first", command.name);
                     reply.clear();
                     let units: Vec<u64> =
                         missing.values.iter().map(|value| value.at.units).collect();

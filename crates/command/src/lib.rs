@@ -12,6 +12,7 @@
 
 pub mod collection;
 mod cx;
+mod effect;
 mod error;
 pub mod family;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod lookup;
 mod spec;
 
 pub use cx::{Cx, Fetched, NothingFetched, PREFETCH_KEYS, SPARE_BYTES_MIN, Statistics, Value};
+pub use effect::{Classes, Effect, Effects, Event};
 pub use error::{ColdValue, CommandError, CommandResult, LongReply, NotResident, fixed};
 pub use keys::{KeyAt, find_keys};
 pub use lookup::{CommandTable, Name, names_are_short_enough};

@@ -10,7 +10,7 @@ use crate::key::{Hint, Key};
 use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
 use crate::slot::{Judge, SlotState, Verdict, holds_keys};
 use crate::table::{Position, Table};
-use crate::tally::{DeadCopy, DetachedTree, Tally};
+use crate::tally::{DeadCopy, DetachedTree, Noted, Tally};
 use stdx::key_slot;
 
 /// Values shorter than this are not demoted: their place on flash would take nearly as much RAM.
@@ -240,6 +240,7 @@ impl<'a> Db<'a> {
 
     fn insert(&mut self, key: &Key<'_>, kind: u8, state: NewState<'_>, expiry: Expiry) {
         self.tally.write_ram += 1;
+        self.tally.note(self.table, key.bytes, Noted::New);
         let expire_at_ms = if let Expiry::At(at_ms) = expiry { at_ms } else { 0 };
         let record = Record::new(kind, expire_at_ms, key.bytes, state);
         if expire_at_ms != 0 {
@@ -659,8 +660,11 @@ pub(crate) fn account_gone(record: &Record, table: u8, tally: &mut Tally, gone: 
         (Gone::Taken, _) => tally.delete_ram += 1,
         (Gone::Removed, Stored::Cold(..)) => tally.delete_flash += 1,
         (Gone::Removed, _) => tally.delete_ram += 1,
-        (Gone::Expired, _) => tally.expired += 1,
+        (Gone::Expired, _) => {
+            tally.expired += 1;
+            tally.note(table, view.key, Noted::Expired);
+        }
         // Whoever evicts counts it.
-        (Gone::Evicted, _) => {}
+        (Gone::Evicted, _) => tally.note(table, view.key, Noted::Evicted),
     }
 }

@@ -70,6 +70,12 @@ impl Keyspace {
         (tables >> (u32::from(db) * TABLE_BITS)) as u8 & 0xf
     }
 
+    /// The database of a physical table.
+    pub fn db_of(&self, table: u8) -> u8 {
+        let is_its = |&db: &u8| self.table_of(db) == table;
+        (0..DB_COUNT as u8).find(is_its).expect("invariant: a table belongs to a database")
+    }
+
     /// The id of a new large collection, which no other has had.
     pub fn take_collection_id(&self) -> u64 {
         self.next_collection.fetch_add(1, Ordering::Relaxed)

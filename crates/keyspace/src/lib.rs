@@ -53,5 +53,5 @@ pub use slot::{
 };
 pub use stdx::SLOT_COUNT;
 pub use table::ScanPosition;
-pub use tally::{DeadCopy, DetachedTree, Tally};
+pub use tally::{DeadCopy, DetachedTree, Note, Noted, Tally};
 pub use watch::WatchFlag;

@@ -3,7 +3,7 @@
 
 use crate::key::Hint;
 use crate::record::FlashRef;
-use crate::slot::DB_COUNT;
+use crate::slot::{DB_COUNT, holds_keys};
 
 /// A flash copy that nothing points at any more; its space is to be released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,28 @@ pub struct DetachedTree {
     pub table: u8,
     /// Its root.
     pub root: Box<[u8]>,
+}
+
+/// Something that the keyspace does to a key by itself, beside what it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The table of the key.
+    pub table: u8,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What has become of it.
+    pub noted: Noted,
+}
+
+/// What a [`Note`] tells of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// It did not exist before.
+    New,
+    /// It was removed because its time had come.
+    Expired,
+    /// It was removed because memory was short.
+    Evicted,
 }
 
 /// Cold writes that a tally remembers; what is beyond stays in RAM until the hand comes by.
@@ -75,6 +97,11 @@ pub struct Tally {
     pub trees: Vec<DetachedTree>,
     /// Flash copies to release.
     pub dead: Vec<DeadCopy>,
+    /// Whether notes are taken: somebody listens. Whoever has them taken empties the list while the slots are
+    /// held, so that they stand in the order of what happens to a key.
+    pub takes_notes: bool,
+    /// New and expired keys.
+    pub notes: Vec<Note>,
     /// Cold keys that a write has given a value though nobody had used them lately: the first that
     /// may leave RAM again.
     pub cold_writes: Vec<Hint>,
@@ -84,6 +111,18 @@ impl Tally {
     /// RAM that the keyspace took (or gave back, when negative).
     pub fn ram_bytes(&self) -> i64 {
         self.index_bytes + self.value_bytes
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, table: u8, key: &[u8], noted: Noted) {
+        if self.takes_notes && holds_keys(table) {
+            self.push_note(table, key, noted);
+        }
+    }
+
+    #[cold]
+    fn push_note(&mut self, table: u8, key: &[u8], noted: Noted) {
+        self.notes.push(Note { table, key: key.into(), noted });
     }
 
     pub(crate) fn add_cold_write(&mut self, key: Hint) {

@@ -9,6 +9,7 @@ use value::leaf::elements::{Elements, ElementsMut, SHAPE};
 use value::leaf::rows::ROWS_MAX;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
 
 /// An end of a list.
@@ -38,6 +39,22 @@ impl End {
         match self {
             End::Left => 0..count,
             End::Right => len - count..len,
+        }
+    }
+
+    /// The event of elements that were put at this end.
+    pub fn pushed(self) -> Event {
+        match self {
+            End::Left => Event::LPUSH,
+            End::Right => Event::RPUSH,
+        }
+    }
+
+    /// The event of elements that were taken from this end.
+    pub fn popped(self) -> Event {
+        match self {
+            End::Left => Event::LPOP,
+            End::Right => Event::RPOP,
         }
     }
 

@@ -6,6 +6,7 @@ use value::leaf::rows::ROWS_MAX;
 use value::{Kind, parse_i64};
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
 
 /// A set to be changed.
@@ -99,10 +100,16 @@ impl Cx<'_, '_> {
     }
 
     /// Sets a key to a set of members that are all different, whatever the key held; without members the
-    /// key is removed. It does not expire.
+    /// key is removed. It does not expire. `event` is reported where there are members.
     ///
     /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
-    pub fn store_set(&mut self, key: &Key<'_>, kind: Kind, members: &[&[u8]]) -> CommandResult {
+    pub fn store_set(
+        &mut self,
+        key: &Key<'_>,
+        kind: Kind,
+        members: &[&[u8]],
+        event: Event,
+    ) -> CommandResult {
         if members.is_empty() {
             self.remove(key);
             return Ok(());
@@ -113,7 +120,7 @@ impl Cx<'_, '_> {
             return Err(CommandError::OUT_OF_MEMORY);
         }
         self.db(key).put_vec(key, kind.bits(), leaf_of(members), Expiry::Clear);
-        self.changes += 1;
+        self.report(key, event, 1);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use value::parse_i64;
 
 use super::string_range::{RAW, grow, peek_string, set_raw};
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -121,6 +122,7 @@ fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     if old.is_none_or(|(old_len, _)| len > old_len) {
         cx.check_memory(len)?;
     }
+    let mut is_changed = true;
     match old {
         None => {
             let mut bytes = vec![0; len];
@@ -129,7 +131,8 @@ fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
         }
         Some((old_len, kind)) if len <= old_len => {
             old_bit = bits::get_bit(cx.read_string(&key)?.unwrap_or_default(), offset);
-            if old_bit != bit {
+            is_changed = old_bit != bit;
+            if is_changed {
                 bits::set_bit(cx.value_mut(&key)?, offset, bit);
             }
             set_raw(cx, &key, kind);
@@ -139,6 +142,9 @@ fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
             grow(bytes, len);
             bits::set_bit(bytes, offset, bit);
         })?,
+    }
+    if is_changed {
+        cx.report(&key, Event::SETBIT, 1);
     }
     reply.integer(i64::from(old_bit));
     Ok(())
@@ -253,6 +259,7 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let mut result: Option<Vec<u8>> = None;
     for source in sources {
         let mut first = cx.take_spare();
+        cx.report_missed_read(source);
         let bytes = cx.read_string(source)?.unwrap_or_default();
         match &mut result {
             None => {
@@ -271,6 +278,7 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         cx.remove(target);
     } else {
         cx.set_string_vec(target, RAW, result, Expiry::Clear);
+        cx.report(target, Event::SET, 1);
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use value::parse_i64;
 
 use super::string_range::{RAW, grow, peek_string, set_raw};
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -182,7 +183,9 @@ fn parse_overflow(name: &[u8]) -> Result<Overflow, CommandError> {
 }
 
 fn read(cx: &mut Cx<'_, '_>, operations: &[Operation], reply: &mut Reply) -> CommandResult {
-    let bytes = cx.read_string(&cx.key(0))?.unwrap_or_default();
+    let key = cx.key(0);
+    cx.report_missed_read(&key);
+    let bytes = cx.read_string(&key)?.unwrap_or_default();
     reply.array(operations.len());
     for operation in operations {
         reply.integer(operation.run(bytes).old);
@@ -198,7 +201,6 @@ fn write(
     reply: &mut Reply,
 ) -> CommandResult {
     let (key, len) = (cx.key(0), len as usize);
-    let changes_before = cx.changes;
     let old = peek_string(cx, &key)?;
     if old.is_none_or(|(old_len, _)| len > old_len) {
         cx.check_memory(len)?;
@@ -224,7 +226,9 @@ fn write(
             written.changed
         }
     };
-    cx.changes = changes_before + written;
+    if written > 0 {
+        cx.report(&key, Event::SETBIT, written);
+    }
     Ok(())
 }
 

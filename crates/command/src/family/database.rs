@@ -119,7 +119,7 @@ fn flush(cx: &mut Cx<'_, '_>, tables: std::ops::Range<u8>) {
         for table in tables.clone() {
             state.changed_all(table, None, cx.now_ms);
             if let Some(detached) = state.clear(table, cx.tally) {
-                cx.changes += detached.len() as u64;
+                cx.effects.changes += detached.len() as u64;
                 cx.detached.push(detached);
             }
         }
@@ -136,7 +136,8 @@ fn swapdb(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     if first != second {
         swap(cx, first, second);
     }
-    cx.changes += 1;
+    // No event tells of it.
+    cx.effects.changes += 1;
     reply.ok();
     Ok(())
 }

@@ -7,6 +7,7 @@ use resp::{Args, Reply};
 use value::parse_i64;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs};
 
@@ -176,7 +177,7 @@ fn set(
     match u64::try_from(at_ms) {
         Ok(at_ms) if at_ms > cx.now_ms => {
             cx.db(&key).set_expiry(&key, at_ms);
-            cx.changes += 1;
+            cx.report(&key, Event::EXPIRE, 1);
         }
         _ => {
             cx.remove(&key);
@@ -279,7 +280,10 @@ fn pexpiretime(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Comma
 fn get(cx: &mut Cx<'_, '_>, reply: &mut Reply, unit: Unit, origin: Origin) -> CommandResult {
     let key = cx.key(0);
     let number = match cx.peek(&key).map(|view| view.expire_at_ms) {
-        None => NO_KEY,
+        None => {
+            cx.report_miss(&key);
+            NO_KEY
+        }
         Some(0) => NO_EXPIRY,
         Some(at_ms) => {
             let ms = match origin {
@@ -301,7 +305,7 @@ fn persist(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRe
     let persisted = cx.peek(&key).is_some_and(|view| view.expire_at_ms != 0);
     if persisted {
         cx.db(&key).set_expiry(&key, 0);
-        cx.changes += 1;
+        cx.report(&key, Event::PERSIST, 1);
     }
     reply.integer(persisted.into());
     Ok(())

@@ -9,6 +9,7 @@ use resp::{Args, Reply};
 use value::{Kind, parse_i64};
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -176,11 +177,23 @@ fn remove(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 }
 
 fn exists(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    count(cx, reply, Cx::exists)
+    count(cx, reply, |cx, key| {
+        let exists = cx.exists(key);
+        if !exists {
+            cx.report_miss(key);
+        }
+        exists
+    })
 }
 
 fn touch(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    count(cx, reply, |cx, key| cx.db(key).into_read(key).is_some())
+    count(cx, reply, |cx, key| {
+        let exists = cx.db(key).into_read(key).is_some();
+        if !exists {
+            cx.report_miss(key);
+        }
+        exists
+    })
 }
 
 /// Answers for how many of the command's keys `holds` is true.
@@ -197,7 +210,11 @@ fn count<'a, 'k>(
 
 fn type_of(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    let name = cx.peek(&key).map_or("none", |view| Kind::from_bits(view.kind).type_name());
+    let kind = cx.peek(&key).map(|view| Kind::from_bits(view.kind));
+    if kind.is_none() {
+        cx.report_miss(&key);
+    }
+    let name = kind.map_or("none", |kind| kind.type_name());
     reply.simple(name);
     Ok(())
 }
@@ -231,12 +248,18 @@ fn copy(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     if options.db == cx.db && source.bytes == target.bytes {
         return Err(SAME_OBJECT);
     }
-    let copied = cx.exists(&source)
-        && (options.replace || cx.db_at(options.db, &target).peek(&target).is_none());
+    if !cx.exists(&source) {
+        cx.report_miss(&source);
+        reply.integer(0);
+        return Ok(());
+    }
+    let is_taken = cx.db_at(options.db, &target).peek(&target).is_some();
+    let copied = options.replace || !is_taken;
     if copied {
         let carried = cx.carry(&source)?.expect("invariant: the key exists");
         cx.put_carried(options.db, &target, carried);
-        cx.changes += 1;
+        report_replaced(cx, (options.db, &target), is_taken);
+        cx.report_in(options.db, &target, Event::COPY_TO, 1);
     }
     reply.integer(copied.into());
     Ok(())
@@ -252,7 +275,8 @@ fn move_to_db(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     if moved {
         let carried = cx.take(&key)?.expect("invariant: the key exists");
         cx.put_carried(db, &key, carried);
-        cx.changes += 1;
+        cx.report(&key, Event::MOVE_FROM, 0);
+        cx.report_in(db, &key, Event::MOVE_TO, 1);
     }
     reply.integer(moved.into());
     Ok(())
@@ -286,9 +310,19 @@ fn rename_to_new(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Com
 /// Moves a value that exists to another key, over what that holds.
 fn move_to_key(cx: &mut Cx<'_, '_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let carried = cx.take(source)?.expect("invariant: the key exists");
+    let is_taken = cx.exists(target);
     cx.put_carried(cx.db, target, carried);
-    cx.changes += 1;
+    report_replaced(cx, (cx.db, target), is_taken);
+    cx.report(source, Event::RENAME_FROM, 0);
+    cx.report(target, Event::RENAME_TO, 1);
     Ok(())
+}
+
+/// Redis removes what a key holds before it gets another value, if it `is_taken`: it is new then.
+pub(super) fn report_replaced(cx: &mut Cx<'_, '_>, (db, key): (u8, &Key<'_>), is_taken: bool) {
+    if is_taken {
+        cx.report_in(db, key, Event::NEW, 0);
+    }
 }
 
 /// A database named by an argument.

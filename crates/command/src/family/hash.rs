@@ -6,6 +6,7 @@ use value::parse_i64;
 
 use crate::collection::Hash;
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -298,7 +299,7 @@ fn set_all(cx: &mut Cx<'_, '_>, args: Args<'_>, command: &str) -> Result<i64, Co
         })?;
         first = end;
     }
-    cx.changes += pairs as u64;
+    cx.report(&key, Event::HSET, pairs as u64);
     Ok(created as i64)
 }
 
@@ -307,7 +308,7 @@ fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let exists = get(&mut cx.read_hash(&key)?, &args[2])?.is_some();
     if !exists {
         cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], &args[3]))?;
-        cx.changes += 1;
+        cx.report(&key, Event::HSET, 1);
     }
     reply.integer(i64::from(!exists));
     Ok(())
@@ -329,7 +330,10 @@ fn hdel(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
             fields.iter().filter(|field| hash.remove(field)).count()
         })?;
     }
-    cx.changes += removed as u64;
+    if removed > 0 {
+        cx.report(&key, Event::HDEL, removed as u64);
+        cx.report_if_gone(&key);
+    }
     reply.integer(removed as i64);
     Ok(())
 }
@@ -345,7 +349,7 @@ fn hincrby(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
     let mut text = itoa::Buffer::new();
     let field = args.from(2).iter().take(1);
     cx.edit_hash(&key, field, |hash| hash.set(&args[2], text.format(new).as_bytes()))?;
-    cx.changes += 1;
+    cx.report(&key, Event::HINCRBY, 1);
     reply.integer(new);
     Ok(())
 }
@@ -365,7 +369,7 @@ fn hincrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comma
         })?
     };
     cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], new.as_bytes()))?;
-    cx.changes += 1;
+    cx.report(&key, Event::HINCRBYFLOAT, 1);
     reply.bulk(new.as_bytes());
     Ok(())
 }

@@ -10,6 +10,7 @@ use value::parse_i64;
 
 use crate::collection::End;
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -178,11 +179,11 @@ fn rpushx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 }
 
 fn push(cx: &mut Cx<'_, '_>, args: Args<'_>, end: End, reply: &mut Reply) -> CommandResult {
-    let elements = (2..args.len()).map(|at| &args[at]);
-    let len = cx.edit_list(&cx.key(0), |list| {
+    let (key, elements) = (cx.key(0), (2..args.len()).map(|at| &args[at]));
+    let len = cx.edit_list(&key, |list| {
         list.push(end, elements.clone()).map(|()| list.elements().len())
     })??;
-    cx.changes += elements.len() as u64;
+    cx.report(&key, end.pushed(), elements.len() as u64);
     reply.integer(len as i64);
     Ok(())
 }
@@ -236,7 +237,7 @@ fn pop(
         None => write_all(once(list.at(popped.start)), (&key, reply_bytes_max), reply)?,
         Some(_) => write_popped(list, (end, popped.clone()), (&key, reply_bytes_max), reply)?,
     }
-    remove_popped(cx, &key, (popped, len))
+    remove_popped(cx, &key, (end, popped, len))
 }
 
 /// As many as cannot be fewer than none.
@@ -263,15 +264,20 @@ pub(super) fn write_popped(
 pub(super) fn remove_popped(
     cx: &mut Cx<'_, '_>,
     key: &Key<'_>,
-    (popped, len): (Range<usize>, usize),
+    (end, popped, len): (End, Range<usize>, usize),
 ) -> CommandResult {
-    cx.changes += popped.len() as u64;
-    if popped.len() == len {
+    let count = popped.len();
+    if count == 0 {
+        return Ok(());
+    }
+    if count == len {
         // Not edited: it would be brought from flash for that.
         cx.db(key).remove(key);
-    } else if !popped.is_empty() {
+    } else {
         cx.edit_list(key, |list| list.remove(popped))?;
     }
+    cx.report(key, end.popped(), count as u64);
+    cx.report_if_gone(key);
     Ok(())
 }
 
@@ -317,7 +323,7 @@ fn lset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let len = cx.read_list(&key)?.ok_or(CommandError::NO_SUCH_KEY)?.len();
     let position = position(&args[2], len)?.ok_or(CommandError::OUT_OF_RANGE)?;
     cx.edit_list(&key, |list| list.set(position, &args[3]))??;
-    cx.changes += 1;
+    cx.report(&key, Event::LSET, 1);
     reply.ok();
     Ok(())
 }

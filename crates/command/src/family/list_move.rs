@@ -95,15 +95,17 @@ fn move_one(cx: &mut Cx<'_, '_>, (from, to): (End, End), reply: &mut Reply) -> C
     if reply.full_len() + element.len() > reply_bytes_max {
         return Err(CommandError::too_long(&source));
     }
-    let element = element.to_vec();
+    let (element, len) = (element.to_vec(), list.len());
     if source.bytes == target.bytes {
         cx.edit_list(&source, |list| list.rotate(from, to))?;
+        cx.report(&source, to.pushed(), 0);
+        cx.report(&source, from.popped(), 1);
     } else {
         cx.make_resident(&source)?;
         cx.edit_list(&target, |list| list.push(to, once(&element[..])))??;
-        cx.edit_list(&source, |list| list.remove(taken))?;
+        cx.report(&target, to.pushed(), 0);
+        remove_popped(cx, &source, (from, taken, len))?;
     }
-    cx.changes += 1;
     reply.bulk(&element);
     Ok(())
 }
@@ -131,7 +133,7 @@ fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         reply.array(2);
         reply.bulk(key.bytes);
         write_popped(list, (end, popped.clone()), (key, reply_bytes_max), reply)?;
-        return remove_popped(cx, key, (popped, len));
+        return remove_popped(cx, key, (end, popped, len));
     }
     reply.null_array();
     Ok(())

@@ -7,6 +7,7 @@ use value::parse_i64;
 
 use super::list::write_all;
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -74,7 +75,8 @@ fn ltrim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
             // As in Redis, who watches the key hears of it.
             cx.db(&key).tell_watchers(&key);
         }
-        cx.changes += (len - kept.len()) as u64;
+        cx.report(&key, Event::LTRIM, (len - kept.len()) as u64);
+        cx.report_if_gone(&key);
     }
     reply.ok();
     Ok(())

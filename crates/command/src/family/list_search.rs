@@ -7,6 +7,7 @@ use value::leaf::elements::Elements;
 use value::parse_i64;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -87,7 +88,7 @@ fn linsert(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
         return Ok(());
     };
     cx.edit_list(&key, |list| list.insert(pivot + behind, once(&args[4])))??;
-    cx.changes += 1;
+    cx.report(&key, Event::LINSERT, 1);
     reply.integer(len as i64 + 1);
     Ok(())
 }
@@ -104,7 +105,8 @@ fn lrem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     if removed > 0 {
         let first = if count < 0 { matches - removed } else { 0 };
         cx.edit_list(&key, |list| list.remove_equal(element, first..first + removed))?;
-        cx.changes += removed as u64;
+        cx.report(&key, Event::LREM, removed as u64);
+        cx.report_if_gone(&key);
     }
     reply.integer(removed as i64);
     Ok(())

@@ -3,6 +3,7 @@
 use resp::{Args, Reply};
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
 use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
@@ -153,7 +154,9 @@ fn sadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     if is_any_new {
         added = cx.edit_set(&key, |set| members.iter().filter(|member| set.add(member)).count())?;
     }
-    cx.changes += added as u64;
+    if added > 0 {
+        cx.report(&key, Event::SADD, added as u64);
+    }
     reply.integer(added as i64);
     Ok(())
 }
@@ -168,7 +171,10 @@ fn srem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
         removed =
             cx.edit_set(&key, |set| members.iter().filter(|member| set.remove(member)).count())?;
     }
-    cx.changes += removed as u64;
+    if removed > 0 {
+        cx.report(&key, Event::SREM, removed as u64);
+        cx.report_if_gone(&key);
+    }
     reply.integer(removed as i64);
     Ok(())
 }
@@ -184,10 +190,11 @@ fn smove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let is_new = cx.read_set(&target)?.is_none_or(|set| !set.contains(member));
     if is_there && source.bytes != target.bytes {
         cx.edit_set(&source, |set| set.remove(member))?;
-        cx.changes += 1;
+        cx.report(&source, Event::SREM, 1);
+        cx.report_if_gone(&source);
         if is_new {
             cx.edit_set(&target, |set| set.add(member))?;
-            cx.changes += 1;
+            cx.report(&target, Event::SADD, 1);
         }
     }
     reply.integer(i64::from(is_there));

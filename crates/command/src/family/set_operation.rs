@@ -12,6 +12,7 @@ use value::leaf::members::Members;
 use value::parse_i64;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -233,7 +234,12 @@ fn store(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> Comman
         Some(first) if plan.fills_before_it_removes() => cx.kind_of_set(Members::new(first).iter()),
         _ => cx.kind_of_set(members.iter().copied()),
     };
-    cx.store_set(target, kind, &members)?;
+    let event = match operation {
+        Operation::Intersection => Event::SINTERSTORE,
+        Operation::Union => Event::SUNIONSTORE,
+        Operation::Difference => Event::SDIFFSTORE,
+    };
+    cx.store_set(target, kind, &members, event)?;
     reply.integer(members.len() as i64);
     Ok(())
 }
@@ -275,6 +281,7 @@ impl<'a> Plan<'a> {
         keys: &'a [Key<'a>],
     ) -> Result<Plan<'a>, CommandError> {
         let look_up = |key: &Key<'a>| -> Result<Option<Source<'a>>, CommandError> {
+            cx.report_missed_read(key);
             let found = cx.read_set(key)?;
             Ok(found.map(|set| Source { key: *key, len: set.len(), byte_len: set.byte_len() }))
         };

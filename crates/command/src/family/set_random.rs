@@ -7,6 +7,7 @@ use value::leaf::members::Members;
 use value::parse_i64;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::hash_all::parse_count;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
@@ -78,7 +79,8 @@ fn pop_one(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
     check_room(&key, [member].into_iter(), reply_bytes_max, reply)?;
     reply.bulk(member);
     cx.edit_set(&key, |set| set.remove_all_at(&[position]))?;
-    cx.changes += 1;
+    cx.report(&key, Event::SPOP, 1);
+    cx.report_if_gone(&key);
     Ok(())
 }
 
@@ -101,7 +103,8 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
                 set.renew_kind();
             }
         })?;
-        cx.changes += taken as u64;
+        cx.report(&key, Event::SPOP, taken as u64);
+        cx.report_if_gone(&key);
     }
     Ok(())
 }

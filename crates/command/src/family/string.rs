@@ -8,6 +8,7 @@ use resp::{Args, Reply};
 use value::parse_i64;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -298,11 +299,19 @@ fn reply_value(
     }
 }
 
+/// [`reply_value`] for a command that also writes.
+fn get_old(cx: &mut Cx<'_, '_>, key: &Key<'_>, reply: &mut Reply) -> Result<bool, CommandError> {
+    cx.report_missed_read(key);
+    reply_value(cx, key, reply)
+}
+
 fn set(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     if args.len() > 3 {
         return set_with_options(cx, args, reply);
     }
-    cx.set_string(&cx.key(0), &args[2], Expiry::Clear);
+    let key = cx.key(0);
+    cx.set_string(&key, &args[2], Expiry::Clear);
+    cx.report(&key, Event::SET, 1);
     reply.ok();
     Ok(())
 }
@@ -311,7 +320,7 @@ fn set_with_options(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> C
     let options = SetOptions::parse(args)?;
     let expiry = options.expiry(args, cx.now_ms)?;
     let key = cx.key(0);
-    let exists = if options.get { reply_value(cx, &key, reply)? } else { cx.exists(&key) };
+    let exists = if options.get { get_old(cx, &key, reply)? } else { cx.exists(&key) };
     let sets = match options.condition {
         Condition::Always => true,
         Condition::IfMissing => !exists,
@@ -330,17 +339,26 @@ fn set_with_options(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> C
 
 /// Sets a string. One whose time has come already is not stored only to expire: the key goes.
 fn set_until(cx: &mut Cx<'_, '_>, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
-    match expiry {
-        Expiry::At(at_ms) if at_ms <= cx.now_ms => {
-            cx.remove(key);
-        }
-        _ => cx.set_string(key, bytes, expiry),
+    let is_over = matches!(expiry, Expiry::At(at_ms) if at_ms <= cx.now_ms);
+    let existed = is_over && cx.db(key).remove(key);
+    if !is_over {
+        cx.set_string(key, bytes, expiry);
+    } else if !existed {
+        cx.report(key, Event::NEW, 0);
+    }
+    cx.report(key, Event::SET, u64::from(existed || !is_over));
+    if let Expiry::At(_) = expiry {
+        cx.report(key, Event::EXPIRE, 0);
+    }
+    if is_over {
+        cx.report(key, Event::EXPIRED, 0);
     }
 }
 
 fn getex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ending = parse_getex(args)?;
     let (key, now_ms, room) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
+    cx.report_missed_read(&key);
     let Some(value) = cx.read(&key)? else {
         reply.null();
         return Ok(());
@@ -383,12 +401,13 @@ fn parse_getex(args: Args<'_>) -> Result<Ending, CommandError> {
 fn set_expiry(cx: &mut Cx<'_, '_>, key: &Key<'_>, expire_at_ms: u64) {
     let found = cx.db(key).set_expiry(key, expire_at_ms);
     assert!(found, "the slot is locked, so the key that was read is still there");
-    cx.changes += 1;
+    let event = if expire_at_ms == 0 { Event::PERSIST } else { Event::EXPIRE };
+    cx.report(key, event, 1);
 }
 
 fn getdel(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    if reply_value(cx, &key, reply)? {
+    if get_old(cx, &key, reply)? {
         cx.remove(&key);
     }
     Ok(())
@@ -396,8 +415,9 @@ fn getdel(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 
 fn getset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    reply_value(cx, &key, reply)?;
+    get_old(cx, &key, reply)?;
     cx.set_string(&key, &args[2], Expiry::Clear);
+    cx.report(&key, Event::SET, 1);
     Ok(())
 }
 
@@ -406,6 +426,7 @@ fn setnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let sets = !cx.exists(&key);
     if sets {
         cx.set_string(&key, &args[2], Expiry::Clear);
+        cx.report(&key, Event::SET, 1);
     }
     reply.integer(i64::from(sets));
     Ok(())
@@ -425,7 +446,10 @@ fn psetex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 
 fn set_for(cx: &mut Cx<'_, '_>, args: Args<'_>, form: TimeForm, command: &str) -> CommandResult {
     let at_ms = form.at_ms(&args[2], cx.now_ms, command)?;
-    cx.set_string(&cx.key(0), &args[3], Expiry::At(at_ms));
+    let key = cx.key(0);
+    cx.set_string(&key, &args[3], Expiry::At(at_ms));
+    cx.report(&key, Event::SET, 1);
+    cx.report(&key, Event::EXPIRE, 0);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use keyspace::Expiry;
 use resp::{Args, Reply};
 
 use crate::cx::{Cx, PREFETCH_KEYS};
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -113,6 +114,7 @@ fn set_pairs(cx: &mut Cx<'_, '_>, args: Args<'_>) {
     let keys = cx.keys;
     for (pair, key) in keys.iter().enumerate() {
         cx.set_string(key, &args[2 * pair + 2], Expiry::Clear);
+        cx.report(key, Event::SET, 1);
     }
 }
 

@@ -7,6 +7,7 @@ use value::string::{EMBSTR_BYTES_MAX, Encoding};
 use value::{Kind, parse_i64};
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -122,6 +123,7 @@ fn add(cx: &mut Cx<'_, '_>, increment: i64, reply: &mut Reply) -> CommandResult 
     };
     let new = old.checked_add(increment).ok_or(OVERFLOW)?;
     cx.set_string(&key, itoa::Buffer::new().format(new).as_bytes(), Expiry::Keep);
+    cx.report(&key, Event::INCRBY, 1);
     reply.integer(new);
     Ok(())
 }
@@ -139,6 +141,7 @@ fn incrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
     let encoding = if new.len() <= EMBSTR_BYTES_MAX { Encoding::Embstr } else { Encoding::Raw };
     reply.bulk(new.as_bytes());
     cx.set_string_vec(&key, Kind::string(encoding), new.into_bytes(), Expiry::Keep);
+    cx.report(&key, Event::INCRBYFLOAT, 1);
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use value::string::Encoding;
 use value::{Kind, parse_i64};
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -130,6 +131,7 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let (key, suffix) = (cx.key(0), &args[2]);
     let Some((old_len, _)) = peek_string(cx, &key)? else {
         cx.set_string(&key, suffix, Expiry::Clear);
+        cx.report(&key, Event::APPEND, 1);
         reply.integer(suffix.len() as i64);
         return Ok(());
     };
@@ -143,12 +145,18 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
         bytes.reserve_exact(suffix.len());
         bytes.extend_from_slice(suffix);
     })?;
+    cx.report(&key, Event::APPEND, 1);
     reply.integer(len as i64);
     Ok(())
 }
 
 fn strlen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let len = peek_string(cx, &cx.key(0))?.map_or(0, |(len, _)| len);
+    let key = cx.key(0);
+    let found = peek_string(cx, &key)?;
+    if found.is_none() {
+        cx.report_miss(&key);
+    }
+    let len = found.map_or(0, |(len, _)| len);
     reply.integer(len as i64);
     Ok(())
 }
@@ -202,6 +210,7 @@ fn setrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
             bytes[range].copy_from_slice(part);
         })?,
     }
+    cx.report(&key, Event::SETRANGE, 1);
     reply.integer(len as i64);
     Ok(())
 }

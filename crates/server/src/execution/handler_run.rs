@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use command::collection::LeafAt;
-use command::{CommandError, CommandResult, Cx, Fetched, Handler};
+use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
@@ -79,10 +79,10 @@ pub(crate) fn run_locked(
         spare: std::mem::take(run.spare),
         cold_leaves: Vec::new(),
         random: session.random,
-        changes: 0,
+        effects: Effects::new(Classes::NONE, false),
     };
     let result = (run.handler)(&mut cx, run.args, reply);
-    let (changes, detached, cold_leaves) = (cx.changes, cx.detached, cx.cold_leaves);
+    let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
     *run.spare = cx.spare;
     match &result {
         Err(CommandError::NotResident(missing)) => {

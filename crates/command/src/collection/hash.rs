@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 
 use keyspace::Key;
 use value::Kind;
+use value::leaf::element_hash;
 use value::leaf::fields::{Fields, FieldsMut, SHAPE};
-use value::leaf::{divide_by_hash, element_hash};
 
 use crate::collection::PackedMax;
+use crate::collection::form::HASH;
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::Tree;
 use crate::cx::Cx;
@@ -148,10 +149,8 @@ impl HashMut<'_> {
         let (is_new, len) = match &mut self.form {
             FormMut::Leaf(_, fields) => (fields.set(field, value), fields.fields().len() as u64),
             FormMut::Tree(tree) => {
-                let is_new = tree.change_leaf(&order(field), |leaf| {
-                    let is_new = FieldsMut::new(leaf).set(field, value);
-                    (is_new, i64::from(is_new))
-                });
+                let is_new = tree
+                    .change_leaf_at(&order(field), |leaf| FieldsMut::new(leaf).set(field, value));
                 (is_new, tree.elements())
             }
         };
@@ -172,10 +171,9 @@ impl HashMut<'_> {
             // The leaf where it stood was removed with its last field, and it falls to a neighbour now,
             // which may be on flash.
             FormMut::Tree(tree) if tree.is_gone() || tree.is_cold(&order(field)) => false,
-            FormMut::Tree(tree) => tree.change_leaf(&order(field), |leaf| {
-                let is_removed = FieldsMut::new(leaf).remove(field);
-                (is_removed, -i64::from(is_removed))
-            }),
+            FormMut::Tree(tree) => {
+                tree.change_leaf_at(&order(field), |leaf| FieldsMut::new(leaf).remove(field))
+            }
         }
     }
 }
@@ -206,7 +204,7 @@ impl Cx<'_, '_> {
         let packed_max = self.encodings.hash();
         if self.is_tree(key, Kind::is_hash)? {
             self.promote_leaves(key, fields.map(order))?;
-            let tree = self.edit_tree(key, Kind::HASH, divide_by_hash);
+            let tree = self.edit_tree(key, &HASH);
             let mut hash = HashMut { form: FormMut::Tree(tree), packed_max };
             let result = change(&mut hash);
             let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
@@ -218,7 +216,7 @@ impl Cx<'_, '_> {
             let form = FormMut::Leaf(kind, FieldsMut::new(leaf));
             change(&mut HashMut { form, packed_max })
         })?;
-        self.grow(key, Kind::HASH, divide_by_hash);
+        self.grow(key, &HASH);
         Ok(result)
     }
 }

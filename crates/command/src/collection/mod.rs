@@ -1,23 +1,28 @@
 //! Collections as handlers see them: read as a whole, changed through [`Cx::edit`].
 
+mod detached;
+mod form;
 mod hash;
 mod list;
+mod place;
 mod reader;
 mod set;
 mod tree;
 
+pub use detached::DetachedNodes;
 pub use hash::{Hash, HashMut};
 pub use list::{End, ListMut};
-pub use reader::{LeafAt, TreeReader, leaves};
+pub use reader::{LeafAt, TreeReader, all_leaves, leaves};
 pub use set::SetMut;
-pub use tree::DetachedNodes;
 
 use keyspace::{Carried, Expiry, Key, Stored, node_table};
 use value::Kind;
-use value::leaf::{Rows, divide_by_hash};
+use value::leaf::Rows;
 
+use crate::collection::form::{Form, HASH};
+use crate::collection::place::{NodeName, Place};
 use crate::collection::reader::not_fetched;
-use crate::collection::tree::{Divide, NodeName, Place, SINGLE_BYTES_MAX, Tree};
+use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::{Cx, Value};
 use crate::error::CommandError;
 
@@ -108,7 +113,7 @@ impl Cx<'_, '_> {
     }
 
     fn place<'p>(&self, key: &Key<'p>) -> Place<'p> {
-        Place { key: *key, table: self.keyspace().table_of(self.db) }
+        Place { key: *key, table: self.keyspace().table_of(self.db), index: None }
     }
 
     /// The large collection of a key, which counts as an access to the key.
@@ -153,26 +158,25 @@ impl Cx<'_, '_> {
         Ok(())
     }
 
-    fn edit_tree<'s>(&'s mut self, key: &Key<'s>, kind: Kind, divide: Divide) -> Tree<'s> {
+    fn edit_tree<'s>(&'s mut self, key: &Key<'s>, form: &'static Form) -> Tree<'s> {
         let place = self.place(key);
         Tree {
             place,
             slot: self.locked.slot(key.slot),
             tally: self.tally,
             now_ms: self.now_ms,
-            kind,
-            divide,
+            form,
         }
     }
 
     /// Makes a tree of a collection in one leaf that has become large.
-    fn grow(&mut self, key: &Key<'_>, kind: Kind, divide: Divide) {
+    fn grow(&mut self, key: &Key<'_>, form: &'static Form) {
         let is_large = self.peek(key).is_some_and(|view| {
             !Kind::from_bits(view.kind).is_tree() && view.value_len() > SINGLE_BYTES_MAX
         });
         if is_large {
             let id = self.keyspace().take_collection_id();
-            self.edit_tree(key, kind, divide).grow(id);
+            self.edit_tree(key, form).grow(id);
         }
     }
 
@@ -247,7 +251,7 @@ impl Cx<'_, '_> {
         self.db_at(db, key).put_carried(key, carried);
         if kind.is_hash() {
             let selected = std::mem::replace(&mut self.db, db);
-            self.grow(key, Kind::HASH, divide_by_hash);
+            self.grow(key, &HASH);
             self.db = selected;
         }
     }

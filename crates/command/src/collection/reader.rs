@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use keyspace::{Db, Key, SlotState, Stored, Tally, node_table};
 use smallvec::SmallVec;
 
-use crate::collection::tree::{NodeName, Path, Place};
+use crate::collection::place::{NodeName, Path, Place};
 use crate::cx::Fetched;
 use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
 
@@ -183,8 +183,18 @@ impl LeafAt {
 
 /// The leaves of a large collection in their order.
 pub fn leaves(slot: &SlotState, table: u8, key: &Key<'_>) -> Vec<LeafAt> {
-    let names = Place { key: *key, table }.leaves(slot).into_iter();
-    names.map(|name| LeafAt { slot: key.slot, table: node_table(table), name }).collect()
+    let names = Place { key: *key, table, index: None }.leaves(slot);
+    leaves_at(key.slot, table, names)
+}
+
+/// The same with those of its index, if it has one.
+pub fn all_leaves(slot: &SlotState, table: u8, key: &Key<'_>) -> Vec<LeafAt> {
+    let names = Place { key: *key, table, index: None }.all_leaves(slot);
+    leaves_at(key.slot, table, names)
+}
+
+fn leaves_at(slot: u16, table: u8, names: Vec<NodeName>) -> Vec<LeafAt> {
+    names.into_iter().map(|name| LeafAt { slot, table: node_table(table), name }).collect()
 }
 
 /// Bits of a cursor: few enough that doubles hold it exactly.

@@ -1,4 +1,5 @@
-//! A large collection: leaves below a counted tree of branches, the root of which is the key's value.
+//! A large collection: leaves below a counted tree of branches, the root of which is the key's value, or a
+//! node if the collection is the index of another.
 //!
 //! Leaves and branches are nodes: values in a table of their own beside the keys of the slot, named by
 //! the collection's id and a number. To everything that knows no types a leaf is a value like any other,
@@ -10,177 +11,23 @@
 //! 2. The elements that a branch names for a child are those below it.
 //! 3. A leaf has an element, and no more than [`LEAF_BYTES_MAX`] unless it cannot be divided.
 
-use keyspace::{Db, DetachedTree, Expiry, FlashRef, Key, SlotState, Stored, Tally, node_table};
-use smallvec::SmallVec;
+use keyspace::{Db, Expiry, SlotState, Stored, Tally, node_table};
 use value::Kind;
-use value::leaf::branch::{Branch, BranchMut, Child, Root, RootMut, RootParts, add_in_place};
-use value::leaf::{Rows, RowsMut};
+use value::leaf::Cut;
+use value::leaf::branch::{Branch, BranchMut, Child, RootMut, RootParts, add_in_place};
 
-/// Bytes of a leaf beyond which it is divided.
-pub(crate) const LEAF_BYTES_MAX: usize = 2_048;
+use crate::collection::detached::DetachedNodes;
+use crate::collection::form::{Form, Part};
+use crate::collection::place::{CHILDREN_MAX, LEAF_BYTES_MAX, NodeName, Path, Place, ROOT};
+
 /// Bytes of a leaf below which it is joined with a neighbour, if both are in RAM and fit well.
 const LEAF_BYTES_MIN: usize = LEAF_BYTES_MAX / 4;
 const JOINED_BYTES_MAX: usize = LEAF_BYTES_MAX * 3 / 4;
-/// Children of a branch beyond which it is divided.
-const CHILDREN_MAX: usize = 128;
 /// Children that a branch is made with, when many are made at once.
 const CHILDREN_MADE: usize = 96;
 /// Bytes beyond which a collection in one leaf is divided, and below which a tree becomes one again.
 pub(crate) const SINGLE_BYTES_MAX: usize = 4_096;
 const SINGLE_AGAIN_BYTES: u64 = 1_024;
-/// What names the root among the nodes on a path.
-const ROOT: u32 = u32::MAX;
-
-/// How a type divides a leaf: its left half, its right half, and the bound of the right one.
-pub(crate) type Divide = fn(&[u8]) -> Option<(Vec<u8>, Vec<u8>, Vec<u8>)>;
-
-/// The name of a node.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct NodeName([u8; 12]);
-
-impl NodeName {
-    pub(crate) fn new(id: u64, node: u32) -> NodeName {
-        let mut name = [0; 12];
-        name[..8].copy_from_slice(&id.to_be_bytes());
-        name[8..].copy_from_slice(&node.to_be_bytes());
-        NodeName(name)
-    }
-
-    pub(crate) fn key(&self, slot: u16) -> Key<'_> {
-        Key::in_slot(&self.0, slot)
-    }
-}
-
-/// The way from the root to a leaf.
-pub(crate) struct Path {
-    id: u64,
-    /// A branch, or [`ROOT`], and the position of the child in it.
-    steps: SmallVec<[(u32, usize); 4]>,
-    pub(crate) leaf: Child,
-}
-
-impl Path {
-    pub(crate) fn name(&self) -> NodeName {
-        NodeName::new(self.id, self.leaf.node)
-    }
-}
-
-/// Where a collection stands.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) key: Key<'a>,
-    /// The physical table of the key.
-    pub(crate) table: u8,
-}
-
-impl Place<'_> {
-    fn root<'s>(&self, slot: &'s SlotState) -> Root<'s> {
-        let view = slot.view(self.table, &self.key).expect("invariant: the collection exists");
-        let Stored::Hot(root) = view.stored else { panic!("a root stays in RAM") };
-        Root::new(root)
-    }
-
-    fn branch<'s>(&self, slot: &'s SlotState, id: u64, node: u32) -> Branch<'s> {
-        let name = NodeName::new(id, node);
-        let view = slot.view(node_table(self.table), &name.key(self.key.slot));
-        let Some(Stored::Hot(branch)) = view.map(|view| view.stored) else {
-            panic!("a branch stays in RAM")
-        };
-        Branch::new(branch)
-    }
-
-    /// The way to a leaf, taking in each branch the child that `choose` says.
-    pub(crate) fn descend(
-        &self,
-        slot: &SlotState,
-        mut choose: impl FnMut(&Branch<'_>) -> usize,
-    ) -> Path {
-        let root = self.root(slot);
-        let (id, mut branch, mut node) = (root.id(), root.branch(), ROOT);
-        let mut steps = SmallVec::new();
-        for level in (0..root.height()).rev() {
-            let at = choose(&branch);
-            steps.push((node, at));
-            let child = branch.child(at);
-            if level == 0 {
-                return Path { id, steps, leaf: child };
-            }
-            node = child.node;
-            branch = self.branch(slot, id, node);
-        }
-        unreachable!("a tree is at least one branch high")
-    }
-
-    /// The way to the leaf that holds what stands at `order`.
-    pub(crate) fn find(&self, slot: &SlotState, order: &[u8]) -> Path {
-        self.descend(slot, |branch| branch.find(order))
-    }
-
-    /// The way to the leaf that holds the `element`-th, and which of its elements that is. Panics: there
-    /// are fewer.
-    pub(crate) fn find_nth(&self, slot: &SlotState, mut element: u64) -> (Path, usize) {
-        let path = self.descend(slot, |branch| {
-            let (at, rest) = branch.find_nth(element).expect("invariant: there are so many");
-            element = rest;
-            at
-        });
-        (path, element as usize)
-    }
-
-    /// The bound of the leaf behind that at the end of a path. None: it is the last.
-    pub(crate) fn next_bound(&self, slot: &SlotState, path: &Path) -> Option<Vec<u8>> {
-        path.steps.iter().rev().find_map(|&(node, at)| {
-            let branch = match node {
-                ROOT => self.root(slot).branch(),
-                node => self.branch(slot, path.id, node),
-            };
-            (at + 1 < branch.len()).then(|| branch.bound(at + 1).to_vec())
-        })
-    }
-
-    /// The names of all leaves in their order.
-    pub(crate) fn leaves(&self, slot: &SlotState) -> Vec<NodeName> {
-        self.levels(slot).pop().expect("invariant: a tree has leaves")
-    }
-
-    /// The names of all nodes but the root.
-    pub(crate) fn nodes(&self, slot: &SlotState) -> Vec<NodeName> {
-        self.levels(slot).concat()
-    }
-
-    /// The names of the nodes of each level below the root.
-    fn levels(&self, slot: &SlotState) -> Vec<Vec<NodeName>> {
-        let root = self.root(slot);
-        let below = |branch: Branch<'_>| {
-            let nodes = branch.children().map(|child| child.node);
-            nodes.collect::<SmallVec<[u32; CHILDREN_MAX]>>()
-        };
-        let mut level = below(root.branch()).into_vec();
-        let mut levels = Vec::new();
-        for height in (0..root.height()).rev() {
-            levels.push(level.iter().map(|&node| NodeName::new(root.id(), node)).collect());
-            if height > 0 {
-                let branches = level.iter().map(|&node| self.branch(slot, root.id(), node));
-                let children: Vec<u32> = branches.flat_map(below).collect();
-                level = children;
-            }
-        }
-        levels
-    }
-
-    /// Where a leaf lies that is on flash alone, and its length.
-    pub(crate) fn cold(&self, slot: &SlotState, name: &NodeName) -> Option<(FlashRef, u32)> {
-        slot.cold(node_table(self.table), &name.key(self.key.slot))
-    }
-
-    pub(crate) fn elements(&self, slot: &SlotState) -> u64 {
-        self.root(slot).elements()
-    }
-
-    pub(crate) fn leaf_bytes(&self, slot: &SlotState) -> u64 {
-        self.root(slot).leaf_bytes()
-    }
-}
 
 /// A large collection to be changed. The leaves that are changed are in RAM.
 pub(crate) struct Tree<'a> {
@@ -188,9 +35,7 @@ pub(crate) struct Tree<'a> {
     pub(crate) slot: &'a mut SlotState,
     pub(crate) tally: &'a mut Tally,
     pub(crate) now_ms: u64,
-    /// The kind of its leaves.
-    pub(crate) kind: Kind,
-    pub(crate) divide: Divide,
+    pub(crate) form: &'static Form,
 }
 
 impl Tree<'_> {
@@ -203,7 +48,7 @@ impl Tree<'_> {
     }
 
     fn branch_kind(&self) -> u8 {
-        self.kind.as_tree().bits()
+        self.form.kind.as_tree().bits()
     }
 
     /// Elements of the collection.
@@ -230,25 +75,34 @@ impl Tree<'_> {
     }
 
     /// Changes the leaf that holds what stands at `order`, and the tree as it takes.
-    ///
-    /// `change` says by how many the elements of the leaf are more afterwards.
-    pub(crate) fn change_leaf<R>(
+    pub(crate) fn change_leaf_at<R>(
         &mut self,
         order: &[u8],
-        change: impl FnOnce(&mut Vec<u8>) -> (R, i64),
+        change: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> R {
         let path = self.place.find(self.slot, order);
-        let (name, slot) = (path.name(), self.place.key.slot);
-        let (mut before, mut after) = (0, 0);
+        self.change_leaf(path, change)
+    }
+
+    /// Changes the leaf at the end of a path, and the tree as it takes: other paths are none afterwards.
+    pub(crate) fn change_leaf<R>(
+        &mut self,
+        mut path: Path,
+        change: impl FnOnce(&mut Vec<u8>) -> R,
+    ) -> R {
+        let (name, slot, count) = (path.name(), self.place.key.slot, self.form.count);
+        let (mut before, mut after, mut elements) = (0, 0, 0);
         let changed = self.nodes().update(&name.key(slot), |_, leaf| {
             before = leaf.len();
             let changed = change(leaf);
-            after = leaf.len();
+            (after, elements) = (leaf.len(), count(leaf));
             changed
         });
-        let (result, added) = changed.expect("invariant: the leaf was made resident");
+        let result = changed.expect("invariant: the leaf was made resident");
+        let added = elements as i64 - i64::from(path.leaf.elements);
         self.add(&path, added, after as i64 - before as i64);
-        if i64::from(path.leaf.elements) + added == 0 {
+        path.leaf.elements = elements as u32;
+        if elements == 0 {
             self.remove_leaf(&path);
         } else if after > LEAF_BYTES_MAX {
             self.divide_leaf(path);
@@ -258,10 +112,13 @@ impl Tree<'_> {
         result
     }
 
-    fn with_root(&mut self, change: impl FnOnce(&mut RootMut<'_>)) {
+    fn with_root<R>(&mut self, change: impl FnOnce(&mut RootMut<'_>) -> R) -> R {
         let key = self.place.key;
-        let root = self.keys().into_value_mut(&key).expect("invariant: the collection exists");
-        change(&mut RootMut::new(root));
+        let root = match self.place.root_name() {
+            None => self.keys().into_value_mut(&key),
+            Some(name) => self.nodes().into_value_mut(&name.key(key.slot)),
+        };
+        change(&mut RootMut::new(root.expect("invariant: the collection exists")))
     }
 
     /// Adds to what the branches of a path, and the root, count.
@@ -283,10 +140,18 @@ impl Tree<'_> {
         self.with_root(|root| root.add(0, 0, leaf_bytes));
     }
 
+    /// The number of a new node. They begin again when all have been used, which a queue comes to.
     fn take_node(&mut self) -> u32 {
-        let mut node = 0;
-        self.with_root(|root| node = root.take_node());
-        node
+        let id = self.place.root(self.slot).id();
+        loop {
+            let node = self.with_root(|root| root.take_node());
+            let name = NodeName::new(id, node);
+            let table = node_table(self.place.table);
+            let is_free = self.slot.view(table, &name.key(self.place.key.slot)).is_none();
+            if node != ROOT && is_free {
+                return node;
+            }
+        }
     }
 
     fn put_node(&mut self, id: u64, node: u32, kind: u8, bytes: Vec<u8>) {
@@ -303,48 +168,50 @@ impl Tree<'_> {
     fn leaf_in_ram(&self, id: u64, node: u32) -> Option<&[u8]> {
         let name = NodeName::new(id, node);
         let view = self.slot.view(node_table(self.place.table), &name.key(self.place.key.slot));
-        match view.expect("invariant: a node that a branch names is there").stored {
-            Stored::Hot(leaf) | Stored::Clean(leaf, _) => Some(leaf),
-            Stored::Cold(..) => None,
-        }
+        in_ram(view.expect("invariant: a node that a branch names is there").stored)
     }
 
     /// Divides a leaf until no part is too large or can be divided.
     fn divide_leaf(&mut self, path: Path) {
         let leaf = self.leaf_in_ram(path.id, path.leaf.node).expect("invariant: it was changed");
         let whole = leaf.len() as i64;
-        let parts = divide_all(leaf.to_vec(), self.divide);
-        if parts.len() == 1 {
+        let mut parts = (self.form.divide)(leaf.to_vec(), self.cut(&path)).into_iter();
+        let (_, first) = parts.next().expect("invariant: a leaf has a part");
+        if parts.len() == 0 {
             return;
         }
-        let kind = self.kind.bits();
-        let (mut bytes, mut left, mut rest) = (-whole, path.leaf, 0);
-        left.elements = parts.iter().map(|(_, part)| Rows::new(part).len() as u32).sum();
-        let mut order: Option<Vec<u8>> = None;
+        let (kind, count) = (self.form.kind.bits(), self.form.count);
+        let mut bytes = first.len() as i64 - whole;
+        let mut left = Child { elements: count(&first) as u32, ..path.leaf };
+        let mut rest = path.leaf.elements - left.elements;
+        let mut before = self.place.elements_before(self.slot, &path);
+        self.put_node(path.id, left.node, kind, first);
+        let mut steps = path.steps;
         for (bound, part) in parts {
             bytes += part.len() as i64;
-            let elements = Rows::new(&part).len() as u32;
-            let Some(before) = &order else {
-                rest = left.elements - elements;
-                left.elements = elements;
-                self.put_node(path.id, left.node, kind, part);
-                order = Some(bound);
-                continue;
-            };
+            let elements = count(&part) as u32;
             // It counts as all parts that are still to come, so that branches are right whenever one of
             // them is divided.
             let right = Child { node: self.take_node(), elements: rest };
             self.put_node(path.id, right.node, kind, part);
-            // The branch may have been divided for the part before.
-            let steps = match before.is_empty() {
-                true => path.steps.clone(),
-                false => self.place.find(self.slot, before).steps,
-            };
             self.insert_child(path.id, &steps, left, &bound, right);
-            (left, order) = (Child { elements, ..right }, Some(bound));
+            before += u64::from(left.elements);
+            // The branch may have been divided.
+            steps = self.place.find_nth(self.slot, before).0.steps;
+            left = Child { elements, ..right };
             rest -= elements;
         }
         self.add_leaf_bytes(bytes);
+    }
+
+    /// Where parts of a leaf should have room left: at the ends it is likely that more comes.
+    fn cut(&self, path: &Path) -> Cut {
+        let is_last = self.place.next(self.slot, path).is_none();
+        match (path.is_first(), is_last) {
+            (false, true) => Cut::Back,
+            (true, false) => Cut::Front,
+            _ => Cut::Evenly,
+        }
     }
 
     /// Lets the child at the end of a path be `left`, and puts `right` behind it.
@@ -390,33 +257,39 @@ impl Tree<'_> {
         branch.insert(at + 1, bound, right);
         if branch.branch().len() > CHILDREN_MAX {
             let (bound, right) = branch.split_off(CHILDREN_MAX / 2);
-            self.raise(&mut root, bound, right);
+            self.raise(root, bound, right);
+        } else {
+            self.put_root(root);
         }
-        self.put_root(root);
     }
 
     /// Makes a tree one branch higher, the root's own branch being the left child.
-    fn raise(&mut self, root: &mut RootParts, bound: Vec<u8>, right: Vec<u8>) {
+    fn raise(&mut self, root: RootParts, bound: Vec<u8>, right: Vec<u8>) {
         let kind = self.branch_kind();
-        let left = std::mem::take(&mut root.branch);
         let mut children = Vec::new();
-        for (bound, branch) in [(Vec::new(), left), (bound, right)] {
+        for (bound, branch) in [(Vec::new(), root.branch), (bound, right)] {
             let elements = Branch::new(&branch).elements() as u32;
-            let child = Child { node: root.take_node(), elements };
+            let child = Child { node: self.take_node(), elements };
             self.put_node(root.id, child.node, kind, branch);
             children.push((bound, child));
         }
-        root.branch = BranchMut::of(children);
-        root.height += 1;
+        let next_node = self.place.root(self.slot).next_node();
+        let (branch, height) = (BranchMut::of(children), root.height + 1);
+        self.put_root(RootParts { next_node, branch, height, ..root });
     }
 
     fn put_root(&mut self, root: RootParts) {
         let key = self.place.key;
         let value = root.into_value();
-        self.keys().update(&key, |_, bytes| *bytes = value).expect("invariant: a root is in RAM");
+        let put = match self.place.root_name() {
+            None => self.keys().update(&key, |_, bytes| *bytes = value),
+            Some(name) => self.nodes().update(&name.key(key.slot), |_, bytes| *bytes = value),
+        };
+        put.expect("invariant: a root is in RAM");
     }
 
-    /// Takes out an empty leaf, and the branches that it leaves empty. The key goes with the last.
+    /// Takes out an empty leaf, and the branches that it leaves empty. The key, or the index, goes with the
+    /// last.
     fn remove_leaf(&mut self, path: &Path) {
         let bytes = self.leaf_in_ram(path.id, path.leaf.node).map_or(0, <[u8]>::len);
         self.remove_node(path.id, path.leaf.node);
@@ -447,8 +320,13 @@ impl Tree<'_> {
         BranchMut::new(&mut root.branch).remove(at);
         if Branch::new(&root.branch).len() == 0 {
             let key = self.place.key;
-            self.put_root(root);
-            self.keys().remove(&key);
+            match self.place.root_name() {
+                Some(name) => self.nodes().remove(&name.key(key.slot)),
+                None => {
+                    self.put_root(root);
+                    self.keys().remove(&key)
+                }
+            };
             return;
         }
         self.lower(&mut root);
@@ -459,13 +337,7 @@ impl Tree<'_> {
     fn lower(&mut self, root: &mut RootParts) {
         while root.height > 1 && Branch::new(&root.branch).len() == 1 {
             let child = Branch::new(&root.branch).child(0);
-            let name = NodeName::new(root.id, child.node);
-            let slot = self.place.key.slot;
-            let view = self.slot.view(node_table(self.place.table), &name.key(slot));
-            let Some(Stored::Hot(branch)) = view.map(|view| view.stored) else {
-                panic!("a branch stays in RAM")
-            };
-            root.branch = branch.to_vec();
+            root.branch = self.place.branch(self.slot, root.id, child.node).bytes().to_vec();
             root.height -= 1;
             self.remove_node(root.id, child.node);
         }
@@ -475,10 +347,7 @@ impl Tree<'_> {
     /// both together are no large leaf.
     fn join_leaf(&mut self, path: &Path) {
         let &(node, at) = path.steps.last().expect("invariant: a path has a step");
-        let branch = match node {
-            ROOT => self.place.root(self.slot).branch(),
-            node => self.place.branch(self.slot, path.id, node),
-        };
+        let branch = self.place.branch(self.slot, path.id, node);
         let neighbours = [at.checked_sub(1), (at + 1 < branch.len()).then_some(at + 1)];
         let own = self.leaf_in_ram(path.id, path.leaf.node).map_or(usize::MAX, <[u8]>::len);
         let fitting = neighbours.into_iter().flatten().find(|&other| {
@@ -492,17 +361,14 @@ impl Tree<'_> {
     }
 
     fn join(&mut self, path: &Path, (left_at, left): (usize, Child), right: Child) {
-        let of_right = self.leaf_in_ram(path.id, right.node).expect("invariant: both are in RAM");
-        let of_right = of_right.to_vec();
-        let (name, slot) = (NodeName::new(path.id, left.node), self.place.key.slot);
-        let (mut before, mut after) = (0, 0);
-        self.nodes().update(&name.key(slot), |_, leaf| {
-            before = leaf.len();
-            RowsMut::new(leaf).append(Rows::new(&of_right));
-            after = leaf.len();
-        });
+        let leaf = |node| self.leaf_in_ram(path.id, node).expect("invariant: both are in RAM");
+        let (of_left, of_right) = (leaf(left.node), leaf(right.node));
+        let before = (of_left.len() + of_right.len()) as i64;
+        let joined = (self.form.join)(&[of_left, of_right]);
+        let after = joined.len() as i64;
+        self.put_node(path.id, left.node, self.form.kind.bits(), joined);
         self.remove_node(path.id, right.node);
-        self.add_leaf_bytes(after as i64 - before as i64 - of_right.len() as i64);
+        self.add_leaf_bytes(after - before);
         let mut steps = path.steps.clone();
         let last = steps.last_mut().expect("invariant: a path has a step");
         // The elements move from one child to the other below the same branch: none above changes.
@@ -528,8 +394,7 @@ impl Tree<'_> {
         add_in_place(branch, at + 1, -elements);
     }
 
-    /// Makes the collection one leaf again when it has become small and is all in RAM. `kind_of` gives the
-    /// kind of a value with the encoding of the tree.
+    /// Makes the collection, and its index, one leaf again when it has become small and is all in RAM.
     pub(crate) fn settle(&mut self) {
         let key = self.place.key;
         if self.is_gone() {
@@ -539,22 +404,17 @@ impl Tree<'_> {
         if root.leaf_bytes() > SINGLE_AGAIN_BYTES {
             return;
         }
-        let encoding = root.encoding();
-        let mut whole: Option<Vec<u8>> = None;
-        for name in self.place.leaves(self.slot) {
+        let kind = self.form.kind.with_encoding(root.encoding()).bits();
+        let names = self.place.leaves(self.slot);
+        let leaf_of = |name: &NodeName| {
             let view = self.slot.view(node_table(self.place.table), &name.key(key.slot));
-            let stored = view.expect("invariant: a node that a branch names is there").stored;
-            let (Stored::Hot(leaf) | Stored::Clean(leaf, _)) = stored else { return };
-            match &mut whole {
-                None => whole = Some(leaf.to_vec()),
-                Some(whole) => RowsMut::new(whole).append(Rows::new(leaf)),
-            }
-        }
+            in_ram(view.expect("invariant: a node that a branch names is there").stored)
+        };
+        let Some(leaves) = names.iter().map(leaf_of).collect::<Option<Vec<_>>>() else { return };
+        let whole = (self.form.join)(&leaves);
         let mut detached = DetachedNodes::of(self.place.root(self.slot));
         let at = (key.slot, self.place.table);
         assert!(detached.free_some(self.slot, at, self.now_ms, self.tally, usize::MAX));
-        let whole = whole.expect("invariant: a collection has a leaf");
-        let kind = self.kind.with_encoding(encoding).bits();
         self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, whole));
     }
 
@@ -563,17 +423,27 @@ impl Tree<'_> {
     pub(crate) fn grow(&mut self, id: u64) {
         let key = self.place.key;
         let view = self.slot.view(self.place.table, &key).expect("invariant: the key exists");
-        let (Stored::Hot(leaf) | Stored::Clean(leaf, _)) = view.stored else {
-            panic!("a value that was just changed is in RAM")
-        };
-        if Rows::new(leaf).len() < 2 {
+        let leaf = in_ram(view.stored).expect("invariant: a value that was just changed is in RAM");
+        if (self.form.count)(leaf) < 2 {
             return;
         }
         let encoding = Kind::from_bits(view.kind).encoding();
-        let parts = divide_all(leaf.to_vec(), self.divide);
-        if parts.len() == 1 {
-            return;
+        let parts = (self.form.divide)(leaf.to_vec(), Cut::Evenly);
+        if parts.len() > 1 {
+            let root = self.build(id, encoding, parts.into_iter());
+            let kind = self.branch_kind();
+            self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, root));
         }
+    }
+
+    /// Puts the nodes of a new collection with these leaves. Returns its root, which the caller puts. Panics:
+    /// there is no leaf.
+    pub(crate) fn build(
+        &mut self,
+        id: u64,
+        encoding: u8,
+        parts: impl Iterator<Item = Part>,
+    ) -> Vec<u8> {
         let mut root = RootParts {
             id,
             elements: 0,
@@ -585,19 +455,19 @@ impl Tree<'_> {
         };
         let mut children = Vec::new();
         for (bound, leaf) in parts {
-            let elements = Rows::new(&leaf).len() as u32;
+            let elements = (self.form.count)(&leaf) as u32;
             root.elements += u64::from(elements);
             root.leaf_bytes += leaf.len() as u64;
             let child = Child { node: root.take_node(), elements };
-            self.put_node(id, child.node, self.kind.bits(), leaf);
+            self.put_node(id, child.node, self.form.kind.bits(), leaf);
             children.push((bound, child));
         }
         while children.len() > CHILDREN_MAX {
             children = self.put_branches(&mut root, children);
         }
+        assert!(!children.is_empty(), "a collection has a leaf");
         root.branch = BranchMut::of(children);
-        let (kind, value) = (self.branch_kind(), root.into_value());
-        self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, value));
+        root.into_value()
     }
 
     /// Puts children below branches of their own, and returns those.
@@ -622,63 +492,72 @@ impl Tree<'_> {
     }
 }
 
-/// The parts of a leaf, none of them too large that can be divided, each with its bound.
-fn divide_all(leaf: Vec<u8>, divide: Divide) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut parts = Vec::new();
-    let mut rest = vec![(Vec::new(), leaf)];
-    while let Some((bound, leaf)) = rest.pop() {
-        let divided = if leaf.len() > LEAF_BYTES_MAX { divide(&leaf) } else { None };
-        match divided {
-            None => parts.push((bound, leaf)),
-            Some((left, right, middle)) => {
-                rest.push((middle, right));
-                rest.push((bound, left));
-            }
-        }
+/// The bytes of a value that is in RAM.
+fn in_ram(stored: Stored<'_>) -> Option<&[u8]> {
+    match stored {
+        Stored::Hot(bytes) | Stored::Clean(bytes, _) => Some(bytes),
+        Stored::Cold(..) => None,
     }
-    parts
 }
 
-/// Nodes of a collection that are still to be freed.
-pub struct DetachedNodes {
-    id: u64,
-    nodes: Vec<u32>,
-}
+#[cfg(test)]
+mod tests {
+    use keyspace::{Key, Keyspace};
+    use value::leaf::fields::{Fields, FieldsMut, SHAPE};
 
-impl DetachedNodes {
-    fn of(root: Root<'_>) -> DetachedNodes {
-        let nodes = root.branch().children().map(|child| child.node).collect();
-        DetachedNodes { id: root.id(), nodes }
-    }
+    use super::*;
+    use crate::collection::form::HASH;
 
-    /// Those of a collection that has no key any more.
-    pub fn of_detached(tree: &DetachedTree) -> DetachedNodes {
-        DetachedNodes::of(Root::new(&tree.root))
-    }
-
-    /// Frees some nodes, `nodes_max` at most, in a slot and beside a table of keys. Returns whether all
-    /// are gone.
-    pub fn free_some(
-        &mut self,
-        slot: &mut SlotState,
-        (slot_number, table): (u16, u8),
-        now_ms: u64,
-        tally: &mut Tally,
-        nodes_max: usize,
-    ) -> bool {
-        for _ in 0..nodes_max {
-            let Some(node) = self.nodes.pop() else { break };
-            let name = NodeName::new(self.id, node);
-            let key = name.key(slot_number);
-            // A FLUSH may have taken it.
-            let Some(view) = slot.view(node_table(table), &key) else { continue };
-            if let Stored::Hot(bytes) = view.stored
-                && Kind::from_bits(view.kind).is_tree()
-            {
-                self.nodes.extend(Branch::new(bytes).children().map(|child| child.node));
+    /// A tree and, over as many elements, its index, whose root is a node.
+    #[test]
+    fn an_index_is_a_tree_of_its_own_that_goes_with_its_key() {
+        const FIELDS: usize = 20_000;
+        let keyspace = Keyspace::default();
+        let (mut tally, key) = (Tally::default(), Key::new(b"k"));
+        let mut slot = keyspace.lock(key.slot);
+        let mut leaf = SHAPE.empty().to_vec();
+        let name = |number: usize| format!("field {number}").into_bytes();
+        let order = |name: &[u8]| value::leaf::element_hash(name).to_be_bytes();
+        (0..200).for_each(|number| {
+            FieldsMut::new(&mut leaf).set(&name(number), b"");
+        });
+        Db::new(&mut slot, 0, 0, &mut tally).put(&key, Kind::HASH.bits(), &leaf, Expiry::Clear);
+        let place = Place { key, table: 0, index: None };
+        let mut tree = Tree { place, slot: &mut slot, tally: &mut tally, now_ms: 0, form: &HASH };
+        tree.grow(7);
+        tree.place = place.of_index(tree.slot);
+        let parts = (HASH.divide)(leaf, Cut::Evenly);
+        let root = tree.build(tree.place.index.expect("an index"), 0, parts.into_iter());
+        let kind = tree.branch_kind();
+        tree.put_node(tree.place.index.expect("an index"), ROOT, kind, root);
+        for place in [place, place.of_index(tree.slot)] {
+            tree.place = place;
+            for number in 200..FIELDS {
+                let field = name(number);
+                tree.change_leaf_at(&order(&field), |leaf| FieldsMut::new(leaf).set(&field, b""));
             }
-            Db::new(slot, node_table(table), now_ms, tally).remove(&key);
+            assert_eq!(tree.elements(), FIELDS as u64);
+            assert!(place.root(tree.slot).height() > 1);
         }
-        self.nodes.is_empty()
+        let index = place.of_index(tree.slot);
+        for number in (0..FIELDS).step_by(97) {
+            let field = name(number);
+            let leaf = index.find(tree.slot, &order(&field)).leaf.node;
+            let leaf = tree.leaf_in_ram(index.index.expect("an index"), leaf).expect("in RAM");
+            assert_eq!(Fields::new(leaf).get(&field), Some(&b""[..]));
+        }
+        assert_eq!(place.nodes(tree.slot).len(), tree.slot.len(node_table(0)));
+        assert_eq!(place.all_leaves(tree.slot).len(), 2 * place.leaves(tree.slot).len());
+        tree.place = index;
+        for number in 0..FIELDS {
+            let field = name(number);
+            tree.change_leaf_at(&order(&field), |leaf| FieldsMut::new(leaf).remove(&field));
+        }
+        assert_eq!(place.nodes(tree.slot).len(), tree.slot.len(node_table(0)), "no index is left");
+        Db::new(&mut slot, 0, 0, &mut tally).remove(&key);
+        let mut nodes = DetachedNodes::of_detached(&tally.trees.pop().expect("a tree"));
+        assert!(nodes.free_some(&mut slot, (key.slot, 0), 0, &mut tally, usize::MAX));
+        assert_eq!((slot.len(node_table(0)), tally.nodes), (0, 0));
+        assert_eq!((tally.value_bytes, tally.hot_count), (0, 0));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::collection::{LeafAt, leaves};
+use command::collection::{LeafAt, all_leaves};
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use keyspace::{Db, FlashRef, Key, Stored, Tally};
 use resp::{Args, Reply};
@@ -96,7 +96,7 @@ fn leaves_of(session: &Session, key: &Key<'_>) -> Option<Vec<LeafAt>> {
     let view = slot.view(table, key)?;
     let is_gone = view.expire_at_ms != 0 && view.expire_at_ms <= session.now_ms;
     let is_large = Kind::from_bits(view.kind).is_tree() && !is_gone;
-    is_large.then(|| leaves(&slot, table, key))
+    is_large.then(|| all_leaves(&slot, table, key))
 }
 
 /// How many leaves are hot, clean and cold, and the bytes of all.

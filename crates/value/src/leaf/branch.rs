@@ -6,7 +6,7 @@
 //!                8  elements, 8 bytes
 //!               16  bytes of all leaves, 8 bytes
 //!               24  number of the next node, 4 bytes
-//!               28  height, 1 byte: 1 if its children are leaves
+//!               28  height, 1 byte: 1 if its children are leaves; 0: nodes that were cut off
 //!               29  encoding that OBJECT ENCODING tells, 1 byte
 //!               30  branch
 //! branch: rows (`rows.rs`) of a bound, with a number: the child (bits 0-31), its elements (bits 32-63)
@@ -58,6 +58,11 @@ impl<'a> Branch<'a> {
         Branch(Rows::new(node))
     }
 
+    /// The bytes of the node.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.0.bytes()
+    }
+
     /// How many children.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a branch has a child")]
@@ -90,8 +95,8 @@ impl<'a> Branch<'a> {
     /// The position of the child that holds the `element`-th, and how many stand before it in that child.
     /// None: there are fewer.
     pub fn find_nth(&self, mut element: u64) -> Option<(usize, u64)> {
-        for at in 0..self.len() {
-            let elements = u64::from(self.child(at).elements);
+        for (at, number) in self.0.numbers().enumerate() {
+            let elements = number >> COUNT_SHIFT;
             if element < elements {
                 return Some((at, element));
             }
@@ -102,7 +107,7 @@ impl<'a> Branch<'a> {
 
     /// Elements of the children in front of one.
     pub fn elements_before(&self, at: usize) -> u64 {
-        (0..at).map(|at| u64::from(self.child(at).elements)).sum()
+        self.0.numbers().take(at).map(|number| number >> COUNT_SHIFT).sum()
     }
 
     /// Elements of all children.
@@ -112,7 +117,7 @@ impl<'a> Branch<'a> {
 
     /// All children.
     pub fn children(&self) -> impl Iterator<Item = Child> + use<'a> {
-        self.0.iter().map(|row| Child::from_number(row.number))
+        self.0.numbers().map(Child::from_number)
     }
 }
 
@@ -221,6 +226,11 @@ impl<'a> Root<'a> {
         self.0[ENCODING_AT]
     }
 
+    /// Whether it is none, but names nodes that were cut off a collection, which goes on without them.
+    pub fn is_part(&self) -> bool {
+        self.height() == 0
+    }
+
     /// Its children.
     #[inline]
     pub fn branch(&self) -> Branch<'a> {
@@ -261,10 +271,10 @@ impl RootParts {
         }
     }
 
-    /// The number of a new node.
+    /// The number of a new node of a collection that is being made.
     pub fn take_node(&mut self) -> u32 {
         let node = self.next_node;
-        self.next_node = node.checked_add(1).expect("a collection makes fewer than 2^32 nodes");
+        self.next_node = node.checked_add(1).expect("a collection is not made of 2^32 nodes");
         node
     }
 
@@ -303,9 +313,11 @@ impl<'a> RootMut<'a> {
     }
 
     /// The number of a new node.
+    ///
+    /// All have been taken after 2^32: the caller looks whether one is in use.
     pub fn take_node(&mut self) -> u32 {
         let node = Root(self.0).next_node();
-        let next = node.checked_add(1).expect("a collection makes fewer than 2^32 nodes");
+        let next = node.wrapping_add(1);
         self.0[NEXT_NODE_AT..NEXT_NODE_AT + 4].copy_from_slice(&next.to_le_bytes());
         node
     }

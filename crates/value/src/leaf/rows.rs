@@ -254,6 +254,19 @@ impl<'a> Rows<'a> {
         u64::from_le_bytes(bytes[..NUMBER_BYTES].try_into().expect("invariant: 8 bytes"))
     }
 
+    /// The numbers of all rows. Panics: rows have none.
+    pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
+        assert!(self.shape().numbers);
+        let (numbers, _) =
+            self.bytes[self.numbers_start()..self.lengths_start()].as_chunks::<NUMBER_BYTES>();
+        numbers.iter().map(|number| u64::from_le_bytes(*number))
+    }
+
+    /// The bytes of the leaf.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Where the number of a row stands, in little endian.
     pub(crate) fn number_start(&self, row: usize) -> usize {
         self.numbers_start() + row * NUMBER_BYTES
@@ -341,6 +354,29 @@ impl<'a> Rows<'a> {
         let mut leaf = vec![self.bytes[0]];
         leaf.extend_from_slice(&count.to_le_bytes()[..HEAD_BYTES - 1]);
         [fingerprints, numbers, lengths, parts].iter().for_each(|column| leaf.extend(column));
+        leaf
+    }
+
+    /// A leaf of the rows at these positions. Panics: there are not so many. Cost: their bytes, and a pass over
+    /// the lengths in front of them.
+    pub fn slice(&self, range: Range<usize>) -> Vec<u8> {
+        assert!(range.start <= range.end && range.end <= self.len());
+        let shape = self.shape();
+        let start = self.part_start(range.start * shape.parts);
+        let first = (range.start * shape.parts, start);
+        let end = self.part_start_after(first, range.end * shape.parts);
+        let mut leaf = vec![self.bytes[0]];
+        leaf.extend_from_slice(&(range.len() as u32).to_le_bytes()[..HEAD_BYTES - 1]);
+        let columns = [
+            (HEAD_BYTES, usize::from(shape.fingerprints)),
+            (self.numbers_start(), usize::from(shape.numbers) * NUMBER_BYTES),
+            (self.lengths_start(), shape.parts),
+        ];
+        for (column, width) in columns {
+            let rows = &self.bytes[column + range.start * width..column + range.end * width];
+            leaf.extend_from_slice(rows);
+        }
+        leaf.extend_from_slice(&self.bytes[start..end]);
         leaf
     }
 

@@ -1,0 +1,46 @@
+//! What a large collection must know of its leaves: how their elements are counted, divided and joined.
+//!
+//! Leaves stand in one of two orders. By byte string: each begins at a bound, and a path to one is found by
+//! what an element stands at (`Place::find`). By position: bounds are empty and never looked at, and a path is
+//! found by counting (`Place::find_nth`).
+
+use value::Kind;
+use value::leaf::{Cut, Rows, divide_by_hash, halves};
+
+use crate::collection::place::LEAF_BYTES_MAX;
+
+/// A leaf, or a part of one, behind the bound where it begins.
+pub(crate) type Part = (Vec<u8>, Vec<u8>);
+
+/// The leaves of one type of collection.
+pub(crate) struct Form {
+    /// Their kind.
+    pub(crate) kind: Kind,
+    /// Counts the elements of a leaf.
+    pub(crate) count: fn(leaf: &[u8]) -> usize,
+    /// Divides a leaf into parts of at most [`LEAF_BYTES_MAX`], or larger ones that cannot be divided. The
+    /// first has an empty bound. [`Cut`] says which parts should have room left.
+    pub(crate) divide: fn(leaf: Vec<u8>, cut: Cut) -> Vec<Part>,
+    /// Makes one leaf of several that follow each other.
+    pub(crate) join: fn(leaves: &[&[u8]]) -> Vec<u8>,
+}
+
+/// Leaves of a hash, by the hashes of fields.
+pub(crate) static HASH: Form =
+    Form { kind: Kind::HASH, count: count_rows, divide: divide_rows_by_hash, join: join_rows };
+
+/// Counts the rows of a leaf.
+pub(crate) fn count_rows(leaf: &[u8]) -> usize {
+    Rows::new(leaf).len()
+}
+
+/// Joins leaves of rows. Panics: they have more rows together than a leaf can have.
+pub(crate) fn join_rows(leaves: &[&[u8]]) -> Vec<u8> {
+    let whole = Rows::concat(leaves.iter().map(|leaf| Rows::new(leaf)));
+    whole.expect("invariant: leaves that are joined are small")
+}
+
+/// Divides a leaf of rows that are ordered by the hashes of their first parts.
+pub(crate) fn divide_rows_by_hash(leaf: Vec<u8>, _cut: Cut) -> Vec<Part> {
+    halves(leaf, LEAF_BYTES_MAX, divide_by_hash)
+}

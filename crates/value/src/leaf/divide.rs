@@ -1,0 +1,161 @@
+//! Dividing leaves that have become too large.
+
+use crate::leaf::element_hash;
+use crate::leaf::rows::Rows;
+
+/// Which parts of a divided leaf should have room left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// All alike.
+    Evenly,
+    /// The first: more is to come in front of it.
+    Front,
+    /// The last: more is to come behind it.
+    Back,
+}
+
+/// Halves a leaf with `halve` until no part has more than `bytes_max`, or it gives none: the left half,
+/// the right half and its bound. Each part comes behind its bound; that of the first is empty.
+pub fn halves(
+    leaf: Vec<u8>,
+    bytes_max: usize,
+    halve: impl Fn(&[u8]) -> Option<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut parts = Vec::new();
+    let mut rest = vec![(Vec::new(), leaf)];
+    while let Some((bound, leaf)) = rest.pop() {
+        let divided = if leaf.len() > bytes_max { halve(&leaf) } else { None };
+        match divided {
+            None => parts.push((bound, leaf)),
+            Some((left, right, middle)) => {
+                rest.push((middle, right));
+                rest.push((bound, left));
+            }
+        }
+    }
+    parts
+}
+
+/// Divides a leaf of rows that have no order but their own into parts of at most `bytes_max`, or of one row.
+/// Bounds are empty. Cost: two passes.
+pub fn divide_by_position(leaf: &[u8], bytes_max: usize, cut: Cut) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let rows = Rows::new(leaf);
+    let shape = rows.shape();
+    let bytes_of: Vec<usize> = match shape.parts {
+        1 => rows.iter().map(|row| shape.row_bytes(&[row.first])).collect(),
+        _ => rows.iter().map(|row| shape.row_bytes(&[row.first, row.second])).collect(),
+    };
+    let room = bytes_max - shape.empty().len();
+    let all: usize = bytes_of.iter().sum();
+    let part_bytes = match cut {
+        Cut::Evenly => all.div_ceil(all.div_ceil(room).max(1)),
+        Cut::Front | Cut::Back => room,
+    };
+    let mut ends = Vec::new();
+    let mut bytes = 0;
+    let mut close = |at: usize| {
+        let is_full = bytes > 0 && bytes + bytes_of[at] > room;
+        if is_full || bytes >= part_bytes {
+            ends.push(at);
+            bytes = 0;
+        }
+        bytes += bytes_of[at];
+    };
+    match cut {
+        Cut::Evenly | Cut::Back => (0..rows.len()).for_each(&mut close),
+        Cut::Front => {
+            (0..rows.len()).rev().for_each(&mut close);
+            // From the back, a part ends where the one in front of it was closed.
+            ends.iter_mut().for_each(|end| *end += 1);
+            ends.reverse();
+        }
+    }
+    ends.push(rows.len());
+    let starts = [0].into_iter().chain(ends.iter().copied());
+    starts.zip(&ends).map(|(start, &end)| (Vec::new(), rows.slice(start..end))).collect()
+}
+
+/// Divides a leaf in two halves by the order of its elements' hashes; the right one comes with its
+/// bound, the fewest bytes that tell it from the left one. None: all have the same hash.
+pub fn divide_by_hash(leaf: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Vec<u8>)> {
+    let rows = Rows::new(leaf);
+    let hashes: Vec<u64> = rows.iter().map(|row| element_hash(row.first)).collect();
+    let mut sorted = hashes.clone();
+    sorted.sort_unstable();
+    // The place nearest to the middle where two neighbours differ.
+    let middle = sorted.len() / 2;
+    let differs = |at: &usize| sorted[*at - 1] != sorted[*at];
+    let above = (middle.max(1)..sorted.len()).find(differs);
+    let below = (1..middle).rev().find(differs);
+    let at = match (above, below) {
+        (Some(above), Some(below)) if middle - below < above - middle => below,
+        (above, below) => above.or(below)?,
+    };
+    let (last, first) = (sorted[at - 1].to_be_bytes(), sorted[at].to_be_bytes());
+    let same = last.iter().zip(first).take_while(|(one, two)| **one == *two).count();
+    let left = rows.select(|row| hashes[row] < sorted[at]);
+    let right = rows.select(|row| hashes[row] >= sorted[at]);
+    Some((left, right, first[..=same].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leaf::rows::{RowsMut, Shape};
+    use crate::leaf::{element_hash, fingerprint};
+
+    #[test]
+    fn a_leaf_is_divided_by_the_hashes_of_its_elements() {
+        let shape = Shape { parts: 1, fingerprints: true, numbers: false };
+        let mut leaf = shape.empty().to_vec();
+        for number in 0..100u32 {
+            let member = number.to_string();
+            RowsMut::new(&mut leaf).push(fingerprint(member.as_bytes()), 0, &[member.as_bytes()]);
+        }
+        let (left, right, bound) = divide_by_hash(&leaf).expect("elements of many hashes");
+        let (left, right) = (Rows::new(&left), Rows::new(&right));
+        assert_eq!((left.len(), right.len()), (50, 50));
+        let order = |member: &[u8]| element_hash(member).to_be_bytes();
+        assert!(left.iter().all(|row| order(row.first)[..] < bound[..]));
+        assert!(right.iter().all(|row| order(row.first)[..] >= bound[..]));
+        assert!(right.iter().all(|row| right.find(fingerprint(row.first), row.first).is_some()));
+        assert!(bound.len() <= 2, "{bound:?}");
+        let mut same = shape.empty().to_vec();
+        (0..3).for_each(|_| RowsMut::new(&mut same).push(0, 0, &[b"one"]));
+        assert!(divide_by_hash(&same).is_none());
+        assert!(divide_by_hash(&shape.empty()).is_none());
+    }
+
+    #[test]
+    fn a_leaf_is_divided_by_position_where_there_should_be_room() {
+        let shape = Shape { parts: 1, fingerprints: false, numbers: false };
+        let samples = [(1, 10, 0), (10, 9, 0), (500, 9, 0), (40, 200, 0), (40, 9, 5_000)];
+        for ((count, len, long), cut) in samples
+            .into_iter()
+            .flat_map(|sample| [Cut::Evenly, Cut::Front, Cut::Back].map(|cut| (sample, cut)))
+        {
+            let mut leaf = shape.empty().to_vec();
+            for number in 0..count {
+                let len = if number % 7 == 3 && long > 0 { long } else { len };
+                RowsMut::new(&mut leaf).push(0, 0, &[&vec![number as u8; len]]);
+            }
+            let parts = divide_by_position(&leaf, 1_000, cut);
+            let whole = Rows::concat(parts.iter().map(|(_, part)| Rows::new(part)));
+            assert_eq!(whole.as_ref(), Some(&leaf));
+            for (bound, part) in &parts {
+                let rows = Rows::check(part).expect("a leaf");
+                assert!(!rows.is_empty() && bound.is_empty());
+                assert!(part.len() <= 1_000 || rows.len() == 1, "{} bytes", part.len());
+            }
+            if count == 500 {
+                let lens: Vec<usize> = parts.iter().map(|(_, part)| part.len()).collect();
+                let (first, last) = (lens[0], lens[lens.len() - 1]);
+                match cut {
+                    Cut::Evenly => assert!(first.abs_diff(last) <= lens.len() * 11, "{lens:?}"),
+                    Cut::Front => assert!(first < last && last > 980, "{lens:?}"),
+                    Cut::Back => assert!(last < first && first > 980, "{lens:?}"),
+                }
+            }
+        }
+    }
+}

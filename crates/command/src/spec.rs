@@ -178,9 +178,11 @@ impl KeyFlags {
     pub const DELETE: KeyFlags = KeyFlags(1 << 7);
     /// The flags depend on the arguments.
     pub const VARIABLE_FLAGS: KeyFlags = KeyFlags(1 << 8);
+    /// It is none, and only stands where one would: a shard channel.
+    pub const NOT_KEY: KeyFlags = KeyFlags(1 << 9);
 
     /// Names in the order in which Redis lists them.
-    pub const NAMES: [(KeyFlags, &'static str); 9] = [
+    pub const NAMES: [(KeyFlags, &'static str); 10] = [
         (KeyFlags::RO, "RO"),
         (KeyFlags::RW, "RW"),
         (KeyFlags::OW, "OW"),
@@ -189,6 +191,7 @@ impl KeyFlags {
         (KeyFlags::UPDATE, "update"),
         (KeyFlags::INSERT, "insert"),
         (KeyFlags::DELETE, "delete"),
+        (KeyFlags::NOT_KEY, "not_key"),
         (KeyFlags::VARIABLE_FLAGS, "variable_flags"),
     ];
 
@@ -279,6 +282,7 @@ pub enum Group {
     Hash,
     List,
     Bitmap,
+    PubSub,
     Connection,
     Server,
     Transactions,
@@ -294,6 +298,7 @@ impl Group {
             Group::Hash => "hash",
             Group::List => "list",
             Group::Bitmap => "bitmap",
+            Group::PubSub => "pubsub",
             Group::Connection => "connection",
             Group::Server => "server",
             Group::Transactions => "transactions",
@@ -310,7 +315,7 @@ impl Group {
             Group::List => Some("@list"),
             Group::Bitmap => Some("@bitmap"),
             Group::Connection => Some("@connection"),
-            Group::Server => None,
+            Group::PubSub | Group::Server => None,
             Group::Transactions => Some("@transaction"),
         }
     }

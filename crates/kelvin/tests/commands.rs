@@ -139,6 +139,7 @@ fn compare_docs(name: &str, ours: &Frame, theirs: &Frame, differences: &mut Vec<
         "command|getkeys",
         "command|getkeysandflags",
         "config|get",
+        "psubscribe",
     ];
     let (own, expected) = (map(ours), map(theirs));
     for field in ["since", "group"] {

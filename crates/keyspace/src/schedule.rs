@@ -29,7 +29,8 @@ pub fn set_hook(hook: Hook) {
     HOOK.set(Some(hook));
 }
 
-pub(crate) fn shared() {
+/// The thread may be stopped here.
+pub fn shared() {
     if let Some(hook) = HOOK.get() {
         hook(LockPoint::Shared);
     }

@@ -395,6 +395,12 @@ impl Reply {
         self.buffer = buffer;
     }
 
+    /// Goes on behind `buffer`, replies that were taken before. Panics: when something has been written since.
+    pub fn restore(&mut self, buffer: Vec<u8>) {
+        assert!(self.buffer.is_empty());
+        self.buffer = buffer;
+    }
+
     /// Hands over what has been written, with its memory, and forgets gaps.
     pub fn take(&mut self) -> Vec<u8> {
         self.gaps = Vec::new();

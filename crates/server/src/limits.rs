@@ -41,10 +41,19 @@ pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
 pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
 /// Output at which a connection writes before it runs more requests.
 pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;
-/// Lines that a MONITOR client may fall behind.
-pub(crate) const MONITOR_LINES_MAX: usize = 8192;
-/// Bytes of such lines.
-pub(crate) const MONITOR_BYTES_MAX: usize = 64 << 20;
+/// Bytes of lines that a MONITOR client may fall behind.
+pub(crate) const MONITOR_BYTES_MAX: u64 = 64 << 20;
+/// What a message on its way to a client counts for besides its bytes: its place in a queue that may be half
+/// empty, and what is in front of the bytes that are shared.
+pub(crate) const PUSH_OVERHEAD_BYTES: u64 = 96;
+/// Places for messages that a queue keeps when it is empty.
+pub(crate) const PUSHES_KEPT_MAX: usize = 64;
+/// Output of a client for which whoever gives it a message does not look at its limit; its connection does.
+pub(crate) const PUSHES_UNCHECKED_BYTES_MAX: u64 = 16 << 10;
+/// Replies and messages at which no more messages are taken until they are written.
+pub(crate) const PUSHED_BYTES_MAX: usize = 32 << 10;
+/// What a name that a client listens to takes besides its bytes: in the register, and with the client.
+pub(crate) const SUBSCRIPTION_OVERHEAD_BYTES: u64 = 192;
 /// Bytes of one inline request, and of a header line.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
 /// Arguments of one request, as with Redis. Each takes six bytes of input at least, which

@@ -84,7 +84,9 @@ impl SimWorker {
     ) -> (u64, impl Future<Output = ()> + 'static) {
         let server = &self.0.server;
         let id = server.clients.next_id();
-        let client = Client { id, address: format!("127.0.0.1:{id}"), ..Client::default() };
+        let worker = self.0.index;
+        let address = format!("127.0.0.1:{id}");
+        let client = Client { id, address, worker, ..Client::default() };
         let client = Arc::new(client);
         server.clients.add(client.clone());
         (id, Connection::new(self.0.clone(), transport, client).serve())
@@ -94,6 +96,12 @@ impl SimWorker {
     pub fn upkeep(&self) -> impl FnMut() -> bool + 'static {
         let mut upkeep = Upkeep::new(self.0.clone());
         move || upkeep.round()
+    }
+
+    /// What wakes its connections for which other workers have something.
+    pub fn post(&self) -> impl Future<Output = ()> + 'static {
+        let worker = self.0.clone();
+        async move { worker.server.posts[worker.index].run().await }
     }
 
     /// Its side of the tier.

@@ -23,7 +23,7 @@ pub(crate) fn count(session: &Session, entry: &Entry, args: Args<'_>, start_tick
         note_slow(session, entry, args, ticks);
     }
     if server.monitors.are_watching() && !entry.spec.flags.has(Flags::SKIP_MONITOR | Flags::ADMIN) {
-        server.monitors.show(client, session.db, args);
+        server.monitors.show(server, client, session.db, args);
     }
 }
 

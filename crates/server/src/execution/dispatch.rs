@@ -17,7 +17,9 @@ use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, TooMuch, args_bytes};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
-use crate::execution::refusal::{unknown_command, unknown_subcommand, wrong_arity};
+use crate::execution::refusal::{
+    not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
+};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
@@ -181,6 +183,9 @@ impl Runner<'_> {
         if !self.session.authenticated && !spec.flags.has(Flags::NO_AUTH) {
             return self.refuse(reply, "NOAUTH Authentication required.");
         }
+        if self.session.takes_messages_only() && !self.is_allowed_between_messages() {
+            return self.refuse(reply, not_between_messages(self.entry));
+        }
         let server = self.session.server();
         let writes = spec.flags.has(Flags::WRITE) || self.is_exec_with_writes();
         if server.pause.stops(writes, self.session.now_ms) && !self.passes_pause() {
@@ -202,7 +207,7 @@ impl Runner<'_> {
             }
         }
         let uses_data = spec.flags.has(Flags::READONLY | Flags::WRITE);
-        if self.session.feed.is_some() && uses_data {
+        if self.session.is_monitor && uses_data {
             return self.refuse(reply, "ERR Replica can't interact with the keyspace");
         }
         if self.session.transaction.is_open() && self.is_queued() {
@@ -264,6 +269,23 @@ impl Runner<'_> {
         stats.commands[self.entry.index].failed.add(1);
         stats.count_error(text.as_bytes());
         Outcome::Done
+    }
+
+    /// Whether a client may run it that takes messages only.
+    #[cold]
+    fn is_allowed_between_messages(&self) -> bool {
+        const ALLOWED: [&str; 9] = [
+            "SUBSCRIBE",
+            "UNSUBSCRIBE",
+            "PSUBSCRIBE",
+            "PUNSUBSCRIBE",
+            "SSUBSCRIBE",
+            "SUNSUBSCRIBE",
+            "PING",
+            "QUIT",
+            "RESET",
+        ];
+        ALLOWED.contains(&self.entry.spec.name)
     }
 
     /// Commands that a pause never stops: those that end it, and those that inspect.

@@ -49,3 +49,12 @@ fn quoted(arg: &[u8], bytes_max: usize) -> &[u8] {
 pub(super) fn wrong_arity(entry: &Entry) -> String {
     format!("ERR wrong number of arguments for '{}' command", entry.lower)
 }
+
+/// The error of a command that a client may not run which listens to channels.
+pub(super) fn not_between_messages(entry: &Entry) -> String {
+    format!(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+         allowed in this context",
+        entry.lower
+    )
+}

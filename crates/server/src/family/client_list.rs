@@ -40,8 +40,11 @@ impl fmt::Display for Line<'_> {
         )?;
         write!(
             out,
-            " db={} sub=0 psub=0 ssub=0 multi={}",
+            " db={} sub={} psub={} ssub={} multi={}",
             client.db.load(Ordering::Relaxed),
+            client.subscriptions[0].load(Ordering::Relaxed),
+            client.subscriptions[1].load(Ordering::Relaxed),
+            client.subscriptions[2].load(Ordering::Relaxed),
             client.queued.load(Ordering::Relaxed),
         )?;
         self.write_memory(out)?;
@@ -67,7 +70,7 @@ impl Line<'_> {
 
     /// There is one output buffer, which grows: what Redis shows of a first buffer of a fixed size
     /// (`rbs`, `rbp`) is its capacity here, and it counts as output memory (`oll`, `omem`) while
-    /// the client has not taken what is in it.
+    /// the client has not taken what is in it. Messages on their way to the client count, too.
     fn write_memory(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let client = self.client;
         let input = client.input_bytes.load(Ordering::Relaxed);
@@ -79,8 +82,8 @@ impl Line<'_> {
             out,
             " qbuf={input} qbuf-free={input_free} argv-mem=0 multi-mem={queued_bytes} \
              rbs={output_capacity} rbp={output_capacity} obl=0 oll={} omem={} tot-mem={}",
-            u8::from(is_unread),
-            if is_unread { output_capacity } else { 0 },
+            usize::from(is_unread) + client.pushes.len(),
+            if is_unread { output_capacity } else { 0 } + client.pushes.bytes(),
             client.memory_bytes() + CLIENT_BYTES,
         )
     }
@@ -89,6 +92,7 @@ impl Line<'_> {
 fn flags(client: &Client) -> String {
     let shown = [
         (client.is_monitor.load(Ordering::Relaxed), 'O'),
+        (client.is_subscriber(), 'P'),
         (client.queued.load(Ordering::Relaxed) >= 0, 'x'),
         (client.is_blocked.load(Ordering::Relaxed), 'b'),
         (client.is_unix_socket, 'U'),
@@ -99,21 +103,30 @@ fn flags(client: &Client) -> String {
     if flags.is_empty() { "N".to_owned() } else { flags }
 }
 
-/// The types of connections that options name. All connections are of the first.
+/// The types of connections that options name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientType {
     Normal,
-    /// Replication and subscriptions, which no connection is used for.
+    /// It listens to channels.
+    PubSub,
+    /// Replication, which no connection is used for.
     Other,
 }
 
 impl ClientType {
+    fn of(client: &Client) -> ClientType {
+        if client.is_subscriber() { ClientType::PubSub } else { ClientType::Normal }
+    }
+
     fn parse(word: &[u8]) -> Result<ClientType, CommandError> {
         let is = |name: &&str| word.eq_ignore_ascii_case(name.as_bytes());
         if is(&"normal") {
             return Ok(ClientType::Normal);
         }
-        if ["master", "replica", "slave", "pubsub"].iter().any(is) {
+        if is(&"pubsub") {
+            return Ok(ClientType::PubSub);
+        }
+        if ["master", "replica", "slave"].iter().any(is) {
             return Ok(ClientType::Other);
         }
         Err(CommandError::owned(format!("ERR Unknown client type '{}'", quoted(word))))
@@ -151,7 +164,7 @@ impl Show {
         !client.is_killed()
             && match self {
                 Show::All => true,
-                Show::OfType(kind) => *kind == ClientType::Normal,
+                Show::OfType(kind) => *kind == ClientType::of(client),
                 Show::WithIds(ids) => ids.binary_search(&client.id).is_ok(),
             }
     }
@@ -232,7 +245,7 @@ impl<'a> Filter<'a> {
         !client.is_killed()
             && is(self.address, &client.address)
             && is(self.local_address, &client.local_address)
-            && self.kind.is_none_or(|kind| kind == ClientType::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientType::of(client))
             && self.id.is_none_or(|id| id == client.id)
             && !(self.skips_self && client.id == own)
             && age_s >= self.age_s_min
@@ -288,10 +301,12 @@ mod tests {
     #[test]
     fn flags_stand_in_redis_order() {
         let client = Client { is_unix_socket: true, ..client() };
+        client.subscriptions[1].store(1, Ordering::Relaxed);
+        assert!(client.is_subscriber());
         client.is_monitor.store(true, Ordering::Relaxed);
         client.no_touch.store(true, Ordering::Relaxed);
         client.no_evict.store(true, Ordering::Relaxed);
-        assert_eq!(flags(&client), "OxUeT");
+        assert_eq!(flags(&client), "OPxUeT");
     }
 
     #[test]

@@ -214,7 +214,7 @@ fn keys_of(registry: &Registry, words: Args<'_>) -> Result<(&'static Entry, Keys
         let subcommand = entry.subcommand(&words[1]);
         entry = subcommand.ok_or(command::fixed("ERR Invalid command specified"))?;
     }
-    if entry.spec.keys.is_empty() {
+    if entry.spec.keys.iter().all(|keys| keys.flags.has(KeyFlags::NOT_KEY)) {
         return Err(command::fixed("ERR The command has no key arguments"));
     }
     if !entry.spec.takes(words.len()) {

@@ -24,6 +24,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Bitmap, "Bitmaps"),
     (Group::Generic, "Keys"),
     (Group::Transactions, "Transactions"),
+    (Group::PubSub, "Publish and subscribe"),
     (Group::Connection, "Connections"),
     (Group::Server, "Server"),
 ];

@@ -71,8 +71,13 @@ const fn row(
     Row { name, arity, flags, keys: &[], locks: Locks::None, docs, run }
 }
 
-fn ping(_session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+fn ping(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     match args.len() {
+        1 | 2 if session.takes_messages_only() => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(args.get(1).unwrap_or_default());
+        }
         1 => reply.simple("PONG"),
         2 => reply.bulk(&args[1]),
         _ => {
@@ -213,6 +218,9 @@ fn quit(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 }
 
 fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    // What was on its way comes first, in the protocol that it was meant for.
+    session.unsubscribe_all();
+    session.take_pushes(reply, usize::MAX);
     session.reset();
     reply.set_protocol(session.protocol);
     reply.simple("RESET");

@@ -16,6 +16,7 @@ mod info;
 mod latency;
 mod lolwut;
 mod memory;
+mod pubsub;
 mod refusal;
 mod row;
 mod server;
@@ -46,6 +47,7 @@ const FAMILIES: &[&[SessionCommand]] = &[
     memory::COMMANDS,
     slowlog::COMMANDS,
     latency::COMMANDS,
+    pubsub::COMMANDS,
 ];
 
 const _: () = assert!(names_are_short_enough(FAMILIES), "a command's name is too long");

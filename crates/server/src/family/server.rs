@@ -127,8 +127,9 @@ fn monitor(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> Command
         return Err(command::fixed("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
     // A second MONITOR is not answered, by Redis either.
-    if session.feed.is_none() {
-        session.feed = Some(session.server().monitors.add(&session.client));
+    if !session.is_monitor {
+        session.is_monitor = true;
+        session.server().monitors.add(&session.client);
         reply.ok();
     }
     Ok(())

@@ -19,19 +19,20 @@ use resp::{Limits, Reply};
 use tier::FetchedSet;
 
 use self::wait::Wait;
-use crate::config::ClientClass;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
     ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, MUCH_BYTES_MIN,
-    READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
+    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
+    WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
 use crate::state::client_memory::{CountedBuffers, request_bytes_max};
 use crate::state::clients::Client;
+use crate::state::output_limit::close_if_over;
 use crate::state::worker::Worker;
 
 /// A client's connection over a transport. Its task owns it.
@@ -66,8 +67,6 @@ pub(crate) struct Connection<T> {
     memory_granted: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
     refused_bytes: Option<u64>,
-    /// When output first exceeded the soft limit, Unix ms.
-    soft_since_ms: Option<u64>,
     counted: CountedBuffers,
 }
 
@@ -115,7 +114,6 @@ impl<T: Transport> Connection<T> {
             attempts: 0,
             memory_granted: None,
             refused_bytes: None,
-            soft_since_ms: None,
             counted: CountedBuffers::default(),
         }
     }
@@ -223,6 +221,7 @@ impl<T: Transport> Connection<T> {
                 self.reply.give(self.worker.take_buffer());
             }
             while let Some(request) = self.batch.current() {
+                self.take_own_pushes();
                 match self.pipeline().dispatch(&request) {
                     Outcome::Done | Outcome::NotRun if self.reply.has_gaps() => {
                         self.worker.after_batch();
@@ -408,7 +407,7 @@ impl<T: Transport> Connection<T> {
         if self.session.client.is_killed() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        self.take_monitor_lines();
+        self.take_pushes();
         let wrote_all = match self.poll_write(cx) {
             Poll::Ready(result) => {
                 result?;
@@ -426,6 +425,10 @@ impl<T: Transport> Connection<T> {
             };
         }
         self.check_output_limit()?;
+        if wrote_all && self.session.client.pushes.bytes() > 0 {
+            // The next of them when others have had their turn, and its requests.
+            cx.waker().wake_by_ref();
+        }
         if self.batch.error.is_some() || self.has_whole_request() {
             return Poll::Ready(Ok(()));
         }
@@ -455,8 +458,25 @@ impl<T: Transport> Connection<T> {
         if result.is_pending() && !self.writes_on {
             // For as long as the client does not read, nothing is held for what follows.
             self.release_fetched();
+            self.keep_output();
         }
         result
+    }
+
+    /// Keeps the end of what is written, if that is little, in memory of its size: who listens and does not
+    /// read may do so for long.
+    fn keep_output(&mut self) {
+        let unwritten = self.reply.len() - self.written;
+        let is_idle = self.batch.is_done() && self.reply.capacity() >= READ_BUFFER_BYTES;
+        if is_idle && unwritten <= READ_BUFFER_BYTES / 2 {
+            let mut kept = Vec::with_capacity(unwritten);
+            let buffer = self.reply.take();
+            kept.extend_from_slice(&buffer[self.written..]);
+            self.worker.give_buffer(buffer);
+            self.reply.restore(kept);
+            self.written = 0;
+            self.note_memory();
+        }
     }
 
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -582,38 +602,39 @@ impl<T: Transport> Connection<T> {
         self.note_memory();
     }
 
-    fn take_monitor_lines(&mut self) {
-        if let Some(feed) = &self.session.feed {
-            for line in feed.take() {
-                self.reply.raw(&line);
+    /// Takes messages behind the replies that are not written yet, as long as these are few.
+    fn take_pushes(&mut self) {
+        let is_open = self.session.closing == Closing::No;
+        if is_open && self.session.client.pushes.bytes() > 0 {
+            if self.reply.capacity() == 0 {
+                self.reply.give(self.worker.take_buffer());
             }
+            self.session.take_pushes(&mut self.reply, self.written + PUSHED_BYTES_MAX);
+        }
+    }
+
+    /// Takes the messages that were on their way before the request to run: what it answers may say that
+    /// no more come. One that runs again has had its own.
+    fn take_own_pushes(&mut self) {
+        if self.session.client.pushes.bytes() > 0 && self.attempts == 0 {
+            self.session.take_pushes(&mut self.reply, usize::MAX);
         }
     }
 
     fn check_output_limit(&mut self) -> io::Result<()> {
-        let unread = (self.reply.len() - self.written) as u64;
-        if unread == 0 {
-            self.soft_since_ms = None;
-            return Ok(());
+        let client = &self.session.client;
+        let unread = (self.reply.len() - self.written) as u64 + client.pushes.bytes();
+        let is_over = match unread {
+            0 => {
+                client.soft_since_ms.store(0, Ordering::Relaxed);
+                false
+            }
+            _ => close_if_over(&self.worker.server, client, unread),
+        };
+        match is_over {
+            true => Err(io::ErrorKind::ConnectionAborted.into()),
+            false => Ok(()),
         }
-        let limit = self.worker.server.config.client_output_buffer_limit.load();
-        let limit = limit.of(ClientClass::Normal);
-        let hard = limit.hard_bytes != 0 && unread > limit.hard_bytes;
-        let soft = limit.soft_bytes != 0 && unread > limit.soft_bytes;
-        let since = *self.soft_since_ms.get_or_insert(self.session.now_ms);
-        if !soft {
-            self.soft_since_ms = None;
-        }
-        let too_long = soft && self.session.now_ms > since + 1000 * limit.soft_seconds;
-        if hard || too_long {
-            tracing::warn!(
-                client = self.session.client.id,
-                unread,
-                "closing a client that exceeds the output buffer limit"
-            );
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        Ok(())
     }
 
     /// Notes that a part of something large has passed, or could not, since the server was not ready: the
@@ -634,7 +655,8 @@ impl<T: Transport> Connection<T> {
         let input_bytes = self.input.capacity() + self.batch.memory_bytes();
         client.input_capacity.store(input_bytes as u64, Ordering::Relaxed);
         // After the register, which it looks at.
-        let queued = self.session.transaction.bytes();
+        let listens = client.subscription_bytes.load(Ordering::Relaxed) as usize;
+        let queued = self.session.transaction.bytes() + listens;
         if self.input.capacity() <= 2 * READ_BUFFER_BYTES {
             self.counted.release_input(&self.worker.server, client);
         }

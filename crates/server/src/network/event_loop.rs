@@ -45,6 +45,8 @@ async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::
     }
     let timer = UpkeepTimer::new(UPKEEP_EVERY).context("cannot make a timer")?;
     spawn_local(upkeep(worker.clone(), timer));
+    let post = worker.clone();
+    spawn_local(async move { post.server.posts[post.index].run().await });
     let closing = Rc::new(Closing::default());
     let closes = closing.clone();
     spawn_local(async move { closes.run().await });

@@ -1,4 +1,4 @@
-//! What runs beside the listener: measuring memory and rates, closing clients that say nothing.
+//! What runs beside the listener: measuring memory and rates, closing clients that say nothing, or do not read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use tier::AllocatorStats;
 
 use crate::state::client_memory::keep_within_limit;
+use crate::state::output_limit::close_slow;
 use crate::state::samples::RateCounts;
 use crate::state::server::Server;
 
@@ -54,6 +55,7 @@ impl Measurement {
         if now >= self.clients_due {
             self.clients_due = now + CLIENTS_EVERY;
             close_idle(server);
+            close_slow(server);
             keep_within_limit(server);
         }
     }
@@ -81,8 +83,9 @@ fn close_idle(server: &Server) {
     let now_ms = server.tier.clock().unix_ms();
     for client in server.clients.all() {
         let seen_ms = client.last_seen_ms.load(Ordering::Relaxed).max(client.created_ms);
-        let exempt =
-            client.is_monitor.load(Ordering::Relaxed) || client.is_blocked.load(Ordering::Relaxed);
+        let exempt = client.is_monitor.load(Ordering::Relaxed)
+            || client.is_blocked.load(Ordering::Relaxed)
+            || client.is_subscriber();
         if !exempt && now_ms.saturating_sub(seen_ms) > timeout * 1000 {
             client.kill();
         }

@@ -3,6 +3,7 @@
 pub(crate) mod cold;
 pub(crate) mod digest;
 pub(crate) mod errand;
+pub(crate) mod subscriptions;
 pub(crate) mod transaction;
 
 use std::rc::Rc;
@@ -10,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::Key;
-use resp::Protocol;
+use resp::{Protocol, Reply};
 
 use crate::session::errand::Errand;
+use crate::session::subscriptions::Subscriptions;
 use crate::session::transaction::Transaction;
 use crate::state::clients::Client;
-use crate::state::monitor::Feed;
+use crate::state::push::{Delivery, Push, close_pushes, take_pushes};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
@@ -50,7 +52,9 @@ pub(crate) struct Session {
     pub(crate) transaction: Transaction,
     pub(crate) reply_mode: ReplyMode,
     pub(crate) closing: Closing,
-    pub(crate) feed: Option<Arc<Feed>>,
+    /// Every request is shown to it (MONITOR).
+    pub(crate) is_monitor: bool,
+    pub(crate) subscriptions: Subscriptions,
     /// What the command under way waits for, and then what came of it.
     pub(crate) errand: Errand,
     /// A random number for the command under way, the same for each of its runs: another would have it want
@@ -77,7 +81,8 @@ impl Session {
             transaction: Transaction::default(),
             reply_mode: ReplyMode::On,
             closing: Closing::No,
-            feed: None,
+            is_monitor: false,
+            subscriptions: Subscriptions::default(),
             errand: Errand::None,
             random: 0,
             no_touch: false,
@@ -120,7 +125,7 @@ impl Session {
         self.client.queued_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Back to how the connection began (RESET).
+    /// Back to how the connection began (RESET), but for what it listens to.
     pub(crate) fn reset(&mut self) {
         self.discard();
         self.stop_monitor();
@@ -170,9 +175,36 @@ impl Session {
         !self.transaction.is_open() && self.client.queued.load(Ordering::Relaxed) >= 0
     }
 
+    /// Whether the client expects messages and can tell them from few replies alone: it listens, in the
+    /// version of the protocol that has no pushes.
+    #[inline]
+    pub(crate) fn takes_messages_only(&self) -> bool {
+        self.protocol == Protocol::Resp2 && !self.subscriptions.are_none()
+    }
+
+    /// Writes the messages that have come behind what has been replied, which must end with a whole reply:
+    /// until that is longer than `len_max`.
+    pub(crate) fn take_pushes(&self, reply: &mut Reply, len_max: usize) {
+        reply.set_protocol(self.protocol);
+        take_pushes(self.server(), &self.client, reply, len_max);
+    }
+
+    /// Writes a message of the client's own that answers it, though it is no reply: it comes where there
+    /// are no replies, too (CLIENT REPLY), behind the messages in front of it.
+    pub(crate) fn push(&self, reply: &mut Reply, write: impl FnOnce(&mut Reply)) {
+        if self.reply_mode == ReplyMode::On {
+            return write(reply);
+        }
+        let mut message = Reply::new(self.protocol);
+        write(&mut message);
+        let message = Push::encoded(message.as_slice());
+        let mut delivery = Delivery::new(self.server(), Some(self.worker.index));
+        delivery.give(&self.client, message.bytes(), || message);
+    }
+
     pub(crate) fn stop_monitor(&mut self) {
-        if let Some(feed) = self.feed.take() {
-            self.server().monitors.remove(&feed);
+        if std::mem::take(&mut self.is_monitor) {
+            self.server().monitors.remove(&self.client);
         }
     }
 }
@@ -181,5 +213,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.discard();
         self.stop_monitor();
+        self.unsubscribe_all();
+        close_pushes(self.server(), &self.client);
     }
 }

@@ -441,6 +441,19 @@ pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
     format!("ERR request needs more memory than maxmemory-clients allows ({limit} bytes)")
 }
 
+/// Counts messages that clients are given, or that their connections take, which are less than nothing.
+/// Closes the largest clients when all together take too much. Cost: an atomic addition.
+#[inline]
+pub(crate) fn note_pushed(server: &Server, bytes: i64) {
+    if bytes == 0 {
+        return;
+    }
+    let total = server.tier.budget.add_buffers(bytes);
+    if bytes > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+        recount(server, total);
+    }
+}
+
 /// Counts all clients anew, unless somebody does, or has since they took a step less.
 fn recount(server: &Server, total: i64) {
     let memory = &server.client_memory;

@@ -7,6 +7,9 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
+use crate::state::pubsub::Topic;
+use crate::state::push::PushQueue;
+
 /// What others may know of a connection, and do to it.
 #[derive(Default)]
 pub(crate) struct Client {
@@ -38,6 +41,14 @@ pub(crate) struct Client {
     pub(crate) output_bytes: AtomicU64,
     pub(crate) output_capacity: AtomicU64,
     pub(crate) queued_bytes: AtomicU64,
+    /// Messages on their way to it.
+    pub(crate) pushes: PushQueue,
+    /// When its output was first beyond the soft limit, Unix ms; 0: it is not.
+    pub(crate) soft_since_ms: AtomicU64,
+    /// How many channels, patterns and shard channels it listens to.
+    pub(crate) subscriptions: [AtomicU32; Topic::ALL.len()],
+    /// What their names take.
+    pub(crate) subscription_bytes: AtomicU64,
     /// What the request under way has reserved beside its buffers.
     pub(crate) reserved_bytes: AtomicU64,
     /// Whether it has yet to authenticate.
@@ -80,6 +91,11 @@ impl Client {
         self.is_unix_socket || peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
+    /// Whether it listens to anything.
+    pub(crate) fn is_subscriber(&self) -> bool {
+        self.subscriptions.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// Tells the connection to end without another word.
     pub(crate) fn kill(&self) {
         self.killed.store(true, Ordering::Release);
@@ -90,11 +106,13 @@ impl Client {
         self.killed.load(Ordering::Acquire)
     }
 
-    /// Memory of the connection's buffers.
+    /// Memory of the connection's buffers, of what it listens to and of messages on their way to it.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.input_capacity.load(Ordering::Relaxed)
             + self.output_capacity.load(Ordering::Relaxed)
             + self.queued_bytes.load(Ordering::Relaxed)
+            + self.subscription_bytes.load(Ordering::Relaxed)
+            + self.pushes.bytes()
     }
 }
 

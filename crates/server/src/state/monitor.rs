@@ -1,34 +1,23 @@
 //! MONITOR: every request, shown to those who ask.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use resp::Args;
 
-use crate::limits::{MONITOR_BYTES_MAX, MONITOR_LINES_MAX};
+use crate::limits::MONITOR_BYTES_MAX;
 use crate::state::clients::Client;
 use crate::state::clock::unix_us;
+use crate::state::push::{Delivery, Push};
 use crate::state::secrets::{REDACTED, secret_args};
+use crate::state::server::Server;
 
 /// Those who watch.
 #[derive(Default)]
 pub(crate) struct Monitors {
     count: AtomicUsize,
-    feeds: Mutex<Vec<Arc<Feed>>>,
-}
-
-/// Lines on their way to one client.
-pub(crate) struct Feed {
-    client: Arc<Client>,
-    lines: Mutex<Lines>,
-}
-
-#[derive(Default)]
-struct Lines {
-    queue: VecDeque<Arc<[u8]>>,
-    bytes: usize,
+    clients: Mutex<Vec<Arc<Client>>>,
 }
 
 impl Monitors {
@@ -39,53 +28,42 @@ impl Monitors {
     }
 
     /// Starts to show requests to a client.
-    pub(crate) fn add(&self, client: &Arc<Client>) -> Arc<Feed> {
-        let feed = Arc::new(Feed { client: client.clone(), lines: Mutex::default() });
-        self.feeds.lock().push(feed.clone());
+    pub(crate) fn add(&self, client: &Arc<Client>) {
+        self.clients.lock().push(client.clone());
         self.count.fetch_add(1, Ordering::Relaxed);
         client.is_monitor.store(true, Ordering::Relaxed);
-        feed
     }
 
     /// Ends it.
-    pub(crate) fn remove(&self, feed: &Arc<Feed>) {
-        let mut feeds = self.feeds.lock();
-        let before = feeds.len();
-        feeds.retain(|other| !Arc::ptr_eq(other, feed));
-        self.count.fetch_sub(before - feeds.len(), Ordering::Relaxed);
-        feed.client.is_monitor.store(false, Ordering::Relaxed);
+    pub(crate) fn remove(&self, client: &Client) {
+        let mut clients = self.clients.lock();
+        let before = clients.len();
+        clients.retain(|other| other.id != client.id);
+        self.count.fetch_sub(before - clients.len(), Ordering::Relaxed);
+        client.is_monitor.store(false, Ordering::Relaxed);
     }
 
-    /// Shows a request that has run. A client that falls too far behind is closed, as one that
-    /// exceeds its output limit.
+    /// Shows a request that has run on worker `from`. A client that falls too far behind is closed, as one
+    /// that exceeds its output limit.
     #[cold]
-    pub(crate) fn show(&self, client: &Client, db: u8, args: Args<'_>) {
-        let source = match client.address.strip_suffix(":0") {
-            Some(path) if client.is_unix_socket => format!("unix:{path}"),
-            _ => client.address.clone(),
+    pub(crate) fn show(&self, server: &Server, from: &Client, db: u8, args: Args<'_>) {
+        let source = match from.address.strip_suffix(":0") {
+            Some(path) if from.is_unix_socket => format!("unix:{path}"),
+            _ => from.address.clone(),
         };
         let size: usize = args.iter().map(<[u8]>::len).sum();
-        if size > MONITOR_BYTES_MAX {
-            return self.feeds.lock().iter().for_each(|feed| feed.client.kill());
+        let clients = self.clients.lock().clone();
+        if size as u64 > MONITOR_BYTES_MAX {
+            return clients.iter().for_each(|client| client.kill());
         }
-        let line: Arc<[u8]> = line(unix_us(), db, &source, args).into();
-        for feed in self.feeds.lock().iter() {
-            let mut lines = feed.lines.lock();
-            if lines.queue.len() >= MONITOR_LINES_MAX || lines.bytes > MONITOR_BYTES_MAX {
-                feed.client.kill();
-            } else {
-                lines.bytes += line.len();
-                lines.queue.push_back(line.clone());
-                feed.client.wake();
+        let line = Push::encoded(&line(unix_us(), db, &source, args));
+        let mut delivery = Delivery::new(server, Some(from.worker));
+        for client in &clients {
+            if client.pushes.bytes() > MONITOR_BYTES_MAX {
+                client.kill();
             }
+            delivery.give(client, line.bytes(), || line.clone());
         }
-    }
-}
-
-impl Feed {
-    /// Takes the lines that have come.
-    pub(crate) fn take(&self) -> VecDeque<Arc<[u8]>> {
-        std::mem::take(&mut *self.lines.lock()).queue
     }
 }
 

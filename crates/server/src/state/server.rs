@@ -17,6 +17,8 @@ use crate::state::clock::unix_ms;
 use crate::state::latency::LatencyMonitor;
 use crate::state::monitor::Monitors;
 use crate::state::pause::Pause;
+use crate::state::post::Post;
+use crate::state::pubsub::PubSub;
 use crate::state::registry::Registry;
 use crate::state::samples::Samples;
 use crate::state::slices::Slices;
@@ -42,6 +44,9 @@ pub(crate) struct Server {
     pub(crate) client_memory: ClientMemory,
     pub(crate) slices: Slices,
     pub(crate) monitors: Monitors,
+    pub(crate) pubsub: PubSub,
+    /// One for each worker.
+    pub(crate) posts: Vec<Post>,
     pub(crate) pause: Pause,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: LatencyMonitor,
@@ -74,6 +79,7 @@ impl Server {
         let clients = Clients::new(tier.workers);
         let stats = |_| Arc::new(WorkerStats::new(registry.entries.len()));
         let stats = (0..tier.workers).map(stats).collect();
+        let posts = (0..tier.workers).map(|_| Post::default()).collect();
         Server {
             config,
             registry,
@@ -82,6 +88,8 @@ impl Server {
             client_memory: ClientMemory::default(),
             slices: Slices::default(),
             monitors: Monitors::default(),
+            pubsub: PubSub::default(),
+            posts,
             pause: Pause::default(),
             slowlog: SlowLog::default(),
             latency: LatencyMonitor::default(),

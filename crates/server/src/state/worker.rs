@@ -75,6 +75,13 @@ impl Worker {
         self.free_detached();
     }
 
+    /// Publishes a message, and returns how many clients it was for. To be called when a command has run,
+    /// with or without slots locked. Cost: a load when nobody listens to anything.
+    #[inline]
+    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+        self.server.pubsub.publish(&self.server, Some(self.index), channel, message)
+    }
+
     /// Keeps tables whose records are to be freed when the slots are unlocked.
     pub(crate) fn free_later(&self, tables: Vec<DetachedTable>) {
         self.detached.borrow_mut().extend(tables);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::state::pubsub::Topic;
 use crate::state::server::Server;
 
 use super::text::Text;
@@ -25,7 +26,7 @@ pub(super) fn clients(server: &Server, text: &mut Text) {
     );
     text.field(
         "client_recent_max_output_buffer",
-        most(|client| client.output_capacity.load(Ordering::Relaxed)),
+        most(|client| client.output_capacity.load(Ordering::Relaxed) + client.pushes.bytes()),
     );
     text.field("blocked_clients", blocked.count());
     text.fields(&["tracking_clients", "clients_in_timeout_table"], 0);
@@ -36,7 +37,9 @@ pub(super) fn stats(server: &Server, text: &mut Text) {
     let counters = &server.tier.counters;
     traffic(server, text);
     keys(server, text);
-    text.fields(&["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"], 0);
+    text.field("pubsub_channels", server.pubsub.len(Topic::Channel));
+    text.field("pubsub_patterns", server.pubsub.len(Topic::Pattern));
+    text.field("pubsubshard_channels", server.pubsub.len(Topic::ShardChannel));
     text.fields(&["latest_fork_usec", "total_forks", "migrate_cached_sockets"], 0);
     text.field("slave_expires_tracked_keys", 0);
     text.field("active_defrag_hits", counters.defrag_moved.load(Ordering::Relaxed));

@@ -71,7 +71,8 @@ impl<T: Transport> Connection<T> {
             }
             Wait::Pause => {
                 self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                self.worker.upkeep_tick.notified().await;
+                let worker = self.worker.clone();
+                self.writing(worker.upkeep_tick.notified()).await;
                 self.session.client.is_blocked.store(false, Ordering::Relaxed);
             }
             Wait::Crowd => self.worker.upkeep_tick.notified().await,
@@ -134,14 +135,17 @@ impl<T: Transport> Connection<T> {
         true
     }
 
-    /// Waits for memory, and goes on to write meanwhile: clients that each wait with a large reply
-    /// unwritten would wait for each other.
+    /// Waits between two requests, or for memory for one, and goes on to write meanwhile, messages included:
+    /// clients that each wait with a large reply unwritten would wait for each other.
     async fn writing<O>(&mut self, wait: impl Future<Output = O>) -> O {
         let mut wait = pin!(wait);
         let output = poll_fn(|cx| {
             let polled = wait.as_mut().poll(cx);
-            if polled.is_pending() && self.written < self.reply.len() {
-                self.write_meanwhile(cx);
+            if polled.is_pending() {
+                self.take_pushes();
+                if self.written < self.reply.len() {
+                    self.write_meanwhile(cx);
+                }
             }
             polled
         })
@@ -153,6 +157,8 @@ impl<T: Transport> Connection<T> {
     fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
         let client = self.session.client.clone();
         match self.write_some(cx) {
+            // More messages may have come than were taken at once.
+            Poll::Ready(Ok(())) if client.pushes.bytes() > 0 => cx.waker().wake_by_ref(),
             Poll::Ready(Ok(())) => {}
             // Whoever waits is told so, and the connection ends.
             Poll::Ready(Err(_)) => client.kill(),

@@ -4,7 +4,7 @@ use keyspace::{Db, DetachedTable, Expiry, FlashRef, Key, Keyspace, Locked, Store
 
 use resp::Reply;
 
-use crate::collection::{Encodings, LeafAt};
+use crate::collection::{ColdLeaves, Encodings};
 use crate::effect::{Classes, Effects, Event};
 use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
 use value::Kind;
@@ -111,7 +111,7 @@ pub struct Cx<'a, 'k> {
     pub spare: Vec<u8>,
     /// Leaves of large collections that were read from flash. Whoever runs the command may put them back
     /// into RAM.
-    pub cold_leaves: Vec<LeafAt>,
+    pub cold_leaves: ColdLeaves,
     /// A random number of this run, for commands that choose at random.
     pub random: u64,
     /// What it does to keys.
@@ -343,7 +343,7 @@ fn copy_into(mut buffer: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[cold]
-fn not_resident(key: &Key<'_>, at: FlashRef, value_len: u32) -> CommandError {
+pub(crate) fn not_resident(key: &Key<'_>, at: FlashRef, value_len: u32) -> CommandError {
     let value = ColdValue { at, key_len: key.bytes.len() as u32, value_len };
     let values = smallvec::smallvec![value];
     CommandError::NotResident(Box::new(NotResident {

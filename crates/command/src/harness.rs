@@ -64,6 +64,8 @@ pub(crate) struct Harness {
     flash: FakeFlash,
     counts: Counts,
     demote: bool,
+    /// Spares some values, drawn at random, each time that values are demoted.
+    pub(crate) spared: Option<stdx::Random>,
     /// The slots where there may be keys.
     slots: BTreeSet<u16>,
     /// The selected database: `SELECT` changes it.
@@ -92,14 +94,27 @@ struct FakeFlash {
     fetched: Vec<u64>,
 }
 
-/// Keys of each physical table, summed from the tallies.
+/// Keys of each physical table, and what values come to, summed from the tallies.
 #[derive(Default)]
-struct Counts([i64; DB_COUNT]);
+struct Counts([i64; DB_COUNT], [i64; 8]);
 
 impl Counts {
     fn add_tally(&mut self, tally: &Tally) {
         for (count, change) in self.0.iter_mut().zip(tally.keys) {
             *count += change;
+        }
+        let values = [
+            tally.nodes,
+            tally.value_bytes,
+            tally.hot_count,
+            tally.hot_bytes,
+            tally.clean_count,
+            tally.clean_bytes,
+            tally.cold_count,
+            tally.cold_bytes,
+        ];
+        for (sum, change) in self.1.iter_mut().zip(values) {
+            *sum += change;
         }
     }
 }
@@ -148,6 +163,7 @@ impl Harness {
             flash: FakeFlash::default(),
             counts: Counts::default(),
             demote,
+            spared: None,
             slots: BTreeSet::new(),
             db: 0,
             lfu: false,
@@ -232,13 +248,13 @@ impl Harness {
             }
             self.events.extend(effects.noted.iter().map(show_effect));
             detached.into_iter().for_each(|detached| detached.free(&mut tally));
-            self.counts.add_tally(&tally);
             for tree in std::mem::take(&mut tally.trees) {
                 let slot = locked.slot(tree.slot);
                 let at = (tree.slot, tree.table);
                 let mut nodes = DetachedNodes::of_detached(&tree);
                 assert!(nodes.free_some(slot, at, self.now_ms, &mut tally, usize::MAX));
             }
+            self.counts.add_tally(&tally);
             match result {
                 Ok(()) => {
                     self.changes += effects.changes;
@@ -279,6 +295,12 @@ impl Harness {
         }
     }
 
+    /// Checks that the counters say so where there is no key.
+    pub(crate) fn check_empty(&self) {
+        self.check_counts();
+        assert_eq!((self.nodes(), self.counts.1), (0, [0; 8]));
+    }
+
     /// Nodes of large collections, in all databases.
     pub(crate) fn nodes(&self) -> usize {
         let tables = || (0..DB_COUNT as u8).map(node_table);
@@ -287,6 +309,18 @@ impl Harness {
             tables().map(|table| state.len(table)).sum::<usize>()
         };
         self.slots.iter().map(count).sum()
+    }
+
+    /// Compares what the branches of a key's tree say with its leaves. Does nothing for other values.
+    pub(crate) fn check_tree(&self, key: &str) {
+        let key = Key::new(key.as_bytes());
+        let slot = self.keyspace.lock(key.slot);
+        let table = self.keyspace.table_of(self.db);
+        let view = slot.view(table, &key).expect("the key exists");
+        if value::Kind::from_bits(view.kind).is_tree() {
+            let flash = |at: FlashRef| &*self.flash.values[&at.units];
+            crate::collection::check_tree(&slot, (table, &key), &flash);
+        }
     }
 
     fn demote_all(&mut self) {
@@ -303,6 +337,9 @@ impl Harness {
                     region,
                     &mut tally,
                     &mut |view: keyspace::View<'_>, _: u8| {
+                        if self.spared.as_mut().is_some_and(|random| random.below(3) > 0) {
+                            return Verdict::Keep;
+                        }
                         let keyspace::Stored::Hot(bytes) = view.stored else {
                             let keyspace::Stored::Clean(_, at) = view.stored else {
                                 panic!("a cold value is not demotable");
@@ -317,6 +354,7 @@ impl Harness {
                 );
             }
         }
+        self.counts.add_tally(&tally);
     }
 }
 

@@ -178,3 +178,136 @@ fn a_hash_that_is_too_much_for_a_client_is_refused() {
     assert_eq!(client.show("EXEC"), format!("[{refused} :3000]"));
     assert_eq!(text(&client.call(&["HGET", "h", "field 7"])), long);
 }
+
+/// Puts as many elements behind a list as there are fields in a hash.
+fn fill_list(client: &mut Client, key: &str) {
+    for first in (0..FIELDS).step_by(100) {
+        let mut words = vec!["RPUSH".to_owned(), key.to_owned()];
+        words.extend((first..first + 100).map(|number| value(number, 0)));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(client.call(&words), Frame::Integer(first as i64 + 100));
+    }
+}
+
+#[test]
+fn a_cold_list_is_touched_where_it_must_be() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    fill_list(&mut client, "l");
+    let leaves = located(&mut client, "l", "leaves-hot");
+    assert!(leaves > 100, "{leaves}");
+    let reads = |client: &mut Client| number(client, "flash_device_reads");
+    // The ends of a cold list get elements without a read: they go into new leaves, or the last one.
+    client.line("TIER DEMOTE l");
+    client.line("TIER FLUSH");
+    let before = reads(&mut client);
+    assert_eq!(client.show("LPUSH l a b"), ":4002");
+    assert!(located(&mut client, "l", "leaves-cold") >= leaves - 1);
+    assert!(reads(&mut client) <= before + 1);
+    assert_eq!(client.show("LPOP l 2"), "[$b $a]");
+    // One element in the middle is one read.
+    client.line("TIER DEMOTE l");
+    let before = number(&mut client, "tier_read_flash");
+    assert_eq!(text(&client.line("LINDEX l 2000")), value(2_000, 0));
+    assert_eq!(number(&mut client, "tier_read_flash"), before + 1);
+    // Leaves that are dropped whole are not read.
+    client.line("TIER DEMOTE l");
+    let before = number(&mut client, "tier_read_flash");
+    assert_eq!(client.show("LTRIM l 1000 1999"), "+OK");
+    assert!(number(&mut client, "tier_read_flash") <= before + 2);
+    assert_eq!(client.show("LLEN l"), ":1000");
+    client.line("TIER DEMOTE l");
+    let Frame::Array(all) = client.line("LRANGE l 0 -1") else { panic!("an array") };
+    assert!(all.iter().enumerate().all(|(at, found)| text(found) == value(1_000 + at, 0)));
+    let nodes =
+        located(&mut client, "l", "leaves-cold") + located(&mut client, "l", "leaves-clean");
+    assert!(nodes < leaves / 3, "{nodes} of {leaves}");
+    client.line("DEL l");
+    wait_until_freed(&mut client, 0);
+}
+
+#[test]
+fn a_cold_set_is_read_leaf_by_leaf() {
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    for key in ["s", "t"] {
+        for number in 0..FIELDS {
+            client.call(&["SADD", key, &value(number, 0)]);
+        }
+    }
+    let leaves = located(&mut client, "s", "leaves-hot");
+    client.line("TIER DEMOTE s");
+    let before = number(&mut client, "tier_read_flash");
+    assert_eq!(client.call(&["SISMEMBER", "s", &value(7, 0)]), Frame::Integer(1));
+    assert_eq!(client.call(&["SISMEMBER", "s", &value(7, 1)]), Frame::Integer(0));
+    assert!(number(&mut client, "tier_read_flash") <= before + 2);
+    client.line("TIER DEMOTE ALL");
+    assert_eq!(client.call(&["SADD", "s", &value(0, 1)]), Frame::Integer(1));
+    assert!(located(&mut client, "s", "leaves-hot") <= 2);
+    assert!(located(&mut client, "s", "leaves-cold") >= leaves - 2);
+    client.line("TIER DEMOTE ALL");
+    assert_eq!(client.show("SINTERCARD 2 s t"), format!(":{FIELDS}"));
+    assert_eq!(client.show("SINTERSTORE u s t"), format!(":{FIELDS}"));
+    assert_eq!(client.show("SDIFF u t"), "[]");
+    client.line("TIER DEMOTE ALL");
+    assert_eq!(client.show("COPY u other"), ":1");
+    client.line("TIER DEMOTE ALL");
+    assert_eq!(client.show("RENAME u v"), "+OK");
+    assert_eq!(client.show("MOVE v 5"), ":1");
+    client.line("SELECT 5");
+    assert_eq!(client.show("SCARD v"), format!(":{FIELDS}"));
+    client.line("FLUSHALL");
+    wait_until_freed(&mut client, 0);
+    for name in ["tier_values_hot", "tier_values_clean", "tier_values_cold"] {
+        assert_eq!(number(&mut client, name), 0, "{name}");
+    }
+}
+
+/// What a large collection that was evicted frees later counts at once: no more keys go than it takes.
+#[test]
+fn few_large_collections_are_evicted_for_little_room() {
+    const LISTS: usize = 60;
+    let options = ["--maxmemory", "40mb", "--maxmemory-policy", "allkeys-lru"];
+    let kelvin = Server::kelvin(&options);
+    let mut client = kelvin.connect();
+    for list in 0..LISTS {
+        fill_list(&mut client, &format!("l{list}"));
+    }
+    let evicted = |client: &mut Client| -> u64 {
+        let info = text(&client.call(&["INFO", "stats"]));
+        let line = info.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
+        line.expect("a figure").parse().expect("a number")
+    };
+    let before = evicted(&mut client);
+    assert!(before > 0, "the lists do not fill memory");
+    // Each list takes about 0.9 MB, and all that is written less than two.
+    for key in 0..1_000 {
+        client.call(&["SET", &format!("k{key}"), &"x".repeat(1_500)]);
+    }
+    let lists = evicted(&mut client) - before;
+    assert!(lists <= 5, "{lists} keys were evicted");
+    let left = (0..LISTS).filter(|list| client.show(&format!("EXISTS l{list}")) == ":1").count();
+    assert!(left >= 20, "{left} lists are left of {LISTS}");
+}
+
+/// A reply of what is in RAM is bounded in a transaction as by itself.
+#[test]
+fn a_list_in_ram_that_is_too_much_for_a_client_is_refused() {
+    let options = ["--maxmemory", "64mb", "--maxmemory-clients", "4mb"];
+    let kelvin = Server::kelvin(&options);
+    let mut client = kelvin.connect();
+    for number in 0..3_000 {
+        client.call(&["RPUSH", "l", &format!("{number} {}", "v".repeat(3_000))]);
+        client.call(&["SADD", "s", &format!("{number} {}", "v".repeat(3_000))]);
+    }
+    let refused = "-ERR request needs more memory than maxmemory-clients allows (4194304 bytes)";
+    for command in ["LRANGE l 0 -1", "SMEMBERS s", "SRANDMEMBER s 2999", "SUNION s"] {
+        let by_itself = client.show(command);
+        assert!(by_itself.starts_with("-ERR request needs more memory"), "{by_itself}");
+        client.line("MULTI");
+        client.line(command);
+        client.line("LLEN l");
+        assert_eq!(client.show("EXEC"), format!("[{refused} :3000]"), "{command}");
+    }
+    assert_eq!(client.show("SCARD s"), ":3000");
+}

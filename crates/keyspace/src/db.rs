@@ -34,6 +34,15 @@ pub enum Expiry {
     At(u64),
 }
 
+/// What a change of a value comes to: whether it is another one now, and what the caller is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed<R> {
+    /// It is another one.
+    Yes(R),
+    /// It is as it was, its kind, too.
+    No(R),
+}
+
 /// Why a record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
@@ -103,6 +112,31 @@ impl<'a> Db<'a> {
     pub fn peek(&mut self, key: &Key<'_>) -> Option<View<'_>> {
         let at = self.locate(key)?;
         Some(self.entries().view(at))
+    }
+
+    /// Where a key stands, for what is done to it without another look-up. It is no access.
+    #[inline]
+    pub fn find(&mut self, key: &Key<'_>) -> Option<Position> {
+        self.locate(key)
+    }
+
+    /// What is known of a key that was found.
+    #[inline]
+    pub fn view_at(&mut self, at: Position) -> View<'_> {
+        self.entries().view(at)
+    }
+
+    /// The same for as long as the slot is borrowed, with the counters for the caller to say where the value
+    /// was found.
+    #[inline]
+    pub fn into_counted_view_at(self, at: Position) -> (View<'a>, &'a mut Tally) {
+        (self.slot.table_mut(self.table).view(at), self.tally)
+    }
+
+    /// Counts an access to a key that was found.
+    #[inline]
+    pub fn touch_at(&mut self, at: Position) {
+        self.entries().entry_mut(at).touch();
     }
 
     /// [`Db::peek`] for as long as the slot is borrowed.
@@ -323,30 +357,58 @@ impl<'a> Db<'a> {
         change: impl FnOnce(&mut u8, &mut Vec<u8>) -> R,
     ) -> Option<R> {
         let at = self.locate(key)?;
-        let view = self.slot.table_mut(self.table).view(at);
-        if let Stored::Cold(..) = view.stored {
-            return None;
-        }
-        push_dead(&view, self.tally);
-        let mut result = None;
-        self.rebuild(at, |carried| {
-            carried.flash = None;
-            let mut value = match carried.boxed.take() {
-                Some(boxed) => boxed.into_vec(),
-                None => std::mem::take(&mut carried.inline).into_vec(),
-            };
-            result = Some(change(&mut carried.kind, &mut value));
-            if value.len() <= INLINE_BYTES_MAX {
-                carried.inline = SmallVec::from_slice(&value);
+        self.update_at(key, at, |kind, value| Changed::Yes(change(kind, value)))
+    }
+
+    /// The same for a key that was found. A value that was not changed stays as it is, and nobody hears of it.
+    pub fn update_at<R>(
+        &mut self,
+        key: &Key<'_>,
+        at: Position,
+        change: impl FnOnce(&mut u8, &mut Vec<u8>) -> Changed<R>,
+    ) -> Option<R> {
+        let entries = self.slot.table_mut(self.table);
+        let View { kind, expire_at_ms, stored, .. } = entries.view(at);
+        let copy = match stored {
+            Stored::Cold(..) => return None,
+            Stored::Hot(_) => None,
+            Stored::Clean(_, place) => Some(place),
+        };
+        let (mut kind, mut result) = (kind, None);
+        change_record(entries, at, self.table, self.tally, |old| {
+            // An empty box leaves the record as long as it was.
+            let (old, mut value) = if old.is_inline() {
+                let Stored::Hot(bytes) = old.view().stored else {
+                    unreachable!("an inline value is hot")
+                };
+                let value = bytes.to_vec();
+                (old, value)
             } else {
-                carried.boxed = Some(value.into_boxed_slice());
-            }
+                let (old, boxed) = old.change(kind, expire_at_ms, NewState::Hot(Box::default()));
+                (old, boxed.expect("invariant: a value in RAM").into_vec())
+            };
+            let changed = result.insert(change(&mut kind, &mut value));
+            let state = match (copy, &changed) {
+                (Some(place), Changed::No(_)) => NewState::Clean(value.into_boxed_slice(), place),
+                _ if value.len() <= INLINE_BYTES_MAX => NewState::Inline(&value),
+                _ => NewState::Hot(value.into_boxed_slice()),
+            };
+            (old.change(kind, expire_at_ms, state).0, None)
         });
-        self.tally.write_ram += 1;
-        self.tally.written_bytes += key.bytes.len() as u64;
         self.entries().entry_mut(at).touch();
-        self.slot.changed(self.table, key.bytes);
-        result
+        match result.expect("invariant: the record was changed") {
+            Changed::No(result) => Some(result),
+            Changed::Yes(result) => {
+                if let Some(at) = copy {
+                    let key_len = key.bytes.len() as u32;
+                    self.tally.dead.push(DeadCopy { at, key_len });
+                }
+                self.tally.write_ram += 1;
+                self.tally.written_bytes += key.bytes.len() as u64;
+                self.slot.changed(self.table, key.bytes);
+                Some(result)
+            }
+        }
     }
 
     /// Takes a record apart, lets `change` edit the parts, and makes a new one of them.

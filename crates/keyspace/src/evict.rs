@@ -52,7 +52,7 @@ impl SlotState {
 
     /// Passes the hand of eviction over the slot from `from` on, which then is where it stopped: the
     /// default again at the end of the slot. `key_bytes` is what a key frees, about: so many are
-    /// taken together as should be enough.
+    /// taken together as should be enough. What large collections free later counts as freed.
     pub fn pass_eviction_hand(
         &mut self,
         from: &mut EntryPosition,
@@ -62,13 +62,14 @@ impl SlotState {
         tally: &mut Tally,
     ) -> Evicted {
         let mut done = Evicted::default();
-        let before = tally.ram_bytes();
+        let sum = |tally: &Tally| tally.detached_bytes() - tally.ram_bytes();
+        let before = sum(tally);
         while self.has_evictable(which)
             && let Some(at) = self.entries_from(*from, DB_COUNT.min(self.tables()))
         {
             *from = at;
             while (from.index as usize) < self.capacity_at(at) {
-                let freed = before - tally.ram_bytes();
+                let freed = sum(tally) - before;
                 if done.passed >= limit.places_max || freed >= limit.bytes_max {
                     return done;
                 }

@@ -35,7 +35,7 @@ mod table;
 mod tally;
 mod watch;
 
-pub use db::{Carried, DEMOTE_BYTES_MIN, Db, Expiry, TREE_KIND_BITS};
+pub use db::{Carried, Changed, DEMOTE_BYTES_MIN, Db, Expiry, TREE_KIND_BITS};
 pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
@@ -52,6 +52,6 @@ pub use slot::{
     DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, TABLE_COUNT, Verdict, node_table,
 };
 pub use stdx::SLOT_COUNT;
-pub use table::ScanPosition;
+pub use table::{Position, ScanPosition};
 pub use tally::{DeadCopy, DetachedTree, Note, Noted, Tally};
 pub use watch::WatchFlag;

@@ -43,7 +43,7 @@ impl ScanPosition {
 
 /// Where an entry is. Valid until the next insertion or removal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Position {
+pub struct Position {
     segment: u32,
     index: u32,
 }

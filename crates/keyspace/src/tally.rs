@@ -47,6 +47,17 @@ pub enum Noted {
     Evicted,
 }
 
+/// Where the root of a large collection says how many bytes its leaves have, in 8 bytes.
+const TREE_BYTES_AT: usize = 16;
+
+impl DetachedTree {
+    /// Bytes of its leaves, in RAM or on flash.
+    pub fn leaf_bytes(&self) -> u64 {
+        let bytes = &self.root[TREE_BYTES_AT..TREE_BYTES_AT + 8];
+        u64::from_le_bytes(bytes.try_into().expect("invariant: 8 bytes"))
+    }
+}
+
 /// Cold writes that a tally remembers; what is beyond stays in RAM until the hand comes by.
 const COLD_WRITES_MAX: usize = 256;
 
@@ -123,6 +134,11 @@ impl Tally {
     #[cold]
     fn push_note(&mut self, table: u8, key: &[u8], noted: Noted) {
         self.notes.push(Note { table, key: key.into(), noted });
+    }
+
+    /// Bytes of the large collections whose nodes are to be freed.
+    pub fn detached_bytes(&self) -> i64 {
+        self.trees.iter().map(|tree| tree.leaf_bytes() as i64).sum()
     }
 
     pub(crate) fn add_cold_write(&mut self, key: Hint) {

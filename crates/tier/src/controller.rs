@@ -118,6 +118,8 @@ pub(crate) struct Done {
 pub(crate) struct EvictedKeys {
     pub(crate) keys: u64,
     pub(crate) freed_bytes: i64,
+    /// Bytes that upkeep is about to free: nodes of large collections among these keys.
+    pub(crate) detached_bytes: i64,
     /// Slots that were looked at.
     pub(crate) slots: usize,
     /// Every key was looked at, and none may go.

@@ -63,9 +63,21 @@ impl EvictionHand {
     fn note(&self, evicted: EvictedKeys) {
         if evicted.keys > 0 {
             let average = self.key_bytes.get();
-            let bytes = evicted.freed_bytes / evicted.keys as i64;
+            let bytes = evicted.sum() / evicted.keys as i64;
             self.key_bytes.set((average + (bytes - average) / AVERAGE_SLICES).max(1));
         }
+    }
+}
+
+impl EvictedKeys {
+    /// What is free or is about to be.
+    fn sum(&self) -> i64 {
+        self.freed_bytes + self.detached_bytes
+    }
+
+    fn add(&mut self, tally: &Tally) {
+        self.freed_bytes -= tally.ram_bytes();
+        self.detached_bytes += tally.detached_bytes();
     }
 }
 
@@ -82,8 +94,13 @@ impl Tier {
 
 impl TierWorker {
     /// Evicts keys until about `wanted` bytes of RAM are free or the slice has had its share of
-    /// slots and places.
+    /// slots and places. Large collections that have gone count as free before their nodes are: upkeep
+    /// frees these next.
     pub(crate) fn evict(&self, wanted: i64) -> EvictedKeys {
+        let wanted = wanted - self.tier.detached_bytes();
+        if wanted <= 0 {
+            return EvictedKeys::default();
+        }
         let policy = self.tier.settings.policy();
         let Some(which) = self.tier.evictable(policy) else {
             return EvictedKeys { is_spent: true, ..EvictedKeys::default() };
@@ -105,7 +122,7 @@ impl TierWorker {
         let EvictionHand { hand, at, idle_slots, .. } = &self.eviction_hand;
         let mut places = 0;
         for _ in 0..SLICE_SLOTS_MAX {
-            if evicted.freed_bytes >= wanted || places >= SLICE_PLACES_MAX {
+            if evicted.sum() >= wanted || places >= SLICE_PLACES_MAX {
                 break;
             }
             if self.eviction_hand.is_spent(self.tier.budget.measures()) {
@@ -113,7 +130,7 @@ impl TierWorker {
                 break;
             }
             let limit = PassLimit {
-                bytes_max: wanted - evicted.freed_bytes,
+                bytes_max: wanted - evicted.sum(),
                 places_max: SLICE_PLACES_MAX - places,
             };
             let mut from = at.get();
@@ -133,7 +150,7 @@ impl TierWorker {
             at.set(from);
             places += done.passed;
             evicted.keys += done.keys;
-            evicted.freed_bytes -= tally.ram_bytes();
+            evicted.add(&tally);
             self.tier.add_tally(&mut tally);
             if done.keys > 0 {
                 idle_slots.set(0);
@@ -155,7 +172,7 @@ impl TierWorker {
         evicted: &mut EvictedKeys,
     ) -> bool {
         let (mut misses, mut places) = (0, 0);
-        while evicted.freed_bytes < wanted && places < SLICE_PLACES_MAX {
+        while evicted.sum() < wanted && places < SLICE_PLACES_MAX {
             if misses >= SAMPLE_MISSES_MAX {
                 return evicted.keys > 0;
             }
@@ -163,7 +180,7 @@ impl TierWorker {
             let slot_of = |random: u64| (random % SLOT_COUNT as u64) as u16;
             randoms.iter().for_each(|&random| self.tier.keyspace.prefetch(slot_of(random)));
             for random in randoms {
-                if evicted.freed_bytes >= wanted {
+                if evicted.sum() >= wanted {
                     break;
                 }
                 places += 1;
@@ -177,7 +194,7 @@ impl TierWorker {
                 if done.keys > 0 {
                     misses = 0;
                     evicted.keys += done.keys;
-                    evicted.freed_bytes -= tally.ram_bytes();
+                    evicted.add(&tally);
                     self.tier.add_tally(&mut tally);
                 }
             }

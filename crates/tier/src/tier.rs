@@ -72,6 +72,8 @@ pub struct Tier {
     pub(crate) waiting_held_bytes: AtomicU64,
     /// Large collections whose nodes are to be freed.
     detached_trees: Mutex<Vec<DetachedTree>>,
+    /// Bytes of their leaves, of one that is being freed, too.
+    detached_bytes: AtomicI64,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -123,6 +125,7 @@ impl Tier {
             writing_workers: AtomicUsize::new(0),
             waiting_held_bytes: AtomicU64::new(0),
             detached_trees: Mutex::default(),
+            detached_bytes: AtomicI64::new(0),
             workers,
         }
     }
@@ -143,13 +146,24 @@ impl Tier {
             self.release(&mut tally.dead);
         }
         if !tally.trees.is_empty() {
+            self.detached_bytes.fetch_add(tally.detached_bytes(), Ordering::Relaxed);
             self.detached_trees.lock().append(&mut tally.trees);
         }
     }
 
-    /// A large collection whose nodes are to be freed.
+    /// A large collection whose nodes are to be freed; [`Tier::note_freed_tree`] says when they are.
     pub fn take_detached_tree(&self) -> Option<DetachedTree> {
         self.detached_trees.lock().pop()
+    }
+
+    /// All nodes of a large collection have been freed.
+    pub fn note_freed_tree(&self, tree: &DetachedTree) {
+        self.detached_bytes.fetch_sub(tree.leaf_bytes() as i64, Ordering::Relaxed);
+    }
+
+    /// Bytes of large collections that have gone and whose nodes are still to be freed, on flash or in RAM.
+    pub(crate) fn detached_bytes(&self) -> i64 {
+        self.detached_bytes.load(Ordering::Relaxed)
     }
 
     fn release(&self, dead: &mut Vec<DeadCopy>) {

@@ -5,7 +5,7 @@
 //! found by counting (`Place::find_nth`).
 
 use value::Kind;
-use value::leaf::{Cut, Rows, divide_by_hash, halves};
+use value::leaf::{Cut, Rows, divide_by_hash, divide_by_position, element_hash, halves};
 
 use crate::collection::place::LEAF_BYTES_MAX;
 
@@ -29,6 +29,19 @@ pub(crate) struct Form {
 pub(crate) static HASH: Form =
     Form { kind: Kind::HASH, count: count_rows, divide: divide_rows_by_hash, join: join_rows };
 
+/// Leaves of a set, by the hashes of members.
+pub(crate) static SET: Form =
+    Form { kind: Kind::SET, count: count_rows, divide: divide_rows_by_hash, join: join_rows };
+
+/// Leaves of a list, by position.
+pub(crate) static LIST: Form =
+    Form { kind: Kind::LIST, count: count_rows, divide: divide_rows_by_position, join: join_rows };
+
+/// Where an element stands among leaves that are ordered by hashes.
+pub(crate) fn order(element: &[u8]) -> [u8; 8] {
+    element_hash(element).to_be_bytes()
+}
+
 /// Counts the rows of a leaf.
 pub(crate) fn count_rows(leaf: &[u8]) -> usize {
     Rows::new(leaf).len()
@@ -43,4 +56,9 @@ pub(crate) fn join_rows(leaves: &[&[u8]]) -> Vec<u8> {
 /// Divides a leaf of rows that are ordered by the hashes of their first parts.
 pub(crate) fn divide_rows_by_hash(leaf: Vec<u8>, _cut: Cut) -> Vec<Part> {
     halves(leaf, LEAF_BYTES_MAX, divide_by_hash)
+}
+
+/// Divides a leaf of rows that have no order but their own.
+pub(crate) fn divide_rows_by_position(leaf: Vec<u8>, cut: Cut) -> Vec<Part> {
+    divide_by_position(&leaf, LEAF_BYTES_MAX, cut)
 }

@@ -2,15 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use keyspace::Key;
+use keyspace::{Changed, Key};
 use value::Kind;
-use value::leaf::element_hash;
 use value::leaf::fields::{Fields, FieldsMut, SHAPE};
 
-use crate::collection::PackedMax;
-use crate::collection::form::HASH;
+use crate::collection::form::{HASH, order};
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::Tree;
+use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
 
@@ -20,11 +19,6 @@ pub enum Hash<'a> {
     Leaf(Fields<'a>),
     /// In many.
     Tree(TreeReader<'a>),
-}
-
-/// Where a field stands among the leaves.
-fn order(field: &[u8]) -> [u8; 8] {
-    element_hash(field).to_be_bytes()
 }
 
 impl Hash<'_> {
@@ -136,6 +130,7 @@ impl Hash<'_> {
 pub struct HashMut<'a> {
     form: FormMut<'a>,
     packed_max: PackedMax,
+    is_changed: bool,
 }
 
 enum FormMut<'a> {
@@ -146,6 +141,7 @@ enum FormMut<'a> {
 impl HashMut<'_> {
     /// Sets a field. Returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.is_changed = true;
         let (is_new, len) = match &mut self.form {
             FormMut::Leaf(_, fields) => (fields.set(field, value), fields.fields().len() as u64),
             FormMut::Tree(tree) => {
@@ -166,16 +162,25 @@ impl HashMut<'_> {
 
     /// Removes a field. Returns whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        match &mut self.form {
+        let is_removed = match &mut self.form {
             FormMut::Leaf(_, fields) => fields.remove(field),
-            // The leaf where it stood was removed with its last field, and it falls to a neighbour now,
-            // which may be on flash.
-            FormMut::Tree(tree) if tree.is_gone() || tree.is_cold(&order(field)) => false,
-            FormMut::Tree(tree) => {
-                tree.change_leaf_at(&order(field), |leaf| FieldsMut::new(leaf).remove(field))
-            }
-        }
+            FormMut::Tree(tree) => !tree.is_gone() && remove_from_tree(tree, field),
+        };
+        self.is_changed |= is_removed;
+        is_removed
     }
+}
+
+fn remove_from_tree(tree: &mut Tree<'_>, field: &[u8]) -> bool {
+    let path = tree.place.find(tree.slot, &order(field));
+    // The leaf where it stood may have been removed with its last field: it falls to a neighbour then, which
+    // may be on flash.
+    let leaf = tree.leaf_in_ram(&path);
+    let is_there = leaf.is_some_and(|leaf| Fields::new(leaf).get(field).is_some());
+    if is_there {
+        tree.change_leaf(path, |leaf| FieldsMut::new(leaf).remove(field));
+    }
+    is_there
 }
 
 impl Cx<'_, '_> {
@@ -184,11 +189,11 @@ impl Cx<'_, '_> {
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     #[inline]
     pub fn read_hash<'s>(&'s mut self, key: &'s Key<'_>) -> Result<Option<Hash<'s>>, CommandError> {
-        if self.is_tree(key, Kind::is_hash)? {
-            return Ok(Some(Hash::Tree(self.read_tree(key))));
+        match self.find_to_read(key, Kind::is_hash)? {
+            Found::Missing => Ok(None),
+            Found::Leaf(at) => Ok(Some(Hash::Leaf(Fields::new(self.read_leaf(key, at)?)))),
+            Found::Tree => Ok(Some(Hash::Tree(self.read_tree(key)))),
         }
-        let found = self.read_collection(key, Kind::is_hash)?;
-        Ok(found.map(|value| Hash::Leaf(Fields::new(value.bytes))))
     }
 
     /// Changes the hash of a key, an empty one if the key does not exist; it does not afterwards if the
@@ -202,21 +207,22 @@ impl Cx<'_, '_> {
         change: impl FnOnce(&mut HashMut<'_>) -> R,
     ) -> Result<R, CommandError> {
         let packed_max = self.encodings.hash();
-        if self.is_tree(key, Kind::is_hash)? {
-            self.promote_leaves(key, fields.map(order))?;
-            let tree = self.edit_tree(key, &HASH);
-            let mut hash = HashMut { form: FormMut::Tree(tree), packed_max };
-            let result = change(&mut hash);
-            let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
-            tree.settle();
-            return Ok(result);
-        }
-        let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
-        let result = self.edit(key, Kind::is_hash, empty, |kind, leaf| {
-            let form = FormMut::Leaf(kind, FieldsMut::new(leaf));
-            change(&mut HashMut { form, packed_max })
-        })?;
-        self.grow(key, &HASH);
+        let found = self.find_to_edit(key, Kind::is_hash)?;
+        let Found::Tree = found else {
+            let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
+            return Ok(self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
+                let form = FormMut::Leaf(kind, FieldsMut::new(leaf));
+                let mut hash = HashMut { form, packed_max, is_changed: false };
+                let result = change(&mut hash);
+                if hash.is_changed { Changed::Yes(result) } else { Changed::No(result) }
+            }));
+        };
+        self.promote_leaves(key, fields.map(order))?;
+        let tree = self.edit_tree(key, &HASH);
+        let mut hash = HashMut { form: FormMut::Tree(tree), packed_max, is_changed: false };
+        let result = change(&mut hash);
+        let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
+        tree.settle();
         Ok(result)
     }
 }

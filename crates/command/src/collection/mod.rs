@@ -1,5 +1,8 @@
 //! Collections as handlers see them: read as a whole, changed through [`Cx::edit`].
 
+mod carry;
+#[cfg(test)]
+mod check;
 mod detached;
 mod form;
 mod hash;
@@ -7,24 +10,27 @@ mod list;
 mod place;
 mod reader;
 mod set;
+#[cfg(test)]
+mod tests;
 mod tree;
 
+#[cfg(test)]
+pub(crate) use check::check_tree;
 pub use detached::DetachedNodes;
 pub use hash::{Hash, HashMut};
-pub use list::{End, ListMut};
-pub use reader::{LeafAt, TreeReader, all_leaves, leaves};
-pub use set::SetMut;
+pub use list::{End, List};
+pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
+pub use set::{KindOfSet, Set, SetMut};
 
-use keyspace::{Carried, Expiry, Key, Stored, node_table};
+use keyspace::{Changed, Db, Expiry, Key, Position, Stored, node_table};
 use value::Kind;
-use value::leaf::Rows;
 
-use crate::collection::form::{Form, HASH};
+use crate::collection::form::Form;
 use crate::collection::place::{NodeName, Place};
-use crate::collection::reader::not_fetched;
+use crate::collection::reader::Lack;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
-use crate::cx::{Cx, Value};
-use crate::error::CommandError;
+use crate::cx::{Cx, not_resident as not_resident_value};
+use crate::error::{CommandError, CommandResult};
 
 /// Up to which size Redis keeps a collection in one packed block, which OBJECT ENCODING tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,71 +50,132 @@ pub trait Encodings {
     fn intset_entries_max(&self) -> u64;
 }
 
+/// What a key holds, as a command on one type of collection finds it.
+#[derive(Clone, Copy)]
+enum Found {
+    /// Nothing.
+    Missing,
+    /// A collection in one leaf.
+    Leaf(Position),
+    /// A collection in many.
+    Tree,
+}
+
 impl Cx<'_, '_> {
-    /// A collection, counting as an access. None: the key does not exist.
-    ///
-    /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
-    fn read_collection(
-        &mut self,
-        key: &Key<'_>,
-        is_wanted: impl Fn(Kind) -> bool,
-    ) -> Result<Option<Value<'_>>, CommandError> {
-        match self.read(key)? {
-            Some(value) if !is_wanted(value.kind) => Err(CommandError::WRONG_TYPE),
-            found => Ok(found),
-        }
-    }
-
-    /// Changes a collection, made from `empty` if the key does not exist; one that `change` leaves empty
-    /// is no key. The expiry stays.
-    ///
-    /// Errors: those of [`Cx::read_collection`]; nothing is changed then.
-    fn edit<R>(
-        &mut self,
-        key: &Key<'_>,
-        is_wanted: impl Fn(Kind) -> bool,
-        (empty_kind, empty): (Kind, &[u8]),
-        change: impl FnOnce(&mut Kind, &mut Vec<u8>) -> R,
-    ) -> Result<R, CommandError> {
-        let Some(view) = self.peek(key) else {
-            let (mut kind, mut leaf) = (empty_kind, empty.to_vec());
-            let result = change(&mut kind, &mut leaf);
-            if leaf.len() > empty.len() {
-                self.db(key).put_vec(key, kind.bits(), leaf, Expiry::Clear);
-            }
-            return Ok(result);
-        };
-        if !is_wanted(Kind::from_bits(view.kind)) {
-            return Err(CommandError::WRONG_TYPE);
-        }
-        self.make_resident(key)?;
-        let mut is_empty = false;
-        let result = self.db(key).update(key, |bits, leaf| {
-            let mut kind = Kind::from_bits(*bits);
-            let result = change(&mut kind, leaf);
-            *bits = kind.bits();
-            is_empty = leaf.len() <= empty.len();
-            result
-        });
-        if is_empty {
-            self.db(key).remove(key);
-        }
-        Ok(result.expect("invariant: the value was made resident"))
-    }
-
-    /// Whether a key holds a collection in many leaves. No access.
+    /// What a key holds for a command that reads a collection, counting as an access.
     ///
     /// Errors: [`CommandError::WRONG_TYPE`].
     #[inline]
-    fn is_tree(
+    fn find_to_read(
         &mut self,
         key: &Key<'_>,
         is_wanted: impl Fn(Kind) -> bool,
-    ) -> Result<bool, CommandError> {
-        match self.peek(key).map(|view| Kind::from_bits(view.kind)) {
-            Some(kind) if !is_wanted(kind) => Err(CommandError::WRONG_TYPE),
-            Some(kind) => Ok(kind.is_tree()),
-            None => Ok(false),
+    ) -> Result<Found, CommandError> {
+        let no_touch = self.no_touch;
+        let mut db = self.db(key);
+        let Some(at) = db.find(key) else {
+            db.tally().missed += 1;
+            if self.effects.reports_misses {
+                self.report_miss(key);
+            }
+            return Ok(Found::Missing);
+        };
+        if !no_touch {
+            db.touch_at(at);
+        }
+        match Kind::from_bits(db.view_at(at).kind) {
+            kind if !is_wanted(kind) => {
+                db.tally().read_ram += 1;
+                Err(CommandError::WRONG_TYPE)
+            }
+            kind if kind.is_tree() => Ok(Found::Tree),
+            _ => Ok(Found::Leaf(at)),
+        }
+    }
+
+    /// What a key holds for a command that changes a collection: in one leaf, it is in RAM now.
+    ///
+    /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
+    #[inline]
+    fn find_to_edit(
+        &mut self,
+        key: &Key<'_>,
+        is_wanted: impl Fn(Kind) -> bool,
+    ) -> Result<Found, CommandError> {
+        let mut db = self.db(key);
+        let Some(at) = db.find(key) else { return Ok(Found::Missing) };
+        let view = db.view_at(at);
+        match Kind::from_bits(view.kind) {
+            kind if !is_wanted(kind) => return Err(CommandError::WRONG_TYPE),
+            kind if kind.is_tree() => return Ok(Found::Tree),
+            _ => {}
+        }
+        if let Stored::Cold(..) = view.stored {
+            self.make_resident(key)?;
+        }
+        Ok(Found::Leaf(at))
+    }
+
+    /// Changes a collection in one leaf that [`Cx::find_to_edit`] has found, made from `empty` if the key does
+    /// not exist; one that `change` leaves empty is no key. The expiry stays. It becomes a tree if it has
+    /// become large.
+    #[inline]
+    fn edit_leaf<R>(
+        &mut self,
+        (key, found): (&Key<'_>, Found),
+        (empty_kind, empty): (Kind, &[u8]),
+        form: &'static Form,
+        change: impl FnOnce(&mut Kind, &mut Vec<u8>) -> Changed<R>,
+    ) -> R {
+        let Found::Leaf(at) = found else {
+            let (mut kind, mut leaf) = (empty_kind, empty.to_vec());
+            let (Changed::Yes(result) | Changed::No(result)) = change(&mut kind, &mut leaf);
+            let len = leaf.len();
+            if len > empty.len() {
+                self.db(key).put_vec(key, kind.bits(), leaf, Expiry::Clear);
+            }
+            if len > SINGLE_BYTES_MAX {
+                self.grow(key, form);
+            }
+            return result;
+        };
+        let mut len = 0;
+        let result = self.db(key).update_at(key, at, |bits, leaf| {
+            let mut kind = Kind::from_bits(*bits);
+            let result = change(&mut kind, leaf);
+            *bits = kind.bits();
+            len = leaf.len();
+            result
+        });
+        if len <= empty.len() {
+            self.db(key).remove(key);
+        } else if len > SINGLE_BYTES_MAX {
+            self.grow(key, form);
+        }
+        result.expect("invariant: the value was made resident")
+    }
+
+    /// The leaf of a key that [`Cx::find_to_read`] has found.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    #[inline]
+    fn read_leaf(&mut self, key: &Key<'_>, at: Position) -> Result<&[u8], CommandError> {
+        let fetched = self.fetched;
+        let table = self.keyspace().table_of(self.db);
+        let db = Db::new(self.locked.slot(key.slot), table, self.now_ms, self.tally);
+        let (view, tally) = db.into_counted_view_at(at);
+        match view.stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
+                tally.read_ram += 1;
+                Ok(bytes)
+            }
+            Stored::Cold(place, len) => match fetched.value(place) {
+                Some(bytes) => {
+                    tally.read_flash += 1;
+                    Ok(bytes)
+                }
+                None => Err(not_resident_value(key, place, len)),
+            },
         }
     }
 
@@ -116,11 +183,8 @@ impl Cx<'_, '_> {
         Place { key: *key, table: self.keyspace().table_of(self.db), index: None }
     }
 
-    /// The large collection of a key, which counts as an access to the key.
+    /// The large collection of a key that was found.
     fn read_tree<'s>(&'s mut self, key: &'s Key<'_>) -> TreeReader<'s> {
-        if !self.no_touch {
-            let _ = self.db(key).into_read(key);
-        }
         TreeReader {
             place: self.place(key),
             slot: self.locked.slot(key.slot),
@@ -140,22 +204,44 @@ impl Cx<'_, '_> {
         key: &Key<'_>,
         orders: impl Iterator<Item = O>,
     ) -> Result<(), CommandError> {
-        let (place, fetched) = (self.place(key), self.fetched);
+        let place = self.place(key);
         let slot = &*self.locked.slot(key.slot);
-        let names: Vec<NodeName> =
-            orders.map(|order| place.find(slot, order.as_ref()).name()).collect();
-        not_fetched(place, slot, fetched, names.iter().copied())?;
+        let names = orders.map(|order| place.find(slot, order.as_ref()).name()).collect();
+        self.promote_named(place, names)
+    }
+
+    /// The same by their names.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn promote_named(&mut self, place: Place<'_>, names: Vec<NodeName>) -> CommandResult {
+        let (key, fetched) = (place.key, self.fetched);
+        let mut lack = Lack::default();
+        lack.add(place, self.locked.slot(key.slot), fetched, names.iter().copied());
+        lack.result(&key, &self.cold_leaves)?;
         for name in names {
             let slot = self.locked.slot(key.slot);
             let Some((at, _)) = place.cold(slot, &name) else { continue };
             let bytes = fetched.value(at).expect("invariant: all have been looked for");
             let leaf = name.key(key.slot);
-            let mut nodes =
-                keyspace::Db::new(slot, node_table(place.table), self.now_ms, self.tally);
+            let mut nodes = Db::new(slot, node_table(place.table), self.now_ms, self.tally);
             assert!(nodes.promote(&leaf, at, bytes.into()), "the slot is locked");
             self.tally.read_flash += 1;
         }
         Ok(())
+    }
+
+    /// Looks for all leaves of large collections, which are read next.
+    ///
+    /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
+    fn announce_trees(&mut self, keys: &[Key<'_>]) -> CommandResult {
+        let Some(last) = keys.last() else { return Ok(()) };
+        let mut lack = Lack::default();
+        for key in keys {
+            let (place, fetched) = (self.place(key), self.fetched);
+            let slot = &*self.locked.slot(key.slot);
+            lack.add(place, slot, fetched, place.leaves(slot).into_iter());
+        }
+        lack.result(last, &self.cold_leaves)
     }
 
     fn edit_tree<'s>(&'s mut self, key: &Key<'s>, form: &'static Form) -> Tree<'s> {
@@ -169,15 +255,11 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Makes a tree of a collection in one leaf that has become large.
+    /// Makes a tree of a collection in one leaf that has become large and is in RAM.
+    #[cold]
     fn grow(&mut self, key: &Key<'_>, form: &'static Form) {
-        let is_large = self.peek(key).is_some_and(|view| {
-            !Kind::from_bits(view.kind).is_tree() && view.value_len() > SINGLE_BYTES_MAX
-        });
-        if is_large {
-            let id = self.keyspace().take_collection_id();
-            self.edit_tree(key, form).grow(id);
-        }
+        let id = self.keyspace().take_collection_id();
+        self.edit_tree(key, form).grow(id);
     }
 
     /// RAM that a key takes with its value, allocator rounding and table entries included. Units: bytes.
@@ -190,69 +272,11 @@ impl Cx<'_, '_> {
             for name in names {
                 let slot = self.locked.slot(key.slot);
                 let table = node_table(place.table);
-                let mut nodes = keyspace::Db::new(slot, table, self.now_ms, self.tally);
+                let mut nodes = Db::new(slot, table, self.now_ms, self.tally);
                 let node = nodes.ram_bytes(&name.key(key.slot));
                 bytes += node.expect("invariant: a node that a branch names is there");
             }
         }
         Some(bytes)
-    }
-
-    /// The whole of a large collection as one leaf, in the order of its leaves. None: the key does not
-    /// exist or holds something else.
-    ///
-    /// Errors: [`CommandError::NotResident`].
-    fn flatten(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
-        let Some(view) = self.peek(key) else { return Ok(None) };
-        let (kind, expire_at_ms) = (Kind::from_bits(view.kind), view.expire_at_ms);
-        let Stored::Hot(root) = view.stored else { return Ok(None) };
-        if !kind.is_tree() {
-            return Ok(None);
-        }
-        let encoding = value::leaf::branch::Root::new(root).encoding();
-        let mut leaves: Vec<Vec<u8>> = Vec::new();
-        self.read_tree(key).visit(|leaf| {
-            leaves.push(leaf.to_vec());
-            std::ops::ControlFlow::Continue(())
-        })?;
-        // No leaf holds more rows than it has numbers for.
-        let whole = Rows::concat(leaves.iter().map(|leaf| Rows::new(leaf)));
-        let value = whole.ok_or(CommandError::OUT_OF_MEMORY)?;
-        Ok(Some(Carried { kind: kind.with_encoding(encoding).bits(), expire_at_ms, value }))
-    }
-
-    /// A copy of a value with its expiry, for another key.
-    ///
-    /// Errors: [`CommandError::NotResident`].
-    pub fn carry(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
-        if let Some(carried) = self.flatten(key)? {
-            return Ok(Some(carried));
-        }
-        self.make_resident(key)?;
-        Ok(self.db(key).carry(key))
-    }
-
-    /// Takes a value with its expiry away from its key, for another one. The change is the caller's
-    /// to count.
-    ///
-    /// Errors: [`CommandError::NotResident`].
-    pub fn take(&mut self, key: &Key<'_>) -> Result<Option<Carried>, CommandError> {
-        if let Some(carried) = self.flatten(key)? {
-            self.db(key).remove(key);
-            return Ok(Some(carried));
-        }
-        self.make_resident(key)?;
-        Ok(self.db(key).take(key))
-    }
-
-    /// Sets a key of a database to a value that came from another one.
-    pub fn put_carried(&mut self, db: u8, key: &Key<'_>, carried: Carried) {
-        let kind = Kind::from_bits(carried.kind);
-        self.db_at(db, key).put_carried(key, carried);
-        if kind.is_hash() {
-            let selected = std::mem::replace(&mut self.db, db);
-            self.grow(key, &HASH);
-            self.db = selected;
-        }
     }
 }

@@ -4,6 +4,8 @@ use keyspace::{FlashRef, Key, SlotState, Stored, node_table};
 use smallvec::SmallVec;
 use value::leaf::branch::{Branch, Child, Root};
 
+use crate::collection::list::End;
+
 /// Bytes of a leaf beyond which it is divided.
 pub(crate) const LEAF_BYTES_MAX: usize = 2_048;
 /// Children of a branch beyond which it is divided.
@@ -23,6 +25,23 @@ impl NodeName {
         name[..8].copy_from_slice(&id.to_be_bytes());
         name[8..].copy_from_slice(&node.to_be_bytes());
         NodeName(name)
+    }
+
+    /// Bytes of a name.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The same node of another collection, or of its index if this one is of an index.
+    pub(crate) fn of_other(&self, id: u64) -> NodeName {
+        let mut name = self.0;
+        name[..8].copy_from_slice(&(id | self.id() & INDEX_BIT).to_be_bytes());
+        NodeName(name)
+    }
+
+    /// The collection's id, with the bit of an index.
+    pub(crate) fn id(&self) -> u64 {
+        u64::from_be_bytes(self.0[..8].try_into().expect("invariant: 8 bytes"))
     }
 
     /// The root of the index of a collection.
@@ -150,29 +169,25 @@ impl<'a> Place<'a> {
         (path, element as usize)
     }
 
+    /// The way to the first leaf or to the last.
+    pub(crate) fn at_end(&self, slot: &SlotState, end: End) -> Path {
+        self.descend(slot, |branch| match end {
+            End::Left => 0,
+            End::Right => branch.len() - 1,
+        })
+    }
+
+    /// The leaf at an end if it is on flash alone and has much room.
+    pub(crate) fn small_end(&self, slot: &SlotState, end: End) -> Option<NodeName> {
+        let name = self.at_end(slot, end).name();
+        let (_, len) = self.cold(slot, &name)?;
+        (len as usize <= LEAF_BYTES_MAX / 2).then_some(name)
+    }
+
     /// How many elements stand in front of the leaf at the end of a path.
     pub(crate) fn elements_before(&self, slot: &SlotState, path: &Path) -> u64 {
         let steps = path.steps.iter();
         steps.map(|&(node, at)| self.branch(slot, path.id, node).elements_before(at)).sum()
-    }
-
-    /// The way to the leaf behind that at the end of a path. None: it is the last.
-    pub(crate) fn next(&self, slot: &SlotState, path: &Path) -> Option<Path> {
-        let mut steps = path.steps.clone();
-        while let Some((node, at)) = steps.pop() {
-            let branch = self.branch(slot, path.id, node);
-            if at + 1 == branch.len() {
-                continue;
-            }
-            steps.push((node, at + 1));
-            let mut leaf = branch.child(at + 1);
-            while steps.len() < path.steps.len() {
-                steps.push((leaf.node, 0));
-                leaf = self.branch(slot, path.id, leaf.node).child(0);
-            }
-            return Some(Path { id: path.id, steps, leaf });
-        }
-        None
     }
 
     /// The bound of the leaf behind that at the end of a path. None: it is the last.

@@ -1,8 +1,8 @@
 //! A large collection that is read: its leaves, wherever they are.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
-use keyspace::{Db, Key, SlotState, Stored, Tally, node_table};
+use keyspace::{Db, FlashRef, Key, SlotState, Stored, Tally, node_table};
 use smallvec::SmallVec;
 
 use crate::collection::place::{NodeName, Path, Place};
@@ -17,7 +17,7 @@ pub struct TreeReader<'a> {
     pub(super) fetched: &'a dyn Fetched,
     pub(super) now_ms: u64,
     pub(super) no_touch: bool,
-    pub(super) cold_leaves: &'a mut Vec<LeafAt>,
+    pub(super) cold_leaves: &'a mut ColdLeaves,
 }
 
 impl TreeReader<'_> {
@@ -39,7 +39,7 @@ impl TreeReader<'_> {
         orders: impl Iterator<Item = O>,
     ) -> CommandResult {
         let names = orders.map(|order| self.place.find(self.slot, order.as_ref()).name());
-        not_fetched(self.place, self.slot, self.fetched, names)
+        self.not_fetched(names)
     }
 
     /// The leaf that holds what stands at `order`.
@@ -65,16 +65,9 @@ impl TreeReader<'_> {
         &mut self,
         mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> CommandResult {
-        let leaves = self.place.leaves(self.slot);
-        let all = leaves.iter().copied();
-        not_fetched(self.place, self.slot, self.fetched, all).map_err(|error| match error {
-            CommandError::NotResident(mut missing) => {
-                missing.reply_bytes = self.leaf_bytes();
-                CommandError::NotResident(missing)
-            }
-            other => other,
-        })?;
-        for name in &leaves {
+        let names = self.place.leaves(self.slot);
+        self.look_for(&names)?;
+        for name in &names {
             if visit(self.read(name)?).is_break() {
                 break;
             }
@@ -82,16 +75,112 @@ impl TreeReader<'_> {
         Ok(())
     }
 
-    /// The same by the positions of elements.
+    /// Looks for all leaves, which are read next.
+    ///
+    /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
+    pub(super) fn announce_all(&self) -> CommandResult {
+        self.look_for(&self.place.leaves(self.slot))
+    }
+
+    /// The same with the leaves of its index, if it has one.
+    ///
+    /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
+    pub(super) fn announce_with_index(&self) -> CommandResult {
+        self.look_for(&self.place.all_leaves(self.slot))
+    }
+
+    /// Visits those of all leaves that stand at some positions among them, as far as there are so many.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub(super) fn visit_some(
+        &mut self,
+        leaves: Range<usize>,
+        mut visit: impl FnMut(&[u8]),
+    ) -> CommandResult {
+        let names = self.place.leaves(self.slot);
+        let names = &names[leaves.start.min(names.len())..leaves.end.min(names.len())];
+        self.look_for(names)?;
+        for name in names {
+            visit(self.read(name)?);
+        }
+        Ok(())
+    }
+
+    /// Visits the leaves that hold the elements at some positions, backwards if so asked, each with the
+    /// positions of all its elements.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub(super) fn visit_range(
+        &mut self,
+        elements: Range<u64>,
+        is_backward: bool,
+        mut visit: impl FnMut(&[u8], Range<u64>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, CommandError> {
+        let mut leaves: Vec<(NodeName, Range<u64>)> = Vec::new();
+        let mut at = elements.start;
+        while at < elements.end {
+            let (path, within) = self.place.find_nth(self.slot, at);
+            let start = at - within as u64;
+            let end = start + u64::from(path.leaf.elements);
+            leaves.push((path.name(), start..end));
+            at = end;
+        }
+        if is_backward {
+            leaves.reverse();
+        }
+        let names: Vec<NodeName> = leaves.iter().map(|(name, _)| *name).collect();
+        self.look_for(&names)?;
+        for (name, positions) in leaves {
+            if visit(self.read(&name)?, positions).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Whether leaves that are all replied with, or copied, are in RAM or were fetched.
+    fn look_for(&self, names: &[NodeName]) -> CommandResult {
+        self.not_fetched(names.iter().copied()).map_err(|error| match error {
+            CommandError::NotResident(mut missing) => {
+                missing.reply_bytes = names.iter().map(|name| self.leaf_len(name)).sum();
+                CommandError::NotResident(missing)
+            }
+            other => other,
+        })
+    }
+
+    fn not_fetched(&self, names: impl Iterator<Item = NodeName>) -> CommandResult {
+        let mut lack = Lack::default();
+        lack.add(self.place, self.slot, self.fetched, names);
+        lack.result(&self.place.key, self.cold_leaves)
+    }
+
+    /// Bytes of a leaf, wherever it is.
+    fn leaf_len(&self, name: &NodeName) -> u64 {
+        let table = node_table(self.place.table);
+        let view = self.slot.view(table, &name.key(self.place.key.slot));
+        view.expect("invariant: a leaf that a branch names is there").value_len() as u64
+    }
+
+    /// Looks for the leaves of elements by their positions, each leaf once if the positions ascend.
     ///
     /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
     pub(super) fn announce_nth(&self, elements: impl Iterator<Item = u64>) -> CommandResult {
-        let names = elements.map(|element| self.place.find_nth(self.slot, element).0.name());
-        not_fetched(self.place, self.slot, self.fetched, names)
+        let mut last: Option<(NodeName, Range<u64>)> = None;
+        let names = elements.filter_map(|element| {
+            if last.as_ref().is_some_and(|(_, held)| held.contains(&element)) {
+                return None;
+            }
+            let (path, within) = self.place.find_nth(self.slot, element);
+            let start = element - within as u64;
+            last = Some((path.name(), start..start + u64::from(path.leaf.elements)));
+            Some(path.name())
+        });
+        self.not_fetched(names)
     }
 
     /// Visits leaves of a collection that is ordered by hashes, from a cursor on, until they have `count`
-    /// elements. Returns the next cursor, 0 at the end.
+    /// elements, or [`SCANNED_BYTES`]. Returns the next cursor, 0 at the end.
     ///
     /// A cursor is the place where the next leaf begins, its first 48 bits: what is visited is all between
     /// two places, so it does not matter how leaves are divided and joined meanwhile. Leaves that begin in
@@ -109,8 +198,9 @@ impl TreeReader<'_> {
             return Ok(0);
         }
         let mut names: SmallVec<[NodeName; 8]> = SmallVec::new();
-        let (mut next, mut elements) = (Some(cursor), 0);
+        let (mut next, mut elements, mut bytes) = (Some(cursor), 0, 0);
         while elements < count
+            && bytes < SCANNED_BYTES
             && let Some(cursor) = next
         {
             let mut path = self.place.find(self.slot, &place_of(cursor));
@@ -118,6 +208,7 @@ impl TreeReader<'_> {
                 if names.last() != Some(&path.name()) {
                     names.push(path.name());
                     elements += path.leaf.elements as usize;
+                    bytes += self.leaf_len(&path.name());
                 }
                 let Some(bound) = self.place.next_bound(self.slot, &path) else {
                     next = None;
@@ -131,7 +222,7 @@ impl TreeReader<'_> {
                 }
             }
         }
-        not_fetched(self.place, self.slot, self.fetched, names.iter().copied())?;
+        self.not_fetched(names.iter().copied())?;
         for name in &names {
             visit(self.read(name)?);
         }
@@ -141,7 +232,7 @@ impl TreeReader<'_> {
     fn read(&mut self, name: &NodeName) -> Result<&[u8], CommandError> {
         let (place, fetched) = (self.place, self.fetched);
         // Before it counts as an access: it will be read again.
-        not_fetched(place, self.slot, fetched, [*name].into_iter())?;
+        self.not_fetched([*name].into_iter())?;
         let leaf = name.key(place.key.slot);
         let table = node_table(place.table);
         let db = Db::new(self.slot, table, self.now_ms, self.tally);
@@ -152,17 +243,23 @@ impl TreeReader<'_> {
                 tally.read_ram += 1;
                 Ok(bytes)
             }
-            Stored::Cold(at, _) => {
+            Stored::Cold(at, len) => {
                 tally.read_flash += 1;
-                self.cold_leaves.push(LeafAt { slot: place.key.slot, table, name: *name });
+                let leaf = LeafAt { slot: place.key.slot, table, name: *name };
+                if self.cold_leaves.last().is_none_or(|(last, _)| *last != leaf) {
+                    self.cold_leaves.push((leaf, cold_value(name, at, len)));
+                }
                 Ok(fetched.value(at).expect("invariant: it was looked for"))
             }
         }
     }
 }
 
+/// Leaves that a run has read from flash.
+pub type ColdLeaves = Vec<(LeafAt, ColdValue)>;
+
 /// Which leaf of which collection.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct LeafAt {
     slot: u16,
     table: u8,
@@ -197,6 +294,9 @@ fn leaves_at(slot: u16, table: u8, names: Vec<NodeName>) -> Vec<LeafAt> {
     names.into_iter().map(|name| LeafAt { slot, table: node_table(table), name }).collect()
 }
 
+/// Bytes of leaves that one call of a scan visits, but for the last of them, whatever its COUNT says.
+const SCANNED_BYTES: u64 = 256 << 10;
+
 /// Bits of a cursor: few enough that doubles hold it exactly.
 const CURSOR_BITS: u32 = 48;
 
@@ -213,28 +313,50 @@ fn place_of(cursor: u64) -> [u8; 8] {
     (cursor << (u64::BITS - CURSOR_BITS)).to_be_bytes()
 }
 
-/// Whether all leaves of these names are in RAM or were fetched.
-///
-/// Errors: [`CommandError::NotResident`], with all that are on flash alone.
-pub(super) fn not_fetched(
-    place: Place<'_>,
-    slot: &SlotState,
-    fetched: &dyn Fetched,
-    names: impl Iterator<Item = NodeName>,
-) -> CommandResult {
-    let mut values: SmallVec<[ColdValue; 1]> = SmallVec::new();
-    let mut lacks = false;
-    for name in names {
-        let Some((at, value_len)) = place.cold(slot, &name) else { continue };
-        let key_len = name.key(place.key.slot).bytes.len() as u32;
-        values.push(ColdValue { at, key_len, value_len });
-        lacks |= fetched.value(at).is_none();
+/// Leaves on flash alone that a command needs.
+#[derive(Default)]
+pub(super) struct Lack {
+    values: SmallVec<[ColdValue; 1]>,
+    /// Whether one of them was not fetched.
+    is_any: bool,
+}
+
+impl Lack {
+    /// Adds those of these names.
+    pub(super) fn add(
+        &mut self,
+        place: Place<'_>,
+        slot: &SlotState,
+        fetched: &dyn Fetched,
+        names: impl Iterator<Item = NodeName>,
+    ) {
+        for name in names {
+            let Some((at, value_len)) = place.cold(slot, &name) else { continue };
+            self.values.push(cold_value(&name, at, value_len));
+            self.is_any |= fetched.value(at).is_none();
+        }
     }
-    if lacks { Err(not_resident(&place.key, values)) } else { Ok(()) }
+
+    /// Errors: [`CommandError::NotResident`], of `key`, with what was read from flash before: the next run
+    /// will read it again.
+    pub(super) fn result(self, key: &Key<'_>, cold_leaves: &ColdLeaves) -> CommandResult {
+        if self.is_any { Err(not_resident(key, self.values, cold_leaves)) } else { Ok(()) }
+    }
+}
+
+fn cold_value(name: &NodeName, at: FlashRef, value_len: u32) -> ColdValue {
+    ColdValue { at, key_len: name.len() as u32, value_len }
 }
 
 #[cold]
-fn not_resident(key: &Key<'_>, values: SmallVec<[ColdValue; 1]>) -> CommandError {
+fn not_resident(
+    key: &Key<'_>,
+    mut values: SmallVec<[ColdValue; 1]>,
+    cold_leaves: &ColdLeaves,
+) -> CommandError {
+    values.extend(cold_leaves.iter().map(|(_, value)| *value));
+    values.sort_unstable_by_key(|value| value.at.units);
+    values.dedup_by_key(|value| value.at.units);
     let key = key.bytes.into();
     CommandError::NotResident(Box::new(NotResident { key, values, reply_bytes: 0 }))
 }

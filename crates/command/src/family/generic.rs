@@ -256,8 +256,7 @@ fn copy(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let is_taken = cx.db_at(options.db, &target).peek(&target).is_some();
     let copied = options.replace || !is_taken;
     if copied {
-        let carried = cx.carry(&source)?.expect("invariant: the key exists");
-        cx.put_carried(options.db, &target, carried);
+        cx.copy_value(&source, options.db, &target)?;
         report_replaced(cx, (options.db, &target), is_taken);
         cx.report_in(options.db, &target, Event::COPY_TO, 1);
     }
@@ -273,8 +272,7 @@ fn move_to_db(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     }
     let moved = cx.exists(&key) && cx.db_at(db, &key).peek(&key).is_none();
     if moved {
-        let carried = cx.take(&key)?.expect("invariant: the key exists");
-        cx.put_carried(db, &key, carried);
+        cx.move_value(&key, db, &key)?;
         cx.report(&key, Event::MOVE_FROM, 0);
         cx.report_in(db, &key, Event::MOVE_TO, 1);
     }
@@ -309,9 +307,8 @@ fn rename_to_new(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Com
 
 /// Moves a value that exists to another key, over what that holds.
 fn move_to_key(cx: &mut Cx<'_, '_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
-    let carried = cx.take(source)?.expect("invariant: the key exists");
     let is_taken = cx.exists(target);
-    cx.put_carried(cx.db, target, carried);
+    cx.move_value(source, cx.db, target)?;
     report_replaced(cx, (cx.db, target), is_taken);
     cx.report(source, Event::RENAME_FROM, 0);
     cx.report(target, Event::RENAME_TO, 1);

@@ -315,21 +315,10 @@ fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 }
 
 fn hdel(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let key = cx.key(0);
-    let fields = args.from(2);
-    let mut is_any = false;
-    if let Some(mut hash) = cx.read_hash(&key)? {
-        hash.announce(fields.iter())?;
-        for field in fields.iter() {
-            is_any = is_any || hash.get(field)?.is_some();
-        }
-    }
-    let mut removed = 0;
-    if is_any {
-        removed = cx.edit_hash(&key, fields.iter(), |hash| {
-            fields.iter().filter(|field| hash.remove(field)).count()
-        })?;
-    }
+    let (key, fields) = (cx.key(0), args.from(2));
+    let removed = cx.edit_hash(&key, fields.iter(), |hash| {
+        fields.iter().filter(|field| hash.remove(field)).count()
+    })?;
     if removed > 0 {
         cx.report(&key, Event::HDEL, removed as u64);
         cx.report_if_gone(&key);

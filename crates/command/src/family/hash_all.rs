@@ -1,6 +1,5 @@
 //! Hashes as a whole: HGETALL and its halves, HSCAN, HRANDFIELD.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use keyspace::Key;
@@ -11,6 +10,8 @@ use value::parse_i64;
 use crate::collection::Hash;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::room::check_room;
+use crate::family::sample::{CHOICE_BYTES, sample};
 use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -125,10 +126,7 @@ fn check_reply(
     hash: &Hash<'_>,
     reply_bytes_max: usize,
 ) -> CommandResult {
-    match reply.full_len() as u64 + hash.byte_len() > reply_bytes_max as u64 {
-        true => Err(CommandError::too_long_of(key, hash.byte_len())),
-        false => Ok(()),
-    }
+    check_room(key, hash.byte_len(), reply_bytes_max, reply)
 }
 
 fn hkeys(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -168,6 +166,9 @@ fn hscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         return Ok(());
     };
     let filter = ElementFilter::parse(args.from(3))?;
+    if let Hash::Leaf(_) = hash {
+        check_reply(&key, reply, &hash, reply_bytes_max)?;
+    }
     let mut listed = Reply::new(reply.protocol());
     let mut count = 0;
     let next = hash.scan(cursor, filter.count, |field, value| {
@@ -177,9 +178,7 @@ fn hscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
             count += 2;
         }
     })?;
-    if reply.full_len() + listed.len() > reply_bytes_max {
-        return Err(CommandError::too_long_of(&key, listed.len() as u64));
-    }
+    check_room(&key, listed.len() as u64, reply_bytes_max, reply)?;
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
     reply.array(count);
@@ -241,37 +240,30 @@ fn some_fields(
         return Ok(());
     };
     let fields = hash.len();
-    let field_bytes = hash.byte_len() / fields;
+    let field_bytes = hash.byte_len() / fields + CHOICE_BYTES;
     if count < 0 && count.unsigned_abs().saturating_mul(field_bytes) > memory_bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
     let chosen = if count < 0 { count.unsigned_abs() } else { fields.min(count as u64) };
-    let positions = match count < 0 {
+    check_room(&key, chosen.saturating_mul(field_bytes), reply_bytes_max, reply)?;
+    let positions: Vec<u64> = match count < 0 {
         true => (0..chosen).map(|_| random.below(fields)).collect(),
         false => sample(random, fields, chosen),
     };
-    hash.announce_nth(&positions)?;
+    if let Hash::Tree(_) = hash {
+        let mut ascending = positions.clone();
+        ascending.sort_unstable();
+        hash.announce_nth(&ascending)?;
+    }
     let mut list = FieldList::new(reply, chosen as usize, with_values);
-    for position in positions {
+    for (written, position) in (0..).zip(positions) {
         if !list.push(hash.at(position)?, reply_bytes_max) {
-            return Err(CommandError::too_long_of(&key, chosen.saturating_mul(field_bytes)));
+            // Some are longer than others.
+            let bytes = list.reply.full_len() as u64 + (chosen - written) * field_bytes;
+            return Err(CommandError::too_long_of(&key, bytes));
         }
     }
     Ok(())
-}
-
-/// `chosen` of so many positions, in order: each set of them is as likely.
-///
-/// Source: J. Bentley and R. Floyd, "A sample of brilliance", CACM 30(9), 1987.
-fn sample(random: &mut Random, of: u64, chosen: u64) -> Vec<u64> {
-    let mut positions = BTreeSet::new();
-    for last in of - chosen..of {
-        let position = random.below(last + 1);
-        if !positions.insert(position) {
-            positions.insert(last);
-        }
-    }
-    positions.into_iter().collect()
 }
 
 /// An array of fields, with their values if so asked: beside them in RESP2, in pairs in RESP3.

@@ -1,17 +1,16 @@
 //! Lists at their ends and by position.
 
-use std::iter::once;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use keyspace::Key;
 use resp::{Args, Reply};
-use value::leaf::elements::Elements;
 use value::parse_i64;
 
-use crate::collection::End;
+use crate::collection::{End, List};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::room::check_room;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const PUSH: Flags = Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST);
@@ -35,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "1.0.0",
             summary: "Puts elements at the head of a list, one after another; it is made if there is none.",
-            complexity: "O(N) for N elements, and a move of those behind",
+            complexity: "O(N) for N elements",
             syntax: "key element [element ...]",
         },
         run: lpush,
@@ -65,7 +64,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "2.2.0",
             summary: "Puts elements at the head of a list, if there is one.",
-            complexity: "O(N) for N elements, and a move of those behind",
+            complexity: "O(N) for N elements",
             syntax: "key element [element ...]",
         },
         run: lpushx,
@@ -95,7 +94,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "1.0.0",
             summary: "Returns elements from the head of a list and removes them; a list without elements is no key.",
-            complexity: "O(N) for N elements that are returned, and a move of those behind",
+            complexity: "O(N) for N elements that are returned",
             syntax: "key [count]",
         },
         run: lpop,
@@ -140,7 +139,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "1.0.0",
             summary: "Returns the element at a position of a list; negative ones count from the tail.",
-            complexity: "O(N) for N elements in front of it",
+            complexity: "O(log N) for N elements of the list",
             syntax: "key index",
         },
         run: lindex,
@@ -155,7 +154,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "1.0.0",
             summary: "Puts another element at a position of a list.",
-            complexity: "O(N) for N elements in front of it, and a move of those behind",
+            complexity: "O(log N) for N elements of the list",
             syntax: "key index element",
         },
         run: lset,
@@ -180,9 +179,7 @@ fn rpushx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 
 fn push(cx: &mut Cx<'_, '_>, args: Args<'_>, end: End, reply: &mut Reply) -> CommandResult {
     let (key, elements) = (cx.key(0), (2..args.len()).map(|at| &args[at]));
-    let len = cx.edit_list(&key, |list| {
-        list.push(end, elements.clone()).map(|()| list.elements().len())
-    })??;
+    let len = cx.push_elements(&key, end, elements.clone())?;
     cx.report(&key, end.pushed(), elements.len() as u64);
     reply.integer(len as i64);
     Ok(())
@@ -223,50 +220,55 @@ fn pop(
             return Err(CommandError::owned(text));
         }
     };
+    match count {
+        None => pop_one(cx, end, reply),
+        Some(count) => pop_some(cx, end, count, reply),
+    }
+}
+
+fn pop_one(cx: &mut Cx<'_, '_>, end: End, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(list) = cx.read_list(&key)? else {
-        match count {
-            None => reply.null(),
-            Some(_) => reply.null_array(),
-        }
+    let is_popped = cx.pop_element(&key, end, |element| {
+        check_room(&key, element.len() as u64, reply_bytes_max, reply)?;
+        reply.bulk(element);
+        Ok(())
+    })?;
+    if is_popped {
+        cx.report(&key, end.popped(), 1);
+        cx.report_if_gone(&key);
+    } else {
+        reply.null();
+    }
+    Ok(())
+}
+
+fn pop_some(cx: &mut Cx<'_, '_>, end: End, count: u64, reply: &mut Reply) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(mut list) = cx.read_list(&key)? else {
+        reply.null_array();
         return Ok(());
     };
     let len = list.len();
-    let popped = end.positions(count.unwrap_or(1), len);
-    match count {
-        None => write_all(once(list.at(popped.start)), (&key, reply_bytes_max), reply)?,
-        Some(_) => write_popped(list, (end, popped.clone()), (&key, reply_bytes_max), reply)?,
-    }
+    let popped = end.positions(count, len);
+    reply.array((popped.end - popped.start) as usize);
+    let of = (&key, reply_bytes_max);
+    write_elements(&mut list, popped.clone(), end == End::Right, of, reply)?;
     remove_popped(cx, &key, (end, popped, len))
 }
 
 /// As many as cannot be fewer than none.
-fn parse_count(text: &[u8]) -> Result<usize, CommandError> {
+fn parse_count(text: &[u8]) -> Result<u64, CommandError> {
     let count = parse_i64(text).ok_or(NEGATIVE)?;
-    usize::try_from(count).map_err(|_| NEGATIVE)
-}
-
-/// Writes an array of elements at an end in the order in which they are popped.
-pub(super) fn write_popped(
-    list: Elements<'_>,
-    (end, popped): (End, Range<usize>),
-    of: (&Key<'_>, usize),
-    reply: &mut Reply,
-) -> CommandResult {
-    reply.array(popped.len());
-    match end {
-        End::Left => write_all(list.iter().take(popped.len()), of, reply),
-        End::Right => write_all(list.iter_back_to(popped.start), of, reply),
-    }
+    u64::try_from(count).map_err(|_| NEGATIVE)
 }
 
 /// Removes what has been written from a list of `len`.
 pub(super) fn remove_popped(
     cx: &mut Cx<'_, '_>,
     key: &Key<'_>,
-    (end, popped, len): (End, Range<usize>, usize),
+    (end, popped, len): (End, Range<u64>, u64),
 ) -> CommandResult {
-    let count = popped.len();
+    let count = popped.end - popped.start;
     if count == 0 {
         return Ok(());
     }
@@ -274,32 +276,48 @@ pub(super) fn remove_popped(
         // Not edited: it would be brought from flash for that.
         cx.db(key).remove(key);
     } else {
-        cx.edit_list(key, |list| list.remove(popped))?;
+        cx.remove_elements(key, popped)?;
     }
-    cx.report(key, end.popped(), count as u64);
+    cx.report(key, end.popped(), count);
     cx.report_if_gone(key);
     Ok(())
 }
 
-/// Writes elements of a key's list into a reply that may come to `bytes_max`.
+/// Writes the elements at some positions of a key's list, from the tail on if so asked, into a reply that may
+/// come to `bytes_max`.
 ///
-/// Errors: [`CommandError::ReplyTooLong`].
-pub(super) fn write_all<'e>(
-    elements: impl Iterator<Item = &'e [u8]>,
+/// Errors: [`CommandError::ReplyTooLong`], [`CommandError::NotResident`].
+pub(super) fn write_elements(
+    list: &mut List<'_>,
+    positions: Range<u64>,
+    is_backward: bool,
     (key, bytes_max): (&Key<'_>, usize),
     reply: &mut Reply,
 ) -> CommandResult {
-    for element in elements {
+    let count = positions.end - positions.start;
+    let average = list.byte_len() / list.len() + 1;
+    if let List::Tree(_) = list {
+        check_room(key, count * average / 2, bytes_max, reply)?;
+    }
+    let mut left = count;
+    let written = list.visit(positions, is_backward, |_, element| {
         if reply.full_len() + element.len() > bytes_max {
-            return Err(CommandError::too_long(key));
+            return ControlFlow::Break(());
         }
+        left -= 1;
         reply.bulk(element);
+        ControlFlow::Continue(())
+    })?;
+    if written.is_break() {
+        let bytes = reply.full_len() as u64 + left * average;
+        return Err(CommandError::too_long_of(key, bytes));
     }
     Ok(())
 }
 
 fn llen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let len = cx.read_list(&cx.key(0))?.map_or(0, |list| list.len());
+    let key = cx.key(0);
+    let len = cx.read_list(&key)?.map_or(0, |list| list.len());
     reply.integer(len as i64);
     Ok(())
 }
@@ -307,12 +325,16 @@ fn llen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResul
 fn lindex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
     // Redis does not look at the index where there is nothing to look for.
-    let Some(list) = cx.read_list(&key)? else {
+    let Some(mut list) = cx.read_list(&key)? else {
         reply.null();
         return Ok(());
     };
     match position(&args[2], list.len())? {
-        Some(position) => write_all(once(list.at(position)), (&key, reply_bytes_max), reply)?,
+        Some(position) => {
+            let element = list.at(position)?;
+            check_room(&key, element.len() as u64, reply_bytes_max, reply)?;
+            reply.bulk(element);
+        }
         None => reply.null(),
     }
     Ok(())
@@ -320,9 +342,10 @@ fn lindex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 
 fn lset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    let len = cx.read_list(&key)?.ok_or(CommandError::NO_SUCH_KEY)?.len();
-    let position = position(&args[2], len)?.ok_or(CommandError::OUT_OF_RANGE)?;
-    cx.edit_list(&key, |list| list.set(position, &args[3]))??;
+    let mut list = cx.read_list(&key)?.ok_or(CommandError::NO_SUCH_KEY)?;
+    let position = position(&args[2], list.len())?.ok_or(CommandError::OUT_OF_RANGE)?;
+    let old_len = list.at(position)?.len();
+    cx.set_element(&key, position, old_len, &args[3])?;
     cx.report(&key, Event::LSET, 1);
     reply.ok();
     Ok(())
@@ -330,10 +353,10 @@ fn lset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 
 /// The position in a list of `len` that an argument stands for; negative ones count from the tail. None:
 /// there is no such one.
-fn position(text: &[u8], len: usize) -> Result<Option<usize>, CommandError> {
+fn position(text: &[u8], len: u64) -> Result<Option<u64>, CommandError> {
     let index = parse_i64(text).ok_or(CommandError::NOT_INTEGER)?;
     let position = if index < 0 { index + len as i64 } else { index };
-    Ok(usize::try_from(position).ok().filter(|&position| position < len))
+    Ok(u64::try_from(position).ok().filter(|&position| position < len))
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::iter::once;
 use resp::{Args, Reply};
 use value::parse_i64;
 
-use super::list::{remove_popped, write_popped};
+use super::list::{remove_popped, write_elements};
 use crate::collection::End;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::room::check_room;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
@@ -33,7 +34,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "6.2.0",
             summary: "Takes an element from an end of a list, puts it at an end of another one and returns it.",
-            complexity: "O(N) for N elements of both lists",
+            complexity: "O(1)",
             syntax: "source destination <LEFT | RIGHT> <LEFT | RIGHT>",
         },
         run: lmove,
@@ -48,7 +49,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "1.2.0",
             summary: "Takes an element from the tail of a list, puts it at the head of another one and returns it.",
-            complexity: "O(N) for N elements of both lists",
+            complexity: "O(1)",
             syntax: "source destination",
         },
         run: rpoplpush,
@@ -68,7 +69,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "7.0.0",
             summary: "Returns elements from an end of the first list that there is, with its key, and removes them.",
-            complexity: "O(N+M) for N keys and M elements that are returned, and a move of those behind",
+            complexity: "O(N+M) for N keys and M elements that are returned",
             syntax: "numkeys key [key ...] <LEFT | RIGHT> [COUNT count]",
         },
         run: lmpop,
@@ -86,23 +87,22 @@ fn rpoplpush(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Command
 
 fn move_one(cx: &mut Cx<'_, '_>, (from, to): (End, End), reply: &mut Reply) -> CommandResult {
     let (source, target, reply_bytes_max) = (cx.key(0), cx.key(1), cx.reply_bytes_max);
-    let Some(list) = cx.read_list(&source)? else {
+    let Some(mut list) = cx.read_list(&source)? else {
         reply.null();
         return Ok(());
     };
-    let taken = from.positions(1, list.len());
-    let element = list.at(taken.start);
-    if reply.full_len() + element.len() > reply_bytes_max {
-        return Err(CommandError::too_long(&source));
-    }
-    let (element, len) = (element.to_vec(), list.len());
+    let len = list.len();
+    let taken = from.positions(1, len);
+    let element = list.at(taken.start)?;
+    check_room(&source, element.len() as u64, reply_bytes_max, reply)?;
+    let element = element.to_vec();
     if source.bytes == target.bytes {
-        cx.edit_list(&source, |list| list.rotate(from, to))?;
+        cx.rotate_elements(&source, (from, to), &element)?;
         cx.report(&source, to.pushed(), 0);
         cx.report(&source, from.popped(), 1);
     } else {
-        cx.make_resident(&source)?;
-        cx.edit_list(&target, |list| list.push(to, once(&element[..])))??;
+        cx.prepare_removal(&source, &taken)?;
+        cx.push_elements(&target, to, once(&element[..]))?;
         cx.report(&target, to.pushed(), 0);
         remove_popped(cx, &source, (from, taken, len))?;
     }
@@ -113,7 +113,7 @@ fn move_one(cx: &mut Cx<'_, '_>, (from, to): (End, End), reply: &mut Reply) -> C
 fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let numkeys = parse_positive(&args[1]).ok_or(NO_KEYS)?;
     // The name and this number are in front of the keys.
-    let options = numkeys.saturating_add(2);
+    let options = (numkeys as usize).saturating_add(2);
     let end = args.get(options).and_then(End::parse).ok_or(CommandError::SYNTAX)?;
     let count = match args.from(options + 1).len() {
         0 => 1,
@@ -127,20 +127,22 @@ fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     }
     let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
     for key in keys {
-        let Some(list) = cx.read_list(key)? else { continue };
+        let Some(mut list) = cx.read_list(key)? else { continue };
         let len = list.len();
         let popped = end.positions(count, len);
         reply.array(2);
         reply.bulk(key.bytes);
-        write_popped(list, (end, popped.clone()), (key, reply_bytes_max), reply)?;
+        reply.array((popped.end - popped.start) as usize);
+        let of = (key, reply_bytes_max);
+        write_elements(&mut list, popped.clone(), end == End::Right, of, reply)?;
         return remove_popped(cx, key, (end, popped, len));
     }
     reply.null_array();
     Ok(())
 }
 
-fn parse_positive(text: &[u8]) -> Option<usize> {
-    usize::try_from(parse_i64(text)?).ok().filter(|&number| number > 0)
+fn parse_positive(text: &[u8]) -> Option<u64> {
+    u64::try_from(parse_i64(text)?).ok().filter(|&number| number > 0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use resp::{Args, Reply};
 use value::parse_i64;
 
-use super::list::write_all;
+use super::list::write_elements;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
@@ -23,7 +23,7 @@ pub const COMMANDS: &[Command] = &[
             group: Group::List,
             since: "1.0.0",
             summary: "Returns the elements of a list between two positions, both included.",
-            complexity: "O(N+M) for N elements in front of them and M that are returned",
+            complexity: "O(N) for N elements that are returned",
             syntax: "key start stop",
         },
         run: lrange,
@@ -48,14 +48,13 @@ pub const COMMANDS: &[Command] = &[
 fn lrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ends = parse_ends(args)?;
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(list) = cx.read_list(&key)? else {
+    let Some(mut list) = cx.read_list(&key)? else {
         reply.array(0);
         return Ok(());
     };
     let range = range_between(ends, list.len());
-    reply.array(range.len());
-    let elements = list.iter_from(range.start).take(range.len());
-    write_all(elements, (&key, reply_bytes_max), reply)
+    reply.array((range.end - range.start) as usize);
+    write_elements(&mut list, range, false, (&key, reply_bytes_max), reply)
 }
 
 fn ltrim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -66,16 +65,18 @@ fn ltrim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         let kept = range_between(ends, len);
         if kept.is_empty() {
             cx.db(&key).remove(&key);
-        } else if kept.len() < len {
-            cx.edit_list(&key, |list| {
-                list.remove(kept.end..len);
-                list.remove(0..kept.start);
-            })?;
+        } else if kept != (0..len) {
+            let (front, back) = (0..kept.start, kept.end..len);
+            for removed in [&back, &front].into_iter().filter(|removed| !removed.is_empty()) {
+                cx.prepare_removal(&key, removed)?;
+            }
+            cx.remove_elements(&key, back)?;
+            cx.remove_elements(&key, front)?;
         } else {
             // As in Redis, who watches the key hears of it.
             cx.db(&key).tell_watchers(&key);
         }
-        cx.report(&key, Event::LTRIM, (len - kept.len()) as u64);
+        cx.report(&key, Event::LTRIM, len - (kept.end - kept.start));
         cx.report_if_gone(&key);
     }
     reply.ok();
@@ -89,11 +90,11 @@ fn parse_ends(args: Args<'_>) -> Result<(i64, i64), CommandError> {
 
 /// The positions between two ends in a list of `len`. Negative ends count from the tail. Unlike GETRANGE,
 /// which moves it to the first position, an end in front of all others leaves nothing.
-fn range_between((start, stop): (i64, i64), len: usize) -> Range<usize> {
+fn range_between((start, stop): (i64, i64), len: u64) -> Range<u64> {
     let len = len as i64;
     let from_head = |end: i64| if end < 0 { end + len } else { end };
     let (first, last) = (from_head(start).max(0), from_head(stop).min(len - 1));
-    if first <= last { first as usize..last as usize + 1 } else { 0..0 }
+    if first <= last { first as u64..last as u64 + 1 } else { 0..0 }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Lists by what their elements are: LINSERT, LREM and LPOS.
 
-use std::iter::once;
+use std::ops::ControlFlow;
 
 use resp::{Args, Reply};
-use value::leaf::elements::Elements;
 use value::parse_i64;
 
+use crate::collection::List;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -70,24 +70,31 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn linsert(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let behind = if args[2].eq_ignore_ascii_case(b"AFTER") {
-        1
+    let is_behind = if args[2].eq_ignore_ascii_case(b"AFTER") {
+        true
     } else if args[2].eq_ignore_ascii_case(b"BEFORE") {
-        0
+        false
     } else {
         return Err(CommandError::SYNTAX);
     };
     let key = cx.key(0);
-    let Some(list) = cx.read_list(&key)? else {
+    let Some(mut list) = cx.read_list(&key)? else {
         reply.integer(0);
         return Ok(());
     };
-    let (len, pivot) = (list.len(), list.iter().position(|element| *element == args[3]));
+    let (len, mut pivot) = (list.len(), None);
+    list.search(0..len, false, |position, element| {
+        if *element == args[3] {
+            pivot = Some(position);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
     let Some(pivot) = pivot else {
         reply.integer(-1);
         return Ok(());
     };
-    cx.edit_list(&key, |list| list.insert(pivot + behind, once(&args[4])))??;
+    cx.insert_element(&key, pivot, is_behind, &args[4])?;
     cx.report(&key, Event::LINSERT, 1);
     reply.integer(len as i64 + 1);
     Ok(())
@@ -95,17 +102,10 @@ fn linsert(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
 
 fn lrem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let count = parse_i64(&args[2]).ok_or(CommandError::NOT_INTEGER)?;
-    let (key, element) = (cx.key(0), &args[3]);
-    let found = cx.read_list(&key)?;
-    let matches = found.map_or(0, |list| list.iter().filter(|other| *other == element).count());
-    let removed = match count {
-        0 => matches,
-        _ => matches.min(count.unsigned_abs() as usize),
-    };
+    let key = cx.key(0);
+    let removed = cx.remove_equal(&key, count, &args[3])?;
     if removed > 0 {
-        let first = if count < 0 { matches - removed } else { 0 };
-        cx.edit_list(&key, |list| list.remove_equal(element, first..first + removed))?;
-        cx.report(&key, Event::LREM, removed as u64);
+        cx.report(&key, Event::LREM, removed);
         cx.report_if_gone(&key);
     }
     reply.integer(removed as i64);
@@ -115,9 +115,13 @@ fn lrem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 fn lpos(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let search = Search::parse(args.from(3))?;
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let found = cx.read_list(&key)?.map(|list| search.run(list, &args[2])).unwrap_or_default();
-    if reply.full_len() + POSITION_BYTES * found.len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
+    let positions_max = reply_bytes_max.saturating_sub(reply.full_len()) / POSITION_BYTES;
+    let found = match cx.read_list(&key)? {
+        Some(mut list) => search.run(&mut list, &args[2], positions_max)?,
+        None => Vec::new(),
+    };
+    if found.len() > positions_max {
+        return Err(CommandError::too_long_of(&key, 2 * reply_bytes_max as u64));
     }
     if search.is_for_many {
         reply.array(found.len());
@@ -136,13 +140,13 @@ struct Search {
     /// Whether it begins at the tail.
     is_backward: bool,
     /// Matches that are passed over first.
-    passed_over: usize,
+    passed_over: u64,
     /// Matches that are wanted at most.
-    count_max: usize,
+    count_max: u64,
     /// Whether it replies with an array.
     is_for_many: bool,
     /// Elements that are looked at, at most.
-    len_max: usize,
+    len_max: u64,
 }
 
 impl Search {
@@ -164,7 +168,7 @@ impl Search {
                 return Err(CommandError::SYNTAX);
             }
         }
-        let mut passed_over = rank.unsigned_abs() as usize - 1;
+        let mut passed_over = rank.unsigned_abs() - 1;
         if rank == i64::MIN {
             // Redis 7.0 negates it and overflows: no match is passed over, and no count reached.
             passed_over = 0;
@@ -179,34 +183,46 @@ impl Search {
         })
     }
 
-    /// Positions of matches, in the order in which they are met.
-    fn run(&self, list: Elements<'_>, element: &[u8]) -> Vec<usize> {
-        let len = list.len();
-        if self.is_backward {
-            let first = len.saturating_sub(self.len_max);
-            return self.choose((first..len).rev().zip(list.iter_back_to(first)), element);
-        }
-        self.choose((0..self.len_max).zip(list.iter()), element)
-    }
-
-    fn choose<'e>(
+    /// Positions of matches, in the order in which they are met. One more than `positions_max` says that there
+    /// is no room for more.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn run(
         &self,
-        elements: impl Iterator<Item = (usize, &'e [u8])>,
+        list: &mut List<'_>,
         element: &[u8],
-    ) -> Vec<usize> {
-        let matches = elements.filter(|(_, other)| *other == element);
-        let positions = matches.map(|(position, _)| position);
-        positions.skip(self.passed_over).take(self.count_max).collect()
+        positions_max: usize,
+    ) -> Result<Vec<u64>, CommandError> {
+        let len = list.len();
+        let looked_at = match self.is_backward {
+            true => len.saturating_sub(self.len_max)..len,
+            false => 0..len.min(self.len_max),
+        };
+        let (mut found, mut passed_over) = (Vec::new(), 0);
+        list.search(looked_at, self.is_backward, |position, other| {
+            if other == element {
+                if passed_over < self.passed_over {
+                    passed_over += 1;
+                } else {
+                    found.push(position);
+                }
+            }
+            match found.len() as u64 >= self.count_max || found.len() > positions_max {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        Ok(found)
     }
 }
 
-fn parse_limit(text: &[u8]) -> Option<usize> {
-    usize::try_from(parse_i64(text)?).ok()
+fn parse_limit(text: &[u8]) -> Option<u64> {
+    u64::try_from(parse_i64(text)?).ok()
 }
 
 /// A limit that LPOS was given, of which 0 is none.
-fn or_all(limit: usize) -> usize {
-    if limit == 0 { usize::MAX } else { limit }
+fn or_all(limit: u64) -> u64 {
+    if limit == 0 { u64::MAX } else { limit }
 }
 
 #[cfg(test)]

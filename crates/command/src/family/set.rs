@@ -1,10 +1,14 @@
 //! Sets, member by member and as a whole.
 
+use std::iter::once;
+
 use resp::{Args, Reply};
 
+use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
+use crate::family::room::check_room;
 use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -20,6 +24,9 @@ const MOVED: &[KeySpec] = &[
     KeySpec::at(1, KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE), Needs::Value),
     KeySpec::at(2, KeyFlags::RW.and(KeyFlags::INSERT), Needs::Value),
 ];
+
+/// Members that a command adds to a set before that may be divided.
+const MEMBERS_AT_ONCE: usize = 64;
 
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
@@ -146,13 +153,18 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn sadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let key = cx.key(0);
-    let members = args.from(2);
-    let found = cx.read_set(&key)?;
-    let is_any_new = found.is_none_or(|set| members.iter().any(|member| !set.contains(member)));
-    let mut added = 0;
-    if is_any_new {
-        added = cx.edit_set(&key, |set| members.iter().filter(|member| set.add(member)).count())?;
+    let (key, members) = (cx.key(0), args.from(2));
+    // A set in one leaf must not grow long before it is divided; and nothing is changed before all leaves
+    // are there, which the first round looks for.
+    let (mut added, mut first) = (0, 0);
+    while first < members.len() {
+        let end = members.len().min(first + MEMBERS_AT_ONCE);
+        let announced = if first == 0 { 0..members.len() } else { first..end };
+        let announced = announced.map(|at| &members[at]);
+        added += cx.edit_set(&key, announced, |set| {
+            (first..end).filter(|&at| set.add(&members[at])).count()
+        })?;
+        first = end;
     }
     if added > 0 {
         cx.report(&key, Event::SADD, added as u64);
@@ -162,15 +174,10 @@ fn sadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 }
 
 fn srem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let key = cx.key(0);
-    let members = args.from(2);
-    let found = cx.read_set(&key)?;
-    let is_any = found.is_some_and(|set| members.iter().any(|member| set.contains(member)));
-    let mut removed = 0;
-    if is_any {
-        removed =
-            cx.edit_set(&key, |set| members.iter().filter(|member| set.remove(member)).count())?;
-    }
+    let (key, members) = (cx.key(0), args.from(2));
+    let removed = cx.edit_set(&key, members.iter(), |set| {
+        members.iter().filter(|member| set.remove(member)).count()
+    })?;
     if removed > 0 {
         cx.report(&key, Event::SREM, removed as u64);
         cx.report_if_gone(&key);
@@ -181,19 +188,22 @@ fn srem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 
 fn smove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (source, target, member) = (cx.key(0), cx.key(1), &args[3]);
-    let Some(set) = cx.read_set(&source)? else {
+    let Some(mut set) = cx.read_set(&source)? else {
         // Redis does not look at the type of the other key then.
         reply.integer(0);
         return Ok(());
     };
-    let is_there = set.contains(member);
-    let is_new = cx.read_set(&target)?.is_none_or(|set| !set.contains(member));
+    let is_there = set.contains(member)?;
+    let is_new = match cx.read_set(&target)? {
+        Some(mut set) => !set.contains(member)?,
+        None => true,
+    };
     if is_there && source.bytes != target.bytes {
-        cx.edit_set(&source, |set| set.remove(member))?;
+        cx.edit_set(&source, once(member), |set| set.remove(member))?;
         cx.report(&source, Event::SREM, 1);
         cx.report_if_gone(&source);
         if is_new {
-            cx.edit_set(&target, |set| set.add(member))?;
+            cx.edit_set(&target, once(member), |set| set.add(member))?;
             cx.report(&target, Event::SADD, 1);
         }
     }
@@ -202,44 +212,54 @@ fn smove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
 }
 
 fn sismember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let is_member = cx.read_set(&cx.key(0))?.is_some_and(|set| set.contains(&args[2]));
+    let key = cx.key(0);
+    let is_member = match cx.read_set(&key)? {
+        Some(mut set) => set.contains(&args[2])?,
+        None => false,
+    };
     reply.integer(i64::from(is_member));
     Ok(())
 }
 
 fn smismember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let found = cx.read_set(&cx.key(0))?;
-    reply.array(args.len() - 2);
-    for member in args.from(2).iter() {
-        reply.integer(i64::from(found.is_some_and(|set| set.contains(member))));
+    let (key, members) = (cx.key(0), args.from(2));
+    let mut found = cx.read_set(&key)?;
+    if let Some(set) = &found {
+        set.announce(members.iter())?;
+    }
+    reply.array(members.len());
+    for member in members.iter() {
+        let is_member = match &mut found {
+            Some(set) => set.contains(member)?,
+            None => false,
+        };
+        reply.integer(i64::from(is_member));
     }
     Ok(())
 }
 
 fn scard(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let len = cx.read_set(&cx.key(0))?.map_or(0, |set| set.len());
+    let key = cx.key(0);
+    let len = cx.read_set(&key)?.map_or(0, |set| set.len());
     reply.integer(len as i64);
     Ok(())
 }
 
 fn smembers(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         reply.set(0);
         return Ok(());
     };
-    if reply.full_len() + set.byte_len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
-    }
-    reply.set(set.len());
-    set.iter().for_each(|member| reply.bulk(member));
-    Ok(())
+    check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+    reply.set(set.len() as usize);
+    set.visit(|member| reply.bulk(member))
 }
 
 fn sscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    parse_cursor(&args[2]).ok_or(INVALID_CURSOR)?;
+    let cursor = parse_cursor(&args[2]).ok_or(INVALID_CURSOR)?;
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         // Redis does not look at the options where there is nothing to list.
         reply.array(2);
         reply.bulk(b"0");
@@ -247,14 +267,22 @@ fn sscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         return Ok(());
     };
     let filter = ElementFilter::parse(args.from(3))?;
-    if reply.full_len() + set.byte_len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
+    if let Set::Leaf(_) = set {
+        check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
     }
-    let listed = || set.iter().filter(|member| filter.lists(member));
+    let mut listed = Reply::new(reply.protocol());
+    let mut count = 0;
+    let next = set.scan(cursor, filter.count, |member| {
+        if filter.lists(member) {
+            listed.bulk(member);
+            count += 1;
+        }
+    })?;
+    check_room(&key, listed.len() as u64, reply_bytes_max, reply)?;
     reply.array(2);
-    reply.bulk(b"0");
-    reply.array(listed().count());
-    listed().for_each(|member| reply.bulk(member));
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(count);
+    reply.raw(listed.as_slice());
     Ok(())
 }
 

@@ -9,11 +9,13 @@ use std::collections::HashSet;
 use keyspace::Key;
 use resp::{Args, Reply};
 use value::leaf::members::Members;
-use value::parse_i64;
+use value::{Kind, parse_i64};
 
+use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::room::check_room;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const READ: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
@@ -45,7 +47,14 @@ const NEGATIVE_LIMIT: CommandError = fixed("ERR LIMIT can't be negative");
 
 /// A pass over a set, with a look-up of each member in a hash table, takes as long as to look for so many
 /// members in it, whatever its size (measured, from 100 members to 200,000).
-const LOOKED_FOR_MAX: usize = 100;
+const LOOKED_FOR_MAX: u64 = 100;
+/// To look for a member in a large set takes as long as to go through so many of its members.
+const LOOK_UP_MEMBERS: u64 = 8;
+/// Bytes that a member takes in the tables by which members are looked up.
+const LOOKED_UP_BYTES: u64 = 48;
+/// Leaves of a large set that SINTERCARD with a limit looks at first; then so many times more.
+const FIRST_LEAVES: usize = 32;
+const WIDENED_BY: usize = 4;
 
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
@@ -185,8 +194,28 @@ fn sintercard(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let keys = cx.keys;
     let plan = Plan::new(cx, Operation::Intersection, keys)?;
     cx.check_memory(plan.bytes_max())?;
-    let copies = plan.copy(cx);
-    let count = plan.members(cx, &copies).len() as u64;
+    let mut count = 0;
+    match limit {
+        None => {
+            let copies = plan.copy(cx)?;
+            count = plan.members(cx, &copies)?.len() as u64;
+        }
+        // Of a large set some leaves, then more, until the limit is reached.
+        Some(limit) => {
+            let mut leaves = 0..FIRST_LEAVES;
+            while let Some(source) = plan.copied.first().filter(|_| count < limit) {
+                let copies = cx.copy_set(&source.key, leaves.clone())?;
+                if copies.is_empty() {
+                    break;
+                }
+                count += plan.members(cx, &copies)?.len() as u64;
+                if !source.is_tree {
+                    break;
+                }
+                leaves = leaves.end..leaves.end * WIDENED_BY;
+            }
+        }
+    }
     reply.integer(limit.map_or(count, |limit| count.min(limit)) as i64);
     Ok(())
 }
@@ -211,13 +240,10 @@ fn parse_limit(args: Args<'_>) -> Result<Option<u64>, CommandError> {
 fn answer(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> CommandResult {
     let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
     let plan = Plan::new(cx, operation, keys)?;
-    if reply.full_len() + plan.bytes_max() > reply_bytes_max {
-        return Err(CommandError::too_long(
-            keys.last().expect("invariant: the arity asks for one"),
-        ));
-    }
-    let copies = plan.copy(cx);
-    let members = plan.members(cx, &copies);
+    let last = keys.last().expect("invariant: the arity asks for one");
+    check_room(last, plan.bytes_max() as u64, reply_bytes_max, reply)?;
+    let copies = plan.copy(cx)?;
+    let members = plan.members(cx, &copies)?;
     reply.set(members.len());
     members.iter().for_each(|member| reply.bulk(member));
     Ok(())
@@ -228,11 +254,11 @@ fn store(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> Comman
     let (target, keys) = cx.keys.split_first().expect("invariant: the arity asks for keys");
     let plan = Plan::new(cx, operation, keys)?;
     cx.check_memory(plan.bytes_max())?;
-    let copies = plan.copy(cx);
-    let members = plan.members(cx, &copies);
-    let kind = match copies.first() {
-        Some(first) if plan.fills_before_it_removes() => cx.kind_of_set(Members::new(first).iter()),
-        _ => cx.kind_of_set(members.iter().copied()),
+    let copies = plan.copy(cx)?;
+    let members = plan.members(cx, &copies)?;
+    let kind = match plan.fills_before_it_removes() {
+        true => kind_of(cx, &copies.iter().flat_map(|leaf| members_of(leaf)).collect::<Vec<_>>()),
+        false => kind_of(cx, &members),
     };
     let event = match operation {
         Operation::Intersection => Event::SINTERSTORE,
@@ -242,6 +268,17 @@ fn store(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> Comman
     cx.store_set(target, kind, &members, event)?;
     reply.integer(members.len() as i64);
     Ok(())
+}
+
+/// The kind of a new set with these members.
+fn kind_of(cx: &Cx<'_, '_>, members: &[&[u8]]) -> Kind {
+    let mut kind = cx.kind_of_set(members.len() as u64);
+    members.iter().for_each(|member| kind.add(member));
+    kind.kind()
+}
+
+fn members_of(leaf: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Members::new(leaf).iter()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,8 +295,9 @@ enum Operation {
 #[derive(Clone, Copy, Debug)]
 struct Source<'a> {
     key: Key<'a>,
-    len: usize,
-    byte_len: usize,
+    len: u64,
+    byte_len: u64,
+    is_tree: bool,
 }
 
 /// An operation on sets that were looked up.
@@ -280,10 +318,15 @@ impl<'a> Plan<'a> {
         operation: Operation,
         keys: &'a [Key<'a>],
     ) -> Result<Plan<'a>, CommandError> {
-        let look_up = |key: &Key<'a>| -> Result<Option<Source<'a>>, CommandError> {
+        let look_up = |key: &'a Key<'a>| -> Result<Option<Source<'a>>, CommandError> {
             cx.report_missed_read(key);
             let found = cx.read_set(key)?;
-            Ok(found.map(|set| Source { key: *key, len: set.len(), byte_len: set.byte_len() }))
+            Ok(found.map(|set| Source {
+                key: *key,
+                len: set.len(),
+                byte_len: set.byte_len(),
+                is_tree: matches!(set, Set::Tree(_)),
+            }))
         };
         let sources = keys.iter().map(look_up).collect::<Result<Vec<_>, CommandError>>()?;
         let existing = || sources.iter().flatten().copied();
@@ -301,34 +344,48 @@ impl<'a> Plan<'a> {
         Ok(Plan { operation, sources, copied })
     }
 
-    /// Bytes that the copies take, and the result at most.
+    /// Bytes that the copies take, and the result at most, with what members are looked up by.
     fn bytes_max(&self) -> usize {
-        self.copied.iter().map(|source| source.byte_len).sum()
+        let bytes = |source: &Source<'_>| source.byte_len + source.len * LOOKED_UP_BYTES;
+        self.copied.iter().map(bytes).sum::<u64>() as usize
     }
 
-    /// Copies of the sets that the result's members come from.
-    fn copy(&self, cx: &mut Cx<'_, '_>) -> Vec<Vec<u8>> {
-        self.copied.iter().filter_map(|source| cx.copy_set(&source.key)).collect()
+    /// Copies of the leaves of the sets that the result's members come from.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn copy(&self, cx: &mut Cx<'_, '_>) -> Result<Vec<Vec<u8>>, CommandError> {
+        let (others, wanted) = (self.others(), self.copied.iter().map(|source| source.len).sum());
+        let visited = others.iter().filter(|other| is_visited(wanted, other.len));
+        cx.announce_sets(self.copied.iter().chain(visited).map(|source| &source.key))?;
+        let mut copies = Vec::new();
+        for source in &self.copied {
+            copies.append(&mut cx.copy_set(&source.key, 0..usize::MAX)?);
+        }
+        Ok(copies)
     }
 
-    /// The members of the result, all different.
-    fn members<'c>(&self, cx: &mut Cx<'_, '_>, copies: &'c [Vec<u8>]) -> Vec<&'c [u8]> {
-        let mut sets = copies.iter().map(|leaf| Members::new(leaf));
-        let Some(first) = sets.next() else { return Vec::new() };
-        let mut members: Vec<&[u8]> = first.iter().collect();
-        if copies.len() > 1 {
-            let mut seen: HashSet<&[u8]> = members.iter().copied().collect();
-            members.extend(sets.flat_map(|set| set.iter()).filter(|member| seen.insert(*member)));
+    /// The members of the result that come from these leaves, all different.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn members<'c>(
+        &self,
+        cx: &mut Cx<'_, '_>,
+        copies: &'c [Vec<u8>],
+    ) -> Result<Vec<&'c [u8]>, CommandError> {
+        let mut members: Vec<&[u8]> = copies.iter().flat_map(|leaf| members_of(leaf)).collect();
+        if self.copied.len() > 1 {
+            let mut seen = HashSet::with_capacity(members.len());
+            members.retain(|member| seen.insert(*member));
         }
         for other in self.others() {
             if members.is_empty() {
                 break;
             }
             if let Some(set) = cx.set_again(&other.key) {
-                keep(&mut members, set, self.operation == Operation::Intersection);
+                keep(&mut members, set, self.operation == Operation::Intersection)?;
             }
         }
-        members
+        Ok(members)
     }
 
     /// The sets that decide which members stay, in the order in which they are asked.
@@ -355,21 +412,45 @@ impl<'a> Plan<'a> {
             return false;
         };
         let lens = || self.sources.iter().flatten().map(|source| source.len);
-        lens().count() * first.len / 2 > lens().sum::<usize>()
+        lens().count() as u64 * first.len / 2 > lens().sum::<u64>()
     }
 }
 
+/// Whether a set of `len` is gone through to find out which of so many members it has, rather than that each
+/// is looked for in it.
+fn is_visited(members: u64, len: u64) -> bool {
+    members >= LOOKED_FOR_MAX && members * LOOK_UP_MEMBERS >= len
+}
+
 /// Keeps the members that a set has, or those that it has not.
-fn keep(members: &mut Vec<&[u8]>, set: Members<'_>, had: bool) {
-    if members.len() < LOOKED_FOR_MAX {
-        members.retain(|member| set.contains(member) == had);
-        return;
+///
+/// Errors: [`CommandError::NotResident`].
+fn keep(members: &mut Vec<&[u8]>, mut set: Set<'_>, had: bool) -> CommandResult {
+    let is_visited = match set {
+        // A look-up goes through the leaf.
+        Set::Leaf(_) => members.len() as u64 >= LOOKED_FOR_MAX,
+        Set::Tree(_) => is_visited(members.len() as u64, set.len()),
+    };
+    if is_visited {
+        let mut lacked: HashSet<&[u8]> = members.iter().copied().collect();
+        set.visit(|member| {
+            lacked.remove(member);
+        })?;
+        members.retain(|member| lacked.contains(member) != had);
+        return Ok(());
     }
-    let mut lacked: HashSet<&[u8]> = members.iter().copied().collect();
-    set.iter().for_each(|member| {
-        lacked.remove(member);
+    set.announce(members.iter().copied())?;
+    let mut result = Ok(());
+    members.retain(|member| {
+        set.contains(member).map_or_else(
+            |error| {
+                result = Err(error);
+                true
+            },
+            |is_there| is_there == had,
+        )
     });
-    members.retain(|member| lacked.contains(member) != had);
+    result
 }
 
 #[cfg(test)]

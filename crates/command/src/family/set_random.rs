@@ -3,13 +3,15 @@
 use keyspace::Key;
 use resp::{Args, Reply};
 use stdx::Random;
-use value::leaf::members::Members;
 use value::parse_i64;
 
+use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::hash_all::parse_count;
+use crate::family::room::check_room;
+use crate::family::sample::{CHOICE_BYTES, sample};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const TAKEN: &[KeySpec] =
@@ -18,7 +20,7 @@ const ANSWERED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS)
 
 /// If so many times what is left are taken out at once, Redis makes a new set of what is left, which its
 /// encoding shows.
-const RENEWED_MIN: usize = 5;
+const RENEWED_MIN: u64 = 5;
 
 const NOT_POSITIVE: CommandError = fixed("ERR value is out of range, must be positive");
 
@@ -70,42 +72,56 @@ fn spop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 fn pop_one(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         reply.null();
         return Ok(());
     };
-    let position = random.below(set.len() as u64) as usize;
-    let member = set.at(position);
-    check_room(&key, [member].into_iter(), reply_bytes_max, reply)?;
+    let position = random.below(set.len());
+    let member = set.at(position)?;
+    check_room(&key, member.len() as u64, reply_bytes_max, reply)?;
     reply.bulk(member);
-    cx.edit_set(&key, |set| set.remove_all_at(&[position]))?;
+    cx.edit_set_at(&key, &[position], |set| set.remove_all_at(&[position]))?;
     cx.report(&key, Event::SPOP, 1);
     cx.report_if_gone(&key);
     Ok(())
 }
 
 fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
-    let random = Random::new(cx.random);
+    let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         reply.set(0);
         return Ok(());
     };
-    let (positions, members) = sample(set, count, random);
-    check_room(&key, members.iter().copied(), reply_bytes_max, reply)?;
-    reply.set(members.len());
-    members.iter().for_each(|member| reply.bulk(member));
-    let (taken, left) = (positions.len(), set.len() - positions.len());
-    if taken > 0 {
-        cx.edit_set(&key, |set| {
-            set.remove_all_at(&positions);
-            if left * RENEWED_MIN <= taken {
-                set.renew_kind();
-            }
-        })?;
-        cx.report(&key, Event::SPOP, taken as u64);
-        cx.report_if_gone(&key);
+    let (len, taken) = (set.len(), count.min(set.len()));
+    if taken == 0 {
+        reply.set(0);
+        return Ok(());
     }
+    if taken == len {
+        check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+        reply.set(len as usize);
+        set.visit(|member| reply.bulk(member))?;
+        // Not edited: it would be brought from flash for that.
+        cx.db(&key).remove(&key);
+        cx.report(&key, Event::SPOP, taken);
+        cx.report_if_gone(&key);
+        return Ok(());
+    }
+    check_chosen(&key, &set, taken, reply_bytes_max, reply)?;
+    let positions = sample(&mut random, len, taken);
+    let is_renewed = (len - taken).saturating_mul(RENEWED_MIN) <= taken;
+    match is_renewed {
+        true => set.announce_all()?,
+        false => set.announce_nth(&positions)?,
+    }
+    reply.set(positions.len());
+    write_nth(&key, &mut set, &positions, reply_bytes_max, reply)?;
+    cx.edit_set_at(&key, &positions, |set| set.remove_all_at(&positions))?;
+    if is_renewed {
+        cx.renew_set_kind(&key)?;
+    }
+    cx.report(&key, Event::SPOP, taken);
     Ok(())
 }
 
@@ -123,29 +139,36 @@ fn srandmember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
 fn one_member(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         reply.null();
         return Ok(());
     };
-    let member = set.at(random.below(set.len() as u64) as usize);
-    check_room(&key, [member].into_iter(), reply_bytes_max, reply)?;
+    let position = random.below(set.len());
+    let member = set.at(position)?;
+    check_room(&key, member.len() as u64, reply_bytes_max, reply)?;
     reply.bulk(member);
     Ok(())
 }
 
 /// So many members, or as many as there are.
 fn different_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
-    let random = Random::new(cx.random);
+    let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         reply.array(0);
         return Ok(());
     };
-    let (_, members) = sample(set, count, random);
-    check_room(&key, members.iter().copied(), reply_bytes_max, reply)?;
-    reply.array(members.len());
-    members.iter().for_each(|member| reply.bulk(member));
-    Ok(())
+    let (len, count) = (set.len(), count.min(set.len()));
+    if count == len {
+        check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+        reply.array(len as usize);
+        return set.visit(|member| reply.bulk(member));
+    }
+    check_chosen(&key, &set, count, reply_bytes_max, reply)?;
+    let positions = sample(&mut random, len, count);
+    set.announce_nth(&positions)?;
+    reply.array(positions.len());
+    write_nth(&key, &mut set, &positions, reply_bytes_max, reply)
 }
 
 /// So many members, of which one may come more than once.
@@ -153,52 +176,60 @@ fn any_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandRes
     let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
     let memory_bytes_max = cx.memory_bytes_max as u64;
-    let Some(set) = cx.read_set(&key)? else {
+    let Some(mut set) = cx.read_set(&key)? else {
         reply.array(0);
         return Ok(());
     };
-    let len = set.len() as u64;
-    let member_bytes = set.byte_len() as u64 / len;
-    if count.saturating_mul(member_bytes) > memory_bytes_max {
+    let len = set.len();
+    if count.saturating_mul(set.byte_len() / len + CHOICE_BYTES) > memory_bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
-    reply.array(count as usize);
-    for _ in 0..count {
-        reply.bulk(set.at(random.below(len) as usize));
-        if reply.full_len() > reply_bytes_max {
-            return Err(CommandError::too_long(&key));
-        }
+    check_chosen(&key, &set, count, reply_bytes_max, reply)?;
+    let positions: Vec<u64> = (0..count).map(|_| random.below(len)).collect();
+    if let Set::Tree(_) = set {
+        let mut ascending = positions.clone();
+        ascending.sort_unstable();
+        set.announce_nth(&ascending)?;
     }
-    Ok(())
+    reply.array(positions.len());
+    write_nth(&key, &mut set, &positions, reply_bytes_max, reply)
 }
 
-/// So many members, or as many as there are, with their positions, which ascend. Each choice is as likely
-/// (selection sampling: Knuth, volume 2, algorithm S).
-fn sample(set: Members<'_>, count: u64, mut random: Random) -> (Vec<usize>, Vec<&[u8]>) {
-    let mut left = set.len() as u64;
-    let mut wanted = count.min(left);
-    let count = wanted as usize;
-    let is_chosen = |_: &(usize, &[u8])| {
-        let is_chosen = random.below(left) < wanted;
-        wanted -= u64::from(is_chosen);
-        left -= 1;
-        is_chosen
-    };
-    set.iter().enumerate().filter(is_chosen).take(count).unzip()
-}
-
-/// Whether a reply may have these members.
+/// Whether there is memory for so many members of a set, if they are as long as all on average, and for
+/// their choice.
 ///
 /// Errors: [`CommandError::ReplyTooLong`].
-fn check_room<'m>(
+fn check_chosen(
     key: &Key<'_>,
-    members: impl Iterator<Item = &'m [u8]>,
+    set: &Set<'_>,
+    count: u64,
     reply_bytes_max: usize,
     reply: &Reply,
 ) -> CommandResult {
-    let bytes: usize = members.map(<[u8]>::len).sum();
-    if reply.full_len() + bytes > reply_bytes_max {
-        return Err(CommandError::too_long(key));
+    let bytes = count.saturating_mul(set.byte_len() / set.len() + CHOICE_BYTES);
+    check_room(key, bytes, reply_bytes_max, reply)
+}
+
+/// Writes the members at positions.
+///
+/// Errors: [`CommandError::ReplyTooLong`]; [`CommandError::NotResident`].
+fn write_nth(
+    key: &Key<'_>,
+    set: &mut Set<'_>,
+    positions: &[u64],
+    reply_bytes_max: usize,
+    reply: &mut Reply,
+) -> CommandResult {
+    let average = set.byte_len() / set.len() + CHOICE_BYTES;
+    for (written, &position) in positions.iter().enumerate() {
+        let member = set.at(position)?;
+        if reply.full_len() + member.len() > reply_bytes_max {
+            // Some are longer than others.
+            let rest = (positions.len() - written) as u64 * average;
+            let bytes = (reply.full_len() + member.len()) as u64 + rest;
+            return Err(CommandError::too_long_of(key, bytes));
+        }
+        reply.bulk(member);
     }
     Ok(())
 }

@@ -122,7 +122,10 @@ pub const COMMANDS: &[Command] = &[
     exact("SADD", 40, "<set> <small-number>+"),
     exact("SADD", 12, "<set> <member>+"),
     exact("SADD", 6, "<set> <numbers>"),
+    exact("SADD", 16, "<large-set> <members>"),
     exact("SREM", 25, "<set> <member>+"),
+    exact("SREM", 8, "<large-set> <members>"),
+    exact("SMISMEMBER", 3, "<large-set> <members>"),
     exact("SISMEMBER", 10, "<set> <member>"),
     exact("SMISMEMBER", 8, "<set> <member>+"),
     exact("SCARD", 8, "<set>"),
@@ -132,12 +135,14 @@ pub const COMMANDS: &[Command] = &[
     ruled("SINTER", 8, Rule::AnyOrder, "<set>+"),
     ruled("SUNION", 6, Rule::AnyOrder, "<set>+"),
     ruled("SDIFF", 8, Rule::AnyOrder, "<set>+"),
-    exact("SINTERSTORE", 6, "<set> <set>+"),
-    exact("SUNIONSTORE", 6, "<set> <set>+"),
+    exact("SINTERSTORE", 6, "<small-set> <set>+"),
+    exact("SINTERSTORE", 2, "<large-set> <large-set> <large-set>"),
+    exact("SUNIONSTORE", 6, "<small-set> <set>+"),
+    exact("SUNIONSTORE", 2, "<large-set> <set>+"),
     exact("SDIFFSTORE", 8, "<set> <set>+"),
     exact("SINTERCARD", 8, "(1 <set> | 2 <set> <set> | 3 <set> <set> <set>) [LIMIT <integer>]"),
     // It takes all there is, since each server would choose others.
-    Command { spoilt: Spoilt::Never, ..ruled("SPOP", 6, Rule::AnyOrder, "<set> 20000") },
+    Command { spoilt: Spoilt::Never, ..ruled("SPOP", 6, Rule::AnyOrder, "<small-set> 20000") },
     Command {
         spoilt: Spoilt::NotBySmallNumbers,
         ..ruled("SRANDMEMBER", 8, Rule::Kind, "<set> [(0 | 1 | 5 | -5 | -30 | 200)]")
@@ -148,6 +153,8 @@ pub const COMMANDS: &[Command] = &[
     exact("RPUSH", 8, "<list> ((<element>+)+)+"),
     exact("LPUSH", 30, "<list> <element>+"),
     exact("LPUSH", 8, "<list> ((<element>+)+)+"),
+    exact("RPUSH", 8, "<large-list> <elements>"),
+    exact("LPUSH", 8, "<large-list> <elements>"),
     exact("RPUSHX", 6, "<list> <element>+"),
     exact("LPUSHX", 6, "<list> <element>+"),
     exact("LPOP", 15, "<list> [0 | 1 | 2 | 3 | 4 | 5 | 9 | 30 | <integer>]"),
@@ -156,8 +163,9 @@ pub const COMMANDS: &[Command] = &[
     exact("LINDEX", 20, "<list> <index>"),
     exact("LSET", 15, "<list> <index> <element>"),
     exact("LRANGE", 20, "<list> <index> <index>"),
-    exact("LTRIM", 2, "<list> <index> <index>"),
-    exact("LTRIM", 8, "<list> (0 | 1 | 2 | -500) (-1 | -2 | 500)"),
+    exact("LTRIM", 2, "<small-list> <index> <index>"),
+    exact("LTRIM", 8, "<small-list> (0 | 1 | 2 | -500) (-1 | -2 | 500)"),
+    exact("LTRIM", 4, "<large-list> (0 | 1 | 30 | 300) (-1 | -2 | -40 | -400)"),
     exact("LINSERT", 15, "<list> (BEFORE | AFTER) <element> <element>"),
     exact("LREM", 12, "<list> (0 | 1 | 2 | -1 | -2 | <integer>) <element>"),
     exact(
@@ -236,6 +244,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
 /// Asked of Kelvin alone.
 pub const TIER: &[Command] = &[
     exact("TIER", 60, "DEMOTE <key>"),
+    exact("TIER", 20, "DEMOTE (<hash> | <large-set> | <large-list>)"),
     exact("TIER", 12, "PROMOTE <key>"),
     exact("TIER", 4, "LOCATE <key>"),
     exact("TIER", 2, "FLUSH"),

@@ -10,6 +10,11 @@ const HASHES: usize = 12;
 const SETS: usize = 10;
 /// Keys that mostly hold lists.
 const LISTS: usize = 10;
+/// Keys that hold large lists, or large sets: some in one slot.
+const LARGE_LISTS: &[&str] = &["largelist", "largelist{tag}", "{tag}largelist"];
+const LARGE_SETS: &[&str] = &["largeset", "largeset{tag}", "{tag}largeset"];
+/// Members of which large sets have some.
+const MEMBERS_OF_LARGE: usize = 12_000;
 /// Keys whose values together exceed the memory that Kelvin is given.
 pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
@@ -105,11 +110,32 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
         "value" => words.push(value(random)),
         "unwatched-key" => push(&format!("unwatched{}", random.below(4))),
         "hash" => words.push(if random.chance(1, 12) { key(random) } else { hash_key(random) }),
-        "list" => words.push(if random.chance(1, 12) { key(random) } else { list_key(random) }),
+        "list" => match random.below(12) {
+            0 => words.push(key(random)),
+            1 | 2 => push(random.pick(LARGE_LISTS)),
+            _ => words.push(list_key(random)),
+        },
+        "small-list" => words.push(list_key(random)),
+        "large-list" => push(random.pick(LARGE_LISTS)),
+        "elements" => {
+            let count = random.below(150);
+            (0..=count).for_each(|_| words.push(element(random)));
+        }
         "element" => words.push(element(random)),
         "field" => words.push(field(random)),
         "field-value" => words.push(field_value(random)),
-        "set" => words.push(if random.chance(1, 12) { key(random) } else { set_key(random) }),
+        "set" => match random.below(12) {
+            0 => words.push(key(random)),
+            1 | 2 => push(random.pick(LARGE_SETS)),
+            _ => words.push(set_key(random)),
+        },
+        "small-set" => words.push(set_key(random)),
+        "large-set" => push(random.pick(LARGE_SETS)),
+        "members" => {
+            let count = random.below(150);
+            let member = |random: &mut Random| random.below(MEMBERS_OF_LARGE) + 20_000;
+            (0..=count).for_each(|_| push(&member(random).to_string()));
+        }
         "member" => words.push(member(random)),
         "small-number" => push(&random.below(40).to_string()),
         "numbers" => {
@@ -157,10 +183,12 @@ fn key(random: &mut Random) -> Vec<u8> {
     match random.below(100) {
         0..76 => format!("k{}", random.below(KEYS)).into_bytes(),
         76..88 => wide_key(random.below(WIDE_KEYS)),
-        88..91 => hash_key(random),
-        91..93 => set_key(random),
-        93..95 => list_key(random),
-        95..98 => random.pick(ODD_KEYS).to_vec(),
+        88..90 => hash_key(random),
+        90..92 => set_key(random),
+        92..94 => list_key(random),
+        94 => random.pick(LARGE_LISTS).as_bytes().to_vec(),
+        95 => random.pick(LARGE_SETS).as_bytes().to_vec(),
+        96..98 => random.pick(ODD_KEYS).to_vec(),
         _ => vec![b'L'; 300],
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::collection::LeafAt;
+use command::collection::ColdLeaves;
 use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
@@ -220,13 +220,13 @@ fn promote(
 fn promote_leaves(
     session: &Session,
     locked: &mut Locked<'_>,
-    leaves: &[LeafAt],
+    leaves: &ColdLeaves,
     fetched: &FetchedSet,
     tally: &mut Tally,
 ) {
     let at_once = leaves.len() <= PROMOTED_AT_ONCE_MAX;
     let count = if at_once { PROMOTED_AT_ONCE_MAX } else { PROMOTED_OF_MANY_MAX };
-    for leaf in leaves.iter().take(count) {
+    for (leaf, _) in leaves.iter().take(count) {
         let key = leaf.key();
         let at = (locked.slot(key.slot), leaf.table(), &key);
         promote_in_table(session, at, at_once, tally, |record| {

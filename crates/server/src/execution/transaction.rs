@@ -112,9 +112,12 @@ fn exec(
     }
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
+    // What has been reserved is within it. Elements of large collections in RAM could not be counted.
+    let reply_bytes_max = reply.full_len().saturating_add(request_bytes_max(&server) as usize);
+    let room = Room { reply_bytes_max, leaves_gaps: attempt.leaves_gaps };
     for queued in &transaction.queued {
         reply.set_protocol(session.protocol);
-        run_queued(session, queued, &mut locked, fetched, attempt.leaves_gaps, reply);
+        run_queued(session, queued, &mut locked, fetched, room, reply);
     }
     drop(locked);
     session.transaction.flag = transaction.flag;
@@ -156,12 +159,21 @@ fn needs(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Ne
     needs.needed
 }
 
+/// What the replies of a transaction may take.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Bytes of all of them.
+    reply_bytes_max: usize,
+    /// Whether fetched values are copied into them later.
+    leaves_gaps: bool,
+}
+
 fn run_queued(
     session: &mut Session,
     queued: &Queued,
     locked: &mut Locked<'_>,
     fetched: &mut FetchedSet,
-    leaves_gaps: bool,
+    room: Room,
     reply: &mut Reply,
 ) {
     let args = queued.args();
@@ -175,7 +187,7 @@ fn run_queued(
             // and what was read before stays at hand.
             loop {
                 let spare = &mut Vec::new();
-                let reply_bytes_max = usize::MAX;
+                let Room { reply_bytes_max, leaves_gaps } = room;
                 let run = HandlerRun {
                     handler,
                     keys: &keys,
@@ -188,7 +200,15 @@ fn run_queued(
                     spare,
                 };
                 let result = run_locked(session, locked, run, reply);
-                let Err(CommandError::NotResident(missing)) = result else { break result };
+                let missing = match result {
+                    Err(CommandError::NotResident(missing)) => missing,
+                    Err(CommandError::ReplyTooLong(_)) => {
+                        reply.truncate(length);
+                        let bytes_max = request_bytes_max(session.server());
+                        break Err(CommandError::owned(refusal(session.server(), bytes_max)));
+                    }
+                    result => break result,
+                };
                 reply.truncate(length);
                 let table = locked.keyspace().table_of(session.db);
                 let mut lacked = wants_of(&session.server().tier, &missing);

@@ -86,8 +86,9 @@ impl Upkeep {
             nodes.free_some(&mut slot, (tree.slot, tree.table), 0, &mut tally, FREED_NODES_MAX)
         };
         tier.add_tally(&mut tally);
-        if !is_done {
-            self.detached = Some(Detached { tree, nodes, _freeing });
+        match is_done {
+            true => tier.note_freed_tree(&tree),
+            false => self.detached = Some(Detached { tree, nodes, _freeing }),
         }
         true
     }

@@ -28,6 +28,9 @@ const ENCODING_AT: usize = 29;
 const BRANCH_AT: usize = 30;
 const COUNT_SHIFT: u32 = 32;
 
+/// The height of what is no root, but names nodes that were cut off a collection.
+pub const PART_HEIGHT: u8 = 0;
+
 /// A node as its branch names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
@@ -228,7 +231,7 @@ impl<'a> Root<'a> {
 
     /// Whether it is none, but names nodes that were cut off a collection, which goes on without them.
     pub fn is_part(&self) -> bool {
-        self.height() == 0
+        self.height() == PART_HEIGHT
     }
 
     /// Its children.
@@ -320,6 +323,11 @@ impl<'a> RootMut<'a> {
         let next = node.wrapping_add(1);
         self.0[NEXT_NODE_AT..NEXT_NODE_AT + 4].copy_from_slice(&next.to_le_bytes());
         node
+    }
+
+    /// Sets what its nodes are named by.
+    pub fn set_id(&mut self, id: u64) {
+        self.0[..ELEMENTS_AT].copy_from_slice(&id.to_le_bytes());
     }
 
     /// Sets the encoding that OBJECT ENCODING tells.

@@ -91,11 +91,17 @@ pub fn divide_by_hash(leaf: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Vec<u8>)> {
         (Some(above), Some(below)) if middle - below < above - middle => below,
         (above, below) => above.or(below)?,
     };
-    let (last, first) = (sorted[at - 1].to_be_bytes(), sorted[at].to_be_bytes());
-    let same = last.iter().zip(first).take_while(|(one, two)| **one == *two).count();
     let left = rows.select(|row| hashes[row] < sorted[at]);
     let right = rows.select(|row| hashes[row] >= sorted[at]);
-    Some((left, right, first[..=same].to_vec()))
+    Some((left, right, bound_between(sorted[at - 1], sorted[at])))
+}
+
+/// The bound of what begins with the second of two hashes, the fewest bytes that tell it from the first, which
+/// is smaller.
+pub fn bound_between(last: u64, first: u64) -> Vec<u8> {
+    let (last, first) = (last.to_be_bytes(), first.to_be_bytes());
+    let same = last.iter().zip(first).take_while(|(one, two)| **one == *two).count();
+    first[..=same].to_vec()
 }
 
 #[cfg(test)]

@@ -36,6 +36,11 @@ impl<'a> Members<'a> {
         self.0.len()
     }
 
+    /// The leaf.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.0.bytes()
+    }
+
     /// Bytes that all of it takes.
     pub fn byte_len(&self) -> usize {
         self.0.byte_len()

@@ -8,7 +8,7 @@ mod gaps;
 pub mod members;
 pub mod rows;
 
-pub use divide::{Cut, divide_by_hash, divide_by_position, halves};
+pub use divide::{Cut, bound_between, divide_by_hash, divide_by_position, halves};
 pub use rows::{Row, Rows, RowsMut, Shape};
 
 use std::hash::Hasher;

@@ -1,0 +1,117 @@
+//! Values on their way to another key: COPY, MOVE and RENAME.
+//!
+//! A large collection goes node by node. Within its slot and table its nodes stay where they are, and the root
+//! alone moves.
+
+use keyspace::{Db, Expiry, Key, SlotState, Stored, node_table};
+use value::Kind;
+use value::leaf::branch::RootMut;
+
+use crate::collection::place::{NodeName, Place};
+use crate::cx::{Cx, Fetched};
+use crate::error::CommandResult;
+
+impl Cx<'_, '_> {
+    /// Copies the value of a key that exists, with its expiry, to a key of a database, over what that holds.
+    ///
+    /// Errors: [`crate::CommandError::NotResident`], [`crate::CommandError::OUT_OF_MEMORY`]; nothing is changed
+    /// then.
+    pub fn copy_value(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> CommandResult {
+        if self.holds_tree(source) {
+            return self.copy_tree(source, db, target);
+        }
+        self.make_resident(source)?;
+        let carried = self.db(source).carry(source).expect("invariant: the key exists");
+        self.db_at(db, target).put_carried(target, carried);
+        Ok(())
+    }
+
+    /// Moves the value of a key that exists, with its expiry, to another key or database, over what is there.
+    ///
+    /// Errors: [`crate::CommandError::NotResident`]; nothing is changed then.
+    pub fn move_value(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> CommandResult {
+        if !self.holds_tree(source) {
+            self.make_resident(source)?;
+        } else if db != self.db || source.slot != target.slot {
+            self.move_nodes(source, db, target)?;
+        }
+        let carried = self.db(source).take(source).expect("invariant: the key exists");
+        self.db_at(db, target).put_carried(target, carried);
+        Ok(())
+    }
+
+    fn holds_tree(&mut self, key: &Key<'_>) -> bool {
+        self.peek(key).is_some_and(|view| Kind::from_bits(view.kind).is_tree())
+    }
+
+    fn copy_tree(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> CommandResult {
+        self.read_tree(source).announce_with_index()?;
+        let place = self.place(source);
+        let slot = &*self.locked.slot(source.slot);
+        let (names, bytes) = (place.nodes(slot), place.leaf_bytes(slot) as usize);
+        self.check_memory(bytes)?;
+        let id = self.keyspace().take_collection_id();
+        for name in names {
+            let fetched = self.fetched;
+            let (kind, mut bytes) = copy_node(place, self.locked.slot(source.slot), &name, fetched);
+            let name = name.of_other(id);
+            if name.is_root() {
+                RootMut::new(&mut bytes).set_id(name.id());
+            }
+            self.put_node(db, target, &name, kind, bytes);
+        }
+        let mut root = self.db(source).carry(source).expect("invariant: the key exists");
+        RootMut::new(&mut root.value).set_id(id);
+        self.db_at(db, target).put_carried(target, root);
+        Ok(())
+    }
+
+    /// Moves the nodes of a tree to the slot and table of another key.
+    fn move_nodes(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> CommandResult {
+        self.read_tree(source).announce_with_index()?;
+        let place = self.place(source);
+        let names = place.nodes(self.locked.slot(source.slot));
+        for name in names {
+            let (slot, fetched) = (self.locked.slot(source.slot), self.fetched);
+            let cold = place.cold(slot, &name).map(|_| copy_node(place, slot, &name, fetched));
+            let node = name.key(source.slot);
+            let mut nodes = Db::new(slot, node_table(place.table), self.now_ms, self.tally);
+            let (kind, bytes) = match cold {
+                Some(copy) => {
+                    nodes.remove(&node);
+                    copy
+                }
+                None => {
+                    let taken = nodes.take(&node);
+                    let taken = taken.expect("invariant: a node that a branch names is there");
+                    (taken.kind, taken.value)
+                }
+            };
+            self.put_node(db, target, &name, kind, bytes);
+        }
+        Ok(())
+    }
+
+    fn put_node(&mut self, db: u8, target: &Key<'_>, name: &NodeName, kind: u8, bytes: Vec<u8>) {
+        let table = node_table(self.keyspace().table_of(db));
+        let slot = self.locked.slot(target.slot);
+        let mut nodes = Db::new(slot, table, self.now_ms, self.tally);
+        nodes.put_vec(&name.key(target.slot), kind, bytes, Expiry::Clear);
+    }
+}
+
+/// The kind and a copy of a node, which is in RAM or was fetched.
+fn copy_node(
+    place: Place<'_>,
+    slot: &SlotState,
+    name: &NodeName,
+    fetched: &dyn Fetched,
+) -> (u8, Vec<u8>) {
+    let view = slot.view(node_table(place.table), &name.key(place.key.slot));
+    let view = view.expect("invariant: a node that a branch names is there");
+    let bytes = match view.stored {
+        Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes,
+        Stored::Cold(at, _) => fetched.value(at).expect("invariant: all have been looked for"),
+    };
+    (view.kind, bytes.to_vec())
+}

@@ -364,11 +364,10 @@ impl Cx<'_, '_> {
         let Some(mut set) = self.set_again(key) else { return Ok(()) };
         let mut kind = KindOfSet::new(set.len(), integers_max);
         set.visit(|member| kind.add(member))?;
-        let _ = self.edit_set_at(key, &[], |set| {
+        self.edit_set_at(key, &[], |set| {
             set.is_changed = true;
             set.set_kind(kind.kind());
-        })?;
-        Ok(())
+        })
     }
 
     /// Sets a key to a set of members that are all different, whatever the key held; without members the

@@ -199,6 +199,7 @@ fn check_moves(kelvin: &Server) -> String {
         "flash_gc_segments",
         "flash_gc_relocated",
         "tier_pressure_waits",
+        "tier_nodes",
     ];
     for name in &names[..5] {
         assert!(count(name) > 0, "{name} is 0: the test does not reach flash");

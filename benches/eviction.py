@@ -4,7 +4,7 @@ The cache case: new keys for five times the flash. Without flash: redis-server u
 `maxmemory` and policy, speed while both evict and hit ratio on Zipf. And a fill that ends in refusals.
 """
 
-from harness import GIB, MIB, Bench, tiering
+from harness import GIB, MIB, Bench, machine_pauses, tiering
 
 VALUE_BYTES = 512
 WRITE = "--ratio 1:0 --key-pattern P:P -n allkeys -c 16 --pipeline 8 --batch"
@@ -57,7 +57,8 @@ def cache(bench, policy):
     }
     bench.record("cache", figures)
     print(f"   cache, {policy}: {figures['rate_before']:.0f} SET/s, and {figures['rate']:.0f} while "
-          f"keys go; stall {figures['stall_ms']:.1f} ms, {figures['relocated']} records moved")
+          f"keys go; stall {figures['stall_ms']:.1f} ms, {figures['relocated']} records moved "
+          f"{machine_pauses(full)}")
     bench.stop(kelvin)
     what = f"cache, {policy}:"
     ratio = figures["rate"] / figures["rate_before"]
@@ -103,7 +104,7 @@ def fill_until_refused(bench):
     keys = bench.scaled(2_000_000, 600_000)
     result = write(bench, kelvin, 1, keys)
     bench.record("refused", {"stall_ms": result["stall_ms_max"], "errors": result["errors"]})
-    print(f"   64 MiB and {keys} keys: {result['errors']} refused")
+    print(f"   64 MiB and {keys} keys: {result['errors']} refused {machine_pauses(result)}")
     bench.stop(kelvin)
     bench.check("64 MiB filled until it refuses: longest stall", result["stall_ms_max"], "<=",
                 STALL_MS_BAR, "ms")

@@ -4,7 +4,7 @@
 overwritten, and are read back again, every byte checked.
 """
 
-from harness import GIB, MIB, Bench, share_in_ram, tiering
+from harness import GIB, MIB, Bench, machine_pauses, share_in_ram, tiering
 
 CLIENTS = 64
 RSS_BAR = 1.05
@@ -63,7 +63,7 @@ def show(name, result, measured):
           f"p99 {result['all']['latency_ms']['p99']:.2f} ms  "
           f"stall {result['stall_ms_max']:.1f} ms  "
           f"RSS {measured.rss_max_bytes / GIB:.3f} GiB  errors {result['errors']}  "
-          f"wrong {result['wrong']}  misses {result['misses']}")
+          f"wrong {result['wrong']}  misses {result['misses']}  {machine_pauses(result)}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ size and depth; SETs sustained until ten times the RAM has been written; and a G
 hot set fits in RAM.
 """
 
-from harness import GIB, MIB, Bench, demote_all, median, share_in_ram, settle, tiering
+from harness import (
+    GIB, MIB, Bench, demote_all, machine_pauses, median, share_in_ram, settle, tiering)
 
 VALUE_BYTES = 512
 READ_BAR = 0.8
@@ -186,7 +187,7 @@ def sustained_sets(bench, kelvin, span, keys, in_ram):
     print(f"   {result['value_bytes_written'] / GIB:.1f} GiB of SETs: "
           f"{result['all']['per_second']:.0f} ops/s (seconds: median {median(rates):.0f}, "
           f"least {min(rates):.0f}), in RAM {in_ram['sets']['per_second']:.0f}; "
-          f"stall {result['stall_ms_max']:.1f} ms")
+          f"stall {result['stall_ms_max']:.1f} ms {machine_pauses(result)}")
     show_cpu(result, measured, in_ram["sets"])
     bench.check("sustained SETs over all in RAM",
                 result["all"]["per_second"] / in_ram["sets"]["per_second"], ">=", SET_BAR)

@@ -26,6 +26,8 @@ import threading
 import time
 from pathlib import Path
 
+from pauses import Pauses
+
 SERVER_CORE = "0"
 LOAD_CORE = "1"
 SAMPLES_A_SECOND = 20
@@ -57,9 +59,10 @@ class Client:
         parts = [str(word).encode() for word in words]
         head = b"*%d\r\n" % len(parts)
         self.socket.sendall(head + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
-        return self._reply()
+        return self.reply()
 
-    def _reply(self):
+    def reply(self):
+        """The next reply; raises ReplyError for an error reply."""
         line = self.file.readline()
         if not line.endswith(b"\r\n"):
             raise ConnectionError("the server closed the connection")
@@ -74,7 +77,7 @@ class Client:
             size = int(text)
             return None if size < 0 else self.file.read(size + 2)[:-2]
         if kind == b"*":
-            return [self._reply() for _ in range(int(text))]
+            return [self.reply() for _ in range(int(text))]
         raise ConnectionError(f"no RESP2 reply: {line!r}")
 
     def info(self, section):
@@ -301,6 +304,12 @@ def summarize(report):
     }
 
 
+def machine_pauses(result):
+    """The machine's own longest pauses while a load ran, for its line."""
+    server, load = result["machine_pause_ms_max"]
+    return f"(the machine paused for {server} ms on the server's core, {load} ms on the load's)"
+
+
 # ---------------------------------------------------------------- bench
 
 class Bench:
@@ -393,18 +402,21 @@ class Bench:
         os.close(handle)
         command = ["nice", "-n", str(nice), "taskset", "-c", cores, *before, self.load_binary, *LOAD,
                    "-p", str(server.port), "--json-out-file", path, *arguments.split()]
+        pauses = Pauses([SERVER_CORE, LOAD_CORE])
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)
-        return process, path, arguments
+        return process, path, arguments, pauses
 
     def end_load(self, load, may_fail=False):
-        """The result of a load; anything wrong ends the script unless `may_fail`."""
-        process, path, arguments = load
+        """The result of a load, with the longest pauses of the machine on the server's core and on the
+        load's meanwhile; anything wrong ends the script unless `may_fail`."""
+        process, path, arguments, pauses = load
         output, _ = process.communicate()
+        machine_pauses = pauses.close()
         text = Path(path).read_text()
         if process.returncode != 0 and not (may_fail and text):
             raise SystemExit(f"the load went wrong: {arguments}\n{output}")
-        return summarize(json.loads(text))
+        return {**summarize(json.loads(text)), "machine_pause_ms_max": machine_pauses}
 
     def load(self, server, arguments, cores=LOAD_CORE, may_fail=False):
         """Runs a load to its end; returns (what the load saw, what the server and drive did)."""

@@ -11,7 +11,7 @@ import resource
 import socket
 import threading
 
-from harness import MIB, Bench, ReplyError, demote_all, memory_bytes
+from harness import MIB, Bench, ReplyError, demote_all, machine_pauses, memory_bytes
 
 RESIDENT_BAR = 1.05
 WAIT_MS_BAR = 20
@@ -43,8 +43,10 @@ def case(bench, what, maxmemory, prepare, attack):
     resident = memory_bytes(kelvin.pid)[1] / (maxmemory * MIB)
     wait = quiet["stall_ms_max"]
     bench.record("cases", {"what": what, "asked": asked, "resident": resident, "wait_ms": wait,
+                           "machine_pause_ms_max": quiet["machine_pause_ms_max"],
                            "p99_ms": quiet["get"]["latency_ms"]["p99"]})
-    print(f"   {what}: {asked}; resident {resident:.3f}x, longest wait {wait:.1f} ms")
+    print(f"   {what}: {asked}; resident {resident:.3f}x, longest wait {wait:.1f} ms, "
+          f"p99 {quiet['get']['latency_ms']['p99']:.2f} ms; {machine_pauses(quiet)}")
     bench.stop(kelvin)
     bench.check(f"{what}: resident, of maxmemory", resident, "<=", RESIDENT_BAR, "x")
     bench.check(f"{what}: longest wait of another client", wait, "<=", WAIT_MS_BAR, "ms")

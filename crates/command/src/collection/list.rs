@@ -9,7 +9,7 @@ use value::leaf::elements::{Elements, ElementsMut, SHAPE};
 
 use crate::collection::Found;
 use crate::collection::form::LIST;
-use crate::collection::place::LEAF_BYTES_MAX;
+use crate::collection::place::{LEAF_BYTES_MAX, Path, Place};
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::Tree;
 use crate::cx::Cx;
@@ -213,11 +213,21 @@ impl Cx<'_, '_> {
             });
         };
         let place = self.place(key);
-        let names = place.small_end(self.locked.slot(key.slot), end).into_iter().collect();
-        self.promote_named(place, names)?;
+        let path = place.at_end(self.locked.slot(key.slot), end);
+        self.promote_small(place, &path)?;
         let mut tree = self.edit_tree(key, &LIST);
-        push_to_tree(&mut tree, end, elements);
+        push_to_tree(&mut tree, (path, end), elements);
         Ok(tree.elements())
+    }
+
+    /// Puts the leaf at the end of a path into RAM if it is on flash alone and has much room.
+    fn promote_small(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
+        match place.cold(self.locked.slot(place.key.slot), &path.name()) {
+            Some((_, len)) if len as usize <= LEAF_BYTES_MAX / 2 => {
+                self.promote_named(place, vec![path.name()])
+            }
+            _ => Ok(()),
+        }
     }
 
     fn edit_list_leaf<R>(
@@ -401,12 +411,13 @@ impl Cx<'_, '_> {
             return Ok(());
         }
         let taken = from.positions(1, len);
-        let mut names = vec![place.find_nth(slot, taken.start).0.name()];
-        names.extend(place.small_end(slot, to));
-        self.promote_named(place, names)?;
+        let (from_leaf, to_leaf) = (place.at_end(slot, from), place.at_end(slot, to));
+        self.promote_named(place, vec![from_leaf.name()])?;
+        self.promote_small(place, &to_leaf)?;
         let mut tree = self.edit_tree(key, &LIST);
         tree.remove_range(taken, |leaf, within| ElementsMut::new(leaf).remove(within));
-        push_to_tree(&mut tree, to, once(element));
+        let path = tree.place.at_end(tree.slot, to);
+        push_to_tree(&mut tree, (path, to), once(element));
         tree.settle();
         Ok(())
     }
@@ -498,10 +509,9 @@ fn put_at<'e>(
 /// Puts elements into the leaf at an end, or, if that is on flash, into new ones beside it.
 fn push_to_tree<'e>(
     tree: &mut Tree<'_>,
-    end: End,
+    (path, end): (Path, End),
     elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
 ) {
-    let path = tree.place.at_end(tree.slot, end);
     if tree.place.cold(tree.slot, &path.name()).is_none() {
         tree.change_leaf(path, |leaf| put_at(&mut ElementsMut::new(leaf), end, elements));
         return;

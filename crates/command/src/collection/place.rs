@@ -109,14 +109,19 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn root<'s>(&self, slot: &'s SlotState) -> Root<'s> {
+        self.existing_root(slot).expect("invariant: the collection exists")
+    }
+
+    /// The root, unless the collection has gone with its last element.
+    pub(crate) fn existing_root<'s>(&self, slot: &'s SlotState) -> Option<Root<'s>> {
         let view = match self.root_name() {
             None => slot.view(self.table, &self.key),
             Some(name) => slot.view(node_table(self.table), &name.key(self.key.slot)),
         };
-        let Some(Stored::Hot(root)) = view.map(|view| view.stored) else {
-            panic!("a root stays in RAM")
-        };
-        Root::new(root)
+        match view?.stored {
+            Stored::Hot(root) => Some(Root::new(root)),
+            _ => panic!("a root stays in RAM"),
+        }
     }
 
     pub(crate) fn branch<'s>(&self, slot: &'s SlotState, id: u64, node: u32) -> Branch<'s> {
@@ -175,13 +180,6 @@ impl<'a> Place<'a> {
             End::Left => 0,
             End::Right => branch.len() - 1,
         })
-    }
-
-    /// The leaf at an end if it is on flash alone and has much room.
-    pub(crate) fn small_end(&self, slot: &SlotState, end: End) -> Option<NodeName> {
-        let name = self.at_end(slot, end).name();
-        let (_, len) = self.cold(slot, &name)?;
-        (len as usize <= LEAF_BYTES_MAX / 2).then_some(name)
     }
 
     /// How many elements stand in front of the leaf at the end of a path.

@@ -87,12 +87,7 @@ impl<'a> Branch<'a> {
     /// The position of the child that holds what stands at `order`.
     #[inline]
     pub fn find(&self, order: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if self.0.first(middle) <= order { low = middle } else { high = middle }
-        }
-        low
+        self.0.find_last_at_most(order)
     }
 
     /// The position of the child that holds the `element`-th, and how many stand before it in that child.

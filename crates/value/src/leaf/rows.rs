@@ -296,6 +296,22 @@ impl<'a> Rows<'a> {
         })
     }
 
+    /// The last row whose part is `order` or less, of rows of one part in order; the first row counts as less.
+    #[inline]
+    pub(crate) fn find_last_at_most(&self, order: &[u8]) -> usize {
+        assert!(self.shape().parts == 1);
+        let lengths = self.lengths_start();
+        let (mut low, mut high) = ((0, self.parts_start()), self.len());
+        while high - low.0 > 1 {
+            let middle = low.0 + (high - low.0) / 2;
+            // Lengths are added up from the row that is known to be less.
+            let start = self.part_start_after(low, middle);
+            let part = self.part_at(self.bytes[lengths + middle], start);
+            if part <= order { low = (middle, start) } else { high = middle }
+        }
+        low.0
+    }
+
     /// All rows.
     pub fn iter(&self) -> Iter<'a> {
         self.iter_from(0)

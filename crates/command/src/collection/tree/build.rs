@@ -17,10 +17,7 @@ impl Tree<'_> {
     /// Makes the collection, and its index, one leaf again when it has become small and is all in RAM.
     pub(crate) fn settle(&mut self) {
         let key = self.place.key;
-        if self.is_gone() {
-            return;
-        }
-        let root = self.place.root(self.slot);
+        let Some(root) = self.place.existing_root(self.slot) else { return };
         if root.leaf_bytes() > SINGLE_AGAIN_BYTES {
             return;
         }

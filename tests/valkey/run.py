@@ -1,4 +1,4 @@
-"""Runs the tests of Valkey's own suite that need only strings, hashes and keys, against a running server.
+"""Runs the tests of Valkey's own suite that need only strings, hashes, keys and channels, against a running server.
 
     run.py PORT [--host HOST] [--unit UNIT ...] [--no-skip] [--json FILE]
 

@@ -6,6 +6,7 @@ use stdx::Random;
 
 use crate::checker::Event;
 use crate::command::{COUNTERS, Command, FAR_MS, KEYS, Key, Operation};
+use crate::listener::CHANNELS;
 use crate::profile::{Profile, ValueSizes, Weights, pick};
 use crate::reply::Reply;
 use crate::value::Value;
@@ -196,6 +197,7 @@ enum Kind {
     NoTouch,
     Configure,
     Kill,
+    Publish,
 }
 
 impl Author<'_> {
@@ -263,6 +265,7 @@ impl Author<'_> {
             no_touch,
             configure,
             kill,
+            publish,
         } = self.profile.weights;
         let kinds = [
             (read, Kind::Read),
@@ -285,6 +288,7 @@ impl Author<'_> {
             (no_touch, Kind::NoTouch),
             (configure, Kind::Configure),
             (kill, Kind::Kill),
+            (publish, Kind::Publish),
         ];
         weighted(self.random, &kinds)
     }
@@ -413,6 +417,11 @@ impl Author<'_> {
             Kind::Kill => {
                 let id = pick(self.random, self.ids).to_string();
                 Command::other(&["CLIENT", "KILL", "ID", &id])
+            }
+            Kind::Publish => {
+                *self.values += 1;
+                let channel = self.one_of(&CHANNELS);
+                Command::other(&["PUBLISH", channel, &self.values.to_string()])
             }
             Kind::Transaction | Kind::Watch | Kind::Rewrite => unreachable!("not one command"),
         }

@@ -3,8 +3,8 @@
 //! seed decides who runs at every wait, at every lock of a slot and at every call of the flash
 //! engine, what the drives do, and what the clients ask.
 //!
-//! What the clients saw must be strictly serializable (`checker`), everything must be answered, and
-//! at the end the counters must equal a recount (`audit`). A seed that fails does so each time.
+//! What the clients saw must be strictly serializable (`checker`), everything must be answered, who
+//! listens to channels must be told all in its order (`listener`), and at the end the counters must equal a recount (`audit`). A seed that fails does so each time.
 
 #![deny(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod command;
 mod engine;
 mod fiber;
 mod limits;
+mod listener;
 mod machine;
 mod memory;
 mod model;

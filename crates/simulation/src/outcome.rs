@@ -38,6 +38,8 @@ pub struct Outcome {
     pub waits: u64,
     /// Segments of the log that were collected.
     pub collected: u64,
+    /// Messages that came to those who listen.
+    pub heard: u64,
     /// Histories that were too wide to be checked: 0 or 1.
     pub unchecked: u64,
     /// A number that differs when anything went differently.
@@ -95,6 +97,7 @@ impl Outcome {
         self.evicted += other.evicted;
         self.waits += other.waits;
         self.collected += other.collected;
+        self.heard += other.heard;
         self.unchecked += other.unchecked;
         // In whatever order the runs end.
         self.fingerprint ^= other.fingerprint;
@@ -105,12 +108,12 @@ impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { steps, answered, refused, committed, disturbed, .. } = self;
         let Outcome { cold_reads, demoted, promoted, restored, evicted, .. } = self;
-        let Outcome { waits, collected, unchecked, fingerprint, .. } = self;
+        let Outcome { waits, collected, heard, unchecked, fingerprint, .. } = self;
         writeln!(out, "{steps} steps, {answered} operations answered, {refused} refused")?;
         writeln!(out, "{committed} transactions committed, {disturbed} disturbed")?;
         writeln!(out, "values: {demoted} demoted, {promoted} promoted, {restored} restored")?;
         writeln!(out, "{cold_reads} cold reads, {collected} segments collected")?;
-        writeln!(out, "{evicted} keys evicted, {waits} waits for memory")?;
+        writeln!(out, "{evicted} keys evicted, {waits} waits for memory, {heard} messages heard")?;
         write!(out, "{unchecked} histories too wide to check; fingerprint {fingerprint:016x}")
     }
 }

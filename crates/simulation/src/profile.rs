@@ -16,6 +16,8 @@ pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
 pub(crate) struct Profile {
     pub(crate) workers: usize,
     pub(crate) clients: usize,
+    /// Clients that listen to what others publish.
+    pub(crate) listeners: usize,
     /// Operations of one client.
     pub(crate) operations: u64,
     /// Keys that hold strings, from the first on.
@@ -90,6 +92,7 @@ pub(crate) struct Weights {
     pub(crate) no_touch: u64,
     pub(crate) configure: u64,
     pub(crate) kill: u64,
+    pub(crate) publish: u64,
 }
 
 impl Profile {
@@ -107,6 +110,10 @@ impl Profile {
             _ => {}
         }
         profile.is_sliced = random.below(2) == 0;
+        profile.listeners = pick(random, &[0, 0, 1, 3]);
+        if profile.listeners > 0 {
+            profile.weights.publish = pick(random, &[3, 10, 30]);
+        }
         profile
     }
 
@@ -284,6 +291,7 @@ impl Profile {
         Profile {
             workers,
             clients: 2 + random.below(4) as usize,
+            listeners: 0,
             operations: 10 + random.below(30),
             keys: 2 + random.below((KEYS.len() - COUNTERS - 1) as u64),
             values: ValueSizes::draw(random),
@@ -353,6 +361,7 @@ impl Weights {
             no_touch: some(1),
             configure: some(1),
             kill: some(1),
+            publish: 0,
         }
     }
 }

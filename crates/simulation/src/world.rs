@@ -20,13 +20,14 @@ use crate::command::{Command, KEYS, Key, Operation};
 use crate::engine::PointedEngine;
 use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
 use crate::limits::{ANSWERED_WITHIN_US, PARKED_STEPS_MAX, STEPS_MAX};
+use crate::listener::{self, Listener};
 use crate::machine::{BASE_BYTES, SimClock, SimMemory};
 use crate::memory::MemoryBound;
 use crate::outcome::Outcome;
 use crate::profile::{Profile, SEGMENT_BYTES};
 use crate::reply::Reply;
 use crate::tasks::{Signal, Thread, either};
-use crate::wire;
+use crate::wire::{self, ClientEnd};
 
 /// Between two rounds of a worker's upkeep.
 const UPKEEP_EVERY_US: u64 = 5_000;
@@ -36,6 +37,8 @@ const MEASURE_EVERY_US: u64 = 20_000;
 const STEP_US_MAX: u64 = 20;
 /// Bytes of replies that a client lets the server write at a time.
 const WINDOW_BYTES: u64 = 256 << 10;
+/// The same of one that listens, whose messages are short: it is often behind.
+const LISTENER_WINDOW_BYTES: u64 = 400;
 /// Simulated time for which the server has nothing to do before it counts as at rest.
 const REST_US: u64 = 500_000;
 /// What the flash engine of one worker may take besides the values.
@@ -77,6 +80,7 @@ struct World {
     server: SimServer,
     threads: Vec<SimThread>,
     clients: Vec<Client>,
+    listeners: Vec<Listener>,
     /// Histories of connections that have ended.
     ended: Vec<Vec<Event>>,
     measure_due_us: u64,
@@ -96,6 +100,8 @@ enum Move {
     Deliver(usize),
     Read(usize),
     Send(usize),
+    DeliverToListener(usize),
+    ReadAsListener(usize),
     Job,
 }
 
@@ -152,6 +158,7 @@ impl World {
         let mut world = World {
             threads: Vec::new(),
             clients: Vec::new(),
+            listeners: Vec::new(),
             ended: Vec::new(),
             measure_due_us: 0,
             progress_us: 0,
@@ -179,8 +186,10 @@ impl World {
             let started = SimThread::start(self.server.worker(index), random);
             self.threads.push(started);
         }
-        for _ in 0..self.profile.clients {
-            self.connect(self.profile.operations);
+        for place in 0..self.profile.listeners {
+            let index = self.random.below(self.threads.len() as u64) as usize;
+            let (_, wire) = self.connect_to(index);
+            self.listeners.push(Listener::new(wire, place));
         }
         self.disk.set_faults(self.profile.device.faults.clone());
         let random = Random::new(self.random.next_u64());
@@ -189,21 +198,34 @@ impl World {
 
     /// A new connection on some worker.
     fn connect(&mut self, operations: u64) {
-        let (server_end, client_end) = wire::connect(self.clock.clone());
-        client_end.open_window(WINDOW_BYTES as usize);
         let index = match self.profile.pairs {
             // Those of a pair are on two.
             true => self.clients.len() % self.threads.len(),
             false => self.random.below(self.threads.len() as u64) as usize,
         };
+        let (id, wire) = self.connect_to(index);
+        wire.open_window(WINDOW_BYTES as usize);
+        self.clients.push(Client::new(wire, id, operations));
+    }
+
+    /// A new connection on a worker: its number, and the client's end of it.
+    fn connect_to(&self, index: usize) -> (u64, ClientEnd) {
+        let (server_end, client_end) = wire::connect(self.clock.clone());
         let thread = &self.threads[index];
         let (id, connection) = thread.worker.connect(server_end);
         thread.thread.spawn(connection);
-        self.clients.push(Client::new(client_end, id, operations));
+        (id, client_end)
     }
 
     /// Lets the clients do their work, then looks at everything.
     fn play(&mut self) -> Result<Outcome, String> {
+        // Before anybody publishes.
+        while !self.listeners.iter().all(Listener::is_confirmed) {
+            self.step()?;
+        }
+        for _ in 0..self.profile.clients {
+            self.connect(self.profile.operations);
+        }
         self.settle()?;
         self.disk.set_faults(SimFaults::default());
         Preemption::never().install();
@@ -296,6 +318,14 @@ impl World {
                 self.clients[index].wire.open_window(bytes as usize);
             }
             Move::Send(index) => self.send(index),
+            Move::DeliverToListener(index) => {
+                let wire = &self.listeners[index].wire;
+                wire.deliver(wire.in_transit());
+            }
+            Move::ReadAsListener(index) => {
+                let bytes = 1 + self.random.below(LISTENER_WINDOW_BYTES);
+                self.listeners[index].wire.open_window(bytes as usize);
+            }
         }
         self.memory_bound.check(&self.tier.budget)?;
         self.receive()
@@ -342,6 +372,14 @@ impl World {
             }
             if client.may_send() && self.is_in_step(index) {
                 moves.push((3, Move::Send(index)));
+            }
+        }
+        for (index, listener) in self.listeners.iter().enumerate() {
+            if listener.wire.in_transit() > 0 {
+                moves.push((5, Move::DeliverToListener(index)));
+            }
+            if listener.wire.is_stuck() {
+                moves.push((2, Move::ReadAsListener(index)));
             }
         }
         if self.server.has_job() {
@@ -403,6 +441,9 @@ impl World {
 
     /// Takes what the server has answered; who lost the connection makes a new one.
     fn receive(&mut self) -> Result<(), String> {
+        for listener in &mut self.listeners {
+            listener.receive()?;
+        }
         let bytes_max = self.profile.slices().reply_bytes_free;
         for index in (0..self.clients.len()).rev() {
             if self.clients[index].receive(bytes_max)? {
@@ -456,6 +497,7 @@ impl World {
         };
         let verdict = checker::check(&histories, tolerance);
         let mut outcome = Outcome::new(self.steps, &self.tier);
+        outcome.heard = listener::check(&self.listeners, &histories)?;
         histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome.mix(self.random.next_u64() ^ self.disk.operations() << 32);
         match verdict {
@@ -497,6 +539,7 @@ impl SimThread {
                 reaping.tier().reap();
             }
         });
+        thread.spawn(worker.post());
         let submitting = worker.clone();
         thread.spawn(async move { submitting.tier().submitter().await });
         SimThread {

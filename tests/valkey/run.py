@@ -29,7 +29,7 @@ REPOSITORY = "https://github.com/valkey-io/valkey"
 COMMIT = "55bbbe09a3b37a98c907dbfbc225768ff253e84f"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kelvin" / "valkey"
 UNITS = ["unit/type/string", "unit/type/incr", "unit/type/hash", "unit/bitops", "unit/bitfield", "unit/protocol",
-         "unit/querybuf", "unit/expire", "unit/multi", "unit/keyspace"]
+         "unit/querybuf", "unit/expire", "unit/multi", "unit/keyspace", "unit/pubsub", "unit/pubsubshard"]
 # What tests of this release do not need: a replica's stream, and files.
 TAGS = "-needs:repl -needs:save"
 # (file, what stands there, what is to stand there)
@@ -38,6 +38,9 @@ CHANGES = [
     ("support/server.tcl", "r function flush\n", "catch {r function flush}\n"),
     # It counts keys, and relies on a test for another data type to have removed the earlier ones.
     ("unit/keyspace.tcl", "test {MOVE basic usage} {\n", "test {MOVE basic usage} {\nr flushdb\n"),
+    # Only its last part, which needs a replica, needs servers of its own.
+    ("unit/pubsubshard.tcl", 'start_server {tags {"pubsubshard external:skip"}} {\n    test',
+     'start_server {tags {"pubsubshard"}} {\n    test'),
 ]
 RERUNS_MAX = 30
 SECONDS_MAX = 900

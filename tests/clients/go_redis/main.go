@@ -34,7 +34,7 @@ func connect(database int) *redis.Client {
 func main() {
 	works := []func(*redis.Client){
 		handshake, stringValues, bits, keys, expiry, scan, pipelines, transactions, watch, databases,
-		refusals, serverCommands,
+		publishAndSubscribe, refusals, serverCommands,
 	}
 	for _, protocol = range []int{2, 3} {
 		client := connect(0)
@@ -214,6 +214,36 @@ func databases(client *redis.Client) {
 	equal(other.Move(cx, "k", 0).Val(), true)
 	equal(client.Get(cx, "k").Val(), "five")
 	must(other.Close())
+}
+
+func publishAndSubscribe(client *redis.Client) {
+	listener := client.Subscribe(cx, "news", "weather")
+	must(listener.PSubscribe(cx, "w*"))
+	for range 3 {
+		_, err := listener.ReceiveTimeout(cx, time.Minute)
+		must(err)
+	}
+	equal(client.PubSubNumSub(cx, "news").Val()["news"], int64(1))
+	equal(client.PubSubNumPat(cx).Val(), int64(1))
+	for number := range 500 {
+		equal(client.Publish(cx, "news", number).Val(), int64(1))
+	}
+	equal(client.Publish(cx, "weather", "rain").Val(), int64(2))
+	for number := range 500 {
+		message, err := listener.ReceiveMessage(cx)
+		must(err)
+		equal(message.Channel, "news")
+		equal(message.Payload, strconv.Itoa(number))
+	}
+	for _, pattern := range []string{"", "w*"} {
+		message, err := listener.ReceiveMessage(cx)
+		must(err)
+		equal(message.Pattern, pattern)
+		equal(message.Payload, "rain")
+	}
+	must(listener.Ping(cx))
+	must(listener.Unsubscribe(cx))
+	must(listener.Close())
 }
 
 func refusals(client *redis.Client) {

@@ -126,6 +126,29 @@ const works = {
     other.disconnect();
   },
 
+  async publishAndSubscribe(redis) {
+    const listener = connect();
+    const heard = [];
+    listener.on("message", (channel, message) => heard.push([channel, message]));
+    listener.on("pmessage", (pattern, channel, message) => heard.push([pattern, channel, message]));
+    assert.equal(await listener.subscribe("news", "weather"), 2);
+    assert.equal(await listener.psubscribe("w*"), 3);
+    assert.deepEqual(await redis.pubsub("NUMSUB", "news"), ["news", 1]);
+    for (let number = 0; number < 500; number++) {
+      assert.equal(await redis.publish("news", number), 1);
+    }
+    assert.equal(await redis.publish("weather", "rain"), 2);
+    await until(() => heard.length === 502);
+    const news = Array.from({ length: 500 }, (_, number) => ["news", String(number)]);
+    assert.deepEqual(heard.slice(0, 500), news);
+    assert.deepEqual(heard.slice(500), [["weather", "rain"], ["w*", "weather", "rain"]]);
+    await listener.ping();
+    assert.equal(await listener.unsubscribe("news", "weather"), 1);
+    assert.equal(await listener.punsubscribe("w*"), 0);
+    assert.equal(await redis.publish("news", "nobody"), 0);
+    listener.disconnect();
+  },
+
   async errors(redis) {
     await assert.rejects(redis.call("NOSUCH", "a"), /unknown command/);
     await assert.rejects(redis.call("GET"), /wrong number of arguments/);

@@ -16,7 +16,7 @@ def main():
         client.flushall()
         for work in (handshake, strings, conditions, numbers, bits, keys, expiry, scan, pipelines,
                      transactions, watch, databases, errors, binary_and_big, many_connections,
-                     server_commands):
+                     publish_and_subscribe, server_commands):
             work(client, protocol)
             client.flushall()
         client.close()
@@ -261,6 +261,35 @@ def many_connections(_, protocol):
     for index, one in enumerate(reversed(clients)):
         assert one.get(f"c{index}") == str(index).encode()
         one.close()
+
+
+def publish_and_subscribe(client, _):
+    listener = client.pubsub()
+    listener.subscribe("news", "weather")
+    listener.psubscribe("n*")
+    listener.ssubscribe("shard")
+    told = [listener.get_message(timeout=10) for _ in range(4)]
+    kinds = ["subscribe", "subscribe", "psubscribe", "ssubscribe"]
+    assert [message["type"] for message in told] == kinds, told
+    assert client.pubsub_numsub("news") == [(b"news", 1)]
+    assert client.pubsub_numpat() == 1
+    assert sorted(client.pubsub_channels()) == [b"news", b"weather"]
+    for number in range(1000):
+        assert client.publish("news", number) == 2
+    assert client.spublish("shard", "one") == 1
+    for number in range(1000):
+        for kind in ("message", "pmessage"):
+            message = listener.get_message(timeout=10)
+            assert (message["type"], message["data"]) == (kind, str(number).encode()), message
+    message = listener.get_message(timeout=10)
+    assert (message["type"], message["data"]) == ("smessage", b"one"), message
+    listener.ping("there?")
+    assert listener.get_message(timeout=10)["data"] == b"there?"
+    listener.unsubscribe()
+    listener.punsubscribe()
+    until(lambda: client.pubsub_channels() == [] and client.pubsub_numpat() == 0)
+    listener.close()
+    until(lambda: client.pubsub_shardchannels() == [])
 
 
 def server_commands(client, protocol):

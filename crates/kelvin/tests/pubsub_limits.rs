@@ -132,6 +132,32 @@ fn what_waits_for_subscribers_counts_among_all_clients() {
     drop(others);
 }
 
+#[test]
+fn what_a_client_listens_to_counts_as_its_memory() {
+    let kelvin = Server::kelvin(&["--workers", "2", "--maxmemory-clients", "1mb"]);
+    let mut control = kelvin.connect();
+    let subscribe = |client: &mut Client, number: usize| {
+        client.send(&["SUBSCRIBE", &format!("{number:01000}")]);
+        client.try_read().is_some()
+    };
+    let mut listener = kelvin.connect();
+    let mut count = 0;
+    while subscribe(&mut listener, count) {
+        count += 1;
+        assert!(count < 2000, "it is closed when its names take too much");
+    }
+    assert!(count > 500, "{count} names");
+    // One that stays has more of them than another may be told.
+    let mut listener = kelvin.connect();
+    listener.line("CLIENT NO-EVICT on");
+    assert!((0..1500).all(|number| subscribe(&mut listener, number)));
+    assert_eq!(
+        control.show("PUBSUB CHANNELS"),
+        "-ERR request needs more memory than maxmemory-clients allows (1048576 bytes)"
+    );
+    assert_eq!(control.show("PUBSUB CHANNELS 0*7").matches("$0").count(), 150);
+}
+
 /// Reads what has come. Whether the connection is at its end.
 fn drain(client: &mut Client) -> bool {
     while client.read_within(Duration::from_secs(1)).is_some() {}

@@ -76,8 +76,7 @@ impl CommandError {
 
     /// A container command with a subcommand that it does not have.
     pub fn unknown_subcommand(container: &str, given: &[u8]) -> CommandError {
-        let given = String::from_utf8_lossy(&given[..given.len().min(QUOTED_BYTES_MAX)]);
-        let text = format!("ERR unknown subcommand '{given}'. Try {container} HELP.");
+        let text = format!("ERR unknown subcommand '{}'. Try {container} HELP.", quoted(given));
         CommandError::owned(text)
     }
 
@@ -103,4 +102,9 @@ impl CommandError {
 /// An error with a constant text (its code included).
 pub const fn fixed(text: &'static str) -> CommandError {
     CommandError::Reply(Cow::Borrowed(text))
+}
+
+/// An argument as an error quotes it.
+pub fn quoted(given: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&given[..given.len().min(QUOTED_BYTES_MAX)])
 }

@@ -136,6 +136,10 @@ impl Encodings for RedisDefaults {
     fn intset_entries_max(&self) -> u64 {
         512
     }
+
+    fn hyperloglog_sparse_bytes_max(&self) -> usize {
+        3_000
+    }
 }
 
 impl Fetched for FakeFlash {
@@ -210,10 +214,12 @@ impl Harness {
         self.flash.fetched.clear();
         self.slots.extend(keys.iter().map(|key| key.slot));
         loop {
-            let mut locked = match command.locks {
+            let mut locked = match command.locks.of_request(args) {
                 Locks::All => self.keyspace.lock_all(),
                 Locks::None => self.keyspace.unlocked(),
-                Locks::Keys => self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
+                Locks::Keys | Locks::Patterns => {
+                    self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
+                }
             };
             let mut tally = Tally { takes_notes: true, ..Tally::default() };
             let is_write = command.flags.has(Flags::WRITE);

@@ -32,6 +32,7 @@ pub fn find_keys(specs: &[KeySpec], args: Args<'_>, found: &mut SmallVec<[KeyAt;
 fn begin(begin: Begin, args: Args<'_>) -> Option<usize> {
     match begin {
         Begin::Index(index) => (index < args.len()).then_some(index),
+        Begin::Unknown(find) => find(args),
         Begin::Keyword(keyword, from) => {
             let is_keyword = |index: &usize| args[*index].eq_ignore_ascii_case(keyword.as_bytes());
             let found = match usize::try_from(from) {

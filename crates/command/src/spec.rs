@@ -68,6 +68,32 @@ pub enum Locks {
     None,
     /// Every slot: it is atomic against everything.
     All,
+    /// Those of its keys; every slot when it has patterns (`BY`, `GET`), which name keys that follow from
+    /// values.
+    Patterns,
+}
+
+impl Locks {
+    /// What a request of these arguments holds: [`Locks::Patterns`] comes to one of the others.
+    #[inline]
+    pub fn of_request(self, args: Args<'_>) -> Locks {
+        match self {
+            Locks::Patterns if has_patterns(args) => Locks::All,
+            Locks::Patterns => Locks::Keys,
+            locks => locks,
+        }
+    }
+}
+
+/// Whether some argument may be a pattern that names keys.
+fn has_patterns(args: Args<'_>) -> bool {
+    let names = |at: usize| {
+        let option = &args[at - 1];
+        let takes_pattern =
+            option.eq_ignore_ascii_case(b"BY") || option.eq_ignore_ascii_case(b"GET");
+        takes_pattern && args[at].contains(&b'*')
+    };
+    (3..args.len()).any(names)
 }
 
 /// A set of command flags (`COMMAND INFO`), as bits.
@@ -235,6 +261,8 @@ pub enum Begin {
     Index(usize),
     /// After this keyword, searched from this argument on (backwards when negative).
     Keyword(&'static str, isize),
+    /// Clients are not told: at the argument that this finds, if any.
+    Unknown(fn(Args<'_>) -> Option<usize>),
 }
 
 /// Which arguments are keys, from the beginning of the search on.
@@ -282,6 +310,7 @@ pub enum Group {
     Hash,
     List,
     Bitmap,
+    HyperLogLog,
     PubSub,
     Connection,
     Server,
@@ -298,6 +327,7 @@ impl Group {
             Group::Hash => "hash",
             Group::List => "list",
             Group::Bitmap => "bitmap",
+            Group::HyperLogLog => "hyperloglog",
             Group::PubSub => "pubsub",
             Group::Connection => "connection",
             Group::Server => "server",
@@ -314,6 +344,7 @@ impl Group {
             Group::Hash => Some("@hash"),
             Group::List => Some("@list"),
             Group::Bitmap => Some("@bitmap"),
+            Group::HyperLogLog => Some("@hyperloglog"),
             Group::Connection => Some("@connection"),
             Group::PubSub | Group::Server => None,
             Group::Transactions => Some("@transaction"),

@@ -42,8 +42,10 @@ fn show_key_spec(spec: &KeySpec) -> String {
         Begin::Keyword(keyword, from) => {
             format!("[type keyword spec [keyword {keyword} startfrom {from}]]")
         }
+        Begin::Unknown(_) => "[type unknown spec []]".to_owned(),
     };
     let find = match spec.find {
+        _ if matches!(spec.begin, Begin::Unknown(_)) => "[type unknown spec []]".to_owned(),
         Find::Range { last, step } => {
             format!("[type range spec [lastkey {last} keystep {step} limit 0]]")
         }

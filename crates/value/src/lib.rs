@@ -1,4 +1,4 @@
-//! Pure functions on values: numbers in text, bits, patterns, common subsequences, digests.
+//! Pure functions on values: numbers in text, bits, patterns, common subsequences, digests, estimates.
 //!
 //! The crate knows neither keys nor storage nor the protocol. What its functions take and give is
 //! byte for byte what redis-server 7.0 takes and gives on x86-64; `tests/redis` compares them
@@ -15,6 +15,7 @@ pub mod bitfield;
 pub mod bits;
 pub mod digest;
 pub mod glob;
+pub mod hyperloglog;
 pub mod lcs;
 pub mod leaf;
 pub mod long_double;

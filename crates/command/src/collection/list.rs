@@ -3,7 +3,7 @@
 use std::iter::once;
 use std::ops::{ControlFlow, Range};
 
-use keyspace::{Changed, Key};
+use keyspace::{Changed, Expiry, Key};
 use value::Kind;
 use value::leaf::elements::{Elements, ElementsMut, SHAPE};
 
@@ -11,7 +11,7 @@ use crate::collection::Found;
 use crate::collection::form::LIST;
 use crate::collection::place::{LEAF_BYTES_MAX, Path, Place};
 use crate::collection::reader::TreeReader;
-use crate::collection::tree::Tree;
+use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
@@ -19,6 +19,9 @@ use crate::error::{CommandError, CommandResult};
 /// Leaves that a search looks at first; then so many times more.
 const SEARCHED_LEAVES: u64 = 32;
 const WIDENED_BY: u64 = 4;
+
+/// Elements of a list that is stored as a whole that go into its last leaf before that is divided.
+const STORED_AT_ONCE: usize = 1_024;
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +231,31 @@ impl Cx<'_, '_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Sets a key to a list of these elements, one at least, whatever the key held. It does not expire.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn store_list<'e>(
+        &mut self,
+        key: &Key<'_>,
+        elements: impl Iterator<Item = &'e [u8]> + Clone,
+    ) -> CommandResult {
+        let rows_bytes: usize = elements.clone().map(|element| SHAPE.row_bytes(&[element])).sum();
+        self.check_memory(SHAPE.empty().len() + rows_bytes)?;
+        let mut leaf = SHAPE.empty().to_vec();
+        ElementsMut::new(&mut leaf).insert(0, elements.clone().take(STORED_AT_ONCE));
+        let is_large = leaf.len() > SINGLE_BYTES_MAX;
+        self.db(key).put_vec(key, Kind::LIST.bits(), leaf, Expiry::Clear);
+        if is_large {
+            self.grow(key, &LIST);
+        }
+        let mut rest = elements.skip(STORED_AT_ONCE).peekable();
+        while rest.peek().is_some() {
+            let some: Vec<&[u8]> = rest.by_ref().take(STORED_AT_ONCE).collect();
+            self.push_elements(key, End::Right, some.into_iter())?;
+        }
+        Ok(())
     }
 
     fn edit_list_leaf<R>(

@@ -48,6 +48,9 @@ pub trait Encodings {
 
     /// Of sets: `set-max-intset-entries`, members of a set of integers.
     fn intset_entries_max(&self) -> u64;
+
+    /// Of sparse HyperLogLogs: `hll-sparse-max-bytes`.
+    fn hyperloglog_sparse_bytes_max(&self) -> usize;
 }
 
 /// What a key holds, as a command on one type of collection finds it.

@@ -7,6 +7,7 @@ pub mod expire;
 pub mod generic;
 pub mod hash;
 pub mod hash_all;
+pub mod hyperloglog;
 pub mod list;
 pub mod list_move;
 pub mod list_range;
@@ -19,6 +20,8 @@ mod scan;
 pub mod set;
 pub mod set_operation;
 pub mod set_random;
+pub mod sort;
+mod sort_pattern;
 pub mod string;
 pub mod string_lcs;
 pub mod string_many;
@@ -37,6 +40,7 @@ pub const FAMILIES: &[&[Command]] = &[
     string_lcs::COMMANDS,
     bitmap::COMMANDS,
     bitmap_field::COMMANDS,
+    hyperloglog::COMMANDS,
     set::COMMANDS,
     set_random::COMMANDS,
     set_operation::COMMANDS,
@@ -46,6 +50,7 @@ pub const FAMILIES: &[&[Command]] = &[
     list_range::COMMANDS,
     list_search::COMMANDS,
     list_move::COMMANDS,
+    sort::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
     scan::COMMANDS,

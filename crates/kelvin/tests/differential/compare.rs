@@ -18,6 +18,7 @@ pub fn same(rule: Rule, redis: &Frame, kelvin: &Frame) -> bool {
             Rule::AnyOrder => sorted(redis).is_some() && sorted(redis) == sorted(kelvin),
             Rule::Pairs => pairs(redis).is_some() && pairs(redis) == pairs(kelvin),
             Rule::Kind => same_kind(redis, kelvin),
+            Rule::Scores => *redis == not_a_double() && matches!(kelvin, Frame::Array(_)),
             Rule::Checked => match (redis, kelvin) {
                 (Frame::Integer(0 | -1), error) => is_about_arguments(error),
                 (error, Frame::Integer(_)) => *error == syntax_error(),
@@ -43,6 +44,10 @@ pub fn same_all(rules: &[Rule], redis: &Frame, kelvin: &Frame) -> bool {
 
 fn syntax_error() -> Frame {
     Frame::Error(b"ERR syntax error".to_vec())
+}
+
+fn not_a_double() -> Frame {
+    Frame::Error(b"ERR One or more scores can't be converted into double".to_vec())
 }
 
 fn is_about_arguments(frame: &Frame) -> bool {
@@ -114,6 +119,9 @@ fn each_rule_allows_what_it_says() {
         (Rule::Kind, number(1), number(2), true),
         (Rule::Kind, number(1), Frame::NullBulk, false),
         (Rule::Kind, error("ERR a"), error("ERR b"), false),
+        (Rule::Scores, not_a_double(), list(&[1]), true),
+        (Rule::Scores, list(&[1]), not_a_double(), false),
+        (Rule::Scores, not_a_double(), number(1), false),
         (Rule::Checked, number(0), error("ERR syntax error"), true),
         (Rule::Checked, number(1), error("ERR syntax error"), false),
         (Rule::Checked, error("ERR syntax error"), number(0), true),

@@ -144,6 +144,36 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
             let count = random.pick(&[20, 100, 200, 511, 512, 513, 600]);
             (first..first + count).for_each(|number| push(&number.to_string()));
         }
+        "hll" => push(&format!("hll{}", random.below(6))),
+        "broken-hll" => push(&format!("broken{}", random.below(3))),
+        "hll-offset" => {
+            let last = if random.chance(1, 3) { 10 } else { 400 };
+            push(&random.between(0, last).to_string());
+        }
+        "hll-bytes" => words.push(noise(random, 2)),
+        "sortable" => push(&format!("sortable{}", random.below(4))),
+        // Keys and hashes of the others: `k7`, `hash3`.
+        "sort-by" => {
+            push("BY");
+            push(random.pick(&["k*", "hash*->f1", "hash*->f2", "k*->f", "none*", "*"]));
+        }
+        "sort-get" => {
+            push("GET");
+            push(random.pick(&[
+                "#",
+                "k*",
+                "hash*->f1",
+                "hash*->field7",
+                "hash*",
+                "fixed",
+                "w0000*",
+            ]));
+        }
+        "sort-limit" => {
+            push("LIMIT");
+            push(&random.between(-2, 8).to_string());
+            push(&random.between(-1, 12).to_string());
+        }
         "short-key" => push(&format!("short{}", random.below(6))),
         "short-value" => words.push(letters(random, 120)),
         "integer" => push(&integer(random)),

@@ -202,6 +202,8 @@ options! {
     hash_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "hash-max-listpack-value" | "hash-max-ziplist-value", "64", RUNTIME;
     /// Members up to which a set of integers is called an intset.
     set_max_intset_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "set-max-intset-entries", "512", RUNTIME;
+    /// Bytes up to which a HyperLogLog is sparse.
+    hll_sparse_max_bytes: Atomic<Memory> = Memory::between(0, BYTES_MAX), "hll-sparse-max-bytes", "3000", RUNTIME;
 
     // Watching.
 

@@ -347,9 +347,11 @@ impl Runner<'_> {
         let worker = self.session.worker.clone();
         let keyspace = &*worker.server.tier.keyspace;
         let length = reply.len();
-        let mut locked = match (self.entry.spec.locks, keys.as_slice()) {
+        let mut locked = match (self.entry.spec.locks.of_request(self.args), keys.as_slice()) {
             (Locks::Keys, [key]) => keyspace.lock_one(key.slot),
-            (Locks::Keys, keys) => keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
+            (Locks::Keys | Locks::Patterns, keys) => {
+                keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
+            }
             (Locks::None, _) => keyspace.unlocked(),
             (Locks::All, _) => keyspace.lock_all(),
         };

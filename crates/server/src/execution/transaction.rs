@@ -128,7 +128,7 @@ fn exec(
 
 /// Locks what the queued commands work on and what is watched.
 fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
-    if transaction.queued.iter().any(|queued| queued.entry.wants_all_slots()) {
+    if transaction.queued.iter().any(|queued| queued.entry.wants_all_slots(queued.args())) {
         return keyspace.lock_all();
     }
     let mut slots: SmallVec<[u16; 8]> = SmallVec::new();

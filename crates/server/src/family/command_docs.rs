@@ -1,12 +1,14 @@
 //! What COMMAND DOCS answers of a command, as Redis 7.0 writes it: redis-cli shows it as hints.
 
+use command::Begin;
 use resp::Reply;
 
 use super::syntax::{Argument, ArgumentKind, parse_syntax};
 use crate::state::registry::Entry;
 
 /// Names of arguments that are keys, in the commands that have keys.
-const KEYS: &[&str] = &["key", "key1", "key2", "newkey", "destkey", "source", "destination"];
+const KEYS: &[&str] =
+    &["key", "key1", "key2", "newkey", "destkey", "source", "sourcekey", "destination"];
 /// Names of arguments that are integers.
 const INTEGERS: &[&str] = &[
     "bit",
@@ -108,8 +110,9 @@ impl Writer<'_> {
         .into_iter()
         .filter_map(|(is, flag)| is.then_some(flag))
         .collect();
+        let key_spec = self.key_spec_index(kind);
         let optional_fields = [
-            kind == "key",
+            key_spec.is_some(),
             argument.token.is_some(),
             !flags.is_empty(),
             !argument.inner.is_empty(),
@@ -117,11 +120,9 @@ impl Writer<'_> {
         self.reply.map(2 + optional_fields.iter().filter(|is| **is).count());
         write_field("name", &argument.name, self.reply);
         write_field("type", kind, self.reply);
-        if kind == "key" {
+        if let Some(index) = key_spec {
             self.reply.bulk(b"key_spec_index");
-            let last = self.entry.spec.keys.len() - 1;
-            self.reply.integer(self.key_specs.min(last) as i64);
-            self.key_specs += 1;
+            self.reply.integer(index as i64);
         }
         if let Some(token) = &argument.token {
             write_field("token", token, self.reply);
@@ -134,6 +135,26 @@ impl Writer<'_> {
         if !argument.inner.is_empty() {
             self.reply.bulk(b"arguments");
             self.write_all(&argument.inner);
+        }
+    }
+
+    /// Which key specification is about the next argument, of a type. That of patterns is met as often as
+    /// there are patterns.
+    fn key_spec_index(&mut self, kind: &str) -> Option<usize> {
+        let keys = self.entry.spec.keys;
+        let is_of_patterns = |index: usize| {
+            let next = keys.get(index);
+            next.is_some_and(|keys| matches!(keys.begin, Begin::Unknown(_)))
+        };
+        let last = keys.len().checked_sub(1)?;
+        match kind {
+            "pattern" => is_of_patterns(self.key_specs).then_some(self.key_specs),
+            "key" if is_of_patterns(self.key_specs) => Some(last),
+            "key" => {
+                self.key_specs += 1;
+                Some(last.min(self.key_specs - 1))
+            }
+            _ => None,
         }
     }
 
@@ -162,7 +183,7 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use command::KeyFlags;
+    use command::{KeyFlags, KeySpec};
 
     use super::*;
     use crate::family::REGISTRY;
@@ -189,7 +210,9 @@ mod tests {
         }
         for entry in REGISTRY.entries.iter().filter(|entry| has_keys(entry)) {
             let arguments = parse_syntax(entry.spec.docs.syntax).expect("see above");
-            assert!(count(&arguments) >= entry.spec.keys.len(), "{}", entry.spec.name);
+            let told = |keys: &&KeySpec| !matches!(keys.begin, Begin::Unknown(_));
+            let keys = entry.spec.keys.iter().filter(told).count();
+            assert!(count(&arguments) >= keys, "{}", entry.spec.name);
         }
     }
 }

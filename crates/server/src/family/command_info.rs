@@ -43,8 +43,13 @@ const MORE_CATEGORIES: &[(&str, &[&str])] = &[
     ("INFO", &["dangerous"]),
     ("KEYS", &["dangerous"]),
     ("ROLE", &["admin", "dangerous"]),
+    ("SORT", &["set", "sortedset", "list", "dangerous"]),
+    ("SORT_RO", &["set", "sortedset", "list", "dangerous"]),
     ("SWAPDB", &["keyspace", "dangerous"]),
 ];
+
+/// Commands without the category of their group.
+const OF_NO_GROUP: &[&str] = &["SORT", "SORT_RO"];
 
 const UNREPEATABLE: &str = "nondeterministic_output";
 const UNORDERED: &str = "nondeterministic_output_order";
@@ -123,6 +128,7 @@ pub(super) fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> {
     let group = spec.docs.group.category().filter(|_| !is_whole_container);
     let group = group.map(|category| category.trim_start_matches('@'));
     let more = MORE_CATEGORIES.iter().find(|(name, _)| *name == container);
+    let group = group.filter(|_| !OF_NO_GROUP.contains(&container));
     CATEGORIES.iter().copied().filter(move |&category| {
         let from_flags = match category {
             "read" => has(Flags::READONLY),
@@ -198,9 +204,11 @@ fn write_key_spec(spec: &KeySpec, reply: &mut Reply) {
             reply.bulk(b"startfrom");
             reply.integer(from as i64);
         }
+        Begin::Unknown(_) => write_typed("unknown", &[], reply),
     }
     reply.bulk(b"find_keys");
     match spec.find {
+        _ if matches!(spec.begin, Begin::Unknown(_)) => write_typed("unknown", &[], reply),
         Find::Range { last, step } => {
             let fields = [("lastkey", last as i64), ("keystep", step as i64), ("limit", 0)];
             write_typed("range", &fields, reply);

@@ -22,6 +22,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Hash, "Hashes"),
     (Group::List, "Lists"),
     (Group::Bitmap, "Bitmaps"),
+    (Group::HyperLogLog, "HyperLogLogs"),
     (Group::Generic, "Keys"),
     (Group::Transactions, "Transactions"),
     (Group::PubSub, "Publish and subscribe"),

@@ -4,6 +4,7 @@
 //! can read it: of such a handler it holds the place in `family::HANDLERS`.
 
 use command::{CommandTable, Handler, Locks, Spec};
+use resp::Args;
 
 /// How a command runs.
 #[derive(Clone, Copy)]
@@ -97,8 +98,8 @@ impl Entry {
 
     /// Whether slots are locked for it in a transaction beyond those of its keys: it walks or
     /// replaces whole databases.
-    pub(crate) fn wants_all_slots(&self) -> bool {
-        matches!(self.run, Run::Keys(_)) && self.spec.locks != Locks::Keys
+    pub(crate) fn wants_all_slots(&self, args: Args<'_>) -> bool {
+        matches!(self.run, Run::Keys(_)) && self.spec.locks.of_request(args) != Locks::Keys
     }
 }
 

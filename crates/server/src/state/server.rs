@@ -168,6 +168,10 @@ impl Encodings for Server {
     fn intset_entries_max(&self) -> u64 {
         self.config.set_max_intset_entries.load() as u64
     }
+
+    fn hyperloglog_sparse_bytes_max(&self) -> usize {
+        self.config.hll_sparse_max_bytes.load() as usize
+    }
 }
 
 impl Statistics for Server {

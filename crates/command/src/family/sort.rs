@@ -1,0 +1,613 @@
+//! SORT and SORT_RO: the elements of a list or a set in an order of their own, or in that of other keys.
+//!
+//! The keys that patterns (`BY`, `GET`) name follow from the elements, so a request with patterns runs
+//! with every slot held ([`Locks::Patterns`]). What they name on flash is asked for at once, again with
+//! what was fetched for an earlier run: at most once to sort and once to answer.
+
+use std::cmp::Ordering;
+use std::ops::{ControlFlow, Range};
+
+use resp::{Args, Reply};
+use value::number::parse_f64;
+use value::{Kind, parse_i64};
+
+use super::sort_pattern::{ColdValues, Pattern, until_nul};
+use crate::cx::Cx;
+use crate::effect::Event;
+use crate::error::{CommandError, CommandResult, fixed};
+use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+
+const SORTED: KeySpec = KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value);
+/// Which they are is known once the elements are.
+const NAMED_BY_ELEMENTS: KeySpec = KeySpec {
+    flags: KeyFlags::RO.and(KeyFlags::ACCESS),
+    needs: Needs::Value,
+    begin: Begin::Unknown(|_| None),
+    find: Find::Range { last: 0, step: 1 },
+};
+const STORED: KeySpec = KeySpec {
+    flags: KeyFlags::OW.and(KeyFlags::UPDATE),
+    needs: Needs::KeyOnly,
+    begin: Begin::Unknown(position_of_stored),
+    find: Find::Range { last: 0, step: 1 },
+};
+
+const NOT_DOUBLE: CommandError = fixed("ERR One or more scores can't be converted into double");
+
+/// The rows of this file.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "SORT",
+        arity: -2,
+        flags: Flags::WRITE.and(Flags::DENYOOM).and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES),
+        keys: &[SORTED, NAMED_BY_ELEMENTS, STORED],
+        locks: Locks::Patterns,
+        docs: Docs {
+            group: Group::Generic,
+            since: "1.0.0",
+            summary: "Sorts the elements of a list or a set, and returns or stores them.",
+            complexity: "O(N*log(N)+M) for N elements of which M are returned",
+            syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] [STORE destination]",
+        },
+        run: |cx, args, reply| sort(cx, (args, true), reply),
+    },
+    Command {
+        name: "SORT_RO",
+        arity: -2,
+        flags: Flags::READONLY.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES),
+        keys: &[SORTED, NAMED_BY_ELEMENTS],
+        locks: Locks::Patterns,
+        docs: Docs {
+            group: Group::Generic,
+            since: "7.0.0",
+            summary: "Sorts the elements of a list or a set, and returns them.",
+            complexity: "O(N*log(N)+M) for N elements of which M are returned",
+            syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
+        },
+        run: |cx, args, reply| sort(cx, (args, false), reply),
+    },
+];
+
+/// What is answered of an element.
+#[derive(Clone, Copy, Debug)]
+enum Get<'a> {
+    /// Itself.
+    Element,
+    /// What a pattern names; without one, nothing.
+    Named(Option<Pattern<'a>>),
+}
+
+/// The options of a request.
+#[derive(Debug)]
+struct Options<'a> {
+    by: Option<Pattern<'a>>,
+    /// Whether some `BY` names nothing that depends on the element.
+    is_unsorted: bool,
+    /// Offset and count; a negative count is all.
+    limit: (i64, i64),
+    gets: Vec<Get<'a>>,
+    descends: bool,
+    /// By text rather than by number.
+    is_alpha: bool,
+    /// Which argument names the key to store in.
+    stored_at: Option<usize>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<Options<'a>, CommandError> {
+        let (mut is_unsorted, mut descends, mut is_alpha) = (false, false, false);
+        let (mut by, mut limit, mut gets, mut stored_at) = (None, (0, -1), Vec::new(), None);
+        let mut at = 2;
+        while let Some(name) = args.get(at) {
+            let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+            let (first, second) = (args.get(at + 1), args.get(at + 2));
+            at += 1;
+            if is("ASC") {
+                descends = false;
+            } else if is("DESC") {
+                descends = true;
+            } else if is("ALPHA") {
+                is_alpha = true;
+            } else if let (true, Some(offset), Some(count)) = (is("LIMIT"), first, second) {
+                let number = |text| parse_i64(text).ok_or(CommandError::NOT_INTEGER);
+                limit = (number(offset)?, number(count)?);
+                at += 2;
+            } else if let (true, true, Some(_)) = (may_store, is("STORE"), first) {
+                stored_at = Some(at);
+                at += 1;
+            } else if let (true, Some(pattern)) = (is("BY"), first) {
+                by = Pattern::parse(pattern);
+                is_unsorted |= by.is_none();
+                at += 1;
+            } else if let (true, Some(pattern)) = (is("GET"), first) {
+                gets.push(match until_nul(pattern) {
+                    b"#" => Get::Element,
+                    _ => Get::Named(Pattern::parse(pattern)),
+                });
+                at += 1;
+            } else {
+                return Err(CommandError::SYNTAX);
+            }
+        }
+        Ok(Options { by, is_unsorted, limit, gets, descends, is_alpha, stored_at })
+    }
+
+    /// Which of `len` sorted elements are answered.
+    fn range(&self, len: usize) -> Range<usize> {
+        let (offset, count) = self.limit;
+        let clamp = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX).min(len);
+        let first = clamp(offset);
+        let count = if count < 0 { len } else { clamp(count) };
+        first..len.min(first + count)
+    }
+}
+
+/// The key that a request stores its result in: an argument.
+fn position_of_stored(args: Args<'_>) -> Option<usize> {
+    Options::parse(args, true).ok()?.stored_at
+}
+
+/// Elements, one behind the other.
+#[derive(Default)]
+struct Elements {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Elements {
+    fn push(&mut self, element: &[u8]) {
+        self.bytes.extend_from_slice(element);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn at(&self, position: usize) -> &[u8] {
+        let start = if position == 0 { 0 } else { self.ends[position - 1] };
+        &self.bytes[start..self.ends[position]]
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+        (0..self.len()).map(|position| self.at(position))
+    }
+}
+
+fn sort(
+    cx: &mut Cx<'_, '_>,
+    (args, may_store): (Args<'_>, bool),
+    reply: &mut Reply,
+) -> CommandResult {
+    let mut options = Options::parse(args, may_store)?;
+    let key = cx.key(0);
+    let kind = cx.peek(&key).map(|view| Kind::from_bits(view.kind));
+    if options.is_unsorted && options.stored_at.is_some() && kind.is_some_and(Kind::is_set) {
+        // So that what is stored does not depend on how the set is kept.
+        options = Options { by: None, is_unsorted: false, is_alpha: true, ..options };
+    }
+    let bytes_max = match options.stored_at {
+        Some(_) => cx.memory_bytes_max,
+        None => cx.reply_bytes_max.saturating_sub(reply.full_len()),
+    };
+    let elements = load(cx, &options, bytes_max)?;
+    let is_list = kind.is_some_and(Kind::is_list);
+    let sorted = match options.is_unsorted {
+        true => (0..elements.len()).collect(),
+        false => order(cx, &options, &elements)?,
+    };
+    // Of a list in its own order no more was loaded.
+    let range = match options.is_unsorted && is_list {
+        true => 0..sorted.len(),
+        false => options.range(sorted.len()),
+    };
+    let answered = (&elements, &sorted[range]);
+    let result = match options.stored_at {
+        None => write(cx, &options, answered, reply),
+        Some(_) => store(cx, &options, answered, reply),
+    };
+    match result {
+        Err(CommandError::NotResident(_)) => Err(lacked(cx, &options, answered)),
+        result => result,
+    }
+}
+
+/// A copy of the elements to be sorted; of a list that is not, those that are answered, in their order.
+///
+/// Errors: they take more than `bytes_max`; the key holds something that has none, or is on flash.
+fn load(
+    cx: &mut Cx<'_, '_>,
+    options: &Options<'_>,
+    bytes_max: usize,
+) -> Result<Elements, CommandError> {
+    let key = cx.key(0);
+    let check = |bytes: u64| match (bytes <= bytes_max as u64, options.stored_at) {
+        (true, _) => Ok(()),
+        (false, Some(_)) => Err(CommandError::OUT_OF_MEMORY),
+        (false, None) => Err(CommandError::too_long_of(&key, bytes)),
+    };
+    let mut elements = Elements::default();
+    match cx.peek(&key).map(|view| Kind::from_bits(view.kind)) {
+        None => {
+            // For the statistics.
+            cx.read(&key)?;
+            cx.report_missed_read(&key);
+        }
+        Some(kind) if kind.is_list() => {
+            if let Some(mut list) = cx.read_list(&key)? {
+                let (len, bytes) = (list.len(), list.byte_len());
+                let Range { start, end } = match options.is_unsorted {
+                    true => options.range(len as usize),
+                    false => 0..len as usize,
+                };
+                if end - start == len as usize {
+                    check(bytes)?;
+                }
+                let is_backward = options.is_unsorted && options.descends;
+                let positions = match is_backward {
+                    true => len - end as u64..len - start as u64,
+                    false => start as u64..end as u64,
+                };
+                let seen = list.visit(positions, is_backward, |_, element| {
+                    elements.push(element);
+                    match elements.bytes.len() <= bytes_max {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                })?;
+                if seen.is_break() {
+                    check(bytes)?;
+                }
+            }
+        }
+        Some(kind) if kind.is_set() => {
+            if let Some(mut set) = cx.read_set(&key)? {
+                check(set.byte_len())?;
+                set.visit(|member| elements.push(member))?;
+            }
+        }
+        Some(_) => return Err(CommandError::WRONG_TYPE),
+    }
+    Ok(elements)
+}
+
+/// What elements are sorted by.
+enum Weights {
+    /// Numbers, and where these are equal the elements.
+    Numbers(Vec<f64>),
+    /// What a pattern names for each, and whether there is anything.
+    Named(Elements, Vec<bool>),
+    /// The elements.
+    Elements,
+}
+
+impl Weights {
+    /// Looks up what the elements are sorted by.
+    ///
+    /// Errors: [`CommandError::NotResident`]; there is something that is no number, or too much text.
+    fn of(
+        cx: &mut Cx<'_, '_>,
+        options: &Options<'_>,
+        elements: &Elements,
+    ) -> Result<Weights, CommandError> {
+        if let (None, true) = (options.by, options.is_alpha) {
+            return Ok(Weights::Elements);
+        }
+        let mut numbers = Vec::new();
+        let (mut texts, mut are_there) = (Elements::default(), Vec::new());
+        let mut are_numbers = true;
+        for element in elements.iter() {
+            let mut weigh = |text: Option<&[u8]>| {
+                if options.is_alpha {
+                    texts.push(text.unwrap_or_default());
+                    are_there.push(text.is_some());
+                } else {
+                    let number = text.map_or(Some(0.0), score);
+                    are_numbers &= number.is_some();
+                    numbers.push(number.unwrap_or_default());
+                }
+            };
+            match &options.by {
+                Some(by) => by.look_up(cx, element, weigh)?,
+                None => weigh(Some(element)),
+            }
+            cx.check_memory(texts.bytes.len())?;
+        }
+        match (options.is_alpha, are_numbers) {
+            (true, _) => Ok(Weights::Named(texts, are_there)),
+            (false, true) => Ok(Weights::Numbers(numbers)),
+            (false, false) => Err(NOT_DOUBLE),
+        }
+    }
+
+    fn compare(&self, elements: &Elements, left: usize, right: usize) -> Ordering {
+        let by_element = || elements.at(left).cmp(elements.at(right));
+        match self {
+            Weights::Elements => by_element(),
+            Weights::Numbers(numbers) => {
+                let by_number = numbers[left].partial_cmp(&numbers[right]);
+                by_number.filter(|order| order.is_ne()).unwrap_or_else(by_element)
+            }
+            Weights::Named(texts, are_there) => {
+                let text = |position: usize| (are_there[position], texts.at(position));
+                text(left).cmp(&text(right))
+            }
+        }
+    }
+}
+
+/// The positions of the elements in the order that is asked for.
+fn order(
+    cx: &mut Cx<'_, '_>,
+    options: &Options<'_>,
+    elements: &Elements,
+) -> Result<Vec<usize>, CommandError> {
+    let mut positions: Vec<usize> = (0..elements.len()).collect();
+    let weights = match Weights::of(cx, options, elements) {
+        Err(CommandError::NotResident(_)) => {
+            // Where all elements are answered, what is answered of them is known already.
+            let are_all = options.range(positions.len()) == (0..positions.len());
+            let answered = if are_all { &positions[..] } else { &[] };
+            return Err(lacked(cx, options, (elements, answered)));
+        }
+        weights => weights?,
+    };
+    positions.sort_by(|&left, &right| {
+        let order = weights.compare(elements, left, right);
+        if options.descends { order.reverse() } else { order }
+    });
+    Ok(positions)
+}
+
+/// The number that C's `strtod` makes of a text, as Redis asks it here: spaces in front are passed over, and
+/// nothing is 0.
+fn score(text: &[u8]) -> Option<f64> {
+    let text = until_nul(text);
+    let is_space = |byte: &&u8| byte.is_ascii_whitespace() || **byte == 0x0b;
+    let spaces = text.iter().take_while(is_space).count();
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    parse_f64(&text[spaces..]).filter(|score| !score.is_subnormal())
+}
+
+/// Every value on flash that is needed to sort, and to answer the elements at some positions.
+fn lacked(
+    cx: &mut Cx<'_, '_>,
+    options: &Options<'_>,
+    (elements, answered): (&Elements, &[usize]),
+) -> CommandError {
+    let mut cold = ColdValues::default();
+    if let Some(by) = options.by.filter(|_| !options.is_unsorted) {
+        elements.iter().for_each(|element| cold.add(cx, &by, element));
+    }
+    for &position in answered {
+        for get in &options.gets {
+            if let Get::Named(Some(pattern)) = get {
+                cold.add(cx, pattern, elements.at(position));
+            }
+        }
+    }
+    cold.not_resident(&cx.key(0))
+}
+
+/// Hands over everything that is answered of some elements.
+///
+/// Errors: [`CommandError::NotResident`], and those of `then`.
+fn answer(
+    cx: &mut Cx<'_, '_>,
+    options: &Options<'_>,
+    (elements, answered): (&Elements, &[usize]),
+    mut then: impl FnMut(Option<&[u8]>) -> CommandResult,
+) -> CommandResult {
+    for &position in answered {
+        let element = elements.at(position);
+        if options.gets.is_empty() {
+            then(Some(element))?;
+        }
+        for get in &options.gets {
+            match get {
+                Get::Element => then(Some(element))?,
+                Get::Named(None) => then(None)?,
+                Get::Named(Some(pattern)) => pattern.look_up(cx, element, &mut then)??,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Replies with what is answered.
+///
+/// Errors: [`CommandError::ReplyTooLong`], [`CommandError::NotResident`].
+fn write(
+    cx: &mut Cx<'_, '_>,
+    options: &Options<'_>,
+    sorted: (&Elements, &[usize]),
+    reply: &mut Reply,
+) -> CommandResult {
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let mut left_out = 0;
+    reply.array(sorted.1.len() * options.gets.len().max(1));
+    answer(cx, options, sorted, |value| {
+        match value {
+            None => reply.null(),
+            Some(value) if reply.full_len() + value.len() > reply_bytes_max => {
+                left_out += value.len() as u64;
+            }
+            Some(value) => reply.bulk(value),
+        }
+        Ok(())
+    })?;
+    match left_out {
+        0 => Ok(()),
+        _ => Err(CommandError::too_long_of(&key, reply.full_len() as u64 + left_out)),
+    }
+}
+
+/// Stores what is answered as a list, and replies with its length.
+///
+/// Errors: [`CommandError::OUT_OF_MEMORY`], [`CommandError::NotResident`]; nothing is changed then.
+fn store(
+    cx: &mut Cx<'_, '_>,
+    options: &Options<'_>,
+    sorted: (&Elements, &[usize]),
+    reply: &mut Reply,
+) -> CommandResult {
+    let (target, bytes_max) = (cx.key(1), cx.memory_bytes_max);
+    let mut stored = Elements::default();
+    answer(cx, options, sorted, |value| {
+        stored.push(value.unwrap_or_default());
+        if stored.bytes.len() > bytes_max { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
+    })?;
+    if stored.len() == 0 {
+        cx.remove(&target);
+    } else {
+        cx.store_list(&target, stored.iter())?;
+        cx.report(&target, Event::SORTSTORE, stored.len() as u64);
+    }
+    reply.integer(stored.len() as i64);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, check, check_events};
+
+    #[test]
+    fn changes_are_told() {
+        check_events(&[
+            ("RPUSH l 2 1", "new l, rpush l"),
+            ("SET w_1 1", "new w_1, set w_1"),
+            ("SORT l", ""),
+            ("SORT x", "keymiss x"),
+            ("SORT_RO x", "keymiss x"),
+            ("SORT l BY w_* STORE o", "keymiss w_2, new o, sortstore o"),
+            ("SORT l STORE o", "sortstore o"),
+            ("SORT x STORE o", "keymiss x, del o"),
+            ("SORT x STORE o", "keymiss x"),
+        ]);
+    }
+
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    const LONG: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
+
+    #[test]
+    fn elements_are_sorted_by_number_and_by_text() {
+        check(&[
+            ("RPUSH l 3 10 -1.5 2e1 0x10", ":5"),
+            ("SORT l", "[$4 -1.5, $1 3, $2 10, $4 0x10, $3 2e1]"),
+            ("SORT l DESC", "[$3 2e1, $4 0x10, $2 10, $1 3, $4 -1.5]"),
+            ("SORT l DESC ASC", "[$4 -1.5, $1 3, $2 10, $4 0x10, $3 2e1]"),
+            ("SORT l ALPHA", "[$4 -1.5, $4 0x10, $2 10, $3 2e1, $1 3]"),
+            ("SORT_RO l alpha desc", "[$1 3, $3 2e1, $2 10, $4 0x10, $4 -1.5]"),
+            ("SORT l LIMIT 1 2", "[$1 3, $2 10]"),
+            ("SORT l LIMIT -5 2", "[$4 -1.5, $1 3]"),
+            ("SORT l LIMIT 3 100", "[$4 0x10, $3 2e1]"),
+            ("SORT l LIMIT 3 -100", "[$4 0x10, $3 2e1]"),
+            ("SORT l LIMIT 5 1", "[]"),
+            ("SORT l LIMIT 0 0", "[]"),
+            ("SORT l LIMIT 9223372036854775807 9223372036854775807", "[]"),
+            ("SADD s 30 4 5", ":3"),
+            ("SORT s", "[$1 4, $1 5, $2 30]"),
+            ("SORT missing", "[]"),
+            ("SORT l BY nosort", "[$1 3, $2 10, $4 -1.5, $3 2e1, $4 0x10]"),
+            ("SORT l BY nosort DESC LIMIT 1 2", "[$3 2e1, $4 -1.5]"),
+            ("SORT l BY nosort LIMIT 1 2", "[$2 10, $4 -1.5]"),
+            ("RPUSH odd '' ' 7' inf -Infinity", ":4"),
+            ("SORT odd", "[$9 -Infinity, $0, $2  7, $3 inf]"),
+        ]);
+    }
+
+    #[test]
+    fn other_keys_give_the_order() {
+        check(&[
+            ("RPUSH l a b c d", ":4"),
+            ("MSET w_a 3 w_b 1 w_c 2", "+OK"),
+            ("HSET o_a f 5 x t", ":2"),
+            ("HSET o_b f 7 x s", ":2"),
+            ("SORT l BY w_*", "[$1 d, $1 b, $1 c, $1 a]"),
+            ("SORT l BY w_* DESC", "[$1 a, $1 c, $1 b, $1 d]"),
+            ("SORT l BY w_* LIMIT 1 2", "[$1 b, $1 c]"),
+            ("SORT l BY o_*->f", "[$1 c, $1 d, $1 a, $1 b]"),
+            ("SORT l BY o_*->x ALPHA", "[$1 c, $1 d, $1 b, $1 a]"),
+            ("SORT l BY o_*->x ALPHA DESC", "[$1 a, $1 b, $1 c, $1 d]"),
+            ("SORT l BY o_*", "[$1 a, $1 b, $1 c, $1 d]"),
+            ("SORT l BY w_*->f", "[$1 a, $1 b, $1 c, $1 d]"),
+            (
+                "SORT l BY w_* GET # GET w_* GET o_*->f GET fixed",
+                "[$1 d, _, _, _, $1 b, $1 1, $1 7, _, $1 c, $1 2, _, _, $1 a, $1 3, $1 5, _]",
+            ),
+            ("SORT_RO l BY nosort LIMIT 0 2 GET w_*", "[$1 3, $1 1]"),
+            // One without a star is enough.
+            ("SORT l BY nosort BY w_* LIMIT 0 1", "[$1 a]"),
+            ("SORT l BY w_* BY nosort LIMIT 0 1", "[$1 a]"),
+            ("SET w_c x", "+OK"),
+            ("SORT l BY w_*", "-ERR One or more scores can't be converted into double"),
+            ("SORT l", "-ERR One or more scores can't be converted into double"),
+        ]);
+    }
+
+    #[test]
+    fn results_are_stored_as_lists() {
+        check(&[
+            ("SADD s c a b", ":3"),
+            ("SORT s BY nosort STORE to", ":3"),
+            ("LRANGE to 0 -1", "[$1 a, $1 b, $1 c]"),
+            ("MSET w_a 3 w_b 1", "+OK"),
+            ("EXPIRE to 100", ":1"),
+            ("SORT s BY w_* GET # GET w_* STORE to", ":6"),
+            ("LRANGE to 0 -1", "[$1 c, $0, $1 b, $1 1, $1 a, $1 3]"),
+            ("TTL to", ":-1"),
+            ("SORT to ALPHA STORE to", ":6"),
+            ("LRANGE to 0 -1", "[$0, $1 1, $1 3, $1 a, $1 b, $1 c]"),
+            ("SET w_a x", "+OK"),
+            ("SORT s BY w_* STORE to", "-ERR One or more scores can't be converted into double"),
+            ("LLEN to", ":6"),
+            ("SORT missing STORE to", ":0"),
+            ("EXISTS to", ":0"),
+            ("SORT missing STORE to", ":0"),
+            ("SORT s ALPHA STORE w_a", ":3"),
+            ("TYPE w_a", "+list"),
+        ]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        check(&[
+            ("SET text x", "+OK"),
+            ("HSET h f v", ":1"),
+            ("SORT text", WRONG),
+            ("SORT h STORE to", WRONG),
+            ("SORT missing STORE", "-ERR syntax error"),
+            ("SORT_RO missing STORE to", "-ERR syntax error"),
+            ("SORT missing LIMIT 1", "-ERR syntax error"),
+            ("SORT missing LIMIT 1 x", "-ERR value is not an integer or out of range"),
+            ("SORT missing BY", "-ERR syntax error"),
+            ("SORT missing GET", "-ERR syntax error"),
+            ("SORT text other", "-ERR syntax error"),
+            ("SORT", "-ERR wrong number of arguments for 'sort' command"),
+        ]);
+    }
+
+    /// Everything is on flash when the command comes, in leaves of a large hash, too.
+    #[test]
+    fn what_patterns_name_comes_from_flash() {
+        let mut server = Harness::new(true);
+        for number in 0..50 {
+            server.run(&format!("RPUSH l {number}"));
+            server.run(&format!("SET w_{number} {}", 1_000 - number));
+            server.run(&format!("SET v_{number} {LONG}{number}"));
+            let fields: String = (0..60).map(|field| format!(" f{field} {LONG}{number}")).collect();
+            server.run(&format!("HSET o_{number}{fields}"));
+        }
+        let last = format!("$72 {LONG}49");
+        let expected = format!("[$2 49, {last}, {last}]");
+        let gets = "GET # GET v_* GET o_*->f7";
+        assert_eq!(server.run(&format!("SORT l BY w_* LIMIT 0 1 {gets}")), expected);
+        assert_eq!(server.run(&format!("SORT l BY o_*->f3 ALPHA DESC LIMIT 0 0 {gets}")), "[]");
+        let all = server.run(&format!("SORT l BY w_* {gets}"));
+        assert!(all.starts_with(&expected[..expected.len() - 1]), "{all}");
+        assert_eq!(server.run(&format!("SORT l BY w_* {gets} STORE to")), ":150");
+        assert_eq!(server.run("LINDEX to 1"), last);
+    }
+}

@@ -7,6 +7,7 @@ use resp::Reply;
 use crate::collection::{ColdLeaves, Encodings};
 use crate::effect::{Classes, Effects, Event};
 use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
+use crate::wait::Waits;
 use value::Kind;
 
 /// A value from so many bytes on is made in a buffer whose pages are there already.
@@ -114,6 +115,8 @@ pub struct Cx<'a, 'k> {
     pub cold_leaves: ColdLeaves,
     /// A random number of this run, for commands that choose at random.
     pub random: u64,
+    /// Whether it may wait for something to be there.
+    pub waits: Waits,
     /// What it does to keys.
     pub effects: Effects,
 }

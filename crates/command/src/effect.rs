@@ -182,6 +182,8 @@ impl Event {
     /// Who reads as one of a group hears that it is gone.
     pub const XGROUP_DESTROY: Event =
         Event { name: "xgroup-destroy", classes: Classes::STREAM.and(Classes::WAITED) };
+    /// All keys of a database may be others. Of no key, and told to nobody but who waits.
+    pub const SWAPDB: Event = Event { name: "swapdb", classes: Classes::WAITED };
     /// Collections begin with this event, and others wait for them.
     pub const NEW: Event = Event { name: "new", classes: Classes::NEW.and(Classes::WAITED) };
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use keyspace::{FlashRef, Key};
 use smallvec::SmallVec;
 
+use crate::wait::Deadline;
+
 /// Bytes of a client's argument that an error quotes.
 const QUOTED_BYTES_MAX: usize = 128;
 
@@ -21,6 +23,9 @@ pub enum CommandError {
     /// The reply takes more than [`crate::Cx::reply_bytes_max`]: run the command again when there is
     /// memory for it. Nothing was changed.
     ReplyTooLong(Box<LongReply>),
+    /// There is nothing for the command yet: run it again when one of its keys may hold something. Nothing was
+    /// changed.
+    Wait(Deadline),
 }
 
 /// A reply that there is no memory for.

@@ -17,6 +17,7 @@ use crate::error::CommandError;
 use crate::family::FAMILIES;
 use crate::keys::find_keys;
 use crate::spec::{Command, Flags, Locks, Needs};
+use crate::wait::Waits;
 
 /// Runs `(command line, expected reply)` pairs in order; see [`show`] for how replies read.
 /// `\xNN` escapes and quotes work as in redis-cli. An expectation of `*` accepts any reply.
@@ -242,6 +243,7 @@ impl Harness {
                 spare: Vec::new(),
                 cold_leaves: Vec::new(),
                 random: self.random,
+                waits: Waits::May,
                 effects: Effects::new(LISTENED, is_write),
             };
             let result = (command.run)(&mut cx, args, reply);
@@ -269,6 +271,11 @@ impl Harness {
                 Err(CommandError::Reply(text)) => {
                     reply.clear();
                     return reply.error(text.as_bytes());
+                }
+                Err(CommandError::Wait(_)) => {
+                    assert!(effects.changes == 0, "{} changed something first", command.name);
+                    reply.clear();
+                    return reply.simple("waits");
                 }
                 Err(CommandError::ReplyTooLong(_)) => {
                     unreachable!("there is memory for every reply")

@@ -20,6 +20,7 @@ mod harness;
 mod keys;
 mod lookup;
 mod spec;
+mod wait;
 
 pub use cx::{Cx, Fetched, NothingFetched, PREFETCH_KEYS, SPARE_BYTES_MIN, Statistics, Value};
 pub use effect::{Classes, Effect, Effects, Event};
@@ -29,3 +30,4 @@ pub use lookup::{CommandTable, Name, names_are_short_enough};
 pub use spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,
 };
+pub use wait::{Deadline, Waits};

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use tier::{Tier, TierWorker};
 
 use crate::config::Config;
+use crate::execution::effects::hear_keyspace;
 use crate::execution::upkeep::Upkeep;
 use crate::family::REGISTRY;
 use crate::network::connection::Connection;
@@ -43,6 +44,7 @@ impl SimServer {
         server.clock = quanta::Clock::mock().0;
         crate::state::settings::apply_all(&server);
         let server = Arc::new(server);
+        hear_keyspace(&server);
         SimServer { measurement: Measurement::new(server.clone()), server }
     }
 

@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::config::{Config, FlashIo, LoadError};
+use crate::execution::effects::hear_keyspace;
 use crate::family::REGISTRY;
 use crate::network::listener::Listeners;
 use crate::state::server::{KELVIN_VERSION, Server};
@@ -73,6 +74,7 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     let tier = Tier::new(Arc::new(Keyspace::default()), engine, environment, budget, workers);
     let tier = Arc::new(tier);
     let server = Arc::new(Server::new(config, &REGISTRY, tier));
+    hear_keyspace(&server);
     crate::state::settings::apply_all(&server);
     serve(&server, workers)
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use keyspace::Heap;
+use keyspace::{Heap, Note};
 
 /// What time it is.
 pub trait Clock: Send + Sync + Debug {
@@ -14,6 +14,15 @@ pub trait Clock: Send + Sync + Debug {
 
     /// The time of day, Unix milliseconds.
     fn unix_ms(&self) -> u64;
+}
+
+/// Who wants to hear what becomes of keys without a client's doing.
+pub trait Listener: Send + Sync {
+    /// Whether it wants to now. Cost: a load.
+    fn listens(&self) -> bool;
+
+    /// What has become of keys, while their slots are held: it may not lock any. It empties the list.
+    fn hear(&self, notes: &mut Vec<Note>);
 }
 
 /// How much memory the process has from the machine.

@@ -143,9 +143,10 @@ impl TierWorker {
                 }
                 continue;
             };
-            let mut tally = Tally::default();
+            let mut tally = self.tier.tally();
             let key_bytes = self.eviction_hand.key_bytes.get();
             let done = slot.pass_eviction_hand(&mut from, which, limit, key_bytes, &mut tally);
+            self.tier.tell(&mut tally);
             drop(slot);
             at.set(from);
             places += done.passed;
@@ -187,8 +188,9 @@ impl TierWorker {
                 misses += 1;
                 evicted.slots += 1;
                 let Some(mut slot) = self.tier.keyspace.try_lock(slot_of(random)) else { continue };
-                let mut tally = Tally::default();
+                let mut tally = self.tier.tally();
                 let done = slot.evict_sampled(random >> 14, which, samples, &mut tally);
+                self.tier.tell(&mut tally);
                 drop(slot);
                 places += done.passed;
                 if done.keys > 0 {

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
 use flash::{GcProgress, Liveness, Location, Owner, Record, RecordMeta};
-use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Keyspace, Stored, TABLE_COUNT, Tally};
+use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Stored, TABLE_COUNT, Tally};
 use smallvec::SmallVec;
 
 use crate::controller::evicts_from_flash;
 use crate::policy::EvictionPolicy;
+use crate::tier::Tier;
 use crate::worker::TierWorker;
 
 /// Bytes that one step deals with at most.
@@ -54,8 +55,8 @@ impl TierWorker {
     fn gc_some(&self, bytes: u64) -> bool {
         let Some(engine) = &self.engine else { return false };
         let owner = KeyspaceOwner {
-            keyspace: &self.tier.keyspace,
-            tally: RefCell::default(),
+            tier: &self.tier,
+            tally: RefCell::new(self.tier.tally()),
             evicts: self.evicts_from_flash(),
             evicted: Cell::new(0),
         };
@@ -71,7 +72,7 @@ impl TierWorker {
 }
 
 struct KeyspaceOwner<'a> {
-    keyspace: &'a Keyspace,
+    tier: &'a Tier,
     tally: RefCell<Tally>,
     /// Which keys go instead of being moved, and whether only those that were not used.
     evicts: Option<(Evictable, bool)>,
@@ -81,11 +82,11 @@ struct KeyspaceOwner<'a> {
 impl Owner for KeyspaceOwner<'_> {
     fn expect(&self, records: &[(RecordMeta, &[u8])]) {
         let hint = |&(meta, key): &(RecordMeta, &[u8])| {
-            self.keyspace.prefetch(meta.slot);
+            self.tier.keyspace.prefetch(meta.slot);
             Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
         };
         let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
-        self.keyspace.prefetch_keys(&hints, false);
+        self.tier.keyspace.prefetch_keys(&hints, false);
     }
 
     fn evicts(&self) -> bool {
@@ -94,7 +95,7 @@ impl Owner for KeyspaceOwner<'_> {
 
     fn is_live(&self, record: &Record<'_>, at: Location) -> Liveness {
         let key = Key::in_slot(record.key, record.meta.slot);
-        let mut slot = self.keyspace.lock(key.slot);
+        let mut slot = self.tier.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
         // A leaf of a large collection does not go alone.
         if let Some((which, by_frequency)) = self.evicts
@@ -102,6 +103,7 @@ impl Owner for KeyspaceOwner<'_> {
         {
             let (table, units) = (record.meta.db, at.units());
             if slot.evict_cold(table, &key, units, which, by_frequency, &mut tally) {
+                self.tier.tell(&mut tally);
                 self.evicted.set(self.evicted.get() + 1);
                 return Liveness::Dropped;
             }
@@ -119,7 +121,7 @@ impl Owner for KeyspaceOwner<'_> {
 
     fn relocate(&self, record: &Record<'_>, from: Location, to: Location) -> bool {
         let key = Key::in_slot(record.key, record.meta.slot);
-        let mut slot = self.keyspace.lock(key.slot);
+        let mut slot = self.tier.keyspace.lock(key.slot);
         let mut tally = self.tally.borrow_mut();
         let mut db = Db::new(&mut slot, record.meta.db, 0, &mut tally);
         db.relocate(&key, from.units(), to.units())

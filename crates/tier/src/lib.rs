@@ -38,7 +38,7 @@ mod worker;
 pub use budget::{Budget, MemoryUse};
 pub use counters::{Counters, KeyspaceCounts};
 pub use demote::{Demoted, StopReason};
-pub use environment::{Clock, Environment, ResidentSource};
+pub use environment::{Clock, Environment, Listener, ResidentSource};
 pub use fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;

@@ -1,7 +1,7 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Tally};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::budget::Budget;
 use crate::controller::{Figures, Resident};
 use crate::counters::Counters;
-use crate::environment::{Clock, Environment};
+use crate::environment::{Clock, Environment, Listener};
 use crate::fetch::Want;
 use crate::hand::IdleRounds;
 use crate::policy::{Promotion, Settings};
@@ -74,6 +74,8 @@ pub struct Tier {
     detached_trees: Mutex<Vec<DetachedTree>>,
     /// Bytes of their leaves, of one that is being freed, too.
     detached_bytes: AtomicI64,
+    /// Who hears of keys that expire and are evicted.
+    listener: OnceLock<Box<dyn Listener>>,
     /// Worker threads: each passes its hand over its share of the slots.
     pub workers: usize,
 }
@@ -126,6 +128,7 @@ impl Tier {
             waiting_held_bytes: AtomicU64::new(0),
             detached_trees: Mutex::default(),
             detached_bytes: AtomicI64::new(0),
+            listener: OnceLock::new(),
             workers,
         }
     }
@@ -149,6 +152,36 @@ impl Tier {
             self.detached_bytes.fetch_add(tally.detached_bytes(), Ordering::Relaxed);
             self.detached_trees.lock().append(&mut tally.trees);
         }
+        // Of what a look at a key has found expired, with its slot let go since.
+        self.tell(tally);
+    }
+
+    /// Has somebody hear of keys that expire and are evicted. Called once.
+    pub fn set_listener(&self, listener: Box<dyn Listener>) {
+        let is_first = self.listener.set(listener).is_ok();
+        assert!(is_first, "a tier has one listener");
+    }
+
+    /// An empty tally for a change of keys that no client asks for.
+    pub fn tally(&self) -> Tally {
+        let takes_notes = self.listener.get().is_some_and(|listener| listener.listens());
+        Tally { takes_notes, ..Tally::default() }
+    }
+
+    /// Tells what has become of keys, whose slots are held.
+    #[inline]
+    pub fn tell(&self, tally: &mut Tally) {
+        if !tally.notes.is_empty() {
+            self.tell_notes(tally);
+        }
+    }
+
+    #[cold]
+    fn tell_notes(&self, tally: &mut Tally) {
+        if let Some(listener) = self.listener.get() {
+            listener.hear(&mut tally.notes);
+        }
+        tally.notes.clear();
     }
 
     /// A large collection whose nodes are to be freed; [`Tier::note_freed_tree`] says when they are.

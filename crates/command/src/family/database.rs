@@ -4,11 +4,12 @@
 //! freed after the slots are unlocked ([`Cx::detached`]), whether the client asks for SYNC or
 //! ASYNC: to free them under the locks would gain nobody anything.
 
-use keyspace::{DB_COUNT, SLOT_COUNT};
+use keyspace::{DB_COUNT, Key, SLOT_COUNT};
 use resp::{Args, Reply};
 use value::parse_i64;
 
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, Locks};
 
@@ -158,6 +159,9 @@ fn swap(cx: &mut Cx<'_, '_>, first: u8, second: u8) {
         state.swap_watchers(one, two);
     }
     keyspace.swap_tables(cx.locked, first, second);
+    for db in [first, second] {
+        cx.report_in(db, &Key::new(b""), Event::SWAPDB, 0);
+    }
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::room::check_room;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
-const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
+pub(super) const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
 const INSERTED: KeyFlags = KeyFlags::RW.and(KeyFlags::INSERT);
 
 const MOVE: Flags = Flags::WRITE.and(Flags::DENYOOM).and(Flags::REPLIES_VALUES);
-const SOURCE_AND_TARGET: &[KeySpec] =
+pub(super) const SOURCE_AND_TARGET: &[KeySpec] =
     &[KeySpec::at(1, POPPED, Needs::Value), KeySpec::at(2, INSERTED, Needs::Value)];
 
 const NO_KEYS: CommandError = fixed("ERR numkeys should be greater than 0");
@@ -77,20 +77,35 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn lmove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let ends = parse_ends(args)?;
+    move_or_null(cx, ends, reply)
+}
+
+/// From where an element is taken, and where it goes.
+pub(super) fn parse_ends(args: Args<'_>) -> Result<(End, End), CommandError> {
     let end = |index| End::parse(&args[index]).ok_or(CommandError::SYNTAX);
-    move_one(cx, (end(3)?, end(4)?), reply)
+    Ok((end(3)?, end(4)?))
 }
 
 fn rpoplpush(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    move_one(cx, (End::Right, End::Left), reply)
+    move_or_null(cx, (End::Right, End::Left), reply)
 }
 
-fn move_one(cx: &mut Cx<'_, '_>, (from, to): (End, End), reply: &mut Reply) -> CommandResult {
-    let (source, target, reply_bytes_max) = (cx.key(0), cx.key(1), cx.reply_bytes_max);
-    let Some(mut list) = cx.read_list(&source)? else {
+fn move_or_null(cx: &mut Cx<'_, '_>, ends: (End, End), reply: &mut Reply) -> CommandResult {
+    if !move_one(cx, ends, reply)? {
         reply.null();
-        return Ok(());
-    };
+    }
+    Ok(())
+}
+
+/// Moves an element and answers it. False: there is none, and nothing was answered.
+pub(super) fn move_one(
+    cx: &mut Cx<'_, '_>,
+    (from, to): (End, End),
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    let (source, target, reply_bytes_max) = (cx.key(0), cx.key(1), cx.reply_bytes_max);
+    let Some(mut list) = cx.read_list(&source)? else { return Ok(false) };
     let len = list.len();
     let taken = from.positions(1, len);
     let element = list.at(taken.start)?;
@@ -107,10 +122,19 @@ fn move_one(cx: &mut Cx<'_, '_>, (from, to): (End, End), reply: &mut Reply) -> C
         remove_popped(cx, &source, (from, taken, len))?;
     }
     reply.bulk(&element);
-    Ok(())
+    Ok(true)
 }
 
 fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let options = parse_pop_of_first(args)?;
+    if !pop_of_first(cx, options, reply)? {
+        reply.null_array();
+    }
+    Ok(())
+}
+
+/// From which end how many elements are popped. The number of keys is argument 1.
+pub(super) fn parse_pop_of_first(args: Args<'_>) -> Result<(End, u64), CommandError> {
     let numkeys = parse_positive(&args[1]).ok_or(NO_KEYS)?;
     // The name and this number are in front of the keys.
     let options = (numkeys as usize).saturating_add(2);
@@ -125,8 +149,18 @@ fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     if args.len() > options + 3 {
         return Err(CommandError::SYNTAX);
     }
-    let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
-    for key in keys {
+    Ok((end, count))
+}
+
+/// Pops elements of the first list that there is, and answers its key and them. False: there is none, and
+/// nothing was answered.
+pub(super) fn pop_of_first(
+    cx: &mut Cx<'_, '_>,
+    (end, count): (End, u64),
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    let reply_bytes_max = cx.reply_bytes_max;
+    for key in cx.candidate_keys() {
         let Some(mut list) = cx.read_list(key)? else { continue };
         let len = list.len();
         let popped = end.positions(count, len);
@@ -135,10 +169,10 @@ fn lmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         reply.array((popped.end - popped.start) as usize);
         let of = (key, reply_bytes_max);
         write_elements(&mut list, popped.clone(), end == End::Right, of, reply)?;
-        return remove_popped(cx, key, (end, popped, len));
+        remove_popped(cx, key, (end, popped, len))?;
+        return Ok(true);
     }
-    reply.null_array();
-    Ok(())
+    Ok(false)
 }
 
 fn parse_positive(text: &[u8]) -> Option<u64> {

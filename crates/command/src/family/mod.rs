@@ -12,6 +12,7 @@ pub mod list;
 pub mod list_move;
 pub mod list_range;
 pub mod list_search;
+pub mod list_wait;
 pub mod memory;
 pub mod object;
 mod room;
@@ -51,6 +52,7 @@ pub const FAMILIES: &[&[Command]] = &[
     list_search::COMMANDS,
     list_move::COMMANDS,
     sort::COMMANDS,
+    list_wait::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
     scan::COMMANDS,

@@ -77,6 +77,13 @@ impl Options {
 
 fn run_lcs(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (left, right) = (cx.key(0), cx.key(1));
+    // As in Redis of both, before anything is looked at.
+    for key in [&left, &right] {
+        if !cx.exists(key) {
+            cx.report_miss(key);
+        }
+    }
+    cx.effects.reports_misses = false;
     for key in [&left, &right] {
         peek_string(cx, key).map_err(|_| NOT_STRINGS)?;
     }

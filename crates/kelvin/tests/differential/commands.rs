@@ -50,6 +50,11 @@ const fn ruled(name: &'static str, weight: u32, rule: Rule, shape: &'static str)
     Command { name, weight, rule, shape, spoilt: Spoilt::Anyhow }
 }
 
+/// With other arguments it would wait for long.
+const fn waiting(name: &'static str, weight: u32, shape: &'static str) -> Command {
+    Command { name, weight, rule: Rule::Exact, shape, spoilt: Spoilt::Never }
+}
+
 const fn expiring(name: &'static str, weight: u32, shape: &'static str) -> Command {
     Command { name, weight, rule: Rule::Exact, shape, spoilt: Spoilt::NotBySmallNumbers }
 }
@@ -195,6 +200,16 @@ pub const COMMANDS: &[Command] = &[
     ),
     exact("LMOVE", 15, "<list> <list> (LEFT | RIGHT) (LEFT | RIGHT)"),
     exact("RPOPLPUSH", 8, "<list> <list>"),
+    // Nobody brings anything meanwhile: those that wait give up at once.
+    waiting("BLPOP", 3, "(<list> | <list> <key>)+ 0.001"),
+    waiting("BRPOP", 3, "<list>+ 0.001"),
+    waiting("BLMOVE", 5, "<list> <list> (LEFT | RIGHT) (LEFT | RIGHT) 0.001"),
+    waiting("BRPOPLPUSH", 3, "<list> <list> 0.001"),
+    waiting(
+        "BLMPOP",
+        3,
+        "0.001 (1 <list> | 2 <list> <list>) (LEFT | RIGHT) [COUNT (1 | 2 | 3 | 9)]",
+    ),
     exact(
         "LMPOP",
         8,

@@ -8,7 +8,7 @@
 use super::cell::{Atomic, Shared};
 use super::check::{self, NO_REPLICATION};
 use super::kind::{Choice, Integer, Memory, Names, Text, YesNo};
-use super::list::{KeyspaceEvents, Words};
+use super::list::Words;
 use super::options::{Config, ProtectedAction};
 use super::row::{BYTES_MAX, Flags, INT_MAX, OptionRow, choices, options};
 
@@ -190,8 +190,6 @@ options! {
     active_defrag_max_scan_fields: Atomic<Integer> = Integer::between(1, i64::MAX), "active-defrag-max-scan-fields", "1000", RUNTIME;
     /// Keys that client-side caching remembers.
     tracking_table_max_keys: Atomic<Integer> = Integer::between(0, i64::MAX), "tracking-table-max-keys", "1000000", RUNTIME;
-    /// Events on keys that are published to subscribers.
-    notify_keyspace_events: Atomic<KeyspaceEvents> = KeyspaceEvents, "notify-keyspace-events", "", RUNTIME;
 
     // Persistence: the flash log is scratch space.
     /// When to take snapshots: only `""`, never.

@@ -1,6 +1,7 @@
 //! The kinds of values that are several words or a set of flags, with Redis's syntax and error
 //! texts.
 
+use command::Classes;
 use value::number::{parse_f64, parse_u64};
 
 use super::cell::{Kind, Packed};
@@ -181,88 +182,69 @@ fn parse_limit(words: &[Vec<u8>]) -> Option<OutputLimit> {
 #[derive(Debug)]
 pub struct KeyspaceEvents;
 
-/// A set of keyspace events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventSet(u16);
+/// The letters of classes, in the order in which they are printed. Those of `A` come first.
+const CLASS_LETTERS: [(u8, Classes); 14] = [
+    (b'g', Classes::GENERIC),
+    (b'$', Classes::STRING),
+    (b'l', Classes::LIST),
+    (b's', Classes::SET),
+    (b'h', Classes::HASH),
+    (b'z', Classes::ZSET),
+    (b'x', Classes::EXPIRED),
+    (b'e', Classes::EVICTED),
+    (b't', Classes::STREAM),
+    (b'd', Classes::MODULE),
+    (b'n', Classes::NEW),
+    (b'K', Classes::BY_KEY),
+    (b'E', Classes::BY_EVENT),
+    (b'm', Classes::KEY_MISS),
+];
 
-/// The letters of events, in the order in which they are printed. Those of `A` come first.
-const EVENT_LETTERS: &[u8; 14] = b"g$lshzxetdnKEm";
-
-/// How many of the letters `A` stands for.
-const EVENTS_OF_A: u32 = 10;
-
-impl EventSet {
-    /// Everything that `A` stands for.
-    pub const ALL: Self = Self((1 << EVENTS_OF_A) - 1);
-
-    /// The events of a letter. Panics: if there is no such letter.
-    pub const fn letter(letter: u8) -> Self {
-        let mut index = 0;
-        while EVENT_LETTERS[index] != letter {
-            index += 1;
-        }
-        Self(1 << index)
-    }
-
-    /// Whether any event of `other` is in the set.
-    #[inline]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Whether all events of `other` are in the set.
-    #[inline]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether nothing is asked for.
-    #[inline]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
+/// The letters of the classes that are in `classes`.
+fn letters_of(classes: Classes) -> impl Iterator<Item = u8> {
+    let in_it = CLASS_LETTERS.iter().filter(move |(_, class)| classes.has(*class));
+    in_it.map(|(letter, _)| *letter)
 }
 
 impl Kind for KeyspaceEvents {
-    type Value = EventSet;
+    type Value = Classes;
 
-    fn parse(&self, words: &[Vec<u8>], _: Option<&EventSet>) -> Result<EventSet, String> {
-        let mut events = EventSet::default();
+    fn parse(&self, words: &[Vec<u8>], _: Option<&Classes>) -> Result<Classes, String> {
+        let mut classes = Classes::NONE;
         for letter in &words[0] {
-            events.0 |= match letter {
-                b'A' => EventSet::ALL.0,
-                letter if EVENT_LETTERS.contains(letter) => EventSet::letter(*letter).0,
-                _ => {
+            let found = CLASS_LETTERS.iter().find(|(known, _)| known == letter);
+            classes = classes.and(match (letter, found) {
+                (b'A', _) => Classes::ALL,
+                (_, Some((_, class))) => *class,
+                (_, None) => {
                     return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned());
                 }
-            };
+            });
         }
-        Ok(events)
+        Ok(classes)
     }
 
-    fn print(&self, value: &EventSet) -> Vec<u8> {
-        let has = |letter: &&u8| value.contains(EventSet::letter(**letter));
-        if !value.contains(EventSet::ALL) {
-            return EVENT_LETTERS.iter().filter(has).copied().collect();
+    fn print(&self, value: &Classes) -> Vec<u8> {
+        if Classes::ALL.without(*value) != Classes::NONE {
+            return letters_of(*value).collect();
         }
         // Redis 7.0 forgets about `n` beside `A`.
-        let rest = EVENT_LETTERS[EVENTS_OF_A as usize..].iter().filter(|letter| **letter != b'n');
-        std::iter::once(b'A').chain(rest.filter(has).copied()).collect()
+        let rest = value.without(Classes::ALL.and(Classes::NEW));
+        std::iter::once(b'A').chain(letters_of(rest)).collect()
     }
 
-    fn print_lines(&self, value: &EventSet) -> Vec<Vec<u8>> {
+    fn print_lines(&self, value: &Classes) -> Vec<Vec<u8>> {
         // Unlike Redis, nothing is forgotten in the file.
-        let has = |letter: &&u8| value.contains(EventSet::letter(**letter));
-        vec![quote(&EVENT_LETTERS.iter().filter(has).copied().collect::<Vec<_>>())]
+        vec![quote(&letters_of(*value).collect::<Vec<_>>())]
     }
 }
 
-impl Packed for EventSet {
+impl Packed for Classes {
     fn pack(self) -> u64 {
         u64::from(self.0)
     }
 
     fn unpack(bits: u64) -> Self {
-        Self(bits as u16)
+        Classes(bits as u32)
     }
 }

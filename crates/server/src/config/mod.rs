@@ -30,7 +30,7 @@ use self::file::Source;
 pub use self::cell::{Atomic, Kind, Shared};
 pub use self::file::LoadError;
 pub use self::kind::{MemoryShare, Names, parse_memory};
-pub use self::list::{ClientClass, EventSet, OutputLimit, OutputLimitTable};
+pub use self::list::{ClientClass, OutputLimit, OutputLimitTable};
 pub use self::options::{
     Config, FlashIo, LogLevel, MaxmemoryPolicy, ProtectedAction, Supervised, TierCompression,
     TierPromotion,

@@ -9,7 +9,7 @@ use super::cell::{Atomic, Shared};
 use super::file::Source;
 use super::inert::Inert;
 use super::kind::{Choice, Integer, Memory, MemoryOrPercent, Names, Permissions, Text, YesNo};
-use super::list::{OutputLimits, Percentiles, Words};
+use super::list::{KeyspaceEvents, OutputLimits, Percentiles, Words};
 use super::row::{BYTES_MAX, Flags, INT_MAX, KIB, MIB, OptionRow, choices, options};
 
 /// Addresses that one can listen on.
@@ -207,6 +207,8 @@ options! {
 
     // Watching.
 
+    /// Events on keys that are published to subscribers.
+    notify_keyspace_events: Atomic<KeyspaceEvents> = KeyspaceEvents, "notify-keyspace-events", "", RUNTIME;
     /// Microseconds from which a command goes to the slow log; -1 none, 0 all.
     slowlog_log_slower_than: Atomic<Integer> = Integer::between(-1, i64::MAX), "slowlog-log-slower-than", "10000", RUNTIME;
     /// Entries of the slow log.

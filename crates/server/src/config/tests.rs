@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use command::Classes;
+
 use super::*;
 
 const NOTHING_TO_APPLY: fn(&[&'static OptionRow]) -> Result<(), ApplyError> = |_| Ok(());
@@ -627,14 +629,11 @@ fn a_rewritten_file_reads_back() {
 }
 
 #[test]
-fn event_sets_answer_what_commands_ask() {
+fn events_are_classes() {
     let config = Config::default();
     set(&config, &["notify-keyspace-events", "K$x"]).unwrap();
-    let events = config.inert.notify_keyspace_events.load();
-    assert!(events.contains(EventSet::letter(b'K')));
-    assert!(!events.contains(EventSet::letter(b'E')));
-    assert!(events.intersects(EventSet::ALL));
-    assert!(!events.is_empty());
+    let classes = Classes::BY_KEY.and(Classes::STRING).and(Classes::EXPIRED);
+    assert_eq!(config.notify_keyspace_events.load(), classes);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{ColdValue, CommandError, Flags, Handler, Locks, Needs, NotResident};
+use command::{
+    ColdValue, CommandError, Deadline, Flags, Handler, Locks, Needs, NotResident, Waits,
+};
 use keyspace::{Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -12,7 +14,7 @@ use tier::{FetchedSet, Tier, Want};
 use crate::execution::batch::{Batch, Request};
 use crate::execution::call::count;
 use crate::execution::gather::wants_many;
-use crate::execution::handler_run::{HandlerRun, Part, promote_large, run_locked};
+use crate::execution::handler_run::{Caller, HandlerRun, Part, promote_large, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, TooMuch, args_bytes};
 use crate::execution::outcome::Outcome;
@@ -20,6 +22,7 @@ use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{
     not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
 };
+use crate::execution::serve::{lock_served, serve_ready};
 use crate::execution::transaction;
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
@@ -27,6 +30,7 @@ use crate::session::cold::all_cold;
 use crate::session::{ReplyMode, Session};
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
+use crate::state::waiters::{WaitFor, line_up};
 
 /// The requests of a connection that have arrived, and what running them needs of it.
 pub(crate) struct Pipeline<'a> {
@@ -138,13 +142,29 @@ impl Pipeline<'_> {
         Outcome::Done
     }
 
+    /// Ends the request under way, which has waited and has its answer from `length` on.
+    #[cold]
+    pub(crate) fn finish_wait(&mut self, length: usize, has_failed: bool, ticks: u64) {
+        let request = self.batch.current().expect("invariant: a request waits");
+        let entry = request.entry.expect("invariant: it has run");
+        if has_failed {
+            let stats = &self.session.worker.stats;
+            stats.commands[entry.index].failed.add(1);
+            stats.count_error(&self.reply.as_slice()[length + 1..]);
+        }
+        finish_reply(self.session, self.reply, length);
+        let args = self.batch.args(&request, self.input);
+        let now = self.session.server().clock.raw();
+        count(self.session, entry, args, now.saturating_sub(ticks));
+    }
+
     /// Moves large values that were fetched for the request, which has run, into RAM.
     #[cold]
     pub(crate) fn promote_large(&mut self) {
         let Some(request) = self.batch.current() else { return };
         let Some(entry) = request.entry else { return };
         let keys = keys_with_needs(entry, self.batch.args(&request, self.input));
-        promote_large(self.session, keys.map(|(key, _)| key), self.fetched);
+        promote_large(Caller::of(self.session), keys.map(|(key, _)| key), self.fetched);
     }
 
     /// Counts the time since as a part of the worker's turn.
@@ -347,14 +367,15 @@ impl Runner<'_> {
         let worker = self.session.worker.clone();
         let keyspace = &*worker.server.tier.keyspace;
         let length = reply.len();
-        let mut locked = match (self.entry.spec.locks.of_request(self.args), keys.as_slice()) {
+        let locks = self.entry.spec.locks.of_request(self.args);
+        let mut locked = lock_served(&worker, || match (locks, keys.as_slice()) {
             (Locks::Keys, [key]) => keyspace.lock_one(key.slot),
             (Locks::Keys | Locks::Patterns, keys) => {
                 keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
             }
             (Locks::None, _) => keyspace.unlocked(),
             (Locks::All, _) => keyspace.lock_all(),
-        };
+        });
         // Ends: with the slots held values stay where they are, so each turn reads another one.
         loop {
             let run = HandlerRun {
@@ -367,9 +388,19 @@ impl Runner<'_> {
                 leaves_gaps: self.attempt.leaves_gaps,
                 copies_large: false,
                 spare: self.spare,
+                is_write: self.entry.spec.flags.has(Flags::WRITE),
+                waits: Waits::May,
             };
-            match run_locked(self.session, &mut locked, run, reply) {
-                Ok(()) => return Outcome::Done,
+            match run_locked(Caller::of(self.session), &mut locked, run, reply) {
+                Ok(()) => {
+                    drop(locked);
+                    serve_ready(&worker);
+                    return Outcome::Done;
+                }
+                Err(CommandError::Wait(deadline)) => {
+                    reply.truncate(length);
+                    return self.wait(&keys, deadline);
+                }
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
@@ -402,6 +433,25 @@ impl Runner<'_> {
                 }
             }
         }
+    }
+
+    /// Has the client wait for its keys, of which the slots are still locked.
+    #[cold]
+    fn wait(&mut self, keys: &[Key<'_>], deadline: Deadline) -> Outcome {
+        let session = &mut *self.session;
+        let of = WaitFor {
+            client: &session.client,
+            entry: self.entry,
+            args: self.args,
+            keys,
+            db: session.db,
+            protocol: session.protocol,
+            no_touch: session.no_touch,
+            deadline_ms: deadline.at_ms,
+        };
+        session.client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
+        session.place = Some(line_up(&session.worker.server, of));
+        Outcome::Waits
     }
 
     /// What a command of one key needs: the values that it lacks, those that were fetched for it; memory for

@@ -3,15 +3,38 @@
 use std::sync::atomic::Ordering;
 
 use command::collection::ColdLeaves;
-use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler};
+use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler, Waits};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use tier::{FetchedSet, Tier};
 
+use crate::execution::effects::take_effects;
 use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
 use crate::state::client_memory::request_bytes_max;
+use crate::state::worker::Worker;
+
+/// On whose behalf a handler runs, and where.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) db: u8,
+    /// Unix milliseconds.
+    pub(crate) now_ms: u64,
+    /// Reads are no uses of keys.
+    pub(crate) no_touch: bool,
+    pub(crate) random: u64,
+}
+
+impl<'a> Caller<'a> {
+    #[inline]
+    pub(crate) fn of(session: &'a Session) -> Caller<'a> {
+        let Session { worker, db, now_ms, no_touch, random, .. } = session;
+        let (db, now_ms, no_touch, random) = (*db, *now_ms, *no_touch, *random);
+        Caller { worker, db, now_ms, no_touch, random }
+    }
+}
 
 /// A handler with what it works on.
 pub(crate) struct HandlerRun<'a> {
@@ -28,6 +51,9 @@ pub(crate) struct HandlerRun<'a> {
     pub(crate) copies_large: bool,
     /// A buffer for the large value that the command makes.
     pub(crate) spare: &'a mut Vec<u8>,
+    /// Whether the command may change something.
+    pub(crate) is_write: bool,
+    pub(crate) waits: Waits,
 }
 
 /// Which keys of its request a run is on.
@@ -45,17 +71,20 @@ pub(crate) enum Part {
 /// policy wants them.
 #[inline]
 pub(crate) fn run_locked(
-    session: &Session,
+    caller: Caller<'_>,
     locked: &mut Locked<'_>,
     run: HandlerRun<'_>,
     reply: &mut Reply,
 ) -> CommandResult {
-    let worker = &session.worker;
+    let worker = caller.worker;
     let mut tally = worker.tally.borrow_mut();
     let server = &worker.server;
     let leaves_gaps = run.leaves_gaps;
     let fetched = FetchedValues { set: run.fetched, tier: &server.tier, leaves_gaps };
     let reads = Reads::of(&tally);
+    // With the slots held, so that it says who waits for their keys.
+    let listened = server.listening.classes();
+    tally.takes_notes = listened != Classes::NONE;
     let mut cx = Cx {
         locked,
         keys: run.keys,
@@ -64,32 +93,38 @@ pub(crate) fn run_locked(
             Part::First(of) => Some(of),
             Part::Later => None,
         },
-        db: session.db,
-        now_ms: session.now_ms,
+        db: caller.db,
+        now_ms: caller.now_ms,
         tally: &mut tally,
         fetched: &fetched,
         statistics: &**server,
         encodings: &**server,
         lfu: server.tier.settings.policy().is_lfu(),
-        no_touch: session.no_touch,
+        no_touch: caller.no_touch,
         detached: Vec::new(),
         string_bytes_max: server.config.proto_max_bulk_len.load() as usize,
         memory_bytes_max: request_bytes_max(server) as usize,
         reply_bytes_max: run.reply_bytes_max,
         spare: std::mem::take(run.spare),
         cold_leaves: Vec::new(),
-        random: session.random,
-        effects: Effects::new(Classes::NONE, false),
+        random: caller.random,
+        waits: run.waits,
+        effects: Effects::new(listened, run.is_write),
     };
     let result = (run.handler)(&mut cx, run.args, reply);
+    if listened != Classes::NONE {
+        let is_over =
+            !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)));
+        take_effects(server, worker.index, &mut cx, is_over);
+    }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
     *run.spare = cx.spare;
     match &result {
         Err(CommandError::NotResident(missing)) => {
-            reads.take_back(session, locked, (run.keys, &missing.key), &mut tally);
+            reads.take_back(caller, locked, (run.keys, &missing.key), &mut tally);
         }
         Err(CommandError::ReplyTooLong(long)) => {
-            reads.take_back(session, locked, (run.keys, &long.key), &mut tally);
+            reads.take_back(caller, locked, (run.keys, &long.key), &mut tally);
         }
         _ => {}
     }
@@ -102,17 +137,17 @@ pub(crate) fn run_locked(
         };
         let first = worker.tier.next_random() as usize % run.keys.len().max(1);
         for key in run.keys[first..].iter().chain(&run.keys[..first]).take(count) {
-            promote(session, locked, key, (run.fetched, run.copies_large), &mut tally);
+            promote(caller, locked, key, (run.fetched, run.copies_large), &mut tally);
         }
     }
     if result.is_ok() {
-        promote_leaves(session, locked, &cold_leaves, run.fetched, &mut tally);
+        promote_leaves(caller, locked, &cold_leaves, run.fetched, &mut tally);
     }
     if changes > 0 {
         worker.stats.changes.add(changes);
     }
     if run.part == Part::Whole {
-        Reads::of(&tally).minus(reads).count(session);
+        Reads::of(&tally).minus(reads).count(caller);
     }
     if !detached.is_empty() {
         worker.free_later(detached);
@@ -154,17 +189,17 @@ impl Reads {
     }
 
     /// Adds them to a tally, and counts them for INFO.
-    pub(super) fn give_to(self, session: &Session, tally: &mut Tally) {
+    pub(super) fn give_to(self, caller: Caller<'_>, tally: &mut Tally) {
         tally.read_ram += self.ram;
         tally.read_flash += self.flash;
         tally.missed += self.missed;
-        self.count(session);
+        self.count(caller);
     }
 
     /// Counts them for INFO.
     #[inline]
-    fn count(self, session: &Session) {
-        let stats = &session.worker.stats;
+    fn count(self, caller: Caller<'_>) {
+        let stats = &caller.worker.stats;
         stats.keyspace_hits.add(self.ram + self.flash);
         stats.keyspace_misses.add(self.missed);
     }
@@ -175,7 +210,7 @@ impl Reads {
     #[cold]
     fn take_back(
         &self,
-        session: &Session,
+        caller: Caller<'_>,
         locked: &mut Locked<'_>,
         (keys, missing): (&[Key<'_>], &[u8]),
         tally: &mut Tally,
@@ -185,10 +220,10 @@ impl Reads {
             + (tally.missed - self.missed);
         (tally.read_ram, tally.read_flash, tally.missed) = (self.ram, self.flash, self.missed);
         let Some(last) = keys.iter().position(|key| key.bytes == missing) else { return };
-        if session.no_touch {
+        if caller.no_touch {
             return;
         }
-        let table = locked.keyspace().table_of(session.db);
+        let table = locked.keyspace().table_of(caller.db);
         for key in &keys[last.saturating_sub(count as usize)..=last] {
             if locked.holds(key.slot) {
                 let slot = locked.slot(key.slot);
@@ -200,17 +235,17 @@ impl Reads {
 
 /// Copies a fetched value into RAM, a large one only if so asked.
 fn promote(
-    session: &Session,
+    caller: Caller<'_>,
     locked: &mut Locked<'_>,
     key: &Key<'_>,
     (fetched, copies_large): (&FetchedSet, bool),
     tally: &mut Tally,
 ) {
-    let large_bytes = session.worker.server.tier.large_value_bytes;
+    let large_bytes = caller.worker.server.tier.large_value_bytes;
     let is_copied = |value: &&[u8]| copies_large || value.len() <= large_bytes;
     if locked.holds(key.slot) {
         let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX;
-        promote_one(session, (locked.slot(key.slot), key), at_once, tally, |record| {
+        promote_one(caller, (locked.slot(key.slot), key), at_once, tally, |record| {
             fetched.value(record).filter(is_copied).map(Box::from)
         });
     }
@@ -218,7 +253,7 @@ fn promote(
 
 /// Copies leaves that were read from flash into RAM, of very many the first.
 fn promote_leaves(
-    session: &Session,
+    caller: Caller<'_>,
     locked: &mut Locked<'_>,
     leaves: &ColdLeaves,
     fetched: &FetchedSet,
@@ -229,9 +264,7 @@ fn promote_leaves(
     for (leaf, _) in leaves.iter().take(count) {
         let key = leaf.key();
         let at = (locked.slot(key.slot), leaf.table(), &key);
-        promote_in_table(session, at, at_once, tally, |record| {
-            fetched.value(record).map(Box::from)
-        });
+        promote_in_table(caller, at, at_once, tally, |record| fetched.value(record).map(Box::from));
     }
 }
 
@@ -239,44 +272,44 @@ fn promote_leaves(
 /// slots held, and take no memory twice.
 #[cold]
 pub(crate) fn promote_large<'a>(
-    session: &Session,
+    caller: Caller<'_>,
     keys: impl Iterator<Item = Key<'a>>,
     fetched: &mut FetchedSet,
 ) {
-    let worker = &session.worker;
+    let worker = caller.worker;
     let large_bytes = worker.server.tier.large_value_bytes;
     let mut tally = worker.tally.borrow_mut();
     for key in keys.take(PROMOTED_AT_ONCE_MAX) {
         let mut slot = worker.server.tier.keyspace.lock(key.slot);
-        promote_one(session, (&mut slot, &key), true, &mut tally, |record| {
+        promote_one(caller, (&mut slot, &key), true, &mut tally, |record| {
             fetched.take_longer(record, large_bytes).map(Vec::into_boxed_slice)
         });
     }
 }
 
 fn promote_one(
-    session: &Session,
+    caller: Caller<'_>,
     (slot, key): (&mut SlotState, &Key<'_>),
     at_once: bool,
     tally: &mut Tally,
     value: impl FnOnce(RecordId) -> Option<Box<[u8]>>,
 ) {
-    let table = session.worker.server.tier.keyspace.table_of(session.db);
-    promote_in_table(session, (slot, table, key), at_once, tally, value);
+    let table = caller.worker.server.tier.keyspace.table_of(caller.db);
+    promote_in_table(caller, (slot, table, key), at_once, tally, value);
 }
 
 fn promote_in_table(
-    session: &Session,
+    caller: Caller<'_>,
     (slot, table, key): (&mut SlotState, u8, &Key<'_>),
     at_once: bool,
     tally: &mut Tally,
     value: impl FnOnce(RecordId) -> Option<Box<[u8]>>,
 ) {
-    let tier = &session.worker.server.tier;
+    let tier = &caller.worker.server.tier;
     if !tier.may_promote(tally.ram_bytes()) {
         return;
     }
-    let mut db = keyspace::Db::new(slot, table, session.now_ms, tally);
+    let mut db = keyspace::Db::new(slot, table, caller.now_ms, tally);
     let at_once = at_once && tier.promotes_at_once();
     let promoted = db.promote_with(key, |at, frequency| {
         // The frequency counts this access too: above 1 it was used before.

@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 mod call;
 pub(crate) mod dispatch;
+pub(crate) mod effects;
 pub(crate) mod gather;
 mod handler_run;
 mod keys;
@@ -10,5 +11,6 @@ pub(crate) mod need;
 pub(crate) mod outcome;
 pub(crate) mod read_many;
 mod refusal;
+mod serve;
 mod transaction;
 pub(crate) mod upkeep;

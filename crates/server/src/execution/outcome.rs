@@ -34,6 +34,8 @@ pub(crate) enum Outcome {
     Memory,
     /// It must wait for the end of a pause.
     Paused,
+    /// Its client waits in the queues of its keys (`Session::place`).
+    Waits,
     /// It must wait for the session's errand, then it is to be run again.
     Errand,
 }

@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use command::{Flags, KeyAt, PREFETCH_KEYS, find_keys};
+use command::{Flags, KeyAt, PREFETCH_KEYS, Waits, find_keys};
 use keyspace::{Db, Key, Locked, WatchFlag};
 use smallvec::SmallVec;
 
 use crate::execution::dispatch::Pipeline;
 use crate::execution::gather::wants_many;
-use crate::execution::handler_run::{HandlerRun, Part, Reads, run_locked};
+use crate::execution::handler_run::{Caller, HandlerRun, Part, Reads, run_locked};
 use crate::execution::need::args_bytes;
 use crate::limits::WATCHERS_MAX;
 use crate::session::Session;
@@ -70,7 +70,7 @@ impl ReadMany {
 
     /// Counts what was read, once the reply is known to hold.
     pub(super) fn count_reads(&self, session: &Session) {
-        self.reads.give_to(session, &mut session.worker.tally.borrow_mut());
+        self.reads.give_to(Caller::of(session), &mut session.worker.tally.borrow_mut());
     }
 
     /// Ends the watch of so many keys. False: none is watched any more.
@@ -180,8 +180,10 @@ impl Pipeline<'_> {
             leaves_gaps: false,
             copies_large: false,
             spare: self.spare,
+            is_write: false,
+            waits: Waits::Never,
         };
-        run_locked(self.session, &mut locked, run, self.reply).ok()?;
+        run_locked(Caller::of(self.session), &mut locked, run, self.reply).ok()?;
         read.reads.take_from(&mut worker.tally.borrow_mut(), before);
         read.read = piece.end;
         keys.iter().try_for_each(|key| self.watch(read, &mut locked, key))

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags};
+use command::{CommandError, Flags, Waits};
 use keyspace::{Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -18,10 +18,11 @@ use tier::FetchedSet;
 use crate::execution::call::count;
 use crate::execution::dispatch::{Attempt, wants_of};
 use crate::execution::gather::{chosen_db, transaction_wants_many};
-use crate::execution::handler_run::{HandlerRun, Part, run_locked};
+use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, value_bytes};
 use crate::execution::outcome::{Needed, Outcome};
+use crate::execution::serve::{lock_served, serve_ready};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
@@ -92,7 +93,7 @@ fn exec(
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
-    let mut locked = lock(keyspace, &session.transaction);
+    let mut locked = lock_served(&session.worker, || lock(keyspace, &session.transaction));
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
         session.transaction.is_disturbed(&mut locked, session.now_ms, tally)
@@ -120,6 +121,7 @@ fn exec(
         run_queued(session, queued, &mut locked, fetched, room, reply);
     }
     drop(locked);
+    serve_ready(&session.worker);
     session.transaction.flag = transaction.flag;
     session.transaction.watched = transaction.watched;
     session.discard();
@@ -198,8 +200,10 @@ fn run_queued(
                     leaves_gaps,
                     copies_large: true,
                     spare,
+                    is_write: queued.entry.spec.flags.has(Flags::WRITE),
+                    waits: Waits::Never,
                 };
-                let result = run_locked(session, locked, run, reply);
+                let result = run_locked(Caller::of(session), locked, run, reply);
                 let missing = match result {
                     Err(CommandError::NotResident(missing)) => missing,
                     Err(CommandError::ReplyTooLong(_)) => {

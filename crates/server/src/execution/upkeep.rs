@@ -48,6 +48,11 @@ impl Upkeep {
     pub(crate) fn round(&mut self) -> bool {
         let more = self.worker.tier.upkeep() | self.free_trees();
         expire(&self.worker, &mut self.slot);
+        // Where no timer does it, as in the simulation.
+        if self.worker.deadlines.first_ms().is_some() {
+            let now_ms = self.worker.server.tier.clock().unix_ms();
+            self.worker.deadlines.wake_due(now_ms);
+        }
         self.worker.upkeep_tick.notify_waiters();
         more
     }
@@ -104,12 +109,13 @@ fn expire(worker: &Worker, slot: &mut usize) {
         return;
     }
     let start = clock.now();
-    let mut tally = Tally::default();
+    let mut tally = server.tier.tally();
     for _ in 0..EXPIRE_SLOTS {
         if let Some(mut state) = server.tier.keyspace.try_lock(*slot as u16)
             && state.may_have_expired(now_ms)
         {
             state.expire(now_ms, &mut tally);
+            server.tier.tell(&mut tally);
             drop(state);
             server.tier.add_tally(&mut tally);
             if clock.now() - start > EXPIRE_SLICE {

@@ -82,6 +82,13 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[
         unpause,
     ),
     row(
+        ("CLIENT|UNBLOCK", -3, ADMIN, "5.0.0"),
+        "Ends the wait of a client for keys.",
+        "O(log N) for N connections",
+        "client-id [TIMEOUT | ERROR]",
+        unblock,
+    ),
+    row(
         ("CLIENT|REPLY", 3, OWN, "3.2.0"),
         "Says whether the server answers.",
         "O(1)",
@@ -147,6 +154,8 @@ const HELP: &[&str] = &[
     "    Let commands, or those that write, wait for <timeout> milliseconds.",
     "UNPAUSE",
     "    End a pause.",
+    "UNBLOCK <client-id> [TIMEOUT|ERROR]",
+    "    End the wait of a client for keys, as if its time were over or with an error.",
     "REPLY (ON|OFF|SKIP)",
     "    Say whether this connection wants replies.",
     "SETINFO (LIB-NAME|LIB-VER) <value>",
@@ -294,6 +303,27 @@ fn pause(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
 fn unpause(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     session.server().pause.end();
     reply.ok();
+    Ok(())
+}
+
+fn unblock(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let is_error = match args.get(3) {
+        _ if args.len() > 4 => return Err(wrong_subcommand("CLIENT", &args[1])),
+        None => false,
+        Some(reason) if reason.eq_ignore_ascii_case(b"TIMEOUT") => false,
+        Some(reason) if reason.eq_ignore_ascii_case(b"ERROR") => true,
+        Some(_) => {
+            return Err(command::fixed("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+    };
+    let id = value::parse_i64(&args[2]).ok_or(CommandError::NOT_INTEGER)?;
+    let client = u64::try_from(id).ok().and_then(|id| session.server().clients.get(id));
+    let waiter = client.as_ref().and_then(|client| client.waiter.lock().clone());
+    let is_unblocked = waiter.is_some_and(|waiter| waiter.unblock(is_error));
+    if let Some(client) = client.filter(|_| is_unblocked) {
+        session.worker.tell(&client);
+    }
+    reply.integer(is_unblocked.into());
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What COMMAND DOCS answers of a command, as Redis 7.0 writes it: redis-cli shows it as hints.
 
-use command::Begin;
+use command::{Begin, Flags};
 use resp::Reply;
 
 use super::syntax::{Argument, ArgumentKind, parse_syntax};
@@ -173,6 +173,8 @@ impl Writer<'_> {
             ArgumentKind::OneOf => "oneof",
             ArgumentKind::Block => "block",
             ArgumentKind::Value if !spec.keys.is_empty() && KEYS.contains(&name) => "key",
+            // In seconds, and fractions of them.
+            ArgumentKind::Value if name == "timeout" && spec.flags.has(Flags::BLOCKING) => "double",
             ArgumentKind::Value if INTEGERS.contains(&name) => "integer",
             ArgumentKind::Value if UNIX_TIMES.contains(&name) => "unix-time",
             ArgumentKind::Value if PATTERNS.contains(&name) => "pattern",

@@ -6,6 +6,7 @@
 //! unread counts in the memory budget and is bounded by the output limits.
 
 mod wait;
+mod wait_for_keys;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -245,6 +246,10 @@ impl<T: Transport> Connection<T> {
                     Outcome::Paused => {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Pause);
+                    }
+                    Outcome::Waits => {
+                        self.worker.after_batch();
+                        return Next::Wait(Wait::Keys);
                     }
                     Outcome::Errand => {
                         self.worker.after_batch();
@@ -652,7 +657,8 @@ impl<T: Transport> Connection<T> {
         client.output_bytes.store(unread, Ordering::Relaxed);
         client.output_capacity.store(self.reply.capacity() as u64, Ordering::Relaxed);
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
-        let input_bytes = self.input.capacity() + self.batch.memory_bytes();
+        let place_bytes = self.session.place.as_ref().map_or(0, |place| place.memory_bytes);
+        let input_bytes = self.input.capacity() + self.batch.memory_bytes() + place_bytes;
         client.input_capacity.store(input_bytes as u64, Ordering::Relaxed);
         // After the register, which it looks at.
         let listens = client.subscription_bytes.load(Ordering::Relaxed) as usize;

@@ -14,6 +14,7 @@ use tokio::task::spawn_local;
 use crate::execution::upkeep::{UPKEEP_EVERY, Upkeep};
 use crate::network::closing::Closing;
 use crate::network::connection::Connection;
+use crate::network::deadline_timer::DeadlineTimer;
 use crate::network::listener::Accepted;
 use crate::network::stream::Stream;
 use crate::network::upkeep_timer::UpkeepTimer;
@@ -47,6 +48,8 @@ async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::
     spawn_local(upkeep(worker.clone(), timer));
     let post = worker.clone();
     spawn_local(async move { post.server.posts[post.index].run().await });
+    let deadline_timer = DeadlineTimer::new().context("cannot make a timer")?;
+    spawn_local(deadlines(worker.clone(), deadline_timer));
     let closing = Rc::new(Closing::default());
     let closes = closing.clone();
     spawn_local(async move { closes.run().await });
@@ -91,6 +94,14 @@ async fn upkeep(worker: Rc<Worker>, timer: UpkeepTimer) {
             tracing::error!(%error, "lost the timer; stopping");
             return worker.server.shut_down();
         }
+    }
+}
+
+/// Wakes clients whose time to wait is over.
+async fn deadlines(worker: Rc<Worker>, timer: DeadlineTimer) {
+    if let Err(error) = timer.run(&worker).await {
+        tracing::error!(%error, "lost the timer; stopping");
+        worker.server.shut_down();
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod closing;
 pub(crate) mod connection;
+mod deadline_timer;
 pub(crate) mod event_loop;
 pub(crate) mod listener;
 pub(crate) mod measure;

@@ -19,6 +19,7 @@ use crate::session::transaction::Transaction;
 use crate::state::clients::Client;
 use crate::state::push::{Delivery, Push, close_pushes, take_pushes};
 use crate::state::server::Server;
+use crate::state::waiters::Place;
 use crate::state::worker::Worker;
 
 /// Which replies a client wants (CLIENT REPLY).
@@ -57,6 +58,8 @@ pub(crate) struct Session {
     pub(crate) subscriptions: Subscriptions,
     /// What the command under way waits for, and then what came of it.
     pub(crate) errand: Errand,
+    /// The client's place in the queues of the keys that the command under way waits for.
+    pub(crate) place: Option<Place>,
     /// A random number for the command under way, the same for each of its runs: another would have it want
     /// other values than were fetched for it.
     pub(crate) random: u64,
@@ -84,6 +87,7 @@ impl Session {
             is_monitor: false,
             subscriptions: Subscriptions::default(),
             errand: Errand::None,
+            place: None,
             random: 0,
             no_touch: false,
             now_ms: 0,

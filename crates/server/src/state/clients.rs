@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::state::pubsub::Topic;
 use crate::state::push::PushQueue;
+use crate::state::waiters::Waiter;
 
 /// What others may know of a connection, and do to it.
 #[derive(Default)]
@@ -59,6 +60,8 @@ pub(crate) struct Client {
     pub(crate) no_touch: AtomicBool,
     /// Index of the last command in the table, plus one; 0 for none.
     pub(crate) last_command: AtomicU32,
+    /// The request of it that waits for keys.
+    pub(crate) waiter: Mutex<Option<Arc<Waiter>>>,
     pub(crate) labels: Mutex<Labels>,
     pub(crate) killed: AtomicBool,
     pub(crate) waker: OnceLock<Waker>,
@@ -167,6 +170,11 @@ impl Clients {
 
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// The connection of an id.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.by_id.lock().get(&id).cloned()
     }
 
     /// Everyone, by id.

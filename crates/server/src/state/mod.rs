@@ -3,7 +3,9 @@
 pub(crate) mod client_memory;
 pub(crate) mod clients;
 pub(crate) mod clock;
+pub(crate) mod deadlines;
 pub(crate) mod latency;
+pub(crate) mod listening;
 pub(crate) mod log;
 pub(crate) mod monitor;
 pub(crate) mod output_limit;
@@ -22,4 +24,5 @@ pub(crate) mod slowlog;
 pub(crate) mod stats;
 pub(crate) mod threads;
 pub(crate) mod turn;
+pub(crate) mod waiters;
 pub(crate) mod worker;

@@ -101,6 +101,12 @@ impl PubSub {
         }
     }
 
+    /// Whether anybody listens to a channel or a pattern. Cost: a load.
+    #[inline]
+    pub(crate) fn is_heard(&self) -> bool {
+        self.subscriptions.load(Ordering::Relaxed) > 0
+    }
+
     /// Gives a message to all who listen to its channel or to a pattern that matches it, on behalf of worker
     /// `from`. Never waits for a client: who has too much unread is closed. Returns how many it was for.
     /// Cost: a load when nobody listens to anything.

@@ -15,6 +15,7 @@ use crate::state::client_memory::ClientMemory;
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
 use crate::state::latency::LatencyMonitor;
+use crate::state::listening::Listening;
 use crate::state::monitor::Monitors;
 use crate::state::pause::Pause;
 use crate::state::post::Post;
@@ -25,6 +26,7 @@ use crate::state::slices::Slices;
 use crate::state::slowlog::SlowLog;
 use crate::state::stats::{Totals, WorkerStats};
 use crate::state::threads::Threads;
+use crate::state::waiters::Waiters;
 
 /// Version of Redis whose behaviour this server follows: clients choose their commands by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -48,6 +50,8 @@ pub(crate) struct Server {
     /// One for each worker.
     pub(crate) posts: Vec<Post>,
     pub(crate) pause: Pause,
+    pub(crate) listening: Listening,
+    pub(crate) waiters: Waiters,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: LatencyMonitor,
     /// One for each worker.
@@ -91,6 +95,8 @@ impl Server {
             pubsub: PubSub::default(),
             posts,
             pause: Pause::default(),
+            listening: Listening::default(),
+            waiters: Waiters::default(),
             slowlog: SlowLog::default(),
             latency: LatencyMonitor::default(),
             stats,

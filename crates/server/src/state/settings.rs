@@ -22,6 +22,7 @@ pub(crate) fn apply_all(server: &Server) {
 /// Acts on every option that can change while running.
 fn apply_running(server: &Server) {
     apply_tier(server);
+    server.listening.set_notified(server.config.notify_keyspace_events.load());
     server.samples.update_slow_ticks(&server.config, &server.clock);
 }
 

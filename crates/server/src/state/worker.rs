@@ -10,6 +10,8 @@ use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
+use crate::state::clients::Client;
+use crate::state::deadlines::Deadlines;
 use crate::state::prefetch::PrefetchQueue;
 use crate::state::server::Server;
 use crate::state::stats::WorkerStats;
@@ -35,6 +37,8 @@ pub(crate) struct Worker {
     /// How many of them connections have.
     buffers_lent: Cell<usize>,
     pub(crate) turn: Turn,
+    /// When its clients that wait give up.
+    pub(crate) deadlines: Deadlines,
     /// Held by the one request that gathers needs in several windows.
     pub(crate) gathers: Semaphore,
 }
@@ -57,6 +61,7 @@ impl Worker {
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
             turn,
+            deadlines: Deadlines::default(),
             gathers: Semaphore::new(1),
         }))
     }
@@ -116,6 +121,16 @@ impl Worker {
             // The tables went with the closure: freed, but still counted.
             tracing::error!(%error, "cannot start a thread to free a flushed database");
         }
+    }
+
+    /// Has a client's connection look around: there is something for it.
+    pub(crate) fn tell(&self, client: &Arc<Client>) {
+        if client.worker == self.index {
+            return client.wake();
+        }
+        let post = &self.server.posts[client.worker];
+        post.add(client.clone());
+        post.tell();
     }
 
     /// Whether connections have so many buffers that one which only keeps the start of a request

@@ -29,7 +29,9 @@ pub(super) fn clients(server: &Server, text: &mut Text) {
         most(|client| client.output_capacity.load(Ordering::Relaxed) + client.pushes.bytes()),
     );
     text.field("blocked_clients", blocked.count());
-    text.fields(&["tracking_clients", "clients_in_timeout_table"], 0);
+    text.field("tracking_clients", 0);
+    let with_deadline = server.waiters.with_deadline.load(Ordering::Relaxed);
+    text.field("clients_in_timeout_table", with_deadline);
 }
 
 /// INFO stats.

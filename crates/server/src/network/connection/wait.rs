@@ -36,6 +36,8 @@ pub(crate) enum Wait {
     Input(usize),
     /// Memory for its own large buffers; it goes on without, too, since they count as it is.
     Buffers,
+    /// Something in the keys of the request under way.
+    Keys,
     /// The end of CLIENT PAUSE.
     Pause,
     /// The buffers of clients that are on their way out, because all together took too much.
@@ -69,6 +71,7 @@ impl<T: Transport> Connection<T> {
                 let errand = self.session.errand.take();
                 self.session.errand = errand.run(&self.worker).await;
             }
+            Wait::Keys => Box::pin(self.wait_for_keys()).await,
             Wait::Pause => {
                 self.session.client.is_blocked.store(true, Ordering::Relaxed);
                 let worker = self.worker.clone();
@@ -154,7 +157,7 @@ impl<T: Transport> Connection<T> {
         output
     }
 
-    fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
         let client = self.session.client.clone();
         match self.write_some(cx) {
             // More messages may have come than were taken at once.

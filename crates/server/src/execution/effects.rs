@@ -1,0 +1,75 @@
+//! What becomes of what a run has reported, while its slots are still held: keys that clients wait for are
+//! marked, and keyspace notifications published. So those of a key come in the order of its changes.
+
+use std::io::Write;
+use std::sync::{Arc, Weak};
+
+use command::{Classes, Cx, Effect, Effects, Event};
+use keyspace::Note;
+use tier::Listener;
+
+use crate::state::server::Server;
+
+/// Takes what a run has reported. One that is to be run again (`is_over` is false) has done nothing but remove
+/// keys whose time had come.
+#[cold]
+pub(super) fn take_effects(server: &Server, worker: usize, cx: &mut Cx<'_, '_>, is_over: bool) {
+    cx.effects.take_notes(&server.tier.keyspace, &mut cx.tally.notes);
+    if !is_over {
+        cx.effects.take_back();
+    }
+    let effects = std::mem::take(&mut cx.effects.noted);
+    hear(server, Some(worker), &effects);
+}
+
+/// Has a server hear of keys that expire and are evicted.
+pub(crate) fn hear_keyspace(server: &Arc<Server>) {
+    server.tier.set_listener(Box::new(OfKeyspace(Arc::downgrade(server))));
+}
+
+struct OfKeyspace(Weak<Server>);
+
+impl Listener for OfKeyspace {
+    fn listens(&self) -> bool {
+        self.0.upgrade().is_some_and(|server| server.listening.classes() != Classes::NONE)
+    }
+
+    fn hear(&self, notes: &mut Vec<Note>) {
+        let Some(server) = self.0.upgrade() else { return };
+        let mut effects = Effects::new(server.listening.classes(), true);
+        effects.take_notes(&server.tier.keyspace, notes);
+        hear(&server, None, &effects.noted);
+    }
+}
+
+fn hear(server: &Server, worker: Option<usize>, effects: &[Effect]) {
+    let listened = server.listening.classes();
+    for effect in effects {
+        let classes = effect.event.classes;
+        if classes.has(Classes::WAITED) && listened.has(Classes::WAITED) {
+            match effect.event {
+                Event::SWAPDB => server.waiters.mark_all_ready(effect.db),
+                _ => server.waiters.mark_ready(effect.db, &effect.key),
+            }
+        }
+        if classes.without(Classes::WAITED).has(listened) && server.pubsub.is_heard() {
+            notify(server, worker, listened, effect);
+        }
+    }
+}
+
+/// Publishes a notification by key, and by the name of the event.
+fn notify(server: &Server, worker: Option<usize>, listened: Classes, effect: &Effect) {
+    let Effect { db, key, event } = effect;
+    let name = event.name.as_bytes();
+    for (class, kind, subject, message) in
+        [(Classes::BY_KEY, "keyspace", &**key, name), (Classes::BY_EVENT, "keyevent", name, &**key)]
+    {
+        if listened.has(class) {
+            let mut channel = Vec::with_capacity(24 + subject.len());
+            write!(channel, "__{kind}@{db}__:").expect("invariant: memory takes all");
+            channel.extend_from_slice(subject);
+            server.pubsub.publish(server, worker, &channel, message);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Clients that wait for keys are served: their requests are run by whoever brought something, or met a key
+//! that is ready before that.
+//!
+//! For each key that is ready, the clients that wait for it are served in the order of their arrival until the
+//! key holds nothing more, each with the slots of its own request locked: that of the key, and that of the key
+//! that it inserts into. In between the key stays marked, so whoever else locks its slot goes on with the work.
+
+use command::{CommandError, Waits};
+use keyspace::{Db, Key, Locked};
+use resp::Reply;
+use smallvec::SmallVec;
+use tier::FetchedSet;
+use value::Kind;
+
+use crate::execution::dispatch::wants_of;
+use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
+use crate::execution::keys::{Keys, keys_with_needs};
+use crate::state::registry::{Entry, Run};
+use crate::state::waiters::{ReadyKey, Served, Waiter, WaiterState};
+use crate::state::worker::Worker;
+
+/// Serves all who wait for keys that are ready. No slot may be held. Cost: a load when there are none.
+#[inline]
+pub(super) fn serve_ready(worker: &Worker) {
+    if worker.server.waiters.has_ready() {
+        serve_all(worker);
+    }
+}
+
+#[cold]
+fn serve_all(worker: &Worker) {
+    while let Some(ready) = worker.server.waiters.first_ready(|_| true) {
+        serve_key(worker, &ready);
+    }
+}
+
+/// Locks slots with `lock` when nobody waits any more for what they hold. Cost: a load when nobody does.
+#[inline]
+pub(super) fn lock_served<'k>(worker: &Worker, lock: impl Fn() -> Locked<'k>) -> Locked<'k> {
+    let locked = lock();
+    match worker.server.waiters.has_ready() {
+        false => locked,
+        true => serve_locked(worker, locked, lock),
+    }
+}
+
+#[cold]
+fn serve_locked<'k>(
+    worker: &Worker,
+    mut locked: Locked<'k>,
+    lock: impl Fn() -> Locked<'k>,
+) -> Locked<'k> {
+    let waiters = &worker.server.waiters;
+    while let Some(ready) = waiters.first_ready(|slot| locked.holds(slot)) {
+        drop(locked);
+        serve_key(worker, &ready);
+        locked = lock();
+    }
+    locked
+}
+
+/// Serves those who wait for a key, until it holds nothing for any of them.
+fn serve_key(worker: &Worker, ready: &ReadyKey) {
+    let server = &worker.server;
+    let (waiters, keyspace) = (&server.waiters, &*server.tier.keyspace);
+    let key = Key::new(&ready.key);
+    let mut number = 0;
+    loop {
+        let next = waiters.next(ready, number);
+        let mut slots: SmallVec<[u16; 8]> = SmallVec::from_slice(&[key.slot]);
+        if let Some((_, waiter, _)) = &next {
+            slots.extend(inserted_slots(waiter));
+        }
+        let mut locked = keyspace.lock_many(slots);
+        if !waiters.is_ready(ready) {
+            return;
+        }
+        let now_ms = server.tier.clock().unix_ms();
+        let kind = kind_of(worker, &mut locked, ready.db, &key, now_ms);
+        match next {
+            Some((at, waiter, index)) if kind.is_some() => {
+                number = at + 1;
+                if is_for(waiter.entry, kind)
+                    && serve(worker, &mut locked, (&waiter, index), now_ms)
+                {
+                    waiters.leave(ready, at);
+                }
+            }
+            // One may have come since.
+            None if kind.is_some() && waiters.next(ready, number).is_some() => {}
+            _ => return waiters.unmark_ready(ready),
+        }
+    }
+}
+
+fn kind_of(
+    worker: &Worker,
+    locked: &mut Locked<'_>,
+    db: u8,
+    key: &Key<'_>,
+    now_ms: u64,
+) -> Option<Kind> {
+    let table = locked.keyspace().table_of(db);
+    let tally = &mut worker.tally.borrow_mut();
+    let view = Db::new(locked.slot(key.slot), table, now_ms, tally).into_view(key);
+    view.map(|view| Kind::from_bits(view.kind))
+}
+
+/// Whether a command waits for values of this kind.
+fn is_for(entry: &Entry, kind: Option<Kind>) -> bool {
+    let group = match kind.map(Kind::type_name) {
+        Some("list") => "list",
+        Some("zset") => "sorted-set",
+        Some("stream") => "stream",
+        _ => return false,
+    };
+    entry.spec.docs.group.name() == group
+}
+
+/// Slots of the keys that a request inserts what it takes into.
+fn inserted_slots(waiter: &Waiter) -> impl Iterator<Item = u16> {
+    let keys = keys_with_needs(waiter.entry, waiter.args());
+    keys.filter(|(_, at)| at.flags.has(command::KeyFlags::INSERT)).map(|(key, _)| key.slot)
+}
+
+/// Runs the request of a client for one of its keys, and answers it. False: there is nothing for it.
+fn serve(
+    worker: &Worker,
+    locked: &mut Locked<'_>,
+    (waiter, index): (&Waiter, usize),
+    now_ms: u64,
+) -> bool {
+    // Nobody else serves it, and it does not go, before it is clear what it gets.
+    let mut state = waiter.state();
+    if !matches!(*state, WaiterState::Waiting) {
+        return true;
+    }
+    let start_ticks = worker.server.clock.raw();
+    let mut reply = Reply::new(waiter.protocol);
+    let has_failed = match run(worker, locked, (waiter, index), now_ms, &mut reply) {
+        Ok(()) => false,
+        Err(CommandError::Reply(text)) => {
+            reply.clear();
+            reply.error(text.as_bytes());
+            true
+        }
+        Err(CommandError::Wait(_)) => return false,
+        Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)) => {
+            unreachable!("values are fetched, and there is memory for the reply")
+        }
+    };
+    let ticks = worker.server.clock.raw() - start_ticks;
+    *state = WaiterState::Served(Served { reply: reply.take(), has_failed, ticks });
+    drop(state);
+    worker.tell(&waiter.client);
+    true
+}
+
+/// Runs a request. Values on flash are read with its slots held: its key is new, so its value is in RAM nearly
+/// always.
+fn run(
+    worker: &Worker,
+    locked: &mut Locked<'_>,
+    (waiter, index): (&Waiter, usize),
+    now_ms: u64,
+    reply: &mut Reply,
+) -> command::CommandResult {
+    let Run::Keys(handler) = waiter.entry.run else {
+        unreachable!("invariant: a request that waits works on keys")
+    };
+    let args = waiter.args();
+    let keys: Keys<'_> = keys_with_needs(waiter.entry, args).map(|(key, _)| key).collect();
+    let caller = Caller {
+        worker,
+        db: waiter.db,
+        now_ms,
+        no_touch: waiter.no_touch,
+        random: worker.tier.next_random(),
+    };
+    let mut fetched = FetchedSet::default();
+    loop {
+        let run = HandlerRun {
+            handler,
+            keys: &keys,
+            part: Part::Whole,
+            args,
+            fetched: &fetched,
+            reply_bytes_max: usize::MAX,
+            leaves_gaps: false,
+            copies_large: true,
+            spare: &mut Vec::new(),
+            is_write: waiter.entry.spec.flags.has(command::Flags::WRITE),
+            waits: Waits::For(index),
+        };
+        let result = run_locked(caller, locked, run, reply);
+        let Err(CommandError::NotResident(missing)) = result else { return result };
+        reply.clear();
+        let mut wants = wants_of(&worker.server.tier, &missing);
+        let failures = wants.iter().map(|want| fetched.failure(want.record));
+        if let Some(failure) = failures.flatten().next() {
+            let text = format!("ERR cannot read the value of a key: {failure}");
+            return Err(CommandError::owned(text));
+        }
+        // Those that were read before are at hand.
+        wants.retain(|want| !fetched.has(want.record));
+        fetched.extend(worker.tier.fetch_blocking(wants));
+    }
+}

@@ -1,0 +1,70 @@
+//! What somebody wants to hear of that happens to keys: the classes of events that `notify-keyspace-events`
+//! names, and whether clients wait for keys. Handlers look at it once a run, so it is one number.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use command::Classes;
+use parking_lot::Mutex;
+
+#[derive(Default)]
+pub(crate) struct Listening {
+    /// [`Classes`].
+    classes: AtomicU32,
+    /// Clients that wait for keys. Locked while the number above changes.
+    waiting: Mutex<u64>,
+}
+
+impl Listening {
+    /// What is listened to. Cost: a load. Whoever holds a slot sees those who began to wait for a key of it.
+    #[inline]
+    pub(crate) fn classes(&self) -> Classes {
+        Classes(self.classes.load(Ordering::Relaxed))
+    }
+
+    /// Has these events published: none unless they are to be published by key or by name.
+    pub(crate) fn set_notified(&self, classes: Classes) {
+        let waiting = self.waiting.lock();
+        let is_any = classes.has(Classes::BY_KEY.and(Classes::BY_EVENT));
+        let notified = if is_any { classes } else { Classes::NONE };
+        let waited = if *waiting > 0 { Classes::WAITED } else { Classes::NONE };
+        self.classes.store(notified.and(waited).0, Ordering::Relaxed);
+    }
+
+    /// A client waits for keys, of which it holds the slots.
+    pub(crate) fn start_waiting(&self) {
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        self.classes.fetch_or(Classes::WAITED.0, Ordering::Relaxed);
+    }
+
+    /// It does no longer.
+    pub(crate) fn stop_waiting(&self) {
+        let mut waiting = self.waiting.lock();
+        *waiting -= 1;
+        if *waiting == 0 {
+            self.classes.fetch_and(!Classes::WAITED.0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_and_who_is_notified_are_told_apart() {
+        let listening = Listening::default();
+        assert_eq!(listening.classes(), Classes::NONE);
+        listening.set_notified(Classes::LIST);
+        assert_eq!(listening.classes(), Classes::NONE, "neither by key nor by name");
+        listening.start_waiting();
+        listening.start_waiting();
+        let notified = Classes::LIST.and(Classes::BY_KEY);
+        listening.set_notified(notified);
+        assert_eq!(listening.classes(), notified.and(Classes::WAITED));
+        listening.stop_waiting();
+        assert!(listening.classes().has(Classes::WAITED));
+        listening.stop_waiting();
+        assert_eq!(listening.classes(), notified);
+    }
+}

@@ -4,12 +4,14 @@
 use std::fmt;
 use std::ops::BitXorAssign;
 
+use resp::DoubleText;
 use sha1::{Digest as _, Sha1};
 
 use crate::kind::Kind;
 use crate::leaf::elements::Elements;
 use crate::leaf::fields::Fields;
 use crate::leaf::members::Members;
+use crate::leaf::scored::Scored;
 
 const DIGEST_BYTES: usize = 20;
 /// What stands for an expiry, whatever its time.
@@ -54,6 +56,13 @@ impl Digest {
                 pair.chain(value);
                 self.add(pair.as_bytes());
             }
+        } else if kind.is_sorted_set() {
+            for (member, score) in Scored::new(bytes).iter() {
+                let mut pair = Digest::default();
+                pair.chain(member);
+                pair.chain(DoubleText::new(score).as_bytes());
+                self.add(pair.as_bytes());
+            }
         } else if kind.is_set() {
             Members::new(bytes).iter().for_each(|member| self.add(member));
         } else {
@@ -93,6 +102,7 @@ mod tests {
     use super::*;
     use crate::leaf::elements::{self, ElementsMut};
     use crate::leaf::members::leaf_of;
+    use crate::leaf::scored;
 
     fn of_string(value: &str, expires: bool) -> Digest {
         let mut digest = Digest::default();
@@ -154,6 +164,29 @@ mod tests {
             let mut digest = Digest::default();
             digest.chain_value(Kind::LIST, &leaf, expires);
             assert_eq!(digest.to_string(), expected, "{elements:?} {expires}");
+        }
+    }
+
+    /// So are these.
+    #[test]
+    fn sorted_sets_have_the_digests_of_redis() {
+        type Members = &'static [(f64, &'static [u8])];
+        let cases: [(Members, &str); 3] = [
+            (&[(1.0, b"a")], "430190c6ed5abafff87d97b4f51a92796ed05895"),
+            (
+                &[(-0.0, b"c"), (0.1, b"a"), (1e17, b"b"), (f64::INFINITY, b"d")],
+                "2c3903b8c4d4fd0c7737f36ea46d347d41ba08b1",
+            ),
+            (
+                &[(0.1, b"a"), (1e17, b"b"), (f64::INFINITY, b"d")],
+                "6875a9a3e82b35c4e28800f120252dc5370cdced",
+            ),
+        ];
+        for (members, expected) in cases {
+            let leaf = scored::leaf_of(members.iter().copied());
+            let mut digest = Digest::default();
+            digest.chain_value(Kind::SORTED_SET, &leaf, false);
+            assert_eq!(digest.to_string(), expected);
         }
     }
 

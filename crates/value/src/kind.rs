@@ -8,6 +8,7 @@ pub const KIND_BITS: u32 = 5;
 const TYPE_STRING: u8 = 0;
 const TYPE_LIST: u8 = 1;
 const TYPE_SET: u8 = 2;
+const TYPE_SORTED_SET: u8 = 3;
 const TYPE_HASH: u8 = 4;
 const ENCODING_SHIFT: u32 = 3;
 const TYPE_MASK: u8 = (1 << ENCODING_SHIFT) - 1;
@@ -19,8 +20,9 @@ const TREE: u8 = 3;
 
 /// What a value is and how `OBJECT ENCODING` names its form.
 ///
-/// Format: bits 0-2 the type (0 string, 1 list, 2 set, 4 hash), bits 3-4 the encoding within the type
+/// Format: bits 0-2 the type (0 string, 1 list, 2 set, 3 sorted set, 4 hash), bits 3-4 the encoding within the type
 /// (string: 0 int, 1 embstr, 2 raw; list: 0; set: 0 intset, 1 hashtable; hash: 0 listpack, 1 hashtable;
+/// sorted set: 0 listpack, 1 skiplist;
 /// collections: 3 a root, which tells the encoding itself, or a branch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(u8);
@@ -32,6 +34,10 @@ impl Kind {
     pub const SET_INTEGERS: Kind = Kind(TYPE_SET | PACKED << ENCODING_SHIFT);
     /// A set that has had other members, or many.
     pub const SET: Kind = Kind(TYPE_SET | HASHED << ENCODING_SHIFT);
+    /// A sorted set whose members are few and short.
+    pub const SORTED_SET_PACKED: Kind = Kind(TYPE_SORTED_SET | PACKED << ENCODING_SHIFT);
+    /// A sorted set that has had many members, or long ones.
+    pub const SORTED_SET: Kind = Kind(TYPE_SORTED_SET | HASHED << ENCODING_SHIFT);
     /// A hash whose fields are few and short.
     pub const HASH_PACKED: Kind = Kind(TYPE_HASH | PACKED << ENCODING_SHIFT);
     /// A hash that has had many fields, or long ones.
@@ -88,6 +94,12 @@ impl Kind {
         self.0 & TYPE_MASK == TYPE_HASH
     }
 
+    /// Whether the value is a sorted set.
+    #[inline]
+    pub const fn is_sorted_set(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_SORTED_SET
+    }
+
     /// Whether the value is a root or branch of a collection in many leaves.
     #[inline]
     pub const fn is_tree(self) -> bool {
@@ -121,6 +133,7 @@ impl Kind {
             TYPE_STRING => "string",
             TYPE_LIST => "list",
             TYPE_SET => "set",
+            TYPE_SORTED_SET => "zset",
             TYPE_HASH => "hash",
             _ => "unknown",
         }
@@ -131,7 +144,8 @@ impl Kind {
         match (self.0 & TYPE_MASK, self.0 >> ENCODING_SHIFT) {
             (TYPE_LIST, _) => "quicklist",
             (TYPE_SET, PACKED) => "intset",
-            (TYPE_HASH, PACKED) => "listpack",
+            (TYPE_HASH | TYPE_SORTED_SET, PACKED) => "listpack",
+            (TYPE_SORTED_SET, _) => "skiplist",
             (TYPE_SET | TYPE_HASH, _) => "hashtable",
             (_, 0) => "int",
             (_, 1) => "embstr",

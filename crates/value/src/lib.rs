@@ -14,12 +14,14 @@ mod kind;
 pub mod bitfield;
 pub mod bits;
 pub mod digest;
+pub mod geo;
 pub mod glob;
 pub mod hyperloglog;
 pub mod lcs;
 pub mod leaf;
 pub mod long_double;
 pub mod number;
+pub mod range;
 pub mod string;
 
 pub use kind::{KIND_BITS, Kind};

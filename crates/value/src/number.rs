@@ -57,22 +57,38 @@ fn digit(byte: u8) -> Option<u64> {
 /// or `inf` or `infinity` in any case. All of the text must belong to it. Refused besides: `nan`,
 /// and what is not infinite or zero but too large or too small to be anything else.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
-    let (negative, magnitude) = match scan(text)? {
-        FloatText::Infinite { negative } => (negative, f64::INFINITY),
+    let (number, is_exact) = read_f64(text)?;
+    is_exact.then_some(number)
+}
+
+/// As [`parse_f64`], but what is too large is infinite and what is too small is 0.
+pub fn parse_f64_of_any_size(text: &[u8]) -> Option<f64> {
+    read_f64(text).map(|(number, _)| number)
+}
+
+/// The double, and whether it is neither infinite nor 0 but for a text that says so.
+fn read_f64(text: &[u8]) -> Option<(f64, bool)> {
+    let (negative, magnitude, fits) = match scan(text)? {
+        FloatText::Infinite { negative } => (negative, f64::INFINITY, true),
         FloatText::Hexadecimal(number) => {
-            let rounded = number.significand.round(f64::MANTISSA_DIGITS, F64_EXPONENT_MIN)?;
-            (number.negative, scale(rounded.mantissa, rounded.exponent)?)
+            let rounded = number.significand.round(f64::MANTISSA_DIGITS, F64_EXPONENT_MIN);
+            let (magnitude, fits) = match rounded {
+                None => (0.0, false),
+                Some(rounded) => match scale(rounded.mantissa, rounded.exponent) {
+                    None => (f64::INFINITY, false),
+                    Some(magnitude) => (magnitude, true),
+                },
+            };
+            (number.negative, magnitude, fits)
         }
         FloatText::Decimal(number) => {
             // Rust reads a subset of what C reads, and rounds as well as it does.
             let magnitude: f64 = std::str::from_utf8(number.text).ok()?.parse().ok()?;
-            if magnitude.is_infinite() || (magnitude == 0.0 && !number.is_zero()) {
-                return None;
-            }
-            (number.negative, magnitude)
+            let fits = magnitude.is_finite() && (magnitude != 0.0 || number.is_zero());
+            (number.negative, magnitude, fits)
         }
     };
-    Some(if negative { -magnitude } else { magnitude })
+    Some((if negative { -magnitude } else { magnitude }, fits))
 }
 
 /// The exponent of a double's last bit when it is smallest.

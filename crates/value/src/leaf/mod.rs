@@ -7,6 +7,8 @@ pub mod fields;
 mod gaps;
 pub mod members;
 pub mod rows;
+pub mod score_index;
+pub mod scored;
 
 pub use divide::{Cut, bound_between, divide_by_hash, divide_by_position, halves};
 pub use rows::{Row, Rows, RowsMut, Shape};

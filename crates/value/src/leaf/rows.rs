@@ -254,6 +254,12 @@ impl<'a> Rows<'a> {
         u64::from_le_bytes(bytes[..NUMBER_BYTES].try_into().expect("invariant: 8 bytes"))
     }
 
+    /// The fingerprint of a row. Panics: there is no such row, or rows have none.
+    pub(crate) fn fingerprint(&self, row: usize) -> u8 {
+        assert!(row < self.len() && self.shape().fingerprints);
+        self.bytes[HEAD_BYTES + row]
+    }
+
     /// The numbers of all rows. Panics: rows have none.
     pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
         assert!(self.shape().numbers);
@@ -281,17 +287,28 @@ impl<'a> Rows<'a> {
     /// fingerprints, and one over the lengths in front of the last row that may be it.
     #[inline]
     pub fn find(&self, fingerprint: u8, first: &[u8]) -> Option<usize> {
-        assert!(self.shape().fingerprints);
-        let (count, parts) = (self.len(), self.shape().parts);
-        let fingerprints = &self.bytes[HEAD_BYTES..HEAD_BYTES + count];
-        let lengths = &self.bytes[self.lengths_start()..];
+        self.find_all(fingerprint, first).next()
+    }
+
+    /// The rows whose first part is `first`, which has this fingerprint. Cost: as for the first of them.
+    #[inline]
+    pub fn find_all<'f>(
+        &self,
+        fingerprint: u8,
+        first: &'f [u8],
+    ) -> impl Iterator<Item = usize> + use<'a, 'f> {
+        let rows = *self;
+        assert!(rows.shape().fingerprints);
+        let (count, parts) = (rows.len(), rows.shape().parts);
+        let fingerprints = &rows.bytes[HEAD_BYTES..HEAD_BYTES + count];
+        let lengths = &rows.bytes[rows.lengths_start()..];
         let len = first.len().min(usize::from(LONG)) as u8;
-        let mut seen = (0, self.parts_start());
-        memchr::memchr_iter(fingerprint, fingerprints).find(|&row| {
+        let mut seen = (0, rows.parts_start());
+        memchr::Memchr::new(fingerprint, fingerprints).filter(move |&row| {
             let index = row * parts;
             lengths[index] == len && {
-                seen = (index, self.part_start_after(seen, index));
-                self.part_at(len, seen.1) == first
+                seen = (index, rows.part_start_after(seen, index));
+                rows.part_at(len, seen.1) == first
             }
         })
     }
@@ -660,6 +677,60 @@ impl<'a> RowsMut<'a> {
     }
 }
 
+/// A leaf that is made of rows in their order. Cost: a push for each.
+pub struct RowsBuilder {
+    shape: Shape,
+    count: usize,
+    fingerprints: Vec<u8>,
+    numbers: Vec<u8>,
+    lengths: Vec<u8>,
+    parts: Vec<u8>,
+}
+
+impl RowsBuilder {
+    /// A leaf without rows.
+    pub fn new(shape: Shape) -> RowsBuilder {
+        let (fingerprints, numbers, lengths, parts) = Default::default();
+        RowsBuilder { shape, count: 0, fingerprints, numbers, lengths, parts }
+    }
+
+    /// Puts a row behind all others. What the shape has no column for is left out. Panics: the parts are
+    /// not those of the shape.
+    pub fn push(&mut self, fingerprint: u8, number: u64, parts: &[&[u8]]) {
+        assert!(parts.len() == self.shape.parts);
+        self.count += 1;
+        if self.shape.fingerprints {
+            self.fingerprints.push(fingerprint);
+        }
+        if self.shape.numbers {
+            self.numbers.extend_from_slice(&number.to_le_bytes());
+        }
+        for part in parts {
+            self.lengths.push(part.len().min(usize::from(LONG)) as u8);
+            if part.len() >= usize::from(LONG) {
+                let len =
+                    u32::try_from(part.len()).expect("invariant: a string is at most 512 MiB");
+                self.parts.extend_from_slice(&len.to_le_bytes());
+            }
+            self.parts.extend_from_slice(part);
+        }
+    }
+
+    /// The leaf. Panics: it has more than [`ROWS_MAX`] rows.
+    pub fn into_leaf(self) -> Vec<u8> {
+        assert!(self.count <= ROWS_MAX, "more rows than a leaf has numbers for");
+        let mut leaf = self.shape.empty().to_vec();
+        leaf[1..HEAD_BYTES].copy_from_slice(&(self.count as u32).to_le_bytes()[..3]);
+        if self.lengths.contains(&LONG) {
+            leaf[0] |= LONG_BIT;
+        }
+        let columns = [self.fingerprints, self.numbers, self.lengths, self.parts];
+        leaf.reserve_exact(columns.iter().map(Vec::len).sum());
+        columns.iter().for_each(|column| leaf.extend_from_slice(column));
+        leaf
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -815,6 +886,21 @@ mod tests {
                 apply(change, &mut bytes, &mut model);
                 assert_same(&bytes, &model);
             }
+        }
+
+        #[test]
+        fn a_leaf_is_built_as_it_is_pushed(
+            shape in 0..SHAPES.len(),
+            rows in prop::collection::vec((part(), part(), any::<u64>()), 0..30),
+        ) {
+            let shape = SHAPES[shape];
+            let (mut pushed, mut builder) = (shape.empty().to_vec(), RowsBuilder::new(shape));
+            for (one, two, number) in &rows {
+                let parts: &[&[u8]] = if shape.parts == 1 { &[one] } else { &[one, two] };
+                RowsMut::new(&mut pushed).push(fingerprint(one), *number, parts);
+                builder.push(fingerprint(one), *number, parts);
+            }
+            prop_assert_eq!(builder.into_leaf(), pushed);
         }
 
         #[test]

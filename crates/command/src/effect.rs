@@ -394,6 +394,36 @@ mod tests {
     }
 
     #[test]
+    fn sorted_sets() {
+        check_events(&[
+            ("ZADD z 1 a 2 b 3 c 4 d 5 e", "new z, zadd z"),
+            ("ZADD z 1 a", ""),
+            ("ZADD z CH XX 2 a 2 x", "zadd z"),
+            ("ZADD z INCR 1 a", "zincr z"),
+            ("ZADD z INCR NX 1 a", ""),
+            ("ZADD x XX 1 a", ""),
+            ("ZINCRBY z -1 a", "zincr z"),
+            ("ZREM z a x", "zrem z"),
+            ("ZREM z x", ""),
+            ("ZPOPMIN z", "zpopmin z"),
+            ("ZMPOP 2 x z MAX", "zpopmax z"),
+            ("ZRANGESTORE o z 0 -1", "new o, zrangestore o"),
+            ("ZRANGESTORE o x 0 -1", "keymiss x, del o"),
+            ("ZUNIONSTORE o 2 z x", "keymiss x, new o, zunionstore o"),
+            ("ZINTERSTORE o 2 z o", "zinterstore o"),
+            ("ZDIFFSTORE n 1 z", "new n, zdiffstore n"),
+            ("ZDIFFSTORE n 2 z z", "del n"),
+            ("ZREMRANGEBYRANK o 0 0", "zremrangebyrank o"),
+            ("ZREMRANGEBYSCORE o 9 9", ""),
+            ("ZREMRANGEBYSCORE o -inf inf", "zremrangebyscore o, del o"),
+            ("ZREMRANGEBYLEX z - +", "zremrangebylex z, del z"),
+            ("ZSCORE z a", "keymiss z"),
+            ("ZRANGE z 0 -1", "keymiss z"),
+            ("ZPOPMAX z", ""),
+        ]);
+    }
+
+    #[test]
     fn what_has_expired_goes_first() {
         for demote in [false, true] {
             let mut server = Harness::new(demote);

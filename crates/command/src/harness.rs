@@ -141,6 +141,10 @@ impl Encodings for RedisDefaults {
     fn hyperloglog_sparse_bytes_max(&self) -> usize {
         3_000
     }
+
+    fn sorted_set(&self) -> PackedMax {
+        PackedMax { entries: 128, element_bytes: 64 }
+    }
 }
 
 impl Fetched for FakeFlash {

@@ -228,12 +228,13 @@ impl Shape {
         let (half_width, half_height, radius) = self.extent();
         let mut step = step_of(radius, middle.latitude);
         let mut cell = Cell::around(middle, step, LATITUDES);
-        if step > 1 && !covers(&cell, &middle, radius) {
+        let bounds = bounds(&middle, half_width, half_height);
+        if step > 1 && !covers(&cell, bounds) {
             step -= 1;
             cell = Cell::around(middle, step, LATITUDES);
         }
         let (longitudes, latitudes) = cell.area();
-        let (west, east, south, north) = bounds(&middle, half_width, half_height);
+        let (west, east, south, north) = bounds;
         let is_needed = |(to_east, to_north): (i32, i32)| {
             // A coarse grid goes around the earth, so that a neighbour may lie on the other side, too.
             step < 2
@@ -274,18 +275,15 @@ fn step_of(mut radius: f64, latitude: f64) -> u32 {
     (step - 2 - narrow).clamp(1, STEP_MAX as i32) as u32
 }
 
-/// Whether the neighbours of a cell reach as far as so many meters around a place in it.
-fn covers(cell: &Cell, middle: &Position, radius: f64) -> bool {
+/// Whether the neighbours of a cell reach as far as what is searched.
+fn covers(cell: &Cell, (west, east, south, north): (f64, f64, f64, f64)) -> bool {
     let area = |direction| cell.neighbour(direction).area();
-    let distance_to = |longitude, latitude| middle.distance(&Position { longitude, latitude });
-    let (_, north) = area((0, 1));
-    let (_, south) = area((0, -1));
-    let (east, _) = area((1, 0));
-    let (west, _) = area((-1, 0));
-    distance_to(middle.longitude, north.1) >= radius
-        && distance_to(middle.longitude, south.0) >= radius
-        && distance_to(east.1, middle.latitude) >= radius
-        && distance_to(west.0, middle.latitude) >= radius
+    let (_, to_north) = area((0, 1));
+    let (_, to_south) = area((0, -1));
+    let (to_east, _) = area((1, 0));
+    let (to_west, _) = area((-1, 0));
+    // Not the other way round: a bound may be no number.
+    !(to_north.1 < north || to_south.0 > south || to_east.1 < east || to_west.0 > west)
 }
 
 /// How far it reaches to the west, east, south and north, in degrees.

@@ -5,7 +5,9 @@
 //! found by counting (`Place::find_nth`).
 
 use value::Kind;
-use value::leaf::{Cut, Rows, divide_by_hash, divide_by_position, element_hash, halves};
+use value::leaf::{
+    Cut, Rows, divide_by_hash, divide_by_position, element_hash, halves, score_index, scored,
+};
 
 use crate::collection::place::LEAF_BYTES_MAX;
 
@@ -36,6 +38,22 @@ pub(crate) static SET: Form =
 /// Leaves of a list, by position.
 pub(crate) static LIST: Form =
     Form { kind: Kind::LIST, count: count_rows, divide: divide_rows_by_position, join: join_rows };
+
+/// Leaves of a sorted set, by score and member.
+pub(crate) static SORTED_SET: Form = Form {
+    kind: Kind::SORTED_SET,
+    count: count_rows,
+    divide: |leaf, cut| scored::divide_in_order(&leaf, LEAF_BYTES_MAX, cut),
+    join: join_rows,
+};
+
+/// Leaves of its index, by the hashes of members.
+pub(crate) static SCORE_INDEX: Form = Form {
+    kind: Kind::SORTED_SET,
+    count: count_rows,
+    divide: |leaf, _cut| score_index::divide(leaf, LEAF_BYTES_MAX),
+    join: join_rows,
+};
 
 /// Where an element stands among leaves that are ordered by hashes.
 pub(crate) fn order(element: &[u8]) -> [u8; 8] {

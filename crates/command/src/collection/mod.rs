@@ -10,6 +10,8 @@ mod list;
 mod place;
 mod reader;
 mod set;
+mod sorted_set;
+mod sorted_set_edit;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -21,6 +23,8 @@ pub use hash::{Hash, HashMut};
 pub use list::{End, List};
 pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
 pub use set::{KindOfSet, Set, SetMut};
+pub use sorted_set::SortedSet;
+pub use sorted_set_edit::{Copies, Made, ScoreChange};
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, node_table};
 use value::Kind;
@@ -51,6 +55,9 @@ pub trait Encodings {
 
     /// Of sparse HyperLogLogs: `hll-sparse-max-bytes`.
     fn hyperloglog_sparse_bytes_max(&self) -> usize;
+
+    /// Of sorted sets: `zset-max-listpack-entries` and `zset-max-listpack-value`.
+    fn sorted_set(&self) -> PackedMax;
 }
 
 /// What a key holds, as a command on one type of collection finds it.
@@ -261,6 +268,9 @@ impl Cx<'_, '_> {
     /// Makes a tree of a collection in one leaf that has become large and is in RAM.
     #[cold]
     fn grow(&mut self, key: &Key<'_>, form: &'static Form) {
+        if form.kind == Kind::SORTED_SET {
+            return self.grow_sorted_set(key);
+        }
         let id = self.keyspace().take_collection_id();
         self.edit_tree(key, form).grow(id);
     }

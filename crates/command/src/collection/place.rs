@@ -98,7 +98,6 @@ pub(crate) struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// The index of the collection: another tree over the same elements, in another order.
-    #[cfg_attr(not(test), expect(dead_code, reason = "sorted sets will have one"))]
     pub(crate) fn of_index(&self, slot: &SlotState) -> Place<'a> {
         Place { index: Some(self.root(slot).id() | INDEX_BIT), ..*self }
     }

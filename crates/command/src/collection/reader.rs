@@ -31,6 +31,20 @@ impl TreeReader<'_> {
         self.place.leaf_bytes(self.slot)
     }
 
+    /// The encoding that OBJECT ENCODING tells.
+    pub(super) fn encoding(&self) -> u8 {
+        self.place.root(self.slot).encoding()
+    }
+
+    /// Reads the index of the collection.
+    pub(super) fn in_index<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
+        let place = self.place;
+        self.place = place.of_index(self.slot);
+        let result = read(self);
+        self.place = place;
+        result
+    }
+
     /// Looks for the leaves that hold what stands at some places, which are asked for next.
     ///
     /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
@@ -56,6 +70,42 @@ impl TreeReader<'_> {
     pub(super) fn leaf_of_nth(&mut self, element: u64) -> Result<(&[u8], usize), CommandError> {
         let (path, element): (Path, usize) = self.place.find_nth(self.slot, element);
         Ok((self.read(&path.name())?, element))
+    }
+
+    /// How many elements stand in front of `order`. `count` says how many of a leaf.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub(super) fn elements_below(
+        &mut self,
+        order: &[u8],
+        count: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<u64, CommandError> {
+        let path = self.place.find(self.slot, order);
+        let before = self.place.elements_before(self.slot, &path);
+        Ok(before + count(self.read(&path.name())?) as u64)
+    }
+
+    /// Looks for the leaves that hold the elements at ranges of positions, which are asked for next.
+    ///
+    /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
+    pub(super) fn announce_ranges(&self, ranges: &[Range<u64>]) -> CommandResult {
+        let leaves = ranges.iter().flat_map(|range| self.leaves_of(range.clone()));
+        let names: Vec<NodeName> = leaves.map(|(name, _)| name).collect();
+        self.look_for(&names)
+    }
+
+    /// The leaves that hold the elements at some positions, each with the positions of all its elements.
+    fn leaves_of(&self, elements: Range<u64>) -> Vec<(NodeName, Range<u64>)> {
+        let mut leaves: Vec<(NodeName, Range<u64>)> = Vec::new();
+        let mut at = elements.start;
+        while at < elements.end {
+            let (path, within) = self.place.find_nth(self.slot, at);
+            let start = at - within as u64;
+            let end = start + u64::from(path.leaf.elements);
+            leaves.push((path.name(), start..end));
+            at = end;
+        }
+        leaves
     }
 
     /// Visits all leaves in their order.
@@ -116,15 +166,7 @@ impl TreeReader<'_> {
         is_backward: bool,
         mut visit: impl FnMut(&[u8], Range<u64>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, CommandError> {
-        let mut leaves: Vec<(NodeName, Range<u64>)> = Vec::new();
-        let mut at = elements.start;
-        while at < elements.end {
-            let (path, within) = self.place.find_nth(self.slot, at);
-            let start = at - within as u64;
-            let end = start + u64::from(path.leaf.elements);
-            leaves.push((path.name(), start..end));
-            at = end;
-        }
+        let mut leaves = self.leaves_of(elements);
         if is_backward {
             leaves.reverse();
         }

@@ -213,11 +213,8 @@ mod tests {
         let place = Place { key, table: 0, index: None };
         let mut tree = Tree { place, slot: &mut slot, tally: &mut tally, now_ms: 0, form: &HASH };
         tree.grow(7);
-        tree.place = place.of_index(tree.slot);
         let parts = (HASH.divide)(leaf, Cut::Evenly);
-        let root = tree.build(tree.place.index.expect("an index"), 0, parts.into_iter());
-        let kind = tree.branch_kind();
-        tree.put_node(tree.place.index.expect("an index"), ROOT, kind, root);
+        tree.put_index(&HASH, parts.into_iter());
         for place in [place, place.of_index(tree.slot)] {
             tree.place = place;
             for number in 200..FIELDS {

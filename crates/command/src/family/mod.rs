@@ -5,6 +5,8 @@ pub mod bitmap_field;
 pub mod database;
 pub mod expire;
 pub mod generic;
+pub mod geo;
+pub mod geo_search;
 pub mod hash;
 pub mod hash_all;
 pub mod hyperloglog;
@@ -23,6 +25,12 @@ pub mod set_operation;
 pub mod set_random;
 pub mod sort;
 mod sort_pattern;
+pub mod sorted_set;
+pub mod sorted_set_operation;
+pub mod sorted_set_pop;
+pub mod sorted_set_random;
+pub mod sorted_set_range;
+pub mod sorted_set_remove;
 pub mod string;
 pub mod string_lcs;
 pub mod string_many;
@@ -45,6 +53,14 @@ pub const FAMILIES: &[&[Command]] = &[
     set::COMMANDS,
     set_random::COMMANDS,
     set_operation::COMMANDS,
+    sorted_set::COMMANDS,
+    sorted_set_range::COMMANDS,
+    sorted_set_remove::COMMANDS,
+    sorted_set_pop::COMMANDS,
+    sorted_set_random::COMMANDS,
+    sorted_set_operation::COMMANDS,
+    geo::COMMANDS,
+    geo_search::COMMANDS,
     hash::COMMANDS,
     hash_all::COMMANDS,
     list::COMMANDS,

@@ -15,6 +15,12 @@ const LARGE_LISTS: &[&str] = &["largelist", "largelist{tag}", "{tag}largelist"];
 const LARGE_SETS: &[&str] = &["largeset", "largeset{tag}", "{tag}largeset"];
 /// Members of which large sets have some.
 const MEMBERS_OF_LARGE: usize = 12_000;
+/// Keys that mostly hold sorted sets.
+const SORTED_SETS: usize = 10;
+/// Keys that hold places.
+const GEO_SETS: usize = 4;
+/// Keys that hold sorted sets whose members all have the same score.
+const LEX_SETS: usize = 5;
 /// Keys whose values together exceed the memory that Kelvin is given.
 pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
@@ -137,6 +143,61 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
             (0..=count).for_each(|_| push(&member(random).to_string()));
         }
         "member" => words.push(member(random)),
+        "zset" => words.push(if random.chance(1, 12) { key(random) } else { zset_key(random) }),
+        "zset-or-set" => {
+            words.push(if random.chance(1, 4) { set_key(random) } else { zset_key(random) });
+        }
+        // Ranges of members are the same only where all scores are: no other command writes to these keys.
+        "lexset" => push(&format!("lex{}", random.below(LEX_SETS))),
+        "zmember" => {
+            words.push(if random.chance(1, 3) { member(random) } else { few_members(random) })
+        }
+        "geo" => push(&format!("geo{}", random.below(GEO_SETS))),
+        "position" => position(random, words),
+        "placed-members" => {
+            for number in 0..random.pick(&[20, 100, 300]) {
+                position(random, words);
+                words.push(format!("m{number}").into_bytes());
+            }
+        }
+        "meters" => push(&meters(random)),
+        "unit" => push(random.pick(&["m", "km", "KM", "ft", "mi", "km", "km", "km", "x"])),
+        "score" => push(&score(random)),
+        "scored-members" => {
+            // So many at once that a listpack comes to its limit of 128, or beyond it.
+            let first = random.below(300);
+            let count = random.pick(&[20, 100, 127, 128, 129, 200, 600]);
+            (first..first + count).for_each(|number| {
+                push(&(number % 50).to_string());
+                push(&number.to_string());
+            });
+        }
+        "score-end" => {
+            let end = if random.chance(1, 5) {
+                random
+                    .pick(&[
+                        "-inf", "+inf", "inf", "", "(", " 1", "1e400", "-1e-400", "nan", "[1",
+                        "0x8",
+                    ])
+                    .to_owned()
+            } else {
+                score(random)
+            };
+            push(&if random.chance(1, 3) { format!("({end}") } else { end });
+        }
+        "member-end" => {
+            let mut end = match random.below(10) {
+                0 => b"-".to_vec(),
+                1 => b"+".to_vec(),
+                2..6 => b"[".to_vec(),
+                6..9 => b"(".to_vec(),
+                _ => Vec::new(),
+            };
+            if random.chance(19, 20) && !matches!(end.as_slice(), b"-" | b"+") {
+                end.extend(if random.chance(1, 3) { member(random) } else { few_members(random) });
+            }
+            words.push(end);
+        }
         "small-number" => push(&random.below(40).to_string()),
         "numbers" => {
             // So many at once that a set of integers comes to its limit of 512, or beyond it.
@@ -218,7 +279,8 @@ fn key(random: &mut Random) -> Vec<u8> {
         92..94 => list_key(random),
         94 => random.pick(LARGE_LISTS).as_bytes().to_vec(),
         95 => random.pick(LARGE_SETS).as_bytes().to_vec(),
-        96..98 => random.pick(ODD_KEYS).to_vec(),
+        96 => zset_key(random),
+        97 => random.pick(ODD_KEYS).to_vec(),
         _ => vec![b'L'; 300],
     }
 }
@@ -229,6 +291,57 @@ fn hash_key(random: &mut Random) -> Vec<u8> {
 
 fn set_key(random: &mut Random) -> Vec<u8> {
     format!("set{}", random.below(SETS)).into_bytes()
+}
+
+fn zset_key(random: &mut Random) -> Vec<u8> {
+    format!("zset{}", random.below(SORTED_SETS)).into_bytes()
+}
+
+fn few_members(random: &mut Random) -> Vec<u8> {
+    match random.below(3) {
+        0 => random.below(300).to_string().into_bytes(),
+        1 => format!("m{}", random.below(60)).into_bytes(),
+        _ => vec![b'm'; 60 + random.below(8)],
+    }
+}
+
+/// A longitude and a latitude: mostly in one region, some anywhere, few at an edge.
+fn position(random: &mut Random, words: &mut Vec<Vec<u8>>) {
+    let fraction = |random: &mut Random| random.below(1_000_000) as f64 / 1_000_000.0;
+    let (longitude, latitude) = match random.below(20) {
+        0..12 => (13.0 + fraction(random), 52.0 + fraction(random)),
+        12..18 => (360.0 * fraction(random) - 180.0, 170.0 * fraction(random) - 85.0),
+        18 => (
+            random.pick(&[-180.0, 180.0, 0.0, 179.9]),
+            random.pick(&[0.0, 85.05112878, -85.05112878, 84.9]),
+        ),
+        _ => (random.pick(&[181.0, -181.0, 0.0]), random.pick(&[86.0, -86.0, 85.06])),
+    };
+    words.push(longitude.to_string().into_bytes());
+    words.push(latitude.to_string().into_bytes());
+}
+
+fn meters(random: &mut Random) -> String {
+    match random.below(20) {
+        0..10 => random.below(200).to_string(),
+        10..15 => format!("{}.{}", random.below(3_000), random.below(1_000)),
+        15..18 => random.pick(&["0", "5000", "10000", "20000", "25000"]).to_owned(),
+        18 => random.pick(FLOATS).to_owned(),
+        _ => random.pick(EDGES).to_owned(),
+    }
+}
+
+fn score(random: &mut Random) -> String {
+    match random.below(20) {
+        0..10 => random.between(-10, 60).to_string(),
+        10..14 => format!("{}.{}", random.between(-10, 60), random.below(1_000)),
+        14 => "-0".to_owned(),
+        15 => random.between(i64::MIN / 2, i64::MAX / 2).to_string(),
+        16 => format!("{}e{}", random.between(-99, 99), random.between(-30, 30)),
+        17 => random.pick(&["inf", "-inf", "1e17", "4611686018427387904"]).to_owned(),
+        18 => random.pick(FLOATS).to_owned(),
+        _ => random.pick(EDGES).to_owned(),
+    }
 }
 
 /// A member: of a few that meet, or of many, integers or not.

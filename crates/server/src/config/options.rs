@@ -204,6 +204,10 @@ options! {
     set_max_intset_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "set-max-intset-entries", "512", RUNTIME;
     /// Bytes up to which a HyperLogLog is sparse.
     hll_sparse_max_bytes: Atomic<Memory> = Memory::between(0, BYTES_MAX), "hll-sparse-max-bytes", "3000", RUNTIME;
+    /// Members up to which a sorted set is called a listpack.
+    zset_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "zset-max-listpack-entries" | "zset-max-ziplist-entries", "128", RUNTIME;
+    /// Bytes of a member up to which it is.
+    zset_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "zset-max-listpack-value" | "zset-max-ziplist-value", "64", RUNTIME;
 
     // Watching.
 

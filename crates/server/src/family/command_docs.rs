@@ -8,7 +8,7 @@ use crate::state::registry::Entry;
 
 /// Names of arguments that are keys, in the commands that have keys.
 const KEYS: &[&str] =
-    &["key", "key1", "key2", "newkey", "destkey", "source", "sourcekey", "destination"];
+    &["key", "key1", "key2", "newkey", "destkey", "source", "sourcekey", "destination", "src", "dst"];
 /// Names of arguments that are integers.
 const INTEGERS: &[&str] = &[
     "bit",
@@ -38,7 +38,10 @@ const INTEGERS: &[&str] = &[
     "stop",
     "timeout",
     "version",
+    "weight",
 ];
+/// Names of arguments that are doubles.
+const DOUBLES: &[&str] = &["height", "latitude", "longitude", "radius", "score", "width"];
 /// Names of arguments that are times since 1970.
 const UNIX_TIMES: &[&str] = &["unix-time-seconds", "unix-time-milliseconds"];
 /// Names of arguments that are glob-like patterns.
@@ -49,6 +52,16 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("HINCRBYFLOAT", "increment", "double"),
     ("INCRBYFLOAT", "increment", "double"),
     ("SETBIT", "value", "integer"),
+    ("ZCOUNT", "min", "double"),
+    ("ZCOUNT", "max", "double"),
+    ("ZRANGE", "start", "string"),
+    ("ZRANGE", "stop", "string"),
+    ("ZRANGEBYSCORE", "min", "double"),
+    ("ZRANGEBYSCORE", "max", "double"),
+    ("ZREMRANGEBYSCORE", "min", "double"),
+    ("ZREMRANGEBYSCORE", "max", "double"),
+    ("ZREVRANGEBYSCORE", "min", "double"),
+    ("ZREVRANGEBYSCORE", "max", "double"),
 ];
 
 /// Writes what people should know of a command, with its subcommands.
@@ -176,6 +189,7 @@ impl Writer<'_> {
             // In seconds, and fractions of them.
             ArgumentKind::Value if name == "timeout" && spec.flags.has(Flags::BLOCKING) => "double",
             ArgumentKind::Value if INTEGERS.contains(&name) => "integer",
+            ArgumentKind::Value if DOUBLES.contains(&name) => "double",
             ArgumentKind::Value if UNIX_TIMES.contains(&name) => "unix-time",
             ArgumentKind::Value if PATTERNS.contains(&name) => "pattern",
             ArgumentKind::Value => "string",

@@ -117,6 +117,8 @@ const TIPS: &[(&str, &[&str])] = &[
     ("TOUCH", &[MULTI_SHARD, SUM]),
     ("TTL", &[UNREPEATABLE]),
     ("UNLINK", &[MULTI_SHARD, SUM]),
+    ("ZRANDMEMBER", &[UNREPEATABLE]),
+    ("ZSCAN", &[UNREPEATABLE]),
 ];
 
 /// The ACL categories of a command, in Redis's order.

@@ -19,6 +19,8 @@ brought it. These tables are made from the command table; a test keeps them so
 const GROUPS: &[(Group, &str)] = &[
     (Group::String, "Strings"),
     (Group::Set, "Sets"),
+    (Group::SortedSet, "Sorted sets"),
+    (Group::Geo, "Geographic indexes"),
     (Group::Hash, "Hashes"),
     (Group::List, "Lists"),
     (Group::Bitmap, "Bitmaps"),

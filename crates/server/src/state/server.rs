@@ -178,6 +178,13 @@ impl Encodings for Server {
     fn hyperloglog_sparse_bytes_max(&self) -> usize {
         self.config.hll_sparse_max_bytes.load() as usize
     }
+
+    fn sorted_set(&self) -> PackedMax {
+        PackedMax {
+            entries: self.config.zset_max_listpack_entries.load() as u64,
+            element_bytes: self.config.zset_max_listpack_value.load(),
+        }
+    }
 }
 
 impl Statistics for Server {

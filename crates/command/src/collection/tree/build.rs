@@ -7,8 +7,8 @@ use value::leaf::branch::{Branch, BranchMut, Child, RootParts};
 
 use super::{SINGLE_AGAIN_BYTES, Tree, in_ram};
 use crate::collection::detached::DetachedNodes;
-use crate::collection::form::Part;
-use crate::collection::place::{CHILDREN_MAX, NodeName};
+use crate::collection::form::{Form, Part};
+use crate::collection::place::{CHILDREN_MAX, NodeName, ROOT};
 
 /// Children that a branch is made with, when many are made at once.
 const CHILDREN_MADE: usize = 96;
@@ -85,6 +85,29 @@ impl Tree<'_> {
         assert!(!children.is_empty(), "a collection has a leaf");
         root.branch = BranchMut::of(children);
         root.into_value()
+    }
+
+    /// Makes the index of the collection, of these leaves.
+    pub(crate) fn put_index(&mut self, form: &'static Form, parts: impl Iterator<Item = Part>) {
+        self.in_index(form, |index| {
+            let id = index.place.index.expect("invariant: the place of an index");
+            let root = index.build(id, 0, parts);
+            let kind = index.branch_kind();
+            index.put_node(id, ROOT, kind, root);
+        });
+    }
+
+    /// Changes the index of the collection, the leaves of which have another form.
+    pub(crate) fn in_index<R>(
+        &mut self,
+        form: &'static Form,
+        change: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let collection = (self.place, self.form);
+        (self.place, self.form) = (self.place.of_index(self.slot), form);
+        let result = change(self);
+        (self.place, self.form) = collection;
+        result
     }
 
     /// Puts children below branches of their own, and returns those.

@@ -1,0 +1,374 @@
+//! Changes of sorted sets.
+
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+
+use keyspace::{Changed, Expiry, Key, Stored};
+use smallvec::SmallVec;
+use value::Kind;
+use value::leaf::rows::ROWS_MAX;
+use value::leaf::score_index::{MemberHash, ScoreIndexMut, leaves_of};
+use value::leaf::scored::{SHAPE, Scored, ScoredMut, compare, leaf_of, order_of};
+
+use crate::collection::form::{SCORE_INDEX, SORTED_SET};
+use crate::collection::place::{LEAF_BYTES_MAX, NodeName};
+use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
+use crate::collection::{Found, PackedMax};
+use crate::cx::Cx;
+use crate::effect::Event;
+use crate::error::{CommandError, CommandResult};
+
+/// So many changes are made in a leaf one by one; more would cost a pass over the leaf each.
+const SINGLY_MAX: usize = 64;
+
+/// What becomes of a member of a sorted set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoreChange<'m> {
+    /// The member.
+    pub member: &'m [u8],
+    /// Its score so far. None: it is not there.
+    pub old: Option<f64>,
+    /// Its score afterwards. None: it is removed.
+    pub new: Option<f64>,
+}
+
+/// How Redis would keep a sorted set that is made or changed.
+struct Packing {
+    is_packed: bool,
+    packed_max: PackedMax,
+    /// Members so far.
+    len: u64,
+}
+
+impl Packing {
+    /// The score that is stored for a member, new or not. A listpack has no negative zero; a member that does
+    /// not fit makes it a skiplist.
+    fn store(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
+        let PackedMax { entries, element_bytes } = self.packed_max;
+        self.len += u64::from(is_new);
+        self.is_packed &= self.len <= entries && member.len() as u64 <= element_bytes;
+        if self.is_packed { without_negative_zero(score) } else { score }
+    }
+
+    /// The same for all changes.
+    fn store_all<'m>(&mut self, changes: &[ScoreChange<'m>]) -> SmallVec<[ScoreChange<'m>; 1]> {
+        let store = |change: &ScoreChange<'m>| {
+            let is_new = change.old.is_none();
+            let new = change.new.map(|score| self.store(change.member, score, is_new));
+            self.len -= u64::from(new.is_none());
+            ScoreChange { new, ..*change }
+        };
+        changes.iter().map(store).collect()
+    }
+
+    fn kind(&self) -> Kind {
+        if self.is_packed { Kind::SORTED_SET_PACKED } else { Kind::SORTED_SET }
+    }
+}
+
+fn without_negative_zero(score: f64) -> f64 {
+    // The sum of zeros of both signs is positive.
+    score + 0.0
+}
+
+/// In which order Redis makes a sorted set from members, which decides about negative zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Member by member, a listpack as long as they fit.
+    OneByOne,
+    /// A skiplist, which becomes a listpack in the end if its members fit.
+    AtOnce,
+}
+
+impl Cx<'_, '_> {
+    /// Changes members of the sorted set of a key, an empty one if the key does not exist; it does not exist
+    /// afterwards if no member is left. The members are all different, and what is said of their scores holds.
+    ///
+    /// Errors: as [`Cx::read_sorted_set`], [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn change_sorted_set(
+        &mut self,
+        key: &Key<'_>,
+        changes: &[ScoreChange<'_>],
+    ) -> CommandResult {
+        let found = self.find_to_edit(key, Kind::is_sorted_set)?;
+        if let Found::Tree = found {
+            return self.change_tree(key, changes);
+        }
+        let (packed_max, bytes_max) = (self.encodings.sorted_set(), self.memory_bytes_max);
+        let empty = (Kind::SORTED_SET_PACKED, &SHAPE.empty()[..]);
+        self.edit_leaf((key, found), empty, &SORTED_SET, |kind, leaf| {
+            if let Err(error) = check_room(leaf, changes, bytes_max) {
+                return Changed::No(Err(error));
+            }
+            let is_packed = *kind == Kind::SORTED_SET_PACKED;
+            let len = Scored::new(leaf).len() as u64;
+            let mut packing = Packing { is_packed, packed_max, len };
+            let changes = packing.store_all(changes);
+            if changes.len() <= SINGLY_MAX {
+                change_singly(leaf, &changes);
+            } else {
+                change_all(leaf, &changes);
+            }
+            *kind = packing.kind();
+            Changed::Yes(Ok(()))
+        })
+    }
+
+    fn change_tree(&mut self, key: &Key<'_>, changes: &[ScoreChange<'_>]) -> CommandResult {
+        let hashes: SmallVec<[MemberHash; 1]> =
+            changes.iter().map(|change| MemberHash::of(change.member)).collect();
+        let names = self.changed_leaves(key, changes, &hashes);
+        self.promote_named(self.place(key), names)?;
+        let packed_max = self.encodings.sorted_set();
+        let mut tree = self.edit_tree(key, &SORTED_SET);
+        let is_packed = tree.kind() == Kind::SORTED_SET_PACKED;
+        let mut packing = Packing { is_packed, packed_max, len: tree.elements() };
+        let changes = packing.store_all(changes);
+        tree.set_encoding(packing.kind().encoding());
+        tree.in_index(&SCORE_INDEX, |index| change_index(index, &changes, &hashes));
+        change_members(&mut tree, &changes);
+        tree.settle();
+        Ok(())
+    }
+
+    /// The leaves that changes need: those of the index, and those where the members stand or will stand.
+    fn changed_leaves(
+        &mut self,
+        key: &Key<'_>,
+        changes: &[ScoreChange<'_>],
+        hashes: &[MemberHash],
+    ) -> Vec<NodeName> {
+        let place = self.place(key);
+        let slot = &*self.locked.slot(key.slot);
+        let index = place.of_index(slot);
+        let of_index = hashes.iter().map(|hash| index.find(slot, &hash.order()).name());
+        let of_members = changes.iter().flat_map(|&ScoreChange { member, old, new }| {
+            let scores = old.into_iter().chain(new);
+            scores.map(move |score| place.find(slot, &order_of(score, member)).name())
+        });
+        of_index.chain(of_members).collect()
+    }
+
+    /// Removes the members of some ranks from the sorted set of a key.
+    ///
+    /// Errors: as [`Cx::read_sorted_set`], [`CommandError::OUT_OF_MEMORY`] if so many are removed from a large
+    /// one that memory has no room for their names; nothing is changed then.
+    pub fn remove_ranks(&mut self, key: &Key<'_>, ranks: Range<u64>) -> CommandResult {
+        let found = self.find_to_edit(key, Kind::is_sorted_set)?;
+        if let Found::Tree = found {
+            return self.remove_ranks_of_tree(key, ranks);
+        }
+        let empty = (Kind::SORTED_SET_PACKED, &SHAPE.empty()[..]);
+        self.edit_leaf((key, found), empty, &SORTED_SET, |_kind, leaf| {
+            ScoredMut::new(leaf).remove_ranks(ranks.start as usize..ranks.end as usize);
+            Changed::Yes(())
+        });
+        Ok(())
+    }
+
+    fn remove_ranks_of_tree(&mut self, key: &Key<'_>, ranks: Range<u64>) -> CommandResult {
+        let bytes_max = self.memory_bytes_max as u64;
+        let mut copies = Copies::default();
+        if let Some(mut set) = self.read_sorted_set(key)? {
+            if ranks == (0..set.len()) {
+                self.db(key).remove(key);
+                return Ok(());
+            }
+            if set.bytes_of(ranks.end - ranks.start) > bytes_max {
+                return Err(CommandError::OUT_OF_MEMORY);
+            }
+            set.visit(ranks, false, |member, score| {
+                copies.push(member, score);
+                ControlFlow::Continue(())
+            })?;
+        }
+        let removed = |(score, member)| ScoreChange { member, old: Some(score), new: None };
+        let changes: Vec<ScoreChange<'_>> = copies.members().into_iter().map(removed).collect();
+        self.change_tree(key, &changes)
+    }
+
+    /// Sets a key to a sorted set of members that are all different, whatever the key held; without members
+    /// the key is removed. It does not expire. `event` is reported, for so
+    /// many changes, where there are members.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn store_sorted_set(
+        &mut self,
+        key: &Key<'_>,
+        members: &mut [(f64, &[u8])],
+        made: Made,
+        (event, changes): (Event, u64),
+    ) -> CommandResult {
+        if members.is_empty() {
+            self.remove(key);
+            return Ok(());
+        }
+        let rows_bytes: usize = members.iter().map(|(_, member)| SHAPE.row_bytes(&[member])).sum();
+        self.check_memory(SHAPE.empty().len() + rows_bytes)?;
+        if members.len() > ROWS_MAX {
+            return Err(CommandError::OUT_OF_MEMORY);
+        }
+        let packed_max = self.encodings.sorted_set();
+        let mut packing = Packing { is_packed: true, packed_max, len: 0 };
+        for (score, member) in members.iter_mut() {
+            let stored = packing.store(member, *score, true);
+            if made == Made::OneByOne {
+                *score = stored;
+            }
+        }
+        if packing.is_packed {
+            members.iter_mut().for_each(|(score, _)| *score = without_negative_zero(*score));
+        }
+        members.sort_unstable_by(|one, two| compare(*one, *two));
+        let leaf = leaf_of(members.iter().copied());
+        let len = leaf.len();
+        self.db(key).put_vec(key, packing.kind().bits(), leaf, Expiry::Clear);
+        if len > SINGLE_BYTES_MAX {
+            self.grow_sorted_set(key);
+        }
+        self.report(key, event, changes);
+        Ok(())
+    }
+
+    /// Makes a tree, and its index, of a sorted set in one leaf that has become large and is in RAM.
+    pub(super) fn grow_sorted_set(&mut self, key: &Key<'_>) {
+        let id = self.keyspace().take_collection_id();
+        let view = self.peek(key).expect("invariant: it is large");
+        let (Stored::Hot(leaf) | Stored::Clean(leaf, _)) = view.stored else {
+            panic!("a value that was just changed is in RAM")
+        };
+        let members = Scored::new(leaf).iter();
+        let mut hashes: Vec<(MemberHash, f64)> =
+            members.map(|(member, score)| (MemberHash::of(member), score)).collect();
+        hashes.sort_unstable_by_key(|(hash, _)| *hash);
+        self.edit_tree(key, &SORTED_SET).grow(id);
+        // A leaf of one member cannot be divided.
+        let is_tree = self.peek(key).is_some_and(|view| Kind::from_bits(view.kind).is_tree());
+        if is_tree {
+            let leaves = leaves_of(hashes.into_iter(), LEAF_BYTES_MAX);
+            self.edit_tree(key, &SORTED_SET).put_index(&SCORE_INDEX, leaves.into_iter());
+        }
+    }
+}
+
+/// Whether a leaf may become as large as changes make it.
+///
+/// Errors: [`CommandError::OUT_OF_MEMORY`].
+fn check_room(leaf: &[u8], changes: &[ScoreChange<'_>], bytes_max: usize) -> CommandResult {
+    let (mut rows, mut bytes) = (Scored::new(leaf).len(), leaf.len());
+    for change in changes {
+        if change.old.is_none() && change.new.is_some() {
+            rows += 1;
+            bytes += SHAPE.row_bytes(&[change.member]);
+        }
+    }
+    if rows > ROWS_MAX || (bytes > bytes_max && bytes > leaf.len()) {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
+    Ok(())
+}
+
+fn change_singly(leaf: &mut Vec<u8>, changes: &[ScoreChange<'_>]) {
+    let mut set = ScoredMut::new(leaf);
+    for &ScoreChange { member, old, new } in changes {
+        match (old, new) {
+            (None, Some(score)) => set.insert(member, score),
+            (Some(_), Some(score)) => set.set_score(member, score),
+            (Some(score), None) => set.remove_scored(member, score),
+            (None, None) => {}
+        }
+    }
+}
+
+/// Makes the leaf anew, with one pass for all changes.
+fn change_all(leaf: &mut Vec<u8>, changes: &[ScoreChange<'_>]) {
+    let old = std::mem::take(leaf);
+    let mut members: HashMap<&[u8], f64> = Scored::new(&old).iter().collect();
+    for change in changes {
+        match change.new {
+            Some(score) => members.insert(change.member, score),
+            None => members.remove(change.member),
+        };
+    }
+    let mut members: Vec<(f64, &[u8])> =
+        members.into_iter().map(|(member, score)| (score, member)).collect();
+    members.sort_unstable_by(|one, two| compare(*one, *two));
+    *leaf = leaf_of(members.into_iter());
+}
+
+/// Changes the index of a tree. What is removed goes last: a leaf that becomes empty goes with it, and its
+/// neighbour, to which its places fall, may be on flash.
+fn change_index(index: &mut Tree<'_>, changes: &[ScoreChange<'_>], hashes: &[MemberHash]) {
+    let hashed = || changes.iter().zip(hashes);
+    for (change, hash) in hashed() {
+        let Some(new) = change.new else { continue };
+        index.change_leaf_at(&hash.order(), |leaf| {
+            let mut leaf = ScoreIndexMut::new(leaf);
+            match change.old {
+                Some(old) => leaf.set(hash, old, new),
+                None => leaf.add(hash, new),
+            }
+        });
+    }
+    for (change, hash) in hashed().filter(|(change, _)| change.new.is_none()) {
+        if let Some(old) = change.old {
+            index.change_leaf_at(&hash.order(), |leaf| ScoreIndexMut::new(leaf).remove(hash, old));
+        }
+    }
+}
+
+/// Changes the leaves of a tree, in the same order. A member that moves from a leaf to another is in both
+/// meanwhile.
+fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
+    let mut removed: SmallVec<[(f64, &[u8]); 1]> = SmallVec::new();
+    for &ScoreChange { member, old, new } in changes {
+        let Some(new) = new else {
+            removed.extend(old.map(|score| (score, member)));
+            continue;
+        };
+        let to = tree.place.find(tree.slot, &order_of(new, member));
+        let from = old.map(|old| (old, tree.place.find(tree.slot, &order_of(old, member))));
+        match from {
+            Some((_, from)) if from.leaf.node == to.leaf.node => {
+                tree.change_leaf(to, |leaf| ScoredMut::new(leaf).set_score(member, new));
+            }
+            _ => {
+                tree.change_leaf(to, |leaf| ScoredMut::new(leaf).insert(member, new));
+                removed.extend(old.map(|score| (score, member)));
+            }
+        }
+    }
+    for (score, member) in removed {
+        tree.change_leaf_at(&order_of(score, member), |leaf| {
+            ScoredMut::new(leaf).remove_scored(member, score);
+        });
+    }
+}
+
+/// Copies of members with their scores.
+#[derive(Default)]
+pub struct Copies {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<(f64, usize)>,
+}
+
+impl Copies {
+    /// Adds a member.
+    pub fn push(&mut self, member: &[u8], score: f64) {
+        self.bytes.extend_from_slice(member);
+        self.ends.push((score, self.bytes.len()));
+    }
+
+    /// Bytes of all of them.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All of them, in the order in which they were added.
+    pub fn members(&self) -> Vec<(f64, &[u8])> {
+        let mut start = 0;
+        let member = |&(score, end)| (score, &self.bytes[std::mem::replace(&mut start, end)..end]);
+        self.ends.iter().map(member).collect()
+    }
+}

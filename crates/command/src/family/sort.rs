@@ -1,4 +1,5 @@
-//! SORT and SORT_RO: the elements of a list or a set in an order of their own, or in that of other keys.
+//! SORT and SORT_RO: the elements of a list, a set or a sorted set in an order of their own, or in that of
+//! other keys.
 //!
 //! The keys that patterns (`BY`, `GET`) name follow from the elements, so a request with patterns runs
 //! with every slot held ([`Locks::Patterns`]). What they name on flash is asked for at once, again with
@@ -140,6 +141,16 @@ impl<'a> Options<'a> {
         let count = if count < 0 { len } else { clamp(count) };
         first..len.min(first + count)
     }
+
+    /// Which of `len` elements that have an order are to be loaded, and whether from the last one back.
+    fn positions(&self, len: u64) -> (Range<u64>, bool) {
+        if !self.is_unsorted {
+            return (0..len, false);
+        }
+        let Range { start, end } = self.range(len as usize);
+        let (start, end) = (start as u64, end as u64);
+        if self.descends { (len - end..len - start, true) } else { (start..end, false) }
+    }
 }
 
 /// The key that a request stores its result in: an argument.
@@ -191,13 +202,13 @@ fn sort(
         None => cx.reply_bytes_max.saturating_sub(reply.full_len()),
     };
     let elements = load(cx, &options, bytes_max)?;
-    let is_list = kind.is_some_and(Kind::is_list);
+    let has_order = kind.is_some_and(|kind| kind.is_list() || kind.is_sorted_set());
     let sorted = match options.is_unsorted {
         true => (0..elements.len()).collect(),
         false => order(cx, &options, &elements)?,
     };
-    // Of a list in its own order no more was loaded.
-    let range = match options.is_unsorted && is_list {
+    // Of what is answered in its own order no more was loaded.
+    let range = match options.is_unsorted && has_order {
         true => 0..sorted.len(),
         false => options.range(sorted.len()),
     };
@@ -212,7 +223,8 @@ fn sort(
     }
 }
 
-/// A copy of the elements to be sorted; of a list that is not, those that are answered, in their order.
+/// A copy of the elements to be sorted; of a list or sorted set that is not, those that are answered, in
+/// their order.
 ///
 /// Errors: they take more than `bytes_max`; the key holds something that has none, or is on flash.
 fn load(
@@ -236,18 +248,10 @@ fn load(
         Some(kind) if kind.is_list() => {
             if let Some(mut list) = cx.read_list(&key)? {
                 let (len, bytes) = (list.len(), list.byte_len());
-                let Range { start, end } = match options.is_unsorted {
-                    true => options.range(len as usize),
-                    false => 0..len as usize,
-                };
-                if end - start == len as usize {
+                let (positions, is_backward) = options.positions(len);
+                if positions.end - positions.start == len {
                     check(bytes)?;
                 }
-                let is_backward = options.is_unsorted && options.descends;
-                let positions = match is_backward {
-                    true => len - end as u64..len - start as u64,
-                    false => start as u64..end as u64,
-                };
                 let seen = list.visit(positions, is_backward, |_, element| {
                     elements.push(element);
                     match elements.bytes.len() <= bytes_max {
@@ -264,6 +268,25 @@ fn load(
             if let Some(mut set) = cx.read_set(&key)? {
                 check(set.byte_len())?;
                 set.visit(|member| elements.push(member))?;
+            }
+        }
+        Some(kind) if kind.is_sorted_set() => {
+            if let Some(mut set) = cx.read_sorted_set(&key)? {
+                let (len, bytes) = (set.len(), set.byte_len());
+                let (ranks, is_backward) = options.positions(len);
+                if ranks.end - ranks.start == len {
+                    check(bytes)?;
+                }
+                set.visit(ranks, is_backward, |member, _| {
+                    elements.push(member);
+                    match elements.bytes.len() <= bytes_max {
+                        true => ControlFlow::Continue(()),
+                        false => ControlFlow::Break(()),
+                    }
+                })?;
+                if elements.bytes.len() > bytes_max {
+                    check(bytes)?;
+                }
             }
         }
         Some(_) => return Err(CommandError::WRONG_TYPE),
@@ -509,6 +532,15 @@ mod tests {
             ("SORT l LIMIT 9223372036854775807 9223372036854775807", "[]"),
             ("SADD s 30 4 5", ":3"),
             ("SORT s", "[$1 4, $1 5, $2 30]"),
+            ("ZADD z 2 b 3 a 1 c 1 d", ":4"),
+            ("SORT z ALPHA", "[$1 a, $1 b, $1 c, $1 d]"),
+            ("SORT z BY nosort", "[$1 c, $1 d, $1 b, $1 a]"),
+            ("SORT z BY nosort DESC", "[$1 a, $1 b, $1 d, $1 c]"),
+            ("SORT z BY nosort LIMIT 1 2", "[$1 d, $1 b]"),
+            ("SORT z BY nosort DESC LIMIT 1 2", "[$1 b, $1 d]"),
+            ("SORT z BY nosort LIMIT 0 3 STORE stored", ":3"),
+            ("LRANGE stored 0 -1", "[$1 c, $1 d, $1 b]"),
+            ("SORT z", "-ERR One or more scores can't be converted into double"),
             ("SORT missing", "[]"),
             ("SORT l BY nosort", "[$1 3, $2 10, $4 -1.5, $3 2e1, $4 0x10]"),
             ("SORT l BY nosort DESC LIMIT 1 2", "[$3 2e1, $4 -1.5]"),

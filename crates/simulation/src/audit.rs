@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use flash::record_size;
-use keyspace::{DB_COUNT, SLOT_COUNT, ScanPosition, Stored};
+use keyspace::{DB_COUNT, SLOT_COUNT, ScanPosition, Stored, TABLE_COUNT};
 use tier::Tier;
 
 /// What a recount finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     keys: [i64; DB_COUNT],
+    /// Leaves and branches of large collections.
+    nodes: i64,
     volatile: [i64; DB_COUNT],
     hot: (i64, i64),
     clean: (i64, i64),
@@ -24,6 +26,7 @@ pub(crate) fn check(tier: &Tier) -> Result<(), String> {
     let count = |counter: &std::sync::atomic::AtomicI64| counter.load(Ordering::Relaxed);
     let counters = &tier.counters;
     let mut believed = Counts {
+        nodes: count(&counters.nodes),
         hot: (count(&counters.hot_count), count(&counters.hot_bytes)),
         clean: (count(&counters.clean_count), count(&counters.clean_bytes)),
         cold: (count(&counters.cold_count), count(&counters.cold_bytes)),
@@ -37,7 +40,7 @@ pub(crate) fn check(tier: &Tier) -> Result<(), String> {
     if believed != found {
         return Err(format!("the counters say {believed:?}\nbut a recount finds {found:?}"));
     }
-    let is_empty = found.keys.iter().all(|keys| *keys == 0);
+    let is_empty = found.keys.iter().all(|keys| *keys == 0) && found.nodes == 0;
     let value_bytes = count(&counters.value_bytes);
     if value_bytes < 0 || is_empty && value_bytes != 0 {
         return Err(format!("{value_bytes} bytes of values beside {found:?}"));
@@ -60,13 +63,17 @@ fn recount(tier: &Tier) -> (Counts, u64) {
     let (mut counts, mut flash_bytes) = (Counts::default(), 0);
     for slot in 0..SLOT_COUNT as u16 {
         let state = tier.keyspace.lock(slot);
-        for table in 0..DB_COUNT {
+        for table in 0..TABLE_COUNT {
             if state.len(table as u8) == 0 {
                 continue;
             }
             state.scan(table as u8, ScanPosition::default(), |view| {
-                counts.keys[table] += 1;
-                counts.volatile[table] += i64::from(view.expire_at_ms != 0);
+                if table < DB_COUNT {
+                    counts.keys[table] += 1;
+                    counts.volatile[table] += i64::from(view.expire_at_ms != 0);
+                } else {
+                    counts.nodes += 1;
+                }
                 let place = match view.stored {
                     Stored::Hot(_) => &mut counts.hot,
                     Stored::Clean(..) => &mut counts.clean,

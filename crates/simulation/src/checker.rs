@@ -265,12 +265,11 @@ impl<'a> Search<'a> {
             if self.tells_of_evictions(command) {
                 states.extend(self.without_watched(state).into_iter().filter_map(run));
             }
-            if let Command::SetRange(key, ..) = command
-                && self.may_go(state, session, *key)
+            if let Some(key) = command.may_hide_eviction()
+                && self.may_go(state, session, key)
             {
-                // Its answer may be the same when the key is gone.
                 let mut state = state.clone();
-                state.evict(state.place(session, *key));
+                state.evict(state.place(session, key));
                 states.extend(run(state));
             }
             return states;

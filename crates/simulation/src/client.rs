@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use stdx::Random;
 
 use crate::checker::Event;
-use crate::command::{COUNTERS, Command, FAR_MS, KEYS, Key, Operation};
+use crate::collection::{Action, FIELDS, LIST_LEN_MAX};
+use crate::command::{
+    COUNTERS, Command, FAR_MS, HASHES, KEYS_OF_TYPE, Key, LISTS, Operation, SETS,
+};
 use crate::listener::CHANNELS;
 use crate::profile::{Profile, ValueSizes, Weights, pick};
 use crate::reply::Reply;
@@ -183,6 +186,7 @@ enum Kind {
     ReadMany,
     WriteMany,
     Count,
+    Collect,
     Delete,
     Rename,
     Expire,
@@ -251,6 +255,7 @@ impl Author<'_> {
             read_many,
             write_many,
             count,
+            collect,
             delete,
             rename,
             expire,
@@ -274,6 +279,7 @@ impl Author<'_> {
             (read_many, Kind::ReadMany),
             (write_many, Kind::WriteMany),
             (count, Kind::Count),
+            (collect, Kind::Collect),
             (delete, Kind::Delete),
             (rename, Kind::Rename),
             (expire, Kind::Expire),
@@ -381,32 +387,38 @@ impl Author<'_> {
                 }
             }
             Kind::Count => {
-                let counter = KEYS.len() - COUNTERS + self.random.below(COUNTERS as u64) as usize;
-                let counter = Key(counter as u8);
+                let counter = self.key_of(COUNTERS);
                 match self.random.below(6) {
                     0 => Command::Get(counter),
                     1 => Command::Del(vec![counter]),
                     _ => Command::IncrBy(counter, 1 + self.random.below(3) as i64),
                 }
             }
-            Kind::Delete => match self.random.below(2) {
-                0 => Command::Del(self.keys()),
+            Kind::Collect => self.collect(),
+            Kind::Delete => match self.random.below(4) {
+                0 => Command::Del(vec![self.any_collection()]),
+                1 => Command::Del(self.keys()),
                 _ => Command::GetDel(key),
             },
             Kind::Rename => {
-                let to = self.key();
+                let (key, to) = match self.random.below(2) {
+                    0 => (key, self.key()),
+                    _ => self.two_collections(),
+                };
                 match self.random.below(2) {
                     0 if key != to => Command::Copy(key, to),
                     _ => Command::Rename(key, to),
                 }
             }
+            Kind::Expire if self.random.below(2) == 0 => Command::Expire(self.any_collection()),
             Kind::Expire => Command::Expire(key),
             Kind::Lapse => self.short_lived(key),
             Kind::Select => Command::Select(self.random.below(2) as u8),
             Kind::Swap => Command::SwapDb,
             Kind::Flush if self.random.below(2) == 0 => Command::FlushDb,
             Kind::Flush => Command::FlushAll,
-            Kind::Demote => match self.random.below(8) {
+            Kind::Demote => match self.random.below(12) {
+                8..12 => demote(self.any_collection()),
                 0 => Command::other(&["TIER", "FLUSH"]),
                 1 => Command::other(&["TIER", "PROMOTE", key.name()]),
                 _ => demote(key),
@@ -425,6 +437,87 @@ impl Author<'_> {
             }
             Kind::Transaction | Kind::Watch | Kind::Rewrite => unreachable!("not one command"),
         }
+    }
+
+    /// A command on a collection.
+    fn collect(&mut self) -> Command {
+        let begin = pick(self.random, &[HASHES, SETS, LISTS]);
+        let action = match begin {
+            HASHES => self.hash_action(),
+            SETS => self.set_action(),
+            _ => self.list_action(),
+        };
+        Command::On(self.key_of(begin), action)
+    }
+
+    fn hash_action(&mut self) -> Action {
+        match self.random.below(12) {
+            0..5 => {
+                let fields = self.fields();
+                Action::HSet(fields.into_iter().map(|field| (field, self.value())).collect())
+            }
+            5 => Action::HDel(self.fields()),
+            6 => Action::HLen,
+            7 => Action::HMGet((0..FIELDS).collect()),
+            8 | 9 => Action::HMGet(self.fields()),
+            _ => Action::HGet(self.random.below(FIELDS.into()) as u8),
+        }
+    }
+
+    fn set_action(&mut self) -> Action {
+        match self.random.below(10) {
+            0..4 => Action::SAdd(self.fields()),
+            4 | 5 => Action::SRem(self.fields()),
+            6 => Action::SCard,
+            7 => Action::SMIsMember((0..FIELDS).collect()),
+            _ => Action::SMIsMember(self.fields()),
+        }
+    }
+
+    fn list_action(&mut self) -> Action {
+        let at_head = self.random.below(2) == 0;
+        match self.random.below(14) {
+            0..4 => {
+                let count = 1 + self.random.below(KEYS_MAX);
+                Action::Push(at_head, (0..count).map(|_| self.value()).collect())
+            }
+            4..7 => Action::Pop(at_head),
+            7 => Action::LLen,
+            8 => Action::LTrim(0, self.random.below(LIST_LEN_MAX as u64) as i64),
+            9 => Action::LRange(0, -1),
+            10 | 11 => {
+                let from = self.random.below(LIST_LEN_MAX as u64) as i64 - LIST_LEN_MAX / 2;
+                Action::LRange(from, from + self.random.below(10) as i64)
+            }
+            _ => Action::LIndex(self.random.below(LIST_LEN_MAX as u64) as i64 - LIST_LEN_MAX / 2),
+        }
+    }
+
+    /// Some fields of a hash or members of a set, each once.
+    fn fields(&mut self) -> Vec<u8> {
+        let count = 1 + self.random.below(2 * KEYS_MAX);
+        let mut fields: Vec<u8> =
+            (0..count).map(|_| self.random.below(FIELDS.into()) as u8).collect();
+        fields.sort_unstable();
+        fields.dedup();
+        fields
+    }
+
+    /// A key of a type that begins there.
+    fn key_of(&mut self, begin: u8) -> Key {
+        Key(begin + self.random.below(KEYS_OF_TYPE.into()) as u8)
+    }
+
+    fn any_collection(&mut self) -> Key {
+        let begin = pick(self.random, &[HASHES, SETS, LISTS]);
+        self.key_of(begin)
+    }
+
+    /// Both of a type.
+    fn two_collections(&mut self) -> (Key, Key) {
+        let one = self.any_collection();
+        // The first of a type has an even number.
+        (one, Key(one.0 ^ 1))
     }
 
     fn write_one(&mut self, key: Key) -> Command {

@@ -2,17 +2,42 @@
 
 use std::fmt;
 
+use crate::collection::Action;
 use crate::value::Value;
 
 /// Which key, by its place in [`KEYS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(pub(crate) u8);
 
-/// Names of keys. Some share a slot, and the last [`COUNTERS`] hold numbers alone.
-pub(crate) const KEYS: [&str; 10] =
-    ["{a}0", "b", "{a}1", "c", "{d}0", "{d}1", "e", "f", "counter", "{a}counter"];
-/// Keys at the end of [`KEYS`] that hold numbers.
-pub(crate) const COUNTERS: usize = 2;
+/// Names of keys. Some share a slot. The first [`STRINGS`] hold strings; of each other type there are
+/// two, one behind another.
+pub(crate) const KEYS: [&str; 16] = [
+    "{a}0",
+    "b",
+    "{a}1",
+    "c",
+    "{d}0",
+    "{d}1",
+    "e",
+    "f",
+    "counter",
+    "{a}counter",
+    "hash",
+    "{a}hash",
+    "set",
+    "{a}set",
+    "list",
+    "{a}list",
+];
+/// Keys at the begin of [`KEYS`] that hold strings.
+pub(crate) const STRINGS: u64 = 8;
+/// Where the keys of a type begin that hold nothing else.
+pub(crate) const COUNTERS: u8 = 8;
+pub(crate) const HASHES: u8 = 10;
+pub(crate) const SETS: u8 = 12;
+pub(crate) const LISTS: u8 = 14;
+/// How many keys of such a type there are.
+pub(crate) const KEYS_OF_TYPE: u8 = 2;
 /// Databases that clients use.
 pub(crate) const DATABASES: usize = 2;
 
@@ -50,6 +75,8 @@ pub(crate) enum Command {
     Del(Vec<Key>),
     Rename(Key, Key),
     Copy(Key, Key),
+    /// On a key that holds a collection or nothing.
+    On(Key, Action),
     /// With a time that does not come.
     Expire(Key),
     PExpireTime(Key),
@@ -77,6 +104,9 @@ impl Command {
     /// Whether it changes nothing that another session could see.
     fn is_read(&self) -> bool {
         use Command::*;
+        if let On(_, action) = self {
+            return action.is_read();
+        }
         matches!(
             self,
             Get(_)
@@ -97,6 +127,15 @@ impl Command {
         !self.keys().is_empty() && !matches!(self, Command::Watch(_))
     }
 
+    /// The key that it changes with an answer that may be the same when the key is gone.
+    pub(crate) fn may_hide_eviction(&self) -> Option<Key> {
+        match self {
+            Command::SetRange(key, ..) => Some(*key),
+            Command::On(key, action) if action.may_hide_eviction() => Some(*key),
+            _ => None,
+        }
+    }
+
     /// Its keys.
     pub(crate) fn keys(&self) -> Vec<Key> {
         use Command::*;
@@ -113,6 +152,7 @@ impl Command {
             | Append(key, _)
             | SetRange(key, ..)
             | IncrBy(key, _)
+            | On(key, _)
             | Expire(key) => vec![*key],
             Exists(keys) | MGet(keys) | Del(keys) | Watch(keys) => keys.clone(),
             MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(key, _)| *key).collect(),
@@ -181,6 +221,7 @@ impl Command {
             MSetNx(pairs) => paired("MSETNX", pairs),
             Rename(from, to) => text(&["RENAME", from.name(), to.name()]),
             Copy(from, to) => text(&["COPY", from.name(), to.name()]),
+            On(key, action) => action.words(key.name()),
             Expire(key) => text(&["EXPIRE", key.name(), EXPIRE_SECONDS]),
             FlushAll => text(&["FLUSHALL"]),
             FlushDb => text(&["FLUSHDB"]),

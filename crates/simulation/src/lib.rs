@@ -11,6 +11,7 @@
 mod audit;
 mod checker;
 mod client;
+mod collection;
 mod command;
 mod engine;
 mod fiber;

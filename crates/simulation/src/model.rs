@@ -1,4 +1,4 @@
-//! What the data set should be: two small databases of strings, and who watches what.
+//! What the data set should be: two small databases, and who watches what.
 //!
 //! It shares no code with the server. A command is applied at one moment, and answers what the
 //! server would have to.
@@ -297,6 +297,15 @@ impl State {
                     self.set_end(db, *to, self.ends[db][usize::from(from.0)]);
                 }
                 Reply::Integer(is_done.into())
+            }
+            On(key, action) => {
+                let (reply, after) = action.run(self.get(db, *key));
+                match after {
+                    None => {}
+                    Some(None) => drop(self.delete(db, *key)),
+                    changed => self.put(db, *key, changed.flatten()),
+                }
+                reply
             }
             Expire(key) => {
                 let found = self.get(db, *key).is_some();

@@ -6,7 +6,7 @@ use flash::SimFaults;
 use server::simulation::Slices;
 use stdx::Random;
 
-use crate::command::{COUNTERS, KEYS};
+use crate::command::STRINGS;
 
 /// Bytes of a segment of the flash log.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
@@ -76,6 +76,7 @@ pub(crate) struct Weights {
     pub(crate) read_many: u64,
     pub(crate) write_many: u64,
     pub(crate) count: u64,
+    pub(crate) collect: u64,
     pub(crate) delete: u64,
     pub(crate) rename: u64,
     pub(crate) expire: u64,
@@ -99,7 +100,7 @@ impl Profile {
     /// The profile of a seed: anything, or one of the mixtures that certain faults need.
     pub(crate) fn draw(random: &mut Random) -> Profile {
         let mut profile = Profile::draw_any(random);
-        match random.below(12) {
+        match random.below(13) {
             0 => profile.churn(random),
             1 => profile.squeeze(random),
             2 => profile.contend(random),
@@ -107,6 +108,7 @@ impl Profile {
             4 => profile.evict(random),
             5 => profile.pair(random),
             6 => profile.lapse(random),
+            7 => profile.collect(random),
             _ => {}
         }
         profile.is_sliced = random.below(2) == 0;
@@ -284,6 +286,29 @@ impl Profile {
         };
     }
 
+    /// Large collections, of which leaves come and go.
+    fn collect(&mut self, random: &mut Random) {
+        let small = pick(random, &[60, 200, 500]);
+        let large = pick(random, &[1_500, 5_000, 20_000]);
+        self.values = ValueSizes { small, large, large_share: 30, compress: false };
+        self.operations += 40;
+        self.keys = 2;
+        self.weights = Weights {
+            collect: 40,
+            demote: 5 + random.below(20),
+            demote_all: random.below(3),
+            delete: random.below(3),
+            rename: random.below(3),
+            transaction: random.below(15),
+            watch: random.below(5),
+            swap: random.below(2),
+            flush: random.below(2),
+            expire: random.below(2),
+            no_touch: random.below(2),
+            ..Weights::default()
+        };
+    }
+
     fn draw_any(random: &mut Random) -> Profile {
         let workers = 1 + random.below(3) as usize;
         let has_pressure = random.below(3) == 0;
@@ -293,7 +318,7 @@ impl Profile {
             clients: 2 + random.below(4) as usize,
             listeners: 0,
             operations: 10 + random.below(30),
-            keys: 2 + random.below((KEYS.len() - COUNTERS - 1) as u64),
+            keys: 2 + random.below(STRINGS - 1),
             values: ValueSizes::draw(random),
             weights: Weights::draw(random),
             pairs: false,
@@ -347,6 +372,7 @@ impl Weights {
             read_many: some(8),
             write_many: some(5),
             count: some(5),
+            collect: some(8),
             delete: some(3),
             rename: some(3),
             expire: some(1),

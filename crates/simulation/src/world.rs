@@ -16,7 +16,8 @@ use tier::{Budget, Environment, Tier};
 
 use crate::checker::{self, Event, Tolerance, Verdict};
 use crate::client::{Author, Client, weighted};
-use crate::command::{Command, KEYS, Key, Operation};
+use crate::collection::Action;
+use crate::command::{Command, HASHES, KEYS, Key, Operation};
 use crate::engine::PointedEngine;
 use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
 use crate::limits::{ANSWERED_WITHIN_US, PARKED_STEPS_MAX, STEPS_MAX};
@@ -251,15 +252,14 @@ impl World {
     /// Asks for every key of both databases.
     fn read_everything(&mut self) -> Result<(), String> {
         self.connect(0);
-        let keys: Vec<Key> = (0..KEYS.len()).map(|key| Key(key as u8)).collect();
-        let operations = [
-            // Nothing may be refused.
-            Command::other(&["CONFIG", "SET", "maxmemory", "0"]),
-            Command::MGet(keys.clone()),
-            Command::Select(1),
-            Command::MGet(keys),
-            Command::Select(0),
-        ];
+        // Nothing may be refused.
+        let mut operations = vec![Command::other(&["CONFIG", "SET", "maxmemory", "0"])];
+        for db in [0, 1] {
+            operations.extend([Command::Select(db), Command::MGet((0..HASHES).map(Key).collect())]);
+            let collections = (HASHES..KEYS.len() as u8).map(Key);
+            operations.extend(collections.map(|key| Command::On(key, Action::read_all(key))));
+        }
+        operations.push(Command::Select(0));
         self.clock.advance(1);
         let reader = self.clients.last_mut().expect("just connected");
         reader.ask(self.clock.now_us(), operations.into_iter().map(Operation::Single).collect());

@@ -219,8 +219,8 @@ pub const COMMANDS: &[Command] = &[
     exact("SORT", 8, "<sortable> <sort-by> [ASC | DESC] ALPHA [<sort-get>+]"),
     exact("SORT", 8, "<list> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]"),
     exact("SORT_RO", 8, "<set> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]"),
-    exact("SORT", 4, "<zset> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]");
-    exact("SORT", 4, "<zset> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]");
+    exact("SORT", 4, "<zset> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
+    exact("SORT", 4, "<zset> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]"),
     exact("SORT", 8, "<sortable> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
     ruled("SORT_RO", 8, Rule::Scores, "<list> [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
     ruled("SORT", 8, Rule::Scores, "<set> [<sort-limit>] [ASC | DESC] [<sort-get>+]"),

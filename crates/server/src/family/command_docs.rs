@@ -7,8 +7,18 @@ use super::syntax::{Argument, ArgumentKind, parse_syntax};
 use crate::state::registry::Entry;
 
 /// Names of arguments that are keys, in the commands that have keys.
-const KEYS: &[&str] =
-    &["key", "key1", "key2", "newkey", "destkey", "source", "sourcekey", "destination", "src", "dst"];
+const KEYS: &[&str] = &[
+    "key",
+    "key1",
+    "key2",
+    "newkey",
+    "destkey",
+    "source",
+    "sourcekey",
+    "destination",
+    "src",
+    "dst",
+];
 /// Names of arguments that are integers.
 const INTEGERS: &[&str] = &[
     "bit",

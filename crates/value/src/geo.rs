@@ -69,8 +69,12 @@ impl Position {
     pub fn distance(&self, other: &Position) -> f64 {
         let (latitude, longitude) = (radians(self.latitude), radians(self.longitude));
         let (other_latitude, other_longitude) = (radians(other.latitude), radians(other.longitude));
-        let u = ((other_latitude - latitude) / 2.0).sin();
         let v = ((other_longitude - longitude) / 2.0).sin();
+        if v == 0.0 {
+            // Along a meridian, rounded as Redis rounds it there.
+            return EARTH_RADIUS * (other_latitude - latitude).abs();
+        }
+        let u = ((other_latitude - latitude) / 2.0).sin();
         let square = u * u + latitude.cos() * other_latitude.cos() * v * v;
         2.0 * EARTH_RADIUS * square.sqrt().asin()
     }
@@ -316,6 +320,9 @@ mod tests {
         assert_eq!(&palermo.hash(), b"sqc8b49rny0");
         let catania = Position::from_score(CATANIA.score());
         assert_eq!(format!("{:.4}", palermo.distance(&catania)), "166274.1516");
+        let equator = Position { longitude: 180.0, latitude: 0.000_001_267_360_580_93 };
+        let south = Position { longitude: 180.0, latitude: -85.051_128_78 };
+        assert_eq!(south.distance(&equator) / 1000.0, 9459.922_505_986_818_6);
     }
 
     #[test]

@@ -190,6 +190,7 @@ fn count_one(cx: &mut Cx<'_, '_>) -> Result<u64, CommandError> {
 fn unite(cx: &mut Cx<'_, '_>) -> Result<(Union, bool), CommandError> {
     let (mut union, mut is_dense) = (Union::default(), false);
     for index in 0..cx.keys.len() {
+        cx.report_missed_read(&cx.key(index));
         if let Some((bytes, encoding)) = read(cx, index)? {
             is_dense |= encoding == Encoding::Dense;
             union.add(bytes)?;
@@ -200,7 +201,6 @@ fn unite(cx: &mut Cx<'_, '_>) -> Result<(Union, bool), CommandError> {
 
 fn pfmerge(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    cx.keys.iter().for_each(|key| cx.report_missed_read(key));
     let (union, is_dense) = unite(cx)?;
     let mut bytes = read(cx, 0)?.map_or_else(hll::empty, |(bytes, _)| bytes.to_vec());
     if is_dense {

@@ -215,12 +215,11 @@ pub const COMMANDS: &[Command] = &[
         8,
         "(1 <list> | 2 <list> <list> | 3 <list> <list> <list>) (LEFT | RIGHT) [COUNT (1 | 2 | 3 | 9 | <integer>)]",
     ),
-    // Elements with the same text to sort by come in no order from a set, and when only some are asked for.
-    exact("SORT", 8, "<sortable> <sort-by> [ASC | DESC] ALPHA [<sort-get>+]"),
-    exact("SORT", 8, "<list> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]"),
-    exact("SORT_RO", 8, "<set> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]"),
-    exact("SORT", 4, "<zset> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
-    exact("SORT", 4, "<zset> [<sort-limit>] [ASC | DESC] ALPHA [<sort-get>+]"),
+    // Redis compares texts up to a zero byte unless it stores them, and those that are equal then come in no
+    // order.
+    ruled("SORT", 8, Rule::AnyOrder, "<sortable> <sort-by> [ASC | DESC] ALPHA [<sort-get>+]"),
+    ruled("SORT", 8, Rule::AnyOrder, "<list> [ASC | DESC] ALPHA [<sort-get>+]"),
+    ruled("SORT_RO", 8, Rule::AnyOrder, "<set> [ASC | DESC] ALPHA [<sort-get>+]"),
     exact("SORT", 8, "<sortable> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
     ruled("SORT_RO", 8, Rule::Scores, "<list> [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
     ruled("SORT", 8, Rule::Scores, "<set> [<sort-limit>] [ASC | DESC] [<sort-get>+]"),

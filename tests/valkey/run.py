@@ -32,7 +32,7 @@ UNITS = ["unit/type/string", "unit/type/incr", "unit/type/hash", "unit/type/list
          "unit/type/list-2", "unit/type/list-3", "unit/bitops", "unit/bitfield", "unit/protocol",
          "unit/querybuf", "unit/expire", "unit/multi", "unit/keyspace", "unit/pubsub",
          "unit/pubsubshard", "unit/hyperloglog", "unit/sort", "unit/type/zset",
-         "unit/geo"]
+         "unit/geo", "unit/type/stream", "unit/type/stream-cgroups"]
 # What tests of this release do not need: a replica's stream, and files.
 TAGS = "-needs:repl -needs:save"
 # (file, what stands there, what is to stand there)

@@ -10,7 +10,7 @@ use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Verdict, node_table};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
-use crate::collection::{DetachedNodes, Encodings, PackedMax};
+use crate::collection::{DetachedNodes, Encodings, PackedMax, StreamLeafMax};
 use crate::cx::{Cx, Fetched, Statistics};
 use crate::effect::{Classes, Effect, Effects};
 use crate::error::CommandError;
@@ -144,6 +144,10 @@ impl Encodings for RedisDefaults {
 
     fn sorted_set(&self) -> PackedMax {
         PackedMax { entries: 128, element_bytes: 64 }
+    }
+
+    fn stream_leaf(&self) -> StreamLeafMax {
+        StreamLeafMax { entries: 100, bytes: 4_096 }
     }
 }
 

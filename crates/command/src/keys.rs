@@ -41,6 +41,17 @@ fn begin(begin: Begin, args: Args<'_>) -> Option<usize> {
             };
             found.map(|index| index + 1).filter(|&index| index < args.len())
         }
+        Begin::Option(keyword, _, others) => {
+            let mut index = 1;
+            loop {
+                let word = args.get(index)?;
+                if word.eq_ignore_ascii_case(keyword.as_bytes()) {
+                    return Some(index + 1);
+                }
+                let is_it = |(name, _): &&(&str, usize)| word.eq_ignore_ascii_case(name.as_bytes());
+                index += 1 + others.iter().find(is_it)?.1;
+            }
+        }
     }
 }
 
@@ -52,6 +63,10 @@ fn range(find: Find, begin: usize, args: Args<'_>) -> Option<(usize, usize, usiz
                 Err(_) => args.len().checked_add_signed(last)?,
             };
             Some((begin, last, step))
+        }
+        Find::Half => {
+            let count = args.len().saturating_sub(begin);
+            (count > 0 && count.is_multiple_of(2)).then(|| (begin, begin + count / 2 - 1, 1))
         }
         Find::Count { at, first, step } => {
             let count = value::parse_i64(args.get(begin + at)?)?;

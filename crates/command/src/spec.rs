@@ -263,6 +263,9 @@ pub enum Begin {
     Keyword(&'static str, isize),
     /// Clients are not told: at the argument that this finds, if any.
     Unknown(fn(Args<'_>) -> Option<usize>),
+    /// After this option, which COMMAND tells as a keyword searched from this argument on: what the arguments
+    /// of the other options are, of which each has so many, is not looked at.
+    Option(&'static str, isize, &'static [(&'static str, usize)]),
 }
 
 /// Which arguments are keys, from the beginning of the search on.
@@ -275,6 +278,8 @@ pub enum Find {
         /// Distance of keys.
         step: usize,
     },
+    /// The first half of all that follow.
+    Half,
     /// Their number is in argument `at` (relative to the beginning), the first key at `first`.
     Count {
         /// Where the number is.
@@ -311,6 +316,7 @@ pub enum Group {
     Geo,
     Hash,
     List,
+    Stream,
     Bitmap,
     HyperLogLog,
     PubSub,
@@ -330,6 +336,7 @@ impl Group {
             Group::Geo => "geo",
             Group::Hash => "hash",
             Group::List => "list",
+            Group::Stream => "stream",
             Group::Bitmap => "bitmap",
             Group::HyperLogLog => "hyperloglog",
             Group::PubSub => "pubsub",
@@ -349,6 +356,7 @@ impl Group {
             Group::Geo => Some("@geo"),
             Group::Hash => Some("@hash"),
             Group::List => Some("@list"),
+            Group::Stream => Some("@stream"),
             Group::Bitmap => Some("@bitmap"),
             Group::HyperLogLog => Some("@hyperloglog"),
             Group::Connection => Some("@connection"),

@@ -44,7 +44,7 @@ fn show_key_spec(spec: &KeySpec) -> String {
     let flags: Vec<&str> = flags.map(|(_, name)| *name).collect();
     let begin = match spec.begin {
         Begin::Index(index) => format!("[type index spec [index {index}]]"),
-        Begin::Keyword(keyword, from) => {
+        Begin::Keyword(keyword, from) | Begin::Option(keyword, from, _) => {
             format!("[type keyword spec [keyword {keyword} startfrom {from}]]")
         }
         Begin::Unknown(_) => "[type unknown spec []]".to_owned(),
@@ -54,6 +54,7 @@ fn show_key_spec(spec: &KeySpec) -> String {
         Find::Range { last, step } => {
             format!("[type range spec [lastkey {last} keystep {step} limit 0]]")
         }
+        Find::Half => "[type range spec [lastkey -1 keystep 1 limit 2]]".to_owned(),
         Find::Count { at, first, step } => {
             format!("[type keynum spec [keynumidx {at} firstkey {first} keystep {step}]]")
         }

@@ -146,6 +146,9 @@ fn compare_docs(name: &str, ours: &Frame, theirs: &Frame, differences: &mut Vec<
         "geosearch",
         "geosearchstore",
         "psubscribe",
+        "xinfo|stream",
+        "xread",
+        "xreadgroup",
         "zrank",
         "zrevrank",
     ];

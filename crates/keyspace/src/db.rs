@@ -360,6 +360,18 @@ impl<'a> Db<'a> {
         self.update_at(key, at, |kind, value| Changed::Yes(change(kind, value)))
     }
 
+    /// The same for what those who watch the key need not know.
+    pub fn update_unwatched<R>(
+        &mut self,
+        key: &Key<'_>,
+        change: impl FnOnce(&mut u8, &mut Vec<u8>) -> R,
+    ) -> Option<R> {
+        let at = self.locate(key)?;
+        match self.change_at(key, at, |kind, value| Changed::Yes(change(kind, value)))? {
+            Changed::Yes(result) | Changed::No(result) => Some(result),
+        }
+    }
+
     /// The same for a key that was found. A value that was not changed stays as it is, and nobody hears of it.
     pub fn update_at<R>(
         &mut self,
@@ -367,6 +379,21 @@ impl<'a> Db<'a> {
         at: Position,
         change: impl FnOnce(&mut u8, &mut Vec<u8>) -> Changed<R>,
     ) -> Option<R> {
+        match self.change_at(key, at, change)? {
+            Changed::No(result) => Some(result),
+            Changed::Yes(result) => {
+                self.slot.changed(self.table, key.bytes);
+                Some(result)
+            }
+        }
+    }
+
+    fn change_at<R>(
+        &mut self,
+        key: &Key<'_>,
+        at: Position,
+        change: impl FnOnce(&mut u8, &mut Vec<u8>) -> Changed<R>,
+    ) -> Option<Changed<R>> {
         let entries = self.slot.table_mut(self.table);
         let View { kind, expire_at_ms, stored, .. } = entries.view(at);
         let copy = match stored {
@@ -396,19 +423,16 @@ impl<'a> Db<'a> {
             (old.change(kind, expire_at_ms, state).0, None)
         });
         self.entries().entry_mut(at).touch();
-        match result.expect("invariant: the record was changed") {
-            Changed::No(result) => Some(result),
-            Changed::Yes(result) => {
-                if let Some(at) = copy {
-                    let key_len = key.bytes.len() as u32;
-                    self.tally.dead.push(DeadCopy { at, key_len });
-                }
-                self.tally.write_ram += 1;
-                self.tally.written_bytes += key.bytes.len() as u64;
-                self.slot.changed(self.table, key.bytes);
-                Some(result)
+        let result = result.expect("invariant: the record was changed");
+        if let Changed::Yes(_) = result {
+            if let Some(at) = copy {
+                let key_len = key.bytes.len() as u32;
+                self.tally.dead.push(DeadCopy { at, key_len });
             }
+            self.tally.write_ram += 1;
+            self.tally.written_bytes += key.bytes.len() as u64;
         }
+        Some(result)
     }
 
     /// Takes a record apart, lets `change` edit the parts, and makes a new one of them.

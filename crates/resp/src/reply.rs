@@ -268,6 +268,25 @@ impl Reply {
         }
     }
 
+    /// The header of an array in front of what was written from `start` on, its `len` elements: for when
+    /// their number is known behind them. Panics: there are gaps among them.
+    pub fn array_from(&mut self, start: usize, len: usize) {
+        self.header_from(start, |reply| reply.array(len));
+    }
+
+    /// The same for a map of `pairs` keys and values.
+    pub fn map_from(&mut self, start: usize, pairs: usize) {
+        self.header_from(start, |reply| reply.map(pairs));
+    }
+
+    fn header_from(&mut self, start: usize, write: impl FnOnce(&mut Reply)) {
+        assert!(self.gaps.last().is_none_or(|gap| gap.at < start));
+        let end = self.buffer.len();
+        write(self);
+        let header_len = self.buffer.len() - end;
+        self.buffer[start..].rotate_right(header_len);
+    }
+
     /// The header of a set; `len` replies follow.
     pub fn set(&mut self, len: usize) {
         match self.protocol {
@@ -467,6 +486,25 @@ mod tests {
 
     fn check_same(expected: &str, write: impl Fn(&mut Reply)) {
         check([expected, expected], write);
+    }
+
+    #[test]
+    fn headers_are_put_in_front_of_what_they_count() {
+        for (protocol, expected) in [
+            (Protocol::Resp2, &b"+OK\r\n*4\r\n:1\r\n*2\r\n:2\r\n:3\r\n"[..]),
+            (Protocol::Resp3, b"+OK\r\n%2\r\n:1\r\n*2\r\n:2\r\n:3\r\n"),
+        ] {
+            let mut reply = Reply::new(protocol);
+            reply.ok();
+            let map = reply.len();
+            reply.integer(1);
+            let array = reply.len();
+            reply.integer(2);
+            reply.integer(3);
+            reply.array_from(array, 2);
+            reply.map_from(map, 2);
+            assert_eq!(reply.as_slice(), expected);
+        }
     }
 
     #[test]

@@ -9,9 +9,11 @@ use sha1::{Digest as _, Sha1};
 
 use crate::kind::Kind;
 use crate::leaf::elements::Elements;
+use crate::leaf::entries::{Entries, is_entries};
 use crate::leaf::fields::Fields;
 use crate::leaf::members::Members;
 use crate::leaf::scored::Scored;
+use crate::leaf::stream::Packed;
 
 const DIGEST_BYTES: usize = 20;
 /// What stands for an expiry, whatever its time.
@@ -65,8 +67,27 @@ impl Digest {
             }
         } else if kind.is_set() {
             Members::new(bytes).iter().for_each(|member| self.add(member));
+        } else if kind.is_stream() {
+            match kind.is_tree() {
+                true => self.chain_entries(bytes),
+                false => {
+                    let leaves = Packed::new(bytes).leaves().filter(|leaf| is_entries(leaf));
+                    leaves.for_each(|leaf| self.chain_entries(leaf));
+                }
+            }
         } else {
             self.chain(bytes);
+        }
+    }
+
+    /// Adds the entries of a leaf of a stream. What is known of its groups does not count.
+    fn chain_entries(&mut self, leaf: &[u8]) {
+        for entry in Entries::new(leaf).iter() {
+            self.chain(format!("{}.{}", entry.id.ms, entry.id.seq).as_bytes());
+            for (field, value) in entry.iter() {
+                self.chain(field);
+                self.chain(value);
+            }
         }
     }
 
@@ -101,8 +122,11 @@ impl fmt::Display for Digest {
 mod tests {
     use super::*;
     use crate::leaf::elements::{self, ElementsMut};
+    use crate::leaf::entries::{self, EntriesMut};
     use crate::leaf::members::leaf_of;
     use crate::leaf::scored;
+    use crate::leaf::stream::{self, Head};
+    use crate::stream_id::StreamId;
 
     fn of_string(value: &str, expires: bool) -> Digest {
         let mut digest = Digest::default();
@@ -188,6 +212,29 @@ mod tests {
             digest.chain_value(Kind::SORTED_SET, &leaf, false);
             assert_eq!(digest.to_string(), expected);
         }
+    }
+
+    /// And these, of streams in one value and in leaves.
+    #[test]
+    fn streams_have_the_digests_of_redis() {
+        let mut leaf = entries::leaf_of(
+            StreamId::new(1, 2),
+            [(&b"a"[..], &b"1"[..]), (b"b", b"2")].into_iter(),
+        );
+        EntriesMut::new(&mut leaf).push(StreamId::new(3, 4), [(&b"c"[..], &b""[..])].into_iter());
+        let head = Head { length: 2, added: 2, last: StreamId::new(3, 4), ..Head::default() };
+        let cases = [
+            (stream::pack(head, [&leaf[..]]), "ea7c187ecbe971fe28a4efd40cd0badca6b754f5"),
+            (stream::pack(Head::default(), []), "06bd01623de1d087bbd377851096317b1af476a2"),
+        ];
+        for (value, expected) in cases {
+            let mut digest = Digest::default();
+            digest.chain_value(Kind::STREAM, &value, false);
+            assert_eq!(digest.to_string(), expected);
+        }
+        let mut digest = Digest::default();
+        digest.chain_value(Kind::STREAM.as_tree(), &leaf, false);
+        assert_eq!(digest.to_string(), "ea7c187ecbe971fe28a4efd40cd0badca6b754f5");
     }
 
     #[test]

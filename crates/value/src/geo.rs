@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(format!("{:.4}", palermo.distance(&catania)), "166274.1516");
         let equator = Position { longitude: 180.0, latitude: 0.000_001_267_360_580_93 };
         let south = Position { longitude: 180.0, latitude: -85.051_128_78 };
-        assert_eq!(south.distance(&equator) / 1000.0, 9459.922_505_986_818_6);
+        assert_eq!((south.distance(&equator) / 1000.0).to_string(), "9459.922505986819");
     }
 
     #[test]

@@ -10,6 +10,7 @@ const TYPE_LIST: u8 = 1;
 const TYPE_SET: u8 = 2;
 const TYPE_SORTED_SET: u8 = 3;
 const TYPE_HASH: u8 = 4;
+const TYPE_STREAM: u8 = 6;
 const ENCODING_SHIFT: u32 = 3;
 const TYPE_MASK: u8 = (1 << ENCODING_SHIFT) - 1;
 
@@ -20,9 +21,9 @@ const TREE: u8 = 3;
 
 /// What a value is and how `OBJECT ENCODING` names its form.
 ///
-/// Format: bits 0-2 the type (0 string, 1 list, 2 set, 3 sorted set, 4 hash), bits 3-4 the encoding within the type
-/// (string: 0 int, 1 embstr, 2 raw; list: 0; set: 0 intset, 1 hashtable; hash: 0 listpack, 1 hashtable;
-/// sorted set: 0 listpack, 1 skiplist;
+/// Format: bits 0-2 the type (0 string, 1 list, 2 set, 3 sorted set, 4 hash, 6 stream), bits 3-4 the encoding
+/// within the type (string: 0 int, 1 embstr, 2 raw; list, stream: 0; set: 0 intset, 1 hashtable; hash:
+/// 0 listpack, 1 hashtable; sorted set: 0 listpack, 1 skiplist;
 /// collections: 3 a root, which tells the encoding itself, or a branch).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(u8);
@@ -42,6 +43,9 @@ impl Kind {
     pub const HASH_PACKED: Kind = Kind(TYPE_HASH | PACKED << ENCODING_SHIFT);
     /// A hash that has had many fields, or long ones.
     pub const HASH: Kind = Kind(TYPE_HASH | HASHED << ENCODING_SHIFT);
+
+    /// A stream in one leaf.
+    pub const STREAM: Kind = Kind(TYPE_STREAM);
 
     /// A root or branch of a hash in many leaves.
     pub const HASH_TREE: Kind = Kind(TYPE_HASH | TREE << ENCODING_SHIFT);
@@ -100,6 +104,12 @@ impl Kind {
         self.0 & TYPE_MASK == TYPE_SORTED_SET
     }
 
+    /// Whether the value is a stream.
+    #[inline]
+    pub const fn is_stream(self) -> bool {
+        self.0 & TYPE_MASK == TYPE_STREAM
+    }
+
     /// Whether the value is a root or branch of a collection in many leaves.
     #[inline]
     pub const fn is_tree(self) -> bool {
@@ -135,6 +145,7 @@ impl Kind {
             TYPE_SET => "set",
             TYPE_SORTED_SET => "zset",
             TYPE_HASH => "hash",
+            TYPE_STREAM => "stream",
             _ => "unknown",
         }
     }
@@ -143,6 +154,7 @@ impl Kind {
     pub const fn encoding_name(self) -> &'static str {
         match (self.0 & TYPE_MASK, self.0 >> ENCODING_SHIFT) {
             (TYPE_LIST, _) => "quicklist",
+            (TYPE_STREAM, _) => "stream",
             (TYPE_SET, PACKED) => "intset",
             (TYPE_HASH | TYPE_SORTED_SET, PACKED) => "listpack",
             (TYPE_SORTED_SET, _) => "skiplist",

@@ -22,7 +22,9 @@ pub mod leaf;
 pub mod long_double;
 pub mod number;
 pub mod range;
+pub mod stream_id;
 pub mod string;
 
 pub use kind::{KIND_BITS, Kind};
 pub use number::parse_i64;
+pub use stream_id::{NewId, StreamId};

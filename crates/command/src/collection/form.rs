@@ -5,14 +5,19 @@
 //! found by counting (`Place::find_nth`).
 
 use value::Kind;
+use value::leaf::entries::{EMPTY, Entries};
 use value::leaf::{
     Cut, Rows, divide_by_hash, divide_by_position, element_hash, halves, score_index, scored,
+    stream_rows,
 };
 
 use crate::collection::place::LEAF_BYTES_MAX;
 
 /// A leaf, or a part of one, behind the bound where it begins.
 pub(crate) type Part = (Vec<u8>, Vec<u8>);
+
+/// Makes one leaf of several that follow each other.
+pub(crate) type Join = fn(leaves: &[&[u8]]) -> Vec<u8>;
 
 /// The leaves of one type of collection.
 pub(crate) struct Form {
@@ -23,28 +28,57 @@ pub(crate) struct Form {
     /// Divides a leaf into parts of at most [`LEAF_BYTES_MAX`], or larger ones that cannot be divided. The
     /// first has an empty bound. [`Cut`] says which parts should have room left.
     pub(crate) divide: fn(leaf: Vec<u8>, cut: Cut) -> Vec<Part>,
-    /// Makes one leaf of several that follow each other.
-    pub(crate) join: fn(leaves: &[&[u8]]) -> Vec<u8>,
+    /// None: leaves stay apart.
+    pub(crate) join: Option<Join>,
 }
 
 /// Leaves of a hash, by the hashes of fields.
-pub(crate) static HASH: Form =
-    Form { kind: Kind::HASH, count: count_rows, divide: divide_rows_by_hash, join: join_rows };
+pub(crate) static HASH: Form = Form {
+    kind: Kind::HASH,
+    count: count_rows,
+    divide: divide_rows_by_hash,
+    join: Some(join_rows),
+};
 
 /// Leaves of a set, by the hashes of members.
 pub(crate) static SET: Form =
-    Form { kind: Kind::SET, count: count_rows, divide: divide_rows_by_hash, join: join_rows };
+    Form { kind: Kind::SET, count: count_rows, divide: divide_rows_by_hash, join: Some(join_rows) };
 
 /// Leaves of a list, by position.
-pub(crate) static LIST: Form =
-    Form { kind: Kind::LIST, count: count_rows, divide: divide_rows_by_position, join: join_rows };
+pub(crate) static LIST: Form = Form {
+    kind: Kind::LIST,
+    count: count_rows,
+    divide: divide_rows_by_position,
+    join: Some(join_rows),
+};
+
+/// Leaves of the entries of a stream, by IDs. They are divided as they are added to, so that they are those
+/// of Redis, and stay apart. The only one of a tree may be empty, and counts as if it had an entry.
+pub(crate) static ENTRIES: Form = Form {
+    kind: Kind::STREAM,
+    count: count_entries,
+    divide: |leaf, _cut| vec![(Vec::new(), leaf)],
+    join: None,
+};
+
+/// Leaves of the rows of a stream, by keys.
+pub(crate) static STREAM_ROWS: Form = Form {
+    kind: Kind::STREAM,
+    count: count_rows,
+    divide: |leaf, _cut| stream_rows::divide(leaf, LEAF_BYTES_MAX),
+    join: Some(join_rows),
+};
+
+fn count_entries(leaf: &[u8]) -> usize {
+    if *leaf == EMPTY { 1 } else { Entries::new(leaf).len() as usize }
+}
 
 /// Leaves of a sorted set, by score and member.
 pub(crate) static SORTED_SET: Form = Form {
     kind: Kind::SORTED_SET,
     count: count_rows,
     divide: |leaf, cut| scored::divide_in_order(&leaf, LEAF_BYTES_MAX, cut),
-    join: join_rows,
+    join: Some(join_rows),
 };
 
 /// Leaves of its index, by the hashes of members.
@@ -52,7 +86,7 @@ pub(crate) static SCORE_INDEX: Form = Form {
     kind: Kind::SORTED_SET,
     count: count_rows,
     divide: |leaf, _cut| score_index::divide(leaf, LEAF_BYTES_MAX),
-    join: join_rows,
+    join: Some(join_rows),
 };
 
 /// Where an element stands among leaves that are ordered by hashes.

@@ -12,6 +12,7 @@ mod reader;
 mod set;
 mod sorted_set;
 mod sorted_set_edit;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -25,6 +26,9 @@ pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
 pub use set::{KindOfSet, Set, SetMut};
 pub use sorted_set::SortedSet;
 pub use sorted_set_edit::{Copies, Made, ScoreChange};
+pub use stream::{
+    Delivery, GroupEdit, IdRange, NewEntry, RowEdits, Stream, StreamLeafMax, Trim, TrimTo, Visit,
+};
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, node_table};
 use value::Kind;
@@ -58,6 +62,9 @@ pub trait Encodings {
 
     /// Of sorted sets: `zset-max-listpack-entries` and `zset-max-listpack-value`.
     fn sorted_set(&self) -> PackedMax;
+
+    /// Of the leaves of streams: `stream-node-max-entries` and `stream-node-max-bytes`.
+    fn stream_leaf(&self) -> StreamLeafMax;
 }
 
 /// What a key holds, as a command on one type of collection finds it.

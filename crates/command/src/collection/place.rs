@@ -187,6 +187,38 @@ impl<'a> Place<'a> {
         steps.map(|&(node, at)| self.branch(slot, path.id, node).elements_before(at)).sum()
     }
 
+    /// The way to the leaf behind that at the end of a path. None: it is the last.
+    pub(crate) fn next(&self, slot: &SlotState, path: &Path) -> Option<Path> {
+        self.neighbour(slot, path, End::Right)
+    }
+
+    /// The way to the leaf in front of that at the end of a path. None: it is the first.
+    pub(crate) fn previous(&self, slot: &SlotState, path: &Path) -> Option<Path> {
+        self.neighbour(slot, path, End::Left)
+    }
+
+    fn neighbour(&self, slot: &SlotState, path: &Path, side: End) -> Option<Path> {
+        let mut steps = path.steps.clone();
+        while let Some((node, at)) = steps.pop() {
+            let branch = self.branch(slot, path.id, node);
+            let beside = match side {
+                End::Left => at.checked_sub(1),
+                End::Right => (at + 1 < branch.len()).then_some(at + 1),
+            };
+            let Some(beside) = beside else { continue };
+            steps.push((node, beside));
+            let mut leaf = branch.child(beside);
+            while steps.len() < path.steps.len() {
+                let branch = self.branch(slot, path.id, leaf.node);
+                let at = if side == End::Left { branch.len() - 1 } else { 0 };
+                steps.push((leaf.node, at));
+                leaf = branch.child(at);
+            }
+            return Some(Path { id: path.id, steps, leaf });
+        }
+        None
+    }
+
     /// The bound of the leaf behind that at the end of a path. None: it is the last.
     pub(crate) fn next_bound(&self, slot: &SlotState, path: &Path) -> Option<Vec<u8>> {
         path.steps.iter().rev().find_map(|&(node, at)| {
@@ -217,7 +249,7 @@ impl<'a> Place<'a> {
         names
     }
 
-    fn existing_index(&self, slot: &SlotState) -> Option<Place<'a>> {
+    pub(crate) fn existing_index(&self, slot: &SlotState) -> Option<Place<'a>> {
         let id = self.root(slot).id() | INDEX_BIT;
         let root = NodeName::new(id, ROOT);
         let is_there = slot.view(node_table(self.table), &root.key(self.key.slot)).is_some();

@@ -271,7 +271,23 @@ impl TreeReader<'_> {
         Ok(next.unwrap_or(0))
     }
 
-    fn read(&mut self, name: &NodeName) -> Result<&[u8], CommandError> {
+    /// Looks for leaves that may be asked for next, and takes note of those that were fetched.
+    ///
+    /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
+    pub(super) fn announce_named(&mut self, names: &[NodeName]) -> CommandResult {
+        self.not_fetched(names.iter().copied())?;
+        let (slot, table) = (self.place.key.slot, node_table(self.place.table));
+        for name in names {
+            if let Some((at, len)) = self.place.cold(self.slot, name) {
+                let leaf = LeafAt { slot, table, name: *name };
+                self.cold_leaves.push((leaf, cold_value(name, at, len)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A leaf by its name. Errors: [`CommandError::NotResident`].
+    pub(super) fn read(&mut self, name: &NodeName) -> Result<&[u8], CommandError> {
         let (place, fetched) = (self.place, self.fetched);
         // Before it counts as an access: it will be read again.
         self.not_fetched([*name].into_iter())?;

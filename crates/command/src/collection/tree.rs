@@ -15,6 +15,7 @@ mod build;
 mod cut_off;
 mod divide;
 mod join;
+mod replace;
 
 use keyspace::{Db, Expiry, SlotState, Stored, Tally, node_table};
 use value::Kind;
@@ -57,9 +58,13 @@ impl Tree<'_> {
         self.place.elements(self.slot)
     }
 
-    /// Whether its key has gone, with the last element.
+    /// Whether its key, or the index, has gone with the last element.
     pub(crate) fn is_gone(&self) -> bool {
-        self.slot.view(self.place.table, &self.place.key).is_none()
+        let Place { key, table, .. } = self.place;
+        match self.place.root_name() {
+            None => self.slot.view(table, &key).is_none(),
+            Some(name) => self.slot.view(node_table(table), &name.key(key.slot)).is_none(),
+        }
     }
 
     /// The kind that the collection would have in one leaf.

@@ -31,6 +31,12 @@ pub mod sorted_set_pop;
 pub mod sorted_set_random;
 pub mod sorted_set_range;
 pub mod sorted_set_remove;
+pub mod stream;
+pub mod stream_group;
+pub mod stream_info;
+pub mod stream_pending;
+pub mod stream_range;
+pub mod stream_read;
 pub mod string;
 pub mod string_lcs;
 pub mod string_many;
@@ -69,6 +75,12 @@ pub const FAMILIES: &[&[Command]] = &[
     list_move::COMMANDS,
     sort::COMMANDS,
     list_wait::COMMANDS,
+    stream::COMMANDS,
+    stream_range::COMMANDS,
+    stream_read::COMMANDS,
+    stream_group::COMMANDS,
+    stream_pending::COMMANDS,
+    stream_info::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
     scan::COMMANDS,

@@ -11,6 +11,8 @@ pub enum Rule {
     AnyOrder,
     /// Pairs of elements may, of a map or of an array.
     Pairs,
+    /// Of what is told of streams, times may differ a little, and numbers of nodes.
+    Pending,
     /// Only their type; errors must be equal.
     Kind,
     /// Redis 7.0 may find that a score is no double because of what another command has left behind.
@@ -381,6 +383,116 @@ pub const COMMANDS: &[Command] = &[
         "<geo> <zmember> <meters> <unit> (STORE <geo> | STOREDIST <zset>)",
     ),
     exact("GEORADIUSBYMEMBER_RO", 4, "<geo> <zmember> <meters> <unit> [WITHHASH] [ASC | DESC]"),
+    exact("XADD", 160, "<stream> <new-id> (<entry-field> <entry-value>)+"),
+    exact(
+        "XADD",
+        8,
+        "<stream> [NOMKSTREAM] [MAXLEN [=] (0 | 5 | 150 | <integer>) | MINID [=] <id>] <new-id> a 1",
+    ),
+    // Where a node ends in Redis, a leaf ends here as long as it is the number of entries that ends both:
+    // streams of their own, of small entries.
+    exact("XADD", 30, "<even-stream> <new-id> f <small-number>"),
+    exact(
+        "XADD",
+        6,
+        "<even-stream> (MAXLEN ~ (0 | 50 | 150 | 250) | MINID ~ <id>) [LIMIT (0 | 90 | 100 | 101 | <integer>)] <new-id> f 1",
+    ),
+    exact(
+        "XTRIM",
+        6,
+        "<even-stream> (MAXLEN ~ (0 | 50 | 150 | 250) | MINID ~ <id>) [LIMIT (0 | 90 | 100 | 101 | <integer>)]",
+    ),
+    exact("XDEL", 12, "<even-stream> <id>+"),
+    exact("XRANGE", 4, "<even-stream> <id> <id>"),
+    exact("XADD", 2, "none-such NOMKSTREAM * a 1"),
+    exact("XLEN", 8, "<stream>"),
+    exact("XDEL", 25, "<stream> <id>+"),
+    exact("XTRIM", 6, "<stream> (MAXLEN [=] (0 | 5 | 150 | 300 | <integer>) | MINID [=] <id>)"),
+    exact(
+        "XSETID",
+        3,
+        "<stream> <id> [ENTRIESADDED (0 | 5 | 5000 | <integer>)] [MAXDELETEDID <id>]",
+    ),
+    exact("XRANGE", 15, "<stream> <id-end> <id-end> [COUNT (0 | 1 | 5 | 120 | <integer>)]"),
+    exact("XREVRANGE", 15, "<stream> <id-end> <id-end> [COUNT (0 | 1 | 5 | 120 | <integer>)]"),
+    exact("XREAD", 10, "[COUNT (1 | 3 | 150 | <integer>)] STREAMS <stream> (<id> | $)"),
+    exact("XREAD", 5, "[COUNT (1 | 3 | 150)] STREAMS <stream> <stream> <id> (<id> | $ | >)"),
+    Command { spoilt: Spoilt::Never, ..exact("XREAD", 2, "BLOCK 1 STREAMS <stream> $") },
+    exact(
+        "XGROUP",
+        8,
+        "CREATE <stream> <group> (0 | $ | <id>) [MKSTREAM] [ENTRIESREAD (0 | 3 | -1 | <integer>)]",
+    ),
+    exact(
+        "XGROUP",
+        4,
+        "SETID <stream> <group> (0 | $ | <id>) [ENTRIESREAD (0 | 3 | -1 | <integer>)]",
+    ),
+    exact("XGROUP", 4, "CREATECONSUMER <stream> <group> <consumer>"),
+    exact("XGROUP", 3, "DELCONSUMER <stream> <group> <consumer>"),
+    exact("XGROUP", 1, "DESTROY <stream> <group>"),
+    exact(
+        "XREADGROUP",
+        45,
+        "GROUP <group> <consumer> [COUNT (1 | 3 | 20 | 150)] [NOACK] STREAMS <stream> >",
+    ),
+    exact(
+        "XREADGROUP",
+        12,
+        "GROUP <group> <consumer> [COUNT (1 | 3 | 20)] STREAMS <stream> (0 | <id>)",
+    ),
+    exact(
+        "XREADGROUP",
+        5,
+        "GROUP <group> <consumer> COUNT 5 STREAMS <stream> <stream> > (> | 0 | <id> | $)",
+    ),
+    Command {
+        spoilt: Spoilt::Never,
+        ..exact("XREADGROUP", 2, "GROUP <group> <consumer> BLOCK 1 STREAMS <stream> >")
+    },
+    exact("XACK", 25, "<stream> <group> <id>+"),
+    ruled("XPENDING", 8, Rule::Pending, "<stream> <group>"),
+    ruled(
+        "XPENDING",
+        10,
+        Rule::Pending,
+        "<stream> <group> <id-end> <id-end> (0 | 1 | 10 | 200) [<consumer>]",
+    ),
+    Command {
+        spoilt: Spoilt::NotBySmallNumbers,
+        ..ruled(
+            "XPENDING",
+            5,
+            Rule::Pending,
+            "<stream> <group> IDLE (0 | 100000000) - + 10 [<consumer>]",
+        )
+    },
+    Command {
+        spoilt: Spoilt::NotBySmallNumbers,
+        ..exact(
+            "XCLAIM",
+            15,
+            "<stream> <group> <consumer> (0 | 100000000) <id>+ [IDLE 5 | TIME 1000000] [RETRYCOUNT (0 | 7)] [FORCE] [JUSTID] [LASTID <id>]",
+        )
+    },
+    // Redis would ask for memory for as many as an edge says.
+    Command {
+        spoilt: Spoilt::Never,
+        ..exact(
+            "XAUTOCLAIM",
+            12,
+            "<stream> <group> <consumer> (0 | 100000000) <id-end> [COUNT (0 | 1 | 5 | 200)] [JUSTID]",
+        )
+    },
+    ruled("XINFO", 8, Rule::Pending, "STREAM <stream> [FULL [COUNT (0 | 1 | 20 | -1)]]"),
+    ruled("XINFO", 6, Rule::Pending, "GROUPS <stream>"),
+    ruled("XINFO", 6, Rule::Pending, "CONSUMERS <stream> <group>"),
+    exact("COPY", 2, "<stream> <stream> [REPLACE]"),
+    exact("RENAME", 1, "<stream> <stream>"),
+    exact("OBJECT", 2, "ENCODING <stream>"),
+    exact("TYPE", 2, "<stream>"),
+    exact("DEL", 5, "<stream>"),
+    exact("DEL", 2, "<even-stream>"),
     exact("DEL", 20, "<key>+"),
     exact("UNLINK", 10, "<key>+"),
     exact("EXISTS", 15, "<key>+"),
@@ -439,6 +551,8 @@ pub const TRANSACTION: &[Command] = &[
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("PFSELFTEST", "it takes seconds there"),
     ("OBJECT|HELP", "its text is our own"),
+    ("XGROUP|HELP", "its text is our own"),
+    ("XINFO|HELP", "its text is our own"),
     ("MEMORY|USAGE", "values take other amounts of memory here"),
 ];
 

@@ -19,6 +19,7 @@ pub fn same(rule: Rule, redis: &Frame, kelvin: &Frame) -> bool {
             Rule::Pairs => pairs(redis).is_some() && pairs(redis) == pairs(kelvin),
             Rule::Kind => same_kind(redis, kelvin),
             Rule::Scores => *redis == not_a_double() && matches!(kelvin, Frame::Array(_)),
+            Rule::Pending => same_pending(redis, kelvin),
             Rule::Checked => match (redis, kelvin) {
                 (Frame::Integer(0 | -1), error) => is_about_arguments(error),
                 (error, Frame::Integer(_)) => *error == syntax_error(),
@@ -62,6 +63,39 @@ fn same_time(redis: &Frame, kelvin: &Frame) -> bool {
         }
         _ => false,
     }
+}
+
+/// Compares what is told of streams: times may differ, and how many nodes Redis has.
+fn same_pending(redis: &Frame, kelvin: &Frame) -> bool {
+    let is_time = |one: &Frame, two: &Frame| match (one, two) {
+        (Frame::Integer(one), Frame::Integer(two)) => (one - two).abs() <= TIME_TOLERANCE_MS,
+        _ => false,
+    };
+    let (one, two) = match (redis, kelvin) {
+        (Frame::Array(one), Frame::Array(two)) => (one.clone(), two.clone()),
+        (Frame::Map(one), Frame::Map(two)) => {
+            let flat = |pairs: &[(Frame, Frame)]| -> Vec<Frame> {
+                pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]).collect()
+            };
+            (flat(one), flat(two))
+        }
+        _ => return redis == kelvin,
+    };
+    let named = |at: usize, names: &[&str]| {
+        let before = at.checked_sub(1).map(|at| &one[at]);
+        matches!(before, Some(Frame::Bulk(name)) if names.iter().any(|one| one.as_bytes() == *name))
+    };
+    // An entry: its ID, its consumer unless that is known, its time, and how often it was delivered.
+    let is_integer = |at: usize| matches!(one[at], Frame::Integer(_));
+    let is_entry =
+        matches!(one.len(), 3 | 4) && is_integer(one.len() - 1) && is_integer(one.len() - 2);
+    one.len() == two.len()
+        && one.iter().zip(&two).enumerate().all(|(at, (one_item, two_item))| {
+            same_pending(one_item, two_item)
+                || (is_entry && at + 2 == one.len() && is_time(one_item, two_item))
+                || (named(at, &["idle", "seen-time"]) && is_time(one_item, two_item))
+                || named(at, &["radix-tree-nodes", "radix-tree-keys"])
+        })
 }
 
 /// Whether it is a set, and its elements in order.

@@ -21,6 +21,8 @@ const SORTED_SETS: usize = 10;
 const GEO_SETS: usize = 4;
 /// Keys that hold sorted sets whose members all have the same score.
 const LEX_SETS: usize = 5;
+/// Keys that mostly hold streams.
+const STREAMS: usize = 3;
 /// Keys whose values together exceed the memory that Kelvin is given.
 pub const WIDE_KEYS: usize = 20_000;
 /// Bytes of their values.
@@ -99,6 +101,22 @@ const FLOATS: &[&str] = &[
     "5.",
     "+3",
     "1e4932",
+];
+
+/// IDs at the edges, and what is none.
+const BAD_IDS: &[&str] = &[
+    "",
+    "x",
+    "-",
+    "+",
+    "7-x",
+    "-7",
+    "007-+1",
+    "7-1-1",
+    "0-0",
+    "18446744073709551616",
+    "18446744073709551615-18446744073709551614",
+    "9223372036854775807-9223372036854775808",
 ];
 
 const PATTERNS: &[&str] = &["*", "k1*", "k?", "[^k]*", "k[0-5]", "\\*", "*tag*", "w0001?", "x", ""];
@@ -198,6 +216,28 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
             }
             words.push(end);
         }
+        "stream" => {
+            words.push(if random.chance(1, 40) { key(random) } else { stream_key(random) });
+        }
+        "even-stream" => push("even-stream"),
+        "new-id" => push(&match random.below(100) {
+            0..92 => "7-*".to_owned(),
+            92..97 => format!("7-{}", random.below(400)),
+            97..99 => format!("{}-*", random.below(12)),
+            _ => random.pick(BAD_IDS).to_owned(),
+        }),
+        "id" => push(&id(random)),
+        "id-end" => push(&match random.pick(&["-", "+", "(", "", ""]) {
+            end @ ("-" | "+") => end.to_owned(),
+            end => format!("{end}{}", id(random)),
+        }),
+        "group" => push(random.pick(&["g", "group", ""])),
+        "consumer" => push(random.pick(&["alice", "bob", "carol", "", "a consumer"])),
+        "entry-field" => push(random.pick(&["field", "field", "field", "f", "", "other"])),
+        "entry-value" => words.push(match random.below(200) {
+            0..199 => letters(random, 40),
+            _ => value(random),
+        }),
         "small-number" => push(&random.below(40).to_string()),
         "numbers" => {
             // So many at once that a set of integers comes to its limit of 512, or beyond it.
@@ -287,6 +327,20 @@ fn key(random: &mut Random) -> Vec<u8> {
 
 fn hash_key(random: &mut Random) -> Vec<u8> {
     format!("hash{}", random.below(HASHES)).into_bytes()
+}
+
+fn stream_key(random: &mut Random) -> Vec<u8> {
+    format!("stream{}", random.below(STREAMS)).into_bytes()
+}
+
+/// An ID: mostly of those that entries have.
+fn id(random: &mut Random) -> String {
+    match random.below(100) {
+        0..90 => format!("7-{}", random.below(600)),
+        90..96 => format!("{}-{}", random.below(12), random.below(20)),
+        96..98 => random.below(12).to_string(),
+        _ => random.pick(BAD_IDS).to_owned(),
+    }
 }
 
 fn set_key(random: &mut Random) -> Vec<u8> {

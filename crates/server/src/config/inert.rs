@@ -372,10 +372,6 @@ options! {
     set_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "set-max-listpack-entries", "128", RUNTIME;
     /// Bytes of a member of a set that is kept in one piece.
     set_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "set-max-listpack-value", "64", RUNTIME;
-    /// Bytes of a stream's node; 0 is no bound.
-    stream_node_max_bytes: Atomic<Memory> = Memory::between(0, BYTES_MAX), "stream-node-max-bytes", "4096", RUNTIME;
-    /// Entries of a stream's node; 0 is no bound.
-    stream_node_max_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "stream-node-max-entries", "100", RUNTIME;
 }
 
 impl Config {

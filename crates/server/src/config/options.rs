@@ -208,6 +208,10 @@ options! {
     zset_max_listpack_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "zset-max-listpack-entries" | "zset-max-ziplist-entries", "128", RUNTIME;
     /// Bytes of a member up to which it is.
     zset_max_listpack_value: Atomic<Memory> = Memory::between(0, BYTES_MAX), "zset-max-listpack-value" | "zset-max-ziplist-value", "64", RUNTIME;
+    /// Bytes up to which a leaf of a stream takes another entry, 2 KiB at most; 0 is those.
+    stream_node_max_bytes: Atomic<Memory> = Memory::between(0, BYTES_MAX), "stream-node-max-bytes", "4096", RUNTIME;
+    /// Entries up to which a leaf of a stream takes another one; 0 is as many as fit.
+    stream_node_max_entries: Atomic<Integer> = Integer::between(0, i64::MAX), "stream-node-max-entries", "100", RUNTIME;
 
     // Watching.
 

@@ -117,6 +117,12 @@ const TIPS: &[(&str, &[&str])] = &[
     ("TOUCH", &[MULTI_SHARD, SUM]),
     ("TTL", &[UNREPEATABLE]),
     ("UNLINK", &[MULTI_SHARD, SUM]),
+    ("XADD", &[UNREPEATABLE]),
+    ("XAUTOCLAIM", &[UNREPEATABLE]),
+    ("XCLAIM", &[UNREPEATABLE]),
+    ("XINFO|CONSUMERS", &[UNREPEATABLE]),
+    ("XPENDING", &[UNREPEATABLE]),
+    ("XTRIM", &[UNREPEATABLE]),
     ("ZRANDMEMBER", &[UNREPEATABLE]),
     ("ZSCAN", &[UNREPEATABLE]),
 ];
@@ -195,7 +201,7 @@ fn write_key_spec(spec: &KeySpec, reply: &mut Reply) {
     reply.bulk(b"begin_search");
     match spec.begin {
         Begin::Index(index) => write_typed("index", &[("index", index as i64)], reply),
-        Begin::Keyword(keyword, from) => {
+        Begin::Keyword(keyword, from) | Begin::Option(keyword, from, _) => {
             reply.map(2);
             reply.bulk(b"type");
             reply.bulk(b"keyword");
@@ -213,6 +219,10 @@ fn write_key_spec(spec: &KeySpec, reply: &mut Reply) {
         _ if matches!(spec.begin, Begin::Unknown(_)) => write_typed("unknown", &[], reply),
         Find::Range { last, step } => {
             let fields = [("lastkey", last as i64), ("keystep", step as i64), ("limit", 0)];
+            write_typed("range", &fields, reply);
+        }
+        Find::Half => {
+            let fields = [("lastkey", -1), ("keystep", 1), ("limit", 2)];
             write_typed("range", &fields, reply);
         }
         Find::Count { at, first, step } => {

@@ -23,6 +23,7 @@ const GROUPS: &[(Group, &str)] = &[
     (Group::Geo, "Geographic indexes"),
     (Group::Hash, "Hashes"),
     (Group::List, "Lists"),
+    (Group::Stream, "Streams"),
     (Group::Bitmap, "Bitmaps"),
     (Group::HyperLogLog, "HyperLogLogs"),
     (Group::Generic, "Keys"),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use command::Statistics;
-use command::collection::{Encodings, PackedMax};
+use command::collection::{Encodings, PackedMax, StreamLeafMax};
 use quanta::Clock;
 use tier::Tier;
 use tokio::sync::Notify;
@@ -183,6 +183,13 @@ impl Encodings for Server {
         PackedMax {
             entries: self.config.zset_max_listpack_entries.load() as u64,
             element_bytes: self.config.zset_max_listpack_value.load(),
+        }
+    }
+
+    fn stream_leaf(&self) -> StreamLeafMax {
+        StreamLeafMax {
+            entries: self.config.stream_node_max_entries.load() as u64,
+            bytes: self.config.stream_node_max_bytes.load(),
         }
     }
 }

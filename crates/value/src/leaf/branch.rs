@@ -8,7 +8,9 @@
 //!               24  number of the next node, 4 bytes
 //!               28  height, 1 byte: 1 if its children are leaves; 0: nodes that were cut off
 //!               29  encoding that OBJECT ENCODING tells, 1 byte
-//!               30  branch
+//!               30  length of what the type keeps here besides, 1 byte
+//!               31  what the type keeps here besides: the head of a stream
+//!                .  branch
 //! branch: rows (`rows.rs`) of a bound, with a number: the child (bits 0-31), its elements (bits 32-63)
 //! ```
 //!
@@ -25,7 +27,8 @@ const LEAF_BYTES_AT: usize = 16;
 const NEXT_NODE_AT: usize = 24;
 const HEIGHT_AT: usize = 28;
 const ENCODING_AT: usize = 29;
-const BRANCH_AT: usize = 30;
+const EXTRA_LEN_AT: usize = 30;
+const EXTRA_AT: usize = 31;
 const COUNT_SHIFT: u32 = 32;
 
 /// The height of what is no root, but names nodes that were cut off a collection.
@@ -229,10 +232,21 @@ impl<'a> Root<'a> {
         self.height() == PART_HEIGHT
     }
 
+    #[inline]
+    fn branch_start(&self) -> usize {
+        EXTRA_AT + usize::from(self.0[EXTRA_LEN_AT])
+    }
+
+    /// What the type keeps here besides.
+    #[inline]
+    pub fn extra(&self) -> &'a [u8] {
+        &self.0[EXTRA_AT..self.branch_start()]
+    }
+
     /// Its children.
     #[inline]
     pub fn branch(&self) -> Branch<'a> {
-        Branch::new(&self.0[BRANCH_AT..])
+        Branch::new(&self.0[self.branch_start()..])
     }
 }
 
@@ -251,6 +265,8 @@ pub struct RootParts {
     pub height: u8,
     /// The encoding that OBJECT ENCODING tells.
     pub encoding: u8,
+    /// What the type keeps here besides.
+    pub extra: Vec<u8>,
     /// Its branch.
     pub branch: Vec<u8>,
 }
@@ -265,7 +281,8 @@ impl RootParts {
             next_node: root.next_node(),
             height: root.height(),
             encoding: root.encoding(),
-            branch: root.0[BRANCH_AT..].to_vec(),
+            extra: root.extra().to_vec(),
+            branch: root.branch().bytes().to_vec(),
         }
     }
 
@@ -276,14 +293,16 @@ impl RootParts {
         node
     }
 
-    /// The value.
+    /// The value. Panics: what the type keeps is more than 255 bytes.
     pub fn into_value(self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(BRANCH_AT + self.branch.len());
+        let extra_len = u8::try_from(self.extra.len()).expect("invariant: types keep little here");
+        let mut value = Vec::with_capacity(EXTRA_AT + self.extra.len() + self.branch.len());
         value.extend_from_slice(&self.id.to_le_bytes());
         value.extend_from_slice(&self.elements.to_le_bytes());
         value.extend_from_slice(&self.leaf_bytes.to_le_bytes());
         value.extend_from_slice(&self.next_node.to_le_bytes());
-        value.extend_from_slice(&[self.height, self.encoding]);
+        value.extend_from_slice(&[self.height, self.encoding, extra_len]);
+        value.extend_from_slice(&self.extra);
         value.extend_from_slice(&self.branch);
         value
     }
@@ -307,7 +326,8 @@ impl<'a> RootMut<'a> {
         let (all, bytes) = (sum(root.elements(), elements), sum(root.leaf_bytes(), leaf_bytes));
         self.0[ELEMENTS_AT..ELEMENTS_AT + 8].copy_from_slice(&all.to_le_bytes());
         self.0[LEAF_BYTES_AT..LEAF_BYTES_AT + 8].copy_from_slice(&bytes.to_le_bytes());
-        add_in_place(&mut self.0[BRANCH_AT..], at, elements);
+        let branch_start = Root(self.0).branch_start();
+        add_in_place(&mut self.0[branch_start..], at, elements);
     }
 
     /// The number of a new node.
@@ -323,6 +343,12 @@ impl<'a> RootMut<'a> {
     /// Sets what its nodes are named by.
     pub fn set_id(&mut self, id: u64) {
         self.0[..ELEMENTS_AT].copy_from_slice(&id.to_le_bytes());
+    }
+
+    /// Sets what the type keeps here besides. Panics: its length changes.
+    pub fn set_extra(&mut self, extra: &[u8]) {
+        let end = Root(self.0).branch_start();
+        self.0[EXTRA_AT..end].copy_from_slice(extra);
     }
 
     /// Sets the encoding that OBJECT ENCODING tells.
@@ -393,9 +419,13 @@ mod tests {
             next_node: 10,
             height: 1,
             encoding: 1,
+            extra: vec![7, 8],
             branch: branch(),
         };
         let mut value = parts.clone().into_value();
+        RootMut::new(&mut value).set_extra(&[7, 9]);
+        assert_eq!(Root::new(&value).extra(), [7, 9]);
+        RootMut::new(&mut value).set_extra(&[7, 8]);
         assert_eq!(RootParts::of(Root::new(&value)), parts);
         RootMut::new(&mut value).add(2, -5, 70);
         RootMut::new(&mut value).set_encoding(0);

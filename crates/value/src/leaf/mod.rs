@@ -3,12 +3,15 @@
 pub mod branch;
 mod divide;
 pub mod elements;
+pub mod entries;
 pub mod fields;
 mod gaps;
 pub mod members;
 pub mod rows;
 pub mod score_index;
 pub mod scored;
+pub mod stream;
+pub mod stream_rows;
 
 pub use divide::{Cut, bound_between, divide_by_hash, divide_by_position, halves};
 pub use rows::{Row, Rows, RowsMut, Shape};

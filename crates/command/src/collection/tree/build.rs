@@ -1,6 +1,6 @@
 //! Trees that are made of one leaf, or of many, and become one again.
 
-use keyspace::node_table;
+use keyspace::{Expiry, node_table};
 use value::Kind;
 use value::leaf::Cut;
 use value::leaf::branch::{Branch, BranchMut, Child, RootParts};
@@ -28,7 +28,8 @@ impl Tree<'_> {
             in_ram(view.expect("invariant: a node that a branch names is there").stored)
         };
         let Some(leaves) = names.iter().map(leaf_of).collect::<Option<Vec<_>>>() else { return };
-        let whole = (self.form.join)(&leaves);
+        let join = self.form.join.expect("invariant: leaves of the form are joined");
+        let whole = join(&leaves);
         let mut detached = DetachedNodes::of(self.place.root(self.slot));
         let at = (key.slot, self.place.table);
         assert!(detached.free_some(self.slot, at, self.now_ms, self.tally, usize::MAX));
@@ -68,6 +69,7 @@ impl Tree<'_> {
             next_node: 0,
             height: 1,
             encoding,
+            extra: Vec::new(),
             branch: Vec::new(),
         };
         let mut children = Vec::new();
@@ -108,6 +110,14 @@ impl Tree<'_> {
         let result = change(self);
         (self.place, self.form) = collection;
         result
+    }
+
+    /// Puts the index of a collection that has none, which these leaves make.
+    pub(crate) fn build_index(&mut self, parts: impl Iterator<Item = Part>) {
+        let name = self.place.root_name().expect("invariant: the place is one of an index");
+        let root = self.build(name.id(), 0, parts);
+        let (kind, slot) = (self.branch_kind(), self.place.key.slot);
+        self.nodes().put_vec(&name.key(slot), kind, root, Expiry::Clear);
     }
 
     /// Puts children below branches of their own, and returns those.

@@ -72,6 +72,7 @@ impl Tree<'_> {
             next_node: 0,
             height: PART_HEIGHT,
             encoding: 0,
+            extra: Vec::new(),
             branch: BranchMut::of(cut.into_iter().map(|(child, _)| (Vec::new(), child))),
         };
         let (slot, table) = (self.place.key.slot, self.place.table);

@@ -64,6 +64,9 @@ impl Tree<'_> {
     /// Joins a leaf that has become small with a neighbour below the same branch, if that is in RAM and
     /// both together are no large leaf.
     pub(super) fn join_leaf(&mut self, path: &Path) {
+        if self.form.join.is_none() {
+            return;
+        }
         let &(node, at) = path.steps.last().expect("invariant: a path has a step");
         let branch = self.place.branch(self.slot, path.id, node);
         let neighbours = [at.checked_sub(1), (at + 1 < branch.len()).then_some(at + 1)];
@@ -82,7 +85,8 @@ impl Tree<'_> {
         let leaf = |node| self.node_in_ram(path.id, node).expect("invariant: both are in RAM");
         let (of_left, of_right) = (leaf(left.node), leaf(right.node));
         let before = (of_left.len() + of_right.len()) as i64;
-        let joined = (self.form.join)(&[of_left, of_right]);
+        let join = self.form.join.expect("invariant: leaves of the form are joined");
+        let joined = join(&[of_left, of_right]);
         let after = joined.len() as i64;
         self.put_node(path.id, left.node, self.form.kind.bits(), joined);
         self.remove_node(path.id, right.node);

@@ -1,0 +1,598 @@
+//! Reading what is new in streams: XREAD and XREADGROUP.
+//!
+//! Both answer at once, with what there is: waiting for more (BLOCK) is up to who runs them.
+
+use keyspace::Key;
+use resp::{Args, Protocol, Reply};
+use value::{StreamId, parse_i64};
+
+use super::stream::{parse_id, parse_integer};
+use super::stream_range::{EntryWriter, write_id};
+use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
+use crate::cx::Cx;
+use crate::effect::Event;
+use crate::error::{CommandError, CommandResult, fixed};
+use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+
+const BLOCKING: Flags = Flags::BLOCKING.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES);
+const OPTIONS: &[(&str, usize)] = &[("BLOCK", 1), ("COUNT", 1), ("GROUP", 2), ("NOACK", 0)];
+
+/// Bytes that a pending entry takes while a command notes it, about.
+const NOTED_BYTES: usize = 256;
+
+const NOT_A_TIMEOUT: CommandError = fixed("ERR timeout is not an integer or out of range");
+const NEGATIVE_TIMEOUT: CommandError = fixed("ERR timeout is negative");
+const UNBALANCED: CommandError = fixed(
+    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+);
+const GROUP_IN_XREAD: CommandError =
+    fixed("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.");
+const NOACK_IN_XREAD: CommandError =
+    fixed("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.");
+const NO_GROUP_OPTION: CommandError = fixed("ERR Missing GROUP option for XREADGROUP");
+const NEW_IN_XREAD: CommandError = fixed(
+    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
+);
+const LAST_IN_XREADGROUP: CommandError = fixed(
+    "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID would just return an empty result set.",
+);
+
+const fn keys(from: isize) -> KeySpec {
+    KeySpec {
+        flags: KeyFlags::RO.and(KeyFlags::ACCESS),
+        needs: Needs::Value,
+        begin: Begin::Option("STREAMS", from, OPTIONS),
+        find: Find::Half,
+    }
+}
+
+/// The rows of this file.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "XREAD",
+        arity: -4,
+        flags: Flags::READONLY.and(BLOCKING),
+        keys: &[keys(1)],
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Stream,
+            since: "5.0.0",
+            summary: "Returns the entries behind given IDs of several streams, and waits for some if asked to.",
+            complexity: "O(K log N + M) for K streams of N entries of which M are returned",
+            syntax: "[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+        },
+        run: xread,
+    },
+    Command {
+        name: "XREADGROUP",
+        arity: -7,
+        flags: Flags::WRITE.and(BLOCKING),
+        keys: &[keys(4)],
+        locks: Locks::Keys,
+        docs: Docs {
+            group: Group::Stream,
+            since: "5.0.0",
+            summary: "Returns what no consumer of a group has had yet, or what one has not acknowledged.",
+            complexity: "O(K log N + M log P) for K streams of N entries, of which M are returned, and P pending ones",
+            syntax: "GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
+        },
+        run: xreadgroup,
+    },
+];
+
+/// What XREAD and XREADGROUP are asked for.
+pub struct ReadOptions<'a> {
+    /// How many milliseconds to wait if there is nothing, 0 for ever. None: not at all.
+    pub block_ms: Option<u64>,
+    /// The group and the consumer, of XREADGROUP.
+    pub group: Option<(&'a [u8], &'a [u8])>,
+    /// Entries of a stream at most.
+    count_max: u64,
+    no_ack: bool,
+    /// The IDs, one for each key.
+    ids: Args<'a>,
+}
+
+/// From where on a stream is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Behind this ID, or of XREADGROUP what is pending with the consumer behind it.
+    Behind(StreamId),
+    /// What no consumer of the group has had yet.
+    New,
+}
+
+impl<'a> ReadOptions<'a> {
+    /// Reads the options of XREAD or XREADGROUP. Errors: as Redis words them.
+    pub fn parse(args: Args<'a>, of_group: bool) -> Result<ReadOptions<'a>, CommandError> {
+        let (mut block_ms, mut group, mut count_max, mut no_ack) = (None, None, u64::MAX, false);
+        let mut at = 1;
+        while at < args.len() {
+            let (option, follow) = (&args[at], args.len() - at - 1);
+            if option.eq_ignore_ascii_case(b"BLOCK") && follow > 0 {
+                block_ms = Some(parse_timeout(&args[at + 1])?);
+                at += 1;
+            } else if option.eq_ignore_ascii_case(b"COUNT") && follow > 0 {
+                count_max = match parse_integer(&args[at + 1])? {
+                    ..=0 => u64::MAX,
+                    count => count as u64,
+                };
+                at += 1;
+            } else if option.eq_ignore_ascii_case(b"STREAMS") && follow > 0 {
+                if !follow.is_multiple_of(2) {
+                    return Err(UNBALANCED);
+                }
+                if of_group && group.is_none() {
+                    return Err(NO_GROUP_OPTION);
+                }
+                let ids = args.from(at + 1 + follow / 2);
+                return Ok(ReadOptions { block_ms, group, count_max, no_ack, ids });
+            } else if option.eq_ignore_ascii_case(b"GROUP") && follow >= 2 {
+                if !of_group {
+                    return Err(GROUP_IN_XREAD);
+                }
+                group = args.get(at + 1).zip(args.get(at + 2));
+                at += 2;
+            } else if option.eq_ignore_ascii_case(b"NOACK") {
+                if !of_group {
+                    return Err(NOACK_IN_XREAD);
+                }
+                no_ack = true;
+            } else {
+                return Err(CommandError::SYNTAX);
+            }
+            at += 1;
+        }
+        Err(CommandError::SYNTAX)
+    }
+}
+
+fn parse_timeout(text: &[u8]) -> Result<u64, CommandError> {
+    u64::try_from(parse_i64(text).ok_or(NOT_A_TIMEOUT)?).map_err(|_| NEGATIVE_TIMEOUT)
+}
+
+fn xread(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let options = ReadOptions::parse(args, false)?;
+    let from = places(cx, &options)?;
+    if !read(cx, &options, &from, reply)? {
+        reply.null_array();
+    }
+    Ok(())
+}
+
+/// From where on XREAD reads each of its keys: `$` is behind what there is now.
+///
+/// Errors: a key or an ID that is none, [`CommandError::NotResident`].
+pub fn places(
+    cx: &mut Cx<'_, '_>,
+    options: &ReadOptions<'_>,
+) -> Result<Vec<StreamId>, CommandError> {
+    let keys = cx.keys;
+    let of_key = |(key, id): (&Key<'_>, &[u8])| {
+        let stream = cx.read_stream(key)?;
+        match id {
+            b"$" => Ok(stream.map_or(StreamId::MIN, |stream| stream.head().last)),
+            b">" => Err(NEW_IN_XREAD),
+            id => parse_id(id),
+        }
+    };
+    keys.iter().zip(options.ids.iter()).map(of_key).collect()
+}
+
+/// Writes what stands behind IDs in the streams of a command's keys. False: nothing does, and nothing was
+/// written.
+///
+/// Errors: a key of another type, [`CommandError::NotResident`], [`CommandError::ReplyTooLong`].
+pub fn read(
+    cx: &mut Cx<'_, '_>,
+    options: &ReadOptions<'_>,
+    from: &[StreamId],
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
+    let (begin, mut served) = (reply.len(), 0);
+    for (key, &id) in keys.iter().zip(from) {
+        let Some(range) = IdRange::behind(id) else { continue };
+        let Some(mut stream) = cx.read_stream(key)? else { continue };
+        if stream.head().last <= id {
+            continue;
+        }
+        let of_key = reply.len();
+        begin_stream(key, reply);
+        let start = reply.len();
+        let mut writer = EntryWriter::new(reply, reply_bytes_max);
+        let visit = Visit { range, reverse: false, count_max: options.count_max };
+        stream.visit(visit, |entry| writer.write(entry))?;
+        if writer.written == 0 {
+            reply.truncate(of_key);
+            continue;
+        }
+        writer.end_array(start, key)?;
+        served += 1;
+    }
+    end_streams(begin, served, reply);
+    Ok(served > 0)
+}
+
+/// Begins what is answered of a stream: a pair of an array, or of a map in RESP3.
+fn begin_stream(key: &Key<'_>, reply: &mut Reply) {
+    if reply.protocol() == Protocol::Resp2 {
+        reply.array(2);
+    }
+    reply.bulk(key.bytes);
+}
+
+fn end_streams(begin: usize, served: usize, reply: &mut Reply) {
+    match reply.protocol() {
+        _ if served == 0 => {}
+        Protocol::Resp2 => reply.array_from(begin, served),
+        Protocol::Resp3 => reply.map_from(begin, served),
+    }
+}
+
+fn xreadgroup(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let options = ReadOptions::parse(args, true)?;
+    if !read_group(cx, &options, reply)? {
+        reply.null_array();
+    }
+    Ok(())
+}
+
+/// What is done to the stream of a key, in the order of keys.
+struct Reading<'k> {
+    key: Key<'k>,
+    group: GroupEdit,
+    /// Times that it was served, and whether the consumer is new.
+    served: u64,
+    creates: bool,
+}
+
+/// Writes what XREADGROUP asks for, and notes what it delivers. False: there is nothing, and nothing was
+/// written.
+///
+/// Errors: a key of another type, or without the group; an ID that is none; [`CommandError::NotResident`],
+/// [`CommandError::ReplyTooLong`]; nothing is changed then.
+pub fn read_group(
+    cx: &mut Cx<'_, '_>,
+    options: &ReadOptions<'_>,
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    let keys = cx.keys;
+    let (group, _) = options.group.expect("invariant: XREADGROUP has a group");
+    let (mut readings, mut from): (Vec<Reading<'_>>, Vec<From>) = (Vec::new(), Vec::new());
+    for (key, id) in keys.iter().zip(options.ids.iter()) {
+        cx.report_missed_read(key);
+        let mut stream = cx.read_stream(key)?;
+        let edit = match &mut stream {
+            Some(stream) => GroupEdit::open(stream, group)?,
+            None => None,
+        };
+        let Some(edit) = edit else { return Err(no_group(key, group)) };
+        from.push(match id {
+            b"$" => return Err(LAST_IN_XREADGROUP),
+            b">" => From::New,
+            id => match parse_id(id)? {
+                StreamId::MAX => From::New,
+                id => From::Behind(id),
+            },
+        });
+        if readings.iter().all(|reading| reading.key.bytes != key.bytes) {
+            readings.push(Reading { key: *key, group: edit, served: 0, creates: false });
+        }
+    }
+    let (begin, mut served) = (reply.len(), 0);
+    for (key, &from) in keys.iter().zip(&from) {
+        let reading = readings.iter_mut().find(|reading| reading.key.bytes == key.bytes);
+        let reading = reading.expect("invariant: each key has one");
+        let was_served = match from {
+            From::New => deliver(cx, options, reading, reply)?,
+            From::Behind(id) => deliver_again(cx, options, (reading, id), reply)?,
+        };
+        reading.served += u64::from(was_served);
+        served += usize::from(was_served);
+    }
+    end_streams(begin, served, reply);
+    apply(cx, readings)?;
+    Ok(served > 0)
+}
+
+/// Has all that is changed in RAM, and then changes it.
+fn apply(cx: &mut Cx<'_, '_>, readings: Vec<Reading<'_>>) -> CommandResult {
+    let readings: Vec<_> = readings
+        .into_iter()
+        .filter(|reading| reading.served > 0)
+        .map(|Reading { key, group, served, creates }| (key, group.finish(), served, creates))
+        .collect();
+    for (key, edits, ..) in &readings {
+        cx.prepare_rows(key, edits)?;
+    }
+    for (key, edits, served, creates) in &readings {
+        cx.edit_rows(key, edits);
+        if *creates {
+            cx.report(key, Event::XGROUP_CREATECONSUMER, 1);
+        }
+        cx.effects.changes += served;
+    }
+    Ok(())
+}
+
+fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
+    let (key, group) = (String::from_utf8_lossy(key.bytes), String::from_utf8_lossy(group));
+    CommandError::owned(format!(
+        "NOGROUP No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option"
+    ))
+}
+
+/// Writes what no consumer has had yet. False: there is nothing.
+fn deliver(
+    cx: &mut Cx<'_, '_>,
+    options: &ReadOptions<'_>,
+    reading: &mut Reading<'_>,
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    let (now_ms, reply_bytes_max, memory_bytes_max) =
+        (cx.now_ms, cx.reply_bytes_max, cx.memory_bytes_max);
+    let (key, group) = (reading.key, &mut reading.group);
+    let last = group.group().last;
+    let Some(range) = IdRange::behind(last) else { return Ok(false) };
+    let Some(mut stream) = cx.read_stream(&key)? else { return Ok(false) };
+    if stream.head().last <= last {
+        return Ok(false);
+    }
+    let of_key = reply.len();
+    begin_stream(&key, reply);
+    let (start, mut ids) = (reply.len(), Vec::new());
+    let mut writer = EntryWriter::new(reply, reply_bytes_max);
+    stream.visit(Visit { range, reverse: false, count_max: options.count_max }, |entry| {
+        ids.push(entry.id);
+        writer.write(entry);
+    })?;
+    if ids.is_empty() {
+        reply.truncate(of_key);
+        return Ok(false);
+    }
+    writer.end_array(start, &key)?;
+    if !options.no_ack && ids.len().saturating_mul(NOTED_BYTES) > memory_bytes_max {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
+    let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
+    let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
+    reading.creates |= is_new;
+    for &id in &ids {
+        let read = read_up_to(&mut stream, group, id)?;
+        group.set_last(id, read);
+    }
+    if !options.no_ack {
+        stream.announce_pending(group.group(), &ids)?;
+        for &id in &ids {
+            let before = group.nack(&mut stream, id)?;
+            group.assign(&mut stream, id, (before, at), Delivery { at_ms: now_ms, count: 1 })?;
+        }
+    }
+    Ok(true)
+}
+
+/// How many entries a group has read with the one that it reads now.
+fn read_up_to(
+    stream: &mut Stream<'_>,
+    group: &GroupEdit,
+    id: StreamId,
+) -> Result<Option<u64>, CommandError> {
+    match group.group().read {
+        Some(read) if !stream.has_deleted_from(id)? => Ok(Some(read.wrapping_add(1))),
+        read if stream.head().added == 0 => Ok(read),
+        _ => stream.distance_from_first_ever(id),
+    }
+}
+
+/// Writes what is pending with a consumer behind an ID. Always true: no entries are an answer, too.
+fn deliver_again(
+    cx: &mut Cx<'_, '_>,
+    options: &ReadOptions<'_>,
+    (reading, behind): (&mut Reading<'_>, StreamId),
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    let (now_ms, reply_bytes_max) = (cx.now_ms, cx.reply_bytes_max);
+    let (key, group) = (reading.key, &mut reading.group);
+    let Some(mut stream) = cx.read_stream(&key)? else { return Ok(false) };
+    let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
+    let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
+    reading.creates |= is_new;
+    let first = behind.next().expect("invariant: the greatest ID stands for what is new");
+    let ids = group.owned(&mut stream, (at, first), options.count_max)?;
+    begin_stream(&key, reply);
+    stream.announce(ids.iter().copied())?;
+    stream.announce_pending(group.group(), &ids)?;
+    let start = reply.len();
+    let mut writer = EntryWriter::new(reply, reply_bytes_max);
+    for &id in &ids {
+        let written = writer.written;
+        let visit = Visit { range: IdRange::one(id), reverse: false, count_max: 1 };
+        stream.visit(visit, |entry| writer.write(entry))?;
+        if writer.written == written {
+            writer.reply.array(2);
+            write_id(id, writer.reply);
+            writer.reply.null_array();
+            writer.written += 1;
+        } else if let Some(nack) = group.nack(&mut stream, id)? {
+            let delivery = Delivery { at_ms: now_ms, count: nack.deliveries.wrapping_add(1) };
+            group.assign(&mut stream, id, (Some(nack), at), delivery)?;
+        }
+    }
+    writer.end_array(start, &key)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::{Harness, check, check_events};
+
+    const E1: &str = "[$3 1-0, [$1 a, $1 1]]";
+    const E2: &str = "[$3 2-0, [$1 b, $1 2]]";
+
+    #[test]
+    fn what_stands_behind_ids_is_read() {
+        check(&[
+            ("XADD s 1-0 a 1", "$3 1-0"),
+            ("XADD s 2-0 b 2", "$3 2-0"),
+            ("XADD t 5-5 c 3", "$3 5-5"),
+            ("XREAD STREAMS s 0", &format!("{{$1 s: [{E1}, {E2}]}}")),
+            ("XREAD COUNT 1 STREAMS s 0", &format!("{{$1 s: [{E1}]}}")),
+            ("XREAD COUNT -1 STREAMS s 1", &format!("{{$1 s: [{E2}]}}")),
+            (
+                "XREAD STREAMS s none t 1-0 0 0-1",
+                &format!("{{$1 s: [{E2}], $1 t: [[$3 5-5, [$1 c, $1 3]]]}}"),
+            ),
+            ("XREAD STREAMS s t 2 5-5", "_"),
+            ("XREAD BLOCK 100 STREAMS s $", "_"),
+            ("XREAD STREAMS s 18446744073709551615-18446744073709551615", "_"),
+            ("XREAD BLOCK 0 COUNT 2 STREAMS none none $ 0", "_"),
+        ]);
+    }
+
+    #[test]
+    fn arguments_refused() {
+        let syntax = "-ERR syntax error";
+        let invalid = "-ERR Invalid stream ID specified as stream command argument";
+        check(&[
+            ("SET string 1", "+OK"),
+            ("XADD s 1-0 a 1", "$3 1-0"),
+            ("XGROUP CREATE s g 0", "+OK"),
+            (
+                "XREAD STREAMS string 0",
+                "-WRONGTYPE Operation against a key holding the wrong kind of value",
+            ),
+            ("XREAD STREAMS s +", invalid),
+            ("XREAD STREAMS s -", invalid),
+            (
+                "XREAD STREAMS s >",
+                "-ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option.",
+            ),
+            (
+                "XREAD STREAMS s 0 0",
+                "-ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+            ),
+            ("XREAD COUNT STREAMS STREAMS s 0", "-ERR value is not an integer or out of range"),
+            ("XREAD BLOCK x STREAMS s 0", "-ERR timeout is not an integer or out of range"),
+            ("XREAD BLOCK -1 STREAMS s 0", "-ERR timeout is negative"),
+            ("XREAD COUNT 1 s 0", syntax),
+            ("XREAD COUNT 1 BLOCK 1", syntax),
+            (
+                "XREAD GROUP g c STREAMS s 0",
+                "-ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
+            ),
+            (
+                "XREAD NOACK STREAMS s 0",
+                "-ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
+            ),
+            ("XREADGROUP COUNT 1 COUNT 1 STREAMS s 0", "-ERR Missing GROUP option for XREADGROUP"),
+            ("XREADGROUP GROUP g c STREAMS s x", invalid),
+            (
+                "XREADGROUP GROUP none c STREAMS s >",
+                "-NOGROUP No such key 's' or consumer group 'none' in XREADGROUP with GROUP option",
+            ),
+            (
+                "XREADGROUP GROUP g c STREAMS none >",
+                "-NOGROUP No such key 'none' or consumer group 'g' in XREADGROUP with GROUP option",
+            ),
+            ("XREADGROUP GROUP g STREAMS STREAMS s >", "{$1 s: [[$3 1-0, [$1 a, $1 1]]]}"),
+        ]);
+    }
+
+    #[test]
+    fn a_group_delivers_each_entry_once_and_again_what_is_pending() {
+        check(&[
+            ("XADD s 1-0 a 1", "$3 1-0"),
+            ("XADD s 2-0 b 2", "$3 2-0"),
+            ("XGROUP CREATE s g 0", "+OK"),
+            ("XREADGROUP GROUP g alice COUNT 1 STREAMS s >", &format!("{{$1 s: [{E1}]}}")),
+            ("XREADGROUP GROUP g bob STREAMS s >", &format!("{{$1 s: [{E2}]}}")),
+            ("XREADGROUP GROUP g carol STREAMS s >", "_"),
+            ("XREADGROUP GROUP g carol STREAMS s 0", "{$1 s: []}"),
+            ("XREADGROUP GROUP g alice STREAMS s 0", &format!("{{$1 s: [{E1}]}}")),
+            ("XREADGROUP GROUP g alice STREAMS s 1", "{$1 s: []}"),
+            ("XPENDING s g", "[:2, $3 1-0, $3 2-0, [[$5 alice, $1 1], [$3 bob, $1 1]]]"),
+            ("XPENDING s g - + 10", "[[$3 1-0, $5 alice, :0, :2], [$3 2-0, $3 bob, :0, :1]]"),
+            ("XDEL s 1-0", ":1"),
+            ("XREADGROUP GROUP g alice STREAMS s 0", "{$1 s: [[$3 1-0, _]]}"),
+            (
+                "XINFO CONSUMERS s g",
+                "[{$4 name: $5 alice, $7 pending: :1, $4 idle: :0}, {$4 name: $3 bob, $7 pending: :1, $4 idle: :0}, {$4 name: $5 carol, $7 pending: :0, $4 idle: :0}]",
+            ),
+            ("XACK s g 1-0 1-0 2-0 9-9", ":2"),
+            ("XPENDING s g", "[:0, _, _, _]"),
+            ("XADD s 3-0 c 3", "$3 3-0"),
+            ("XREADGROUP GROUP g bob NOACK STREAMS s >", "{$1 s: [[$3 3-0, [$1 c, $1 3]]]}"),
+            ("XPENDING s g - + 10", "[]"),
+            ("XGROUP SETID s g 0", "+OK"),
+            (
+                "XREADGROUP GROUP g bob COUNT 1 STREAMS s s > 0",
+                "{$1 s: [[$3 2-0, [$1 b, $1 2]]], $1 s: [[$3 2-0, [$1 b, $1 2]]]}",
+            ),
+            ("XPENDING s g - + 10 bob", "[[$3 2-0, $3 bob, :0, :2]]"),
+        ]);
+    }
+
+    #[test]
+    fn many_entries_are_read_and_acknowledged() {
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            server.run("XGROUP CREATE s g $ MKSTREAM");
+            for number in 0..1_000 {
+                server.run(&format!("XADD s {number}-1 field value-{number}-of-some-length"));
+            }
+            for round in 0..10 {
+                let reply =
+                    server.run(&format!("XREADGROUP GROUP g c{} COUNT 100 STREAMS s >", round % 3));
+                assert!(
+                    reply.contains(&format!(
+                        "${} {}-1,",
+                        3 + usize::from(round > 0) * 2,
+                        round * 100
+                    )),
+                    "{reply}"
+                );
+            }
+            assert_eq!(server.run("XREADGROUP GROUP g c0 STREAMS s >"), "_");
+            assert_eq!(
+                server.run("XPENDING s g"),
+                "[:1000, $3 0-1, $5 999-1, [[$2 c0, $3 400], [$2 c1, $3 300], [$2 c2, $3 300]]]"
+            );
+            assert!(server.nodes() > 40);
+            for number in 0..900 {
+                assert_eq!(server.run(&format!("XACK s g {number}-1")), ":1");
+            }
+            assert_eq!(server.run("XPENDING s g"), "[:100, $5 900-1, $5 999-1, [[$2 c0, $3 100]]]");
+            assert_eq!(server.run("XGROUP DELCONSUMER s g c0"), ":100");
+            assert_eq!(server.run("XGROUP DESTROY s g"), ":1");
+            assert_eq!(server.run("DEL s"), ":1");
+            assert_eq!(server.nodes(), 0);
+            server.check_counts();
+        }
+    }
+
+    #[test]
+    fn changes_are_counted_and_consumers_reported() {
+        check_events(&[
+            ("XADD s 1-0 a 1", "new s, xadd s"),
+            ("XADD s 2-0 a 1", "xadd s"),
+            ("XGROUP CREATE s g 0", "xgroup-create s"),
+            ("XREADGROUP GROUP g c COUNT 1 STREAMS s >", "xgroup-createconsumer s"),
+            ("XREADGROUP GROUP g c COUNT 1 STREAMS s >", ""),
+            ("XREADGROUP GROUP g c COUNT 1 STREAMS s >", ""),
+        ]);
+        let mut server = Harness::new(true);
+        for (line, changes) in [
+            ("XADD s 1-0 a 1", 1),
+            ("XGROUP CREATE s g 0", 1),
+            ("XREADGROUP GROUP g c STREAMS s >", 2),
+            ("XREADGROUP GROUP g c STREAMS s >", 0),
+            ("XREADGROUP GROUP g c STREAMS s 0", 1),
+            ("XREAD STREAMS s 0", 0),
+        ] {
+            let before = server.changes;
+            server.run(line);
+            assert_eq!(server.changes - before, changes, "{line}");
+        }
+    }
+}

@@ -47,6 +47,11 @@ CHANGES = [
     # Only its last part, which needs a replica, needs servers of its own.
     ("unit/pubsubshard.tcl", 'start_server {tags {"pubsubshard external:skip"}} {\n    test',
      'start_server {tags {"pubsubshard"}} {\n    test'),
+    # Parts that need an append-only file, without the suite's tag for it.
+    ("unit/type/stream.tcl", 'needs:debug"} overrides {appendonly yes',
+     'needs:save"} overrides {appendonly yes'),
+    ("unit/type/stream-cgroups.tcl", 'needs:debug"} overrides {appendonly yes',
+     'needs:save"} overrides {appendonly yes'),
     # Redis 7.0 calls every list a quicklist.
     ("unit/sort.tcl", '16 lpush listpack "Listpack"', '16 lpush quicklist "Listpack"'),
     ("unit/sort.tcl", "assert_encoding listpack $key", "assert_encoding quicklist $key"),

@@ -149,6 +149,7 @@ fn compare_docs(name: &str, ours: &Frame, theirs: &Frame, differences: &mut Vec<
         "xinfo|stream",
         "xread",
         "xreadgroup",
+        "xtrim",
         "zrank",
         "zrevrank",
     ];

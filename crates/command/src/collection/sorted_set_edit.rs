@@ -230,6 +230,18 @@ impl Cx<'_, '_> {
         Ok(())
     }
 
+    /// Lets the sorted set of a key, which exists, be one that Redis would keep in a skiplist.
+    pub fn unpack_sorted_set(&mut self, key: &Key<'_>) {
+        let Some(view) = self.peek(key) else { return };
+        match Kind::from_bits(view.kind) {
+            Kind::SORTED_SET_PACKED => self.db(key).set_kind(key, Kind::SORTED_SET.bits()),
+            kind if kind.is_tree() => {
+                self.edit_tree(key, &SORTED_SET).set_encoding(Kind::SORTED_SET.encoding());
+            }
+            _ => {}
+        }
+    }
+
     /// Makes a tree, and its index, of a sorted set in one leaf that has become large and is in RAM.
     pub(super) fn grow_sorted_set(&mut self, key: &Key<'_>) {
         let id = self.keyspace().take_collection_id();

@@ -201,6 +201,10 @@ fn sort(
         Some(_) => cx.memory_bytes_max,
         None => cx.reply_bytes_max.saturating_sub(reply.full_len()),
     };
+    if kind.is_some_and(Kind::is_sorted_set) {
+        // Redis goes through a skiplist, and leaves it one.
+        cx.unpack_sorted_set(&key);
+    }
     let elements = load(cx, &options, bytes_max)?;
     let has_order = kind.is_some_and(|kind| kind.is_list() || kind.is_sorted_set());
     let sorted = match options.is_unsorted {

@@ -346,7 +346,13 @@ fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
         })?;
     }
     let mut members = copies.members();
-    cx.store_sorted_set(&target, &mut members, Made::OneByOne, (Event::ZRANGESTORE, 1))?;
+    // Of ranks alone Redis knows how many come.
+    let comes_large = members.len() as u64 > cx.encodings.sorted_set().entries;
+    let made = match query.asked {
+        Asked::Ranks(..) if comes_large => Made::AtOnce,
+        _ => Made::OneByOne,
+    };
+    cx.store_sorted_set(&target, &mut members, made, (Event::ZRANGESTORE, 1))?;
     reply.integer(members.len() as i64);
     Ok(())
 }

@@ -404,7 +404,8 @@ pub const COMMANDS: &[Command] = &[
     ),
     exact("XDEL", 12, "<even-stream> <id>+"),
     exact("XRANGE", 4, "<even-stream> <id> <id>"),
-    exact("XADD", 2, "none-such NOMKSTREAM * a 1"),
+    // With another argument gone, the ID would be that of the time.
+    Command { spoilt: Spoilt::Never, ..exact("XADD", 2, "none-such NOMKSTREAM * a 1") },
     exact("XLEN", 8, "<stream>"),
     exact("XDEL", 25, "<stream> <id>+"),
     exact("XTRIM", 6, "<stream> (MAXLEN [=] (0 | 5 | 150 | 300 | <integer>) | MINID [=] <id>)"),

@@ -18,10 +18,10 @@ MEAN_BAR = 1.4
 LIST, SET, HASH, SORTED, STREAM, PLACES = TYPES
 
 # The collection that it works on, and the command: `KEY`, `OTHER` (a second collection of the type),
-# `ELEMENT` (one that is there), `NEW` (one that most often is not), `NUMBER` (its position or score).
+# `ELEMENT` (one that is there), `NEW` (one that most often is not), `NUMBER` (its score), `MIDDLE` (a position).
 COMMANDS = [
     (LIST, "LPUSH KEY NEW"), (LIST, "RPUSH KEY NEW"), (LIST, "LPOP KEY"),
-    (LIST, "LRANGE KEY 0 99"), (LIST, "LINDEX KEY NUMBER"),
+    (LIST, "LRANGE KEY 0 99"), (LIST, "LINDEX KEY MIDDLE"),
     (SET, "SADD KEY NEW"), (SET, "SISMEMBER KEY ELEMENT"), (SET, "SPOP KEY"),
     (SET, "SINTER KEY OTHER"),
     (HASH, "HSET KEY ELEMENT NEW"), (HASH, "HGET KEY ELEMENT"), (HASH, "HGETALL KEY"),
@@ -116,6 +116,8 @@ def words(text, shape):
         "ELEMENT": element(value_bytes, None if one else middle),
         "NEW": element(value_bytes, None).replace("e", "n", 1),
         "NUMBER": random if one else str(middle),
+        # Redis takes no integer with zeros in front.
+        "MIDDLE": str(middle),
     }
     # A pop takes an element of the middle's place once only: the collections shrink by one in turn.
     return ["-r", str(size if one else keys), *[parts.get(word, word) for word in text.split()]]

@@ -33,7 +33,7 @@ pub enum Waits {
 /// What a client that waits gives up at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    /// Unix milliseconds; 0 is never.
+    /// The first Unix millisecond in which it waits no longer; 0 is never.
     pub at_ms: u64,
 }
 
@@ -61,7 +61,8 @@ impl Deadline {
     }
 
     fn after(ms: u64, now_ms: u64) -> Deadline {
-        Deadline { at_ms: if ms == 0 { 0 } else { now_ms.saturating_add(ms) } }
+        // The present millisecond has begun: one more, lest the wait be too short by a part of it.
+        Deadline { at_ms: if ms == 0 { 0 } else { now_ms.saturating_add(ms).saturating_add(1) } }
     }
 }
 
@@ -104,11 +105,11 @@ mod tests {
         for (text, at_ms) in [
             ("0", 0),
             ("-0.0001", 0),
-            ("0.0000001", 1001),
-            ("0.001", 1001),
-            ("1.5", 2500),
-            ("1e2", 101_000),
-            ("90071992547", 90_071_992_548_000),
+            ("0.0000001", 1002),
+            ("0.001", 1002),
+            ("1.5", 2501),
+            ("1e2", 101_001),
+            ("90071992547", 90_071_992_548_001),
         ] {
             let deadline = Deadline::after_seconds(text.as_bytes(), 1000);
             assert_eq!(deadline, Ok(Deadline { at_ms }), "{text}");
@@ -131,7 +132,7 @@ mod tests {
     fn milliseconds() {
         let after = |text: &str| Deadline::after_ms(text.as_bytes(), 1000);
         assert_eq!(after("0"), Ok(Deadline { at_ms: 0 }));
-        assert_eq!(after("15"), Ok(Deadline { at_ms: 1015 }));
+        assert_eq!(after("15"), Ok(Deadline { at_ms: 1016 }));
         assert_eq!(after("1.5"), Err(NOT_MILLISECONDS));
         assert_eq!(after("-1"), Err(NEGATIVE));
     }

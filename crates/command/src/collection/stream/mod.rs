@@ -364,10 +364,7 @@ impl Cx<'_, '_> {
         if parts.is_empty() {
             return;
         }
-        let place = self.rows_place(key);
-        let mut tree = self.edit_tree(key, &STREAM_ROWS);
-        tree.place = place;
-        tree.build_index(parts.into_iter());
+        self.edit_tree(key, &ENTRIES).put_index(&STREAM_ROWS, parts.into_iter());
     }
 }
 

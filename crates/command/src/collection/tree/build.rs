@@ -1,6 +1,6 @@
 //! Trees that are made of one leaf, or of many, and become one again.
 
-use keyspace::{Expiry, node_table};
+use keyspace::node_table;
 use value::Kind;
 use value::leaf::Cut;
 use value::leaf::branch::{Branch, BranchMut, Child, RootParts};
@@ -110,14 +110,6 @@ impl Tree<'_> {
         let result = change(self);
         (self.place, self.form) = collection;
         result
-    }
-
-    /// Puts the index of a collection that has none, which these leaves make.
-    pub(crate) fn build_index(&mut self, parts: impl Iterator<Item = Part>) {
-        let name = self.place.root_name().expect("invariant: the place is one of an index");
-        let root = self.build(name.id(), 0, parts);
-        let (kind, slot) = (self.branch_kind(), self.place.key.slot);
-        self.nodes().put_vec(&name.key(slot), kind, root, Expiry::Clear);
     }
 
     /// Puts children below branches of their own, and returns those.

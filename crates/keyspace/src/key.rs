@@ -1,15 +1,12 @@
 //! Keys: the slot that a key belongs to and the hash that finds it there.
 //!
-//! The slot is Redis Cluster's ([`key_slot`]). The hash is keyed with a seed drawn at start, so that
+//! The slot is Redis Cluster's ([`key_slot`]). The hash is keyed with secrets drawn at start, so that
 //! nobody can choose keys that collide.
 
-use std::hash::Hasher;
-use std::sync::OnceLock;
+use std::hash::{BuildHasher, Hasher};
 
-use rapidhash::quality::RapidHasher;
-use stdx::key_slot;
-
-static HASH_SEED: OnceLock<u64> = OnceLock::new();
+use rapidhash::quality::SeedableState;
+use stdx::{HashSecrets, hash_secrets, key_slot};
 
 /// A key with its slot and hash worked out.
 #[derive(Clone, Copy, Debug)]
@@ -59,19 +56,24 @@ impl Hint {
 /// The keyed hash of a key.
 #[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = RapidHasher::new(*HASH_SEED.get_or_init(random_seed));
+    let HashSecrets { seed, secrets } = hash_secrets();
+    let mut hasher = SeedableState::custom(*seed, secrets).build_hasher();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// Has keys hashed alike in every run; later than the first look-up it does nothing.
-#[cfg(feature = "simulation")]
-pub fn fix_hash_seed(seed: u64) {
-    HASH_SEED.get_or_init(|| seed);
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A seed from the operating system's randomness, by way of the standard library's hasher keys.
-fn random_seed() -> u64 {
-    use std::hash::BuildHasher;
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    /// With the constants that rapidhash has by default these agree, whatever the seed.
+    #[test]
+    fn keys_chosen_to_collide_do_not() {
+        let hash_of = |number: u64| {
+            let key = [0x2d35_8dcc_aa6c_78a5, number].map(u64::to_le_bytes).concat();
+            hash(&key)
+        };
+        let hashes: std::collections::BTreeSet<u64> = (0..100).map(hash_of).collect();
+        assert_eq!(hashes.len(), 100);
+    }
 }

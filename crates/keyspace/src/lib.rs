@@ -42,8 +42,6 @@ pub use defrag::{
 pub use detached::DetachedTable;
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use evict::{Evictable, Evicted};
-#[cfg(feature = "simulation")]
-pub use key::fix_hash_seed;
 pub use key::{Hint, Key};
 pub use keyspace::{Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};

@@ -108,7 +108,7 @@ enum Move {
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64) -> Result<Outcome, Failure> {
-    keyspace::fix_hash_seed(0x5EED);
+    stdx::fix_hash_seed(0x5EED);
     keyspace::schedule::set_hook(|at| match at {
         LockPoint::Before(slot) if SLOTS.contains(&slot) => point(),
         LockPoint::Before(_) => pass(),

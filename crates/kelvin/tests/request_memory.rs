@@ -510,3 +510,38 @@ fn large_strings_are_combined_only_if_they_fit() {
     assert_eq!(text(&client.line("GET a")).len(), value.len());
     assert_peak(&server, 200);
 }
+
+/// Without `maxmemory`, too.
+#[test]
+fn no_request_asks_for_more_memory_than_there_is() {
+    let server = Server::kelvin(&["--workers", "1"]);
+    let mut client = server.connect();
+    for line in ["HSET h f v", "SADD s a", "ZADD z 1 a"] {
+        assert_eq!(client.show(line), ":1");
+    }
+    for count in ["-1000000000000", "-4611686018427387903", "-9223372036854775807"] {
+        for (command, option) in [
+            ("HRANDFIELD h", ""),
+            ("HRANDFIELD h", " WITHVALUES"),
+            ("SRANDMEMBER s", ""),
+            ("ZRANDMEMBER z", ""),
+            ("ZRANDMEMBER z", " WITHSCORES"),
+        ] {
+            let reply = client.show(&format!("{command} {count}{option}"));
+            let is_huge = count == "-9223372036854775807" && !option.is_empty();
+            let expected = if is_huge { "-ERR value is out of range" } else { OOM };
+            assert_eq!(reply, expected, "{command} {count}{option}");
+        }
+    }
+    assert_eq!(client.show("HRANDFIELD h -2"), "[$f $f]");
+    assert!(peak(&server) < 200 * MIB, "{} MiB", peak(&server) / MIB);
+}
+
+/// A share of no `maxmemory` bounds nothing, as with Redis.
+#[test]
+fn clients_have_no_share_of_no_maxmemory() {
+    let server = Server::kelvin(&["--workers", "1", "--maxmemory-clients", "5%"]);
+    let mut client = server.connect();
+    assert_eq!(show(&client.call(&["SET", "k", &"v".repeat(3_000_000)])), "+OK");
+    assert_eq!(text(&client.line("GET k")).len(), 3_000_000);
+}

@@ -31,7 +31,7 @@ use crate::limits::{
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::{CountedBuffers, request_bytes_max};
+use crate::state::client_memory::{CountedBuffers, limit_bytes, request_bytes_max};
 use crate::state::clients::Client;
 use crate::state::output_limit::close_if_over;
 use crate::state::worker::Worker;
@@ -305,7 +305,7 @@ impl<T: Transport> Connection<T> {
             wanted => len + wanted,
         };
         let bytes_max = self.request_bytes_max();
-        if least <= capacity.max(READ_BUFFER_BYTES) || bytes_max == usize::MAX {
+        if least <= capacity.max(READ_BUFFER_BYTES) || limit_bytes(&self.worker.server).is_none() {
             return Next::Io;
         }
         let step = READ_BUFFER_BYTES.max(len.min(INPUT_STEP_BYTES_MAX));

@@ -42,8 +42,9 @@ const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 const LOG_EVERY_MS: u64 = 1000;
 
 /// What all clients share to keep within their bounds.
-#[derive(Default)]
 pub(crate) struct ClientMemory {
+    /// Memory of the machine; 0 when the kernel does not tell.
+    machine_bytes: u64,
     /// Buffers of clients that have not authenticated.
     stranger_bytes: AtomicI64,
     /// Reserved for requests under way.
@@ -95,6 +96,26 @@ impl LargeInputs {
 }
 
 impl ClientMemory {
+    /// Of no clients yet.
+    pub(crate) fn new() -> ClientMemory {
+        ClientMemory {
+            machine_bytes: machine_bytes(),
+            stranger_bytes: AtomicI64::new(0),
+            reserved_bytes: AtomicI64::new(0),
+            queue: ReservationQueue::default(),
+            inputs: LargeInputs::default(),
+            recounted_at: AtomicI64::new(0),
+            recount: Mutex::new(()),
+            unlogged: AtomicU64::new(0),
+            logged_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Memory of the machine; 0 when the kernel does not tell.
+    pub(crate) fn machine_bytes(&self) -> u64 {
+        self.machine_bytes
+    }
+
     /// The last place among the requests that wait to reserve.
     pub(crate) fn wait_to_reserve(&self, client: &Client) -> ReservationPlace<'_> {
         self.queue.join(client.id)
@@ -410,7 +431,7 @@ impl CountedBuffers {
 pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
     let max_memory = server.config.maxmemory.load();
     match server.config.maxmemory_clients.load() {
-        MemoryShare::Bytes(0) if max_memory == 0 => None,
+        MemoryShare::Bytes(0) | MemoryShare::Percent(_) if max_memory == 0 => None,
         MemoryShare::Bytes(0) => {
             Some((max_memory >> CLIENTS_SHARE_SHIFT).max(CLIENTS_SHARE_BYTES_MIN))
         }
@@ -419,9 +440,19 @@ pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
     }
 }
 
-/// What one request may take: as much as all clients together, and never less than a read buffer.
+/// What one request may take: as much as all clients together, and never less than a read buffer. Where
+/// nothing bounds these, half of the machine's memory, so that no request alone ends the process.
 pub(crate) fn request_bytes_max(server: &Server) -> u64 {
-    limit_bytes(server).map_or(u64::MAX, |limit| limit.max(READ_BUFFER_BYTES as u64))
+    let of_machine = || server.client_memory.machine_bytes / 2;
+    limit_bytes(server).unwrap_or_else(of_machine).max(READ_BUFFER_BYTES as u64)
+}
+
+/// Memory of the machine; 0 when the kernel does not tell.
+fn machine_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
 }
 
 /// Bytes that may still be fetched ahead for all clients.
@@ -437,8 +468,12 @@ pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
     if max_memory > 0 && bytes > max_memory {
         return "OOM command not allowed when used memory > 'maxmemory'.".to_owned();
     }
-    let limit = request_bytes_max(server);
-    format!("ERR request needs more memory than maxmemory-clients allows ({limit} bytes)")
+    let bytes_max = request_bytes_max(server);
+    let bound = match limit_bytes(server) {
+        Some(_) => "maxmemory-clients allows",
+        None => "half of the machine's",
+    };
+    format!("ERR request needs more memory than {bound} ({bytes_max} bytes)")
 }
 
 /// Counts messages that clients are given, or that their connections take, which are less than nothing.

@@ -89,7 +89,7 @@ impl Server {
             registry,
             tier,
             clients,
-            client_memory: ClientMemory::default(),
+            client_memory: ClientMemory::new(),
             slices: Slices::default(),
             monitors: Monitors::default(),
             pubsub: PubSub::default(),

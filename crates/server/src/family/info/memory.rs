@@ -82,7 +82,7 @@ pub(super) fn memory(server: &Server, text: &mut Text) {
     text.field("allocator_allocated", memory.allocator.allocated);
     text.field("allocator_active", memory.allocator.active);
     text.field("allocator_resident", memory.allocator.resident);
-    text.bytes("total_system_memory", total_system_memory());
+    text.bytes("total_system_memory", server.client_memory.machine_bytes());
     text.field("used_memory_lua", 0);
     text.field("used_memory_vm_eval", 0);
     text.field("used_memory_lua_human", "0B");
@@ -116,14 +116,6 @@ fn ratios(memory: &Memory, text: &mut Text) {
         text.field(ratio_name, format_args!("{:.2}", ratio(outer, inner)));
         text.field(bytes_name, outer as i64 - inner as i64);
     }
-}
-
-/// Memory of the machine; 0 when the kernel does not tell.
-pub(crate) fn total_system_memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }
 
 impl crate::state::stats::Totals {

@@ -16,7 +16,7 @@ use crate::effect::{Classes, Effect, Effects};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
 use crate::keys::find_keys;
-use crate::spec::{Command, Flags, Locks, Needs};
+use crate::spec::{Command, Flags, Handler, Locks, Needs};
 use crate::wait::Waits;
 
 /// Runs `(command line, expected reply)` pairs in order; see [`show`] for how replies read.
@@ -194,6 +194,11 @@ impl Harness {
 
     /// Runs one line and shows its reply.
     pub(crate) fn run(&mut self, line: &str) -> String {
+        self.run_by(line, None)
+    }
+
+    /// The same by another handler, if one is given.
+    pub(crate) fn run_by(&mut self, line: &str, handler: Option<Handler>) -> String {
         let mut buffer = line.as_bytes().to_vec();
         let mut ranges: Vec<ArgRange> = Vec::new();
         resp::split_words(&mut buffer, &mut ranges).expect("balanced quotes");

@@ -20,8 +20,8 @@ use crate::error::{CommandError, CommandResult};
 const SEARCHED_LEAVES: u64 = 32;
 const WIDENED_BY: u64 = 4;
 
-/// Elements of a list that is stored as a whole that go into its last leaf before that is divided.
-const STORED_AT_ONCE: usize = 1_024;
+/// Elements that go into a leaf at an end of a list before that is divided.
+const PUT_AT_ONCE: usize = 1_024;
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,12 +203,41 @@ impl Cx<'_, '_> {
         elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
     ) -> Result<u64, CommandError> {
         let found = self.find_to_edit(key, Kind::is_list)?;
-        let bytes: usize = elements.clone().map(|element| SHAPE.row_bytes(&[element])).sum();
+        let (mut count, mut bytes) = (0, 0);
+        for element in elements.clone() {
+            count += 1;
+            bytes += SHAPE.row_bytes(&[element]);
+        }
         self.check_memory(bytes)?;
+        if count <= PUT_AT_ONCE {
+            return self.push_some((key, found), end, elements, bytes);
+        }
+        let mut rest = elements;
+        let mut next = || rest.by_ref().take(PUT_AT_ONCE).collect::<Vec<&[u8]>>();
+        let mut len = self.push_some((key, found), end, next().into_iter(), bytes)?;
+        loop {
+            let some = next();
+            if some.is_empty() {
+                return Ok(len);
+            }
+            // There is room for all, and the leaf at the end is in RAM now.
+            let found = self.find_to_edit(key, Kind::is_list)?;
+            len = self.push_some((key, found), end, some.into_iter(), 0)?;
+        }
+    }
+
+    /// The same of few elements, where a list in one leaf may grow by `bytes`.
+    fn push_some<'e>(
+        &mut self,
+        (key, found): (&Key<'_>, Found),
+        end: End,
+        elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
+        bytes: usize,
+    ) -> Result<u64, CommandError> {
         let Found::Tree = found else {
             let bytes_max = self.memory_bytes_max;
             return self.edit_list_leaf((key, found), |list| {
-                if list.elements().byte_len() + bytes > bytes_max {
+                if bytes > 0 && list.elements().byte_len() + bytes > bytes_max {
                     return Changed::No(Err(CommandError::OUT_OF_MEMORY));
                 }
                 put_at(list, end, elements);
@@ -244,15 +273,15 @@ impl Cx<'_, '_> {
         let rows_bytes: usize = elements.clone().map(|element| SHAPE.row_bytes(&[element])).sum();
         self.check_memory(SHAPE.empty().len() + rows_bytes)?;
         let mut leaf = SHAPE.empty().to_vec();
-        ElementsMut::new(&mut leaf).insert(0, elements.clone().take(STORED_AT_ONCE));
+        ElementsMut::new(&mut leaf).insert(0, elements.clone().take(PUT_AT_ONCE));
         let is_large = leaf.len() > SINGLE_BYTES_MAX;
         self.db(key).put_vec(key, Kind::LIST.bits(), leaf, Expiry::Clear);
         if is_large {
             self.grow(key, &LIST);
         }
-        let mut rest = elements.skip(STORED_AT_ONCE).peekable();
+        let mut rest = elements.skip(PUT_AT_ONCE).peekable();
         while rest.peek().is_some() {
-            let some: Vec<&[u8]> = rest.by_ref().take(STORED_AT_ONCE).collect();
+            let some: Vec<&[u8]> = rest.by_ref().take(PUT_AT_ONCE).collect();
             self.push_elements(key, End::Right, some.into_iter())?;
         }
         Ok(())

@@ -4,7 +4,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use stdx::Random;
 
+use value::leaf::rows::ROWS_MAX;
+
+use crate::collection::End;
 use crate::harness::Harness;
+use crate::spec::Handler;
 
 const SEEDS: u64 = 6;
 const COMMANDS: u64 = 1_200;
@@ -405,5 +409,45 @@ fn sets_do_what_sets_do() {
         (0..3).for_each(|set| sets.check(set));
         sets.server.run("DEL s0 s1 s2");
         sets.server.check_empty();
+    }
+}
+
+/// One push brings more elements than a leaf can have.
+#[test]
+fn more_elements_are_pushed_at_once_than_a_leaf_can_have() {
+    const PUSHED: usize = ROWS_MAX + 1;
+    let handler: Handler = |cx, _, reply| {
+        let elements = std::iter::repeat_n(&b"e"[..], PUSHED);
+        reply.integer(cx.push_elements(&cx.key(0), End::Right, elements)? as i64);
+        Ok(())
+    };
+    let mut server = Harness::new(false);
+    assert_eq!(server.run_by("RPUSH l e", Some(handler)), format!(":{PUSHED}"));
+    assert_eq!(server.run("LLEN l"), format!(":{PUSHED}"));
+    server.check_tree("l");
+}
+
+/// Pushes of more elements than go into a leaf at once keep their order.
+#[test]
+fn long_pushes_are_in_order() {
+    for demote in [false, true] {
+        for command in ["LPUSH", "RPUSH"] {
+            let mut server = Harness::new(demote);
+            let mut model: VecDeque<String> = VecDeque::new();
+            for count in [3, 2_500, 1_024, 3_000] {
+                let elements: Vec<String> =
+                    (0..count).map(|number| format!("e{}", number + model.len())).collect();
+                for element in &elements {
+                    match command {
+                        "LPUSH" => model.push_front(element.clone()),
+                        _ => model.push_back(element.clone()),
+                    }
+                }
+                let len = format!(":{}", model.len());
+                expect(&mut server, &format!("{command} l {}", elements.join(" ")), &len);
+                expect(&mut server, "LRANGE l 0 -1", &shown_all(model.iter()));
+                server.check_tree("l");
+            }
+        }
     }
 }

@@ -48,6 +48,11 @@ pub(crate) fn check_events(cases: &[(&str, &str)]) {
     }
 }
 
+/// Runs of a command: more are too many.
+const RUNS_MAX: u32 = 50;
+/// Bytes that a reply may be longer than was granted: what stands around its last element.
+const UNGRANTED_BYTES_MAX: usize = 32;
+
 /// Every class of events.
 const LISTENED: Classes = Classes::ALL.and(Classes::KEY_MISS).and(Classes::NEW);
 
@@ -81,6 +86,10 @@ pub(crate) struct Harness {
     pub(crate) string_bytes_max: usize,
     /// Longest string that there is memory for.
     pub(crate) memory_bytes_max: usize,
+    /// Bytes of a reply that need not be granted.
+    pub(crate) reply_bytes_free: usize,
+    /// How often the last command was run.
+    pub(crate) runs: u32,
     /// What the context draws at random.
     pub(crate) random: u64,
     /// Changes that the commands so far have counted.
@@ -186,6 +195,8 @@ impl Harness {
             now_ms: 1_700_000_000_000,
             string_bytes_max: 512 << 20,
             memory_bytes_max: usize::MAX,
+            reply_bytes_free: usize::MAX,
+            runs: 0,
             random: 7,
             changes: 0,
             events: Vec::new(),
@@ -209,6 +220,7 @@ impl Harness {
             return "+OK".into();
         }
         let command = find(args);
+        let command = &Command { run: handler.unwrap_or(command.run), ..*command };
         if command.spec().takes(args.len()) {
             self.execute(command, args, &mut reply);
         } else {
@@ -229,7 +241,12 @@ impl Harness {
         let keys: Vec<Key<'_>> = found.iter().map(|at| Key::new(&args[at.index])).collect();
         self.flash.fetched.clear();
         self.slots.extend(keys.iter().map(|key| key.slot));
+        self.runs = 0;
+        let mut granted: usize = 0;
         loop {
+            self.runs += 1;
+            assert!(self.runs < RUNS_MAX, "{} needs something again and again", command.name);
+            let reply_bytes_max = granted.saturating_add(self.reply_bytes_free);
             let mut locked = match command.locks.of_request(args) {
                 Locks::All => self.keyspace.lock_all(),
                 Locks::None => self.keyspace.unlocked(),
@@ -254,7 +271,7 @@ impl Harness {
                 detached: Vec::new(),
                 string_bytes_max: self.string_bytes_max,
                 memory_bytes_max: self.memory_bytes_max,
-                reply_bytes_max: usize::MAX,
+                reply_bytes_max,
                 spare: Vec::new(),
                 cold_leaves: Vec::new(),
                 random: self.random,
@@ -266,7 +283,7 @@ impl Harness {
             let detached = std::mem::take(&mut cx.detached);
             drop(cx);
             effects.take_notes(&self.keyspace, &mut tally.notes);
-            if let Err(CommandError::NotResident(_)) = result {
+            if let Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)) = result {
                 effects.take_back();
             }
             self.events.extend(effects.noted.iter().map(show_effect));
@@ -280,6 +297,9 @@ impl Harness {
             self.counts.add_tally(&tally);
             match result {
                 Ok(()) => {
+                    let bytes = reply.full_len();
+                    let is_granted = bytes <= reply_bytes_max.saturating_add(UNGRANTED_BYTES_MAX);
+                    assert!(is_granted, "{} of {reply_bytes_max}: {bytes}", command.name);
                     self.changes += effects.changes;
                     return;
                 }
@@ -292,8 +312,12 @@ impl Harness {
                     reply.clear();
                     return reply.simple("waits");
                 }
-                Err(CommandError::ReplyTooLong(_)) => {
-                    unreachable!("there is memory for every reply")
+                Err(CommandError::ReplyTooLong(long)) => {
+                    assert!(effects.changes == 0, "{} changed something first", command.name);
+                    reply.clear();
+                    let bytes = long.bytes as usize;
+                    assert!(bytes > granted, "{} was granted {granted}: {bytes}", command.name);
+                    granted = bytes;
                 }
                 Err(CommandError::NotResident(missing)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);

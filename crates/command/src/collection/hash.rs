@@ -11,7 +11,7 @@ use crate::collection::reader::TreeReader;
 use crate::collection::tree::Tree;
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{ColdValue, CommandError, CommandResult};
 
 /// A hash to be read.
 pub enum Hash<'a> {
@@ -58,6 +58,14 @@ impl Hash<'_> {
         match self {
             Hash::Leaf(fields) => Ok(fields.get(field)),
             Hash::Tree(tree) => Ok(Fields::new(tree.leaf(&order(field))?).get(field)),
+        }
+    }
+
+    /// The leaf that holds a field, if it is one of many and on flash alone.
+    pub fn cold_leaf(&self, field: &[u8]) -> Option<ColdValue> {
+        match self {
+            Hash::Leaf(_) => None,
+            Hash::Tree(tree) => tree.cold_leaf(&order(field)),
         }
     }
 

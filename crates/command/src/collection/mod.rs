@@ -22,6 +22,7 @@ pub(crate) use check::check_tree;
 pub use detached::DetachedNodes;
 pub use hash::{Hash, HashMut};
 pub use list::{End, List};
+pub(crate) use reader::leaves_not_resident;
 pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
 pub use set::{KindOfSet, Set, SetMut};
 pub use sorted_set::SortedSet;

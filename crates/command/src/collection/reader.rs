@@ -64,6 +64,13 @@ impl TreeReader<'_> {
         self.read(&path.name())
     }
 
+    /// The leaf that holds what stands at `order`, if it is on flash alone.
+    pub(super) fn cold_leaf(&self, order: &[u8]) -> Option<ColdValue> {
+        let name = self.place.find(self.slot, order).name();
+        let (at, value_len) = self.place.cold(self.slot, &name)?;
+        Some(cold_value(&name, at, value_len))
+    }
+
     /// The leaf that holds the `element`-th, and which of its elements that is. Panics: there are fewer.
     ///
     /// Errors: [`CommandError::NotResident`].
@@ -398,7 +405,7 @@ impl Lack {
     /// Errors: [`CommandError::NotResident`], of `key`, with what was read from flash before: the next run
     /// will read it again.
     pub(super) fn result(self, key: &Key<'_>, cold_leaves: &ColdLeaves) -> CommandResult {
-        if self.is_any { Err(not_resident(key, self.values, cold_leaves)) } else { Ok(()) }
+        if self.is_any { Err(leaves_not_resident(key, self.values, cold_leaves)) } else { Ok(()) }
     }
 }
 
@@ -406,8 +413,10 @@ fn cold_value(name: &NodeName, at: FlashRef, value_len: u32) -> ColdValue {
     ColdValue { at, key_len: name.len() as u32, value_len }
 }
 
+/// The wish of a command on `key` for values, and for the leaves that its run has read from flash: what is
+/// not named is not kept for the next run.
 #[cold]
-fn not_resident(
+pub(crate) fn leaves_not_resident(
     key: &Key<'_>,
     mut values: SmallVec<[ColdValue; 1]>,
     cold_leaves: &ColdLeaves,

@@ -415,7 +415,7 @@ fn lacked(
             }
         }
     }
-    cold.not_resident(&cx.key(0))
+    cold.not_resident(&cx.key(0), &cx.cold_leaves)
 }
 
 /// Hands over everything that is answered of some elements.
@@ -645,5 +645,26 @@ mod tests {
         assert!(all.starts_with(&expected[..expected.len() - 1]), "{all}");
         assert_eq!(server.run(&format!("SORT l BY w_* {gets} STORE to")), ":150");
         assert_eq!(server.run("LINDEX to 1"), last);
+    }
+    /// The sorted list is on flash in many leaves, beside what its elements name.
+    #[test]
+    fn a_large_list_and_what_it_names_come_from_flash_together() {
+        let mut server = Harness::new(true);
+        for number in 0..60 {
+            server.run(&format!("RPUSH l {number:0200}"));
+            server.run(&format!("SET w_{number:0200} {}", 1_000 - number));
+            let fields: String = (0..60).map(|field| format!(" f{field} {LONG}{number}")).collect();
+            server.run(&format!("HSET o_{number:0200}{fields}"));
+        }
+        let last = format!("$72 {LONG}59");
+        for line in
+            ["SORT l BY w_* LIMIT 0 1 GET o_*->f7", "SORT l BY nosort LIMIT 59 1 GET o_*->f7"]
+        {
+            assert_eq!(server.run(line), format!("[{last}]"));
+            assert!(server.runs <= 4, "{line}: {} runs", server.runs);
+        }
+        let all = server.run("SORT l BY o_*->f3 ALPHA DESC GET o_*->f7 GET w_*");
+        assert!(all.starts_with(&format!("[$71 {LONG}9, $3 991, ")), "{all}");
+        assert!(server.runs <= 4, "{} runs", server.runs);
     }
 }

@@ -1,13 +1,12 @@
 //! The patterns of SORT, which name a key for each element, and what is there.
 
-use std::iter::once;
-
 use keyspace::{Key, Stored};
 use smallvec::SmallVec;
 use value::Kind;
 
+use crate::collection::{ColdLeaves, leaves_not_resident};
 use crate::cx::Cx;
-use crate::error::{ColdValue, CommandError, NotResident};
+use crate::error::{ColdValue, CommandError};
 
 /// `prefix*suffix`, or `prefix*suffix->field`: the key, or a field of the hash there, of an element that
 /// stands for the star.
@@ -96,17 +95,15 @@ impl ColdValues {
             self.0.push(ColdValue { at, key_len, value_len });
         } else if kind.is_tree()
             && let Some(field) = pattern.field
-            && let Ok(Some(mut hash)) = cx.read_hash(&key)
-            && let Err(CommandError::NotResident(missing)) = hash.announce(once(field))
+            && let Ok(Some(hash)) = cx.read_hash(&key)
         {
-            self.0.extend(missing.values);
+            self.0.extend(hash.cold_leaf(field));
         }
     }
 
-    /// The wish for all of them, for a command on `key`.
-    pub(super) fn not_resident(self, key: &Key<'_>) -> CommandError {
-        let (key, values) = (key.bytes.into(), self.0);
-        CommandError::NotResident(Box::new(NotResident { key, values, reply_bytes: 0 }))
+    /// The wish for all of them, for a command on `key`, and for the leaves that its run has read from flash.
+    pub(super) fn not_resident(self, key: &Key<'_>, cold_leaves: &ColdLeaves) -> CommandError {
+        leaves_not_resident(key, self.0, cold_leaves)
     }
 }
 

@@ -278,6 +278,10 @@ impl<'a> Query<'a> {
     /// The ranks that are asked for.
     fn ranks(&self, set: &mut SortedSet<'_>) -> Result<Range<u64>, CommandError> {
         let Range { start, end } = self.asked.find(set, self.backwards)?;
+        if let Asked::Ranks(..) = self.asked {
+            // Redis takes an offset, and does not look at it.
+            return Ok(start..end);
+        }
         let (offset, count) = self.limit;
         let Ok(offset) = u64::try_from(offset) else { return Ok(start..start) };
         let offset = offset.min(end - start);
@@ -397,6 +401,10 @@ mod tests {
             ("ZREVRANGE z -1 -1", "[$1 a]"),
             ("ZREVRANGE z 9 -1", "[]"),
             ("ZRANGE z 0 1 LIMIT 0 -1", "[$1 a, $1 b]"),
+            ("ZRANGE z 0 -1 LIMIT 2 -1", "[$1 a, $1 b, $1 c, $1 d]"),
+            ("ZRANGE z 1 2 REV LIMIT -1 -1", "[$1 c, $1 b]"),
+            ("ZREVRANGE z 0 1 LIMIT 1 -1", "[$1 d, $1 c]"),
+            ("ZRANGESTORE to z 0 2 LIMIT 2 -1", ":3"),
             ("ZRANGE missing 0 -1", "[]"),
             ("ZRANGE z 0 0 WITHSCORES WITHSCORES", "[[$1 a, ,1]]"),
         ]);

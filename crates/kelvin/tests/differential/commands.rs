@@ -265,9 +265,9 @@ pub const COMMANDS: &[Command] = &[
     exact(
         "ZRANGE",
         3,
-        "<zset> <index> <index> [BYSCORE | BYLEX] [REV] [LIMIT 0 <index>] [WITHSCORES]",
+        "<zset> <index> <index> [BYSCORE | BYLEX] [REV] [LIMIT <index> (-1 | <index>)] [WITHSCORES]",
     ),
-    exact("ZREVRANGE", 6, "<zset> <index> <index> [WITHSCORES]"),
+    exact("ZREVRANGE", 6, "<zset> <index> <index> [LIMIT <index> -1] [WITHSCORES]"),
     exact(
         "ZRANGEBYSCORE",
         8,
@@ -280,7 +280,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     exact("ZRANGEBYLEX", 6, "<lexset> <member-end> <member-end> [LIMIT <index> <index>]"),
     exact("ZREVRANGEBYLEX", 6, "<lexset> <member-end> <member-end> [LIMIT <index> <index>]"),
-    exact("ZRANGESTORE", 5, "<zset> <zset> <index> <index> [REV]"),
+    exact("ZRANGESTORE", 5, "<zset> <zset> <index> <index> [REV] [LIMIT <index> -1]"),
     exact(
         "ZRANGESTORE",
         4,

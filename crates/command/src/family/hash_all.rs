@@ -10,7 +10,7 @@ use value::parse_i64;
 use crate::collection::Hash;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
-use crate::family::room::check_room;
+use crate::family::room::{FRAME_BYTES, Room, check_room};
 use crate::family::sample::{CHOICE_BYTES, sample};
 use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
@@ -126,7 +126,7 @@ fn check_reply(
     hash: &Hash<'_>,
     reply_bytes_max: usize,
 ) -> CommandResult {
-    check_room(key, hash.byte_len(), reply_bytes_max, reply)
+    check_room(key, hash.byte_len() + 2 * FRAME_BYTES * hash.len(), reply_bytes_max, reply)
 }
 
 fn hkeys(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -213,14 +213,15 @@ pub(super) fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
 }
 
 fn one_field(cx: &mut Cx<'_, '_>, random: &mut Random, reply: &mut Reply) -> CommandResult {
-    let key = cx.key(0);
-    match cx.read_hash(&key)? {
-        Some(mut hash) => {
-            let position = random.below(hash.len());
-            reply.bulk(hash.at(position)?.0);
-        }
-        None => reply.null(),
-    }
+    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let Some(mut hash) = cx.read_hash(&key)? else {
+        reply.null();
+        return Ok(());
+    };
+    let position = random.below(hash.len());
+    let field = hash.at(position)?.0;
+    check_room(&key, field.len() as u64, reply_bytes_max, reply)?;
+    reply.bulk(field);
     Ok(())
 }
 
@@ -255,32 +256,39 @@ fn some_fields(
         ascending.sort_unstable();
         hash.announce_nth(&ascending)?;
     }
-    let mut list = FieldList::new(reply, chosen as usize, with_values);
-    for (written, position) in (0..).zip(positions) {
-        if !list.push(hash.at(position)?, reply_bytes_max) {
-            // Some are longer than others.
-            let bytes = list.reply.full_len() as u64 + (chosen - written) * field_bytes;
-            return Err(CommandError::too_long_of(&key, bytes));
-        }
+    let mut list = FieldList::new(reply, chosen as usize, with_values, reply_bytes_max);
+    for position in positions {
+        list.push(hash.at(position)?);
     }
-    Ok(())
+    list.room.end(&key, list.reply)
 }
 
 /// An array of fields, with their values if so asked: beside them in RESP2, in pairs in RESP3.
 struct FieldList<'a> {
     reply: &'a mut Reply,
     with_values: bool,
+    room: Room,
 }
 
 impl<'a> FieldList<'a> {
-    fn new(reply: &'a mut Reply, fields: usize, with_values: bool) -> FieldList<'a> {
+    fn new(
+        reply: &'a mut Reply,
+        fields: usize,
+        with_values: bool,
+        bytes_max: usize,
+    ) -> FieldList<'a> {
         let is_flat = with_values && reply.protocol() == Protocol::Resp2;
         reply.array(if is_flat { 2 * fields } else { fields });
-        FieldList { reply, with_values }
+        FieldList { reply, with_values, room: Room::new(bytes_max) }
     }
 
-    /// Adds a field. False: the reply is longer than `bytes_max` now.
-    fn push(&mut self, (field, value): (&[u8], &[u8]), bytes_max: usize) -> bool {
+    /// Adds a field, if there is room for it.
+    fn push(&mut self, (field, value): (&[u8], &[u8])) {
+        let value_len = if self.with_values { value.len() } else { 0 };
+        let bytes = (field.len() + value_len) as u64 + 3 * FRAME_BYTES;
+        if !self.room.takes(bytes, self.reply) {
+            return;
+        }
         if self.with_values && self.reply.protocol() == Protocol::Resp3 {
             self.reply.array(2);
         }
@@ -288,7 +296,6 @@ impl<'a> FieldList<'a> {
         if self.with_values {
             self.reply.bulk(value);
         }
-        self.reply.full_len() <= bytes_max
     }
 }
 

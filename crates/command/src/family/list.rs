@@ -10,7 +10,7 @@ use crate::collection::{End, List};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
-use crate::family::room::check_room;
+use crate::family::room::{FRAME_BYTES, Room, check_room};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const PUSH: Flags = Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST);
@@ -295,24 +295,20 @@ pub(super) fn write_elements(
     reply: &mut Reply,
 ) -> CommandResult {
     let count = positions.end - positions.start;
-    let average = list.byte_len() / list.len() + 1;
+    let average = list.byte_len() / list.len() + FRAME_BYTES;
     if let List::Tree(_) = list {
-        check_room(key, count * average / 2, bytes_max, reply)?;
+        // These may be shorter than others.
+        check_room(key, count * average / 2, bytes_max, reply)
+            .map_err(|_| CommandError::too_long_of(key, count * average))?;
     }
-    let mut left = count;
-    let written = list.visit(positions, is_backward, |_, element| {
-        if reply.full_len() + element.len() > bytes_max {
-            return ControlFlow::Break(());
+    let mut room = Room::new(bytes_max);
+    let _ = list.visit(positions, is_backward, |_, element| {
+        if room.takes(element.len() as u64 + FRAME_BYTES, reply) {
+            reply.bulk(element);
         }
-        left -= 1;
-        reply.bulk(element);
         ControlFlow::Continue(())
     })?;
-    if written.is_break() {
-        let bytes = reply.full_len() as u64 + left * average;
-        return Err(CommandError::too_long_of(key, bytes));
-    }
-    Ok(())
+    room.end(key, reply)
 }
 
 fn llen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {

@@ -2,13 +2,14 @@
 
 use std::iter::once;
 
+use keyspace::Key;
 use resp::{Args, Reply};
 
 use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::CommandResult;
-use crate::family::room::check_room;
+use crate::family::room::{FRAME_BYTES, check_room};
 use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
@@ -251,9 +252,21 @@ fn smembers(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandR
         reply.set(0);
         return Ok(());
     };
-    check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+    check_all(&key, &set, reply_bytes_max, reply)?;
     reply.set(set.len() as usize);
     set.visit(|member| reply.bulk(member))
+}
+
+/// Whether there is memory for a reply with all of a set.
+///
+/// Errors: [`CommandError::ReplyTooLong`].
+pub(super) fn check_all(
+    key: &Key<'_>,
+    set: &Set<'_>,
+    reply_bytes_max: usize,
+    reply: &Reply,
+) -> CommandResult {
+    check_room(key, set.byte_len() + FRAME_BYTES * set.len(), reply_bytes_max, reply)
 }
 
 fn sscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -268,7 +281,7 @@ fn sscan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     };
     let filter = ElementFilter::parse(args.from(3))?;
     if let Set::Leaf(_) = set {
-        check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+        check_all(&key, &set, reply_bytes_max, reply)?;
     }
     let mut listed = Reply::new(reply.protocol());
     let mut count = 0;

@@ -10,8 +10,9 @@ use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::hash_all::parse_count;
-use crate::family::room::check_room;
+use crate::family::room::{FRAME_BYTES, Room, check_room};
 use crate::family::sample::{CHOICE_BYTES, sample};
+use crate::family::set::check_all;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const TAKEN: &[KeySpec] =
@@ -99,7 +100,7 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
         return Ok(());
     }
     if taken == len {
-        check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+        check_all(&key, &set, reply_bytes_max, reply)?;
         reply.set(len as usize);
         set.visit(|member| reply.bulk(member))?;
         // Not edited: it would be brought from flash for that.
@@ -160,7 +161,7 @@ fn different_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> Comm
     };
     let (len, count) = (set.len(), count.min(set.len()));
     if count == len {
-        check_room(&key, set.byte_len(), reply_bytes_max, reply)?;
+        check_all(&key, &set, reply_bytes_max, reply)?;
         reply.array(len as usize);
         return set.visit(|member| reply.bulk(member));
     }
@@ -220,18 +221,14 @@ fn write_nth(
     reply_bytes_max: usize,
     reply: &mut Reply,
 ) -> CommandResult {
-    let average = set.byte_len() / set.len() + CHOICE_BYTES;
-    for (written, &position) in positions.iter().enumerate() {
+    let mut room = Room::new(reply_bytes_max);
+    for &position in positions {
         let member = set.at(position)?;
-        if reply.full_len() + member.len() > reply_bytes_max {
-            // Some are longer than others.
-            let rest = (positions.len() - written) as u64 * average;
-            let bytes = (reply.full_len() + member.len()) as u64 + rest;
-            return Err(CommandError::too_long_of(key, bytes));
+        if room.takes(member.len() as u64 + FRAME_BYTES, reply) {
+            reply.bulk(member);
         }
-        reply.bulk(member);
     }
-    Ok(())
+    room.end(key, reply)
 }
 
 #[cfg(test)]

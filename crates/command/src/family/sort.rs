@@ -12,6 +12,7 @@ use resp::{Args, Reply};
 use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
+use super::room::{FRAME_BYTES, Room};
 use super::sort_pattern::{ColdValues, Pattern, until_nul};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -453,22 +454,17 @@ fn write(
     reply: &mut Reply,
 ) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let mut left_out = 0;
+    let mut room = Room::new(reply_bytes_max);
     reply.array(sorted.1.len() * options.gets.len().max(1));
     answer(cx, options, sorted, |value| {
         match value {
             None => reply.null(),
-            Some(value) if reply.full_len() + value.len() > reply_bytes_max => {
-                left_out += value.len() as u64;
-            }
-            Some(value) => reply.bulk(value),
+            Some(value) if room.takes(value.len() as u64 + FRAME_BYTES, reply) => reply.bulk(value),
+            Some(_) => {}
         }
         Ok(())
     })?;
-    match left_out {
-        0 => Ok(()),
-        _ => Err(CommandError::too_long_of(&key, reply.full_len() as u64 + left_out)),
-    }
+    room.end(&key, reply)
 }
 
 /// Stores what is answered as a list, and replies with its length.

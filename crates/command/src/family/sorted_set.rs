@@ -1,13 +1,13 @@
 //! Sorted sets, one member after another: ZADD, ZINCRBY, ZREM, and what asks for members by name.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use keyspace::Key;
 use resp::{Args, Protocol, Reply};
 use smallvec::SmallVec;
 use value::number::parse_f64;
 
+use super::room::{FRAME_BYTES, Room, check_room};
 use crate::collection::{ScoreChange, SortedSet};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -435,29 +435,49 @@ fn wrong_arity(name: &[u8]) -> CommandError {
     CommandError::owned(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
+/// Bytes that a member and its score take in a reply, beyond those that they take in a leaf.
+pub(super) const SCORED_FRAME_BYTES: u64 = 32;
+
 /// An array of members, with their scores if so asked: beside them in RESP2, in pairs in RESP3.
 pub(super) struct MemberList<'a> {
+    key: &'a Key<'a>,
     reply: &'a mut Reply,
     with_scores: bool,
     is_paired: bool,
-    bytes_max: usize,
+    room: Room,
 }
 
 impl<'a> MemberList<'a> {
-    /// Begins the array of so many members in a reply of up to `bytes_max` bytes.
-    pub(super) fn new(
-        reply: &'a mut Reply,
-        members: usize,
-        with_scores: bool,
-        bytes_max: usize,
-    ) -> MemberList<'a> {
-        let is_paired = with_scores && reply.protocol() == Protocol::Resp3;
-        reply.array(if with_scores && !is_paired { 2 * members } else { members });
-        MemberList { reply, with_scores, is_paired, bytes_max }
+    /// Bytes of an array of so many members, which take `bytes` in the value of their key.
+    pub(super) fn bytes((members, bytes): (u64, u64), with_scores: bool) -> u64 {
+        let frame = if with_scores { SCORED_FRAME_BYTES } else { 0 };
+        bytes.saturating_add(members.saturating_mul(frame))
     }
 
-    /// Adds a member, and says whether there is room for more.
-    pub(super) fn push(&mut self, member: &[u8], score: f64) -> ControlFlow<()> {
+    /// Begins the array of so many members of `key`, which take `bytes` in its value, about, in a reply of up
+    /// to `bytes_max` bytes.
+    ///
+    /// Errors: [`CommandError::ReplyTooLong`].
+    pub(super) fn new(
+        key: &'a Key<'a>,
+        (members, bytes): (u64, u64),
+        with_scores: bool,
+        bytes_max: usize,
+        reply: &'a mut Reply,
+    ) -> Result<MemberList<'a>, CommandError> {
+        check_room(key, MemberList::bytes((members, bytes), with_scores), bytes_max, reply)?;
+        let is_paired = with_scores && reply.protocol() == Protocol::Resp3;
+        let elements = if with_scores && !is_paired { 2 * members } else { members };
+        reply.array(elements as usize);
+        Ok(MemberList { key, reply, with_scores, is_paired, room: Room::new(bytes_max) })
+    }
+
+    /// Adds a member, if there is room for it.
+    pub(super) fn push(&mut self, member: &[u8], score: f64) {
+        let frame = FRAME_BYTES + if self.with_scores { SCORED_FRAME_BYTES } else { 0 };
+        if !self.room.takes(member.len() as u64 + frame, self.reply) {
+            return;
+        }
         if self.is_paired {
             self.reply.array(2);
         }
@@ -465,21 +485,13 @@ impl<'a> MemberList<'a> {
         if self.with_scores {
             self.reply.double(score);
         }
-        match self.is_full() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
     }
 
-    fn is_full(&self) -> bool {
-        self.reply.full_len() > self.bytes_max
-    }
-
-    /// Ends the array, which takes `bytes` bytes, about, of the value of `key`.
+    /// Ends the array.
     ///
     /// Errors: [`CommandError::ReplyTooLong`].
-    pub(super) fn end(self, key: &Key<'_>, bytes: u64) -> CommandResult {
-        if self.is_full() { Err(CommandError::too_long_of(key, bytes)) } else { Ok(()) }
+    pub(super) fn end(self) -> CommandResult {
+        self.room.end(self.key, self.reply)
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use keyspace::Key;
 use resp::{Args, Reply};
-use value::leaf::scored::compare;
+use value::leaf::scored::{SHAPE, compare};
 use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
@@ -227,13 +227,13 @@ fn answer(
     let copies = plan.copy(cx)?;
     let mut members = plan.members(cx, &copies)?;
     members.sort_unstable_by(|one, two| compare(*one, *two));
-    let mut list = MemberList::new(reply, members.len(), with_scores, reply_bytes_max);
+    let row_bytes = members.iter().map(|(_, member)| SHAPE.row_bytes(&[member]) as u64);
+    let size = (members.len() as u64, row_bytes.sum());
+    let mut list = MemberList::new(last, size, with_scores, reply_bytes_max, reply)?;
     for (score, member) in members {
-        if list.push(member, score).is_break() {
-            break;
-        }
+        list.push(member, score);
     }
-    list.end(last, bytes)
+    list.end()
 }
 
 /// Stores the result on all keys but the first in that one.

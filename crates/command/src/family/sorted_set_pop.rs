@@ -1,12 +1,13 @@
 //! Members taken from an end of a sorted set: ZPOPMIN, ZPOPMAX and ZMPOP.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use keyspace::Key;
 use resp::{Args, Protocol, Reply};
 use value::parse_i64;
 
-use super::room::check_room;
+use super::room::{FRAME_BYTES, Room, check_room};
+use super::sorted_set::SCORED_FRAME_BYTES;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -204,19 +205,22 @@ pub(super) fn pop_from_first(
         let Some(mut set) = cx.read_sorted_set(key)? else { continue };
         let ranks = end.ranks(count, set.len());
         let popped = ranks.end - ranks.start;
-        check_room(key, set.bytes_of(popped), reply_bytes_max, reply)?;
+        let average = set.bytes_of(1) + SCORED_FRAME_BYTES;
+        check_room(key, popped.saturating_mul(average), reply_bytes_max, reply)?;
         form.begin(key, popped as usize, reply);
+        let mut room = Room::new(reply_bytes_max);
         set.visit(ranks.clone(), end == End::Max, |member, score| {
-            if form != Form::Flat {
-                reply.array(2);
+            let bytes = member.len() as u64 + FRAME_BYTES + SCORED_FRAME_BYTES;
+            if room.takes(bytes, reply) {
+                if form != Form::Flat {
+                    reply.array(2);
+                }
+                reply.bulk(member);
+                reply.double(score);
             }
-            reply.bulk(member);
-            reply.double(score);
-            std::ops::ControlFlow::Continue(())
+            ControlFlow::Continue(())
         })?;
-        if reply.full_len() > reply_bytes_max {
-            return Err(CommandError::too_long(key));
-        }
+        room.end(key, reply)?;
         if popped > 0 {
             cx.remove_ranks(key, ranks)?;
             cx.report(key, end.popped(), popped);

@@ -4,6 +4,7 @@ use resp::{Args, DoubleText, Reply};
 use stdx::Random;
 
 use super::hash_all::parse_count;
+use super::room::check_room;
 use super::sample::{CHOICE_BYTES, sample};
 use super::sorted_set::MemberList;
 use crate::cx::Cx;
@@ -106,16 +107,14 @@ fn zrandmember(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
 
 fn one_member(cx: &mut Cx<'_, '_>, random: &mut Random, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    match cx.read_sorted_set(&key)? {
-        Some(mut set) => {
-            let rank = random.below(set.len());
-            reply.bulk(set.at(rank)?.0);
-        }
-        None => reply.null(),
-    }
-    if reply.full_len() > reply_bytes_max {
-        return Err(CommandError::too_long(&key));
-    }
+    let Some(mut set) = cx.read_sorted_set(&key)? else {
+        reply.null();
+        return Ok(());
+    };
+    let rank = random.below(set.len());
+    let member = set.at(rank)?.0;
+    check_room(&key, member.len() as u64, reply_bytes_max, reply)?;
+    reply.bulk(member);
     Ok(())
 }
 
@@ -136,23 +135,23 @@ fn some_members(
     };
     let members = set.len();
     let chosen = if count < 0 { count.unsigned_abs() } else { members.min(count as u64) };
-    let bytes = set.bytes_of(chosen);
-    if bytes.saturating_add(chosen.saturating_mul(CHOICE_BYTES)) > memory_bytes_max {
+    let bytes = set.bytes_of(chosen).saturating_add(chosen.saturating_mul(CHOICE_BYTES));
+    if bytes > memory_bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
+    let list_bytes = MemberList::bytes((chosen, bytes), with_scores);
+    check_room(&key, list_bytes, reply_bytes_max, reply)?;
     let ranks = match count < 0 {
         true => (0..chosen).map(|_| random.below(members)).collect(),
         false => sample(random, members, chosen),
     };
     set.announce_ranks(&ranks)?;
-    let mut list = MemberList::new(reply, chosen as usize, with_scores, reply_bytes_max);
+    let mut list = MemberList::new(&key, (chosen, bytes), with_scores, reply_bytes_max, reply)?;
     for rank in ranks {
         let (member, score) = set.at(rank)?;
-        if list.push(member, score).is_break() {
-            break;
-        }
+        list.push(member, score);
     }
-    list.end(&key, bytes)
+    list.end()
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use resp::{Args, Reply};
 use value::parse_i64;
 use value::range::{MemberRange, ScoreRange};
 
-use super::room::check_room;
 use super::sorted_set::MemberList;
 use crate::collection::{Copies, Made, SortedSet};
 use crate::cx::Cx;
@@ -327,11 +326,13 @@ fn answer(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     };
     let ranks = query.ranks(&mut set)?;
     let bytes = set.bytes_of(ranks.end - ranks.start);
-    check_room(&key, bytes, reply_bytes_max, reply)?;
-    let members = (ranks.end - ranks.start) as usize;
-    let mut list = MemberList::new(reply, members, query.with_scores, reply_bytes_max);
-    set.visit(ranks, query.backwards, |member, score| list.push(member, score))?;
-    list.end(&key, bytes)
+    let members = (ranks.end - ranks.start, bytes);
+    let mut list = MemberList::new(&key, members, query.with_scores, reply_bytes_max, reply)?;
+    set.visit(ranks, query.backwards, |member, score| {
+        list.push(member, score);
+        ControlFlow::Continue(())
+    })?;
+    list.end()
 }
 
 fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {

@@ -8,8 +8,13 @@ use support::{Server, show};
 /// it runs is what Redis says.
 #[test]
 fn watches_end_as_with_redis() {
+    // Large enough for many leaves here, and a listpack to Redis.
+    let members: String =
+        (0..100).map(|number| format!(" {number} {number}{}", "x".repeat(60))).collect();
+    let fill = format!("ZADD packed{members}");
     let before = [
         "FLUSHALL",
+        &fill,
         "SET here 1",
         "RPUSH list a b",
         "SELECT 1",
@@ -19,7 +24,7 @@ fn watches_end_as_with_redis() {
     ];
     let (kelvin, redis) = (Server::kelvin(&["--workers", "2"]), Server::redis(&[]));
     let mut differences = Vec::new();
-    for watched in ["here", "there", "both", "nowhere", "here nowhere", "list"] {
+    for watched in ["here", "there", "both", "nowhere", "here nowhere", "list", "packed"] {
         for change in [
             "SWAPDB 0 1",
             "SWAPDB 1 2",
@@ -43,6 +48,8 @@ fn watches_end_as_with_redis() {
             "LINSERT list BEFORE none x",
             "LPOP list 0",
             "RPOP list 9",
+            "SORT_RO packed ALPHA",
+            "ZADD packed 1 x",
         ] {
             let results = [&kelvin, &redis].map(|server| {
                 let (mut client, mut other) = (server.connect(), server.connect());

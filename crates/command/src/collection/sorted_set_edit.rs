@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, Range};
 use keyspace::{Changed, Expiry, Key, Stored};
 use smallvec::SmallVec;
 use value::Kind;
+use value::leaf::branch::RootMut;
 use value::leaf::rows::ROWS_MAX;
 use value::leaf::score_index::{MemberHash, ScoreIndexMut, leaves_of};
 use value::leaf::scored::{SHAPE, Scored, ScoredMut, compare, leaf_of, order_of};
@@ -235,8 +236,11 @@ impl Cx<'_, '_> {
         let Some(view) = self.peek(key) else { return };
         match Kind::from_bits(view.kind) {
             Kind::SORTED_SET_PACKED => self.db(key).set_kind(key, Kind::SORTED_SET.bits()),
+            // Nobody who watches the key is told: it holds what it held.
             kind if kind.is_tree() => {
-                self.edit_tree(key, &SORTED_SET).set_encoding(Kind::SORTED_SET.encoding());
+                self.db(key).update_unwatched(key, |_, root| {
+                    RootMut::new(root).set_encoding(Kind::SORTED_SET.encoding());
+                });
             }
             _ => {}
         }

@@ -22,6 +22,9 @@ use crate::error::{CommandError, CommandResult};
 /// So many changes are made in a leaf one by one; more would cost a pass over the leaf each.
 const SINGLY_MAX: usize = 64;
 
+/// Bytes that the change of a member takes beside the member: itself, its hash, the names of leaves.
+const CHANGE_BYTES: u64 = 176;
+
 /// What becomes of a member of a sorted set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScoreChange<'m> {
@@ -175,7 +178,8 @@ impl Cx<'_, '_> {
                 self.db(key).remove(key);
                 return Ok(());
             }
-            if set.bytes_of(ranks.end - ranks.start) > bytes_max {
+            let removed = ranks.end - ranks.start;
+            if set.bytes_of(removed) + removed * CHANGE_BYTES > bytes_max {
                 return Err(CommandError::OUT_OF_MEMORY);
             }
             set.visit(ranks, false, |member, score| {

@@ -13,6 +13,7 @@ use value::parse_i64;
 use value::range::ScoreRange;
 
 use super::geo::{parse_position, parse_unit, write_distance, write_position};
+use super::room::check_room;
 use crate::collection::{Copies, Made, SortedSet};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -48,6 +49,11 @@ const NO_HEIGHT: CommandError = fixed("ERR need numeric height");
 const NEGATIVE_BOX: CommandError = fixed("ERR height or width cannot be negative");
 const NO_COUNT: CommandError = fixed("ERR COUNT must be > 0");
 const ANY_OF_ALL: CommandError = fixed("ERR the ANY argument requires COUNT argument");
+
+/// Bytes that are held of a member that was found, beside a copy of it.
+const FOUND_BYTES: usize = 128;
+/// Bytes that a reply has of what is told of a member, or around it.
+const PART_BYTES: usize = 48;
 
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
@@ -418,13 +424,7 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     };
     match target {
         Some(target) => store(cx, &target, (&query, form), (&found, &copies), reply),
-        None => {
-            answer(&query, (&found, &copies), reply);
-            match reply.full_len() > reply_bytes_max {
-                true => Err(CommandError::too_long_of(&source, reply.full_len() as u64)),
-                false => Ok(()),
-            }
-        }
+        None => answer(&query, (&found, &copies), (&source, reply_bytes_max), reply),
     }
 }
 
@@ -455,22 +455,35 @@ fn find(
                 found.push(Found { at: found.len(), score, position, distance });
                 copies.push(member, score);
             }
-            match is_enough(&found) || copies.byte_len() > bytes_max {
+            match is_enough(&found) || bytes_of(&found, copies) > bytes_max {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         })?;
-        if copies.byte_len() > bytes_max {
+        if bytes_of(&found, copies) > bytes_max {
             return Err(CommandError::OUT_OF_MEMORY);
         }
     }
     Ok(found)
 }
 
-fn answer(query: &Query<'_>, (found, copies): (&[Found], &Copies), reply: &mut Reply) {
+/// Bytes that are held of the members that were found.
+fn bytes_of(found: &[Found], copies: &Copies) -> usize {
+    copies.byte_len() + found.len() * FOUND_BYTES
+}
+
+/// Errors: [`CommandError::ReplyTooLong`].
+fn answer(
+    query: &Query<'_>,
+    (found, copies): (&[Found], &Copies),
+    (key, reply_bytes_max): (&Key<'_>, usize),
+    reply: &mut Reply,
+) -> CommandResult {
     let members = copies.members();
     let options = [query.with_distance, query.with_hash, query.with_position];
     let parts = 1 + options.into_iter().filter(|is| *is).count();
+    let bytes_of = |found: &Found| (members[found.at].1.len() + parts * PART_BYTES) as u64;
+    check_room(key, found.iter().map(bytes_of).sum(), reply_bytes_max, reply)?;
     reply.array(found.len());
     for Found { at, score, position, distance } in found {
         if parts > 1 {
@@ -487,6 +500,7 @@ fn answer(query: &Query<'_>, (found, copies): (&[Found], &Copies), reply: &mut R
             write_position(position, reply);
         }
     }
+    Ok(())
 }
 
 fn store(
@@ -666,5 +680,17 @@ mod tests {
         );
         assert_eq!(server.run("GEOSEARCHSTORE to g FROMLONLAT 12 42 BYBOX 2000 2000 km"), ":2500");
         assert_eq!(server.run("ZCARD to"), ":2500");
+    }
+    #[test]
+    fn what_is_found_takes_memory() {
+        let mut server = Harness::new(false);
+        let places: String =
+            (0..1_000).map(|number| format!(" 13.{number:03} 38 {number}")).collect();
+        server.run(&format!("GEOADD g{places}"));
+        let line = "GEOSEARCHSTORE to g FROMLONLAT 13 38 BYRADIUS 999 km";
+        server.memory_bytes_max = 100_000;
+        assert_eq!(server.run(line), "-OOM command not allowed when used memory > 'maxmemory'.");
+        server.memory_bytes_max = 200_000;
+        assert_eq!(server.run(line), ":1000");
     }
 }

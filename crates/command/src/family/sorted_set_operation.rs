@@ -43,6 +43,9 @@ const NEGATIVE_LIMIT: CommandError = fixed("ERR LIMIT can't be negative");
 /// The score of a member of a set that is not sorted.
 const SET_SCORE: f64 = 1.0;
 
+/// Bytes that a copied member takes in the tables of an operation.
+const HELD_BYTES: u64 = 128;
+
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
     answer_command(
@@ -483,9 +486,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Bytes that the copies take, and the result at most.
+    /// Bytes that the copies take, and the result at most, with what members are joined and looked up by.
     fn bytes_max(&self) -> usize {
-        self.copied().iter().map(|source| source.byte_len as usize).sum()
+        let bytes = |source: &Source<'_>| source.byte_len + source.len * HELD_BYTES;
+        self.copied().iter().map(bytes).sum::<u64>() as usize
     }
 
     /// Copies of the sets that the result's members come from. Scores of a union have their weight.
@@ -761,5 +765,23 @@ mod tests {
         assert_eq!(server.run("ZRANGESTORE to b 0 -1"), refused);
         assert_eq!(server.run("ZUNIONSTORE to 1 a"), ":1");
         assert_eq!(server.run("ZINTERSTORE to 2 a b"), ":0");
+    }
+    #[test]
+    fn what_members_take_in_tables_counts() {
+        let mut server = Harness::new(false);
+        let pairs: String = (0..1_000).map(|number| format!(" {number} {number}")).collect();
+        server.run(&format!("ZADD z{pairs}"));
+        let lines =
+            ["ZUNIONSTORE to 1 z", "ZINTERSTORE to 1 z", "ZDIFFSTORE to 1 z", "ZINTERCARD 1 z"];
+        for line in lines {
+            server.memory_bytes_max = 100_000;
+            assert_eq!(
+                server.run(line),
+                "-OOM command not allowed when used memory > 'maxmemory'.",
+                "{line}"
+            );
+            server.memory_bytes_max = 200_000;
+            assert_eq!(server.run(line), ":1000", "{line}");
+        }
     }
 }

@@ -130,4 +130,18 @@ mod tests {
         server.run("ZREMRANGEBYSCORE z 2 9");
         assert_eq!(server.changes, 2);
     }
+    /// Of a large set members are copied, and what becomes of each is written down.
+    #[test]
+    fn what_is_removed_takes_memory() {
+        let mut server = Harness::new(false);
+        let pairs: String = (0..1_000).map(|number| format!(" {number} {number}")).collect();
+        server.run(&format!("ZADD z{pairs}"));
+        server.memory_bytes_max = 100_000;
+        assert_eq!(
+            server.run("ZREMRANGEBYRANK z 0 799"),
+            "-OOM command not allowed when used memory > 'maxmemory'."
+        );
+        assert_eq!(server.run("ZREMRANGEBYRANK z 0 99"), ":100");
+        assert_eq!(server.run("ZREMRANGEBYRANK z 0 -1"), ":900");
+    }
 }

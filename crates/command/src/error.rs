@@ -35,6 +35,9 @@ pub struct LongReply {
     pub key: Box<[u8]>,
     /// What it takes in bytes, about, if that is more than the values of all keys.
     pub bytes: u64,
+    /// Leaves that the run has read from flash, which the next will read again: whoever runs the command
+    /// notes them.
+    pub leaves: Vec<ColdValue>,
 }
 
 /// Which values a handler misses.
@@ -95,7 +98,8 @@ impl CommandError {
     /// large collection.
     #[cold]
     pub fn too_long_of(key: &Key<'_>, bytes: u64) -> CommandError {
-        CommandError::ReplyTooLong(Box::new(LongReply { key: key.bytes.into(), bytes }))
+        let (key, leaves) = (key.bytes.into(), Vec::new());
+        CommandError::ReplyTooLong(Box::new(LongReply { key, bytes, leaves }))
     }
 
     /// An error made on the spot.

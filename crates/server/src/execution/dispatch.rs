@@ -3,9 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{
-    ColdValue, CommandError, Deadline, Flags, Handler, Locks, Needs, NotResident, Waits,
-};
+use command::{ColdValue, CommandError, Deadline, Flags, Handler, Locks, Needs, Waits};
 use keyspace::{Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -17,7 +15,7 @@ use crate::execution::gather::wants_many;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, promote_large, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, TooMuch, args_bytes};
-use crate::execution::outcome::Outcome;
+use crate::execution::outcome::{Lacked, Outcome};
 use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{
     not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
@@ -60,6 +58,8 @@ pub(crate) struct Attempt {
     pub(crate) number: u32,
     /// Bytes up to which there is memory for its reply.
     pub(crate) reply_bytes_max: usize,
+    /// Those among them that it was granted.
+    pub(crate) reply_granted: usize,
     /// Whether the reply is so large that fetched values are copied into it later, in turns with other
     /// clients.
     pub(crate) leaves_gaps: bool,
@@ -358,7 +358,7 @@ impl Runner<'_> {
             self.session.random = self.session.worker.tier.next_random();
         }
         if self.attempt.number == 0 && wants_many(self.session.server(), self.entry, self.args) {
-            return Outcome::Gather(Vec::new());
+            return Outcome::Gather(Lacked::default());
         }
         let keys: Keys<'_> = match self.key {
             Some(key) => SmallVec::from_slice(&[key]),
@@ -404,14 +404,16 @@ impl Runner<'_> {
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
-                    let lacked = wants_of(&worker.server.tier, &missing);
+                    let lacked = wants_of(&worker.server.tier, &missing.values);
                     let failures = lacked.iter().map(|want| self.fetched.failure(want.record));
                     if let Some(failure) = failures.flatten().next() {
                         let text = format!("ERR cannot read the value of a key: {failure}");
                         return self.fail(reply, length, &text);
                     }
                     if self.attempt.number < ATTEMPTS_MAX {
-                        return self.needs(&mut locked, &keys, lacked, missing.reply_bytes);
+                        let lacked = Lacked { wants: lacked, reply_bytes: missing.reply_bytes };
+                        let replies = self.entry.spec.flags.has(Flags::REPLIES_VALUES);
+                        return self.needs(&mut locked, &keys, lacked, replies);
                     }
                     // Values went cold again and again: read them while nobody can move them.
                     let (tier, fetched) = (&worker.server.tier, &*self.fetched);
@@ -425,7 +427,9 @@ impl Runner<'_> {
                     self.fetched.extend(worker.tier.fetch_blocking(wants));
                 }
                 Err(CommandError::ReplyTooLong(long)) if self.attempt.number < ATTEMPTS_MAX => {
-                    return self.needs(&mut locked, &keys, Vec::new(), long.bytes);
+                    let wants = wants_of(&worker.server.tier, &long.leaves);
+                    let lacked = Lacked { wants, reply_bytes: long.bytes };
+                    return self.needs(&mut locked, &keys, lacked, true);
                 }
                 Err(CommandError::ReplyTooLong(_)) => {
                     reply.truncate(length);
@@ -454,27 +458,33 @@ impl Runner<'_> {
         Outcome::Waits
     }
 
-    /// What a command of one key needs: the values that it lacks, those that were fetched for it; memory for
-    /// what is made of them, `reply_bytes` at least. What one of several needs is looked for with nothing
+    /// What a command of one key needs: what its run lacked, and its values that were fetched; memory for what
+    /// is made of them, `replies` says whether a reply. What one of several needs is looked for with nothing
     /// locked.
     #[cold]
     fn needs(
         &self,
         locked: &mut Locked<'_>,
         keys: &[Key<'_>],
-        lacks: Vec<Want>,
-        reply_bytes: u64,
+        mut lacked: Lacked,
+        replies: bool,
     ) -> Outcome {
-        let [key] = keys else { return Outcome::Gather(lacks) };
+        lacked.reply_bytes = match replies {
+            // What it has been granted it will need again.
+            true => lacked.reply_bytes.max(self.attempt.reply_granted as u64),
+            false => 0,
+        };
+        let [key] = keys else { return Outcome::Gather(lacked) };
         if !locked.holds(key.slot) {
-            return Outcome::Gather(lacks);
+            return Outcome::Gather(lacked);
         }
         let server = self.session.server();
         let table = server.tier.keyspace.table_of(self.session.db);
         let mut needs = NeededOf::new(server);
-        let replies = lacks.is_empty() || self.entry.spec.flags.has(Flags::REPLIES_VALUES);
-        let lacked_bytes = lacks.iter().map(|want| u64::from(want.value_len)).sum();
-        lacks.into_iter().for_each(|want| needs.add_want(want));
+        let Lacked { wants, reply_bytes } = lacked;
+        let lacked_bytes = wants.iter().map(|want| u64::from(want.value_len)).sum();
+        needs.needed.named = wants.len();
+        wants.into_iter().for_each(|want| needs.add_want(want));
         needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
         let needed = &mut needs.needed;
         match replies {
@@ -504,10 +514,10 @@ impl Runner<'_> {
     }
 }
 
-/// What to fetch for a run that lacked values. The slot of their key is still locked.
-pub(super) fn wants_of(tier: &Tier, missing: &NotResident) -> Vec<Want> {
+/// What to fetch for a run that has named values. The slot of their key is still locked.
+pub(super) fn wants_of(tier: &Tier, values: &[ColdValue]) -> Vec<Want> {
     let want = |value: &ColdValue| tier.want_at(value.at, value.key_len, value.value_len);
-    missing.values.iter().map(want).collect()
+    values.iter().map(want).collect()
 }
 
 /// Drops the reply when the client does not want it.

@@ -8,11 +8,10 @@ use command::{Flags, KeyAt, Needs, PREFETCH_KEYS, find_keys};
 use keyspace::{DB_COUNT, Hint, Key};
 use resp::Args;
 use smallvec::SmallVec;
-use tier::Want;
 
 use crate::execution::dispatch::Pipeline;
 use crate::execution::need::{NeededOf, TooMuch};
-use crate::execution::outcome::Needed;
+use crate::execution::outcome::{Lacked, Needed};
 use crate::session::transaction::Transaction;
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::server::Server;
@@ -27,15 +26,14 @@ pub(crate) struct Gathering<'a> {
     /// Its keys.
     keys: SmallVec<[KeyAt; 4]>,
     next_key: usize,
-    /// Values that it lacked, which its keys may not name.
-    lacks: Vec<Want>,
+    lacked: Lacked,
 }
 
 impl<'a> Gathering<'a> {
-    /// For a request on this database that lacked these values.
-    pub(crate) fn new(server: &'a Server, db: u8, lacks: Vec<Want>) -> Gathering<'a> {
+    /// For a request on this database of which a run lacked this.
+    pub(crate) fn new(server: &'a Server, db: u8, lacked: Lacked) -> Gathering<'a> {
         let (needs, keys) = (NeededOf::new(server), SmallVec::new());
-        Gathering { needs, db, command: 0, keys, next_key: 0, lacks }
+        Gathering { needs, db, command: 0, keys, next_key: 0, lacked }
     }
 }
 
@@ -115,9 +113,10 @@ impl Pipeline<'_> {
     /// What was gathered, with what is fetched for the requests behind it. Errors: it is more than a
     /// request may take.
     pub(crate) fn gathered(&mut self, gathering: Gathering<'_>) -> Result<Needed, TooMuch> {
-        let Gathering { mut needs, lacks, .. } = gathering;
+        let Gathering { mut needs, lacked, .. } = gathering;
         needs.needed.order = needs.needed.wants.iter().map(|want| want.record).collect();
-        lacks.into_iter().for_each(|want| needs.add_want(want));
+        lacked.wants.into_iter().for_each(|want| needs.add_want(want));
+        needs.needed.reply_bytes = needs.needed.reply_bytes.max(lacked.reply_bytes);
         needs.are_too_much();
         // What a fetched value takes beside itself is counted generously, its watch included.
         let others = needs.keys_seen.saturating_sub(needs.needed.wants.len());

@@ -111,7 +111,7 @@ pub(crate) fn run_locked(
         waits: run.waits,
         effects: Effects::new(listened, run.is_write),
     };
-    let result = (run.handler)(&mut cx, run.args, reply);
+    let mut result = (run.handler)(&mut cx, run.args, reply);
     if listened != Classes::NONE {
         let is_over =
             !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)));
@@ -119,11 +119,12 @@ pub(crate) fn run_locked(
     }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
     *run.spare = cx.spare;
-    match &result {
+    match &mut result {
         Err(CommandError::NotResident(missing)) => {
             reads.take_back(caller, locked, (run.keys, &missing.key), &mut tally);
         }
         Err(CommandError::ReplyTooLong(long)) => {
+            long.leaves.extend(cold_leaves.iter().map(|(_, value)| *value));
             reads.take_back(caller, locked, (run.keys, &long.key), &mut tally);
         }
         _ => {}

@@ -132,16 +132,17 @@ impl Pipeline<'_> {
     /// adds the cold values of the requests that follow as far as memory allows, so that all reads
     /// of a pipeline fly together. Errors: what the request itself needs is more than it may take.
     ///
-    /// So what a request has only grows from run to run. It runs again for a value that it did not
-    /// name before, or that was written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often.
-    pub(super) fn needs_of_batch(&mut self, needed: Needed) -> Result<Needed, TooMuch> {
-        let Needed { mut wants, order, reply_bytes, copy_bytes, is_too_much, watch_bytes } = needed;
+    /// So what a request has only grows from run to run. It runs again for values that it did not name before,
+    /// or that were written or moved meanwhile, and `ATTEMPTS_MAX` bounds how often it may name no more than
+    /// before.
+    pub(super) fn needs_of_batch(&mut self, mut needed: Needed) -> Result<Needed, TooMuch> {
+        let mut wants = std::mem::take(&mut needed.wants);
         let Pipeline { session, batch, input, fetched, .. } = self;
         let server = session.server();
         sort_wants(&mut wants);
         let mut bytes: u64 = wants.iter().map(value_bytes).sum();
         let own_max = request_bytes_max(server);
-        if is_too_much || bytes.max(reply_bytes) > own_max {
+        if needed.is_too_much || bytes.max(needed.reply_bytes) > own_max {
             return Err(TooMuch(own_max));
         }
         let (tier, keyspace) = (&server.tier, &*server.tier.keyspace);
@@ -175,6 +176,6 @@ impl Pipeline<'_> {
         sort_wants(&mut wants);
         fetched.keep(&wants);
         wants.retain(|want| !fetched.has(want.record));
-        Ok(Needed { wants, order, reply_bytes, copy_bytes, is_too_much, watch_bytes })
+        Ok(Needed { wants, ..needed })
     }
 }

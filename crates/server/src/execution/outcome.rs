@@ -14,10 +14,21 @@ pub(crate) struct Needed {
     pub(crate) reply_bytes: u64,
     /// Memory for what else is made of cold values, at a time: a copy in RAM, a result.
     pub(crate) copy_bytes: u64,
+    /// How many of the values the last run named.
+    pub(crate) named: usize,
     /// It is more than a request may take, and was not gathered to the end.
     pub(crate) is_too_much: bool,
     /// Memory to watch its keys, when it is to be read in windows.
     pub(crate) watch_bytes: u64,
+}
+
+/// What a run of a request lacked, which its keys do not name.
+#[derive(Default)]
+pub(crate) struct Lacked {
+    /// Values, those among them that it has included.
+    pub(crate) wants: Vec<Want>,
+    /// Memory for a reply, all of it.
+    pub(crate) reply_bytes: u64,
 }
 
 /// What became of a request.
@@ -28,8 +39,8 @@ pub(crate) enum Outcome {
     NotRun,
     /// It needs this; then it is to be run again.
     Fetch(Needed),
-    /// What it needs is to be looked for in windows, besides this value; then it is to be run again.
-    Gather(Vec<Want>),
+    /// What it needs is to be looked for in windows, besides this; then it is to be run again.
+    Gather(Lacked),
     /// It must wait for memory, then it is to be run again.
     Memory,
     /// It must wait for the end of a pause.

@@ -195,7 +195,7 @@ fn run(
         let result = run_locked(caller, locked, run, reply);
         let Err(CommandError::NotResident(missing)) = result else { return result };
         reply.clear();
-        let mut wants = wants_of(&worker.server.tier, &missing);
+        let mut wants = wants_of(&worker.server.tier, &missing.values);
         let failures = wants.iter().map(|want| fetched.failure(want.record));
         if let Some(failure) = failures.flatten().next() {
             let text = format!("ERR cannot read the value of a key: {failure}");

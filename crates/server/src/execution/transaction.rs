@@ -21,7 +21,7 @@ use crate::execution::gather::{chosen_db, transaction_wants_many};
 use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, value_bytes};
-use crate::execution::outcome::{Needed, Outcome};
+use crate::execution::outcome::{Lacked, Needed, Outcome};
 use crate::execution::serve::{lock_served, serve_ready};
 use crate::family::HANDLERS;
 use crate::limits::ATTEMPTS_MAX;
@@ -89,7 +89,7 @@ fn exec(
     }
     let is_first = attempt.number == 0 && !session.transaction.has_changed_keys();
     if is_first && transaction_wants_many(session.server(), &session.transaction) {
-        return Ok(Outcome::Gather(Vec::new()));
+        return Ok(Outcome::Gather(Lacked::default()));
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
@@ -215,7 +215,7 @@ fn run_queued(
                 };
                 reply.truncate(length);
                 let table = locked.keyspace().table_of(session.db);
-                let mut lacked = wants_of(&session.server().tier, &missing);
+                let mut lacked = wants_of(&session.server().tier, &missing.values);
                 let failures = lacked.iter().map(|want| fetched.failure(want.record));
                 if let Some(failure) = failures.flatten().next() {
                     let text = format!("ERR cannot read the value of a key: {failure}");

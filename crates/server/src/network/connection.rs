@@ -62,8 +62,10 @@ pub(crate) struct Connection<T> {
     resident_reply: usize,
     /// A buffer for the large value that the request under way makes, with its pages.
     spare: Vec<u8>,
-    /// How often the request under way had to be run again.
+    /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,
+    /// The most values that a run of it has named.
+    named_max: usize,
     /// Whether the request under way, having waited for memory, may run.
     memory_granted: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
@@ -113,6 +115,7 @@ impl<T: Transport> Connection<T> {
             resident_reply: 0,
             spare: Vec::new(),
             attempts: 0,
+            named_max: 0,
             memory_granted: None,
             refused_bytes: None,
             counted: CountedBuffers::default(),
@@ -229,13 +232,13 @@ impl<T: Transport> Connection<T> {
                         return Next::Wait(Wait::Reply);
                     }
                     Outcome::Done | Outcome::NotRun => self.end_request(),
-                    Outcome::Gather(lacks) => {
-                        self.attempts += 1;
+                    Outcome::Gather(lacked) => {
+                        self.count_attempt(lacked.wants.len());
                         self.worker.after_batch();
-                        return Next::Wait(Wait::Gather(lacks));
+                        return Next::Wait(Wait::Gather(lacked));
                     }
                     Outcome::Fetch(needed) => {
-                        self.attempts += 1;
+                        self.count_attempt(needed.named);
                         self.worker.after_batch();
                         return Next::Wait(Wait::Fetch(needed));
                     }
@@ -267,6 +270,15 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// Counts a run of the request under way that came to nothing, unless it named more values than any before:
+    /// one that reads many collections on flash finds what it needs by and by.
+    fn count_attempt(&mut self, named: usize) {
+        if self.attempts == 0 || named <= self.named_max {
+            self.attempts += 1;
+        }
+        self.named_max = self.named_max.max(named);
+    }
+
     /// Goes on to the next request.
     fn end_request(&mut self) {
         if self.fetched.longest() > self.worker.server.tier.large_value_bytes {
@@ -279,6 +291,7 @@ impl<T: Transport> Connection<T> {
             self.counted.keep_reserved(&self.worker.server, &self.session.client, bytes);
         }
         self.attempts = 0;
+        self.named_max = 0;
         self.memory_granted = None;
         self.refused_bytes = None;
         self.reply_granted = 0;
@@ -676,6 +689,7 @@ impl<T: Transport> Connection<T> {
         let attempt = Attempt {
             number: self.attempts,
             reply_bytes_max: self.reply_granted + reply_bytes_free,
+            reply_granted: self.reply_granted,
             leaves_gaps: self.reply_granted > reply_bytes_free,
         };
         Pipeline {

@@ -127,12 +127,16 @@ fn a_large_request_that_has_run_leaves_its_place_to_others() {
     assert!(!worker.server.client_memory.has_large_inputs());
 }
 
+/// A connection whose requests are run by hand.
+fn connection(worker: &Rc<Worker>) -> Connection<Rc<RefCell<Wire>>> {
+    let client = Arc::new(Client { id: worker.server.clients.next_id(), ..Client::default() });
+    Connection::new(worker.clone(), Rc::new(RefCell::new(Wire::default())), client)
+}
+
 #[test]
 fn what_a_request_holds_from_a_run_before_is_not_claimed_again() {
     let worker = worker();
-    let client = Arc::new(Client { id: worker.server.clients.next_id(), ..Client::default() });
-    let wire = Rc::new(RefCell::new(Wire::default()));
-    let mut connection = Connection::new(worker.clone(), wire, client);
+    let mut connection = connection(&worker);
     let has_claim_after_fetch = |connection: &mut Connection<_>| {
         let needed = Needed { reply_bytes: 64 << 20, ..Needed::default() };
         let fetch = std::pin::pin!(connection.fetch(needed));
@@ -337,4 +341,54 @@ fn a_client_that_is_killed_in_the_midst_of_a_read_in_windows_watches_nothing() {
     assert!(serve(&mut reader.serving));
     assert_eq!(watchers(), 0);
     assert!(reader.take_replies().is_empty());
+}
+
+#[test]
+fn a_run_counts_unless_it_names_more_values_than_before() {
+    let mut connection = connection(&worker());
+    for named in 1..=20 {
+        connection.count_attempt(named);
+        assert_eq!(connection.attempts, 1);
+    }
+    for (named, attempts) in [(20, 2), (3, 3), (0, 4), (21, 4)] {
+        connection.count_attempt(named);
+        assert_eq!(connection.attempts, attempts, "{named}");
+    }
+    connection.end_request();
+    connection.count_attempt(1);
+    assert_eq!(connection.attempts, 1);
+}
+
+/// What its reply takes is granted at once, for one key and for several.
+#[test]
+fn a_large_reply_of_large_collections_is_waited_for_once() {
+    let worker = worker();
+    let mut connection = connection(&worker);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let mut run = |line: &str| -> (u32, usize) {
+        connection.input.extend_from_slice(line.as_bytes());
+        connection.input.extend_from_slice(b"\r\n");
+        let (mut waits, written) = (0, connection.reply.len());
+        loop {
+            match connection.run_requests() {
+                Next::Wait(wait) => runtime.block_on(connection.wait(wait)),
+                Next::Turn => continue,
+                Next::Io => return (waits, connection.reply.len() - written),
+            }
+            waits += 1;
+        }
+    };
+    for first in (0..40_000).step_by(500) {
+        let numbers = first..first + 500;
+        let pairs: String = numbers.clone().map(|number| format!(" {number} {number}")).collect();
+        let members: String = numbers.map(|number| format!(" {number}")).collect();
+        for line in [format!("ZADD z{pairs}"), format!("SADD s{members}")] {
+            assert_eq!(run(&line).0, 0);
+        }
+    }
+    for line in ["ZRANGE z 0 -1 WITHSCORES", "SMEMBERS s", "ZUNION 2 z s WITHSCORES", "SUNION s s"]
+    {
+        let (waits, bytes) = run(line);
+        assert!(waits == 1 && bytes > 400_000, "{line}: {waits} waits, {bytes} bytes");
+    }
 }

@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 
 use command::{Flags, SPARE_BYTES_MIN};
 use flash::RecordId;
-use tier::{VALUE_OVERHEAD_BYTES, Want};
+use tier::VALUE_OVERHEAD_BYTES;
 
 use super::Connection;
 use crate::execution::gather::Gathering;
 use crate::execution::need::{TooMuch, args_bytes, value_bytes};
-use crate::execution::outcome::Needed;
+use crate::execution::outcome::{Lacked, Needed};
 use crate::execution::read_many::Progress;
 use crate::limits::{CLAIM_BYTES_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES};
 use crate::network::prefault::prefault;
@@ -24,8 +24,8 @@ use crate::state::worker::Worker;
 
 /// What a request needs before it runs.
 pub(crate) enum Wait {
-    /// What it needs to be looked for, besides this value, and that.
-    Gather(Vec<Want>),
+    /// What it needs to be looked for, besides this, and that.
+    Gather(Lacked),
     /// Values from flash, or memory for what is made of values.
     Fetch(Needed),
     /// Values that were fetched to be copied into its reply.
@@ -58,7 +58,7 @@ impl<T: Transport> Connection<T> {
         self.session.client.is_served.store(true, Ordering::Relaxed);
         // What is rare is boxed, for else each idle connection would have room for it.
         match wait {
-            Wait::Gather(lacks) => Box::pin(self.gather(lacks)).await,
+            Wait::Gather(lacked) => Box::pin(self.gather(lacked)).await,
             Wait::Fetch(needed) => _ = self.fetch(needed).await,
             Wait::Reply => Box::pin(self.fill_reply()).await,
             Wait::Memory => Box::pin(self.wait_for_memory()).await,
@@ -202,9 +202,9 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Looks for what the request under way needs, and waits for that.
-    async fn gather(&mut self, lacks: Vec<Want>) {
+    async fn gather(&mut self, lacked: Lacked) {
         let worker = self.worker.clone();
-        let mut gathering = Gathering::new(&worker.server, self.session.db, lacks);
+        let mut gathering = Gathering::new(&worker.server, self.session.db, lacked);
         let mut alone = None;
         loop {
             let start_ticks = worker.server.clock.raw();
@@ -338,6 +338,7 @@ impl<T: Transport> Connection<T> {
             if self.wait_to_reserve(amount).await {
                 // The request runs again, and asks for all of it.
                 self.attempts -= 1;
+                self.named_max = 0;
             } else {
                 self.refused_bytes = Some(u64::MAX);
             }

@@ -529,6 +529,42 @@ mod tests {
     }
 
     #[test]
+    fn the_last_id_is_taken_back_behind_removed_entries() {
+        check(&[
+            ("XADD s 5-5 a 1", "$3 5-5"),
+            ("XADD s 7-7 a 1", "$3 7-7"),
+            ("XADD s 8-8 a 1", "$3 8-8"),
+            ("XDEL s 7-7 8-8", ":2"),
+            ("XSETID s 6-0", "+OK"),
+            ("XADD s 6-1 a 2", "$3 6-1"),
+            ("XADD s 7-7 a 3", "$3 7-7"),
+            (
+                "XRANGE s - +",
+                "[[$3 5-5, [$1 a, $1 1]], [$3 6-1, [$1 a, $1 2]], [$3 7-7, [$1 a, $1 3]]]",
+            ),
+        ]);
+        // The last leaf has room in the first case, and has had all entries that it may have in the second.
+        for (count, demote) in [(250, false), (250, true), (300, false), (300, true)] {
+            let mut server = Harness::new(demote);
+            fill(&mut server, count);
+            let last = format!("{}-7", count - 1);
+            assert_eq!(server.run(&format!("XDEL s {count}-0")), ":1");
+            assert_eq!(server.run(&format!("XSETID s {}-6", count - 1)), "+OK");
+            assert_eq!(server.run(&format!("XADD s {last} item x")), format!("$5 {last}"));
+            assert_eq!(
+                server.run("XREVRANGE s + - COUNT 1"),
+                format!("[[$5 {last}, [$4 item, $1 x]]]")
+            );
+            let leaves = server.run("XINFO STREAM s");
+            let expected = if count == 250 { 3 } else { 4 };
+            assert!(leaves.contains(&format!("$15 radix-tree-keys: :{expected},")), "{leaves}");
+            assert_eq!(server.run("XTRIM s MAXLEN 1"), format!(":{}", count - 1));
+            assert_eq!(server.run("XRANGE s - +"), format!("[[$5 {last}, [$4 item, $1 x]]]"));
+            server.check_counts();
+        }
+    }
+
+    #[test]
     fn large_streams_are_copied_moved_and_renamed() {
         for demote in [false, true] {
             let mut server = Harness::new(demote);

@@ -260,7 +260,11 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     for source in sources {
         let mut first = cx.take_spare();
         cx.report_missed_read(source);
+        let bytes_max = cx.memory_bytes_max;
         let bytes = cx.read_string(source)?.unwrap_or_default();
+        if bytes.len() > bytes_max {
+            return Err(CommandError::OUT_OF_MEMORY);
+        }
         match &mut result {
             None => {
                 first.extend_from_slice(bytes);
@@ -480,6 +484,26 @@ mod tests {
             ("BITOP XOR d d b", ":41"),
             ("GET d", "$41 0123456789012345678901234567890123456789\\x00"),
         ]);
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_not_combined() {
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            server.run("SETBIT long 8191 1");
+            server.run("SETBIT short 7 1");
+            server.memory_bytes_max = 1_023;
+            for (line, expected) in [
+                ("BITOP NOT to long", oom),
+                ("BITOP OR to short long", oom),
+                ("BITOP XOR to long short", oom),
+                ("EXISTS to", ":0"),
+                ("BITOP OR to short short", ":1"),
+            ] {
+                assert_eq!(server.run(line), expected, "{line}");
+            }
+        }
     }
 
     #[test]

@@ -232,6 +232,17 @@ impl<'a> Place<'a> {
         self.levels(slot).pop().expect("invariant: a tree has leaves")
     }
 
+    /// How many leaves there are. Cost: linear in the branches.
+    pub(crate) fn leaf_count(&self, slot: &SlotState) -> u64 {
+        let root = self.root(slot);
+        let mut branches: Vec<Branch<'_>> = vec![root.branch()];
+        for _ in 1..root.height() {
+            let children = branches.iter().flat_map(Branch::children);
+            branches = children.map(|child| self.branch(slot, root.id(), child.node)).collect();
+        }
+        branches.iter().map(|branch| branch.len() as u64).sum()
+    }
+
     /// The names of all nodes but a root that is the key's value, those of the index included.
     pub(crate) fn nodes(&self, slot: &SlotState) -> Vec<NodeName> {
         let mut names = self.levels(slot).concat();

@@ -228,6 +228,7 @@ mod tests {
             }
             assert_eq!(tree.elements(), FIELDS as u64);
             assert!(place.root(tree.slot).height() > 1);
+            assert_eq!(place.leaf_count(tree.slot), place.leaves(tree.slot).len() as u64);
         }
         let index = place.of_index(tree.slot);
         for number in (0..FIELDS).step_by(97) {

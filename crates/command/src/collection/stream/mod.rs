@@ -169,7 +169,7 @@ impl Stream<'_> {
         match &self.form {
             Form::Packed(packed) => packed.entries().is_some().into(),
             Form::Tree(_) if self.head.length == 0 => 0,
-            Form::Tree(tree) => tree.place.leaves(tree.slot).len() as u64,
+            Form::Tree(tree) => tree.place.leaf_count(tree.slot),
         }
     }
 }

@@ -595,4 +595,25 @@ mod tests {
             assert_eq!(server.changes - before, changes, "{line}");
         }
     }
+
+    #[test]
+    fn many_entries_are_delivered_and_claimed_at_once() {
+        const ENTRIES: usize = 30_000;
+        let mut server = Harness::new(false);
+        for number in 1..=ENTRIES {
+            server.run(&format!("XADD s {number}-0 a 1"));
+        }
+        server.run("XGROUP CREATE s g 0");
+        let start = std::time::Instant::now();
+        let reply = server.run("XREADGROUP GROUP g alice STREAMS s >");
+        assert_eq!(reply.matches("[$1 a, $1 1]").count(), ENTRIES);
+        let reply = server.run(&format!("XAUTOCLAIM s g bob 0 0 COUNT {ENTRIES} JUSTID"));
+        assert_eq!(reply.matches("-0").count(), ENTRIES + 1);
+        // Many times what it takes; to move all rows for each one takes longer.
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(
+            server.run("XPENDING s g"),
+            format!("[:{ENTRIES}, $3 1-0, $7 {ENTRIES}-0, [[$3 bob, $5 {ENTRIES}]]]")
+        );
+    }
 }

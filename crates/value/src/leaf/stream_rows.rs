@@ -16,7 +16,7 @@
 //! Numbers in keys are big-endian, so that rows of a group, and of a consumer, stand together and IDs in their
 //! order; elsewhere they are little-endian.
 
-use crate::leaf::rows::{Rows, RowsMut, Shape};
+use crate::leaf::rows::{Row, Rows, RowsBuilder, RowsMut, Shape};
 use crate::stream_id::{STREAM_ID_BYTES, StreamId};
 
 /// What a row has.
@@ -273,35 +273,52 @@ pub fn set(rows: &mut RowsMut<'_>, key: &[u8], value: Option<&[u8]>) {
 }
 
 /// Divides a leaf of more than `bytes_max` in parts that are no larger, or of one row, each behind the bound
-/// where it begins; that of the first is empty.
+/// where it begins; that of the first is empty. Cost: a few passes over the leaf.
 ///
 /// It is cut where a run ends, or else near its end, since runs grow there.
 pub fn divide(leaf: Vec<u8>, bytes_max: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut parts = Vec::new();
-    let (mut bound, mut rest) = (Vec::new(), leaf);
-    while rest.len() > bytes_max && Rows::new(&rest).len() > 1 {
-        let at = cut(&Rows::new(&rest), bytes_max);
-        let rows = Rows::new(&rest);
-        let (last, first) = (rows.first(at - 1), rows.first(at));
-        let same = last.iter().zip(first).take_while(|(one, two)| one == two).count();
-        let next = first[..=same].to_vec();
-        let right = RowsMut::new(&mut rest).split_off(at);
-        parts.push((std::mem::replace(&mut bound, next), std::mem::replace(&mut rest, right)));
+    let (mut bound, mut bytes) = (Vec::new(), leaf.len());
+    let mut rows = Rows::new(&leaf).iter();
+    while bytes > bytes_max && rows.len() > 1 {
+        let count = cut(rows.clone(), bytes_max);
+        let mut last: &[u8] = &[];
+        let mut part = RowsBuilder::new(SHAPE);
+        for row in rows.by_ref().take(count) {
+            part.push(0, 0, &[row.first, row.second]);
+            bytes -= SHAPE.row_bytes(&[row.first, row.second]);
+            last = row.first;
+        }
+        let next = bound_between(last, rows.clone().next().expect("a cut leaves a row").first);
+        parts.push((std::mem::replace(&mut bound, next), part.into_leaf()));
     }
-    parts.push((bound, rest));
+    if parts.is_empty() {
+        return vec![(bound, leaf)];
+    }
+    let mut part = RowsBuilder::new(SHAPE);
+    rows.for_each(|row| part.push(0, 0, &[row.first, row.second]));
+    parts.push((bound, part.into_leaf()));
     parts
 }
 
-/// At which row a leaf is cut that has two or more.
-fn cut(rows: &Rows<'_>, bytes_max: usize) -> usize {
+/// The shortest bound that stands behind the key of one row, and not behind that of the next.
+fn bound_between(last: &[u8], first: &[u8]) -> Vec<u8> {
+    let same = last.iter().zip(first).take_while(|(one, two)| one == two).count();
+    first[..=same].to_vec()
+}
+
+/// Behind how many rows a leaf is cut that has two or more. Cost: linear in those that fit into `bytes_max`.
+fn cut<'a>(rows: impl Iterator<Item = Row<'a>>, bytes_max: usize) -> usize {
     let mut bytes = SHAPE.empty().len();
     let (mut last_that_fits, mut nearly_full, mut end_of_run) = (1, None, None);
     let mut previous: Option<&[u8]> = None;
-    for (at, row) in rows.iter().enumerate() {
-        let is_end = previous.is_some_and(|key| run_of(key) != run_of(row.first));
-        if at > 0 && bytes <= bytes_max {
+    for (at, row) in rows.enumerate() {
+        if at > 0 && bytes > bytes_max {
+            break;
+        }
+        if let Some(previous) = previous {
             last_that_fits = at;
-            if is_end && bytes >= bytes_max / 4 {
+            if bytes >= bytes_max / 4 && run_of(previous) != run_of(row.first) {
                 end_of_run = Some(at);
             }
             if nearly_full.is_none() && bytes >= bytes_max / 8 * 7 {
@@ -412,6 +429,20 @@ mod tests {
                 left.first(left.len() - 1) < &pair[1].0[..] && &pair[1].0[..] <= right.first(0)
             );
         }
+        assert_eq!(Rows::concat(parts.iter().map(|(_, part)| Rows::new(part))), Some(leaf));
+    }
+
+    #[test]
+    fn a_long_leaf_is_divided_in_one_pass() {
+        let mut leaf = RowsBuilder::new(SHAPE);
+        (0..300_000)
+            .for_each(|ms| leaf.push(0, 0, &[&pending_key(0, StreamId::new(ms, 0)), &[0; 13]]));
+        let leaf = leaf.into_leaf();
+        let start = std::time::Instant::now();
+        let parts = divide(leaf.clone(), 2_048);
+        // Many times what a pass takes; one for each part takes longer.
+        assert!(start.elapsed() < std::time::Duration::from_secs(3), "{:?}", start.elapsed());
+        assert!(parts.iter().all(|(_, part)| part.len() <= 2_048));
         assert_eq!(Rows::concat(parts.iter().map(|(_, part)| Rows::new(part))), Some(leaf));
     }
 

@@ -16,6 +16,9 @@ use crate::collection::tree::Tree;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
 
+/// Edits of a leaf before it is divided: each moves the rows behind it.
+const EDITS_MAX: usize = 64;
+
 impl Stream<'_> {
     /// What the row of a key holds. Errors: [`CommandError::NotResident`].
     pub(super) fn row(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, CommandError> {
@@ -181,17 +184,18 @@ impl Cx<'_, '_> {
     /// Changes rows of a stream that exists and was prepared for it. Who watches the key is not told: what a
     /// stream's readers have read is no change of the stream.
     pub fn edit_rows(&mut self, key: &Key<'_>, edits: &RowEdits) {
-        if edits.0.is_empty() {
-            return;
+        let mut edits = edits.0.iter();
+        while edits.len() > 0 && !self.is_stream_tree(key).expect("invariant: it was prepared") {
+            self.edit_packed_rows(key, edits.by_ref().take(EDITS_MAX));
+            self.grow_stream(key);
         }
-        if !self.is_stream_tree(key).expect("invariant: it was prepared") {
-            self.edit_packed_rows(key, edits);
-            return self.grow_stream(key);
+        if edits.len() == 0 {
+            return;
         }
         let place = self.place(key);
         if place.existing_index(self.locked.slot(key.slot)).is_none() {
             let mut leaf = SHAPE.empty().to_vec();
-            set_all(&mut leaf, edits.0.iter());
+            set_all(&mut leaf, edits);
             return self.make_rows(key, vec![leaf]);
         }
         let place = self.rows_place(key);
@@ -199,15 +203,15 @@ impl Cx<'_, '_> {
         tree.place = place;
         // What is removed goes last: leaves that it leaves empty go with it, and what is set would fall to
         // neighbours, which may be on flash.
-        edit_tree_rows(&mut tree, edits.0.iter().filter(|(_, value)| value.is_some()));
-        edit_tree_rows(&mut tree, edits.0.iter().filter(|(_, value)| value.is_none()));
+        edit_tree_rows(&mut tree, edits.clone().filter(|(_, value)| value.is_some()));
+        edit_tree_rows(&mut tree, edits.filter(|(_, value)| value.is_none()));
     }
 
-    fn edit_packed_rows(&mut self, key: &Key<'_>, edits: &RowEdits) {
+    fn edit_packed_rows<'e>(&mut self, key: &Key<'_>, edits: impl Iterator<Item = RowEdit<'e>>) {
         let changed = self.db(key).update_unwatched(key, |_, value| {
             let packed = Packed::new(value);
             let mut rows = packed.rows().map_or(SHAPE.empty().to_vec(), <[u8]>::to_vec);
-            set_all(&mut rows, edits.0.iter());
+            set_all(&mut rows, edits);
             let rows = (!Rows::new(&rows).is_empty()).then_some(&rows[..]);
             *value = pack(packed.head(), packed.entries().into_iter().chain(rows));
         });
@@ -240,7 +244,7 @@ impl Cx<'_, '_> {
                     edits.remove(row.first.to_vec());
                 }
             }
-            return self.edit_packed_rows(key, &edits);
+            return self.edit_packed_rows(key, edits.0.iter());
         }
         let place = self.place(key);
         let Some(place) = place.existing_index(self.locked.slot(key.slot)) else { return };
@@ -257,7 +261,7 @@ fn set_all<'e>(leaf: &mut Vec<u8>, edits: impl Iterator<Item = RowEdit<'e>>) {
     edits.for_each(|(key, value)| stream_rows::set(&mut rows, key, value.as_deref()));
 }
 
-/// Changes rows leaf by leaf, until no row is left.
+/// Changes rows leaf by leaf, some at a time, until no row is left.
 fn edit_tree_rows<'e>(tree: &mut Tree<'_>, edits: impl Iterator<Item = RowEdit<'e>>) {
     let mut edits = edits.peekable();
     while let Some((key, _)) = edits.peek()
@@ -268,6 +272,7 @@ fn edit_tree_rows<'e>(tree: &mut Tree<'_>, edits: impl Iterator<Item = RowEdit<'
         let of_leaf: SmallVec<[RowEdit<'e>; 8]> = std::iter::from_fn(|| {
             edits.next_if(|(key, _)| bound.as_ref().is_none_or(|bound| *key < bound))
         })
+        .take(EDITS_MAX)
         .collect();
         // Where the leaf of a row has gone with the row, its place falls to a neighbour.
         if tree.place.cold(tree.slot, &path.name()).is_none() {

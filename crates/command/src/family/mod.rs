@@ -32,6 +32,7 @@ pub mod sorted_set_random;
 pub mod sorted_set_range;
 pub mod sorted_set_remove;
 pub mod stream;
+pub mod stream_claim;
 pub mod stream_group;
 pub mod stream_info;
 pub mod stream_pending;
@@ -80,6 +81,7 @@ pub const FAMILIES: &[&[Command]] = &[
     stream_read::COMMANDS,
     stream_group::COMMANDS,
     stream_pending::COMMANDS,
+    stream_claim::COMMANDS,
     stream_info::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,

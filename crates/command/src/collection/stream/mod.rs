@@ -9,13 +9,14 @@
 
 mod add;
 mod group;
+mod group_edit;
 #[cfg(test)]
 mod model;
 mod remove;
 mod rows;
 
 pub use add::NewEntry;
-pub use group::{Delivery, GroupEdit};
+pub use group_edit::{Delivery, GroupEdit};
 pub use remove::{Trim, TrimTo};
 pub use rows::RowEdits;
 

@@ -90,6 +90,8 @@ pub(crate) struct Harness {
     pub(crate) reply_bytes_free: usize,
     /// How often the last command was run.
     pub(crate) runs: u32,
+    /// Whether another reply stands in front of that of a command, as in a batch.
+    pub(crate) follows: bool,
     /// What the context draws at random.
     pub(crate) random: u64,
     /// Changes that the commands so far have counted.
@@ -197,6 +199,7 @@ impl Harness {
             memory_bytes_max: usize::MAX,
             reply_bytes_free: usize::MAX,
             runs: 0,
+            follows: false,
             random: 7,
             changes: 0,
             events: Vec::new(),
@@ -219,6 +222,10 @@ impl Harness {
             self.db = value::parse_i64(&args[1]).expect("a number") as u8;
             return "+OK".into();
         }
+        if self.follows {
+            reply.ok();
+        }
+        let length = reply.len();
         let command = find(args);
         let command = &Command { run: handler.unwrap_or(command.run), ..*command };
         if command.spec().takes(args.len()) {
@@ -232,10 +239,16 @@ impl Harness {
         if self.demote {
             self.demote_all();
         }
-        show(reply.as_slice())
+        show(&reply.as_slice()[length..])
+    }
+
+    /// Values that the last command had fetched from flash when it ran for the last time.
+    pub(crate) fn fetched(&self) -> usize {
+        self.flash.fetched.len()
     }
 
     fn execute(&mut self, command: &Command, args: Args<'_>, reply: &mut Reply) {
+        let length = reply.len();
         let mut found = SmallVec::new();
         find_keys(command.keys, args, &mut found);
         let keys: Vec<Key<'_>> = found.iter().map(|at| Key::new(&args[at.index])).collect();
@@ -304,24 +317,24 @@ impl Harness {
                     return;
                 }
                 Err(CommandError::Reply(text)) => {
-                    reply.clear();
+                    reply.truncate(length);
                     return reply.error(text.as_bytes());
                 }
                 Err(CommandError::Wait(_)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
-                    reply.clear();
+                    reply.truncate(length);
                     return reply.simple("waits");
                 }
                 Err(CommandError::ReplyTooLong(long)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
-                    reply.clear();
+                    reply.truncate(length);
                     let bytes = long.bytes as usize;
                     assert!(bytes > granted, "{} was granted {granted}: {bytes}", command.name);
                     granted = bytes;
                 }
                 Err(CommandError::NotResident(missing)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
-                    reply.clear();
+                    reply.truncate(length);
                     let units: Vec<u64> =
                         missing.values.iter().map(|value| value.at.units).collect();
                     let is_fetched = |units| self.flash.fetched.contains(units);

@@ -29,6 +29,7 @@ pub use sorted_set::SortedSet;
 pub use sorted_set_edit::{Copies, Made, ScoreChange};
 pub use stream::{
     Delivery, GroupEdit, IdRange, NewEntry, RowEdits, Stream, StreamLeafMax, Trim, TrimTo, Visit,
+    WholeGroup,
 };
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, node_table};

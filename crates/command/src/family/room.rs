@@ -56,6 +56,35 @@ impl Room {
     }
 }
 
+/// What a reply comes to before it is written, for lists that are gathered first.
+pub(super) struct Gathering<'k> {
+    key: Key<'k>,
+    bytes_max: u64,
+    bytes: u64,
+}
+
+impl<'k> Gathering<'k> {
+    /// Of a reply of what a key holds, which may come to `reply_bytes_max` with what it has now.
+    pub(super) fn new(key: &Key<'k>, reply_bytes_max: usize, reply: &Reply) -> Gathering<'k> {
+        let bytes_max = reply_bytes_max.saturating_sub(reply.full_len()) as u64;
+        Gathering { key: *key, bytes_max, bytes: 0 }
+    }
+
+    /// Counts so many bytes more. Whether there is memory for all so far.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes as u64;
+        self.bytes <= self.bytes_max
+    }
+
+    /// Whether there is memory for all that was counted. Errors: [`CommandError::ReplyTooLong`].
+    pub(super) fn check(&self) -> CommandResult {
+        match self.bytes > self.bytes_max && self.bytes > 0 {
+            true => Err(CommandError::too_long_of(&self.key, self.bytes)),
+            false => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::harness::Harness;

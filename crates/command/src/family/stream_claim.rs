@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use resp::{Args, Reply};
-use value::leaf::stream_rows::{Group as GroupRow, Nack};
+use value::leaf::stream_rows::Nack;
 use value::{StreamId, parse_i64};
 
 use super::stream::parse_id;
 use super::stream_pending::{apply, is_idle, no_group};
-use super::stream_range::{EntryWriter, parse_start, write_id};
+use super::stream_range::{EntryWriter, ID_REPLY_BYTES, parse_start, write_id};
 use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -25,8 +25,6 @@ const DELETED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::DELETE),
 const CLAIMED_DEFAULT: u64 = 100;
 const ATTEMPTS_FACTOR: u64 = 10;
 const CLAIMED_MAX: i64 = i64::MAX / 16;
-/// Bytes that an entry takes while a command notes it, about.
-const NOTED_BYTES: u64 = 256;
 
 const NO_COUNT: CommandError = fixed("ERR COUNT must be > 0");
 const COUNT_TOO_HIGH: CommandError =
@@ -133,8 +131,7 @@ fn write_claimed(
     writer: &mut EntryWriter<'_>,
 ) -> CommandResult {
     if just_ids {
-        write_id(id, writer.reply);
-        writer.written += 1;
+        writer.write_id(id);
         return Ok(());
     }
     let visit = Visit { range: IdRange::one(id), reverse: false, count_max: 1 };
@@ -159,7 +156,7 @@ fn xclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
         let read = group.group().read;
         group.set_last(claim.last, read);
     }
-    stream.announce_pending(group.group(), &claim.ids)?;
+    group.nacks(&mut stream, &claim.ids)?;
     stream.announce(claim.ids.iter().copied())?;
     let (mut to, mut changes, mut creates) = (None, 0, false);
     let start = reply.len();
@@ -235,21 +232,24 @@ impl PendingFrom {
     fn next(
         &mut self,
         stream: &mut Stream<'_>,
-        group: &GroupRow,
+        group: &mut GroupEdit,
         more: u64,
     ) -> Result<Option<(StreamId, Nack)>, CommandError> {
         if self.read.is_empty()
             && let Some(from) = self.from
         {
             let wanted = more.saturating_add(1);
-            stream.pending(group, (from, wanted), |id, nack| {
+            stream.pending(group.group(), (from, wanted), |id, nack| {
                 self.read.push_back((id, nack));
                 let is_enough = self.read.len() as u64 == wanted;
                 if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
             let last = self.read.back().filter(|_| self.read.len() as u64 == wanted);
             self.from = last.and_then(|(id, _)| id.next());
-            stream.announce(self.read.iter().map(|(id, _)| *id))?;
+            if more > 0 {
+                stream.announce(self.read.iter().map(|(id, _)| *id))?;
+                group.meet_owners(stream, self.read.iter().map(|(_, nack)| nack))?;
+            }
         }
         Ok(self.read.pop_front())
     }
@@ -271,7 +271,9 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
         return Err(no_group(&key, &args[2]));
     };
     let mut attempts = count.saturating_mul(ATTEMPTS_FACTOR);
-    if attempts.min(group.group().pending).saturating_mul(NOTED_BYTES) > memory_bytes_max {
+    if attempts.min(group.group().pending).saturating_mul(GroupEdit::NOTED_BYTES as u64)
+        > memory_bytes_max
+    {
         return Err(COUNT_TOO_HIGH);
     }
     let mut pending = PendingFrom { from: Some(from), read: VecDeque::new() };
@@ -281,7 +283,7 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let mut writer = EntryWriter::new(&mut claimed, room);
     while attempts > 0 && count > 0 {
         attempts -= 1;
-        let next = pending.next(&mut stream, group.group(), count.min(attempts))?;
+        let next = pending.next(&mut stream, &mut group, count.min(attempts))?;
         let Some((id, nack)) = next else { break };
         if !stream.contains(id)? {
             group.acknowledge(&mut stream, id, nack)?;
@@ -306,7 +308,8 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
         write_claimed(&mut stream, (id, just_ids), &mut writer)?;
         (changes, count) = (changes + 1, count - 1);
     }
-    let next = pending.next(&mut stream, group.group(), 0)?;
+    let next = pending.next(&mut stream, &mut group, 0)?;
+    writer.has_room(deleted.len() * ID_REPLY_BYTES);
     writer.end_array(0, &key)?;
     apply(cx, &key, group, changes)?;
     if creates {

@@ -1,15 +1,17 @@
 //! XINFO: what is known of a stream, its groups and their consumers.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use resp::{Args, Reply};
 use value::StreamId;
 use value::leaf::stream_rows::{Consumer, Group as GroupRow, Nack};
 
+use super::room::Gathering;
 use super::stream::parse_integer;
 use super::stream_group::{no_group_for, wrong_arguments};
 use super::stream_range::{EntryWriter, write_id};
-use crate::collection::{IdRange, Stream, Visit};
+use crate::collection::{IdRange, Stream, Visit, WholeGroup};
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Command, Docs, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs};
@@ -18,6 +20,14 @@ const ANSWERED: &[KeySpec] = &[KeySpec::at(2, KeyFlags::RO.and(KeyFlags::ACCESS)
 
 /// Entries and pending ones that FULL lists when nobody says how many.
 const LISTED_DEFAULT: u64 = 10;
+
+/// Bytes of a reply beside names, at most: of a group, of a consumer, of either in FULL without what is listed of
+/// it, and of a pending entry there.
+const GROUP_BYTES: usize = 256;
+const CONSUMER_BYTES: usize = 128;
+const FULL_GROUP_BYTES: usize = 288;
+const FULL_CONSUMER_BYTES: usize = 160;
+const LINE_BYTES: usize = 112;
 
 const HELP: &[&str] = &[
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -139,8 +149,10 @@ fn parse_full(args: Args<'_>) -> Result<Option<u64>, CommandError> {
 
 fn stream(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let room = Gathering::new(&key, reply_bytes_max, reply);
     let Some(mut stream) = cx.read_stream(&key)? else { return Err(CommandError::NO_SUCH_KEY) };
     let full = parse_full(args)?;
+    let begin = reply.len();
     reply.map(if full.is_some() { 9 } else { 10 });
     let (head, leaves) = (stream.head(), stream.leaf_count());
     write_number("length", head.length, reply);
@@ -151,19 +163,17 @@ fn stream(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     write_id_of("max-deleted-entry-id", head.max_deleted, reply);
     write_number("entries-added", head.added, reply);
     write_id_of("recorded-first-entry-id", stream.first_id()?, reply);
-    let groups = stream.groups()?;
     let Some(listed) = full else {
-        write_number("groups", groups.len() as u64, reply);
+        write_number("groups", stream.group_count()?, reply);
         for (name, reverse) in [("first-entry", false), ("last-entry", true)] {
             reply.bulk(name.as_bytes());
-            let start = reply.len();
             let mut writer = EntryWriter::new(reply, reply_bytes_max);
             let visit = Visit { range: IdRange::ALL, reverse, count_max: 1 };
             stream.visit(visit, |entry| writer.write(entry))?;
             if writer.written == 0 {
                 reply.null();
             } else {
-                writer.check(start, &key)?;
+                writer.check(begin, &key)?;
             }
         }
         return Ok(());
@@ -174,24 +184,48 @@ fn stream(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let visit = Visit { range: IdRange::ALL, reverse: false, count_max: listed };
     stream.visit(visit, |entry| writer.write(entry))?;
     writer.end_array(start, &key)?;
+    let groups = whole_groups(&mut stream, listed, (room, reply.len() - begin))?;
     reply.bulk(b"groups");
     reply.array(groups.len());
-    for (name, group) in &groups {
-        write_full_group(&mut stream, (name, group), listed, reply)?;
-        if reply.full_len() > reply_bytes_max {
-            return Err(CommandError::too_long_of(&key, 2 * (reply.full_len() - start) as u64));
-        }
+    let mut writer = EntryWriter::new(reply, reply_bytes_max);
+    for group in &groups {
+        write_full_group(&mut stream, group, listed, &mut writer)?;
     }
-    Ok(())
+    writer.check(begin, &key)
+}
+
+/// The groups of a stream with all consumers. All that is listed of them has been looked for, and there is memory
+/// for it in a reply of so many bytes, but for the names of the consumers that entries are pending with.
+fn whole_groups(
+    stream: &mut Stream<'_>,
+    listed: u64,
+    (mut room, written): (Gathering<'_>, usize),
+) -> Result<Vec<WholeGroup>, CommandError> {
+    let lines = |pending: u64| pending.min(listed).saturating_mul(LINE_BYTES as u64) as usize;
+    room.take(written);
+    let groups = stream.groups(|name, group| {
+        room.take((FULL_GROUP_BYTES + name.len()).saturating_add(lines(group.pending)))
+    })?;
+    room.check()?;
+    stream.announce_consumers(&groups)?;
+    let mut whole = Vec::new();
+    for (name, group) in groups {
+        let consumers = stream.consumers(&group, |name, consumer| {
+            room.take((FULL_CONSUMER_BYTES + name.len()).saturating_add(lines(consumer.pending)))
+        })?;
+        whole.push(WholeGroup { name, group, consumers });
+    }
+    room.check()?;
+    stream.announce_listed(&whole, listed)?;
+    Ok(whole)
 }
 
 fn write_full_group(
     stream: &mut Stream<'_>,
-    (name, group): (&[u8], &GroupRow),
+    WholeGroup { name, group, consumers }: &WholeGroup,
     listed: u64,
-    reply: &mut Reply,
+    writer: &mut EntryWriter<'_>,
 ) -> CommandResult {
-    let consumers = stream.consumers(group)?;
     let mut pending = Vec::new();
     stream.pending(group, (StreamId::MIN, listed), |id, nack| {
         pending.push((id, nack));
@@ -201,27 +235,32 @@ fn write_full_group(
             ControlFlow::Break(())
         }
     })?;
+    let lag = stream.lag(group)?;
+    let reply = &mut *writer.reply;
     reply.map(7);
     reply.bulk(b"name");
     reply.bulk(name);
     write_id_of("last-delivered-id", group.last, reply);
     write_known("entries-read", group.read.map(|read| read as i64), reply);
-    write_known("lag", stream.lag(group)?, reply);
+    write_known("lag", lag, reply);
     write_number("pel-count", group.pending, reply);
     reply.bulk(b"pending");
     reply.array(pending.len());
+    let names: HashMap<u32, &[u8]> =
+        consumers.iter().map(|(name, consumer)| (consumer.number, &name[..])).collect();
     for (id, nack) in pending {
-        let owner = consumers.iter().find(|(_, consumer)| consumer.number == nack.consumer);
-        let (owner, _) = owner.expect("invariant: what is pending is so with a consumer");
-        reply.array(4);
-        write_id(id, reply);
-        reply.bulk(owner);
-        write_delivery(&nack, reply);
+        let owner = names[&nack.consumer];
+        if writer.has_room(LINE_BYTES + owner.len()) {
+            writer.reply.array(4);
+            write_id(id, writer.reply);
+            writer.reply.bulk(owner);
+            write_delivery(&nack, writer.reply);
+        }
     }
-    reply.bulk(b"consumers");
-    reply.array(consumers.len());
-    for (name, consumer) in &consumers {
-        write_full_consumer(stream, group, (name, consumer), listed, reply)?;
+    writer.reply.bulk(b"consumers");
+    writer.reply.array(consumers.len());
+    for (name, consumer) in consumers {
+        write_full_consumer(stream, group, (name, consumer), listed, writer.reply)?;
     }
     Ok(())
 }
@@ -239,7 +278,6 @@ fn write_full_consumer(
     reply: &mut Reply,
 ) -> CommandResult {
     let ids = stream.owned((group, consumer), StreamId::MIN, listed)?;
-    stream.announce_pending(group, &ids)?;
     reply.map(4);
     reply.bulk(b"name");
     reply.bulk(name);
@@ -258,8 +296,10 @@ fn write_full_consumer(
 
 fn groups(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
+    let mut room = Gathering::new(&key, cx.reply_bytes_max, reply);
     let Some(mut stream) = cx.read_stream(&key)? else { return Err(CommandError::NO_SUCH_KEY) };
-    let groups = stream.groups()?;
+    let groups = stream.groups(|name, _| room.take(GROUP_BYTES + name.len()))?;
+    room.check()?;
     reply.array(groups.len());
     for (name, group) in &groups {
         reply.map(6);
@@ -276,9 +316,11 @@ fn groups(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 
 fn consumers(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, now_ms) = (cx.key(0), cx.now_ms);
+    let mut room = Gathering::new(&key, cx.reply_bytes_max, reply);
     let Some(mut stream) = cx.read_stream(&key)? else { return Err(CommandError::NO_SUCH_KEY) };
     let Some(group) = stream.group(&args[3])? else { return Err(no_group_for(&key, &args[3])) };
-    let consumers = stream.consumers(&group)?;
+    let consumers = stream.consumers(&group, |name, _| room.take(CONSUMER_BYTES + name.len()))?;
+    room.check()?;
     reply.array(consumers.len());
     for (name, consumer) in &consumers {
         reply.map(3);

@@ -1,5 +1,6 @@
 //! What consumers have not acknowledged: XACK and XPENDING.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use keyspace::Key;
@@ -7,6 +8,7 @@ use resp::{Args, Reply};
 use value::StreamId;
 use value::leaf::stream_rows::{Group as GroupRow, Nack};
 
+use super::room::Gathering;
 use super::stream::{parse_id, parse_integer};
 use super::stream_range::{parse_end, parse_start, write_id};
 use crate::collection::{GroupEdit, IdRange, Stream};
@@ -19,8 +21,13 @@ const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
 const ANSWERED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
 const CHANGED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::UPDATE), Needs::Value)];
 
-/// Bytes of a line of XPENDING beside the consumer's name, about.
-const LINE_BYTES: usize = 96;
+/// Bytes of a line of XPENDING, and of one of its summary, beside the consumer's name, at most.
+const LINE_BYTES: usize = 112;
+const SUMMARY_LINE_BYTES: usize = 64;
+/// IDs of a consumer that are looked at together, at least and at most, when only those are listed that have been
+/// pending for long.
+const IDS_MIN: u64 = 256;
+const IDS_MAX: u64 = 1 << 16;
 
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
@@ -73,11 +80,13 @@ fn xack(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
         reply.integer(0);
         return Ok(());
     };
-    let ids = args.from(3).iter().map(parse_id).collect::<Result<Vec<StreamId>, _>>()?;
-    stream.announce_pending(group.group(), &ids)?;
+    let mut ids = args.from(3).iter().map(parse_id).collect::<Result<Vec<StreamId>, _>>()?;
+    ids.sort_unstable();
+    ids.dedup();
+    let nacks = group.nacks(&mut stream, &ids)?;
     let mut acknowledged = 0;
-    for id in ids {
-        if let Some(nack) = group.nack(&mut stream, id)? {
+    for (id, nack) in ids.into_iter().zip(nacks) {
+        if let Some(nack) = nack {
             group.acknowledge(&mut stream, id, nack)?;
             acknowledged += 1;
         }
@@ -134,7 +143,8 @@ impl<'a> Listed<'a> {
 
 fn xpending(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let listed = Listed::parse(args)?;
-    let (key, now_ms, reply_bytes_max) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
+    let (key, now_ms) = (cx.key(0), cx.now_ms);
+    let room = Gathering::new(&key, cx.reply_bytes_max, reply);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
         Some(stream) => stream.group(&args[2])?,
@@ -144,24 +154,33 @@ fn xpending(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
         return Err(no_group(&key, &args[2]));
     };
     match listed {
-        None => write_summary(&mut stream, &group, reply),
-        Some(listed) => {
-            let bytes =
-                write_listed(&mut stream, (&group, &listed), (now_ms, reply_bytes_max), reply)?;
-            if bytes > 0 { Err(CommandError::too_long_of(&key, bytes)) } else { Ok(()) }
-        }
+        None => write_summary(&mut stream, &group, room, reply),
+        Some(listed) => write_listed(&mut stream, (&group, &listed, now_ms), room, reply),
     }
 }
 
-fn write_summary(stream: &mut Stream<'_>, group: &GroupRow, reply: &mut Reply) -> CommandResult {
-    reply.array(4);
-    reply.integer(group.pending as i64);
+fn write_summary(
+    stream: &mut Stream<'_>,
+    group: &GroupRow,
+    mut room: Gathering<'_>,
+    reply: &mut Reply,
+) -> CommandResult {
     let mut first = None;
     stream.pending(group, (StreamId::MIN, 1), |id, _| {
         first = Some(id);
         ControlFlow::Break(())
     })?;
-    let (Some(first), Some(last)) = (first, stream.last_pending(group)?) else {
+    let (first, last) = (first, stream.last_pending(group)?);
+    let owning = match first {
+        None => Vec::new(),
+        Some(_) => stream.consumers(group, |name, consumer| {
+            consumer.pending > 0 && room.take(SUMMARY_LINE_BYTES + name.len())
+        })?,
+    };
+    room.check()?;
+    reply.array(4);
+    reply.integer(group.pending as i64);
+    let (Some(first), Some(last)) = (first, last) else {
         reply.null();
         reply.null();
         reply.null_array();
@@ -169,10 +188,8 @@ fn write_summary(stream: &mut Stream<'_>, group: &GroupRow, reply: &mut Reply) -
     };
     write_id(first, reply);
     write_id(last, reply);
-    let consumers = stream.consumers(group)?;
-    let owning = consumers.iter().filter(|(_, consumer)| consumer.pending > 0);
-    reply.array(owning.clone().count());
-    for (name, consumer) in owning {
+    reply.array(owning.len());
+    for (name, consumer) in &owning {
         reply.array(2);
         reply.bulk(name);
         reply.bulk_integer(consumer.pending as i64);
@@ -180,94 +197,80 @@ fn write_summary(stream: &mut Stream<'_>, group: &GroupRow, reply: &mut Reply) -
     Ok(())
 }
 
-/// Returns how many bytes the reply takes, about, if that is too much.
+type Pending = Vec<(StreamId, Nack)>;
+
 fn write_listed(
     stream: &mut Stream<'_>,
-    (group, listed): (&GroupRow, &Listed<'_>),
-    (now_ms, reply_bytes_max): (u64, usize),
+    (group, listed, now_ms): (&GroupRow, &Listed<'_>, u64),
+    mut room: Gathering<'_>,
     reply: &mut Reply,
-) -> Result<u64, CommandError> {
-    let found = match listed.consumer {
-        _ if listed.count == 0 => Vec::new(),
-        None => find_pending(stream, (group, listed), now_ms)?,
-        Some(name) => match stream.consumer(group, name)? {
-            None => Vec::new(),
-            Some(consumer) => {
-                let of_all = |limit| stream.owned((group, &consumer), listed.range.first, limit);
-                let ids = { of_all }(if listed.idle_ms > 0 { u64::MAX } else { listed.count })?;
-                find_owned(stream, (group, listed), ids, now_ms)?
+) -> CommandResult {
+    let mut found = Pending::new();
+    let mut count = 0;
+    // Those that there is no memory for are counted.
+    let mut find = |id, nack: Nack| {
+        if is_idle(&nack, listed.idle_ms, now_ms) {
+            count += 1;
+            if room.take(LINE_BYTES) {
+                found.push((id, nack));
             }
-        },
-    };
-    let mut names: Vec<(u32, Vec<u8>)> = Vec::new();
-    for (_, nack) in &found {
-        if names.iter().all(|(number, _)| *number != nack.consumer) {
-            names.push((nack.consumer, stream.consumer_name(group, nack.consumer)?));
         }
+        if count < listed.count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    match listed.consumer {
+        _ if listed.count == 0 => {}
+        None => stream.pending(group, (listed.range.first, listed.count), |id, nack| {
+            if id > listed.range.last { ControlFlow::Break(()) } else { find(id, nack) }
+        })?,
+        Some(name) => visit_owned(stream, (group, listed, name), &mut find)?,
     }
-    let longest = names.iter().map(|(_, name)| name.len()).max().unwrap_or(0);
-    let bytes = found.len() * (LINE_BYTES + longest);
-    if reply.full_len() + bytes > reply_bytes_max {
-        return Ok(bytes as u64);
-    }
+    let owners: BTreeSet<u32> = found.iter().map(|(_, nack)| nack.consumer).collect();
+    let names = stream.consumer_names(group, &owners)?;
+    room.take(found.iter().map(|(_, nack)| names[&nack.consumer].len()).sum());
+    room.check()?;
     reply.array(found.len());
     for (id, nack) in &found {
-        let name = names.iter().find(|(number, _)| *number == nack.consumer);
         reply.array(4);
         write_id(*id, reply);
-        reply.bulk(&name.expect("invariant: all were looked for").1);
+        reply.bulk(&names[&nack.consumer]);
         reply.integer(now_ms.saturating_sub(nack.delivered_ms) as i64);
         reply.integer(nack.deliveries as i64);
     }
-    Ok(0)
+    Ok(())
+}
+
+/// Visits what is pending with a consumer in the range that is listed, some entries at a time.
+fn visit_owned(
+    stream: &mut Stream<'_>,
+    (group, listed, name): (&GroupRow, &Listed<'_>, &[u8]),
+    each: &mut impl FnMut(StreamId, Nack) -> ControlFlow<()>,
+) -> CommandResult {
+    let Some(consumer) = stream.consumer(group, name)? else { return Ok(()) };
+    let (mut from, mut wanted) = (Some(listed.range.first), listed.count.clamp(IDS_MIN, IDS_MAX));
+    if listed.idle_ms == 0 {
+        wanted = wanted.min(listed.count);
+    }
+    while let Some(first) = from {
+        let mut ids = stream.owned((group, &consumer), first, wanted)?;
+        let is_end = (ids.len() as u64) < wanted;
+        from = ids.last().filter(|_| !is_end).and_then(|last| last.next());
+        ids.retain(|id| *id <= listed.range.last);
+        stream.announce_pending(group, &ids)?;
+        for id in ids {
+            let nack = stream.nack(group, id)?.expect("invariant: it is pending with somebody");
+            if each(id, nack).is_break() {
+                return Ok(());
+            }
+        }
+        from = from.filter(|next| *next <= listed.range.last);
+        wanted = wanted.saturating_mul(2).min(IDS_MAX);
+    }
+    Ok(())
 }
 
 /// Whether an entry has been pending for so long since it was last delivered.
 pub(super) fn is_idle(nack: &Nack, idle_ms: i64, now_ms: u64) -> bool {
     idle_ms == 0 || (now_ms as i64).wrapping_sub(nack.delivered_ms as i64) >= idle_ms
-}
-
-fn find_pending(
-    stream: &mut Stream<'_>,
-    (group, listed): (&GroupRow, &Listed<'_>),
-    now_ms: u64,
-) -> Result<Vec<(StreamId, Nack)>, CommandError> {
-    let mut found = Vec::new();
-    stream.pending(group, (listed.range.first, listed.count), |id, nack| {
-        if id > listed.range.last {
-            return ControlFlow::Break(());
-        }
-        if is_idle(&nack, listed.idle_ms, now_ms) {
-            found.push((id, nack));
-        }
-        if (found.len() as u64) < listed.count {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    })?;
-    Ok(found)
-}
-
-fn find_owned(
-    stream: &mut Stream<'_>,
-    (group, listed): (&GroupRow, &Listed<'_>),
-    mut ids: Vec<StreamId>,
-    now_ms: u64,
-) -> Result<Vec<(StreamId, Nack)>, CommandError> {
-    ids.retain(|id| *id <= listed.range.last);
-    stream.announce_pending(group, &ids)?;
-    let mut found = Vec::new();
-    for id in ids {
-        let nack = stream.nack(group, id)?.expect("invariant: it is pending with somebody");
-        if is_idle(&nack, listed.idle_ms, now_ms) {
-            found.push((id, nack));
-        }
-        if found.len() as u64 == listed.count {
-            break;
-        }
-    }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -333,5 +336,98 @@ pub(super) mod tests {
             ("XPENDING s g IDLE 1 - +", syntax),
             ("XPENDING s g - + 1 c d e f", syntax),
         ]);
+    }
+
+    #[test]
+    fn what_has_been_pending_for_long_is_found_some_at_a_time() {
+        let mut server = Harness::new(true);
+        for id in 1..=5_000 {
+            server.run(&format!("XADD s {id}-0 a 1"));
+        }
+        server.run("XGROUP CREATE s g 0");
+        server.run("XREADGROUP GROUP g alice STREAMS s >");
+        server.now_ms += 1_000;
+        server.run("XREADGROUP GROUP g alice COUNT 2000 STREAMS s 0");
+        server.now_ms += 1_000;
+        assert_eq!(
+            server.run("XPENDING s g IDLE 500 - + 1 alice"),
+            "[[$3 1-0, $5 alice, :1000, :2]]"
+        );
+        assert!(server.fetched() < 30, "{} leaves", server.fetched());
+        for (line, first, count) in [
+            ("XPENDING s g IDLE 1500 - + 1 alice", "2001-0", 1),
+            ("XPENDING s g IDLE 1500 - + 2900 alice", "2001-0", 2_900),
+            ("XPENDING s g IDLE 1500 - + 9999 alice", "2001-0", 3_000),
+            ("XPENDING s g IDLE 1500 - + 9999", "2001-0", 3_000),
+            ("XPENDING s g IDLE 1500 3000 (4000-0 9999 alice", "3000-0", 1_000),
+            ("XPENDING s g 3000 (4000-0 300 alice", "3000-0", 300),
+            ("XPENDING s g 3000 (4000-0 9999 alice", "3000-0", 1_000),
+        ] {
+            let reply = server.run(line);
+            assert!(reply.starts_with(&format!("[[$6 {first}, ")), "{line}: {reply:.50}");
+            assert_eq!(reply.matches("alice").count(), count, "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_pending_is_an_answer_behind_a_long_reply() {
+        let mut server = delivered(false);
+        (server.follows, server.reply_bytes_free) = (true, 0);
+        for line in ["XPENDING s g - + 10 nobody", "XPENDING s g - + 0", "XPENDING s g 9 + 10"] {
+            assert_eq!((&*server.run(line), server.runs), ("[]", 1), "{line}");
+        }
+    }
+
+    #[test]
+    fn many_consumers_are_told_apart() {
+        const CONSUMERS: usize = 40_000;
+        let mut server = Harness::new(false);
+        server.run("XGROUP CREATE s g 0 MKSTREAM");
+        let mut ids = String::new();
+        for number in 1..=CONSUMERS {
+            server.run(&format!("XADD s {number}-0 a 1"));
+            server.run(&format!("XREADGROUP GROUP g c{number} STREAMS s >"));
+            ids += &format!(" {number}");
+        }
+        let start = std::time::Instant::now();
+        let listed = server.run(&format!("XPENDING s g - + {CONSUMERS}"));
+        assert_eq!(listed.matches("-0, ").count(), CONSUMERS);
+        assert!(listed.ends_with(&format!("[$7 {CONSUMERS}-0, $6 c{CONSUMERS}, :0, :1]]")));
+        let full = server.run("XINFO STREAM s FULL COUNT 0");
+        assert_eq!(full.matches("$9 pel-count: :1,").count(), CONSUMERS);
+        assert_eq!(server.run(&format!("XACK s g{ids}")), format!(":{CONSUMERS}"));
+        // Many times what it takes; a look at all consumers for each entry takes longer.
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(server.run("XPENDING s g"), "[:0, _, _, _]");
+    }
+
+    #[test]
+    fn leaves_of_consumers_are_looked_for_together() {
+        const CONSUMERS: usize = 300;
+        let name = |number: usize| format!("consumer-{number:04}-{}", "x".repeat(100));
+        let mut server = Harness::new(true);
+        server.run("XGROUP CREATE s g 0 MKSTREAM");
+        let mut ids = String::new();
+        for number in 1..=CONSUMERS {
+            server.run(&format!("XADD s {number}-0 a 1"));
+            server.run(&format!("XREADGROUP GROUP g {} STREAMS s >", name(number)));
+            ids += &format!(" {number}");
+        }
+        assert!(server.nodes() > 60, "{}", server.nodes());
+        for (line, runs) in [
+            ("XPENDING s g - + 1000".to_owned(), 4),
+            ("XINFO STREAM s FULL COUNT 1".to_owned(), 8),
+            ("XINFO STREAM s FULL".to_owned(), 8),
+            ("XINFO STREAM s FULL COUNT 0".to_owned(), 8),
+            (format!("XCLAIM s g {} 0{ids} JUSTID", name(1)), 8),
+            ("XGROUP SETID s g 0".to_owned(), 3),
+            (format!("XREADGROUP GROUP g {} STREAMS s >", name(2)), 8),
+            (format!("XAUTOCLAIM s g {} 0 0 COUNT 1000", name(3)), 8),
+            (format!("XACK s g{ids}"), 6),
+        ] {
+            server.run(&line);
+            assert!(server.runs <= runs, "{line:.60}: {} runs", server.runs);
+        }
+        assert_eq!(server.run("XPENDING s g"), "[:0, _, _, _]");
     }
 }

@@ -20,6 +20,9 @@ const INVALID_END: CommandError = fixed("ERR invalid end ID for the interval");
 /// Bytes of a reply that are neither fields nor values: of an entry, and of each of its pairs, at most.
 const ENTRY_REPLY_BYTES: usize = 96;
 const PAIR_REPLY_BYTES: usize = 48;
+/// Bytes of an ID in a reply, at most, and of one whose entry has gone.
+pub(super) const ID_REPLY_BYTES: usize = 48;
+const GONE_REPLY_BYTES: usize = 64;
 
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
@@ -81,10 +84,8 @@ impl EntryWriter<'_> {
     /// Writes an entry: its ID, and its fields and values.
     pub(super) fn write(&mut self, entry: &Entry<'_>) {
         let content: usize = entry.iter().map(|(field, value)| field.len() + value.len()).sum();
-        let bytes = content + ENTRY_REPLY_BYTES + PAIR_REPLY_BYTES * entry.pairs;
         self.written += 1;
-        if self.reply.full_len() + bytes > self.bytes_max {
-            self.bytes_lacking += bytes as u64;
+        if !self.has_room(content + ENTRY_REPLY_BYTES + PAIR_REPLY_BYTES * entry.pairs) {
             return;
         }
         self.reply.array(2);
@@ -94,6 +95,38 @@ impl EntryWriter<'_> {
             self.reply.bulk(field);
             self.reply.bulk(value);
         }
+    }
+
+    /// Writes an ID alone.
+    pub(super) fn write_id(&mut self, id: StreamId) {
+        self.written += 1;
+        if self.has_room(ID_REPLY_BYTES) {
+            write_id(id, self.reply);
+        }
+    }
+
+    /// Writes the ID of an entry that has gone, and nothing for what it was.
+    pub(super) fn write_gone(&mut self, id: StreamId) {
+        self.written += 1;
+        if self.has_room(GONE_REPLY_BYTES) {
+            self.reply.array(2);
+            write_id(id, self.reply);
+            self.reply.null_array();
+        }
+    }
+
+    /// Whether there is memory for so many bytes more. If not, they count as lacking.
+    pub(super) fn has_room(&mut self, bytes: usize) -> bool {
+        let has_room = self.reply.full_len() + bytes <= self.bytes_max;
+        if !has_room {
+            self.bytes_lacking += bytes as u64;
+        }
+        has_room
+    }
+
+    /// Whether all was written so far.
+    pub(super) fn is_whole(&self) -> bool {
+        self.bytes_lacking == 0
     }
 
     /// Whether all that there is from `start` on was written. Errors: [`CommandError::ReplyTooLong`].

@@ -10,7 +10,7 @@ use resp::{Args, Protocol, Reply};
 use value::{StreamId, parse_i64};
 
 use super::stream::{parse_id, parse_integer};
-use super::stream_range::{EntryWriter, write_id};
+use super::stream_range::EntryWriter;
 use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -19,9 +19,6 @@ use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, L
 
 const BLOCKING: Flags = Flags::BLOCKING.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES);
 const OPTIONS: &[(&str, usize)] = &[("BLOCK", 1), ("COUNT", 1), ("GROUP", 2), ("NOACK", 0)];
-
-/// Bytes that a pending entry takes while a command notes it, about.
-const NOTED_BYTES: usize = 256;
 
 const NOT_A_TIMEOUT: CommandError = fixed("ERR timeout is not an integer or out of range");
 const NEGATIVE_TIMEOUT: CommandError = fixed("ERR timeout is negative");
@@ -348,15 +345,17 @@ fn deliver(
     let (start, mut ids) = (reply.len(), Vec::new());
     let mut writer = EntryWriter::new(reply, reply_bytes_max);
     stream.visit(Visit { range, reverse: false, count_max: options.count_max }, |entry| {
-        ids.push(entry.id);
         writer.write(entry);
+        if writer.is_whole() {
+            ids.push(entry.id);
+        }
     })?;
-    if ids.is_empty() {
+    if writer.written == 0 {
         reply.truncate(of_key);
         return Ok(false);
     }
     writer.end_array(start, &key)?;
-    if !options.no_ack && ids.len().saturating_mul(NOTED_BYTES) > memory_bytes_max {
+    if !options.no_ack && ids.len().saturating_mul(GroupEdit::NOTED_BYTES) > memory_bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
@@ -367,9 +366,8 @@ fn deliver(
         group.set_last(id, read);
     }
     if !options.no_ack {
-        stream.announce_pending(group.group(), &ids)?;
-        for &id in &ids {
-            let before = group.nack(&mut stream, id)?;
+        let nacks = group.nacks(&mut stream, &ids)?;
+        for (&id, before) in ids.iter().zip(nacks) {
             group.assign(&mut stream, id, (before, at), Delivery { at_ms: now_ms, count: 1 })?;
         }
     }
@@ -397,13 +395,18 @@ fn deliver_again(
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
     let (now_ms, reply_bytes_max) = (cx.now_ms, cx.reply_bytes_max);
+    let noted_max = (cx.memory_bytes_max / GroupEdit::NOTED_BYTES) as u64;
     let (key, group) = (reading.key, &mut reading.group);
     let Some(mut stream) = cx.read_stream(&key)? else { return Ok(false) };
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
     let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
     reading.creates |= is_new;
     let first = behind.next().expect("invariant: the greatest ID stands for what is new");
-    let ids = group.owned(&mut stream, (at, first), options.count_max)?;
+    let count_max = options.count_max.min(noted_max.saturating_add(1));
+    let ids = group.owned(&mut stream, (at, first), count_max)?;
+    if ids.len() as u64 > noted_max {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
     begin_stream(&key, reply);
     stream.announce(ids.iter().copied())?;
     stream.announce_pending(group.group(), &ids)?;
@@ -414,10 +417,7 @@ fn deliver_again(
         let visit = Visit { range: IdRange::one(id), reverse: false, count_max: 1 };
         stream.visit(visit, |entry| writer.write(entry))?;
         if writer.written == written {
-            writer.reply.array(2);
-            write_id(id, writer.reply);
-            writer.reply.null_array();
-            writer.written += 1;
+            writer.write_gone(id);
         } else if let Some(nack) = group.nack(&mut stream, id)? {
             let delivery = Delivery { at_ms: now_ms, count: nack.deliveries.wrapping_add(1) };
             group.assign(&mut stream, id, (Some(nack), at), delivery)?;
@@ -639,5 +639,73 @@ mod tests {
         assert_eq!(reply, format!("{{$118 {prefix}{KEYS:06}: [{E1}]}}"));
         // Many times what it takes; a look at all keys for each one takes longer.
         assert!(start.elapsed() < std::time::Duration::from_secs(3), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn what_there_is_no_memory_for_is_not_delivered() {
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.";
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            for number in 1..=20 {
+                server.run(&format!("XADD s {number}-0 a 1"));
+            }
+            server.run("XGROUP CREATE s g 0");
+            server.run("XREADGROUP GROUP g c COUNT 10 STREAMS s >");
+            server.memory_bytes_max = 9 * 256;
+            for (line, expected) in [
+                ("XREADGROUP GROUP g c STREAMS s >", oom),
+                ("XREADGROUP GROUP g c STREAMS s 0", oom),
+                ("XREADGROUP GROUP g c COUNT 10 STREAMS s 0", oom),
+                ("XGROUP DELCONSUMER s g c", oom),
+                ("XACK s g 1-0", ":1"),
+                ("XREADGROUP GROUP g c STREAMS s 0", "*"),
+                ("XREADGROUP GROUP g c COUNT 1 STREAMS s >", "*"),
+                ("XREADGROUP GROUP g c STREAMS s 2-0", "*"),
+                ("XPENDING s g", "[:10, $3 2-0, $4 11-0, [[$1 c, $2 10]]]"),
+                ("XACK s g 2-0", ":1"),
+                ("XGROUP DELCONSUMER s g c", ":9"),
+            ] {
+                let reply = server.run(line);
+                let is_right =
+                    if expected == "*" { !reply.starts_with('-') } else { reply == expected };
+                assert!(is_right, "{line}: {reply}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_replies_of_groups_take_is_known_before() {
+        let mut server = Harness::new(false);
+        for number in 1..=200 {
+            server.run(&format!("XADD s {number}-0 a 1"));
+            server.run(&format!("XGROUP CREATE s group-{number} 0"));
+        }
+        for number in 1..=200 {
+            let name = format!("consumer-{number}-{}", "x".repeat(number));
+            server.run(&format!("XREADGROUP GROUP group-1 {name} COUNT 1 STREAMS s >"));
+        }
+        server.run("XREADGROUP GROUP group-2 c STREAMS s >");
+        let all: Vec<String> = (1..=200).map(|number| number.to_string()).collect();
+        server.run(&format!("XDEL s {}", all[..100].join(" ")));
+        server.reply_bytes_free = 256;
+        for line in [
+            "XINFO STREAM s FULL",
+            "XINFO STREAM s FULL COUNT 0",
+            "XINFO GROUPS s",
+            "XINFO CONSUMERS s group-1",
+            "XPENDING s group-1",
+            "XPENDING s group-1 - + 1000",
+            "XPENDING s group-2 - + 1000 c",
+            "XREADGROUP GROUP group-2 c COUNT 100 STREAMS s 0",
+            &format!("XCLAIM s group-1 c 0 {} JUSTID", all[100..].join(" ")),
+            "XAUTOCLAIM s group-2 d 0 0 COUNT 300 JUSTID",
+        ] {
+            // The harness sees to it that no reply is longer than was granted.
+            let reply = server.run(line);
+            assert!(reply.len() > 900, "{line:.40}: {reply}");
+            // What FULL lists of entries, groups and consumers, and the names of owners, are known one after another.
+            let runs_max = if line.contains("FULL") { 5 } else { 3 };
+            assert!((2..=runs_max).contains(&server.runs), "{line:.40}: {} runs", server.runs);
+        }
     }
 }

@@ -1,16 +1,27 @@
 //! What is known of consumer groups: their consumers, and what is pending with these.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use value::StreamId;
 use value::leaf::stream::Head;
 use value::leaf::stream_rows::{
-    Consumer, Group, Nack, consumer_key, consumer_keys, consumer_name, consumer_name_key,
+    Consumer, Group, KeyRange, Nack, consumer_key, consumer_keys, consumer_name, consumer_name_key,
     group_key, group_keys, group_name, id_of_key, owned_keys, pending_key, pending_keys,
 };
 
 use super::Stream;
 use crate::error::{CommandError, CommandResult};
+
+/// A group with its consumers.
+pub struct WholeGroup {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The group.
+    pub group: Group,
+    /// All consumers with their names.
+    pub consumers: Vec<(Vec<u8>, Consumer)>,
+}
 
 impl Stream<'_> {
     /// A group. Errors: [`CommandError::NotResident`].
@@ -18,11 +29,29 @@ impl Stream<'_> {
         Ok(self.row(&group_key(name))?.map(|row| Group::from_bytes(&row)))
     }
 
-    /// All groups with their names, in the order of these. Errors: [`CommandError::NotResident`].
-    pub fn groups(&mut self) -> Result<Vec<(Vec<u8>, Group)>, CommandError> {
+    /// How many groups there are. Errors: [`CommandError::NotResident`].
+    pub fn group_count(&mut self) -> Result<u64, CommandError> {
+        let mut count = 0;
+        self.visit_rows(&group_keys(), u64::MAX, |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+
+    /// The groups that are wanted, with their names, in the order of these. All are asked about.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn groups(
+        &mut self,
+        mut is_wanted: impl FnMut(&[u8], &Group) -> bool,
+    ) -> Result<Vec<(Vec<u8>, Group)>, CommandError> {
         let mut groups = Vec::new();
         self.visit_rows(&group_keys(), u64::MAX, |key, value| {
-            groups.push((group_name(key).to_vec(), Group::from_bytes(value)));
+            let (name, group) = (group_name(key), Group::from_bytes(value));
+            if is_wanted(name, &group) {
+                groups.push((name.to_vec(), group));
+            }
             ControlFlow::Continue(())
         })?;
         Ok(groups)
@@ -38,22 +67,79 @@ impl Stream<'_> {
         Ok(row.map(|row| Consumer::from_bytes(&row)))
     }
 
-    /// All consumers of a group with their names, in the order of these.
+    /// The consumers of a group that are wanted, with their names, in the order of these. All are asked about.
     ///
     /// Errors: [`CommandError::NotResident`].
-    pub fn consumers(&mut self, group: &Group) -> Result<Vec<(Vec<u8>, Consumer)>, CommandError> {
+    pub fn consumers(
+        &mut self,
+        group: &Group,
+        mut is_wanted: impl FnMut(&[u8], &Consumer) -> bool,
+    ) -> Result<Vec<(Vec<u8>, Consumer)>, CommandError> {
         let mut consumers = Vec::new();
         self.visit_rows(&consumer_keys(group.number), u64::MAX, |key, value| {
-            consumers.push((consumer_name(key).to_vec(), Consumer::from_bytes(value)));
+            let (name, consumer) = (consumer_name(key), Consumer::from_bytes(value));
+            if is_wanted(name, &consumer) {
+                consumers.push((name.to_vec(), consumer));
+            }
             ControlFlow::Continue(())
         })?;
         Ok(consumers)
     }
 
-    /// The name of a consumer. Errors: [`CommandError::NotResident`].
-    pub fn consumer_name(&mut self, group: &Group, consumer: u32) -> Result<Vec<u8>, CommandError> {
-        let name = self.row(&consumer_name_key(group.number, consumer))?;
-        Ok(name.expect("invariant: what is pending with a consumer goes with it"))
+    /// The names of consumers, by their numbers. Errors: [`CommandError::NotResident`].
+    pub fn consumer_names(
+        &mut self,
+        group: &Group,
+        consumers: &BTreeSet<u32>,
+    ) -> Result<BTreeMap<u32, Vec<u8>>, CommandError> {
+        let key = |consumer| consumer_name_key(group.number, consumer);
+        self.announce_rows(consumers.iter().map(|&consumer| key(consumer)))?;
+        let mut names = BTreeMap::new();
+        for &consumer in consumers {
+            let name = self.row(&key(consumer))?;
+            let name = name.expect("invariant: what is pending with a consumer goes with it");
+            names.insert(consumer, name);
+        }
+        Ok(names)
+    }
+
+    /// Looks for the consumers of groups, which are listed next. Errors: [`CommandError::NotResident`].
+    pub fn announce_consumers(&mut self, groups: &[(Vec<u8>, Group)]) -> CommandResult {
+        self.announce_ranges(
+            groups.iter().map(|(_, group)| (consumer_keys(group.number), u64::MAX)),
+        )
+    }
+
+    /// Looks for the first `count_max` pending entries of each group and of each consumer, which are listed next.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn announce_listed(&mut self, groups: &[WholeGroup], count_max: u64) -> CommandResult {
+        let consumers = |of: &WholeGroup| {
+            let numbers = of.consumers.iter().filter(|(_, consumer)| consumer.pending > 0);
+            numbers.map(|(_, consumer)| *consumer).collect::<Vec<Consumer>>()
+        };
+        let owned = groups.iter().flat_map(|of| {
+            let number = of.group.number;
+            let range =
+                move |consumer: Consumer| owned_keys(number, consumer.number, StreamId::MIN);
+            consumers(of).into_iter().map(range)
+        });
+        let pending = groups.iter().map(|of| pending_keys(of.group.number, StreamId::MIN));
+        self.announce_ranges(pending.chain(owned).map(|range| (range, count_max)))?;
+        let mut wanted: Vec<(KeyRange, u64)> = Vec::new();
+        for of in groups {
+            let consumers = consumers(of);
+            let listed: u64 = consumers.iter().map(|one| one.pending.min(count_max)).sum();
+            if listed >= of.group.pending {
+                wanted.push((pending_keys(of.group.number, StreamId::MIN), u64::MAX));
+                continue;
+            }
+            for consumer in consumers {
+                let ids = self.owned((&of.group, &consumer), StreamId::MIN, count_max)?;
+                wanted.extend(ids.into_iter().map(|id| (pending_keys(of.group.number, id), 1)));
+            }
+        }
+        self.announce_ranges(wanted.into_iter())
     }
 
     /// Visits the pending entries of a group from an ID on, of which about `count_max` are wanted.
@@ -106,8 +192,7 @@ impl Stream<'_> {
     ///
     /// Errors: [`CommandError::NotResident`].
     pub fn announce_pending(&mut self, group: &Group, ids: &[StreamId]) -> CommandResult {
-        let keys: Vec<Vec<u8>> = ids.iter().map(|&id| pending_key(group.number, id)).collect();
-        self.announce_rows(keys.iter().map(Vec::as_slice))
+        self.announce_rows(ids.iter().map(|&id| pending_key(group.number, id)))
     }
 
     /// How many entries were added up to an ID, as far as that can be told: nothing must have been deleted

@@ -1,5 +1,6 @@
 //! What a command changes of a consumer group.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use value::StreamId;
@@ -28,6 +29,8 @@ pub struct GroupEdit {
     is_changed: bool,
     /// Those that were met.
     consumers: Vec<KnownConsumer>,
+    /// Where these stand, by their numbers.
+    positions: HashMap<u32, usize>,
     edits: RowEdits,
 }
 
@@ -40,6 +43,9 @@ struct KnownConsumer {
 }
 
 impl GroupEdit {
+    /// Bytes that a pending entry takes while a command notes what becomes of it, about.
+    pub const NOTED_BYTES: usize = 256;
+
     /// A group to be changed. None: there is none of that name. Errors: [`CommandError::NotResident`].
     pub fn open(stream: &mut Stream<'_>, name: &[u8]) -> Result<Option<GroupEdit>, CommandError> {
         let group = stream.group(name)?;
@@ -48,6 +54,7 @@ impl GroupEdit {
             group,
             is_changed: false,
             consumers: Vec::new(),
+            positions: HashMap::new(),
             edits: RowEdits::default(),
         }))
     }
@@ -116,6 +123,7 @@ impl GroupEdit {
     }
 
     fn meet(&mut self, name: Vec<u8>, consumer: Consumer, is_changed: bool) -> usize {
+        self.positions.insert(consumer.number, self.consumers.len());
         self.consumers.push(KnownConsumer { name, consumer, is_changed, is_gone: false });
         self.consumers.len() - 1
     }
@@ -169,6 +177,46 @@ impl GroupEdit {
         }
     }
 
+    /// Pending entries as they are now, of which the consumers are met: what changes of them is known without
+    /// a look at one leaf after another. None: the entry of this ID is not pending.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn nacks(
+        &mut self,
+        stream: &mut Stream<'_>,
+        ids: &[StreamId],
+    ) -> Result<Vec<Option<Nack>>, CommandError> {
+        stream.announce_pending(&self.group, ids)?;
+        let nacks = ids.iter().map(|&id| self.nack(stream, id));
+        let nacks = nacks.collect::<Result<Vec<Option<Nack>>, CommandError>>()?;
+        self.meet_owners(stream, nacks.iter().flatten())?;
+        Ok(nacks)
+    }
+
+    /// Meets the consumers of pending entries, as far as they have not been met.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn meet_owners<'n>(
+        &mut self,
+        stream: &mut Stream<'_>,
+        nacks: impl Iterator<Item = &'n Nack>,
+    ) -> CommandResult {
+        let owners = nacks.map(|nack| nack.consumer);
+        let unmet: BTreeSet<u32> =
+            owners.filter(|owner| !self.positions.contains_key(owner)).collect();
+        if unmet.is_empty() {
+            return Ok(());
+        }
+        let names = stream.consumer_names(&self.group, &unmet)?;
+        let number = self.group.number;
+        stream.announce_rows(names.values().map(|name| consumer_key(number, name)))?;
+        for name in names.into_values() {
+            let found = stream.consumer(&self.group, &name)?;
+            self.meet(name, found.expect("invariant: a consumer with a name"), false);
+        }
+        Ok(())
+    }
+
     /// The first entries that are pending with the consumer at a position from an ID on, so many at most.
     ///
     /// Errors: [`CommandError::NotResident`].
@@ -180,16 +228,18 @@ impl GroupEdit {
     ) -> Result<Vec<StreamId>, CommandError> {
         let consumer = self.consumers[at].consumer;
         let range = owned_keys(self.group.number, consumer.number, from);
-        let changed: Vec<(StreamId, bool)> =
-            self.edits.of(&range).map(|(key, is_set)| (id_of_key(key), is_set)).collect();
-        let wanted = count_max.saturating_add(changed.len() as u64);
+        let (mut set, mut gone): (Vec<StreamId>, Vec<StreamId>) = Default::default();
+        for (key, is_set) in self.edits.of(&range) {
+            let changed = if is_set { &mut set } else { &mut gone };
+            changed.push(id_of_key(key));
+        }
+        let wanted = count_max.saturating_add(gone.len() as u64);
         let mut ids = stream.owned((&self.group, &consumer), from, wanted)?;
-        for (id, is_set) in changed {
-            match (ids.binary_search(&id), is_set) {
-                (Err(at), true) => ids.insert(at, id),
-                (Ok(at), false) => drop(ids.remove(at)),
-                _ => {}
-            }
+        ids.retain(|id| gone.binary_search(id).is_err());
+        if !set.is_empty() {
+            ids.append(&mut set);
+            ids.sort_unstable();
+            ids.dedup();
         }
         ids.truncate(usize::try_from(count_max).unwrap_or(usize::MAX));
         Ok(ids)
@@ -208,7 +258,7 @@ impl GroupEdit {
         let number = self.consumers[to].consumer.number;
         if before.is_none_or(|nack| nack.consumer != number) {
             match before {
-                Some(nack) => self.disown(stream, id, nack.consumer)?,
+                Some(nack) => self.disown(stream, id, nack)?,
                 None => self.group.pending += 1,
             }
             self.is_changed = true;
@@ -229,26 +279,19 @@ impl GroupEdit {
         id: StreamId,
         nack: Nack,
     ) -> CommandResult {
-        self.disown(stream, id, nack.consumer)?;
+        self.disown(stream, id, nack)?;
         self.group.pending -= 1;
         self.is_changed = true;
         self.edits.remove(pending_key(self.group.number, id));
         Ok(())
     }
 
-    fn disown(&mut self, stream: &mut Stream<'_>, id: StreamId, consumer: u32) -> CommandResult {
-        let met = self.consumers.iter().position(|known| known.consumer.number == consumer);
-        let at = match met {
-            Some(at) => at,
-            None => {
-                let name = stream.consumer_name(&self.group, consumer)?;
-                let found = stream.consumer(&self.group, &name)?;
-                self.meet(name, found.expect("invariant: a consumer with a name"), false)
-            }
-        };
+    fn disown(&mut self, stream: &mut Stream<'_>, id: StreamId, nack: Nack) -> CommandResult {
+        self.meet_owners(stream, [nack].iter())?;
+        let at = self.positions[&nack.consumer];
         self.consumers[at].consumer.pending -= 1;
         self.consumers[at].is_changed = true;
-        self.edits.remove(owned_key(self.group.number, consumer, id));
+        self.edits.remove(owned_key(self.group.number, nack.consumer, id));
         Ok(())
     }
 
@@ -276,7 +319,7 @@ impl GroupEdit {
 
     /// What changes, in rows.
     pub fn finish(self) -> RowEdits {
-        let GroupEdit { name, group, is_changed, consumers, mut edits } = self;
+        let GroupEdit { name, group, is_changed, consumers, mut edits, .. } = self;
         if is_changed {
             edits.set(group_key(&name), group.to_bytes());
         }

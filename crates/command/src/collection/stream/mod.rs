@@ -16,6 +16,7 @@ mod remove;
 mod rows;
 
 pub use add::NewEntry;
+pub use group::WholeGroup;
 pub use group_edit::{Delivery, GroupEdit};
 pub use remove::{Trim, TrimTo};
 pub use rows::RowEdits;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use keyspace::Key;
+use keyspace::{Key, SlotState};
 use smallvec::SmallVec;
 use value::leaf::stream::{Packed, pack};
 use value::leaf::stream_rows::{self, KeyRange, SHAPE, rows_below};
@@ -11,11 +11,13 @@ use value::leaf::{Rows, RowsMut};
 
 use super::{Form, Stream, in_ram};
 use crate::collection::form::STREAM_ROWS;
-use crate::collection::place::{NodeName, Place};
+use crate::collection::place::{NodeName, Path, Place};
 use crate::collection::tree::Tree;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
 
+/// Rows that are looked for at least, when those that seemed enough were not.
+const NEXT_ROWS_MIN: u64 = 256;
 /// Edits of a leaf before it is divided: each moves the rows behind it.
 const EDITS_MAX: usize = 64;
 
@@ -34,18 +36,40 @@ impl Stream<'_> {
     }
 
     /// Looks for the leaves of rows that are asked for next. Errors: [`CommandError::NotResident`].
-    pub(super) fn announce_rows<'k>(
+    pub(super) fn announce_rows(&mut self, keys: impl Iterator<Item = Vec<u8>>) -> CommandResult {
+        let Form::Tree(tree) = &mut self.form else { return Ok(()) };
+        let Some(place) = tree.place.existing_index(tree.slot) else { return Ok(()) };
+        let mut names: Vec<NodeName> = Vec::new();
+        for key in keys {
+            let name = place.find(tree.slot, &key).name();
+            if names.last() != Some(&name) {
+                names.push(name);
+            }
+        }
+        tree.announce_named(&names)
+    }
+
+    /// Looks for the leaves of ranges that are visited next, each as far as so many of its rows may stand.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub(super) fn announce_ranges(
         &mut self,
-        keys: impl Iterator<Item = &'k [u8]>,
+        ranges: impl Iterator<Item = (KeyRange, u64)>,
     ) -> CommandResult {
         let Form::Tree(tree) = &mut self.form else { return Ok(()) };
         let Some(place) = tree.place.existing_index(tree.slot) else { return Ok(()) };
-        let names: Vec<NodeName> = keys.map(|key| place.find(tree.slot, key).name()).collect();
+        let mut names: Vec<NodeName> = Vec::new();
+        for ((from, to), count_max) in ranges {
+            let path = place.find(tree.slot, &from);
+            let (of_range, _) = leaves_of(place, tree.slot, path, (&to, count_max));
+            let is_known = of_range.first() == names.last();
+            names.extend(&of_range[usize::from(is_known)..]);
+        }
         tree.announce_named(&names)
     }
 
     /// Visits the rows of a range, of which about `count_max` are wanted: leaves are looked for as far as
-    /// these may stand, and others one by one.
+    /// these may stand, and then in windows that grow.
     ///
     /// Errors: [`CommandError::NotResident`].
     pub(super) fn visit_rows(
@@ -71,33 +95,17 @@ impl Stream<'_> {
             }
             Form::Tree(tree) => {
                 let Some(place) = tree.place.existing_index(tree.slot) else { return Ok(()) };
-                let mut path = place.find(tree.slot, from);
-                let mut names: SmallVec<[NodeName; 4]> = SmallVec::new();
-                let mut elements = u64::from(path.leaf.elements);
-                loop {
-                    names.push(path.name());
-                    let bound = place.next_bound(tree.slot, &path).filter(|bound| bound < to);
-                    let next = bound.and_then(|_| place.next(tree.slot, &path));
-                    if next.is_none() || elements >= count_max {
-                        break;
+                let (mut next, mut wanted) = (Some(place.find(tree.slot, from)), count_max);
+                while let Some(path) = next {
+                    let names;
+                    (names, next) = leaves_of(place, tree.slot, path, (to, wanted));
+                    tree.announce_named(&names)?;
+                    for name in &names {
+                        if visit_leaf(tree.read(name)?).is_break() {
+                            return Ok(());
+                        }
                     }
-                    path = next.expect("it was looked at");
-                    elements += u64::from(path.leaf.elements);
-                }
-                tree.announce_named(&names)?;
-                for name in &names {
-                    if visit_leaf(tree.read(name)?).is_break() {
-                        return Ok(());
-                    }
-                }
-                // More than the leaves that seemed enough.
-                while place.next_bound(tree.slot, &path).is_some_and(|bound| bound < *to)
-                    && let Some(next) = place.next(tree.slot, &path)
-                {
-                    if visit_leaf(tree.read(&next.name())?).is_break() {
-                        break;
-                    }
-                    path = next;
+                    wanted = wanted.saturating_mul(2).max(NEXT_ROWS_MIN);
                 }
             }
         }
@@ -130,6 +138,26 @@ impl Stream<'_> {
             }
         };
         Ok(last.filter(|key| key >= from))
+    }
+}
+
+/// The leaves from one on that have `count_max` rows together, as far as they have some below the key `to`, and
+/// the way to the next one that does.
+fn leaves_of(
+    place: Place<'_>,
+    slot: &SlotState,
+    mut path: Path,
+    (to, count_max): (&[u8], u64),
+) -> (SmallVec<[NodeName; 4]>, Option<Path>) {
+    let (mut names, mut rows) = (SmallVec::new(), 0);
+    loop {
+        names.push(path.name());
+        rows += u64::from(path.leaf.elements);
+        let bound = place.next_bound(slot, &path).filter(|bound| bound[..] < *to);
+        match bound.and_then(|_| place.next(slot, &path)) {
+            Some(next) if rows < count_max => path = next,
+            next => return (names, next),
+        }
     }
 }
 

@@ -334,6 +334,11 @@ impl<'a> Db<'a> {
     /// here on. None: no such key, or its value is on flash.
     pub fn into_value_mut(mut self, key: &Key<'_>) -> Option<&'a mut [u8]> {
         let at = self.locate(key)?;
+        self.into_value_mut_at(key, at)
+    }
+
+    /// The same for a key that was found.
+    pub fn into_value_mut_at(mut self, key: &Key<'_>, at: Position) -> Option<&'a mut [u8]> {
         let view = self.slot.table_mut(self.table).view(at);
         match view.stored {
             Stored::Cold(..) => return None,

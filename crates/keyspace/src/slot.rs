@@ -175,6 +175,24 @@ impl SlotState {
         Some(entries.view(entries.find(key.hash, key.bytes)?))
     }
 
+    /// Where a key or node stands, whether its time has come or not.
+    #[inline]
+    pub fn find(&self, table: u8, key: &Key<'_>) -> Option<Position> {
+        self.table(table)?.find(key.hash, key.bytes)
+    }
+
+    /// The same for one that was seen at `hint`, from where it may have gone. Cost: no look-up if it is there.
+    #[inline]
+    pub fn find_from(&self, table: u8, key: &Key<'_>, hint: Position) -> Option<Position> {
+        self.table(table)?.find_from(hint, key.hash, key.bytes)
+    }
+
+    /// What is known of a key or node that was found, and not moved since. Panics: there is none.
+    #[inline]
+    pub fn view_at(&self, table: u8, at: Position) -> View<'_> {
+        self.table(table).expect("a key was found in the table").view(at)
+    }
+
     pub(crate) fn expires_at(&mut self, at_ms: u64) {
         if self.expiry_hint_ms == 0 || at_ms < self.expiry_hint_ms {
             self.expiry_hint_ms = at_ms;

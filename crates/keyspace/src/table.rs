@@ -236,6 +236,25 @@ impl Table {
         Some(Position { segment, index: index as u32 })
     }
 
+    /// The same for a key that was seen at `hint`, from where it may have gone: no look-up if it is there.
+    #[inline]
+    pub(crate) fn find_from(&self, hint: Position, hash: u64, key: &[u8]) -> Option<Position> {
+        if self.holds(hint, hash, key) { Some(hint) } else { self.find(hash, key) }
+    }
+
+    #[inline]
+    fn holds(&self, at: Position, hash: u64, key: &[u8]) -> bool {
+        if at.segment >= self.segment_count() {
+            return false;
+        }
+        let entry = self.segment(at.segment).peek(at.index as usize);
+        !entry.is_empty() && entry.tag() == tag(hash) && {
+            // SAFETY: the table is borrowed, so the entry stays while its key is compared.
+            let record = unsafe { Borrowed::new(entry) };
+            record.key() == key
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, at: Position) -> Entry {
         self.segment(at.segment).get(at.index as usize)

@@ -21,7 +21,7 @@ pub(crate) fn check_tree<'f>(
     (table, key): (u8, &Key<'_>),
     flash: &impl Fn(FlashRef) -> &'f [u8],
 ) -> usize {
-    let place = Place { key: *key, table, index: None };
+    let place = Place::new(*key, table);
     let root = place.root(slot);
     let branch = root.branch();
     assert!((1..=CHILDREN_MAX).contains(&branch.len()));

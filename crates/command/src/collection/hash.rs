@@ -141,6 +141,7 @@ pub struct HashMut<'a> {
     is_changed: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one command")]
 enum FormMut<'a> {
     Leaf(&'a mut Kind, FieldsMut<'a>),
     Tree(Tree<'a>),
@@ -180,7 +181,7 @@ impl HashMut<'_> {
 }
 
 fn remove_from_tree(tree: &mut Tree<'_>, field: &[u8]) -> bool {
-    let path = tree.place.find(tree.slot, &order(field));
+    let path = tree.find(&order(field));
     // The leaf where it stood may have been removed with its last field: it falls to a neighbour then, which
     // may be on flash.
     let leaf = tree.leaf_in_ram(&path);
@@ -200,7 +201,7 @@ impl Cx<'_, '_> {
         match self.find_to_read(key, Kind::is_hash)? {
             Found::Missing => Ok(None),
             Found::Leaf(at) => Ok(Some(Hash::Leaf(Fields::new(self.read_leaf(key, at)?)))),
-            Found::Tree => Ok(Some(Hash::Tree(self.read_tree(key)))),
+            Found::Tree(at) => Ok(Some(Hash::Tree(self.read_tree_of(self.place_at(key, at))))),
         }
     }
 
@@ -216,7 +217,7 @@ impl Cx<'_, '_> {
     ) -> Result<R, CommandError> {
         let packed_max = self.encodings.hash();
         let found = self.find_to_edit(key, Kind::is_hash)?;
-        let Found::Tree = found else {
+        let Found::Tree(at) = found else {
             let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
             return Ok(self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
                 let form = FormMut::Leaf(kind, FieldsMut::new(leaf));
@@ -225,8 +226,9 @@ impl Cx<'_, '_> {
                 if hash.is_changed { Changed::Yes(result) } else { Changed::No(result) }
             }));
         };
-        self.promote_leaves(key, fields.map(order))?;
-        let tree = self.edit_tree(key, &HASH);
+        let place = self.place_at(key, at);
+        let known = self.promote_leaves(place, fields.map(order))?;
+        let tree = Tree { known, ..self.edit_tree_of(place, &HASH) };
         let mut hash = HashMut { form: FormMut::Tree(tree), packed_max, is_changed: false };
         let result = change(&mut hash);
         let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };

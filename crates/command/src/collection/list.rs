@@ -3,7 +3,7 @@
 use std::iter::once;
 use std::ops::{ControlFlow, Range};
 
-use keyspace::{Changed, Expiry, Key};
+use keyspace::{Changed, Expiry, Key, Stored};
 use value::Kind;
 use value::leaf::elements::{Elements, ElementsMut, SHAPE};
 
@@ -187,7 +187,7 @@ impl Cx<'_, '_> {
         match self.find_to_read(key, Kind::is_list)? {
             Found::Missing => Ok(None),
             Found::Leaf(at) => Ok(Some(List::Leaf(Elements::new(self.read_leaf(key, at)?)))),
-            Found::Tree => Ok(Some(List::Tree(self.read_tree(key)))),
+            Found::Tree(at) => Ok(Some(List::Tree(self.read_tree_of(self.place_at(key, at))))),
         }
     }
 
@@ -234,7 +234,7 @@ impl Cx<'_, '_> {
         elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
         bytes: usize,
     ) -> Result<u64, CommandError> {
-        let Found::Tree = found else {
+        let Found::Tree(at) = found else {
             let bytes_max = self.memory_bytes_max;
             return self.edit_list_leaf((key, found), |list| {
                 if bytes > 0 && list.elements().byte_len() + bytes > bytes_max {
@@ -244,18 +244,18 @@ impl Cx<'_, '_> {
                 Changed::Yes(Ok(list.elements().len() as u64))
             });
         };
-        let place = self.place(key);
+        let place = self.place_at(key, at);
         let path = place.at_end(self.locked.slot(key.slot), end);
         self.promote_small(place, &path)?;
-        let mut tree = self.edit_tree(key, &LIST);
+        let mut tree = self.edit_tree_of(place, &LIST);
         push_to_tree(&mut tree, (path, end), elements);
         Ok(tree.elements())
     }
 
     /// Puts the leaf at the end of a path into RAM if it is on flash alone and has much room.
     fn promote_small(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
-        match place.cold(self.locked.slot(place.key.slot), &path.name()) {
-            Some((_, len)) if len as usize <= LEAF_BYTES_MAX / 2 => {
+        match place.view_leaf(self.locked.slot(place.key.slot), path).stored {
+            Stored::Cold(_, len) if len as usize <= LEAF_BYTES_MAX / 2 => {
                 self.promote_named(place, vec![path.name()])
             }
             _ => Ok(()),
@@ -307,7 +307,7 @@ impl Cx<'_, '_> {
     ) -> CommandResult {
         let found = self.find_to_edit(key, Kind::is_list)?;
         let bytes_max = self.memory_bytes_max;
-        let Found::Tree = found else {
+        let Found::Tree(at) = found else {
             return self.edit_list_leaf((key, found), |list| {
                 if bytes > 0 && list.elements().byte_len() + bytes > bytes_max {
                     return Changed::No(Err(CommandError::OUT_OF_MEMORY));
@@ -317,10 +317,10 @@ impl Cx<'_, '_> {
             });
         };
         self.check_memory(bytes)?;
-        let place = self.place(key);
+        let place = self.place_at(key, at);
         let (path, within) = place.find_nth(self.locked.slot(key.slot), position);
-        self.promote_named(place, vec![path.name()])?;
-        let mut tree = self.edit_tree(key, &LIST);
+        self.promote_leaf(place, &path)?;
+        let mut tree = self.edit_tree_of(place, &LIST);
         tree.change_leaf(path, |leaf| change(&mut ElementsMut::new(leaf), within));
         tree.settle();
         Ok(())
@@ -379,11 +379,11 @@ impl Cx<'_, '_> {
                 Ok(popped) => Changed::Yes(Ok(popped)),
                 Err(error) => Changed::No(Err(error)),
             }),
-            Found::Tree => {
-                let place = self.place(key);
+            Found::Tree(at) => {
+                let place = self.place_at(key, at);
                 let path = place.at_end(self.locked.slot(key.slot), end);
-                self.promote_named(place, vec![path.name()])?;
-                let mut tree = self.edit_tree(key, &LIST);
+                self.promote_leaf(place, &path)?;
+                let mut tree = self.edit_tree_of(place, &LIST);
                 let popped = tree.change_leaf(path, |leaf| pop(&mut ElementsMut::new(leaf)))?;
                 tree.settle();
                 Ok(popped)
@@ -397,7 +397,7 @@ impl Cx<'_, '_> {
     /// Errors: as [`Cx::read_list`].
     pub fn prepare_removal(&mut self, key: &Key<'_>, positions: &Range<u64>) -> CommandResult {
         match self.find_to_edit(key, Kind::is_list)? {
-            Found::Tree => self.promote_edges(key, positions),
+            Found::Tree(_) => self.promote_edges(key, positions),
             _ => Ok(()),
         }
     }
@@ -424,7 +424,7 @@ impl Cx<'_, '_> {
             return Ok(());
         }
         let found = self.find_to_edit(key, Kind::is_list)?;
-        let Found::Tree = found else {
+        let Found::Tree(_) = found else {
             self.edit_list_leaf((key, found), |list| {
                 list.remove(positions.start as usize..positions.end as usize);
                 Changed::Yes(())
@@ -448,7 +448,7 @@ impl Cx<'_, '_> {
         element: &[u8],
     ) -> CommandResult {
         let found = self.find_to_edit(key, Kind::is_list)?;
-        let Found::Tree = found else {
+        let Found::Tree(_) = found else {
             self.edit_list_leaf((key, found), |list| {
                 let len = list.elements().len() as u64;
                 let taken = from.positions(1, len);
@@ -501,7 +501,7 @@ impl Cx<'_, '_> {
                 remove_matches(list, element, matches);
                 Changed::Yes(removed)
             })),
-            Found::Tree => self.remove_equal_in_tree(key, count, element),
+            Found::Tree(_) => self.remove_equal_in_tree(key, count, element),
         }
     }
 
@@ -569,7 +569,7 @@ fn push_to_tree<'e>(
     (path, end): (Path, End),
     elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
 ) {
-    if tree.place.cold(tree.slot, &path.name()).is_none() {
+    if tree.leaf_in_ram(&path).is_some() {
         tree.change_leaf(path, |leaf| put_at(&mut ElementsMut::new(leaf), end, elements));
         return;
     }

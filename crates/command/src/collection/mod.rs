@@ -36,7 +36,7 @@ use keyspace::{Changed, Db, Expiry, Key, Position, Stored, node_table};
 use value::Kind;
 
 use crate::collection::form::Form;
-use crate::collection::place::{NodeName, Place};
+use crate::collection::place::{KnownPath, NodeName, Path, Place};
 use crate::collection::reader::Lack;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::{Cx, not_resident as not_resident_value};
@@ -76,8 +76,8 @@ enum Found {
     Missing,
     /// A collection in one leaf.
     Leaf(Position),
-    /// A collection in many.
-    Tree,
+    /// A collection in many, below the root that stands there.
+    Tree(Position),
 }
 
 impl Cx<'_, '_> {
@@ -107,7 +107,7 @@ impl Cx<'_, '_> {
                 db.tally().read_ram += 1;
                 Err(CommandError::WRONG_TYPE)
             }
-            kind if kind.is_tree() => Ok(Found::Tree),
+            kind if kind.is_tree() => Ok(Found::Tree(at)),
             _ => Ok(Found::Leaf(at)),
         }
     }
@@ -126,7 +126,7 @@ impl Cx<'_, '_> {
         let view = db.view_at(at);
         match Kind::from_bits(view.kind) {
             kind if !is_wanted(kind) => return Err(CommandError::WRONG_TYPE),
-            kind if kind.is_tree() => return Ok(Found::Tree),
+            kind if kind.is_tree() => return Ok(Found::Tree(at)),
             _ => {}
         }
         if let Stored::Cold(..) = view.stored {
@@ -199,14 +199,23 @@ impl Cx<'_, '_> {
     }
 
     fn place<'p>(&self, key: &Key<'p>) -> Place<'p> {
-        Place { key: *key, table: self.keyspace().table_of(self.db), index: None }
+        Place::new(*key, self.keyspace().table_of(self.db))
     }
 
-    /// The large collection of a key that was found.
+    /// The same for a key that was found.
+    fn place_at<'p>(&self, key: &Key<'p>, at: Position) -> Place<'p> {
+        Place { seen_at: Some(at), ..self.place(key) }
+    }
+
+    /// The large collection of a key.
     fn read_tree<'s>(&'s mut self, key: &'s Key<'_>) -> TreeReader<'s> {
+        self.read_tree_of(self.place(key))
+    }
+
+    fn read_tree_of<'s>(&'s mut self, place: Place<'s>) -> TreeReader<'s> {
         TreeReader {
-            place: self.place(key),
-            slot: self.locked.slot(key.slot),
+            place,
+            slot: self.locked.slot(place.key.slot),
             tally: self.tally,
             fetched: self.fetched,
             now_ms: self.now_ms,
@@ -215,18 +224,37 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Puts the leaves that hold what stands at some places into RAM, so that they can be changed.
+    /// Puts the leaves that hold what stands at some places into RAM, so that they can be changed. Returns the
+    /// way to the leaf if there is one place.
     ///
     /// Errors: [`CommandError::NotResident`].
     fn promote_leaves<O: AsRef<[u8]>>(
         &mut self,
-        key: &Key<'_>,
-        orders: impl Iterator<Item = O>,
-    ) -> Result<(), CommandError> {
-        let place = self.place(key);
-        let slot = &*self.locked.slot(key.slot);
-        let names = orders.map(|order| place.find(slot, order.as_ref()).name()).collect();
-        self.promote_named(place, names)
+        place: Place<'_>,
+        mut orders: impl Iterator<Item = O>,
+    ) -> Result<Option<KnownPath>, CommandError> {
+        let Some(first) = orders.next() else { return Ok(None) };
+        let slot = &*self.locked.slot(place.key.slot);
+        let path = place.find(slot, first.as_ref());
+        let Some(second) = orders.next() else {
+            self.promote_leaf(place, &path)?;
+            return Ok(Some(KnownPath::new(first.as_ref(), path)));
+        };
+        let find = |order: &O| place.find(slot, order.as_ref()).name();
+        let mut names = vec![path.name(), find(&second)];
+        names.extend(orders.map(|order| find(&order)));
+        self.promote_named(place, names)?;
+        Ok(None)
+    }
+
+    /// The same of the leaf at the end of a path.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn promote_leaf(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
+        match place.view_leaf(self.locked.slot(place.key.slot), path).stored {
+            Stored::Cold(..) => self.promote_named(place, vec![path.name()]),
+            _ => Ok(()),
+        }
     }
 
     /// The same by their names.
@@ -264,13 +292,17 @@ impl Cx<'_, '_> {
     }
 
     fn edit_tree<'s>(&'s mut self, key: &Key<'s>, form: &'static Form) -> Tree<'s> {
-        let place = self.place(key);
+        self.edit_tree_of(self.place(key), form)
+    }
+
+    fn edit_tree_of<'s>(&'s mut self, place: Place<'s>, form: &'static Form) -> Tree<'s> {
         Tree {
             place,
-            slot: self.locked.slot(key.slot),
+            slot: self.locked.slot(place.key.slot),
             tally: self.tally,
             now_ms: self.now_ms,
             form,
+            known: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where the nodes of a large collection stand, and the ways to its leaves.
 
-use keyspace::{FlashRef, Key, SlotState, Stored, node_table};
-use smallvec::SmallVec;
+use keyspace::{FlashRef, Key, Position, SlotState, Stored, View, node_table};
+use smallvec::{SmallVec, smallvec};
 use value::leaf::branch::{Branch, Child, Root};
 
 use crate::collection::list::End;
@@ -9,7 +9,7 @@ use crate::collection::list::End;
 /// Bytes of a leaf beyond which it is divided.
 pub(crate) const LEAF_BYTES_MAX: usize = 2_048;
 /// Children of a branch beyond which it is divided.
-pub(crate) const CHILDREN_MAX: usize = 128;
+pub(crate) const CHILDREN_MAX: usize = 256;
 /// What names the root among the nodes on a path, and is the number of a root that is a node.
 pub(crate) const ROOT: u32 = u32::MAX;
 /// Tells the id of a collection's index from its own.
@@ -71,6 +71,9 @@ pub(crate) struct Path {
     pub(super) id: u64,
     /// A branch, or [`ROOT`], and the position of the child in it.
     pub(super) steps: SmallVec<[(u32, usize); 4]>,
+    /// Where these branches were among the nodes of the slot, and the leaf behind them. They may have moved
+    /// since, if nodes were put or removed.
+    pub(super) seen_at: SmallVec<[Position; 4]>,
     pub(crate) leaf: Child,
 }
 
@@ -79,9 +82,31 @@ impl Path {
         NodeName::new(self.id, self.leaf.node)
     }
 
+    /// Where the leaf was seen.
+    pub(super) fn leaf_seen_at(&self) -> Position {
+        *self.seen_at.last().expect("invariant: a path ends with a leaf")
+    }
+
     /// Whether the leaf is the first of all.
     pub(crate) fn is_first(&self) -> bool {
         self.steps.iter().all(|&(_, at)| at == 0)
+    }
+}
+
+/// The way to the leaf that holds what stands at some place, kept for who asks for it next.
+pub(crate) struct KnownPath {
+    order: SmallVec<[u8; 32]>,
+    path: Path,
+}
+
+impl KnownPath {
+    pub(crate) fn new(order: &[u8], path: Path) -> KnownPath {
+        KnownPath { order: SmallVec::from_slice(order), path }
+    }
+
+    /// The way, if it leads to the leaf for this place.
+    pub(crate) fn to(self, order: &[u8]) -> Option<Path> {
+        (self.order[..] == *order).then_some(self.path)
     }
 }
 
@@ -94,12 +119,19 @@ pub(crate) struct Place<'a> {
     /// None: the root is the key's value. Else it is a node of the collection with this id: the index of the
     /// key's collection, which goes with it.
     pub(crate) index: Option<u64>,
+    /// Where the root was seen, if it was.
+    pub(crate) seen_at: Option<Position>,
 }
 
 impl<'a> Place<'a> {
+    /// Where the collection of a key stands. `table` is the physical table of the key.
+    pub(crate) fn new(key: Key<'a>, table: u8) -> Place<'a> {
+        Place { key, table, index: None, seen_at: None }
+    }
+
     /// The index of the collection: another tree over the same elements, in another order.
     pub(crate) fn of_index(&self, slot: &SlotState) -> Place<'a> {
-        Place { index: Some(self.root(slot).id() | INDEX_BIT), ..*self }
+        Place { index: Some(self.root(slot).id() | INDEX_BIT), seen_at: None, ..*self }
     }
 
     /// The name of a root that is a node.
@@ -113,26 +145,76 @@ impl<'a> Place<'a> {
 
     /// The root, unless the collection has gone with its last element.
     pub(crate) fn existing_root<'s>(&self, slot: &'s SlotState) -> Option<Root<'s>> {
-        let view = match self.root_name() {
-            None => slot.view(self.table, &self.key),
-            Some(name) => slot.view(node_table(self.table), &name.key(self.key.slot)),
+        self.find_root(slot).map(|at| self.root_at(slot, at))
+    }
+
+    /// Where the root stands.
+    pub(crate) fn find_root(&self, slot: &SlotState) -> Option<Position> {
+        let find = |table, key: &Key<'_>| match self.seen_at {
+            Some(hint) => slot.find_from(table, key, hint),
+            None => slot.find(table, key),
         };
-        match view?.stored {
-            Stored::Hot(root) => Some(Root::new(root)),
+        match self.root_name() {
+            None => find(self.table, &self.key),
+            Some(name) => find(node_table(self.table), &name.key(self.key.slot)),
+        }
+    }
+
+    fn root_at<'s>(&self, slot: &'s SlotState, at: Position) -> Root<'s> {
+        let table = if self.index.is_none() { self.table } else { node_table(self.table) };
+        match slot.view_at(table, at).stored {
+            Stored::Hot(root) => Root::new(root),
             _ => panic!("a root stays in RAM"),
         }
+    }
+
+    /// Where a node stands that a branch names.
+    pub(super) fn find_node(&self, slot: &SlotState, name: &NodeName) -> Position {
+        let at = slot.find(node_table(self.table), &name.key(self.key.slot));
+        at.expect("invariant: a node that a branch names is there")
+    }
+
+    /// The leaf at the end of a path.
+    pub(super) fn view_leaf<'s>(&self, slot: &'s SlotState, path: &Path) -> View<'s> {
+        let at = self.find_leaf(slot, path);
+        slot.view_at(node_table(self.table), at)
+    }
+
+    /// Where the leaf at the end of a path stands.
+    pub(super) fn find_leaf(&self, slot: &SlotState, path: &Path) -> Position {
+        let (table, name) = (node_table(self.table), path.name());
+        let at = slot.find_from(table, &name.key(self.key.slot), path.leaf_seen_at());
+        at.expect("invariant: a node that a branch names is there")
     }
 
     pub(crate) fn branch<'s>(&self, slot: &'s SlotState, id: u64, node: u32) -> Branch<'s> {
         if node == ROOT {
             return self.root(slot).branch();
         }
-        let name = NodeName::new(id, node);
-        let view = slot.view(node_table(self.table), &name.key(self.key.slot));
-        let Some(Stored::Hot(branch)) = view.map(|view| view.stored) else {
+        self.branch_at(slot, self.find_node(slot, &NodeName::new(id, node)))
+    }
+
+    fn branch_at<'s>(&self, slot: &'s SlotState, at: Position) -> Branch<'s> {
+        let Stored::Hot(branch) = slot.view_at(node_table(self.table), at).stored else {
             panic!("a branch stays in RAM")
         };
         Branch::new(branch)
+    }
+
+    /// The branch of a step of a path.
+    fn branch_of_step<'s>(&self, slot: &'s SlotState, path: &Path, step: usize) -> Branch<'s> {
+        let (node, _) = path.steps[step];
+        if node == ROOT {
+            return self.root(slot).branch();
+        }
+        self.branch_at(slot, self.find_branch(slot, path, step))
+    }
+
+    /// Where the branch of a step of a path stands, which is not the root.
+    pub(super) fn find_branch(&self, slot: &SlotState, path: &Path, step: usize) -> Position {
+        let (table, name) = (node_table(self.table), NodeName::new(path.id, path.steps[step].0));
+        let at = slot.find_from(table, &name.key(self.key.slot), path.seen_at[step]);
+        at.expect("invariant: a node that a branch names is there")
     }
 
     /// The way to a leaf, taking in each branch the child that `choose` says.
@@ -141,18 +223,21 @@ impl<'a> Place<'a> {
         slot: &SlotState,
         mut choose: impl FnMut(&Branch<'_>) -> usize,
     ) -> Path {
-        let root = self.root(slot);
+        let root_at = self.find_root(slot).expect("invariant: the collection exists");
+        let root = self.root_at(slot, root_at);
         let (id, mut branch, mut node) = (root.id(), root.branch(), ROOT);
-        let mut steps = SmallVec::new();
+        let (mut steps, mut seen_at) = (SmallVec::new(), smallvec![root_at]);
         for level in (0..root.height()).rev() {
             let at = choose(&branch);
             steps.push((node, at));
             let child = branch.child(at);
+            let stands_at = self.find_node(slot, &NodeName::new(id, child.node));
+            seen_at.push(stands_at);
             if level == 0 {
-                return Path { id, steps, leaf: child };
+                return Path { id, steps, seen_at, leaf: child };
             }
             node = child.node;
-            branch = self.branch(slot, id, node);
+            branch = self.branch_at(slot, stands_at);
         }
         unreachable!("a tree is at least one branch high")
     }
@@ -183,8 +268,10 @@ impl<'a> Place<'a> {
 
     /// How many elements stand in front of the leaf at the end of a path.
     pub(crate) fn elements_before(&self, slot: &SlotState, path: &Path) -> u64 {
-        let steps = path.steps.iter();
-        steps.map(|&(node, at)| self.branch(slot, path.id, node).elements_before(at)).sum()
+        let steps = path.steps.iter().enumerate();
+        steps
+            .map(|(step, &(_, at))| self.branch_of_step(slot, path, step).elements_before(at))
+            .sum()
     }
 
     /// The way to the leaf behind that at the end of a path. None: it is the last.
@@ -198,9 +285,10 @@ impl<'a> Place<'a> {
     }
 
     fn neighbour(&self, slot: &SlotState, path: &Path, side: End) -> Option<Path> {
-        let mut steps = path.steps.clone();
+        let (mut steps, mut seen_at) = (path.steps.clone(), path.seen_at.clone());
         while let Some((node, at)) = steps.pop() {
-            let branch = self.branch(slot, path.id, node);
+            seen_at.truncate(steps.len() + 1);
+            let branch = self.branch_of_step(slot, path, steps.len());
             let beside = match side {
                 End::Left => at.checked_sub(1),
                 End::Right => (at + 1 < branch.len()).then_some(at + 1),
@@ -208,21 +296,24 @@ impl<'a> Place<'a> {
             let Some(beside) = beside else { continue };
             steps.push((node, beside));
             let mut leaf = branch.child(beside);
+            let find = |node| self.find_node(slot, &NodeName::new(path.id, node));
+            seen_at.push(find(leaf.node));
             while steps.len() < path.steps.len() {
-                let branch = self.branch(slot, path.id, leaf.node);
+                let branch = self.branch_at(slot, seen_at[steps.len()]);
                 let at = if side == End::Left { branch.len() - 1 } else { 0 };
                 steps.push((leaf.node, at));
                 leaf = branch.child(at);
+                seen_at.push(find(leaf.node));
             }
-            return Some(Path { id: path.id, steps, leaf });
+            return Some(Path { id: path.id, steps, seen_at, leaf });
         }
         None
     }
 
     /// The bound of the leaf behind that at the end of a path. None: it is the last.
     pub(crate) fn next_bound(&self, slot: &SlotState, path: &Path) -> Option<Vec<u8>> {
-        path.steps.iter().rev().find_map(|&(node, at)| {
-            let branch = self.branch(slot, path.id, node);
+        path.steps.iter().enumerate().rev().find_map(|(step, &(_, at))| {
+            let branch = self.branch_of_step(slot, path, step);
             (at + 1 < branch.len()).then(|| branch.bound(at + 1).to_vec())
         })
     }
@@ -264,7 +355,11 @@ impl<'a> Place<'a> {
         let id = self.root(slot).id() | INDEX_BIT;
         let root = NodeName::new(id, ROOT);
         let is_there = slot.view(node_table(self.table), &root.key(self.key.slot)).is_some();
-        (self.index.is_none() && is_there).then_some(Place { index: Some(id), ..*self })
+        (self.index.is_none() && is_there).then_some(Place {
+            index: Some(id),
+            seen_at: None,
+            ..*self
+        })
     }
 
     /// The names of the nodes of each level below the root.

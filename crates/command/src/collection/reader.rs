@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use keyspace::{Db, FlashRef, Key, SlotState, Stored, Tally, node_table};
+use keyspace::{Db, FlashRef, Key, Position, SlotState, Stored, Tally, node_table};
 use smallvec::SmallVec;
 
 use crate::collection::place::{NodeName, Path, Place};
@@ -61,7 +61,7 @@ impl TreeReader<'_> {
     /// Errors: [`CommandError::NotResident`].
     pub(super) fn leaf(&mut self, order: &[u8]) -> Result<&[u8], CommandError> {
         let path = self.place.find(self.slot, order);
-        self.read(&path.name())
+        self.read_at(&path.name(), path.leaf_seen_at())
     }
 
     /// The leaf that holds what stands at `order`, if it is on flash alone.
@@ -76,7 +76,7 @@ impl TreeReader<'_> {
     /// Errors: [`CommandError::NotResident`].
     pub(super) fn leaf_of_nth(&mut self, element: u64) -> Result<(&[u8], usize), CommandError> {
         let (path, element): (Path, usize) = self.place.find_nth(self.slot, element);
-        Ok((self.read(&path.name())?, element))
+        Ok((self.read_at(&path.name(), path.leaf_seen_at())?, element))
     }
 
     /// How many elements stand in front of `order`. `count` says how many of a leaf.
@@ -89,7 +89,7 @@ impl TreeReader<'_> {
     ) -> Result<u64, CommandError> {
         let path = self.place.find(self.slot, order);
         let before = self.place.elements_before(self.slot, &path);
-        Ok(before + count(self.read(&path.name())?) as u64)
+        Ok(before + count(self.read_at(&path.name(), path.leaf_seen_at())?) as u64)
     }
 
     /// Looks for the leaves that hold the elements at ranges of positions, which are asked for next.
@@ -295,14 +295,22 @@ impl TreeReader<'_> {
 
     /// A leaf by its name. Errors: [`CommandError::NotResident`].
     pub(super) fn read(&mut self, name: &NodeName) -> Result<&[u8], CommandError> {
+        self.read_at(name, self.place.find_node(self.slot, name))
+    }
+
+    /// The same of a leaf that was found and has not moved since.
+    fn read_at(&mut self, name: &NodeName, stands_at: Position) -> Result<&[u8], CommandError> {
         let (place, fetched) = (self.place, self.fetched);
-        // Before it counts as an access: it will be read again.
-        self.not_fetched([*name].into_iter())?;
-        let leaf = name.key(place.key.slot);
         let table = node_table(place.table);
-        let db = Db::new(self.slot, table, self.now_ms, self.tally);
-        let found = if self.no_touch { db.into_quiet_read(&leaf) } else { db.into_read(&leaf) };
-        let (view, tally) = found.expect("invariant: a leaf that a branch names is there");
+        if let Stored::Cold(..) = self.slot.view_at(table, stands_at).stored {
+            // Before it counts as an access: it will be read again.
+            self.not_fetched([*name].into_iter())?;
+        }
+        let mut db = Db::new(self.slot, table, self.now_ms, self.tally);
+        if !self.no_touch {
+            db.touch_at(stands_at);
+        }
+        let (view, tally) = db.into_counted_view_at(stands_at);
         match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
                 tally.read_ram += 1;
@@ -345,13 +353,13 @@ impl LeafAt {
 
 /// The leaves of a large collection in their order.
 pub fn leaves(slot: &SlotState, table: u8, key: &Key<'_>) -> Vec<LeafAt> {
-    let names = Place { key: *key, table, index: None }.leaves(slot);
+    let names = Place::new(*key, table).leaves(slot);
     leaves_at(key.slot, table, names)
 }
 
 /// The same with those of its index, if it has one.
 pub fn all_leaves(slot: &SlotState, table: u8, key: &Key<'_>) -> Vec<LeafAt> {
-    let names = Place { key: *key, table, index: None }.all_leaves(slot);
+    let names = Place::new(*key, table).all_leaves(slot);
     leaves_at(key.slot, table, names)
 }
 

@@ -9,7 +9,7 @@ use value::{Kind, parse_i64};
 
 use crate::collection::Found;
 use crate::collection::form::{Part, SET, order};
-use crate::collection::place::{LEAF_BYTES_MAX, NodeName};
+use crate::collection::place::{KnownPath, LEAF_BYTES_MAX, NodeName};
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::Cx;
@@ -144,6 +144,7 @@ pub struct SetMut<'a> {
     is_changed: bool,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one command")]
 enum FormMut<'a> {
     Leaf(&'a mut Kind, MembersMut<'a>),
     Tree(Tree<'a>),
@@ -221,7 +222,7 @@ impl SetMut<'_> {
 
 /// Adds a member to a tree if it has none, or removes it if it has it. Returns whether that was so.
 fn change_unless(tree: &mut Tree<'_>, member: &[u8], adds: bool) -> bool {
-    let path = tree.place.find(tree.slot, &order(member));
+    let path = tree.find(&order(member));
     match tree.leaf_in_ram(&path) {
         Some(leaf) if Members::new(leaf).contains(member) == adds => return false,
         Some(_) => {}
@@ -245,7 +246,7 @@ impl Cx<'_, '_> {
         match self.find_to_read(key, Kind::is_set)? {
             Found::Missing => Ok(None),
             Found::Leaf(at) => Ok(Some(Set::Leaf(Members::new(self.read_leaf(key, at)?)))),
-            Found::Tree => Ok(Some(Set::Tree(self.read_tree(key)))),
+            Found::Tree(at) => Ok(Some(Set::Tree(self.read_tree_of(self.place_at(key, at))))),
         }
     }
 
@@ -303,10 +304,11 @@ impl Cx<'_, '_> {
         change: impl FnOnce(&mut SetMut<'_>) -> R,
     ) -> Result<R, CommandError> {
         let found = self.find_to_edit(key, Kind::is_set)?;
-        if let Found::Tree = found {
-            self.promote_leaves(key, members.map(order))?;
-        }
-        Ok(self.edit_found_set((key, found), change))
+        let known = match found {
+            Found::Tree(at) => self.promote_leaves(self.place_at(key, at), members.map(order))?,
+            _ => None,
+        };
+        Ok(self.edit_found_set((key, found, known), change))
     }
 
     /// The same with the members at positions.
@@ -319,8 +321,8 @@ impl Cx<'_, '_> {
         change: impl FnOnce(&mut SetMut<'_>) -> R,
     ) -> Result<R, CommandError> {
         let found = self.find_to_edit(key, Kind::is_set)?;
-        if let Found::Tree = found {
-            let place = self.place(key);
+        if let Found::Tree(at) = found {
+            let place = self.place_at(key, at);
             let slot = &*self.locked.slot(key.slot);
             let mut names: Vec<NodeName> = Vec::new();
             for &position in positions {
@@ -331,17 +333,17 @@ impl Cx<'_, '_> {
             }
             self.promote_named(place, names)?;
         }
-        Ok(self.edit_found_set((key, found), change))
+        Ok(self.edit_found_set((key, found, None), change))
     }
 
     #[inline]
     fn edit_found_set<R>(
         &mut self,
-        (key, found): (&Key<'_>, Found),
+        (key, found, known): (&Key<'_>, Found, Option<KnownPath>),
         change: impl FnOnce(&mut SetMut<'_>) -> R,
     ) -> R {
         let integers_max = self.encodings.intset_entries_max();
-        let Found::Tree = found else {
+        let Found::Tree(at) = found else {
             let empty = (Kind::SET_INTEGERS, &SHAPE.empty()[..]);
             return self.edit_leaf((key, found), empty, &SET, |kind, leaf| {
                 let form = FormMut::Leaf(kind, MembersMut::new(leaf));
@@ -350,7 +352,8 @@ impl Cx<'_, '_> {
                 if set.is_changed { Changed::Yes(result) } else { Changed::No(result) }
             });
         };
-        let form = FormMut::Tree(self.edit_tree(key, &SET));
+        let place = self.place_at(key, at);
+        let form = FormMut::Tree(Tree { known, ..self.edit_tree_of(place, &SET) });
         let mut set = SetMut { form, integers_max, is_changed: false };
         let result = change(&mut set);
         let FormMut::Tree(mut tree) = set.form else { unreachable!("it was made above") };

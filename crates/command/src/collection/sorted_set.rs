@@ -404,7 +404,7 @@ impl Cx<'_, '_> {
     ) -> Result<Option<SortedSet<'s>>, CommandError> {
         match self.find_to_read(key, Kind::is_sorted_set)? {
             Found::Missing => Ok(None),
-            Found::Tree => Ok(Some(SortedSet::Tree(self.read_tree(key)))),
+            Found::Tree(at) => Ok(Some(SortedSet::Tree(self.read_tree_of(self.place_at(key, at))))),
             Found::Leaf(at) => {
                 let kind = Kind::from_bits(self.db(key).view_at(at).kind);
                 let members = Scored::new(self.read_leaf(key, at)?);

@@ -12,7 +12,7 @@ use value::leaf::score_index::{MemberHash, ScoreIndexMut, leaves_of};
 use value::leaf::scored::{SHAPE, Scored, ScoredMut, compare, leaf_of, order_of};
 
 use crate::collection::form::{SCORE_INDEX, SORTED_SET};
-use crate::collection::place::{LEAF_BYTES_MAX, NodeName};
+use crate::collection::place::{KnownPath, LEAF_BYTES_MAX, NodeName, Place};
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
@@ -95,8 +95,8 @@ impl Cx<'_, '_> {
         changes: &[ScoreChange<'_>],
     ) -> CommandResult {
         let found = self.find_to_edit(key, Kind::is_sorted_set)?;
-        if let Found::Tree = found {
-            return self.change_tree(key, changes);
+        if let Found::Tree(at) = found {
+            return self.change_tree(self.place_at(key, at), changes);
         }
         let (packed_max, bytes_max) = (self.encodings.sorted_set(), self.memory_bytes_max);
         let empty = (Kind::SORTED_SET_PACKED, &SHAPE.empty()[..]);
@@ -118,39 +118,60 @@ impl Cx<'_, '_> {
         })
     }
 
-    fn change_tree(&mut self, key: &Key<'_>, changes: &[ScoreChange<'_>]) -> CommandResult {
+    fn change_tree(&mut self, place: Place<'_>, changes: &[ScoreChange<'_>]) -> CommandResult {
         let hashes: SmallVec<[MemberHash; 1]> =
             changes.iter().map(|change| MemberHash::of(change.member)).collect();
-        let names = self.changed_leaves(key, changes, &hashes);
-        self.promote_named(self.place(key), names)?;
+        let [of_index, of_members] = self.promote_changed(place, changes, &hashes)?;
         let packed_max = self.encodings.sorted_set();
-        let mut tree = self.edit_tree(key, &SORTED_SET);
+        let mut tree = self.edit_tree_of(place, &SORTED_SET);
         let is_packed = tree.kind() == Kind::SORTED_SET_PACKED;
         let mut packing = Packing { is_packed, packed_max, len: tree.elements() };
         let changes = packing.store_all(changes);
         tree.set_encoding(packing.kind().encoding());
-        tree.in_index(&SCORE_INDEX, |index| change_index(index, &changes, &hashes));
+        tree.in_index(&SCORE_INDEX, |index| {
+            index.known = of_index;
+            change_index(index, &changes, &hashes);
+        });
+        tree.known = of_members;
         change_members(&mut tree, &changes);
         tree.settle();
         Ok(())
     }
 
-    /// The leaves that changes need: those of the index, and those where the members stand or will stand.
-    fn changed_leaves(
+    /// Puts the leaves into RAM that changes need: those of the index, and those where the members stand or
+    /// will stand. Returns the ways to the first of each.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    fn promote_changed(
         &mut self,
-        key: &Key<'_>,
+        place: Place<'_>,
         changes: &[ScoreChange<'_>],
         hashes: &[MemberHash],
-    ) -> Vec<NodeName> {
-        let place = self.place(key);
-        let slot = &*self.locked.slot(key.slot);
+    ) -> Result<[Option<KnownPath>; 2], CommandError> {
+        let slot = &*self.locked.slot(place.key.slot);
         let index = place.of_index(slot);
-        let of_index = hashes.iter().map(|hash| index.find(slot, &hash.order()).name());
-        let of_members = changes.iter().flat_map(|&ScoreChange { member, old, new }| {
-            let scores = old.into_iter().chain(new);
-            scores.map(move |score| place.find(slot, &order_of(score, member)).name())
-        });
-        of_index.chain(of_members).collect()
+        let mut names: SmallVec<[NodeName; 3]> = SmallVec::new();
+        let mut known = [None, None];
+        let mut add = |place: &Place<'_>, order: &[u8], known: &mut Option<KnownPath>| {
+            let path = place.find(slot, order);
+            if let Stored::Cold(..) = place.view_leaf(slot, &path).stored {
+                names.push(path.name());
+            }
+            known.get_or_insert_with(|| KnownPath::new(order, path));
+        };
+        for hash in hashes {
+            add(&index, &hash.order(), &mut known[0]);
+        }
+        for &ScoreChange { member, old, new } in changes {
+            // The order in which they are changed.
+            for score in new.into_iter().chain(old) {
+                add(&place, &order_of(score, member), &mut known[1]);
+            }
+        }
+        if !names.is_empty() {
+            self.promote_named(place, names.into_vec())?;
+        }
+        Ok(known)
     }
 
     /// Removes the members of some ranks from the sorted set of a key.
@@ -159,7 +180,7 @@ impl Cx<'_, '_> {
     /// one that memory has no room for their names; nothing is changed then.
     pub fn remove_ranks(&mut self, key: &Key<'_>, ranks: Range<u64>) -> CommandResult {
         let found = self.find_to_edit(key, Kind::is_sorted_set)?;
-        if let Found::Tree = found {
+        if let Found::Tree(_) = found {
             return self.remove_ranks_of_tree(key, ranks);
         }
         let empty = (Kind::SORTED_SET_PACKED, &SHAPE.empty()[..]);
@@ -189,7 +210,7 @@ impl Cx<'_, '_> {
         }
         let removed = |(score, member)| ScoreChange { member, old: Some(score), new: None };
         let changes: Vec<ScoreChange<'_>> = copies.members().into_iter().map(removed).collect();
-        self.change_tree(key, &changes)
+        self.change_tree(self.place(key), &changes)
     }
 
     /// Sets a key to a sorted set of members that are all different, whatever the key held; without members
@@ -346,7 +367,7 @@ fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
             removed.extend(old.map(|score| (score, member)));
             continue;
         };
-        let to = tree.place.find(tree.slot, &order_of(new, member));
+        let to = tree.find(&order_of(new, member));
         let from = old.map(|old| (old, tree.place.find(tree.slot, &order_of(old, member))));
         match from {
             Some((_, from)) if from.leaf.node == to.leaf.node => {

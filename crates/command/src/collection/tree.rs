@@ -17,12 +17,12 @@ mod divide;
 mod join;
 mod replace;
 
-use keyspace::{Db, Expiry, SlotState, Stored, Tally, node_table};
+use keyspace::{Changed, Db, Expiry, SlotState, Stored, Tally, node_table};
 use value::Kind;
 use value::leaf::branch::{RootMut, add_in_place};
 
 use crate::collection::form::Form;
-use crate::collection::place::{LEAF_BYTES_MAX, NodeName, Path, Place, ROOT};
+use crate::collection::place::{KnownPath, LEAF_BYTES_MAX, NodeName, Path, Place, ROOT};
 
 /// Bytes of a leaf below which it is joined with a neighbour, if both are in RAM and fit well.
 const LEAF_BYTES_MIN: usize = LEAF_BYTES_MAX / 4;
@@ -38,6 +38,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) now_ms: u64,
     pub(crate) form: &'static Form,
+    /// A way that was found before, and holds until the tree is changed.
+    pub(crate) known: Option<KnownPath>,
 }
 
 impl Tree<'_> {
@@ -74,7 +76,13 @@ impl Tree<'_> {
 
     /// The leaf at the end of a path, if it is in RAM.
     pub(crate) fn leaf_in_ram(&self, path: &Path) -> Option<&[u8]> {
-        self.node_in_ram(path.id, path.leaf.node)
+        in_ram(self.place.view_leaf(self.slot, path).stored)
+    }
+
+    /// The way to the leaf that holds what stands at `order`.
+    pub(crate) fn find(&mut self, order: &[u8]) -> Path {
+        let known = self.known.take().and_then(|known| known.to(order));
+        known.unwrap_or_else(|| self.place.find(self.slot, order))
     }
 
     /// Sets the encoding that OBJECT ENCODING tells.
@@ -90,7 +98,7 @@ impl Tree<'_> {
         order: &[u8],
         change: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> R {
-        let path = self.place.find(self.slot, order);
+        let path = self.find(order);
         self.change_leaf(path, change)
     }
 
@@ -100,13 +108,16 @@ impl Tree<'_> {
         mut path: Path,
         change: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> R {
+        self.known = None;
+        self.place.seen_at = path.seen_at.first().copied();
         let (name, slot, count) = (path.name(), self.place.key.slot, self.form.count);
         let (mut before, mut after, mut elements) = (0, 0, 0);
-        let changed = self.nodes().update(&name.key(slot), |_, leaf| {
+        let stands_at = self.place.find_leaf(self.slot, &path);
+        let changed = self.nodes().update_at(&name.key(slot), stands_at, |_, leaf| {
             before = leaf.len();
             let changed = change(leaf);
             (after, elements) = (leaf.len(), count(leaf));
-            changed
+            Changed::Yes(changed)
         });
         let result = changed.expect("invariant: the leaf was made resident");
         let added = elements as i64 - i64::from(path.leaf.elements);
@@ -123,23 +134,24 @@ impl Tree<'_> {
     }
 
     fn with_root<R>(&mut self, change: impl FnOnce(&mut RootMut<'_>) -> R) -> R {
-        let key = self.place.key;
-        let root = match self.place.root_name() {
-            None => self.keys().into_value_mut(&key),
-            Some(name) => self.nodes().into_value_mut(&name.key(key.slot)),
-        };
+        let (key, at) = (self.place.key, self.place.find_root(self.slot));
+        let root = at.and_then(|at| match self.place.root_name() {
+            None => self.keys().into_value_mut_at(&key, at),
+            Some(name) => self.nodes().into_value_mut_at(&name.key(key.slot), at),
+        });
         change(&mut RootMut::new(root.expect("invariant: the collection exists")))
     }
 
     /// Adds to what the branches of a path, and the root, count.
     fn add(&mut self, path: &Path, elements: i64, leaf_bytes: i64) {
         let slot = self.place.key.slot;
-        for &(node, at) in &path.steps {
+        for (step, &(node, at)) in path.steps.iter().enumerate() {
             if node == ROOT {
                 self.with_root(|root| root.add(at, elements, leaf_bytes));
             } else if elements != 0 {
                 let name = NodeName::new(path.id, node);
-                let branch = self.nodes().into_value_mut(&name.key(slot));
+                let stands_at = self.place.find_branch(self.slot, path, step);
+                let branch = self.nodes().into_value_mut_at(&name.key(slot), stands_at);
                 add_in_place(branch.expect("invariant: a branch stays in RAM"), at, elements);
             }
         }
@@ -204,7 +216,7 @@ mod tests {
     /// A tree and, over as many elements, its index, whose root is a node.
     #[test]
     fn an_index_is_a_tree_of_its_own_that_goes_with_its_key() {
-        const FIELDS: usize = 20_000;
+        const FIELDS: usize = 60_000;
         let keyspace = Keyspace::default();
         let (mut tally, key) = (Tally::default(), Key::new(b"k"));
         let mut slot = keyspace.lock(key.slot);
@@ -215,8 +227,9 @@ mod tests {
             FieldsMut::new(&mut leaf).set(&name(number), b"");
         });
         Db::new(&mut slot, 0, 0, &mut tally).put(&key, Kind::HASH.bits(), &leaf, Expiry::Clear);
-        let place = Place { key, table: 0, index: None };
-        let mut tree = Tree { place, slot: &mut slot, tally: &mut tally, now_ms: 0, form: &HASH };
+        let place = Place::new(key, 0);
+        let mut tree =
+            Tree { place, slot: &mut slot, tally: &mut tally, now_ms: 0, form: &HASH, known: None };
         tree.grow(7);
         let parts = (HASH.divide)(leaf, Cut::Evenly);
         tree.put_index(&HASH, parts.into_iter());

@@ -253,7 +253,7 @@ impl Cx<'_, '_> {
         let at = match self.find_to_read(key, Kind::is_stream)? {
             Found::Missing => return Ok(None),
             Found::Leaf(at) => at,
-            Found::Tree => {
+            Found::Tree(_) => {
                 let tree = self.read_tree(key);
                 let head = Head::from_bytes(tree.place.root(tree.slot).extra());
                 return Ok(Some(Stream { head, form: Form::Tree(tree) }));
@@ -270,7 +270,7 @@ impl Cx<'_, '_> {
     fn stream_head(&mut self, key: &Key<'_>) -> Result<Option<Head>, CommandError> {
         Ok(match self.find_to_edit(key, Kind::is_stream)? {
             Found::Missing => None,
-            Found::Tree => Some(self.tree_head(key)),
+            Found::Tree(_) => Some(self.tree_head(key)),
             Found::Leaf(_) => self.peek(key).map(|view| Packed::new(in_ram(&view)).head()),
         })
     }
@@ -279,7 +279,7 @@ impl Cx<'_, '_> {
     ///
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     fn is_stream_tree(&mut self, key: &Key<'_>) -> Result<bool, CommandError> {
-        Ok(matches!(self.find_to_edit(key, Kind::is_stream)?, Found::Tree))
+        Ok(matches!(self.find_to_edit(key, Kind::is_stream)?, Found::Tree(_)))
     }
 
     fn tree_head(&mut self, key: &Key<'_>) -> Head {

@@ -160,7 +160,7 @@ impl Cx<'_, '_> {
         }
         let before = head.length;
         if self.is_stream_tree(key)? {
-            self.promote_leaves(key, ids.iter().map(|id| id.to_bytes()))?;
+            self.promote_leaves(self.place(key), ids.iter().map(|id| id.to_bytes()))?;
             let mut tree = self.edit_tree(key, &ENTRIES);
             for &id in ids {
                 if remove_from_tree(&mut tree, id) {

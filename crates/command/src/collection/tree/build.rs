@@ -11,7 +11,7 @@ use crate::collection::form::{Form, Part};
 use crate::collection::place::{CHILDREN_MAX, NodeName, ROOT};
 
 /// Children that a branch is made with, when many are made at once.
-const CHILDREN_MADE: usize = 96;
+const CHILDREN_MADE: usize = 192;
 
 impl Tree<'_> {
     /// Makes the collection, and its index, one leaf again when it has become small and is all in RAM.
@@ -105,10 +105,10 @@ impl Tree<'_> {
         form: &'static Form,
         change: impl FnOnce(&mut Self) -> R,
     ) -> R {
-        let collection = (self.place, self.form);
+        let collection = (self.place, self.form, self.known.take());
         (self.place, self.form) = (self.place.of_index(self.slot), form);
         let result = change(self);
-        (self.place, self.form) = collection;
+        (self.place, self.form, self.known) = collection;
         result
     }
 

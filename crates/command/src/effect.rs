@@ -242,6 +242,8 @@ impl Effects {
                 Noted::New => Event::NEW,
                 Noted::Expired => Event::EXPIRED,
                 Noted::Evicted => Event::EVICTED,
+                Noted::ElementsExpired => Event::HEXPIRED,
+                Noted::Emptied => Event::DEL,
             };
             if event.classes.has(self.listened) {
                 self.noted.push(Effect { db: keyspace.db_of(table), key, event });

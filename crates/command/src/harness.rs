@@ -6,11 +6,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Verdict, node_table};
+use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Timer, Verdict, node_table};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
-use crate::collection::{DetachedNodes, Encodings, PackedMax, StreamLeafMax};
+use crate::collection::{
+    DetachedNodes, Encodings, PackedMax, StreamLeafMax, check_timers, expire_fetched, expire_fields,
+};
 use crate::cx::{Cx, Fetched, Statistics};
 use crate::effect::{Classes, Effect, Effects};
 use crate::error::CommandError;
@@ -108,7 +110,7 @@ struct FakeFlash {
 
 /// Keys of each physical table, and what values come to, summed from the tallies.
 #[derive(Default)]
-struct Counts([i64; DB_COUNT], [i64; 8]);
+struct Counts([i64; DB_COUNT], [i64; 9]);
 
 impl Counts {
     fn add_tally(&mut self, tally: &Tally) {
@@ -117,6 +119,7 @@ impl Counts {
         }
         let values = [
             tally.nodes,
+            tally.timers,
             tally.value_bytes,
             tally.hot_count,
             tally.hot_bytes,
@@ -352,7 +355,37 @@ impl Harness {
         }
     }
 
+    /// Removes the fields whose time has come, as upkeep does.
+    pub(crate) fn expire_fields(&mut self) {
+        let mut tally = Tally { takes_notes: true, ..Tally::default() };
+        for &number in &self.slots {
+            let mut slot = self.keyspace.lock(number);
+            while slot.has_due_timers(self.now_ms) {
+                let expired = expire_fields(&mut slot, number, self.now_ms, &mut tally, 3);
+                assert!(expired.leaves + expired.cold.len() > 0, "a timer is due for nothing");
+                for leaf in expired.cold {
+                    let bytes = &self.flash.values[&leaf.at.units];
+                    expire_fetched(&mut slot, &leaf, Some(bytes), self.now_ms, &mut tally);
+                }
+            }
+        }
+        self.counts.add_tally(&tally);
+        let mut effects = Effects::new(LISTENED, true);
+        effects.take_notes(&self.keyspace, &mut tally.notes);
+        self.events.extend(effects.noted.iter().map(show_effect));
+    }
+
+    /// The timers of all keys.
+    pub(crate) fn timers(&self) -> Vec<Timer> {
+        let of_slot = |slot: &u16| self.keyspace.lock(*slot).due_timers(u64::MAX, usize::MAX);
+        self.slots.iter().flat_map(of_slot).collect()
+    }
+
     pub(crate) fn check_counts(&self) {
+        let flash = |at: FlashRef| &*self.flash.values[&at.units];
+        for &number in &self.slots {
+            check_timers(&self.keyspace.lock(number), number, &flash);
+        }
         for table in 0..DB_COUNT as u8 {
             let count = |slot: &u16| self.keyspace.lock(*slot).len(table) as i64;
             let counted: i64 = self.slots.iter().map(count).sum();
@@ -363,7 +396,7 @@ impl Harness {
     /// Checks that the counters say so where there is no key.
     pub(crate) fn check_empty(&self) {
         self.check_counts();
-        assert_eq!((self.nodes(), self.counts.1), (0, [0; 8]));
+        assert_eq!((self.nodes(), self.counts.1), (0, [0; 9]));
     }
 
     /// Nodes of large collections, in all databases.

@@ -9,12 +9,15 @@ use command::family::FAMILIES;
 use command::{Begin, Find, Flags, KeyFlags, KeySpec, Spec};
 use resp::{Frame, Reply, parse_frame};
 
+/// Later versions of Redis, of which there are a few commands.
+const LATER: &[&str] = &["7.4.0", "8.0.0"];
+
 #[test]
 fn rows_are_those_of_redis() {
     let specs: Vec<Spec> = FAMILIES.iter().copied().flatten().map(|row| row.spec()).collect();
     let mut redis = Redis::start();
     let mut differences = Vec::new();
-    for spec in &specs {
+    for spec in specs.iter().filter(|spec| !LATER.contains(&spec.docs.since)) {
         let reply = redis.call(&["COMMAND", "INFO", spec.name]);
         let Frame::Array(infos) = reply else { panic!("{reply:?}") };
         let theirs = show_info(&infos[0]);

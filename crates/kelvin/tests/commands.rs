@@ -11,7 +11,23 @@ use resp::Frame;
 use support::{Server, assert_same_replies, show, text};
 
 /// Commands and subcommands that Redis 7.0 does not have.
-const OURS: &[&str] = &["client|no-touch", "client|setinfo", "tier"];
+const OURS: &[&str] = &[
+    "client|no-touch",
+    "client|setinfo",
+    "hexpire",
+    "hexpireat",
+    "hexpiretime",
+    "hgetdel",
+    "hgetex",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hpexpiretime",
+    "hpttl",
+    "hsetex",
+    "httl",
+    "tier",
+];
 
 #[test]
 fn replies_are_those_of_redis() {

@@ -194,6 +194,7 @@ impl<'a> Db<'a> {
     pub fn put(&mut self, key: &Key<'_>, kind: u8, value: &[u8], expiry: Expiry) {
         self.tally.written_bytes += (key.bytes.len() + value.len()) as u64;
         let Some(at) = self.locate(key) else { return self.put_new(key, kind, value, expiry) };
+        self.slot.forget_timers(self.table, key.bytes, self.tally);
         if !self.put_in_place(at, kind, value, expiry) {
             let state = state_of(value);
             self.put_over(key, at, kind, state, expiry);
@@ -211,6 +212,7 @@ impl<'a> Db<'a> {
         match self.locate(key) {
             None => self.insert(key, kind, state, expiry),
             Some(at) => {
+                self.slot.forget_timers(self.table, key.bytes, self.tally);
                 self.put_over(key, at, kind, state, expiry);
                 self.slot.changed(self.table, key.bytes);
             }

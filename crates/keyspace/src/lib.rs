@@ -33,6 +33,7 @@ mod slot;
 #[allow(unsafe_code, reason = "it owns the records that its entries name")]
 mod table;
 mod tally;
+mod timers;
 mod watch;
 
 pub use db::{Carried, Changed, DEMOTE_BYTES_MIN, Db, Expiry, TREE_KIND_BITS};
@@ -52,4 +53,5 @@ pub use slot::{
 pub use stdx::SLOT_COUNT;
 pub use table::{Position, ScanPosition};
 pub use tally::{DeadCopy, DetachedTree, Note, Noted, Tally};
+pub use timers::{KeyTimers, Timer, WHOLE};
 pub use watch::WatchFlag;

@@ -9,6 +9,7 @@ use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::region::Region;
 use crate::table::{Position, Table};
 use crate::tally::Tally;
+use crate::timers::Timers;
 use crate::watch::{WatchFlag, Watchers};
 use std::sync::Arc;
 
@@ -41,13 +42,15 @@ struct Tables {
     others: Option<Box<[Table; DB_COUNT - 1]>>,
 }
 
-/// The tables that most slots do not have, made when first used.
+/// The tables, and what else, that most slots do not have, made when first used.
 #[derive(Default)]
-struct Others {
+pub(crate) struct Others {
     /// Keys of the databases 1 to 15.
     keys: Option<Box<[Table; DB_COUNT - 1]>>,
     /// Nodes of large collections.
     nodes: Option<Box<Tables>>,
+    /// When elements of collections expire.
+    pub(crate) timers: Option<Box<Timers>>,
 }
 
 /// What a slot's mutex guards.
@@ -55,7 +58,7 @@ struct Others {
 pub struct SlotState {
     /// Keys of database 0.
     first: Table,
-    others: Option<Box<Others>>,
+    pub(crate) others: Option<Box<Others>>,
     watchers: Option<Box<Watchers>>,
     /// No key of this slot expires before this time (Unix milliseconds); 0: none expires at all.
     expiry_hint_ms: u64,
@@ -330,6 +333,7 @@ impl SlotState {
         if self.table(table)?.ram_bytes() == 0 && !has_nodes {
             return None;
         }
+        self.forget_timers_of_table(table, tally);
         let entries = std::mem::take(self.table_mut(table));
         let nodes = has_nodes.then(|| std::mem::take(self.table_mut(node_table(table))));
         Some(DetachedTable::new(entries, nodes, table, tally))
@@ -554,6 +558,7 @@ impl SlotState {
         account(&record, table, -1, tally);
         account_gone(&record, table, tally, gone);
         self.changed(table, record.key());
+        self.forget_timers(table, record.key(), tally);
         record
     }
 }

@@ -45,6 +45,10 @@ pub enum Noted {
     Expired,
     /// It was removed because memory was short.
     Evicted,
+    /// Elements of it were removed because their time had come.
+    ElementsExpired,
+    /// It was removed with the last of them.
+    Emptied,
 }
 
 /// Where the root of a large collection says how many bytes its leaves have, in 8 bytes.
@@ -70,7 +74,9 @@ pub struct Tally {
     pub volatile: [i64; DB_COUNT],
     /// Nodes of large collections.
     pub nodes: i64,
-    /// Bytes of records and tables, allocator rounding included.
+    /// Leaves of collections with elements that expire.
+    pub timers: i64,
+    /// Bytes of records, tables and timers, allocator rounding included.
     pub index_bytes: i64,
     /// Bytes of values outside their records, allocator rounding included.
     pub value_bytes: i64,
@@ -111,7 +117,7 @@ pub struct Tally {
     /// Whether notes are taken: somebody listens. Whoever has them taken empties the list while the slots are
     /// held, so that they stand in the order of what happens to a key.
     pub takes_notes: bool,
-    /// New and expired keys.
+    /// What has become of keys.
     pub notes: Vec<Note>,
     /// Cold keys that a write has given a value though nobody had used them lately: the first that
     /// may leave RAM again.
@@ -124,8 +130,9 @@ impl Tally {
         self.index_bytes + self.value_bytes
     }
 
+    /// Takes note of what becomes of a key, if somebody listens.
     #[inline]
-    pub(crate) fn note(&mut self, table: u8, key: &[u8], noted: Noted) {
+    pub fn note(&mut self, table: u8, key: &[u8], noted: Noted) {
         if self.takes_notes && holds_keys(table) {
             self.push_note(table, key, noted);
         }

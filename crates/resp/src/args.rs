@@ -60,6 +60,11 @@ impl<'a> Args<'a> {
     pub fn from(&self, index: usize) -> Args<'a> {
         Args { buffer: self.buffer, ranges: self.ranges.get(index..).unwrap_or(&[]) }
     }
+
+    /// The first so many arguments. Panics: there are fewer.
+    pub fn first(&self, count: usize) -> Args<'a> {
+        Args { ranges: &self.ranges[..count], ..*self }
+    }
 }
 
 impl Index<usize> for Args<'_> {

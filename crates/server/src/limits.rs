@@ -109,6 +109,8 @@ pub(crate) const CLOSED_AT_ONCE_MIN: usize = 16;
 pub(crate) const CLOSED_SHIFT: u32 = 6;
 /// Sockets that wait to be closed.
 pub(crate) const CLOSING_MAX: usize = 16 << 10;
+/// Leaves of hashes on flash in which fields have expired and that wait to be read.
+pub(crate) const COLD_FIELDS_LEAVES_MAX: usize = 1024;
 /// Error codes that are counted apart.
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.

@@ -11,6 +11,7 @@ pub struct Counters {
     keys: [AtomicI64; DB_COUNT],
     volatile: [AtomicI64; DB_COUNT],
     pub nodes: AtomicI64,
+    pub timers: AtomicI64,
     pub index_bytes: AtomicI64,
     pub value_bytes: AtomicI64,
     pub hot_count: AtomicI64,
@@ -66,6 +67,7 @@ impl Counters {
             add(total, part);
         }
         add(&self.nodes, &mut tally.nodes);
+        add(&self.timers, &mut tally.timers);
         add(&self.index_bytes, &mut tally.index_bytes);
         add(&self.value_bytes, &mut tally.value_bytes);
         add(&self.hot_count, &mut tally.hot_count);
@@ -97,6 +99,11 @@ impl Counters {
     /// Whether any key has an expiry.
     pub fn has_volatile(&self) -> bool {
         self.volatile.iter().any(|keys| keys.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether elements of any collection expire.
+    pub fn has_timers(&self) -> bool {
+        self.timers.load(Ordering::Relaxed) > 0
     }
 
     /// Whether most keys have an expiry.

@@ -3,13 +3,14 @@
 //! A large collection goes node by node. Within its slot and table its nodes stay where they are, and the root
 //! alone moves.
 
-use keyspace::{Db, Expiry, Key, SlotState, Stored, node_table};
+use keyspace::{Carried, Db, Expiry, Key, KeyTimers, SlotState, Stored, WHOLE, node_table};
 use value::Kind;
 use value::leaf::branch::RootMut;
+use value::leaf::fields::Fields;
 
 use crate::collection::place::{NodeName, Place};
 use crate::cx::{Cx, Fetched};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 
 impl Cx<'_, '_> {
     /// Copies the value of a key that exists, with its expiry, to a key of a database, over what that holds.
@@ -22,7 +23,7 @@ impl Cx<'_, '_> {
         }
         self.make_resident(source)?;
         let carried = self.db(source).carry(source).expect("invariant: the key exists");
-        self.db_at(db, target).put_carried(target, carried);
+        self.put_carried(db, target, carried, CarriedTimers::default());
         Ok(())
     }
 
@@ -30,13 +31,18 @@ impl Cx<'_, '_> {
     ///
     /// Errors: [`crate::CommandError::NotResident`]; nothing is changed then.
     pub fn move_value(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> CommandResult {
+        let mut timers = CarriedTimers::default();
         if !self.holds_tree(source) {
             self.make_resident(source)?;
         } else if db != self.db || source.slot != target.slot {
-            self.move_nodes(source, db, target)?;
+            timers.of_leaves = self.move_nodes(source, db, target)?;
+        } else {
+            let table = self.keyspace().table_of(db);
+            let slot = self.locked.slot(source.slot);
+            timers.of_key = slot.take_timers(table, source.bytes, self.tally);
         }
         let carried = self.db(source).take(source).expect("invariant: the key exists");
-        self.db_at(db, target).put_carried(target, carried);
+        self.put_carried(db, target, carried, timers);
         Ok(())
     }
 
@@ -51,6 +57,7 @@ impl Cx<'_, '_> {
         let (names, bytes) = (place.nodes(slot), place.leaf_bytes(slot) as usize);
         self.check_memory(bytes)?;
         let id = self.keyspace().take_collection_id();
+        let mut timers = CarriedTimers::default();
         for name in names {
             let fetched = self.fetched;
             let (kind, mut bytes) = copy_node(place, self.locked.slot(source.slot), &name, fetched);
@@ -58,16 +65,24 @@ impl Cx<'_, '_> {
             if name.is_root() {
                 RootMut::new(&mut bytes).set_id(name.id());
             }
+            timers.add(&name, kind, &bytes);
             self.put_node(db, target, &name, kind, bytes);
         }
         let mut root = self.db(source).carry(source).expect("invariant: the key exists");
         RootMut::new(&mut root.value).set_id(id);
-        self.db_at(db, target).put_carried(target, root);
+        self.put_carried(db, target, root, timers);
         Ok(())
     }
 
-    /// Moves the nodes of a tree to the slot and table of another key.
-    fn move_nodes(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> CommandResult {
+    /// Moves the nodes of a tree to the slot and table of another key. Returns when elements of its leaves
+    /// expire.
+    fn move_nodes(
+        &mut self,
+        source: &Key<'_>,
+        db: u8,
+        target: &Key<'_>,
+    ) -> Result<Vec<(u32, u64)>, CommandError> {
+        let mut timers = CarriedTimers::default();
         self.read_tree(source).announce_with_index()?;
         let place = self.place(source);
         let names = place.nodes(self.locked.slot(source.slot));
@@ -87,9 +102,30 @@ impl Cx<'_, '_> {
                     (taken.kind, taken.value)
                 }
             };
+            timers.add(&name, kind, &bytes);
             self.put_node(db, target, &name, kind, bytes);
         }
-        Ok(())
+        Ok(timers.of_leaves)
+    }
+
+    /// Puts the value of a key, and its timers, over what is there.
+    fn put_carried(
+        &mut self,
+        db: u8,
+        target: &Key<'_>,
+        carried: Carried,
+        mut timers: CarriedTimers,
+    ) {
+        timers.add_leaf(WHOLE, carried.kind, &carried.value);
+        self.db_at(db, target).put_carried(target, carried);
+        let to = (self.keyspace().table_of(db), target);
+        let slot = self.locked.slot(target.slot);
+        if let Some(of_key) = timers.of_key {
+            slot.put_timers(to, of_key, self.tally);
+        }
+        for (leaf, at_ms) in timers.of_leaves {
+            slot.set_timer(to, leaf, at_ms, self.tally);
+        }
     }
 
     fn put_node(&mut self, db: u8, target: &Key<'_>, name: &NodeName, kind: u8, bytes: Vec<u8>) {
@@ -97,6 +133,30 @@ impl Cx<'_, '_> {
         let slot = self.locked.slot(target.slot);
         let mut nodes = Db::new(slot, table, self.now_ms, self.tally);
         nodes.put_vec(&name.key(target.slot), kind, bytes, Expiry::Clear);
+    }
+}
+
+/// When elements of a collection that is on its way to another key expire.
+#[derive(Default)]
+struct CarriedTimers {
+    /// Of leaves that stay where they are.
+    of_key: Option<KeyTimers>,
+    /// Of leaves that are put anew: which, and Unix milliseconds.
+    of_leaves: Vec<(u32, u64)>,
+}
+
+impl CarriedTimers {
+    fn add(&mut self, name: &NodeName, kind: u8, bytes: &[u8]) {
+        self.add_leaf(name.node(), kind, bytes);
+    }
+
+    /// Adds the timer of a leaf, if it is one of a hash in which fields expire.
+    fn add_leaf(&mut self, leaf: u32, kind: u8, bytes: &[u8]) {
+        let kind = Kind::from_bits(kind);
+        if kind.is_hash() && !kind.is_tree() {
+            let at_ms = Fields::new(bytes).first_expiry();
+            self.of_leaves.extend((at_ms > 0).then_some((leaf, at_ms)));
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! A recount of large collections, for tests.
 
-use keyspace::{FlashRef, Key, SlotState, Stored, node_table};
+use keyspace::{
+    DB_COUNT, FlashRef, Key, ScanPosition, SlotState, Stored, Timer, WHOLE, node_table,
+};
+use value::Kind;
 use value::leaf::Rows;
 use value::leaf::branch::Child;
+use value::leaf::fields::Fields;
 
 use crate::collection::place::{CHILDREN_MAX, LEAF_BYTES_MAX, NodeName, Place};
 
@@ -33,6 +37,54 @@ pub(crate) fn check_tree<'f>(
     }
     assert_eq!((root.elements(), root.leaf_bytes()), (all.elements, all.leaf_bytes));
     all.nodes
+}
+
+/// Compares the timers of a slot with the leaves of its hashes.
+pub(crate) fn check_timers<'f>(
+    slot: &SlotState,
+    slot_number: u16,
+    flash: &impl Fn(FlashRef) -> &'f [u8],
+) {
+    let mut expected: Vec<Timer> = Vec::new();
+    for table in 0..DB_COUNT as u8 {
+        let mut keys: Vec<Box<[u8]>> = Vec::new();
+        slot.scan(table, ScanPosition::default(), |view| {
+            if Kind::from_bits(view.kind).is_hash() {
+                keys.push(view.key.into());
+            }
+            false
+        });
+        for name in keys {
+            let key = Key::in_slot(&name, slot_number);
+            let kind = Kind::from_bits(slot.view(table, &key).expect("it was scanned").kind);
+            let place = Place::new(key, table);
+            let leaves = match kind.is_tree() {
+                false => vec![(WHOLE, table, name.clone())],
+                true => place
+                    .leaves(slot)
+                    .iter()
+                    .map(|leaf| {
+                        (leaf.node(), node_table(table), leaf.key(slot_number).bytes.into())
+                    })
+                    .collect(),
+            };
+            for (leaf, leaf_table, leaf_name) in leaves {
+                let view = slot.view(leaf_table, &Key::in_slot(&leaf_name, slot_number));
+                let bytes = match view.expect("a leaf").stored {
+                    Stored::Hot(leaf) | Stored::Clean(leaf, _) => leaf,
+                    Stored::Cold(at, _) => flash(at),
+                };
+                let at_ms = Fields::new(bytes).first_expiry();
+                if at_ms > 0 {
+                    expected.push(Timer { at_ms, table, key: name.clone(), leaf });
+                }
+            }
+        }
+    }
+    let mut timers = slot.due_timers(u64::MAX, usize::MAX);
+    timers.sort();
+    expected.sort();
+    assert_eq!(timers, expected, "timers of slot {slot_number}");
 }
 
 fn add(one: Sum, two: Sum) -> Sum {

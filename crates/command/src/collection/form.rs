@@ -6,6 +6,7 @@
 
 use value::Kind;
 use value::leaf::entries::{EMPTY, Entries};
+use value::leaf::fields::Fields;
 use value::leaf::{
     Cut, Rows, divide_by_hash, divide_by_position, element_hash, halves, score_index, scored,
     stream_rows,
@@ -30,6 +31,16 @@ pub(crate) struct Form {
     pub(crate) divide: fn(leaf: Vec<u8>, cut: Cut) -> Vec<Part>,
     /// None: leaves stay apart.
     pub(crate) join: Option<Join>,
+    /// When the first element of a leaf expires: Unix milliseconds, 0 for never. None: elements do not expire.
+    pub(crate) first_expiry: Option<fn(leaf: &[u8]) -> u64>,
+}
+
+impl Form {
+    /// When the first element of a leaf expires: Unix milliseconds, 0 for never.
+    #[inline]
+    pub(crate) fn first_expiry_of(&self, leaf: &[u8]) -> u64 {
+        self.first_expiry.map_or(0, |first_expiry| first_expiry(leaf))
+    }
 }
 
 /// Leaves of a hash, by the hashes of fields.
@@ -38,11 +49,17 @@ pub(crate) static HASH: Form = Form {
     count: count_rows,
     divide: divide_rows_by_hash,
     join: Some(join_rows),
+    first_expiry: Some(|leaf| Fields::new(leaf).first_expiry()),
 };
 
 /// Leaves of a set, by the hashes of members.
-pub(crate) static SET: Form =
-    Form { kind: Kind::SET, count: count_rows, divide: divide_rows_by_hash, join: Some(join_rows) };
+pub(crate) static SET: Form = Form {
+    kind: Kind::SET,
+    count: count_rows,
+    divide: divide_rows_by_hash,
+    join: Some(join_rows),
+    first_expiry: None,
+};
 
 /// Leaves of a list, by position.
 pub(crate) static LIST: Form = Form {
@@ -50,6 +67,7 @@ pub(crate) static LIST: Form = Form {
     count: count_rows,
     divide: divide_rows_by_position,
     join: Some(join_rows),
+    first_expiry: None,
 };
 
 /// Leaves of the entries of a stream, by IDs. They are divided as they are added to, so that they are those
@@ -59,6 +77,7 @@ pub(crate) static ENTRIES: Form = Form {
     count: count_entries,
     divide: |leaf, _cut| vec![(Vec::new(), leaf)],
     join: None,
+    first_expiry: None,
 };
 
 /// Leaves of the rows of a stream, by keys.
@@ -67,6 +86,7 @@ pub(crate) static STREAM_ROWS: Form = Form {
     count: count_rows,
     divide: |leaf, _cut| stream_rows::divide(leaf, LEAF_BYTES_MAX),
     join: Some(join_rows),
+    first_expiry: None,
 };
 
 fn count_entries(leaf: &[u8]) -> usize {
@@ -79,6 +99,7 @@ pub(crate) static SORTED_SET: Form = Form {
     count: count_rows,
     divide: |leaf, cut| scored::divide_in_order(&leaf, LEAF_BYTES_MAX, cut),
     join: Some(join_rows),
+    first_expiry: None,
 };
 
 /// Leaves of its index, by the hashes of members.
@@ -87,6 +108,7 @@ pub(crate) static SCORE_INDEX: Form = Form {
     count: count_rows,
     divide: |leaf, _cut| score_index::divide(leaf, LEAF_BYTES_MAX),
     join: Some(join_rows),
+    first_expiry: None,
 };
 
 /// Where an element stands among leaves that are ordered by hashes.

@@ -11,7 +11,11 @@ use crate::collection::reader::TreeReader;
 use crate::collection::tree::Tree;
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
+use crate::effect::Event;
 use crate::error::{ColdValue, CommandError, CommandResult};
+
+/// A field and its value.
+type Field<'a> = (&'a [u8], &'a [u8]);
 
 /// A hash to be read.
 pub enum Hash<'a> {
@@ -22,7 +26,7 @@ pub enum Hash<'a> {
 }
 
 impl Hash<'_> {
-    /// How many fields.
+    /// How many fields, with those that have expired and were not removed yet.
     #[expect(clippy::len_without_is_empty, reason = "an empty hash is a key that does not exist")]
     pub fn len(&self) -> u64 {
         match self {
@@ -55,9 +59,24 @@ impl Hash<'_> {
     /// Errors: [`CommandError::NotResident`].
     #[inline]
     pub fn get(&mut self, field: &[u8]) -> Result<Option<&[u8]>, CommandError> {
+        Ok(self.leaf_of(field)?.get(field))
+    }
+
+    /// When a field expires: Unix milliseconds, 0 for never. None: it is not there.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn expiry(&mut self, field: &[u8]) -> Result<Option<u64>, CommandError> {
+        Ok(self.leaf_of(field)?.expiry(field))
+    }
+
+    #[inline]
+    fn leaf_of(&mut self, field: &[u8]) -> Result<Fields<'_>, CommandError> {
         match self {
-            Hash::Leaf(fields) => Ok(fields.get(field)),
-            Hash::Tree(tree) => Ok(Fields::new(tree.leaf(&order(field))?).get(field)),
+            Hash::Leaf(fields) => Ok(*fields),
+            Hash::Tree(tree) => {
+                let now_ms = tree.now_ms;
+                Ok(Fields::at_time(tree.leaf(&order(field))?, now_ms))
+            }
         }
     }
 
@@ -69,15 +88,16 @@ impl Hash<'_> {
         }
     }
 
-    /// A field, by its position, and its value. Panics: there is none.
+    /// A field, by its position, and its value. None: it has expired. Panics: there are fewer.
     ///
     /// Errors: [`CommandError::NotResident`].
-    pub fn at(&mut self, position: u64) -> Result<(&[u8], &[u8]), CommandError> {
+    pub fn at(&mut self, position: u64) -> Result<Option<Field<'_>>, CommandError> {
         match self {
             Hash::Leaf(fields) => Ok(fields.at(position as usize)),
             Hash::Tree(tree) => {
+                let now_ms = tree.now_ms;
                 let (leaf, position) = tree.leaf_of_nth(position)?;
-                Ok(Fields::new(leaf).at(position))
+                Ok(Fields::at_time(leaf, now_ms).at(position))
             }
         }
     }
@@ -96,7 +116,47 @@ impl Hash<'_> {
                 let _ = visit_leaf(*fields);
                 Ok(())
             }
-            Hash::Tree(tree) => tree.visit(|leaf| visit_leaf(Fields::new(leaf))),
+            Hash::Tree(tree) => {
+                let now_ms = tree.now_ms;
+                tree.visit(|leaf| visit_leaf(Fields::at_time(leaf, now_ms)))
+            }
+        }
+    }
+
+    /// How many fields have not expired: those that [`Hash::visit`] visits. Cost: a look at each leaf, which is
+    /// no access, where fields expire.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn live_len(&self) -> Result<u64, CommandError> {
+        if let Hash::Tree(tree) = self
+            && !tree.has_timers()
+        {
+            return Ok(tree.elements());
+        }
+        let mut count = 0;
+        self.visit_ahead(|fields| count += fields.live_len() as u64)?;
+        Ok(count)
+    }
+
+    /// The positions of the fields that have not expired. Cost: as [`Hash::live_len`], 8 bytes a field.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn live_positions(&self) -> Result<Vec<u64>, CommandError> {
+        let (mut positions, mut first) = (Vec::new(), 0);
+        self.visit_ahead(|fields| {
+            positions.extend(fields.live_positions().map(|position| first + position as u64));
+            first += fields.len() as u64;
+        })?;
+        Ok(positions)
+    }
+
+    fn visit_ahead(&self, mut visit: impl FnMut(Fields<'_>)) -> CommandResult {
+        match self {
+            Hash::Leaf(fields) => {
+                visit(*fields);
+                Ok(())
+            }
+            Hash::Tree(tree) => tree.visit_ahead(|leaf| visit(Fields::at_time(leaf, tree.now_ms))),
         }
     }
 
@@ -126,19 +186,33 @@ impl Hash<'_> {
                 fields.iter().for_each(|(field, value)| visit(field, value));
                 Ok(0)
             }
-            Hash::Tree(tree) => tree.scan(cursor, count, |leaf| {
-                let fields = Fields::new(leaf);
-                fields.iter().for_each(|(field, value)| visit(field, value));
-            }),
+            Hash::Tree(tree) => {
+                let now_ms = tree.now_ms;
+                tree.scan(cursor, count, |leaf| {
+                    let fields = Fields::at_time(leaf, now_ms);
+                    fields.iter().for_each(|(field, value)| visit(field, value));
+                })
+            }
         }
     }
 }
 
-/// A hash to be changed.
+/// A hash to be changed. What had expired in a leaf is removed when that is changed, or all if there is but one.
 pub struct HashMut<'a> {
     form: FormMut<'a>,
     packed_max: PackedMax,
     is_changed: bool,
+    now_ms: u64,
+    removed: Removed,
+}
+
+/// Fields that were removed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Removed {
+    /// Because they had expired.
+    expired: usize,
+    /// By the command.
+    asked: usize,
 }
 
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one command")]
@@ -147,17 +221,68 @@ enum FormMut<'a> {
     Tree(Tree<'a>),
 }
 
+/// When a field gets another expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryCondition {
+    /// Always.
+    Always,
+    /// If it has none.
+    IfNone,
+    /// If it has one.
+    IfSome,
+    /// If it has an earlier one. None is the latest.
+    IfLater,
+    /// If it has a later one, or none.
+    IfEarlier,
+}
+
+impl ExpiryCondition {
+    /// Whether a field with an expiry (0 for none) may get another one.
+    pub fn is_met(self, old_ms: u64, new_ms: u64) -> bool {
+        match self {
+            ExpiryCondition::Always => true,
+            ExpiryCondition::IfNone => old_ms == 0,
+            ExpiryCondition::IfSome => old_ms != 0,
+            ExpiryCondition::IfLater => old_ms != 0 && new_ms > old_ms,
+            ExpiryCondition::IfEarlier => old_ms == 0 || new_ms < old_ms,
+        }
+    }
+}
+
+/// What came of a change of a field's expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryChange {
+    /// There is no such field.
+    NoField,
+    /// The condition is not met; where it is to be taken away, there is none.
+    NotMet,
+    /// It was changed.
+    Changed,
+    /// Its time has come: the field was removed.
+    Removed,
+}
+
 impl HashMut<'_> {
-    /// Sets a field. Returns whether it is new.
+    /// Sets a field, which never expires then. Returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.is_changed = true;
-        let (is_new, len) = match &mut self.form {
-            FormMut::Leaf(_, fields) => (fields.set(field, value), fields.fields().len() as u64),
-            FormMut::Tree(tree) => {
-                let is_new = tree
-                    .change_leaf_at(&order(field), |leaf| FieldsMut::new(leaf).set(field, value));
-                (is_new, tree.elements())
-            }
+        self.put(field, value, |fields| fields.set(field, value))
+    }
+
+    /// Sets a field, which expires when it did before. Returns whether it is new.
+    pub fn set_value(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.put(field, value, |fields| fields.set_value(field, value))
+    }
+
+    fn put(
+        &mut self,
+        field: &[u8],
+        value: &[u8],
+        put: impl FnOnce(&mut FieldsMut<'_>) -> bool,
+    ) -> bool {
+        let is_new = self.change(field, put);
+        let len = match &self.form {
+            FormMut::Leaf(_, fields) => fields.fields().len() as u64,
+            FormMut::Tree(tree) => tree.elements(),
         };
         let longest = field.len().max(value.len()) as u64;
         if longest > self.packed_max.element_bytes || len > self.packed_max.entries {
@@ -171,25 +296,70 @@ impl HashMut<'_> {
 
     /// Removes a field. Returns whether it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        let is_removed = match &mut self.form {
-            FormMut::Leaf(_, fields) => fields.remove(field),
-            FormMut::Tree(tree) => !tree.is_gone() && remove_from_tree(tree, field),
-        };
-        self.is_changed |= is_removed;
-        is_removed
+        let is_there = self.expiry(field).is_some();
+        if is_there {
+            self.change(field, |fields| fields.remove(field));
+            self.removed.asked += 1;
+        }
+        is_there
     }
-}
 
-fn remove_from_tree(tree: &mut Tree<'_>, field: &[u8]) -> bool {
-    let path = tree.find(&order(field));
-    // The leaf where it stood may have been removed with its last field: it falls to a neighbour then, which
-    // may be on flash.
-    let leaf = tree.leaf_in_ram(&path);
-    let is_there = leaf.is_some_and(|leaf| Fields::new(leaf).get(field).is_some());
-    if is_there {
-        tree.change_leaf(path, |leaf| FieldsMut::new(leaf).remove(field));
+    /// Lets a field expire at a time: Unix milliseconds.
+    pub fn expire(&mut self, field: &[u8], at_ms: u64, condition: ExpiryCondition) -> ExpiryChange {
+        match self.expiry(field) {
+            None => ExpiryChange::NoField,
+            Some(old_ms) if !condition.is_met(old_ms, at_ms) => ExpiryChange::NotMet,
+            Some(_) if at_ms <= self.now_ms => {
+                self.remove(field);
+                ExpiryChange::Removed
+            }
+            Some(_) => {
+                self.change(field, |fields| fields.set_expiry(field, at_ms));
+                ExpiryChange::Changed
+            }
+        }
     }
-    is_there
+
+    /// Lets a field never expire.
+    pub fn persist(&mut self, field: &[u8]) -> ExpiryChange {
+        match self.expiry(field) {
+            None => ExpiryChange::NoField,
+            Some(0) => ExpiryChange::NotMet,
+            Some(_) => {
+                self.change(field, |fields| fields.set_expiry(field, 0));
+                ExpiryChange::Changed
+            }
+        }
+    }
+
+    /// When a field expires, 0 for never. None: it is not there.
+    fn expiry(&self, field: &[u8]) -> Option<u64> {
+        match &self.form {
+            FormMut::Leaf(_, fields) => fields.fields().expiry(field),
+            FormMut::Tree(tree) if tree.is_gone() => None,
+            FormMut::Tree(tree) => {
+                let path = tree.place.find(tree.slot, &order(field));
+                // The leaf where it stood may have been removed with its last field: it falls to a neighbour
+                // then, which may be on flash.
+                Fields::at_time(tree.leaf_in_ram(&path)?, self.now_ms).expiry(field)
+            }
+        }
+    }
+
+    /// Changes the leaf where a field stands.
+    fn change<R>(&mut self, field: &[u8], change: impl FnOnce(&mut FieldsMut<'_>) -> R) -> R {
+        self.is_changed = true;
+        let tree = match &mut self.form {
+            FormMut::Leaf(_, fields) => return change(fields),
+            FormMut::Tree(tree) => tree,
+        };
+        let (now_ms, expired) = (self.now_ms, &mut self.removed.expired);
+        tree.change_leaf_at(&order(field), |leaf| {
+            let mut fields = FieldsMut::at_time(leaf, now_ms);
+            *expired += fields.remove_expired();
+            change(&mut fields)
+        })
+    }
 }
 
 impl Cx<'_, '_> {
@@ -198,15 +368,19 @@ impl Cx<'_, '_> {
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     #[inline]
     pub fn read_hash<'s>(&'s mut self, key: &'s Key<'_>) -> Result<Option<Hash<'s>>, CommandError> {
+        let now_ms = self.now_ms;
         match self.find_to_read(key, Kind::is_hash)? {
             Found::Missing => Ok(None),
-            Found::Leaf(at) => Ok(Some(Hash::Leaf(Fields::new(self.read_leaf(key, at)?)))),
+            Found::Leaf(at) => {
+                Ok(Some(Hash::Leaf(Fields::at_time(self.read_leaf(key, at)?, now_ms))))
+            }
             Found::Tree(at) => Ok(Some(Hash::Tree(self.read_tree_of(self.place_at(key, at))))),
         }
     }
 
     /// Changes the hash of a key, an empty one if the key does not exist; it does not afterwards if the
-    /// hash is empty. No other fields than `fields` are looked at or changed.
+    /// hash is empty. No other fields than `fields` are looked at or changed, but that expired ones are removed
+    /// beside them, which is reported.
     ///
     /// Errors: as [`Cx::read_hash`]; nothing is changed then.
     pub fn edit_hash<'f, R>(
@@ -215,24 +389,46 @@ impl Cx<'_, '_> {
         fields: impl Iterator<Item = &'f [u8]>,
         change: impl FnOnce(&mut HashMut<'_>) -> R,
     ) -> Result<R, CommandError> {
-        let packed_max = self.encodings.hash();
+        let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
         let found = self.find_to_edit(key, Kind::is_hash)?;
-        let Found::Tree(at) = found else {
+        let mut removed = Removed::default();
+        let is_changed = false;
+        let result = if let Found::Tree(at) = found {
+            let place = self.place_at(key, at);
+            let known = self.promote_leaves(place, fields.map(order))?;
+            let form = FormMut::Tree(Tree { known, ..self.edit_tree_of(place, &HASH) });
+            let mut hash = HashMut { form, packed_max, is_changed, now_ms, removed };
+            let result = change(&mut hash);
+            removed = hash.removed;
+            let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
+            tree.settle();
+            result
+        } else {
             let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
-            return Ok(self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
-                let form = FormMut::Leaf(kind, FieldsMut::new(leaf));
-                let mut hash = HashMut { form, packed_max, is_changed: false };
+            self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
+                let mut fields = FieldsMut::at_time(leaf, now_ms);
+                removed.expired = fields.remove_expired();
+                let form = FormMut::Leaf(kind, fields);
+                let mut hash = HashMut { form, packed_max, is_changed, now_ms, removed };
                 let result = change(&mut hash);
-                if hash.is_changed { Changed::Yes(result) } else { Changed::No(result) }
-            }));
+                removed = hash.removed;
+                let is_changed = hash.is_changed || removed.expired > 0;
+                if is_changed { Changed::Yes(result) } else { Changed::No(result) }
+            })
         };
-        let place = self.place_at(key, at);
-        let known = self.promote_leaves(place, fields.map(order))?;
-        let tree = Tree { known, ..self.edit_tree_of(place, &HASH) };
-        let mut hash = HashMut { form: FormMut::Tree(tree), packed_max, is_changed: false };
-        let result = change(&mut hash);
-        let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
-        tree.settle();
+        self.report_expired(key, removed);
         Ok(result)
+    }
+
+    /// Reports the fields that had expired, and that the key has gone with them. Where the command has removed
+    /// any itself, that is its to report.
+    fn report_expired(&mut self, key: &Key<'_>, removed: Removed) {
+        if removed.expired == 0 {
+            return;
+        }
+        self.report(key, Event::HEXPIRED, removed.expired as u64);
+        if removed.asked == 0 {
+            self.report_if_gone(key);
+        }
     }
 }

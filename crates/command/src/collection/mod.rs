@@ -4,6 +4,7 @@ mod carry;
 #[cfg(test)]
 mod check;
 mod detached;
+mod field_expiry;
 mod form;
 mod hash;
 mod list;
@@ -18,9 +19,10 @@ mod tests;
 mod tree;
 
 #[cfg(test)]
-pub(crate) use check::check_tree;
+pub(crate) use check::{check_timers, check_tree};
 pub use detached::DetachedNodes;
-pub use hash::{Hash, HashMut};
+pub use field_expiry::{ColdLeaf, Expired, expire_fetched, expire_fields};
+pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut};
 pub use list::{End, List};
 pub(crate) use reader::leaves_not_resident;
 pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
@@ -32,7 +34,7 @@ pub use stream::{
     WholeGroup,
 };
 
-use keyspace::{Changed, Db, Expiry, Key, Position, Stored, node_table};
+use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;
 
 use crate::collection::form::Form;
@@ -149,23 +151,28 @@ impl Cx<'_, '_> {
         let Found::Leaf(at) = found else {
             let (mut kind, mut leaf) = (empty_kind, empty.to_vec());
             let (Changed::Yes(result) | Changed::No(result)) = change(&mut kind, &mut leaf);
-            let len = leaf.len();
+            let (len, first_ms) = (leaf.len(), form.first_expiry_of(&leaf));
             if len > empty.len() {
                 self.db(key).put_vec(key, kind.bits(), leaf, Expiry::Clear);
+                self.set_timer(key, first_ms);
             }
             if len > SINGLE_BYTES_MAX {
                 self.grow(key, form);
             }
             return result;
         };
-        let mut len = 0;
+        let (mut len, mut first_ms) = (0, (0, 0));
         let result = self.db(key).update_at(key, at, |bits, leaf| {
+            first_ms.0 = form.first_expiry_of(leaf);
             let mut kind = Kind::from_bits(*bits);
             let result = change(&mut kind, leaf);
             *bits = kind.bits();
-            len = leaf.len();
+            (len, first_ms.1) = (leaf.len(), form.first_expiry_of(leaf));
             result
         });
+        if first_ms.0 != first_ms.1 {
+            self.set_timer(key, first_ms.1);
+        }
         if len <= empty.len() {
             self.db(key).remove(key);
         } else if len > SINGLE_BYTES_MAX {
@@ -289,6 +296,18 @@ impl Cx<'_, '_> {
             lack.add(place, slot, fetched, place.leaves(slot).into_iter());
         }
         lack.result(last, &self.cold_leaves)
+    }
+
+    /// Sets when the first element of a collection in one leaf expires, 0 for never.
+    fn set_timer(&mut self, key: &Key<'_>, at_ms: u64) {
+        let table = self.keyspace().table_of(self.db);
+        self.locked.slot(key.slot).set_timer((table, key), WHOLE, at_ms, self.tally);
+    }
+
+    /// Whether elements of a key's collection expire. Flash is not read.
+    pub fn has_expiring_elements(&mut self, key: &Key<'_>) -> bool {
+        let table = self.keyspace().table_of(self.db);
+        self.locked.slot(key.slot).has_timers(table, key)
     }
 
     fn edit_tree<'s>(&'s mut self, key: &Key<'s>, form: &'static Form) -> Tree<'s> {

@@ -56,6 +56,11 @@ impl NodeName {
         NodeName(name)
     }
 
+    /// Its number.
+    pub(crate) fn node(&self) -> u32 {
+        u32::from_be_bytes(self.0[8..].try_into().expect("invariant: 4 bytes"))
+    }
+
     pub(crate) fn is_root(&self) -> bool {
         self.0[8..] == ROOT.to_be_bytes()
     }

@@ -187,7 +187,30 @@ impl TreeReader<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether leaves that are all replied with, or copied, are in RAM or were fetched.
+    /// Whether elements of the collection expire.
+    pub(super) fn has_timers(&self) -> bool {
+        self.slot.has_timers(self.place.table, &self.place.key)
+    }
+
+    /// Visits all leaves, which are read afterwards: it is no access.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub(super) fn visit_ahead(&self, mut visit: impl FnMut(&[u8])) -> CommandResult {
+        let names = self.place.leaves(self.slot);
+        self.look_for(&names)?;
+        for name in names {
+            let leaf = name.key(self.place.key.slot);
+            let view = self.slot.view(node_table(self.place.table), &leaf);
+            match view.expect("invariant: a leaf that a branch names is there").stored {
+                Stored::Hot(bytes) | Stored::Clean(bytes, _) => visit(bytes),
+                Stored::Cold(at, _) => {
+                    visit(self.fetched.value(at).expect("invariant: it was looked for"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn look_for(&self, names: &[NodeName]) -> CommandResult {
         self.not_fetched(names.iter().copied()).map_err(|error| match error {
             CommandError::NotResident(mut missing) => {

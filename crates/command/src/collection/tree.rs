@@ -10,6 +10,7 @@
 //! 1. A branch has a child, and so has the root, but while the last leaf is taken out.
 //! 2. The elements that a branch names for a child are those below it.
 //! 3. A leaf has an element, and no more than [`LEAF_BYTES_MAX`] unless it cannot be divided.
+//! 4. A leaf with elements that expire has a timer for the first of them, and no other has one.
 
 mod build;
 mod cut_off;
@@ -85,6 +86,11 @@ impl Tree<'_> {
         known.unwrap_or_else(|| self.place.find(self.slot, order))
     }
 
+    /// The leaf of a number, if it is in RAM. Panics: there is none.
+    pub(crate) fn leaf_numbered(&self, leaf: u32) -> Option<&[u8]> {
+        self.node_in_ram(self.place.root(self.slot).id(), leaf)
+    }
+
     /// Sets the encoding that OBJECT ENCODING tells.
     pub(crate) fn set_encoding(&mut self, encoding: u8) {
         if self.place.root(self.slot).encoding() != encoding {
@@ -111,21 +117,26 @@ impl Tree<'_> {
         self.known = None;
         self.place.seen_at = path.seen_at.first().copied();
         let (name, slot, count) = (path.name(), self.place.key.slot, self.form.count);
-        let (mut before, mut after, mut elements) = (0, 0, 0);
+        let form = self.form;
+        let (mut before, mut after, mut elements, mut first_ms) = (0, 0, 0, (0, 0));
         let stands_at = self.place.find_leaf(self.slot, &path);
         let changed = self.nodes().update_at(&name.key(slot), stands_at, |_, leaf| {
-            before = leaf.len();
+            (before, first_ms.0) = (leaf.len(), form.first_expiry_of(leaf));
             let changed = change(leaf);
             (after, elements) = (leaf.len(), count(leaf));
+            first_ms.1 = form.first_expiry_of(leaf);
             Changed::Yes(changed)
         });
         let result = changed.expect("invariant: the leaf was made resident");
+        if first_ms.0 != first_ms.1 {
+            self.set_timer(path.leaf.node, first_ms.1);
+        }
         let added = elements as i64 - i64::from(path.leaf.elements);
         self.add(&path, added, after as i64 - before as i64);
         path.leaf.elements = elements as u32;
         if elements == 0 {
             self.remove_leaf(&path);
-        } else if after > LEAF_BYTES_MAX {
+        } else if after > LEAF_BYTES_MAX && elements > 1 {
             self.divide_leaf(path);
         } else if after < LEAF_BYTES_MIN && after < before {
             self.join_leaf(&path);
@@ -177,11 +188,23 @@ impl Tree<'_> {
     }
 
     fn put_node(&mut self, id: u64, node: u32, kind: u8, bytes: Vec<u8>) {
+        if kind == self.form.kind.bits() {
+            self.set_timer(node, self.form.first_expiry_of(&bytes));
+        }
         let (name, slot) = (NodeName::new(id, node), self.place.key.slot);
         self.nodes().put_vec(&name.key(slot), kind, bytes, Expiry::Clear);
     }
 
+    /// Sets when the first element of a leaf expires, 0 for never.
+    fn set_timer(&mut self, leaf: u32, at_ms: u64) {
+        if self.form.first_expiry.is_some() {
+            let Place { key, table, .. } = self.place;
+            self.slot.set_timer((table, &key), leaf, at_ms, self.tally);
+        }
+    }
+
     fn remove_node(&mut self, id: u64, node: u32) {
+        self.set_timer(node, 0);
         let (name, slot) = (NodeName::new(id, node), self.place.key.slot);
         assert!(self.nodes().remove(&name.key(slot)), "a node that a branch names is there");
     }

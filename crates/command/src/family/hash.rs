@@ -4,7 +4,7 @@ use resp::{Args, Reply};
 use value::long_double::{self, FloatError, LongDouble};
 use value::parse_i64;
 
-use crate::collection::Hash;
+use crate::collection::{Hash, HashMut};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -284,7 +284,20 @@ fn set_all(cx: &mut Cx<'_, '_>, args: Args<'_>, command: &str) -> Result<i64, Co
         let text = format!("ERR wrong number of arguments for '{command}' command");
         return Err(CommandError::owned(text));
     }
-    let (key, pairs) = (cx.key(0), args.len() / 2 - 1);
+    let key = cx.key(0);
+    let created = set_pairs(cx, args.from(2), |hash, field, value| hash.set(field, value))?;
+    cx.report(&key, Event::HSET, args.len() as u64 / 2 - 1);
+    Ok(created as i64)
+}
+
+/// Sets fields, each with its value behind it, with `set`, which says whether a field is new. Returns how many
+/// are.
+pub(super) fn set_pairs(
+    cx: &mut Cx<'_, '_>,
+    args: Args<'_>,
+    mut set: impl FnMut(&mut HashMut<'_>, &[u8], &[u8]) -> bool,
+) -> Result<usize, CommandError> {
+    let (key, pairs) = (cx.key(0), args.len() / 2);
     // A hash in one leaf must not grow long before it is divided; and nothing is changed before all
     // leaves are there, which the first round looks for.
     let mut created = 0;
@@ -292,15 +305,14 @@ fn set_all(cx: &mut Cx<'_, '_>, args: Args<'_>, command: &str) -> Result<i64, Co
     while first < pairs {
         let end = pairs.min(first + PAIRS_AT_ONCE);
         let announced = if first == 0 { 0..pairs } else { first..end };
-        let fields = announced.map(|pair| &args[2 + 2 * pair]);
+        let fields = announced.map(|pair| &args[2 * pair]);
         created += cx.edit_hash(&key, fields, |hash| {
-            let set = |&pair: &usize| hash.set(&args[2 + 2 * pair], &args[3 + 2 * pair]);
+            let set = |pair: &usize| set(hash, &args[2 * pair], &args[2 * pair + 1]);
             (first..end).filter(set).count()
         })?;
         first = end;
     }
-    cx.report(&key, Event::HSET, pairs as u64);
-    Ok(created as i64)
+    Ok(created)
 }
 
 fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -337,7 +349,7 @@ fn hincrby(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
     let new = old.checked_add(increment).ok_or(OVERFLOW)?;
     let mut text = itoa::Buffer::new();
     let field = args.from(2).iter().take(1);
-    cx.edit_hash(&key, field, |hash| hash.set(&args[2], text.format(new).as_bytes()))?;
+    cx.edit_hash(&key, field, |hash| hash.set_value(&args[2], text.format(new).as_bytes()))?;
     cx.report(&key, Event::HINCRBY, 1);
     reply.integer(new);
     Ok(())
@@ -357,7 +369,9 @@ fn hincrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comma
             FloatError::NotFinite => NOT_FINITE,
         })?
     };
-    cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], new.as_bytes()))?;
+    cx.edit_hash(&key, args.from(2).iter().take(1), |hash| {
+        hash.set_value(&args[2], new.as_bytes())
+    })?;
     cx.report(&key, Event::HINCRBYFLOAT, 1);
     reply.bulk(new.as_bytes());
     Ok(())

@@ -18,6 +18,9 @@ use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 const FLAGS: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
 
+/// Fields that are drawn again when one has expired, before all are looked through.
+const DRAWN_AGAIN: i64 = 15;
+
 const OUT_OF_RANGE: CommandError = fixed("ERR value is out of range");
 const NOT_NEGATABLE: CommandError = fixed(
     "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
@@ -109,7 +112,7 @@ fn hgetall(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRe
         return Ok(());
     };
     check_reply(&key, reply, &hash, reply_bytes_max)?;
-    reply.map(hash.len() as usize);
+    reply.map(hash.live_len()? as usize);
     hash.visit(|field, value| {
         reply.bulk(field);
         reply.bulk(value);
@@ -148,7 +151,7 @@ fn reply_each(
         return Ok(());
     };
     check_reply(&key, reply, &hash, reply_bytes_max)?;
-    reply.array(hash.len() as usize);
+    reply.array(hash.live_len()? as usize);
     hash.visit(|field, value| {
         reply.bulk(choose((field, value)));
         ControlFlow::Continue(())
@@ -214,15 +217,63 @@ pub(super) fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
 
 fn one_field(cx: &mut Cx<'_, '_>, random: &mut Random, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let memory_bytes_max = cx.memory_bytes_max as u64;
     let Some(mut hash) = cx.read_hash(&key)? else {
         reply.null();
         return Ok(());
     };
     let position = random.below(hash.len());
-    let field = hash.at(position)?.0;
-    check_room(&key, field.len() as u64, reply_bytes_max, reply)?;
+    if let Some((field, _)) = hash.at(position)? {
+        return write_field(&key, field, reply_bytes_max, reply);
+    }
+    // What has expired is removed soon, so it hardly ever takes more than these.
+    let others = choose(random, -DRAWN_AGAIN, hash.len());
+    announce(&mut hash, &others)?;
+    for position in others {
+        if let Some((field, _)) = hash.at(position)? {
+            return write_field(&key, field, reply_bytes_max, reply);
+        }
+    }
+    let live = live_positions(&hash, memory_bytes_max)?;
+    let Some(&at) = choose(random, 1, live.len() as u64).first() else {
+        reply.null();
+        return Ok(());
+    };
+    let (field, _) = hash.at(live[at as usize])?.expect("invariant: it has not expired");
+    write_field(&key, field, reply_bytes_max, reply)
+}
+
+fn write_field(
+    key: &Key<'_>,
+    field: &[u8],
+    reply_bytes_max: usize,
+    reply: &mut Reply,
+) -> CommandResult {
+    check_room(key, field.len() as u64, reply_bytes_max, reply)?;
     reply.bulk(field);
     Ok(())
+}
+
+/// Looks for the leaves of fields at some positions, which are asked for next.
+///
+/// Errors: [`CommandError::NotResident`].
+fn announce(hash: &mut Hash<'_>, positions: &[u64]) -> CommandResult {
+    if let Hash::Leaf(_) = hash {
+        return Ok(());
+    }
+    let mut ascending = positions.to_vec();
+    ascending.sort_unstable();
+    hash.announce_nth(&ascending)
+}
+
+/// The positions of the fields that have not expired.
+///
+/// Errors: [`CommandError::OUT_OF_MEMORY`], [`CommandError::NotResident`].
+fn live_positions(hash: &Hash<'_>, memory_bytes_max: u64) -> Result<Vec<u64>, CommandError> {
+    if hash.len().saturating_mul(size_of::<u64>() as u64) > memory_bytes_max {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
+    hash.live_positions()
 }
 
 /// `count` different fields, or as many as there are; with a negative count, that many, of which one
@@ -247,20 +298,47 @@ fn some_fields(
     }
     let chosen = if count < 0 { count.unsigned_abs() } else { fields.min(count as u64) };
     check_room(&key, chosen.saturating_mul(field_bytes), reply_bytes_max, reply)?;
-    let positions: Vec<u64> = match count < 0 {
-        true => (0..chosen).map(|_| random.below(fields)).collect(),
-        false => sample(random, fields, chosen),
-    };
-    if let Hash::Tree(_) = hash {
-        let mut ascending = positions.clone();
-        ascending.sort_unstable();
-        hash.announce_nth(&ascending)?;
+    let length = reply.len();
+    let positions = choose(random, count, fields);
+    if write_fields((&key, &mut hash), &positions, with_values, reply_bytes_max, reply)? {
+        return Ok(());
     }
-    let mut list = FieldList::new(reply, chosen as usize, with_values, reply_bytes_max);
-    for position in positions {
-        list.push(hash.at(position)?);
+    reply.truncate(length);
+    let live = live_positions(&hash, memory_bytes_max)?;
+    let mut positions = choose(random, count, live.len() as u64);
+    positions.iter_mut().for_each(|position| *position = live[*position as usize]);
+    let is_done = write_fields((&key, &mut hash), &positions, with_values, reply_bytes_max, reply)?;
+    assert!(is_done, "none of these has expired");
+    Ok(())
+}
+
+/// Positions among so many, for a count as HRANDFIELD takes it.
+fn choose(random: &mut Random, count: i64, fields: u64) -> Vec<u64> {
+    match count {
+        _ if fields == 0 => Vec::new(),
+        ..0 => (0..count.unsigned_abs()).map(|_| random.below(fields)).collect(),
+        _ => sample(random, fields, fields.min(count as u64)),
     }
-    list.room.end(&key, list.reply)
+}
+
+/// Writes the fields at some positions. False: one of them has expired, and it is given up.
+///
+/// Errors: [`CommandError::ReplyTooLong`], [`CommandError::NotResident`].
+fn write_fields(
+    (key, hash): (&Key<'_>, &mut Hash<'_>),
+    positions: &[u64],
+    with_values: bool,
+    reply_bytes_max: usize,
+    reply: &mut Reply,
+) -> Result<bool, CommandError> {
+    announce(hash, positions)?;
+    let mut list = FieldList::new(reply, positions.len(), with_values, reply_bytes_max);
+    for &position in positions {
+        let Some(field) = hash.at(position)? else { return Ok(false) };
+        list.push(field);
+    }
+    list.room.end(key, list.reply)?;
+    Ok(true)
 }
 
 /// An array of fields, with their values if so asked: beside them in RESP2, in pairs in RESP3.

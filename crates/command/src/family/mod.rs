@@ -9,6 +9,8 @@ pub mod geo;
 pub mod geo_search;
 pub mod hash;
 pub mod hash_all;
+pub mod hash_expiry;
+pub mod hash_get_set;
 pub mod hyperloglog;
 pub mod list;
 pub mod list_move;
@@ -70,6 +72,8 @@ pub const FAMILIES: &[&[Command]] = &[
     geo_search::COMMANDS,
     hash::COMMANDS,
     hash_all::COMMANDS,
+    hash_expiry::COMMANDS,
+    hash_get_set::COMMANDS,
     list::COMMANDS,
     list_range::COMMANDS,
     list_search::COMMANDS,

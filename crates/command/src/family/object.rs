@@ -115,10 +115,13 @@ fn unknown(_cx: &mut Cx<'_, '_>, args: Args<'_>, _reply: &mut Reply) -> CommandR
 
 fn encoding(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    match cx.peek(&key) {
-        Some(view) => reply.bulk(encoding_name(&view).as_bytes()),
-        None => reply.null(),
-    }
+    let Some(view) = cx.peek(&key) else {
+        reply.null();
+        return Ok(());
+    };
+    let (is_hash, name) = (Kind::from_bits(view.kind).is_hash(), encoding_name(&view));
+    let expires = is_hash && name == "listpack" && cx.has_expiring_elements(&key);
+    reply.bulk(if expires { b"listpackex" } else { name.as_bytes() });
     Ok(())
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 mod call;
 pub(crate) mod dispatch;
 pub(crate) mod effects;
+pub(crate) mod field_expiry;
 pub(crate) mod gather;
 mod handler_run;
 mod keys;

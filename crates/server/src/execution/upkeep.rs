@@ -2,13 +2,13 @@
 //! rounds between the requests of its clients.
 
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use command::collection::DetachedNodes;
 use keyspace::{DetachedTree, SLOT_COUNT, Tally};
 use tier::Freeing;
 
+use crate::execution::field_expiry;
 use crate::state::worker::Worker;
 
 /// Between two rounds on a worker that has nothing urgent.
@@ -99,34 +99,59 @@ impl Upkeep {
     }
 }
 
-/// Removes keys whose time has come from this worker's slots, for a bounded time.
+/// Removes keys, and fields of hashes, whose time has come from this worker's slots, for a bounded time.
 fn expire(worker: &Worker, slot: &mut usize) {
     let server = &worker.server;
     let clock = server.tier.clock();
     let now_ms = clock.unix_ms();
-    let is_on = server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms);
-    if !is_on || !server.tier.counters.has_volatile() {
+    let counters = &server.tier.counters;
+    let may_expire = counters.has_volatile() || counters.has_timers();
+    if !may_expire || !field_expiry::is_on(server, now_ms) {
         return;
     }
     let start = clock.now();
     let mut tally = server.tier.tally();
     for _ in 0..EXPIRE_SLOTS {
-        if let Some(mut state) = server.tier.keyspace.try_lock(*slot as u16)
-            && state.may_have_expired(now_ms)
-        {
-            state.expire(now_ms, &mut tally);
-            server.tier.tell(&mut tally);
-            drop(state);
-            server.tier.add_tally(&mut tally);
-            if clock.now() - start > EXPIRE_SLICE {
-                worker.stats.expire_cut_short.add(1);
-                break;
+        let due = expire_in_slot(worker, *slot as u16, now_ms, &mut tally);
+        if due != Due::More {
+            *slot += server.tier.workers;
+            if *slot >= SLOT_COUNT {
+                *slot = worker.index;
             }
         }
-        *slot += server.tier.workers;
-        if *slot >= SLOT_COUNT {
-            *slot = worker.index;
+        if due != Due::Nothing && clock.now() - start > EXPIRE_SLICE {
+            worker.stats.expire_cut_short.add(1);
+            break;
         }
     }
     worker.stats.expire_us.add((clock.now() - start).as_micros() as u64);
+}
+
+/// What was due in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Nothing, or somebody holds the slot.
+    Nothing,
+    /// Something, which is done.
+    Done,
+    /// More than was done.
+    More,
+}
+
+fn expire_in_slot(worker: &Worker, number: u16, now_ms: u64, tally: &mut Tally) -> Due {
+    let tier = &worker.server.tier;
+    let Some(mut state) = tier.keyspace.try_lock(number) else { return Due::Nothing };
+    let keys = state.may_have_expired(now_ms);
+    let fields = tier.counters.has_timers() && state.has_due_timers(now_ms);
+    if !keys && !fields {
+        return Due::Nothing;
+    }
+    if keys {
+        state.expire(now_ms, tally);
+    }
+    let has_more = fields && field_expiry::expire_in(worker, &mut state, number, now_ms, tally);
+    tier.tell(tally);
+    drop(state);
+    tier.add_tally(tally);
+    if has_more { Due::More } else { Due::Done }
 }

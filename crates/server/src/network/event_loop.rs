@@ -11,6 +11,7 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::spawn_local;
 
+use crate::execution::field_expiry::expire_cold_fields;
 use crate::execution::upkeep::{UPKEEP_EVERY, Upkeep};
 use crate::network::closing::Closing;
 use crate::network::connection::Connection;
@@ -46,6 +47,7 @@ async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::
     }
     let timer = UpkeepTimer::new(UPKEEP_EVERY).context("cannot make a timer")?;
     spawn_local(upkeep(worker.clone(), timer));
+    spawn_local(expire_cold_fields(worker.clone()));
     let post = worker.clone();
     spawn_local(async move { post.server.posts[post.index].run().await });
     let deadline_timer = DeadlineTimer::new().context("cannot make a timer")?;

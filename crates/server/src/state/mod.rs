@@ -3,6 +3,7 @@
 pub(crate) mod client_memory;
 pub(crate) mod clients;
 pub(crate) mod clock;
+pub(crate) mod cold_fields;
 pub(crate) mod deadlines;
 pub(crate) mod latency;
 pub(crate) mod listening;

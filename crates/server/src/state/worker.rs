@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::state::clients::Client;
+use crate::state::cold_fields::ColdFields;
 use crate::state::deadlines::Deadlines;
 use crate::state::prefetch::PrefetchQueue;
 use crate::state::server::Server;
@@ -39,6 +40,8 @@ pub(crate) struct Worker {
     pub(crate) turn: Turn,
     /// When its clients that wait give up.
     pub(crate) deadlines: Deadlines,
+    /// Hashes on flash in which fields have expired.
+    pub(crate) cold_fields: ColdFields,
     /// Held by the one request that gathers needs in several windows.
     pub(crate) gathers: Semaphore,
 }
@@ -62,6 +65,7 @@ impl Worker {
             buffers_lent: Cell::new(0),
             turn,
             deadlines: Deadlines::default(),
+            cold_fields: ColdFields::default(),
             gathers: Semaphore::new(1),
         }))
     }

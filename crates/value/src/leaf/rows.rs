@@ -334,16 +334,23 @@ impl<'a> Rows<'a> {
         self.iter_from(0)
     }
 
-    /// A leaf of the rows of several, which have the same shape. None: there is no leaf, or more than
-    /// [`ROWS_MAX`] rows. Cost: one pass.
+    /// A leaf of the rows of several, which have the same shape, but for numbers: where some have them, those
+    /// of the others are 0. None: there is no leaf, or more than [`ROWS_MAX`] rows. Cost: one pass.
     pub fn concat<'l>(leaves: impl Iterator<Item = Rows<'l>>) -> Option<Vec<u8>> {
+        let leaves: Vec<Rows<'l>> = leaves.collect();
+        let has_numbers = leaves.iter().any(|leaf| leaf.shape().numbers);
         let mut columns: [Vec<u8>; 4] = Default::default();
         let (mut head, mut count) = (None, 0);
         for leaf in leaves {
             let shape = head.get_or_insert(leaf.bytes[0]);
-            assert!((*shape ^ leaf.bytes[0]) & !LONG_BIT == 0, "leaves of one shape");
+            let differs = (*shape ^ leaf.bytes[0]) & !(LONG_BIT | NUMBERS_BIT);
+            assert!(differs == 0, "leaves of one shape");
             *shape |= leaf.bytes[0];
             count += leaf.len();
+            if has_numbers && !leaf.shape().numbers {
+                let numbers = &mut columns[1];
+                numbers.resize(numbers.len() + NUMBER_BYTES * leaf.len(), 0);
+            }
             let ends = [leaf.numbers_start(), leaf.lengths_start(), leaf.parts_start()];
             let ends = ends.into_iter().chain([leaf.byte_len()]);
             let mut start = HEAD_BYTES;
@@ -644,6 +651,23 @@ impl<'a> RowsMut<'a> {
         self.bytes[start..start + NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
     }
 
+    /// Gives every row a number, which is 0, or takes the numbers away, unless that is so already. Cost: one
+    /// pass.
+    pub fn have_numbers(&mut self, has: bool) {
+        let rows = self.rows();
+        if rows.shape().numbers == has {
+            return;
+        }
+        let (start, bytes) = (rows.numbers_start(), NUMBER_BYTES * rows.len());
+        if has {
+            gaps::open(self.bytes, &[(start, bytes)]);
+            self.bytes[start..start + bytes].fill(0);
+        } else {
+            gaps::close(self.bytes, &[(start, bytes)]);
+        }
+        self.bytes[0] ^= NUMBERS_BIT;
+    }
+
     /// Takes the rows from `at` on into a leaf of their own. Panics: there are fewer.
     pub fn split_off(&mut self, at: usize) -> Vec<u8> {
         let count = self.rows().len();
@@ -653,8 +677,17 @@ impl<'a> RowsMut<'a> {
         right
     }
 
-    /// Puts the rows of another leaf of the same shape behind these.
+    /// Puts the rows of another leaf of the same shape behind these. Where one has numbers, those of the other
+    /// are 0.
     pub fn append(&mut self, other: Rows<'_>) {
+        if self.rows().shape().numbers && !other.shape().numbers {
+            let mut numbered = other.bytes.to_vec();
+            RowsMut::new(&mut numbered).have_numbers(true);
+            return self.append(Rows::new(&numbered));
+        }
+        if other.shape().numbers {
+            self.have_numbers(true);
+        }
         let rows = self.rows();
         let (shape, count, more) = (rows.shape(), rows.len(), other.len());
         assert!(shape == other.shape());

@@ -1,6 +1,6 @@
 //! Trees that are made of one leaf, or of many, and become one again.
 
-use keyspace::node_table;
+use keyspace::{WHOLE, node_table};
 use value::Kind;
 use value::leaf::Cut;
 use value::leaf::branch::{Branch, BranchMut, Child, RootParts};
@@ -33,6 +33,8 @@ impl Tree<'_> {
         let mut detached = DetachedNodes::of(self.place.root(self.slot));
         let at = (key.slot, self.place.table);
         assert!(detached.free_some(self.slot, at, self.now_ms, self.tally, usize::MAX));
+        self.slot.take_timers(self.place.table, key.bytes, self.tally);
+        self.set_timer(WHOLE, self.form.first_expiry_of(&whole));
         self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, whole));
     }
 
@@ -50,6 +52,7 @@ impl Tree<'_> {
         if parts.len() > 1 {
             let root = self.build(id, encoding, parts.into_iter());
             let kind = self.branch_kind();
+            self.set_timer(WHOLE, 0);
             self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, root));
         }
     }

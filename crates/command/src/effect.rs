@@ -5,7 +5,8 @@
 //! to a counter. That a key is new, or that its time had come, is noted by the keyspace itself
 //! ([`keyspace::Note`]), so no handler can forget it; it stands in front of what is reported next.
 
-use keyspace::{Key, Keyspace, Note, Noted};
+use keyspace::{Key, Keyspace, Note, Noted, Noting};
+use value::Kind;
 
 /// A set of classes of events, as bits: the flags of `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,12 @@ impl Classes {
     /// Those of both sets.
     pub const fn and(self, other: Classes) -> Classes {
         Classes(self.0 | other.0)
+    }
+
+    /// What the keyspace is to note for who listens to these: if clients wait for keys, the end of streams, too.
+    pub fn noting(self) -> Noting {
+        let ends_of = if self.has(Self::WAITED) { Kind::STREAMS } else { 0 };
+        Noting { is_on: self != Self::NONE, ends_of }
     }
 
     /// Those that are not in `other`.
@@ -182,6 +189,10 @@ impl Event {
     /// Who reads as one of a group hears that it is gone.
     pub const XGROUP_DESTROY: Event =
         Event { name: "xgroup-destroy", classes: Classes::STREAM.and(Classes::WAITED) };
+    /// Who reads as one of a group hears that the stream is gone. Told to nobody but who waits.
+    pub const ENDED: Event = Event { name: "ended", classes: Classes::WAITED };
+    /// All keys of a database are gone. Of no key, and told to nobody but who waits.
+    pub const FLUSHED: Event = Event { name: "flushed", classes: Classes::WAITED };
     /// All keys of a database may be others. Of no key, and told to nobody but who waits.
     pub const SWAPDB: Event = Event { name: "swapdb", classes: Classes::WAITED };
     /// Collections begin with this event, and others wait for them.
@@ -244,6 +255,7 @@ impl Effects {
                 Noted::Evicted => Event::EVICTED,
                 Noted::ElementsExpired => Event::HEXPIRED,
                 Noted::Emptied => Event::DEL,
+                Noted::Ended => Event::ENDED,
             };
             if event.classes.has(self.listened) {
                 self.noted.push(Effect { db: keyspace.db_of(table), key, event });
@@ -255,7 +267,7 @@ impl Effects {
     /// happened.
     #[cold]
     pub fn take_back(&mut self) {
-        self.noted.retain(|effect| effect.event == Event::EXPIRED);
+        self.noted.retain(|effect| matches!(effect.event, Event::EXPIRED | Event::ENDED));
     }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use keyspace::{FlashRef, Key};
 use smallvec::SmallVec;
 
-use crate::wait::Deadline;
+use crate::wait::Wait;
 
 /// Bytes of a client's argument that an error quotes.
 const QUOTED_BYTES_MAX: usize = 128;
@@ -25,7 +25,7 @@ pub enum CommandError {
     ReplyTooLong(Box<LongReply>),
     /// There is nothing for the command yet: run it again when one of its keys may hold something. Nothing was
     /// changed.
-    Wait(Deadline),
+    Wait(Box<Wait>),
 }
 
 /// A reply that there is no memory for.

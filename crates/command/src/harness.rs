@@ -96,6 +96,8 @@ pub(crate) struct Harness {
     pub(crate) follows: bool,
     /// What the context draws at random.
     pub(crate) random: u64,
+    /// Whether commands may wait.
+    pub(crate) waits: Waits,
     /// Changes that the commands so far have counted.
     pub(crate) changes: u64,
     /// What they have reported: `set k`, or `1:move_to k` in another database than 0.
@@ -204,6 +206,7 @@ impl Harness {
             runs: 0,
             follows: false,
             random: 7,
+            waits: Waits::May,
             changes: 0,
             events: Vec::new(),
         }
@@ -270,7 +273,7 @@ impl Harness {
                     self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
                 }
             };
-            let mut tally = Tally { takes_notes: true, ..Tally::default() };
+            let mut tally = Tally { noting: LISTENED.noting(), ..Tally::default() };
             let is_write = command.flags.has(Flags::WRITE);
             let mut cx = Cx {
                 locked: &mut locked,
@@ -291,7 +294,7 @@ impl Harness {
                 spare: Vec::new(),
                 cold_leaves: Vec::new(),
                 random: self.random,
-                waits: Waits::May,
+                waits: self.waits,
                 effects: Effects::new(LISTENED, is_write),
             };
             let result = (command.run)(&mut cx, args, reply);
@@ -323,10 +326,12 @@ impl Harness {
                     reply.truncate(length);
                     return reply.error(text.as_bytes());
                 }
-                Err(CommandError::Wait(_)) => {
+                Err(CommandError::Wait(wait)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
                     reply.truncate(length);
-                    return reply.simple("waits");
+                    let replaced =
+                        wait.replaced.iter().map(|(at, text)| format!(", {at} is {text}"));
+                    return reply.simple(&format!("waits{}", replaced.collect::<String>()));
                 }
                 Err(CommandError::ReplyTooLong(long)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
@@ -357,7 +362,7 @@ impl Harness {
 
     /// Removes the fields whose time has come, as upkeep does.
     pub(crate) fn expire_fields(&mut self) {
-        let mut tally = Tally { takes_notes: true, ..Tally::default() };
+        let mut tally = Tally { noting: LISTENED.noting(), ..Tally::default() };
         for &number in &self.slots {
             let mut slot = self.keyspace.lock(number);
             while slot.has_due_timers(self.now_ms) {

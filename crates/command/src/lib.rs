@@ -30,4 +30,4 @@ pub use lookup::{CommandTable, Name, names_are_short_enough};
 pub use spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,
 };
-pub use wait::{Deadline, Waits};
+pub use wait::{Deadline, Wait, Waits};

@@ -2,7 +2,7 @@
 //!
 //! A handler that finds nothing ends with [`Cx::wait`]. The caller of the handler lines the client up for the
 //! keys of the command, and runs the same handler again when one of them holds something, on that key alone
-//! ([`Cx::candidates`]).
+//! ([`Cx::candidates`]), with the arguments that the handler has replaced ([`Wait::replaced`]).
 
 use std::ops::Range;
 
@@ -28,6 +28,25 @@ pub enum Waits {
     May,
     /// It has waited, and the key of this number may hold something now.
     For(usize),
+}
+
+/// How a command waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Until when.
+    pub deadline: Deadline,
+    /// Arguments that are others when it is run again, by their numbers, in ascending order.
+    pub replaced: Vec<(usize, String)>,
+    /// The group of consumers that it reads streams for. It is run again, too, when a key is gone or holds something
+    /// of another type, and fails then. Where there is nothing for one of a group there is nothing for any.
+    pub group: Option<Box<[u8]>>,
+}
+
+impl Wait {
+    /// Until there is something for the command as it is.
+    pub fn until(deadline: Deadline) -> Wait {
+        Wait { deadline, replaced: Vec::new(), group: None }
+    }
 }
 
 /// What a client that waits gives up at.
@@ -81,15 +100,20 @@ impl<'a> Cx<'a, '_> {
         &self.keys[self.candidates()]
     }
 
+    /// Whether it has waited and runs again: for one key, which holds something now or has lost what it held.
+    pub fn has_waited(&self) -> bool {
+        matches!(self.waits, Waits::For(_))
+    }
+
     /// Ends a command that has found nothing: it waits, or answers what `answer` writes if it may not.
     pub fn wait(
         &self,
-        deadline: Deadline,
+        wait: Wait,
         reply: &mut Reply,
         answer: impl FnOnce(&mut Reply),
     ) -> CommandResult {
         if self.waits != Waits::Never {
-            return Err(CommandError::Wait(deadline));
+            return Err(CommandError::Wait(Box::new(wait)));
         }
         answer(reply);
         Ok(())

@@ -1,9 +1,9 @@
-//! Commands that wait for lists, on a real server with several workers.
+//! Commands that wait for lists, sorted sets and streams, on a real server with several workers.
 
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,12 +33,21 @@ fn read(client: &mut Client) -> String {
     show(&client.read_within(PATIENCE).expect("a reply"))
 }
 
-/// Clients that wait, in their order; then lines; then what the clients have been answered, which is what
-/// Redis answers. A client's lines are separated by `;`.
-#[test]
-fn who_waits_is_served_as_with_redis() {
+/// Clients that wait, in their order, each with what it sends, separated by `;`; and lines.
+type Case = (&'static [&'static str], &'static [&'static str]);
+
+/// What the clients have been answered, and who sends the lines, is what Redis answers.
+fn check_with_redis(cases: &[Case]) {
     let (kelvin, redis) = (Server::kelvin(&["--workers", "2"]), Server::redis(&[]));
-    let cases: &[(&[&str], &[&str])] = &[
+    for (waiting, lines) in cases {
+        let results = [&kelvin, &redis].map(|server| served(server, waiting, lines));
+        assert_eq!(results[0], results[1], "{waiting:?} {lines:?}: kelvin and redis");
+    }
+}
+
+#[test]
+fn who_waits_for_lists_is_served_as_with_redis() {
+    check_with_redis(&[
         (&["BLPOP a 0"], &["RPUSH a 1 2"]),
         (&["BLPOP a b 0", "BRPOP b a 0"], &["RPUSH b 1 2 3"]),
         (&["BLPOP a 0", "BLPOP a 0", "BLPOP a 0"], &["RPUSH a 1", "RPUSH a 2", "RPUSH a 3"]),
@@ -72,11 +81,323 @@ fn who_waits_is_served_as_with_redis() {
         (&["MULTI;BLPOP a 0;BLMOVE a b LEFT LEFT 0;BLMPOP 0 1 a LEFT;EXEC"], &["PING"]),
         (&["CLIENT REPLY SKIP;BLPOP a 0;PING"], &["RPUSH a 1"]),
         (&["WATCH a;BLPOP a 0;MULTI;PING;EXEC"], &["RPUSH a 1"]),
-    ];
-    for (waiting, lines) in cases {
-        let results = [&kelvin, &redis].map(|server| served(server, waiting, lines));
-        assert_eq!(results[0], results[1], "{waiting:?} {lines:?}: kelvin and redis");
+    ]);
+}
+
+#[test]
+fn who_waits_for_sorted_sets_is_served_as_with_redis() {
+    check_with_redis(&[
+        (&["BZPOPMIN a 0"], &["ZADD a 1 m 2 n", "ZRANGE a 0 -1"]),
+        (&["BZPOPMAX a b 0", "BZPOPMIN b a 0"], &["ZADD b 1 x 2 y 3 z", "ZRANGE b 0 -1"]),
+        (
+            &["BZPOPMIN a 0", "BZPOPMAX a 0", "BZPOPMIN a 0"],
+            &["ZADD a 1 x", "ZADD a INCR 2 y", "ZINCRBY a 3 z", "EXISTS a"],
+        ),
+        (&["BZPOPMIN a b b a 0"], &["ZADD b 1 x 2 y"]),
+        (&["BZMPOP 0 2 a b MIN COUNT 2", "BZPOPMIN a 0"], &["ZADD a 1 x 2 y 3 z"]),
+        (
+            &["HELLO 3;BZPOPMIN a 0", "HELLO 3;BZMPOP 0 1 a MAX COUNT 2", "BZMPOP 0 1 a MIN"],
+            &["ZADD a 1 x 2.5 y -inf z 1e300 v"],
+        ),
+        (&["BZPOPMIN a b 0"], &["MULTI", "ZADD b 1 x", "ZADD a 2 y", "EXEC", "ZCARD a"]),
+        (&["BZPOPMIN a 0"], &["MULTI", "ZADD a 1 x", "DEL a", "EXEC", "ZADD a 2 y"]),
+        (
+            &["BZPOPMIN a 0"],
+            &["MULTI", "ZADD a 1 x", "DEL a", "SET a x", "EXEC", "DEL a", "ZADD a 2 y"],
+        ),
+        (&["BZPOPMIN a 0"], &["ZADD o 1 x 2 y", "ZUNIONSTORE a 2 o p", "ZCARD a"]),
+        (&["BZPOPMIN a 0"], &["ZADD o 1 x 2 y", "ZINTERSTORE a 1 o", "ZCARD a"]),
+        (&["BZPOPMIN a 0"], &["ZADD o 1 x 2 y", "ZDIFFSTORE a 1 o", "ZCARD a"]),
+        (&["BZPOPMAX a 0"], &["ZADD o 1 x 2 y", "ZRANGESTORE a o 0 0", "EXISTS a"]),
+        (&["BZPOPMIN a 0"], &["GEOADD a 13.361389 38.115556 x", "EXISTS a"]),
+        (
+            &["BZPOPMIN a 0"],
+            &["GEOADD o 13.4 38.1 x 15 37 y", "GEOSEARCHSTORE a o FROMMEMBER x BYRADIUS 1 km"],
+        ),
+        (&["BZPOPMIN a 0"], &["ZADD o 1 x 2 y", "RENAME o a", "ZCARD a"]),
+        (&["BZPOPMIN a 0"], &["SET a x", "ZADD o 1 x", "RENAME o a", "EXISTS a"]),
+        (&["BZPOPMIN a 0"], &["ZADD o 1 x 2 y", "COPY o a", "ZCARD a"]),
+        (&["BZPOPMIN a 0"], &["SELECT 3", "ZADD a 1 x", "MOVE a 0", "SELECT 0", "EXISTS a"]),
+        (&["BZPOPMIN a 0"], &["SELECT 3", "ZADD a 1 x", "SWAPDB 0 3", "SELECT 0", "EXISTS a"]),
+        // As Redis has it, who waits is not told of a sorted set in the place of another value.
+        (
+            &["BZPOPMIN a 0"],
+            &["SET a x", "ZADD o 1 x", "ZUNIONSTORE a 1 o", "ZCARD a", "DEL a", "ZADD a 2 y"],
+        ),
+        (
+            &["BZPOPMIN a 0"],
+            &["SET a x", "ZADD o 1 x", "ZRANGESTORE a o 0 -1", "DEL a", "ZADD a 2 y"],
+        ),
+        // Whoever waits for another type waits on.
+        (&["BZPOPMIN a 0", "BLPOP a 0"], &["RPUSH a 1", "ZADD a 1 x", "EXISTS a"]),
+        (&["BLPOP a 0", "BZPOPMIN a 0"], &["ZADD a 1 x", "RPUSH a 1", "EXISTS a"]),
+        (&["BZPOPMIN a 0"], &["SADD a x", "DEL a", "ZADD a 1 x"]),
+        (&["BZPOPMIN a 0"], &["XADD a 1-0 f v", "DEL a", "ZADD a 1 x"]),
+        (&["HELLO 3;BZPOPMIN a 0.001", "BZMPOP 0.001 1 a MIN", "BZPOPMAX a b 0.001"], &["PING"]),
+        (
+            &["MULTI;BZPOPMIN a 0;BZPOPMAX a b 0;BZMPOP 0 1 a MIN;ZADD a 1 x;BZPOPMIN a 0;EXEC"],
+            &["PING"],
+        ),
+        (&["HELLO 3;MULTI;BZPOPMIN a 0;BZMPOP 0 1 a MIN;EXEC"], &["PING"]),
+        (&["SET s 1;BZPOPMIN a s 0;BZMPOP 0 2 a s MIN;BZPOPMAX a x;BZPOPMAX a -1"], &["PING"]),
+    ]);
+}
+
+#[test]
+fn who_waits_for_streams_is_served_as_with_redis() {
+    check_with_redis(&[
+        (&["XREAD BLOCK 0 STREAMS s $"], &["XADD s 1-1 a 1", "XADD s 2-0 b 2"]),
+        (
+            &["XADD s 5-0 a 1", "XREAD BLOCK 0 STREAMS s $", "XREAD BLOCK 0 STREAMS s 7"],
+            &["XADD s 6-0 b 2", "XADD s 7-0 c 3", "XADD s 7-1 d 4"],
+        ),
+        (&["XREAD BLOCK 0 STREAMS s t $ 3-0"], &["XADD t 2-0 a 1", "XADD t 4-0 a 1"]),
+        (&["XREAD BLOCK 0 STREAMS s s 5-0 1-0"], &["XADD s 2-0 a 1", "XADD s 6-0 b 2"]),
+        (
+            &["HELLO 3;XREAD BLOCK 0 STREAMS s $", "XREAD COUNT 2 BLOCK 0 STREAMS t s $ $"],
+            &["MULTI", "XADD s 1-0 a 1", "XADD s 2-0 b 2", "XADD s 3-0 c 3", "EXEC"],
+        ),
+        (
+            &["SELECT 3;XREAD BLOCK 0 STREAMS s $"],
+            &["XADD s 1-0 a 1", "SELECT 3", "XADD s 2-0 b 2"],
+        ),
+        // The last ID counts, also where the entry is gone.
+        (&["XREAD BLOCK 0 STREAMS s $"], &["MULTI", "XADD s 1-0 a 1", "XDEL s 1-0", "EXEC"]),
+        (&["XREAD BLOCK 0 STREAMS s $"], &["XADD s MAXLEN 0 1-0 a 1"]),
+        (&["XREAD BLOCK 0 STREAMS s $"], &["XGROUP CREATE s g $ MKSTREAM", "XADD s 1-0 a 1"]),
+        (&["XADD s 1-0 a 1", "XREAD BLOCK 0 STREAMS s $"], &["XSETID s 5-0", "XADD s 6-0 b 2"]),
+        (
+            &["XADD s 1-0 a 1;XGROUP CREATE s g $", "XREAD BLOCK 0 STREAMS s $"],
+            &["XSETID s 5-0", "XGROUP DESTROY s g"],
+        ),
+        (
+            &["XADD s 1-0 a 1;XADD s 2-0 b 2", "XREAD BLOCK 0 STREAMS s $"],
+            &["XTRIM s MAXLEN 1", "XDEL s 2-0", "XADD s 3-0 c 3"],
+        ),
+        // Streams that come as a whole.
+        (&["XREAD BLOCK 0 STREAMS s 1"], &["XADD t 1-0 a 1", "XADD t 2-0 b 2", "RENAME t s"]),
+        (&["XREAD BLOCK 0 STREAMS s $"], &["XADD t 1-0 a 1", "COPY t s"]),
+        (&["XREAD BLOCK 0 STREAMS s $"], &["SELECT 3", "XADD s 1-0 a 1", "MOVE s 0"]),
+        (&["XREAD BLOCK 0 STREAMS s $"], &["SELECT 3", "XADD s 1-0 a 1", "SWAPDB 3 0"]),
+        // Whoever reads alone waits on when the stream goes.
+        (&["XADD s 1-0 a 1", "XREAD BLOCK 0 STREAMS s $"], &["DEL s", "XADD s 1-1 a 1"]),
+        (
+            &["XADD s 5-0 a 1", "XREAD BLOCK 0 STREAMS s $"],
+            &["DEL s", "XADD s 1-0 a 1", "XADD s 6-0 b 2"],
+        ),
+        (
+            &["XREAD BLOCK 0 STREAMS s $"],
+            &["MULTI", "XADD s 1-0 a 1", "DEL s", "EXEC", "XADD s 2-0 b 2"],
+        ),
+        (
+            &["XREAD BLOCK 0 STREAMS s $"],
+            &["MULTI", "XADD s 1-0 a 1", "DEL s", "LPUSH s 1", "EXEC", "DEL s", "XADD s 2-0 b 2"],
+        ),
+        (&["XREAD BLOCK 0 STREAMS s $"], &["SET s 1", "DEL s", "XADD s 1-0 a 1"]),
+        (
+            &["BLPOP s 0", "XREAD BLOCK 0 STREAMS s $", "BZPOPMIN s 0"],
+            &["XADD s 1-0 a 1", "DEL s", "RPUSH s 1", "ZADD s 1 m"],
+        ),
+        (&["HELLO 3;XREAD BLOCK 1 STREAMS s $", "XREAD BLOCK 1 STREAMS s t $ 0"], &["PING"]),
+        (&["XREAD BLOCK 1 STREAMS s 18446744073709551615-18446744073709551615"], &["PING"]),
+        (
+            &["MULTI;XREAD BLOCK 0 STREAMS s $;XADD s 1-0 a 1;XREAD BLOCK 0 STREAMS s 0;EXEC"],
+            &["PING"],
+        ),
+        (&["HELLO 3;MULTI;XREAD BLOCK 0 STREAMS s $;EXEC"], &["PING"]),
+        (
+            &["XREAD BLOCK -1 STREAMS s $;XREAD BLOCK x STREAMS s $;XREAD BLOCK 1.5 STREAMS s $"],
+            &["PING"],
+        ),
+        (&["XREAD BLOCK 0 STREAMS s >;SET s 1;XREAD BLOCK 0 STREAMS t s $ $"], &["PING"]),
+    ]);
+}
+
+#[test]
+fn who_waits_as_one_of_a_group_is_served_as_with_redis() {
+    const GROUP: &str = "XGROUP CREATE s g $ MKSTREAM";
+    const WAIT: &str = "XREADGROUP GROUP g c BLOCK 0 STREAMS s >";
+    check_with_redis(&[
+        (
+            &[
+                GROUP,
+                WAIT,
+                "XREAD BLOCK 0 STREAMS s $",
+                "XREADGROUP GROUP g d COUNT 1 BLOCK 0 STREAMS s >",
+            ],
+            &[
+                "XADD s 1-0 a 1",
+                "XADD s 2-0 b 2",
+                "XADD s 3-0 c 3",
+                "XPENDING s g",
+                "XINFO GROUPS s",
+            ],
+        ),
+        (
+            &[GROUP, WAIT, "XREADGROUP GROUP g d BLOCK 0 STREAMS s >"],
+            &[
+                "MULTI",
+                "XADD s 1-0 a 1",
+                "XADD s 2-0 b 2",
+                "EXEC",
+                "XADD s 3-0 c 3",
+                "XPENDING s g",
+            ],
+        ),
+        (
+            &[GROUP, "HELLO 3;XREADGROUP GROUP g c NOACK BLOCK 0 STREAMS s >"],
+            &["XADD s 1-0 a 1", "XPENDING s g", "XINFO GROUPS s"],
+        ),
+        (&[GROUP, WAIT], &["MULTI", "XADD s 1-0 a 1", "XDEL s 1-0", "EXEC", "XINFO GROUPS s"]),
+        (
+            &[
+                "XGROUP CREATE s g $ MKSTREAM;XGROUP CREATE t g $ MKSTREAM",
+                "XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >",
+            ],
+            &["XADD t 1-0 a 1", "XPENDING t g", "XPENDING s g"],
+        ),
+        (&[GROUP, "XREADGROUP GROUP g c BLOCK 0 STREAMS s s > 0"], &["PING"]),
+        (&[GROUP, WAIT], &["XGROUP SETID s g 0", "XADD s 1-0 a 1"]),
+        // The stream goes.
+        (&[GROUP, WAIT], &["DEL s"]),
+        (&[GROUP, "HELLO 3;XREADGROUP GROUP g c BLOCK 0 STREAMS s >"], &["UNLINK s"]),
+        (&[GROUP, WAIT], &["SET s 1"]),
+        (&[GROUP, WAIT], &["MSET t 1 s 2"]),
+        (&[GROUP, WAIT], &["SETEX s 100 1"]),
+        (&[GROUP, WAIT], &["SET t x", "BITOP NOT s t"]),
+        (&[GROUP, WAIT], &["SADD t x", "SUNIONSTORE s t"]),
+        (&[GROUP, WAIT], &["SINTERSTORE s t"]),
+        (&[GROUP, WAIT], &["ZADD t 1 x", "ZUNIONSTORE s 1 t", "ZCARD s"]),
+        (&[GROUP, WAIT], &["RPUSH t 1", "SORT t STORE s", "LLEN s"]),
+        (&[GROUP, WAIT], &["EXPIRE s -1"]),
+        (&[GROUP, WAIT], &["PEXPIRE s 5"]),
+        (&[GROUP, WAIT], &["RENAME s t", "XINFO GROUPS t"]),
+        (&[GROUP, WAIT], &["SET t 1", "RENAME t s"]),
+        (&[GROUP, WAIT], &["XADD t 1-0 a 1", "RENAME t s"]),
+        (&[GROUP, WAIT], &["XADD t 1-0 a 1", "XGROUP CREATE t g 0", "RENAME t s", "XPENDING s g"]),
+        (&[GROUP, WAIT], &["SET t 1", "COPY t s REPLACE"]),
+        (&[GROUP, WAIT], &["XADD t 1-0 a 1", "COPY t s REPLACE"]),
+        (&[GROUP, WAIT], &["MOVE s 3"]),
+        (&[GROUP, WAIT], &["FLUSHDB"]),
+        (&[GROUP, WAIT], &["SELECT 3", "FLUSHDB", "SELECT 0", "XADD s 1-0 a 1"]),
+        (&[GROUP, WAIT], &["SELECT 3", "FLUSHALL"]),
+        (&[GROUP, WAIT], &["SWAPDB 0 3"]),
+        (&[GROUP, WAIT], &["SELECT 3", "LPUSH s 1", "SWAPDB 0 3"]),
+        (&[GROUP, WAIT], &["SELECT 3", "XADD s 1-0 a 1", "SWAPDB 0 3"]),
+        (&[GROUP, WAIT], &["SELECT 3", "XADD s 1-0 a 1", "XGROUP CREATE s g 0", "SWAPDB 0 3"]),
+        (&[GROUP, WAIT], &["MULTI", "DEL s", "SADD s x", "EXEC"]),
+        (&[GROUP, WAIT], &["MULTI", "DEL s", "XADD s 1-0 a 1", "EXEC"]),
+        (
+            &[GROUP, WAIT],
+            &["MULTI", "DEL s", "XADD s 1-0 a 1", "XGROUP CREATE s g 0", "EXEC", "XPENDING s g"],
+        ),
+        (&[GROUP, WAIT], &["MULTI", "RENAME s t", "RENAME t s", "EXEC", "XADD s 1-0 a 1"]),
+        (
+            &[
+                "XGROUP CREATE s g $ MKSTREAM;XGROUP CREATE t g $ MKSTREAM",
+                "XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >",
+            ],
+            &["DEL t", "XADD s 1-0 a 1", "XPENDING s g"],
+        ),
+        (&[GROUP, WAIT, "BLPOP s 0"], &["MULTI", "DEL s", "RPUSH s 1 2", "EXEC", "LRANGE s 0 -1"]),
+        (
+            &[GROUP, "BLPOP s 0", WAIT, "BLPOP s 0"],
+            &["MULTI", "DEL s", "RPUSH s 1", "EXEC", "RPUSH s 2"],
+        ),
+        (&[GROUP, WAIT, "XREAD BLOCK 0 STREAMS s $"], &["DEL s", "XADD s 1-0 a 1"]),
+        // The group goes.
+        (&[GROUP, WAIT], &["XGROUP DESTROY s g", "XADD s 1-0 a 1"]),
+        (
+            &[
+                "XGROUP CREATE s g $ MKSTREAM;XGROUP CREATE s h $",
+                WAIT,
+                "XREADGROUP GROUP h c BLOCK 0 STREAMS s >",
+            ],
+            &["XGROUP DESTROY s g", "XADD s 1-0 a 1"],
+        ),
+        (
+            &[GROUP, WAIT],
+            &["MULTI", "XGROUP DESTROY s g", "XGROUP CREATE s g $", "EXEC", "XADD s 1-0 a 1"],
+        ),
+        (&[GROUP, WAIT], &["XGROUP DELCONSUMER s g c", "XADD s 1-0 a 1", "XPENDING s g"]),
+        (
+            &[
+                GROUP,
+                "XREADGROUP GROUP g c BLOCK 1 STREAMS s >",
+                "HELLO 3;XREADGROUP GROUP g c BLOCK 1 STREAMS s >",
+            ],
+            &["PING"],
+        ),
+        (
+            &["XGROUP CREATE s g $ MKSTREAM;MULTI;XREADGROUP GROUP g c BLOCK 0 STREAMS s >;EXEC"],
+            &["PING"],
+        ),
+        (
+            &["XREADGROUP GROUP g c BLOCK 0 STREAMS s >;XREADGROUP GROUP g c BLOCK -1 STREAMS s >"],
+            &["PING"],
+        ),
+    ]);
+}
+
+/// What has not come to an end is told in the counters of Redis, too.
+#[test]
+fn who_hears_that_a_stream_is_gone_counts_as_an_error() {
+    let server = Server::kelvin(&["--workers", "2"]);
+    let (mut client, mut waiter) = (server.connect(), server.connect());
+    client.line("XGROUP CREATE s g $ MKSTREAM");
+    for (wait, line, answer) in [
+        (
+            "XREADGROUP GROUP g c BLOCK 0 STREAMS s >",
+            "DEL s",
+            "-UNBLOCKED the stream key no longer exists",
+        ),
+        (
+            "XREADGROUP GROUP g c BLOCK 0 STREAMS t s > >",
+            "XGROUP DESTROY t g",
+            "-NOGROUP the consumer group this client was blocked on no longer exists",
+        ),
+    ] {
+        client.line("XGROUP CREATE s g $ MKSTREAM");
+        client.line("XGROUP CREATE t g $ MKSTREAM");
+        client.line("CONFIG RESETSTAT");
+        waiter.write(format!("{wait}\r\n").as_bytes());
+        wait_for_blocked(&mut client, 1);
+        client.line(line);
+        assert_eq!(read(&mut waiter), answer);
+        let stats = text(&client.line("INFO everything"));
+        let code = answer[1..].split(' ').next().expect("a code");
+        assert!(stats.contains(&format!("errorstat_{code}:count=1")), "{stats}");
+        assert!(stats.contains("total_error_replies:1\r"), "{stats}");
+        let own = stats.lines().find(|line| line.starts_with("cmdstat_xreadgroup:calls=1,"));
+        assert!(own.is_some_and(|own| own.contains("failed_calls=1")), "{own:?}");
     }
+}
+
+/// A stream whose time comes, or that memory has no room for, is gone as if it had been deleted.
+#[test]
+fn streams_that_go_by_themselves_are_told_of() {
+    let server = Server::kelvin(&["--workers", "2"]);
+    let (mut client, mut waiter) = (server.connect(), server.connect());
+    client.line("XGROUP CREATE s g $ MKSTREAM");
+    waiter.write(b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >\r\n");
+    wait_for_blocked(&mut client, 1);
+    client.line("PEXPIRE s 20");
+    assert_eq!(read(&mut waiter), "-UNBLOCKED the stream key no longer exists");
+    client.line("XGROUP CREATE s g $ MKSTREAM");
+    waiter.write(b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >\r\n");
+    wait_for_blocked(&mut client, 1);
+    client.line("CONFIG SET maxmemory-policy allkeys-random");
+    let start = Instant::now();
+    let value = "x".repeat(10_000);
+    client.line("CONFIG SET maxmemory 64mb");
+    for number in 0.. {
+        client.line(&format!("SET key:{number} {value}"));
+        if number % 100 == 0 && client.show("EXISTS s") == ":0" {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "the stream should have been evicted");
+    }
+    assert_eq!(read(&mut waiter), "-UNBLOCKED the stream key no longer exists");
 }
 
 /// What clients that wait and one that runs lines are answered.
@@ -128,6 +449,9 @@ fn clients_give_up_in_time_or_are_told_to() {
         ("BLMPOP 0.02 1 a LEFT", 20),
         ("BLMOVE a b LEFT LEFT 0.001", 1),
         ("BRPOP a 0.3", 300),
+        ("BZPOPMIN a 0.05", 50),
+        ("BZMPOP 0.02 1 a MAX", 20),
+        ("XREAD BLOCK 30 STREAMS a $", 30),
     ] {
         let start = Instant::now();
         assert_eq!(waiter.show(line), "_", "{line}");
@@ -141,6 +465,8 @@ fn clients_give_up_in_time_or_are_told_to() {
         ("BLPOP a 0", "", "_"),
         ("BLPOP a 100", "TIMEOUT", "_"),
         ("BLMOVE a b LEFT LEFT 0", "ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+        ("BZPOPMAX a 100", "TIMEOUT", "_"),
+        ("XREAD BLOCK 0 STREAMS a $", "ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK"),
     ] {
         waiter.write(format!("{line}\r\n").as_bytes());
         wait_for_blocked(&mut client, 1);
@@ -185,20 +511,43 @@ fn a_client_that_goes_takes_nothing() {
 }
 
 #[test]
-fn lists_on_flash_are_fetched_for_who_waits() {
+fn values_on_flash_are_fetched_for_who_waits() {
     let server =
         Server::kelvin_with_flash("64mb", &["--workers", "2", "--flash-segment-size", "1mb"]);
-    let (mut client, mut waiter) = (server.connect(), server.connect());
+    let mut client = server.connect();
     let element = "x".repeat(500);
     client.line("SELECT 3");
     client.line(&format!("RPUSH a {element} {element}"));
+    client.line("XGROUP CREATE c g 0 MKSTREAM");
+    for number in 1..=30 {
+        client.line(&format!("ZADD b {number} {number}{element}"));
+        client.line(&format!("XADD c {number}-0 f {number}{element}"));
+    }
     client.line("SELECT 0");
-    waiter.write(b"BLPOP a 0\r\n");
-    wait_for_blocked(&mut client, 1);
+    client.line("XGROUP CREATE c g $ MKSTREAM");
+    let waiters = [
+        "BLPOP a 0",
+        "BZPOPMAX b 0",
+        "XREAD COUNT 1 BLOCK 0 STREAMS c $",
+        "XREADGROUP GROUP g one COUNT 1 BLOCK 0 STREAMS c >",
+    ];
+    let waiters = waiters.map(|line| {
+        let mut waiter = server.connect();
+        waiter.write(format!("{line}\r\n").as_bytes());
+        waiter
+    });
+    wait_for_blocked(&mut client, 4);
     assert!(!client.show("TIER DEMOTE ALL").starts_with('-'));
     assert_eq!(client.show("SWAPDB 0 3"), "+OK");
-    assert_eq!(read(&mut waiter), format!("[$a ${element}]"));
+    let entry = format!("[[$c [[$1-0 [$f $1{element}]]]]]");
+    let answers =
+        [format!("[$a ${element}]"), format!("[$b $30{element} $30]"), entry.clone(), entry];
+    for (mut waiter, answer) in waiters.into_iter().zip(answers) {
+        assert_eq!(read(&mut waiter), answer);
+    }
     assert_eq!(client.show("LLEN a"), ":1");
+    assert_eq!(client.show("ZCARD b"), ":29");
+    assert_eq!(client.show("XPENDING c g"), "[:1 $1-0 $1-0 [[$one $1]]]");
 }
 
 /// Many clients on several keys: each element goes to the client that has waited longest for its key.
@@ -314,4 +663,91 @@ fn elements_that_move_on_stay_in_their_order() {
         }
         assert_eq!(next, [ELEMENTS; PRODUCERS]);
     }
+}
+
+/// Whoever reads a stream alone is told of every entry, and of those who read as a group each entry is told to one.
+#[test]
+fn entries_reach_every_reader_and_one_of_a_group() {
+    const PRODUCERS: usize = 3;
+    const READERS: usize = 4;
+    const CONSUMERS: usize = 4;
+    const ENTRIES: usize = 1500;
+    for workers in ["2", "4"] {
+        let server = Server::kelvin(&["--workers", workers]);
+        server.connect().line("XGROUP CREATE s g $ MKSTREAM");
+        let read = &AtomicUsize::new(0);
+        let (alone, grouped) = thread::scope(|scope| {
+            let readers: Vec<_> = (0..READERS)
+                .map(|_| {
+                    let mut client = server.connect();
+                    scope.spawn(move || {
+                        let mut ids = vec!["0".to_owned()];
+                        while ids.len() <= PRODUCERS * ENTRIES {
+                            let last = ids.last().expect("one");
+                            let line = format!("XREAD BLOCK 60000 STREAMS s {last}");
+                            ids.extend(entry_ids(&client.line(&line)));
+                        }
+                        ids.split_off(1)
+                    })
+                })
+                .collect();
+            let consumers: Vec<_> = (0..CONSUMERS)
+                .map(|consumer| {
+                    let mut client = server.connect();
+                    scope.spawn(move || {
+                        let mut ids = Vec::new();
+                        while read.load(Ordering::Relaxed) < PRODUCERS * ENTRIES {
+                            let line =
+                                format!("XREADGROUP GROUP g c{consumer} BLOCK 50 STREAMS s >");
+                            let found = entry_ids(&client.line(&line));
+                            read.fetch_add(found.len(), Ordering::Relaxed);
+                            ids.extend(found);
+                        }
+                        ids
+                    })
+                })
+                .collect();
+            for producer in 0..PRODUCERS {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    for entry in 0..ENTRIES {
+                        client.line(&format!("XADD s * {producer} {entry}"));
+                    }
+                });
+            }
+            let alone: Vec<_> =
+                readers.into_iter().map(|thread| thread.join().expect("it reads")).collect();
+            let grouped: Vec<_> =
+                consumers.into_iter().map(|thread| thread.join().expect("it reads")).collect();
+            (alone, grouped)
+        });
+        let Frame::Array(all) = server.connect().line("XRANGE s - +") else { panic!("entries") };
+        let all: Vec<String> = all.iter().map(entry_id).collect();
+        assert_eq!(all.len(), PRODUCERS * ENTRIES);
+        assert!(alone.iter().all(|ids| *ids == all), "each reader has read all, in their order");
+        for ids in &grouped {
+            let places: Vec<_> =
+                ids.iter().map(|id| all.iter().position(|other| other == id)).collect();
+            assert!(places.is_sorted(), "each consumer has read in the order of entries");
+        }
+        let mut of_group: Vec<_> = grouped.into_iter().flatten().collect();
+        assert_eq!(of_group.len(), all.len());
+        of_group.sort();
+        of_group.dedup();
+        assert_eq!(of_group.len(), all.len(), "no entry is read twice");
+        assert_eq!(info(&mut server.connect(), "blocked_clients"), 0);
+    }
+}
+
+/// The IDs in the answer of XREAD for one stream: none for a null.
+fn entry_ids(answer: &Frame) -> Vec<String> {
+    let Frame::Array(streams) = answer else { return Vec::new() };
+    let [Frame::Array(stream)] = &streams[..] else { panic!("one stream: {answer:?}") };
+    let [_, Frame::Array(entries)] = &stream[..] else { panic!("its entries: {answer:?}") };
+    entries.iter().map(entry_id).collect()
+}
+
+fn entry_id(entry: &Frame) -> String {
+    let Frame::Array(entry) = entry else { panic!("an entry: {entry:?}") };
+    text(&entry[0])
 }

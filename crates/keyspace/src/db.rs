@@ -239,6 +239,8 @@ impl<'a> Db<'a> {
         if !fits {
             return false;
         }
+        let old = record.view();
+        self.tally.note_replaced(self.table, old.key, (old.kind, kind));
         record.set_kind(kind);
         record.into_value().expect("invariant: a hot value is in RAM").copy_from_slice(value);
         entries.entry_mut(at).touch();
@@ -270,6 +272,7 @@ impl<'a> Db<'a> {
         };
         push_dead(&old, self.tally);
         push_tree(&old, self.table, self.tally);
+        self.tally.note_replaced(self.table, key.bytes, (old.kind, kind));
         self.exchange(at, kind, expire_at_ms, state);
         self.entries().entry_mut(at).touch();
     }
@@ -748,6 +751,7 @@ pub(crate) fn account_gone(record: &Record, table: u8, tally: &mut Tally, gone: 
     if !holds_keys(table) {
         return;
     }
+    tally.note_end(table, view.key, view.kind);
     match (gone, view.stored) {
         (Gone::Taken, Stored::Cold(..)) => tally.delete_flash += 1,
         (Gone::Taken, _) => tally.delete_ram += 1,

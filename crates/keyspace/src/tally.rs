@@ -25,7 +25,16 @@ pub struct DetachedTree {
     pub root: Box<[u8]>,
 }
 
-/// Something that the keyspace does to a key by itself, beside what it is asked for.
+/// What is noted of keys: nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noting {
+    /// That they are new, have expired or were evicted.
+    pub is_on: bool,
+    /// That values of these kinds, a bit for each, end, whatever ends them.
+    pub ends_of: u32,
+}
+
+/// Something that becomes of a key beside what the keyspace is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The table of the key.
@@ -49,6 +58,8 @@ pub enum Noted {
     ElementsExpired,
     /// It was removed with the last of them.
     Emptied,
+    /// Its value has ended: the key is gone, or holds one of a kind whose end is not noted.
+    Ended,
 }
 
 /// Where the root of a large collection says how many bytes its leaves have, in 8 bytes.
@@ -114,9 +125,9 @@ pub struct Tally {
     pub trees: Vec<DetachedTree>,
     /// Flash copies to release.
     pub dead: Vec<DeadCopy>,
-    /// Whether notes are taken: somebody listens. Whoever has them taken empties the list while the slots are
-    /// held, so that they stand in the order of what happens to a key.
-    pub takes_notes: bool,
+    /// Which notes are taken: those that somebody listens to. Whoever has them taken empties the list while the
+    /// slots are held, so that they stand in the order of what happens to a key.
+    pub noting: Noting,
     /// What has become of keys.
     pub notes: Vec<Note>,
     /// Cold keys that a write has given a value though nobody had used them lately: the first that
@@ -133,9 +144,30 @@ impl Tally {
     /// Takes note of what becomes of a key, if somebody listens.
     #[inline]
     pub fn note(&mut self, table: u8, key: &[u8], noted: Noted) {
-        if self.takes_notes && holds_keys(table) {
+        if self.noting.is_on && holds_keys(table) {
             self.push_note(table, key, noted);
         }
+    }
+
+    /// Notes that a value of some kind ends with its key.
+    #[inline]
+    pub(crate) fn note_end(&mut self, table: u8, key: &[u8], kind: u8) {
+        if self.notes_end_of(kind) && holds_keys(table) {
+            self.push_note(table, key, Noted::Ended);
+        }
+    }
+
+    /// Notes that a value of another kind takes the place of one.
+    #[inline]
+    pub(crate) fn note_replaced(&mut self, table: u8, key: &[u8], (old, new): (u8, u8)) {
+        if self.notes_end_of(old) && !self.notes_end_of(new) {
+            self.note_end(table, key, old);
+        }
+    }
+
+    #[inline]
+    fn notes_end_of(&self, kind: u8) -> bool {
+        (self.noting.ends_of >> kind) & 1 == 1
     }
 
     #[cold]
@@ -151,6 +183,70 @@ impl Tally {
     pub(crate) fn add_cold_write(&mut self, key: Hint) {
         if self.cold_writes.len() < COLD_WRITES_MAX {
             self.cold_writes.push(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Expiry};
+    use crate::key::Key;
+    use crate::slot::SlotState;
+
+    /// Kinds whose end is noted.
+    const ENDING: [u8; 2] = [6, 30];
+    const OTHER: u8 = 1;
+
+    /// How many ends are noted when a value has met with `change`.
+    fn ends(value: &[u8], change: impl FnOnce(&mut Db<'_>, &Key<'_>)) -> usize {
+        let noting = Noting { is_on: false, ends_of: ENDING.map(|kind| 1 << kind).iter().sum() };
+        let (mut slot, mut tally) = (SlotState::default(), Tally { noting, ..Tally::default() });
+        let (key, other) = (Key::new(b"key"), Key::new(b"other"));
+        let mut db = Db::new(&mut slot, 0, 1_000, &mut tally);
+        db.put(&key, ENDING[0], value, Expiry::Clear);
+        db.put(&other, OTHER, value, Expiry::Clear);
+        assert!(db.remove(&other));
+        change(&mut db, &key);
+        let end = Note { table: 0, key: (*b"key").into(), noted: Noted::Ended };
+        assert!(tally.notes.iter().all(|note| *note == end), "{:?}", tally.notes);
+        tally.notes.len()
+    }
+
+    #[test]
+    fn ends_of_values_are_noted_whatever_brings_them() {
+        for value in [&b"short"[..], &[b'v'; 500]] {
+            let longer = [value, b"!"].concat();
+            assert_eq!(ends(value, |db, key| db.put(key, OTHER, value, Expiry::Clear)), 1);
+            assert_eq!(ends(value, |db, key| db.put(key, OTHER, &longer, Expiry::Keep)), 1);
+            assert_eq!(
+                ends(value, |db, key| db.put_vec(key, OTHER, longer.clone(), Expiry::Keep)),
+                1
+            );
+            assert_eq!(ends(value, |db, key| assert!(db.remove(key))), 1);
+            assert_eq!(ends(value, |db, key| assert!(db.take(key).is_some())), 1);
+            assert_eq!(
+                ends(value, |db, key| {
+                    db.set_expiry(key, 1);
+                    assert!(db.peek(key).is_none());
+                }),
+                1
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_that_stays_of_these_kinds_has_not_ended() {
+        for value in [&b"short"[..], &[b'v'; 500]] {
+            let longer = [value, b"!"].concat();
+            for kind in ENDING {
+                assert_eq!(ends(value, |db, key| db.put(key, kind, value, Expiry::Clear)), 0);
+                assert_eq!(ends(value, |db, key| db.put(key, kind, &longer, Expiry::Clear)), 0);
+            }
+            let update = |db: &mut Db<'_>, key: &Key<'_>| {
+                db.update(key, |_, value| value.push(1)).expect("it is there");
+            };
+            assert_eq!(ends(value, update), 0);
         }
     }
 }

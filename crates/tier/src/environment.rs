@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use keyspace::{Heap, Note};
+use keyspace::{Heap, Note, Noting};
 
 /// What time it is.
 pub trait Clock: Send + Sync + Debug {
@@ -18,8 +18,8 @@ pub trait Clock: Send + Sync + Debug {
 
 /// Who wants to hear what becomes of keys without a client's doing.
 pub trait Listener: Send + Sync {
-    /// Whether it wants to now. Cost: a load.
-    fn listens(&self) -> bool;
+    /// What it wants to hear of now, of keys whose slots are held. Cost: a load.
+    fn noting(&self) -> Noting;
 
     /// What has become of keys, while their slots are held: it may not lock any. It empties the list.
     fn hear(&self, notes: &mut Vec<Note>);

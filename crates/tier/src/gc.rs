@@ -56,7 +56,7 @@ impl TierWorker {
         let Some(engine) = &self.engine else { return false };
         let owner = KeyspaceOwner {
             tier: &self.tier,
-            tally: RefCell::new(self.tier.tally()),
+            tally: RefCell::default(),
             evicts: self.evicts_from_flash(),
             evicted: Cell::new(0),
         };
@@ -102,6 +102,7 @@ impl Owner for KeyspaceOwner<'_> {
             && usize::from(record.meta.db) < DB_COUNT
         {
             let (table, units) = (record.meta.db, at.units());
+            tally.noting = self.tier.noting();
             if slot.evict_cold(table, &key, units, which, by_frequency, &mut tally) {
                 self.tier.tell(&mut tally);
                 self.evicted.set(self.evicted.get() + 1);

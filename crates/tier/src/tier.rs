@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use flash::{Engine, Location, RecordId, record_size};
-use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Tally};
+use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Noting, Tally};
 use parking_lot::Mutex;
 
 use crate::budget::Budget;
@@ -162,10 +162,14 @@ impl Tier {
         assert!(is_first, "a tier has one listener");
     }
 
-    /// An empty tally for a change of keys that no client asks for.
+    /// What is to be noted of keys whose slots are held.
+    pub fn noting(&self) -> Noting {
+        self.listener.get().map(|listener| listener.noting()).unwrap_or_default()
+    }
+
+    /// An empty tally for a change of keys that no client asks for, with their slots held.
     pub fn tally(&self) -> Tally {
-        let takes_notes = self.listener.get().is_some_and(|listener| listener.listens());
-        Tally { takes_notes, ..Tally::default() }
+        Tally { noting: self.noting(), ..Tally::default() }
     }
 
     /// Tells what has become of keys, whose slots are held.

@@ -47,6 +47,9 @@ impl Kind {
     /// A stream in one leaf.
     pub const STREAM: Kind = Kind(TYPE_STREAM);
 
+    /// Every kind of stream, a bit for each kind.
+    pub const STREAMS: u32 = 0x0101_0101 << TYPE_STREAM;
+
     /// A root or branch of a hash in many leaves.
     pub const HASH_TREE: Kind = Kind(TYPE_HASH | TREE << ENCODING_SHIFT);
 

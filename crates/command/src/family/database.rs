@@ -88,8 +88,7 @@ fn dbsize(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 
 fn flushdb(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     check_flush_options(args)?;
-    let table = cx.keyspace().table_of(cx.db);
-    flush(cx, table..table + 1);
+    flush(cx, cx.db..cx.db + 1);
     reply.ok();
     Ok(())
 }
@@ -113,17 +112,21 @@ fn check_flush_options(args: Args<'_>) -> CommandResult {
     Err(CommandError::SYNTAX)
 }
 
-fn flush(cx: &mut Cx<'_, '_>, tables: std::ops::Range<u8>) {
+fn flush(cx: &mut Cx<'_, '_>, dbs: std::ops::Range<u8>) {
     assert!(cx.locked.holds_all());
+    let tables: Vec<u8> = dbs.clone().map(|db| cx.keyspace().table_of(db)).collect();
     for slot in 0..SLOT_COUNT as u16 {
         let state = cx.locked.slot(slot);
-        for table in tables.clone() {
+        for &table in &tables {
             state.changed_all(table, None, cx.now_ms);
             if let Some(detached) = state.clear(table, cx.tally) {
                 cx.effects.changes += detached.len() as u64;
                 cx.detached.push(detached);
             }
         }
+    }
+    for db in dbs {
+        cx.report_in(db, &Key::new(b""), Event::FLUSHED, 0);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cx::Cx;
 use crate::error::CommandResult;
 use crate::family::room::check_room;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeySpec, Locks, Needs};
-use crate::wait::Deadline;
+use crate::wait::{Deadline, Wait};
 
 const POP: Flags =
     Flags::WRITE.and(Flags::NOSCRIPT).and(Flags::BLOCKING).and(Flags::REPLIES_VALUES);
@@ -132,7 +132,7 @@ fn pop(cx: &mut Cx<'_, '_>, args: Args<'_>, end: End, reply: &mut Reply) -> Comm
             return Ok(());
         }
     }
-    cx.wait(deadline, reply, Reply::null_array)
+    cx.wait(Wait::until(deadline), reply, Reply::null_array)
 }
 
 fn blmove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -154,16 +154,16 @@ fn move_or_wait(
 ) -> CommandResult {
     match move_one(cx, ends, reply)? {
         true => Ok(()),
-        false => cx.wait(deadline, reply, Reply::null),
+        false => cx.wait(Wait::until(deadline), reply, Reply::null),
     }
 }
 
 fn blmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let deadline = Deadline::after_seconds(&args[1], cx.now_ms)?;
     let (end, count) = parse_pop_of_first(args.from(1))?;
+    let deadline = Deadline::after_seconds(&args[1], cx.now_ms)?;
     match pop_of_first(cx, (end, count), reply)? {
         true => Ok(()),
-        false => cx.wait(deadline, reply, Reply::null_array),
+        false => cx.wait(Wait::until(deadline), reply, Reply::null_array),
     }
 }
 
@@ -218,6 +218,8 @@ mod tests {
             ("BLMOVE l l LEFT LEFT x", no_float),
             ("BLMOVE l l LEFT MIDDLE x", "-ERR syntax error"),
             ("BLMPOP x 1 l LEFT", no_float),
+            ("BLMPOP x 0 l LEFT", "-ERR numkeys should be greater than 0"),
+            ("BLMPOP x 1 l MIDDLE", "-ERR syntax error"),
             ("BLMPOP 0 0 l LEFT", "-ERR numkeys should be greater than 0"),
             ("BLMPOP 0 1 l LEFT COUNT 0", "-ERR count should be greater than 0"),
             ("BLMPOP 0 1 l MIDDLE", "-ERR syntax error"),

@@ -33,6 +33,7 @@ pub mod sorted_set_pop;
 pub mod sorted_set_random;
 pub mod sorted_set_range;
 pub mod sorted_set_remove;
+pub mod sorted_set_wait;
 pub mod stream;
 pub mod stream_claim;
 pub mod stream_group;
@@ -66,6 +67,7 @@ pub const FAMILIES: &[&[Command]] = &[
     sorted_set_range::COMMANDS,
     sorted_set_remove::COMMANDS,
     sorted_set_pop::COMMANDS,
+    sorted_set_wait::COMMANDS,
     sorted_set_random::COMMANDS,
     sorted_set_operation::COMMANDS,
     geo::COMMANDS,

@@ -15,7 +15,7 @@ use crate::spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs,
 };
 
-const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
+pub(super) const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
 const TAKEN: &[KeySpec] = &[KeySpec::at(1, POPPED, Needs::Value)];
 
 const NOT_POSITIVE: CommandError = fixed("ERR value is out of range, must be positive");
@@ -119,6 +119,8 @@ pub(super) enum Form {
     Flat,
     /// An array of pairs.
     Pairs,
+    /// An array of the key, members and scores.
+    KeyAndFlat,
     /// The key and an array of pairs.
     KeyAndPairs,
 }
@@ -128,6 +130,10 @@ impl Form {
         match self {
             Form::Flat => reply.array(2 * members),
             Form::Pairs => reply.array(members),
+            Form::KeyAndFlat => {
+                reply.array(1 + 2 * members);
+                reply.bulk(key.bytes);
+            }
             Form::KeyAndPairs => {
                 reply.array(2);
                 reply.bulk(key.bytes);
@@ -164,6 +170,15 @@ fn pop(cx: &mut Cx<'_, '_>, args: Args<'_>, end: End, reply: &mut Reply) -> Comm
 }
 
 fn zmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let popped = parse_pop_of_first(args)?;
+    if !pop_from_first(cx, cx.keys, popped, Form::KeyAndPairs, reply)? {
+        reply.null_array();
+    }
+    Ok(())
+}
+
+/// From which end how many members are popped. The number of keys is argument 1.
+pub(super) fn parse_pop_of_first(args: Args<'_>) -> Result<(End, u64), CommandError> {
     let numkeys = parse_positive(&args[1]).ok_or(NO_KEYS)?;
     // The name and this number are in front of the keys.
     let options = usize::try_from(numkeys).unwrap_or(usize::MAX).saturating_add(2);
@@ -178,10 +193,7 @@ fn zmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     if args.len() > options + 3 {
         return Err(CommandError::SYNTAX);
     }
-    if !pop_from_first(cx, cx.keys, (end, count), Form::KeyAndPairs, reply)? {
-        reply.null_array();
-    }
-    Ok(())
+    Ok((end, count))
 }
 
 fn parse_positive(text: &[u8]) -> Option<u64> {
@@ -212,7 +224,7 @@ pub(super) fn pop_from_first(
         set.visit(ranks.clone(), end == End::Max, |member, score| {
             let bytes = member.len() as u64 + FRAME_BYTES + SCORED_FRAME_BYTES;
             if room.takes(bytes, reply) {
-                if form != Form::Flat {
+                if matches!(form, Form::Pairs | Form::KeyAndPairs) {
                     reply.array(2);
                 }
                 reply.bulk(member);

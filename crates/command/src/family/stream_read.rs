@@ -1,13 +1,14 @@
 //! Reading what is new in streams: XREAD and XREADGROUP.
 //!
-//! Both answer at once, with what there is: waiting for more (BLOCK) is up to who runs them.
+//! Who waits (BLOCK) is answered as soon as the last ID of a stream is beyond the one that it waits for, with what
+//! there is behind that, be it nothing any more.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use keyspace::Key;
 use resp::{Args, Protocol, Reply};
-use value::{StreamId, parse_i64};
+use value::{Kind, StreamId};
 
 use super::stream::{parse_id, parse_integer};
 use super::stream_range::EntryWriter;
@@ -16,12 +17,14 @@ use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
+use crate::wait::{Deadline, Wait};
 
 const BLOCKING: Flags = Flags::BLOCKING.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES);
 const OPTIONS: &[(&str, usize)] = &[("BLOCK", 1), ("COUNT", 1), ("GROUP", 2), ("NOACK", 0)];
 
-const NOT_A_TIMEOUT: CommandError = fixed("ERR timeout is not an integer or out of range");
-const NEGATIVE_TIMEOUT: CommandError = fixed("ERR timeout is negative");
+/// Entries of a stream at most for who has waited and names no number.
+const COUNT_WAITED: u64 = 1_000;
+
 const UNBALANCED: CommandError = fixed(
     "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
 );
@@ -80,12 +83,16 @@ pub const COMMANDS: &[Command] = &[
     },
 ];
 
+const STREAM_LOST: CommandError = fixed("UNBLOCKED the stream key no longer exists");
+const GROUP_LOST: CommandError =
+    fixed("NOGROUP the consumer group this client was blocked on no longer exists");
+
 /// What XREAD and XREADGROUP are asked for.
-pub struct ReadOptions<'a> {
-    /// How many milliseconds to wait if there is nothing, 0 for ever. None: not at all.
-    pub block_ms: Option<u64>,
+struct ReadOptions<'a> {
+    /// Until when to wait if there is nothing. None: not at all.
+    block: Option<Deadline>,
     /// The group and the consumer, of XREADGROUP.
-    pub group: Option<(&'a [u8], &'a [u8])>,
+    group: Option<(&'a [u8], &'a [u8])>,
     /// Entries of a stream at most.
     count_max: u64,
     no_ack: bool,
@@ -95,7 +102,7 @@ pub struct ReadOptions<'a> {
 
 /// From where on a stream is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
+enum From {
     /// Behind this ID, or of XREADGROUP what is pending with the consumer behind it.
     Behind(StreamId),
     /// What no consumer of the group has had yet.
@@ -104,17 +111,22 @@ pub enum From {
 
 impl<'a> ReadOptions<'a> {
     /// Reads the options of XREAD or XREADGROUP. Errors: as Redis words them.
-    pub fn parse(args: Args<'a>, of_group: bool) -> Result<ReadOptions<'a>, CommandError> {
-        let (mut block_ms, mut group, mut count_max, mut no_ack) = (None, None, u64::MAX, false);
+    fn parse(
+        cx: &Cx<'_, '_>,
+        args: Args<'a>,
+        of_group: bool,
+    ) -> Result<ReadOptions<'a>, CommandError> {
+        let count_default = if cx.has_waited() { COUNT_WAITED } else { u64::MAX };
+        let (mut block, mut group, mut count_max, mut no_ack) = (None, None, count_default, false);
         let mut at = 1;
         while at < args.len() {
             let (option, follow) = (&args[at], args.len() - at - 1);
             if option.eq_ignore_ascii_case(b"BLOCK") && follow > 0 {
-                block_ms = Some(parse_timeout(&args[at + 1])?);
+                block = Some(Deadline::after_ms(&args[at + 1], cx.now_ms)?);
                 at += 1;
             } else if option.eq_ignore_ascii_case(b"COUNT") && follow > 0 {
                 count_max = match parse_integer(&args[at + 1])? {
-                    ..=0 => u64::MAX,
+                    ..=0 => count_default,
                     count => count as u64,
                 };
                 at += 1;
@@ -126,7 +138,7 @@ impl<'a> ReadOptions<'a> {
                     return Err(NO_GROUP_OPTION);
                 }
                 let ids = args.from(at + 1 + follow / 2);
-                return Ok(ReadOptions { block_ms, group, count_max, no_ack, ids });
+                return Ok(ReadOptions { block, group, count_max, no_ack, ids });
             } else if option.eq_ignore_ascii_case(b"GROUP") && follow >= 2 {
                 if !of_group {
                     return Err(GROUP_IN_XREAD);
@@ -147,27 +159,28 @@ impl<'a> ReadOptions<'a> {
     }
 }
 
-fn parse_timeout(text: &[u8]) -> Result<u64, CommandError> {
-    u64::try_from(parse_i64(text).ok_or(NOT_A_TIMEOUT)?).map_err(|_| NEGATIVE_TIMEOUT)
-}
-
 fn xread(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let options = ReadOptions::parse(args, false)?;
+    let options = ReadOptions::parse(cx, args, false)?;
     let from = places(cx, &options)?;
-    if !read(cx, &options, &from, reply)? {
-        reply.null_array();
+    if read(cx, &options, &from, reply)? {
+        return Ok(());
     }
-    Ok(())
+    let Some(deadline) = options.block else {
+        reply.null_array();
+        return Ok(());
+    };
+    // `$` stands for the last ID of now.
+    let first = args.len() - options.ids.len();
+    let last = options.ids.iter().zip(&from).enumerate().filter(|(_, (id, _))| *id == b"$");
+    let replaced = last.map(|(index, (_, from))| (first + index, from.to_string())).collect();
+    cx.wait(Wait { replaced, ..Wait::until(deadline) }, reply, Reply::null_array)
 }
 
-/// From where on XREAD reads each of its keys: `$` is behind what there is now.
+/// From where on XREAD reads each of the keys that it looks at: `$` is behind what there is now.
 ///
 /// Errors: a key or an ID that is none, [`CommandError::NotResident`].
-pub fn places(
-    cx: &mut Cx<'_, '_>,
-    options: &ReadOptions<'_>,
-) -> Result<Vec<StreamId>, CommandError> {
-    let keys = cx.keys;
+fn places(cx: &mut Cx<'_, '_>, options: &ReadOptions<'_>) -> Result<Vec<StreamId>, CommandError> {
+    let (keys, first) = (cx.candidate_keys(), cx.candidates().start);
     let of_key = |(key, id): (&Key<'_>, &[u8])| {
         let stream = cx.read_stream(key)?;
         match id {
@@ -176,22 +189,22 @@ pub fn places(
             id => parse_id(id),
         }
     };
-    keys.iter().zip(options.ids.iter()).map(of_key).collect()
+    keys.iter().zip(options.ids.iter().skip(first)).map(of_key).collect()
 }
 
-/// Writes what stands behind IDs in the streams of a command's keys. False: nothing does, and nothing was
-/// written.
+/// Writes what stands behind IDs in the streams of the keys that are looked at. False: nothing does, and nothing
+/// was written.
 ///
 /// Errors: a key of another type, [`CommandError::NotResident`], [`CommandError::ReplyTooLong`].
-pub fn read(
+fn read(
     cx: &mut Cx<'_, '_>,
     options: &ReadOptions<'_>,
     from: &[StreamId],
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
-    let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
+    let (has_waited, reply_bytes_max) = (cx.has_waited(), cx.reply_bytes_max);
     let (begin, mut served) = (reply.len(), 0);
-    for (key, &id) in keys.iter().zip(from) {
+    for (key, &id) in cx.candidate_keys().iter().zip(from) {
         let Some(range) = IdRange::behind(id) else { continue };
         let Some(mut stream) = cx.read_stream(key)? else { continue };
         if stream.head().last <= id {
@@ -203,7 +216,7 @@ pub fn read(
         let mut writer = EntryWriter::new(reply, reply_bytes_max);
         let visit = Visit { range, reverse: false, count_max: options.count_max };
         stream.visit(visit, |entry| writer.write(entry))?;
-        if writer.written == 0 {
+        if writer.written == 0 && !has_waited {
             reply.truncate(of_key);
             continue;
         }
@@ -231,11 +244,16 @@ fn end_streams(begin: usize, served: usize, reply: &mut Reply) {
 }
 
 fn xreadgroup(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let options = ReadOptions::parse(args, true)?;
-    if !read_group(cx, &options, reply)? {
-        reply.null_array();
+    let options = ReadOptions::parse(cx, args, true)?;
+    if read_group(cx, &options, reply)? {
+        return Ok(());
     }
-    Ok(())
+    let Some(deadline) = options.block else {
+        reply.null_array();
+        return Ok(());
+    };
+    let group = options.group.map(|(group, _)| group.into());
+    cx.wait(Wait { group, ..Wait::until(deadline) }, reply, Reply::null_array)
 }
 
 /// What is done to the stream of a key, in the order of keys.
@@ -252,23 +270,17 @@ struct Reading<'k> {
 ///
 /// Errors: a key of another type, or without the group; an ID that is none; [`CommandError::NotResident`],
 /// [`CommandError::ReplyTooLong`]; nothing is changed then.
-pub fn read_group(
+fn read_group(
     cx: &mut Cx<'_, '_>,
     options: &ReadOptions<'_>,
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
-    let keys = cx.keys;
+    let (keys, first) = (cx.candidate_keys(), cx.candidates().start);
     let (group, _) = options.group.expect("invariant: XREADGROUP has a group");
     let (mut readings, mut from): (Vec<Reading<'_>>, Vec<From>) = (Vec::new(), Vec::new());
     let mut at_of: BTreeMap<&[u8], usize> = BTreeMap::new();
-    for (key, id) in keys.iter().zip(options.ids.iter()) {
-        cx.report_missed_read(key);
-        let mut stream = cx.read_stream(key)?;
-        let edit = match &mut stream {
-            Some(stream) => GroupEdit::open(stream, group)?,
-            None => None,
-        };
-        let Some(edit) = edit else { return Err(no_group(key, group)) };
+    for (key, id) in keys.iter().zip(options.ids.iter().skip(first)) {
+        let edit = open_group(cx, key, group)?;
         from.push(match id {
             b"$" => return Err(LAST_IN_XREADGROUP),
             b">" => From::New,
@@ -297,6 +309,21 @@ pub fn read_group(
     Ok(served > 0)
 }
 
+/// The group of a key's stream. Who has waited for it is told that it has lost it.
+fn open_group(cx: &mut Cx<'_, '_>, key: &Key<'_>, group: &[u8]) -> Result<GroupEdit, CommandError> {
+    let has_waited = cx.has_waited();
+    if !has_waited {
+        cx.report_missed_read(key);
+    } else if !cx.peek(key).is_some_and(|view| Kind::from_bits(view.kind).is_stream()) {
+        return Err(STREAM_LOST);
+    }
+    let edit = match cx.read_stream(key)? {
+        Some(mut stream) => GroupEdit::open(&mut stream, group)?,
+        None => None,
+    };
+    edit.ok_or_else(|| if has_waited { GROUP_LOST } else { no_group(key, group) })
+}
+
 /// Has all that is changed in RAM, and then changes it.
 fn apply(cx: &mut Cx<'_, '_>, readings: Vec<Reading<'_>>) -> CommandResult {
     let readings: Vec<_> = readings
@@ -312,7 +339,8 @@ fn apply(cx: &mut Cx<'_, '_>, readings: Vec<Reading<'_>>) -> CommandResult {
         if *creates {
             cx.report(key, Event::XGROUP_CREATECONSUMER, 1);
         }
-        cx.effects.changes += served;
+        // As in Redis, which counts none that has waited.
+        cx.effects.changes += if cx.has_waited() { 0 } else { *served };
     }
     Ok(())
 }
@@ -324,7 +352,8 @@ fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
     ))
 }
 
-/// Writes what no consumer has had yet. False: there is nothing.
+/// Writes what no consumer has had yet. False: there is nothing. Whom the stream's last ID has woken is answered
+/// though what it stood for is gone.
 fn deliver(
     cx: &mut Cx<'_, '_>,
     options: &ReadOptions<'_>,
@@ -333,6 +362,7 @@ fn deliver(
 ) -> Result<bool, CommandError> {
     let (now_ms, reply_bytes_max, memory_bytes_max) =
         (cx.now_ms, cx.reply_bytes_max, cx.memory_bytes_max);
+    let has_waited = cx.has_waited();
     let (key, group) = (reading.key, &mut reading.group);
     let last = group.group().last;
     let Some(range) = IdRange::behind(last) else { return Ok(false) };
@@ -350,7 +380,7 @@ fn deliver(
             ids.push(entry.id);
         }
     })?;
-    if writer.written == 0 {
+    if writer.written == 0 && !has_waited {
         reply.truncate(of_key);
         return Ok(false);
     }
@@ -430,6 +460,7 @@ fn deliver_again(
 #[cfg(test)]
 mod tests {
     use crate::harness::{Harness, check, check_events};
+    use crate::wait::Waits;
 
     const E1: &str = "[$3 1-0, [$1 a, $1 1]]";
     const E2: &str = "[$3 2-0, [$1 b, $1 2]]";
@@ -448,10 +479,77 @@ mod tests {
                 &format!("{{$1 s: [{E2}], $1 t: [[$3 5-5, [$1 c, $1 3]]]}}"),
             ),
             ("XREAD STREAMS s t 2 5-5", "_"),
-            ("XREAD BLOCK 100 STREAMS s $", "_"),
+            ("XREAD BLOCK 100 STREAMS s 2", "+waits"),
+            ("XREAD BLOCK 100 STREAMS s $", "+waits, 5 is 2-0"),
+            ("XREAD BLOCK 0 STREAMS s none t s $ $ 5-5 $", "+waits, 8 is 2-0, 9 is 0-0, 11 is 2-0"),
             ("XREAD STREAMS s 18446744073709551615-18446744073709551615", "_"),
-            ("XREAD BLOCK 0 COUNT 2 STREAMS none none $ 0", "_"),
+            ("XREAD BLOCK 0 COUNT 2 STREAMS none none $ 0", "+waits, 8 is 0-0"),
         ]);
+    }
+
+    #[test]
+    fn who_has_waited_is_answered_with_one_stream() {
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            server.run("XADD s 1-0 a 1");
+            server.run("XADD t 1-0 a 1");
+            server.run("XADD t 2-0 b 2");
+            server.waits = Waits::For(1);
+            assert_eq!(server.run("XREAD BLOCK 0 STREAMS s t 0 1-0"), format!("{{$1 t: [{E2}]}}"));
+            assert_eq!(server.run("XREAD BLOCK 0 STREAMS s t 0 2-0"), "+waits");
+            server.run("XDEL t 2-0");
+            assert_eq!(server.run("XREAD BLOCK 0 STREAMS s t 0 1-0"), "{$1 t: []}");
+            server.waits = Waits::For(0);
+            for number in 2..1100 {
+                server.run(&format!("XADD s {number}-0 a 1"));
+            }
+            for (count, entries) in [("", 1000), ("COUNT 0 ", 1000), ("COUNT 1050 ", 1050)] {
+                let reply = server.run(&format!("XREAD {count}BLOCK 0 STREAMS s t 0 0"));
+                assert_eq!(reply.matches("-0, [").count(), entries, "{count}");
+            }
+            server.waits = Waits::Never;
+            assert_eq!(server.run("XREAD BLOCK 0 STREAMS t $"), "_");
+        }
+    }
+
+    #[test]
+    fn who_waits_as_one_of_a_group_hears_that_it_is_gone() {
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            let line = "XREADGROUP GROUP g c BLOCK 0 STREAMS s >";
+            let gone = "-NOGROUP the consumer group this client was blocked on no longer exists";
+            let lost = "-UNBLOCKED the stream key no longer exists";
+            server.run("XGROUP CREATE s g $ MKSTREAM");
+            assert_eq!(server.run(line), "+waits");
+            assert_eq!(
+                server.run("XREADGROUP GROUP g c BLOCK 0 STREAMS s 0"),
+                "{$1 s: []}",
+                "what is pending is answered at once"
+            );
+            server.waits = Waits::For(0);
+            assert_eq!(server.run(line), "+waits");
+            server.run("XADD s 1-0 a 1");
+            server.changes = 0;
+            assert_eq!(server.run(line), format!("{{$1 s: [{E1}]}}"));
+            assert_eq!(server.changes, 0);
+            assert_eq!(server.run(line), "+waits");
+            assert_eq!(server.run("XPENDING s g - + 9"), "[[$3 1-0, $1 c, :0, :1]]");
+            // What has woken it may be gone: it is a consumer for that all the same.
+            server.run("XADD s 2-0 b 2");
+            server.run("XDEL s 2-0");
+            server.changes = 0;
+            let reply = server.run("XREADGROUP GROUP g new BLOCK 0 STREAMS s >");
+            assert_eq!(reply, "{$1 s: []}");
+            assert_eq!(server.changes, 1, "the consumer");
+            server.run("XGROUP DESTROY s g");
+            assert_eq!(server.run(line), gone);
+            server.run("SET s 1");
+            assert_eq!(server.run(line), lost);
+            server.run("DEL s");
+            server.events.clear();
+            assert_eq!(server.run(line), lost);
+            assert_eq!(server.events.join(", "), "");
+        }
     }
 
     #[test]

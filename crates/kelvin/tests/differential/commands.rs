@@ -304,6 +304,10 @@ pub const COMMANDS: &[Command] = &[
         8,
         "(1 <zset> | 2 <zset> <zset> | 3 <zset> <zset> <zset>) (MIN | MAX) [COUNT (1 | 2 | 9 | <integer>)]",
     ),
+    // Nobody brings anything meanwhile: those that wait give up at once.
+    waiting("BZPOPMIN", 3, "(<zset> | <zset> <key>)+ 0.001"),
+    waiting("BZPOPMAX", 3, "<zset>+ 0.001"),
+    waiting("BZMPOP", 3, "0.001 (1 <zset> | 2 <zset> <zset>) (MIN | MAX) [COUNT (1 | 2 | 3 | 9)]"),
     Command {
         spoilt: Spoilt::NotBySmallNumbers,
         ..ruled("ZRANDMEMBER", 8, Rule::Kind, "<zset> [(0 | 1 | 5 | -5 | -30 | 200) [WITHSCORES]]")
@@ -420,7 +424,7 @@ pub const COMMANDS: &[Command] = &[
     exact("XREVRANGE", 15, "<stream> <id-end> <id-end> [COUNT (0 | 1 | 5 | 120 | <integer>)]"),
     exact("XREAD", 10, "[COUNT (1 | 3 | 150 | <integer>)] STREAMS <stream> (<id> | $)"),
     exact("XREAD", 5, "[COUNT (1 | 3 | 150)] STREAMS <stream> <stream> <id> (<id> | $ | >)"),
-    Command { spoilt: Spoilt::Never, ..exact("XREAD", 2, "BLOCK 1 STREAMS <stream> $") },
+    waiting("XREAD", 3, "[COUNT (0 | 1 | 3)] BLOCK 1 STREAMS <stream> <stream> $ (<id> | $)"),
     exact(
         "XGROUP",
         8,
@@ -449,10 +453,7 @@ pub const COMMANDS: &[Command] = &[
         5,
         "GROUP <group> <consumer> COUNT 5 STREAMS <stream> <stream> > (> | 0 | <id> | $)",
     ),
-    Command {
-        spoilt: Spoilt::Never,
-        ..exact("XREADGROUP", 2, "GROUP <group> <consumer> BLOCK 1 STREAMS <stream> >")
-    },
+    waiting("XREADGROUP", 2, "GROUP <group> <consumer> BLOCK 1 STREAMS <stream> >"),
     exact("XACK", 25, "<stream> <group> <id>+"),
     ruled("XPENDING", 8, Rule::Pending, "<stream> <group>"),
     ruled(

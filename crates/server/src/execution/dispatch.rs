@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{ColdValue, CommandError, Deadline, Flags, Handler, Locks, Needs, Waits};
+use command::{ColdValue, CommandError, Flags, Handler, Locks, Needs, Wait, Waits};
 use keyspace::{Key, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -238,7 +238,11 @@ impl Runner<'_> {
 
     fn run(&mut self, reply: &mut Reply) -> Outcome {
         match self.entry.run {
-            Run::Keys(handler) => self.run_keys(handler, reply),
+            Run::Keys(handler) => {
+                let outcome = self.run_keys(handler, reply);
+                serve_ready(&self.session.worker);
+                outcome
+            }
             Run::Session(at) => self.run_session(at, reply),
             Run::Transaction(verb) => self.run_transaction(verb, reply),
             Run::Container => unreachable!("refused before"),
@@ -392,14 +396,10 @@ impl Runner<'_> {
                 waits: Waits::May,
             };
             match run_locked(Caller::of(self.session), &mut locked, run, reply) {
-                Ok(()) => {
-                    drop(locked);
-                    serve_ready(&worker);
-                    return Outcome::Done;
-                }
-                Err(CommandError::Wait(deadline)) => {
+                Ok(()) => return Outcome::Done,
+                Err(CommandError::Wait(wait)) => {
                     reply.truncate(length);
-                    return self.wait(&keys, deadline);
+                    return self.wait(&keys, &wait);
                 }
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
@@ -441,7 +441,7 @@ impl Runner<'_> {
 
     /// Has the client wait for its keys, of which the slots are still locked.
     #[cold]
-    fn wait(&mut self, keys: &[Key<'_>], deadline: Deadline) -> Outcome {
+    fn wait(&mut self, keys: &[Key<'_>], wait: &Wait) -> Outcome {
         let session = &mut *self.session;
         let of = WaitFor {
             client: &session.client,
@@ -451,7 +451,7 @@ impl Runner<'_> {
             db: session.db,
             protocol: session.protocol,
             no_touch: session.no_touch,
-            deadline_ms: deadline.at_ms,
+            wait,
         };
         session.client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
         session.place = Some(line_up(&session.worker.server, of));

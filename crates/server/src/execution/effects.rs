@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Weak};
 
 use command::{Classes, Cx, Effect, Effects, Event};
-use keyspace::Note;
+use keyspace::{Note, Noting};
 use tier::Listener;
 
 use crate::state::server::Server;
@@ -30,8 +30,9 @@ pub(crate) fn hear_keyspace(server: &Arc<Server>) {
 struct OfKeyspace(Weak<Server>);
 
 impl Listener for OfKeyspace {
-    fn listens(&self) -> bool {
-        self.0.upgrade().is_some_and(|server| server.listening.classes() != Classes::NONE)
+    fn noting(&self) -> Noting {
+        let server = self.0.upgrade();
+        server.map(|server| server.listening.classes().noting()).unwrap_or_default()
     }
 
     fn hear(&self, notes: &mut Vec<Note>) {
@@ -48,7 +49,7 @@ fn hear(server: &Server, worker: Option<usize>, effects: &[Effect]) {
         let classes = effect.event.classes;
         if classes.has(Classes::WAITED) && listened.has(Classes::WAITED) {
             match effect.event {
-                Event::SWAPDB => server.waiters.mark_all_ready(effect.db),
+                Event::SWAPDB | Event::FLUSHED => server.waiters.mark_all_ready(effect.db),
                 _ => server.waiters.mark_ready(effect.db, &effect.key),
             }
         }

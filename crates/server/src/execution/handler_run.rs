@@ -84,7 +84,7 @@ pub(crate) fn run_locked(
     let reads = Reads::of(&tally);
     // With the slots held, so that it says who waits for their keys.
     let listened = server.listening.classes();
-    tally.takes_notes = listened != Classes::NONE;
+    tally.noting = listened.noting();
     let mut cx = Cx {
         locked,
         keys: run.keys,

@@ -4,8 +4,13 @@
 //! For each key that is ready, the clients that wait for it are served in the order of their arrival until the
 //! key holds nothing more, each with the slots of its own request locked: that of the key, and that of the key
 //! that it inserts into. In between the key stays marked, so whoever else locks its slot goes on with the work.
+//! Elements of lists and sorted sets are there for one client each, entries of streams for all: those who read
+//! a stream are all looked at, and once more when it was marked again meanwhile. Where there is nothing for one of
+//! a group of consumers, the others of it are passed over; and they are told, too, when the stream is gone.
 
-use command::{CommandError, Waits};
+use std::sync::Arc;
+
+use command::{CommandError, Group, Waits};
 use keyspace::{Db, Key, Locked};
 use resp::Reply;
 use smallvec::SmallVec;
@@ -15,7 +20,7 @@ use value::Kind;
 use crate::execution::dispatch::wants_of;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
-use crate::state::registry::{Entry, Run};
+use crate::state::registry::Run;
 use crate::state::waiters::{ReadyKey, Served, Waiter, WaiterState};
 use crate::state::worker::Worker;
 
@@ -64,31 +69,45 @@ fn serve_key(worker: &Worker, ready: &ReadyKey) {
     let server = &worker.server;
     let (waiters, keyspace) = (&server.waiters, &*server.tier.keyspace);
     let key = Key::new(&ready.key);
-    let mut number = 0;
+    let (mut number, mut marks) = (0, None);
+    // One of each group for which there is nothing.
+    let mut in_vain: Vec<Arc<Waiter>> = Vec::new();
     loop {
-        let next = waiters.next(ready, number);
+        let is_meant = |waiter: &Waiter| in_vain.iter().all(|other| other.group != waiter.group);
+        let next = waiters.next(ready, number, is_meant);
         let mut slots: SmallVec<[u16; 8]> = SmallVec::from_slice(&[key.slot]);
         if let Some((_, waiter, _)) = &next {
             slots.extend(inserted_slots(waiter));
         }
         let mut locked = keyspace.lock_many(slots);
-        if !waiters.is_ready(ready) {
-            return;
+        let Some(readiness) = waiters.readiness(ready) else { return };
+        if *marks.get_or_insert(readiness.marks) != readiness.marks {
+            // What has come since may be for those, too, for whom there was nothing before.
+            (number, marks) = (0, None);
+            in_vain.clear();
+            continue;
         }
         let now_ms = server.tier.clock().unix_ms();
         let kind = kind_of(worker, &mut locked, ready.db, &key, now_ms);
+        let is_for_any = kind.is_some() || readiness.has_groups;
         match next {
-            Some((at, waiter, index)) if kind.is_some() => {
+            Some((at, waiter, index)) if is_for_any => {
                 number = at + 1;
-                if is_for(waiter.entry, kind)
-                    && serve(worker, &mut locked, (&waiter, index), now_ms)
-                {
+                if !is_for(&waiter, kind) {
+                    continue;
+                }
+                if serve(worker, &mut locked, (&waiter, index), now_ms) {
                     waiters.leave(ready, at);
+                } else if waiter.group.is_some() {
+                    in_vain.push(waiter);
                 }
             }
             // One may have come since.
-            None if kind.is_some() && waiters.next(ready, number).is_some() => {}
-            _ => return waiters.unmark_ready(ready),
+            None if is_for_any && waiters.next(ready, number, is_meant).is_some() => {}
+            _ => {
+                waiters.unmark_ready(ready, readiness.marks);
+                return;
+            }
         }
     }
 }
@@ -106,15 +125,15 @@ fn kind_of(
     view.map(|view| Kind::from_bits(view.kind))
 }
 
-/// Whether a command waits for values of this kind.
-fn is_for(entry: &Entry, kind: Option<Kind>) -> bool {
-    let group = match kind.map(Kind::type_name) {
-        Some("list") => "list",
-        Some("zset") => "sorted-set",
-        Some("stream") => "stream",
-        _ => return false,
-    };
-    entry.spec.docs.group.name() == group
+/// Whether a client waits for values of this kind, or is to be told that it is none of those.
+fn is_for(waiter: &Waiter, kind: Option<Kind>) -> bool {
+    let is_awaited = kind.is_some_and(|kind| match waiter.entry.spec.docs.group {
+        Group::List => kind.is_list(),
+        Group::SortedSet => kind.is_sorted_set(),
+        Group::Stream => kind.is_stream(),
+        _ => unreachable!("invariant: nobody waits for other values"),
+    });
+    is_awaited || waiter.group.is_some()
 }
 
 /// Slots of the keys that a request inserts what it takes into.

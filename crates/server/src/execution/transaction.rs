@@ -96,6 +96,7 @@ fn exec(
     let mut locked = lock_served(&session.worker, || lock(keyspace, &session.transaction));
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
+        tally.noting = server.tier.noting();
         session.transaction.is_disturbed(&mut locked, session.now_ms, tally)
     };
     if is_disturbed {

@@ -9,6 +9,7 @@ use keyspace::{DetachedTree, SLOT_COUNT, Tally};
 use tier::Freeing;
 
 use crate::execution::field_expiry;
+use crate::execution::serve::serve_ready;
 use crate::state::worker::Worker;
 
 /// Between two rounds on a worker that has nothing urgent.
@@ -53,6 +54,8 @@ impl Upkeep {
             let now_ms = self.worker.server.tier.clock().unix_ms();
             self.worker.deadlines.wake_due(now_ms);
         }
+        // Keys that were evicted or have expired.
+        serve_ready(&self.worker);
         self.worker.upkeep_tick.notify_waiters();
         more
     }
@@ -110,7 +113,7 @@ fn expire(worker: &Worker, slot: &mut usize) {
         return;
     }
     let start = clock.now();
-    let mut tally = server.tier.tally();
+    let mut tally = Tally::default();
     for _ in 0..EXPIRE_SLOTS {
         let due = expire_in_slot(worker, *slot as u16, now_ms, &mut tally);
         if due != Due::More {
@@ -146,6 +149,7 @@ fn expire_in_slot(worker: &Worker, number: u16, now_ms: u64, tally: &mut Tally) 
     if !keys && !fields {
         return Due::Nothing;
     }
+    tally.noting = tier.noting();
     if keys {
         state.expire(now_ms, tally);
     }

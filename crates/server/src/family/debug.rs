@@ -201,8 +201,8 @@ fn object(session: &Session, key: &[u8], reply: &mut Reply) -> CommandResult {
     }
     let key = Key::new(key);
     let tier = &session.server().tier;
-    let mut tally = Tally::default();
     let mut slot = tier.keyspace.lock(key.slot);
+    let mut tally = tier.tally();
     let table = tier.keyspace.table_of(session.db);
     let text = Db::new(&mut slot, table, session.now_ms, &mut tally).into_view(&key).map(|view| {
         let address = match view.stored {

@@ -172,8 +172,8 @@ fn find(session: &Session, key: &Key<'_>) -> Option<Place> {
 /// Runs `act` on the selected database, in the slot of `key`.
 fn with_db<R>(session: &Session, key: &Key<'_>, act: impl FnOnce(&mut Db<'_>) -> R) -> R {
     let tier = &session.server().tier;
-    let mut tally = Tally::default();
     let mut slot = tier.keyspace.lock(key.slot);
+    let mut tally = tier.tally();
     let table = tier.keyspace.table_of(session.db);
     let result = act(&mut Db::new(&mut slot, table, session.now_ms, &mut tally));
     drop(slot);

@@ -110,7 +110,7 @@ impl Session {
         let key = Key::new(key);
         let server = self.worker.server.clone();
         let tally = &mut self.worker.tally.borrow_mut();
-        self.transaction.watch(&server.tier.keyspace, self.db, &key, self.now_ms, tally);
+        self.transaction.watch(&server.tier, self.db, &key, self.now_ms, tally);
         self.client.watched.store(self.transaction.watched_count() as u32, Ordering::Relaxed);
     }
 

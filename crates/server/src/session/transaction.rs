@@ -5,6 +5,7 @@ use std::sync::Arc;
 use command::Flags;
 use keyspace::{Key, Keyspace, Locked, Tally, WatchFlag};
 use resp::{ArgRange, Args};
+use tier::Tier;
 
 use crate::state::registry::Entry;
 
@@ -101,7 +102,7 @@ impl Transaction {
 
     pub(crate) fn watch(
         &mut self,
-        keyspace: &Keyspace,
+        tier: &Tier,
         db: u8,
         key: &Key<'_>,
         now_ms: u64,
@@ -111,8 +112,9 @@ impl Transaction {
             return;
         }
         let flag = self.flag.get_or_insert_default();
-        let mut slot = keyspace.lock(key.slot);
-        let table = keyspace.table_of(db);
+        let mut slot = tier.keyspace.lock(key.slot);
+        let table = tier.keyspace.table_of(db);
+        tally.noting = tier.noting();
         // A key that has expired goes before the watch begins: its removal is no change.
         keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
         slot.watch(table, key.bytes, flag);

@@ -1,10 +1,10 @@
 //! Clients that wait for keys (BLPOP and the like), in the order of their arrival.
 //!
 //! A key that somebody waits for has a queue, found by its hash. Clients are added with the slots of all their
-//! keys held, so none misses what is brought. Whoever brings something to such a key marks the key as *ready*,
-//! with its slot held, and serves its clients when it lets go of the slot (`execution::serve`). Whoever else
-//! locks the slot in between sees the mark and serves them first: as in Redis, nobody finds an element that
-//! somebody waits for, on whatever worker.
+//! keys held, so none misses what is brought. Whoever brings something to such a key, or removes a stream, marks
+//! the key as *ready*, with its slot held, and serves its clients when it lets go of the slot
+//! (`execution::serve`). Whoever else locks the slot in between sees the mark and serves them first: as in Redis,
+//! nobody finds an element that somebody waits for, on whatever worker.
 //!
 //! Locks are taken in this order: slots, the state of one client, a part of the queues, the list of ready keys.
 
@@ -13,6 +13,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use command::Wait;
 use keyspace::Key;
 use parking_lot::Mutex;
 use rapidhash::RapidHashMap;
@@ -42,6 +43,8 @@ pub(crate) struct Waiter {
     pub(crate) db: u8,
     pub(crate) protocol: Protocol,
     pub(crate) no_touch: bool,
+    /// The group of consumers that it reads streams for: it is told, too, that a key is no stream any more.
+    pub(crate) group: Option<Box<[u8]>>,
     request: Box<[u8]>,
     ranges: Box<[ArgRange]>,
     state: Mutex<WaiterState>,
@@ -88,15 +91,28 @@ type Part = RapidHashMap<WaitedKey, Queue>;
 #[derive(Default)]
 struct Queue {
     waiters: BTreeMap<u64, (Arc<Waiter>, usize)>,
+    /// How many of them read for a group.
+    of_groups: usize,
     is_ready: bool,
+    /// How often it was marked as ready.
+    marks: u64,
 }
 
-/// A key that may hold something for those who wait for it.
+/// A key that may hold something for those who wait for it, or has lost what it held.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ReadyKey {
     pub(crate) db: u8,
     pub(crate) key: Box<[u8]>,
     slot: u16,
+}
+
+/// How ready a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Readiness {
+    /// How often it was marked: more than before when something came to it since.
+    pub(crate) marks: u64,
+    /// Whether anybody is to be told that it is no stream any more.
+    pub(crate) has_groups: bool,
 }
 
 impl Waiter {
@@ -123,7 +139,8 @@ impl Waiter {
     /// Memory that it takes for as long as it waits for so many keys.
     fn memory_bytes(&self, keys: usize) -> usize {
         let own = size_of::<Waiter>() + 2 * self.request.len();
-        own + size_of_val(&*self.ranges) + keys * PLACE_BYTES
+        let group = self.group.as_ref().map_or(0, |group| group.len());
+        own + group + size_of_val(&*self.ranges) + keys * PLACE_BYTES
     }
 }
 
@@ -178,8 +195,7 @@ pub(crate) struct WaitFor<'a> {
     pub(crate) db: u8,
     pub(crate) protocol: Protocol,
     pub(crate) no_touch: bool,
-    /// Unix milliseconds; 0 for never.
-    pub(crate) deadline_ms: u64,
+    pub(crate) wait: &'a Wait,
 }
 
 /// Lines a client up for its keys, behind those who wait for them. The slots of all are held by the caller.
@@ -188,7 +204,10 @@ pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
     let waiters = &server.waiters;
     let mut request = Vec::new();
     let mut ranges = Vec::with_capacity(of.args.len());
-    for arg in of.args.iter() {
+    let mut replaced = of.wait.replaced.iter().peekable();
+    for (number, arg) in of.args.iter().enumerate() {
+        let other = replaced.next_if(|(at, _)| *at == number);
+        let arg = other.map_or(arg, |(_, text)| text.as_bytes());
         ranges.push(ArgRange { start: request.len() as u32, len: arg.len() as u32 });
         request.extend_from_slice(arg);
     }
@@ -199,6 +218,7 @@ pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
         db: of.db,
         protocol: of.protocol,
         no_touch: of.no_touch,
+        group: of.wait.group.clone(),
         request: request.into(),
         ranges: ranges.into(),
         state: Mutex::new(WaiterState::Waiting),
@@ -211,13 +231,13 @@ pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
             keys.push(key);
         }
     }
-    if of.deadline_ms != 0 {
+    let deadline_ms = of.wait.deadline.at_ms;
+    if deadline_ms != 0 {
         waiters.with_deadline.fetch_add(1, Ordering::Relaxed);
     }
     *of.client.waiter.lock() = Some(waiter.clone());
     server.listening.start_waiting();
     let memory_bytes = waiter.memory_bytes(keys.len());
-    let deadline_ms = of.deadline_ms;
     Place { server: server.clone(), waiter, keys: keys.into(), deadline_ms, memory_bytes }
 }
 
@@ -245,13 +265,16 @@ impl Waiters {
     fn add(&self, key: &WaitedKey, waiter: &Arc<Waiter>, index: usize) {
         let mut part = self.part(key).lock();
         let queue = part.entry(key.clone()).or_default();
+        queue.of_groups += usize::from(waiter.group.is_some());
         queue.waiters.insert(waiter.number, (waiter.clone(), index));
     }
 
     fn remove(&self, key: &WaitedKey, number: u64) {
         let mut part = self.part(key).lock();
         let Some(queue) = part.get_mut(key) else { return };
-        queue.waiters.remove(&number);
+        if let Some((waiter, _)) = queue.waiters.remove(&number) {
+            queue.of_groups -= usize::from(waiter.group.is_some());
+        }
         if queue.waiters.is_empty() {
             let was_ready = queue.is_ready;
             part.remove(key);
@@ -269,9 +292,9 @@ impl Waiters {
     pub(crate) fn mark_ready(&self, db: u8, key: &[u8]) {
         let name = waited_key(db, key);
         let mut part = self.part(&name).lock();
-        if let Some(queue) = part.get_mut(&name)
-            && !std::mem::replace(&mut queue.is_ready, true)
-        {
+        let Some(queue) = part.get_mut(&name) else { return };
+        queue.marks += 1;
+        if !std::mem::replace(&mut queue.is_ready, true) {
             let slot = Key::new(key).slot;
             self.ready.lock().push_back(ReadyKey { db, key: key.into(), slot });
             self.ready_count.fetch_add(1, Ordering::Relaxed);
@@ -305,20 +328,21 @@ impl Waiters {
         self.ready.lock().iter().find(|key| is_in(key.slot)).cloned()
     }
 
-    /// Whether a key is still ready. Its slot is held by the caller.
-    pub(crate) fn is_ready(&self, ready: &ReadyKey) -> bool {
+    /// What is to be known of a key that is still ready. None: it is not any more.
+    pub(crate) fn readiness(&self, ready: &ReadyKey) -> Option<Readiness> {
         let name = waited_key(ready.db, &ready.key);
-        self.part(&name).lock().get(&name).is_some_and(|queue| queue.is_ready)
+        let part = self.part(&name).lock();
+        let queue = part.get(&name).filter(|queue| queue.is_ready)?;
+        Some(Readiness { marks: queue.marks, has_groups: queue.of_groups > 0 })
     }
 
-    /// There is nothing for those who wait for a key any more. Its slot is held by the caller.
-    pub(crate) fn unmark_ready(&self, ready: &ReadyKey) {
+    /// There is nothing for those who wait for a key any more, unless it was marked again since `marks`.
+    pub(crate) fn unmark_ready(&self, ready: &ReadyKey, marks: u64) {
         let name = waited_key(ready.db, &ready.key);
         let mut part = self.part(&name).lock();
-        let was_ready =
-            part.get_mut(&name).is_some_and(|queue| std::mem::replace(&mut queue.is_ready, false));
-        drop(part);
-        if was_ready {
+        let Some(queue) = part.get_mut(&name) else { return };
+        if queue.marks == marks && std::mem::replace(&mut queue.is_ready, false) {
+            drop(part);
             self.forget_ready(&name);
         }
     }
@@ -337,12 +361,18 @@ impl Waiters {
         self.remove(&waited_key(ready.db, &ready.key), number);
     }
 
-    /// The first who waits for a key of those that came from `number` on: its number, and which of its keys
-    /// it is.
-    pub(crate) fn next(&self, ready: &ReadyKey, number: u64) -> Option<(u64, Arc<Waiter>, usize)> {
+    /// The first who waits for a key of those that came from `number` on and are meant: its number, and which of
+    /// its keys it is.
+    pub(crate) fn next(
+        &self,
+        ready: &ReadyKey,
+        number: u64,
+        is_meant: impl Fn(&Waiter) -> bool,
+    ) -> Option<(u64, Arc<Waiter>, usize)> {
         let name = waited_key(ready.db, &ready.key);
         let part = self.part(&name).lock();
-        let (number, (waiter, index)) = part.get(&name)?.waiters.range(number..).next()?;
+        let mut later = part.get(&name)?.waiters.range(number..);
+        let (number, (waiter, index)) = later.find(|(_, (waiter, _))| is_meant(waiter))?;
         Some((*number, waiter.clone(), *index))
     }
 }

@@ -489,6 +489,54 @@ fn clients_give_up_in_time_or_are_told_to() {
 }
 
 #[test]
+fn a_client_that_was_killed_takes_nothing() {
+    for workers in ["1", "2"] {
+        let server = Server::kelvin(&["--workers", workers]);
+        let mut client = server.connect();
+        for round in 1..=50 {
+            let mut waiter = server.connect();
+            let Frame::Integer(id) = waiter.line("CLIENT ID") else { panic!("a number") };
+            let key = format!("list-{round}");
+            waiter.write(format!("BLPOP {key} 0\r\n").as_bytes());
+            wait_for_blocked(&mut client, 1);
+            // In one batch, so that its connection has no time to end its wait.
+            let batch = format!("CLIENT KILL ID {id}\r\nRPUSH {key} v\r\nLLEN {key}\r\n");
+            client.write(batch.as_bytes());
+            for _ in 0..3 {
+                assert_eq!(read(&mut client), ":1", "{workers} workers");
+            }
+            wait_for_blocked(&mut client, 0);
+        }
+    }
+}
+
+#[test]
+fn a_client_may_wait_for_very_many_keys() {
+    const KEYS: usize = 200_000;
+    let server = Server::kelvin(&["--workers", "2"]);
+    let (mut client, mut waiter) = (server.connect(), server.connect());
+    let keys: String = (0..KEYS).map(|number| format!("$7\r\nk{number:06}\r\n")).collect();
+    waiter.write(format!("*{}\r\n$5\r\nBLPOP\r\n{keys}$1\r\n0\r\n", KEYS + 2).as_bytes());
+    wait_for_blocked(&mut client, 1);
+    assert_eq!(client.show("RPUSH k199999 v"), ":1");
+    assert_eq!(read(&mut waiter), "[$k199999 $v]");
+    assert_eq!(info(&mut client, "blocked_clients"), 0);
+}
+
+#[test]
+fn a_wait_begins_when_its_request_runs() {
+    let server = Server::kelvin(&["--workers", "1", "--enable-debug-command", "yes"]);
+    let mut client = server.connect();
+    // The batch has begun half a second before.
+    client.write(b"DEBUG SLEEP 0.5\r\nBLPOP a 0.4\r\n");
+    assert_eq!(read(&mut client), "+OK");
+    let start = Instant::now();
+    assert_eq!(read(&mut client), "_");
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+}
+
+#[test]
 fn a_client_that_goes_takes_nothing() {
     let server = Server::kelvin(&["--workers", "2"]);
     let mut client = server.connect();

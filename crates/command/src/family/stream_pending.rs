@@ -389,15 +389,12 @@ pub(super) mod tests {
             server.run(&format!("XREADGROUP GROUP g c{number} STREAMS s >"));
             ids += &format!(" {number}");
         }
-        let start = std::time::Instant::now();
         let listed = server.run(&format!("XPENDING s g - + {CONSUMERS}"));
         assert_eq!(listed.matches("-0, ").count(), CONSUMERS);
         assert!(listed.ends_with(&format!("[$7 {CONSUMERS}-0, $6 c{CONSUMERS}, :0, :1]]")));
         let full = server.run("XINFO STREAM s FULL COUNT 0");
         assert_eq!(full.matches("$9 pel-count: :1,").count(), CONSUMERS);
         assert_eq!(server.run(&format!("XACK s g{ids}")), format!(":{CONSUMERS}"));
-        // Many times what it takes; a look at all consumers for each entry takes longer.
-        assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
         assert_eq!(server.run("XPENDING s g"), "[:0, _, _, _]");
     }
 

@@ -443,6 +443,7 @@ impl Runner<'_> {
     #[cold]
     fn wait(&mut self, keys: &[Key<'_>], wait: &Wait) -> Outcome {
         let session = &mut *self.session;
+        let now_ms = session.server().tier.clock().unix_ms();
         let of = WaitFor {
             client: &session.client,
             entry: self.entry,
@@ -452,6 +453,7 @@ impl Runner<'_> {
             protocol: session.protocol,
             no_touch: session.no_touch,
             wait,
+            late_ms: now_ms.saturating_sub(session.now_ms),
         };
         session.client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
         session.place = Some(line_up(&session.worker.server, of));

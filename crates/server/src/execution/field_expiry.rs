@@ -76,9 +76,10 @@ fn next_group(leaves: &mut Vec<ColdLeaf>) -> Vec<ColdLeaf> {
 
 fn look_again(worker: &Worker, number: u16, now_ms: u64) -> Vec<ColdLeaf> {
     let tier = &worker.server.tier;
-    let mut tally = tier.tally();
+    let mut tally = Tally::default();
     let expired = {
         let mut slot = tier.keyspace.lock(number);
+        tally.noting = tier.noting();
         let expired = expire_fields(&mut slot, number, now_ms, &mut tally, LEAVES_MAX);
         tier.tell(&mut tally);
         expired
@@ -128,9 +129,10 @@ fn expire_read(
     now_ms: u64,
 ) {
     let tier = &worker.server.tier;
-    let mut tally = tier.tally();
+    let mut tally = Tally::default();
     {
         let mut slot = tier.keyspace.lock(leaf.slot);
+        tally.noting = tier.noting();
         // Another record may lie there by now.
         if leaf.is_in(&slot) && tier.record_id(leaf.at) == record {
             expire_fetched(&mut slot, leaf, bytes, now_ms, &mut tally);

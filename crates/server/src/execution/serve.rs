@@ -20,6 +20,7 @@ use value::Kind;
 use crate::execution::dispatch::wants_of;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
+use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::Run;
 use crate::state::waiters::{ReadyKey, Served, Waiter, WaiterState};
 use crate::state::worker::Worker;
@@ -154,6 +155,11 @@ fn serve(
     if !matches!(*state, WaiterState::Waiting) {
         return true;
     }
+    // Its connection has not got round to leave the queue: what it took would be lost.
+    if waiter.client.is_killed() {
+        *state = WaiterState::Left;
+        return true;
+    }
     let start_ticks = worker.server.clock.raw();
     let mut reply = Reply::new(waiter.protocol);
     let has_failed = match run(worker, locked, (waiter, index), now_ms, &mut reply) {
@@ -164,9 +170,13 @@ fn serve(
             true
         }
         Err(CommandError::Wait(_)) => return false,
-        Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)) => {
-            unreachable!("values are fetched, and there is memory for the reply")
+        // Nothing has been taken yet.
+        Err(CommandError::ReplyTooLong(long)) => {
+            reply.clear();
+            reply.error(refusal(&worker.server, long.bytes).as_bytes());
+            true
         }
+        Err(CommandError::NotResident(_)) => unreachable!("values are fetched"),
     };
     let ticks = worker.server.clock.raw() - start_ticks;
     *state = WaiterState::Served(Served { reply: reply.take(), has_failed, ticks });
@@ -196,7 +206,8 @@ fn run(
         no_touch: waiter.no_touch,
         random: worker.tier.next_random(),
     };
-    let mut fetched = FetchedSet::default();
+    let bytes_max = request_bytes_max(&worker.server);
+    let (mut fetched, mut fetched_bytes) = (FetchedSet::default(), 0);
     loop {
         let run = HandlerRun {
             handler,
@@ -204,7 +215,7 @@ fn run(
             part: Part::Whole,
             args,
             fetched: &fetched,
-            reply_bytes_max: usize::MAX,
+            reply_bytes_max: bytes_max as usize,
             leaves_gaps: false,
             copies_large: true,
             spare: &mut Vec::new(),
@@ -222,6 +233,10 @@ fn run(
         }
         // Those that were read before are at hand.
         wants.retain(|want| !fetched.has(want.record));
+        fetched_bytes += wants.iter().map(|want| u64::from(want.value_len)).sum::<u64>();
+        if fetched_bytes > bytes_max {
+            return Err(CommandError::owned(refusal(&worker.server, fetched_bytes)));
+        }
         fetched.extend(worker.tier.fetch_blocking(wants));
     }
 }

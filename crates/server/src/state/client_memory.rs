@@ -443,7 +443,10 @@ pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
 /// What one request may take: as much as all clients together, and never less than a read buffer. Where
 /// nothing bounds these, half of the machine's memory, so that no request alone ends the process.
 pub(crate) fn request_bytes_max(server: &Server) -> u64 {
-    let of_machine = || server.client_memory.machine_bytes / 2;
+    let of_machine = || match server.client_memory.machine_bytes {
+        0 => u64::MAX,
+        bytes => bytes / 2,
+    };
     limit_bytes(server).unwrap_or_else(of_machine).max(READ_BUFFER_BYTES as u64)
 }
 

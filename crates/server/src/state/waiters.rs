@@ -8,7 +8,8 @@
 //!
 //! Locks are taken in this order: slots, the state of one client, a part of the queues, the list of ready keys.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{self, BTreeMap};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,9 +28,9 @@ use crate::state::server::Server;
 
 /// Parts of the queues that are locked each for itself.
 const PARTS: usize = 64;
-/// Memory of a client's place in the queue of a key besides the key's bytes, twice over: as the name of the
-/// queue, and as an argument.
-const PLACE_BYTES: usize = 128;
+/// Memory of a client's place in the queue of a key besides the key's bytes: a map's bucket, a node of a tree with
+/// one entry, and the name of the queue, twice.
+const PLACE_BYTES: usize = 640;
 
 /// A database's number and a key behind it.
 type WaitedKey = SmallVec<[u8; 64]>;
@@ -138,7 +139,8 @@ impl Waiter {
 
     /// Memory that it takes for as long as it waits for so many keys.
     fn memory_bytes(&self, keys: usize) -> usize {
-        let own = size_of::<Waiter>() + 2 * self.request.len();
+        // The request, and its keys as the names of queues, twice.
+        let own = size_of::<Waiter>() + 3 * self.request.len();
         let group = self.group.as_ref().map_or(0, |group| group.len());
         own + group + size_of_val(&*self.ranges) + keys * PLACE_BYTES
     }
@@ -196,6 +198,8 @@ pub(crate) struct WaitFor<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) no_touch: bool,
     pub(crate) wait: &'a Wait,
+    /// How long ago the time of the run was that found nothing: requests in front of it may have taken long.
+    pub(crate) late_ms: u64,
 }
 
 /// Lines a client up for its keys, behind those who wait for them. The slots of all are held by the caller.
@@ -226,12 +230,14 @@ pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
     let mut keys: Vec<WaitedKey> = Vec::with_capacity(of.keys.len());
     for (index, key) in waited_keys(&of).enumerate() {
         // One that is named twice stands for the first.
-        if !keys.contains(&key) {
-            waiters.add(&key, &waiter, index);
+        if waiters.add(&key, &waiter, index) {
             keys.push(key);
         }
     }
-    let deadline_ms = of.wait.deadline.at_ms;
+    let deadline_ms = match of.wait.deadline.at_ms {
+        0 => 0,
+        at_ms => at_ms.saturating_add(of.late_ms),
+    };
     if deadline_ms != 0 {
         waiters.with_deadline.fetch_add(1, Ordering::Relaxed);
     }
@@ -262,11 +268,16 @@ impl Waiters {
         &self.parts[self.hasher.hash_one(key) as usize % PARTS]
     }
 
-    fn add(&self, key: &WaitedKey, waiter: &Arc<Waiter>, index: usize) {
+    /// False: it waits for the key already.
+    fn add(&self, key: &WaitedKey, waiter: &Arc<Waiter>, index: usize) -> bool {
         let mut part = self.part(key).lock();
         let queue = part.entry(key.clone()).or_default();
+        let btree_map::Entry::Vacant(place) = queue.waiters.entry(waiter.number) else {
+            return false;
+        };
+        place.insert((waiter.clone(), index));
         queue.of_groups += usize::from(waiter.group.is_some());
-        queue.waiters.insert(waiter.number, (waiter.clone(), index));
+        true
     }
 
     fn remove(&self, key: &WaitedKey, number: u64) {

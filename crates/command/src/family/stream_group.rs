@@ -9,7 +9,7 @@ use super::stream::{INVALID_ID, parse_id, parse_integer};
 use crate::collection::GroupEdit;
 use crate::cx::Cx;
 use crate::effect::Event;
-use crate::error::{CommandError, CommandResult, fixed};
+use crate::error::{CommandError, CommandResult, fixed, shown};
 use crate::spec::{Command, Docs, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs};
 
 const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
@@ -170,7 +170,7 @@ pub(super) fn wrong_arguments(container: &str, subcommand: &[u8]) -> CommandErro
 
 /// A group that there is not.
 pub(super) fn no_group_for(key: &Key<'_>, group: &[u8]) -> CommandError {
-    let (key, group) = (String::from_utf8_lossy(key.bytes), String::from_utf8_lossy(group));
+    let (key, group) = (shown(key.bytes), shown(group));
     CommandError::owned(format!("NOGROUP No such consumer group '{group}' for key name '{key}'"))
 }
 

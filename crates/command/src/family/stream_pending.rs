@@ -13,7 +13,7 @@ use super::stream::{parse_id, parse_integer};
 use super::stream_range::{parse_end, parse_start, write_id};
 use crate::collection::{GroupEdit, IdRange, Stream};
 use crate::cx::Cx;
-use crate::error::{CommandError, CommandResult};
+use crate::error::{CommandError, CommandResult, shown};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
@@ -64,7 +64,7 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 pub(super) fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
-    let (key, group) = (String::from_utf8_lossy(key.bytes), String::from_utf8_lossy(group));
+    let (key, group) = (shown(key.bytes), shown(group));
     CommandError::owned(format!("NOGROUP No such key '{key}' or consumer group '{group}'"))
 }
 

@@ -15,7 +15,7 @@ use super::stream_range::EntryWriter;
 use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
 use crate::effect::Event;
-use crate::error::{CommandError, CommandResult, fixed};
+use crate::error::{CommandError, CommandResult, fixed, shown};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 use crate::wait::{Deadline, Wait};
 
@@ -346,7 +346,7 @@ fn apply(cx: &mut Cx<'_, '_>, readings: Vec<Reading<'_>>) -> CommandResult {
 }
 
 fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
-    let (key, group) = (String::from_utf8_lossy(key.bytes), String::from_utf8_lossy(group));
+    let (key, group) = (shown(key.bytes), shown(group));
     CommandError::owned(format!(
         "NOGROUP No such key '{key}' or consumer group '{group}' in XREADGROUP with GROUP option"
     ))

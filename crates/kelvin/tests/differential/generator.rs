@@ -243,7 +243,7 @@ fn distort(mut request: Words, command: &Command, random: &mut Random) -> Words 
     if command.spoilt == Spoilt::Never || !random.chance(1, 30) {
         return request;
     }
-    let index = random.below(request.len());
+    let (index, whole) = (random.below(request.len()), request.clone());
     match random.below(6) {
         0 if request.len() > 1 => {
             request.remove(index.max(1));
@@ -253,7 +253,10 @@ fn distort(mut request: Words, command: &Command, random: &mut Random) -> Words 
         3 if index > 0 => request[index] = edge(command, random),
         _ => request[index].make_ascii_lowercase(),
     }
-    request
+    // The key `*`, twice, would be one and an ID of the time.
+    let is_of_time =
+        command.name == "XADD" && request[2.min(request.len())..].contains(&b"*".to_vec());
+    if is_of_time { whole } else { request }
 }
 
 fn edge(command: &Command, random: &mut Random) -> Vec<u8> {

@@ -31,7 +31,7 @@ use crate::limits::{
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
-use crate::state::client_memory::{CountedBuffers, limit_bytes, request_bytes_max};
+use crate::state::client_memory::{CountedBuffers, limit_bytes};
 use crate::state::clients::Client;
 use crate::state::output_limit::close_if_over;
 use crate::state::worker::Worker;
@@ -359,9 +359,10 @@ impl<T: Transport> Connection<T> {
 
     /// What its next request may take, less what its transaction has queued.
     fn request_bytes_max(&self) -> usize {
+        // Without a limit for clients, `client-query-buffer-limit` bounds what arrives.
+        let Some(limit) = limit_bytes(&self.worker.server) else { return usize::MAX };
         let queued = self.session.transaction.bytes() as u64;
-        let bytes_max = request_bytes_max(&self.worker.server).saturating_sub(queued);
-        bytes_max.max(READ_BUFFER_BYTES as u64) as usize
+        limit.saturating_sub(queued).max(READ_BUFFER_BYTES as u64) as usize
     }
 
     /// Has the worker prefetch what the batch will look up. True: it pays to let the other

@@ -110,7 +110,12 @@ impl CommandError {
 
 /// Bytes of a client as an error tells them: as in Redis, up to the first zero byte.
 pub(crate) fn shown(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default())
+    String::from_utf8_lossy(until_nul(bytes))
+}
+
+/// What stands in front of the first NUL, if there is one: what Redis makes of bytes that it takes for a C string.
+pub(crate) fn until_nul(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// An error with a constant text (its code included).

@@ -13,10 +13,10 @@ use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
 use super::room::{FRAME_BYTES, Room};
-use super::sort_pattern::{ColdValues, Pattern, until_nul};
+use super::sort_pattern::{ColdValues, Pattern};
 use crate::cx::Cx;
 use crate::effect::Event;
-use crate::error::{CommandError, CommandResult, fixed};
+use crate::error::{CommandError, CommandResult, fixed, until_nul};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const SORTED: KeySpec = KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value);

@@ -6,7 +6,7 @@ use value::Kind;
 
 use crate::collection::{ColdLeaves, leaves_not_resident};
 use crate::cx::Cx;
-use crate::error::{ColdValue, CommandError};
+use crate::error::{ColdValue, CommandError, until_nul};
 
 /// `prefix*suffix`, or `prefix*suffix->field`: the key, or a field of the hash there, of an element that
 /// stands for the star.
@@ -69,11 +69,6 @@ impl<'a> Pattern<'a> {
             },
         }
     }
-}
-
-/// What stands in front of the first NUL, if there is one.
-pub(super) fn until_nul(text: &[u8]) -> &[u8] {
-    text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// Values on flash that patterns name: all are asked for together.

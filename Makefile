@@ -58,7 +58,7 @@ differential:
 clients:
 	scripts/with_server.sh python3 tests/clients/run.py
 
-# The units of Valkey's own suite that need only strings, hashes and keys.
+# The units of Valkey's own suite on every type and on keys.
 valkey:
 	scripts/with_server.sh python3 tests/valkey/run.py
 

@@ -1,11 +1,12 @@
 """Runs the tests of Valkey's own suite that apply, against a running server.
 
-    run.py PORT [--host HOST] [--unit UNIT ...] [--no-skip] [--json FILE]
+    run.py PORT [--host HOST] [--unit UNIT ...] [--demote] [--no-skip] [--json FILE]
 
 The suite comes from a checkout outside the repository: the directory in VALKEY_SRC, or one commit
 of the public repository fetched into a cache, or else nothing is run and that is said. The server
-must allow DEBUG to local clients, and it is emptied. Tests in skip.txt are left out, with those
-that the suite itself tags as needing replication or RDB files.
+must allow DEBUG to local clients, and it is emptied. With --demote, what a command has worked on is
+demoted behind it. Tests in skip.txt are left out, with those that the suite itself tags as needing
+replication or RDB files.
 
 An unexpected error ends a run of the suite, not only the test. Such a test counts as failed, and
 its unit is run again without it. The suite is run from a copy with the few changes in CHANGES.
@@ -73,6 +74,7 @@ def main():
     parser.add_argument("port")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--unit", action="append", help="only this unit; may be repeated")
+    parser.add_argument("--demote", action="store_true", help="have each command find cold values")
     parser.add_argument("--no-skip", action="store_true", help="run what skip.txt leaves out, too")
     parser.add_argument("--json", help="write the outcome of every test to this file")
     options = parser.parse_args()
@@ -85,9 +87,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="valkey-tests-") as copy:
         copy_suite(source, Path(copy))
         for unit in options.unit or UNITS:
-            reset_debug(options.host, options.port)
+            set_debug(options.host, options.port, options.demote)
             outcomes[unit] = run_unit(copy, options.host, options.port, unit, skipped)
             show(unit, outcomes[unit])
+    if options.demote and not flash_reads(options.host, options.port):
+        raise SystemExit("nothing was read from flash")
     if options.json:
         Path(options.json).write_text(json.dumps(outcomes, indent=1) + "\n")
     failures = sum(len(outcome["failed"]) for outcome in outcomes.values())
@@ -130,13 +134,27 @@ def copy_suite(source, copy):
         path.write_text(text.replace(old, new))
 
 
-def reset_debug(host, port):
-    """Undoes what a test may have left behind when it failed half-way."""
+def set_debug(host, port, demote):
+    """Undoes what a test may have left behind when it failed half-way, and has values demoted or not."""
+    settings = ["PAUSE-CRON 0", "SET-ACTIVE-EXPIRE 1"]
+    if demote:
+        settings.append("DEMOTE-AFTER-COMMAND 1")
     with socket.create_connection((host, int(port)), 30) as connection:
         replies = connection.makefile("rb")
-        for line in (b"DEBUG PAUSE-CRON 0", b"DEBUG SET-ACTIVE-EXPIRE 1"):
-            connection.sendall(line + b"\r\n")
-            replies.readline()
+        for setting in settings:
+            connection.sendall(f"DEBUG {setting}\r\n".encode())
+            reply = replies.readline()
+            if reply != b"+OK\r\n":
+                raise SystemExit(f"DEBUG {setting}: {reply.decode()}")
+
+
+def flash_reads(host, port):
+    """Values that commands have found on flash alone."""
+    with socket.create_connection((host, int(port)), 30) as connection:
+        connection.sendall(b"INFO tiering\r\n")
+        lines = iter(connection.makefile("r").readline, "")
+        reads = next(line for line in lines if line.startswith("tier_read_flash:"))
+    return int(reads.split(":")[1])
 
 
 def read_skips():

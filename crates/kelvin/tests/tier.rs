@@ -386,3 +386,57 @@ fn statistics_begin_again_and_values_stay() {
     }
     assert_eq!(number(&mut client, "tier_values_cold"), 1);
 }
+
+/// The states that a reply of `TIER LOCATE` tells, of a large collection which leaves are in RAM.
+fn located(frame: &Frame) -> String {
+    let Frame::Array(items) = frame else { panic!("{}", show(frame)) };
+    match text(&items[1]).as_str() {
+        "leaves" => format!("hot {} clean {}", show(&items[7]), show(&items[9])),
+        state => state.to_owned(),
+    }
+}
+
+#[test]
+fn what_a_command_has_worked_on_is_demoted_behind_it() {
+    let options = ["--enable-debug-command", "yes", "--workers", "2"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    assert_eq!(client.show("DEBUG DEMOTE-AFTER-COMMAND 1"), "+OK");
+    let value = "x".repeat(40);
+    let elements = format!("{value} ").repeat(1000);
+    let locate = "TIER LOCATE k\r\n";
+    let lines = [
+        &format!("SET k {value}\r\n"),
+        locate,
+        "APPEND k x\r\n",
+        locate,
+        "GETRANGE k 38 -1\r\n",
+        locate,
+        "MULTI\r\n",
+        "APPEND k y\r\n",
+        &format!("RPUSH list {elements}\r\n"),
+        "EXEC\r\n",
+        locate,
+        "TIER LOCATE list\r\n",
+        "LINDEX list 500\r\n",
+        "TIER LOCATE list\r\n",
+        "DEBUG POPULATE 1 p 40\r\n",
+        "TIER LOCATE p:0\r\n",
+        // Memory alone would have it stay until it expires.
+        &format!("SET k {value} PX 4900\r\n"),
+        locate,
+    ];
+    // In one batch.
+    client.write(lines.concat().as_bytes());
+    let mut replies = (0..lines.len()).map(|_| client.read()).collect::<Vec<_>>();
+    let states = [1, 3, 5, 10, 15, 17].map(|at| located(&replies[at]));
+    assert_eq!(states, ["cold"; 6]);
+    assert_eq!([11, 13].map(|at| located(&replies[at])), ["hot :0 clean :0"; 2]);
+    assert_eq!(show(&replies.swap_remove(4)), "$xxx");
+    assert_eq!(client.show("DEBUG DEMOTE-AFTER-COMMAND 0"), "+OK");
+    client.line("GET p:0");
+    assert_eq!(state(&mut client, "p:0"), "clean");
+    let kelvin = Server::kelvin(&options);
+    let refusal = "-ERR there is no flash: start with flash-path";
+    assert_eq!(kelvin.connect().show("DEBUG DEMOTE-AFTER-COMMAND 1"), refusal);
+}

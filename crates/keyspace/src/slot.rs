@@ -498,6 +498,25 @@ impl SlotState {
         swept
     }
 
+    /// Asks `judge` about every value in RAM that may be demoted, used or not, and leaves frequencies as
+    /// they are. False: the judge said [`Verdict::Stop`].
+    pub fn demote_each(&mut self, tally: &mut Tally, judge: &mut impl Judge) -> bool {
+        let mut from = EntryPosition::default();
+        while let Some(at) = self.entries_from(from, self.tables()) {
+            let entries = self.table_mut(at.table);
+            for index in 0..entries.segment(at.segment).capacity() {
+                let place = Position::new(at.segment, index);
+                if entries.get(place).is_demotable()
+                    && let Verdict::Stop = carry_out(entries, place, at.table, tally, judge)
+                {
+                    return false;
+                }
+            }
+            from = EntryPosition { segment: at.segment + 1, index: 0, ..at };
+        }
+        true
+    }
+
     /// Asks `judge` about the value that a cold write brought, unless it was used a second time. A
     /// guess by its hash will do: another key of the same tag is as little used. False: the judge
     /// said [`Verdict::Stop`].

@@ -271,6 +271,34 @@ impl TierWorker {
         }
     }
 
+    /// Demotes every value of some slots that can be, used or soon expired or not, so that tests meet cold
+    /// values. Takes as long as the drive needs.
+    pub async fn demote_slots(&self, slots: impl Iterator<Item = u16>) -> Demoted {
+        let mut total = Demoted::default();
+        for slot in slots {
+            let mut idle_turns = 0;
+            loop {
+                let part = self.with_demoter(|demoter, tally| {
+                    (demoter.slot, demoter.keeps_expiring, demoter.value_bytes_min) =
+                        (slot, false, 0);
+                    self.tier.keyspace.lock(slot).demote_each(tally, demoter);
+                });
+                total.add(part);
+                total.stopped = part.stopped;
+                idle_turns = if part.values > 0 { 0 } else { idle_turns + 1 };
+                match part.stopped {
+                    None => break,
+                    Some(_) if idle_turns > IDLE_TURNS_MAX => return total,
+                    Some(StopReason::Busy) => self.device_turn().await,
+                    Some(StopReason::Full) if self.gc() => self.device_turn().await,
+                    Some(_) => return total,
+                }
+            }
+        }
+        self.want_submit();
+        total
+    }
+
     /// Demotes one key. False: it does not exist, is cold already, or is too short to gain by it.
     ///
     /// Errors: the engine takes no more for now.

@@ -112,9 +112,9 @@ pub(crate) fn run_locked(
         effects: Effects::new(listened, run.is_write),
     };
     let mut result = (run.handler)(&mut cx, run.args, reply);
+    let is_over =
+        !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)));
     if listened != Classes::NONE {
-        let is_over =
-            !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)));
         take_effects(server, worker.index, &mut cx, is_over);
     }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
@@ -152,6 +152,9 @@ pub(crate) fn run_locked(
     }
     if !detached.is_empty() {
         worker.free_later(detached);
+    }
+    if is_over {
+        worker.demote_later(run.keys.iter().map(|key| key.slot));
     }
     result
 }

@@ -16,6 +16,7 @@ use value::digest::Digest;
 
 use super::help::write_help;
 use super::refusal::wrong_subcommand;
+use super::tier::NO_FLASH;
 use crate::family::row::SessionCommand;
 use crate::session::Session;
 use crate::session::digest::DigestOf;
@@ -67,6 +68,9 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[Row {
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DEMOTE-AFTER-COMMAND <0|1>",
+    "    Demote the values of the keys of every command behind it, so that the next one finds them",
+    "    on flash (1), or when memory is short only (0).",
     "DIGEST",
     "    Answer a digest of all databases.",
     "DIGEST-VALUE <key> [<key> ...]",
@@ -113,10 +117,16 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         (b"LOG", 3) => tracing::warn!("DEBUG LOG: {}", args[2].escape_ascii()),
         (b"OBJECT", 3) => return object(session, &args[2], reply),
         (b"POPULATE", 3..=5) => populate(session, args)?,
+        (b"DEMOTE-AFTER-COMMAND", 3) => {
+            let is_on = parse_switch(&args[2]);
+            if is_on && session.server().tier.engine.is_none() {
+                return Err(NO_FLASH);
+            }
+            session.server().demotes_after_command.store(is_on, Ordering::Relaxed);
+        }
         (b"PROTOCOL", 3) => return protocol(session, &args[2], reply),
         (b"SET-ACTIVE-EXPIRE", 3) => {
-            let is_on = value::parse_i64(&args[2]).is_some_and(|number| number != 0);
-            session.server().active_expire.store(is_on, Ordering::Relaxed);
+            session.server().active_expire.store(parse_switch(&args[2]), Ordering::Relaxed);
         }
         (b"SLEEP", 3) => sleep(&args[2]),
         (name, words) if is_without_effect(name, words) => {}
@@ -259,6 +269,7 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
             let kind = Kind::of_string(&value).bits();
             db.put_vec(&key, kind, value, Expiry::Clear);
         }
+        session.worker.demote_later(std::iter::once(key.slot));
         drop(slot);
         if number % POPULATE_STEP == 0 {
             let pressure = session.worker.tier.after_batch(&mut tally);
@@ -275,6 +286,10 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
 
 fn parse_positive(word: &[u8]) -> Result<u64, CommandError> {
     value::parse_i64(word).and_then(|number| u64::try_from(number).ok()).ok_or(NOT_POSITIVE)
+}
+
+fn parse_switch(word: &[u8]) -> bool {
+    value::parse_i64(word).is_some_and(|number| number != 0)
 }
 
 fn protocol(session: &Session, kind: &[u8], reply: &mut Reply) -> CommandResult {

@@ -19,7 +19,8 @@ use crate::session::Session;
 use crate::session::cold::cold;
 use crate::session::errand::Errand;
 
-const NO_FLASH: CommandError = command::fixed("ERR there is no flash: start with flash-path");
+pub(crate) const NO_FLASH: CommandError =
+    command::fixed("ERR there is no flash: start with flash-path");
 
 /// The rows of this family.
 pub(crate) const COMMANDS: &[SessionCommand] = &[

@@ -231,7 +231,13 @@ impl<T: Transport> Connection<T> {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Reply);
                     }
-                    Outcome::Done | Outcome::NotRun => self.end_request(),
+                    Outcome::Done | Outcome::NotRun => {
+                        self.end_request();
+                        if self.worker.has_to_demote() {
+                            self.worker.after_batch();
+                            return Next::Wait(Wait::Demotion);
+                        }
+                    }
                     Outcome::Gather(lacked) => {
                         self.count_attempt(lacked.wants.len());
                         self.worker.after_batch();

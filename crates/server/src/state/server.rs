@@ -69,6 +69,8 @@ pub(crate) struct Server {
     /// The address that clients connect to, once it is known (port 0 chooses one).
     pub(crate) tcp_port: AtomicU64,
     pub(crate) active_expire: AtomicBool,
+    /// Whether what a command has worked on is demoted behind it.
+    pub(crate) demotes_after_command: AtomicBool,
     pub(crate) rejected_connections: AtomicU64,
     /// What the options that need a restart were at the start.
     started_with: Vec<(&'static str, Vec<u8>)>,
@@ -109,6 +111,7 @@ impl Server {
             threads: Threads::default(),
             tcp_port: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
+            demotes_after_command: AtomicBool::new(false),
             rejected_connections: AtomicU64::new(0),
             started_with,
             stopping: AtomicBool::new(false),

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use flash::EngineError;
 use keyspace::{DetachedTable, Tally};
@@ -32,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) upkeep_tick: Notify,
     /// Tables that a FLUSH has detached, to be freed once no slot is held.
     detached: RefCell<Vec<DetachedTable>>,
+    /// Slots whose values are to be demoted behind the command under way.
+    to_demote: RefCell<Vec<u16>>,
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
     /// connections cost none.
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -61,6 +64,7 @@ impl Worker {
             prefetch: PrefetchQueue::default(),
             upkeep_tick: Notify::new(),
             detached: RefCell::default(),
+            to_demote: RefCell::default(),
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
             turn,
@@ -124,6 +128,35 @@ impl Worker {
         if let Err(error) = self.server.threads.start("free", Box::new(free)) {
             // The tables went with the closure: freed, but still counted.
             tracing::error!(%error, "cannot start a thread to free a flushed database");
+        }
+    }
+
+    /// Keeps slots that a command has worked on, if they are to be demoted behind it (`DEBUG
+    /// DEMOTE-AFTER-COMMAND`). Cost: a load otherwise.
+    #[inline]
+    pub(crate) fn demote_later(&self, slots: impl Iterator<Item = u16>) {
+        if self.server.demotes_after_command.load(Ordering::Relaxed) {
+            self.to_demote.borrow_mut().extend(slots);
+        }
+    }
+
+    /// Whether there are such slots.
+    #[inline]
+    pub(crate) fn has_to_demote(&self) -> bool {
+        !self.to_demote.borrow().is_empty()
+    }
+
+    /// Demotes them. No slot may be held.
+    pub(crate) async fn demote_now(&self) {
+        if !self.has_to_demote() {
+            return;
+        }
+        let mut slots = self.to_demote.take();
+        slots.sort_unstable();
+        slots.dedup();
+        let demoted = self.tier.demote_slots(slots.into_iter()).await;
+        if let Some(reason) = demoted.stopped {
+            tracing::warn!(?reason, "values stay in RAM behind a command");
         }
     }
 

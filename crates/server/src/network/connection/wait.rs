@@ -42,6 +42,8 @@ pub(crate) enum Wait {
     Pause,
     /// The buffers of clients that are on their way out, because all together took too much.
     Crowd,
+    /// The values that the last request has worked on to be demoted.
+    Demotion,
     /// What the request under way asked for (see [`Errand`]).
     Errand,
 }
@@ -77,6 +79,12 @@ impl<T: Transport> Connection<T> {
                 let worker = self.worker.clone();
                 self.writing(worker.upkeep_tick.notified()).await;
                 self.session.client.is_blocked.store(false, Ordering::Relaxed);
+            }
+            Wait::Demotion => {
+                Box::pin(self.worker.clone().demote_now()).await;
+                if self.batch.is_done() {
+                    self.finish_batch();
+                }
             }
             Wait::Crowd => self.worker.upkeep_tick.notified().await,
         }
@@ -292,6 +300,7 @@ impl<T: Transport> Connection<T> {
         // From here on the reply counts as a buffer.
         self.note_memory();
         self.end_request();
+        self.worker.clone().demote_now().await;
         if self.batch.is_done() {
             self.finish_batch();
         }

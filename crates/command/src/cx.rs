@@ -13,9 +13,6 @@ use value::Kind;
 /// A value from so many bytes on is made in a buffer whose pages are there already.
 pub const SPARE_BYTES_MIN: usize = 1 << 20;
 
-/// Keys whose look-ups wait for memory together: their lines are still near when they are used.
-pub const PREFETCH_KEYS: usize = 64;
-
 /// Values that were fetched from flash for this run.
 pub trait Fetched {
     /// The (uncompressed) value that lies at `at`, if it was fetched.
@@ -43,6 +40,16 @@ pub trait Statistics {
     fn keys(&self, table: u8) -> u64;
 }
 
+/// Limits that clients may change, asked for by the few commands that come near them.
+pub trait Limits {
+    /// Longest string (`proto-max-bulk-len`).
+    fn string_bytes_max(&self) -> usize;
+    /// Longest string that memory has room for while others are served.
+    fn memory_bytes_max(&self) -> usize;
+    /// Whether `maxmemory-policy` is one that counts uses (LFU).
+    fn counts_uses(&self) -> bool;
+}
+
 /// A value that a handler reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
@@ -60,7 +67,7 @@ impl Value<'_> {
     /// Writes the value of a key into a reply that may come to `reply_bytes_max`.
     ///
     /// Errors: [`CommandError::ReplyTooLong`], of which nothing is written.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, key: &Key<'_>, reply_bytes_max: usize, reply: &mut Reply) -> CommandResult {
         if reply.full_len() + self.bytes.len() > reply_bytes_max {
             return Err(CommandError::too_long(key));
@@ -94,22 +101,18 @@ pub struct Cx<'a, 'k> {
     pub statistics: &'a dyn Statistics,
     /// Limits of encodings.
     pub encodings: &'a dyn Encodings,
-    /// Whether `maxmemory-policy` is one that counts uses (LFU).
-    pub lfu: bool,
+    /// Other limits.
+    pub limits: &'a dyn Limits,
     /// Whether reads leave the frequency of keys as it is (CLIENT NO-TOUCH).
     pub no_touch: bool,
     /// Tables that the command has detached. Whoever runs it frees them with [`DetachedTable::free`] once the
     /// slots are unlocked, so that nobody waits for it.
     pub detached: Vec<DetachedTable>,
-    /// Longest string (`proto-max-bulk-len`).
-    pub string_bytes_max: usize,
-    /// Longest string that memory has room for while others are served.
-    pub memory_bytes_max: usize,
     /// Bytes of the reply up to which there is memory for it.
     pub reply_bytes_max: usize,
     /// A buffer for the large value that the command makes, if any: its pages are there, so that
     /// nobody waits for the kernel with slots held.
-    pub spare: Vec<u8>,
+    pub spare: &'a mut Vec<u8>,
     /// Leaves of large collections that were read from flash. Whoever runs the command may put them back
     /// into RAM.
     pub cold_leaves: ColdLeaves,
@@ -131,7 +134,7 @@ impl<'a, 'k> Cx<'a, 'k> {
     /// Whether a string may be made so long. Errors: [`CommandError::OUT_OF_MEMORY`].
     #[inline]
     pub fn check_memory(&self, len: usize) -> Result<(), CommandError> {
-        if len > self.memory_bytes_max { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
+        if len > self.limits.memory_bytes_max() { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
     }
 
     /// Reports what has been done to a key of the selected database: the event that Redis tells of, and how
@@ -283,7 +286,7 @@ impl<'a, 'k> Cx<'a, 'k> {
 
     /// The buffer for the large value that the command makes; an empty one if there is none.
     pub fn take_spare(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.spare)
+        std::mem::take(self.spare)
     }
 
     /// Sets a string, whether the key exists or not, which is the caller's to report. Its encoding follows from the bytes, as when

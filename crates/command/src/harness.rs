@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::collection::{
     DetachedNodes, Encodings, PackedMax, StreamLeafMax, check_timers, expire_fetched, expire_fields,
 };
-use crate::cx::{Cx, Fetched, Statistics};
+use crate::cx::{Cx, Fetched, Limits, Statistics};
 use crate::effect::{Classes, Effect, Effects};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
@@ -102,6 +102,26 @@ pub(crate) struct Harness {
     pub(crate) changes: u64,
     /// What they have reported: `set k`, or `1:move_to k` in another database than 0.
     pub(crate) events: Vec<String>,
+}
+
+struct FixedLimits {
+    string_bytes_max: usize,
+    memory_bytes_max: usize,
+    counts_uses: bool,
+}
+
+impl Limits for FixedLimits {
+    fn string_bytes_max(&self) -> usize {
+        self.string_bytes_max
+    }
+
+    fn memory_bytes_max(&self) -> usize {
+        self.memory_bytes_max
+    }
+
+    fn counts_uses(&self) -> bool {
+        self.counts_uses
+    }
 }
 
 #[derive(Default)]
@@ -275,6 +295,11 @@ impl Harness {
             };
             let mut tally = Tally { noting: LISTENED.noting(), ..Tally::default() };
             let is_write = command.flags.has(Flags::WRITE);
+            let limits = FixedLimits {
+                string_bytes_max: self.string_bytes_max,
+                memory_bytes_max: self.memory_bytes_max,
+                counts_uses: self.lfu,
+            };
             let mut cx = Cx {
                 locked: &mut locked,
                 keys: &keys,
@@ -285,13 +310,11 @@ impl Harness {
                 fetched: &self.flash,
                 statistics: &self.counts,
                 encodings: &RedisDefaults,
-                lfu: self.lfu,
+                limits: &limits,
                 no_touch: self.no_touch,
                 detached: Vec::new(),
-                string_bytes_max: self.string_bytes_max,
-                memory_bytes_max: self.memory_bytes_max,
                 reply_bytes_max,
-                spare: Vec::new(),
+                spare: &mut Vec::new(),
                 cold_leaves: Vec::new(),
                 random: self.random,
                 waits: self.waits,

@@ -22,7 +22,7 @@ mod lookup;
 mod spec;
 mod wait;
 
-pub use cx::{Cx, Fetched, NothingFetched, PREFETCH_KEYS, SPARE_BYTES_MIN, Statistics, Value};
+pub use cx::{Cx, Fetched, Limits, NothingFetched, SPARE_BYTES_MIN, Statistics, Value};
 pub use effect::{Classes, Effect, Effects, Event};
 pub use error::{ColdValue, CommandError, CommandResult, LongReply, NotResident, fixed};
 pub use keys::{KeyAt, find_keys};

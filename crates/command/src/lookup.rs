@@ -17,14 +17,14 @@ impl Name {
         if name.len() > NAME_BYTES_MAX || name.last() == Some(&0) {
             return None;
         }
-        let mut bytes = [0u8; NAME_BYTES_MAX];
-        bytes[..name.len()].copy_from_slice(name);
-        bytes.make_ascii_uppercase();
-        let (first, rest) = bytes.split_at(16);
-        Some(Name(
-            u128::from_le_bytes(first.try_into().expect("invariant: 16 bytes")),
-            u64::from_le_bytes(rest.try_into().expect("invariant: 8 bytes")),
-        ))
+        if name.len() <= 8 {
+            return Some(Name(u128::from(upper_word(name)), 0));
+        }
+        let mut words = [0u64; 3];
+        for (word, bytes) in words.iter_mut().zip(name.chunks(8)) {
+            *word = upper_word(bytes);
+        }
+        Some(Name(u128::from(words[1]) << 64 | u128::from(words[0]), words[2]))
     }
 
     #[inline]
@@ -33,6 +33,28 @@ impl Name {
         let mixed = (self.0 as u64) ^ second.rotate_left(29);
         mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
+}
+
+/// Up to eight bytes as an integer, zeros behind them, ASCII letters in upper case.
+#[inline]
+fn upper_word(bytes: &[u8]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let len = bytes.len();
+    // Of fewer than a word the halves overlap: to move bytes one by one costs a call.
+    let word = match (bytes.first_chunk::<8>(), bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(word), _, _) => u64::from_le_bytes(*word),
+        (None, Some(first), Some(last)) => {
+            let last = u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
+            u64::from(u32::from_le_bytes(*first)) | last
+        }
+        _ => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+    };
+    // The high bit of each byte that is a lower-case letter, moved to the bit that tells the cases apart.
+    let low = word & (ONES * 0x7f);
+    let from_a = low + ONES * (0x80 - b'a' as u64);
+    let beyond_z = low + ONES * (0x7f - b'z' as u64);
+    let lower = from_a & !beyond_z & !word & (ONES * 0x80);
+    word ^ (lower >> 2)
 }
 
 /// Whether all these rows can stand in a table. It is asked when they are compiled.
@@ -128,6 +150,23 @@ mod tests {
         for (name, row) in cases {
             assert_eq!(table.get(name), row, "{name:?}");
         }
+    }
+
+    #[test]
+    fn every_byte_of_every_length_is_made_upper_case_as_ascii_is() {
+        for len in 1..=NAME_BYTES_MAX {
+            for byte in 1..=u8::MAX {
+                let name = vec![byte; len];
+                let mut padded = name.to_ascii_uppercase();
+                padded.resize(NAME_BYTES_MAX, 0);
+                let word = |at: usize| {
+                    u64::from_le_bytes(padded[at..at + 8].try_into().expect("eight bytes"))
+                };
+                let expected = Name(u128::from(word(8)) << 64 | u128::from(word(0)), word(16));
+                assert_eq!(Name::new(&name), Some(expected), "{name:?}");
+            }
+        }
+        assert_eq!(Name::new(b"g3t_ab"), Name::new(b"G3T_AB"));
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl<'a> Db<'a> {
 
     /// The same, counting as an access, with the counters for the caller to say where the value
     /// was found.
-    #[inline]
+    #[inline(always)]
     pub fn into_read(mut self, key: &Key<'_>) -> Option<(View<'a>, &'a mut Tally)> {
         let Some(at) = self.locate(key) else {
             self.tally.missed += 1;

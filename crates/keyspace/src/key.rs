@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, Hasher};
 use rapidhash::quality::SeedableState;
 use stdx::{HashSecrets, hash_secrets, key_slot};
 
+use crate::table::Position;
+
 /// A key with its slot and hash worked out.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
@@ -34,6 +36,9 @@ impl<'a> Key<'a> {
     }
 }
 
+/// Keys whose look-ups wait for memory together: their lines are still near when they are used.
+pub const PREFETCH_KEYS: usize = 64;
+
 /// A key by its hash alone: enough to guess where it is, whatever happened to the table since.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint {
@@ -43,13 +48,15 @@ pub struct Hint {
     pub slot: u16,
     /// Hash of the key.
     pub hash: u64,
+    /// Where the key probably stands.
+    pub(crate) guess: Option<Position>,
 }
 
 impl Hint {
     /// The hint to a key of a physical table.
     #[inline]
     pub fn new(table: u8, key: &Key<'_>) -> Hint {
-        Hint { table, slot: key.slot, hash: key.hash }
+        Hint { table, slot: key.slot, hash: key.hash, guess: None }
     }
 }
 

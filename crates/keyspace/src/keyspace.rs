@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::SLOT_COUNT;
-use crate::key::{Hint, Key};
+use crate::key::{Hint, Key, PREFETCH_KEYS};
 use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
 
@@ -114,7 +114,7 @@ impl Keyspace {
     /// each in turn; here each step is taken for all keys before the next, so that their cache
     /// misses overlap.
     #[inline]
-    pub fn prefetch_keys(&self, keys: &[Hint], with_values: bool) {
+    pub fn prefetch_keys(&self, keys: &mut [Hint], with_values: bool) {
         self.each(keys, SlotState::prefetch_entry);
         self.each(keys, SlotState::prefetch_record);
         if with_values {
@@ -124,8 +124,8 @@ impl Keyspace {
 
     /// Slots that somebody holds are passed over: who holds one brings its lines near.
     #[inline]
-    fn each(&self, keys: &[Hint], step: impl Fn(&SlotState, Hint)) {
-        for &key in keys {
+    fn each(&self, keys: &mut [Hint], step: impl Fn(&SlotState, &mut Hint)) {
+        for key in keys {
             if let Some(slot) = self.try_lock(key.slot) {
                 step(&slot, key);
             }
@@ -197,18 +197,20 @@ impl<'k> Locked<'k> {
     /// Brings near what look-ups of these keys will wait for, as [`Keyspace::prefetch_keys`] does,
     /// in slots that are held.
     pub fn prefetch_keys(&self, table: u8, keys: &[Key<'_>], with_values: bool) {
-        self.each(table, keys, SlotState::prefetch_entry);
-        self.each(table, keys, SlotState::prefetch_record);
+        let hints = keys.iter().map(|key| Hint::new(table, key));
+        let hints = &mut hints.collect::<SmallVec<[Hint; PREFETCH_KEYS]>>();
+        self.each(hints, SlotState::prefetch_entry);
+        self.each(hints, SlotState::prefetch_record);
         if with_values {
-            self.each(table, keys, SlotState::prefetch_value);
+            self.each(hints, SlotState::prefetch_value);
         }
     }
 
     #[inline]
-    fn each(&self, table: u8, keys: &[Key<'_>], step: impl Fn(&SlotState, Hint)) {
+    fn each(&self, keys: &mut [Hint], step: impl Fn(&SlotState, &mut Hint)) {
         for key in keys {
             if let Some(at) = self.position(key.slot) {
-                step(&self.guards[at].1, Hint::new(table, key));
+                step(&self.guards[at].1, key);
             }
         }
     }

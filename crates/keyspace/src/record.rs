@@ -277,6 +277,12 @@ impl Record {
     /// The view and the record's size in bytes.
     #[inline]
     fn parse(&self) -> (View<'_>, usize) {
+        self.parse_in_place()
+    }
+
+    /// The same, compiled where it is called: what is not asked for costs nothing.
+    #[inline(always)]
+    fn parse_in_place(&self) -> (View<'_>, usize) {
         let head = self.byte(0);
         let (key_start, key_len) = self.key_range();
         let mut offset = key_start + key_len;
@@ -348,7 +354,7 @@ impl Record {
     /// Asks for the first lines of a value that stands apart.
     #[inline]
     pub(crate) fn prefetch_value(&self) {
-        if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = self.view().stored {
+        if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = self.parse_in_place().0.stored {
             for line in bytes.chunks(CACHE_LINE_BYTES).take(PREFETCH_LINES_MAX) {
                 crate::prefetch::prefetch(line.as_ptr());
             }

@@ -141,9 +141,10 @@ pub struct Swept {
 impl SlotState {
     #[inline]
     pub(crate) fn table(&self, table: u8) -> Option<&Table> {
-        if table == 0 {
-            return Some(&self.first);
-        }
+        if table == 0 { Some(&self.first) } else { self.other_table(table) }
+    }
+
+    fn other_table(&self, table: u8) -> Option<&Table> {
         let others = self.others.as_ref()?;
         if holds_keys(table) {
             return others.keys.as_ref().map(|keys| &keys[table as usize - 1]);
@@ -157,9 +158,10 @@ impl SlotState {
 
     #[inline]
     pub(crate) fn table_mut(&mut self, table: u8) -> &mut Table {
-        if table == 0 {
-            return &mut self.first;
-        }
+        if table == 0 { &mut self.first } else { self.other_table_mut(table) }
+    }
+
+    fn other_table_mut(&mut self, table: u8) -> &mut Table {
         let others = self.others.get_or_insert_default();
         if holds_keys(table) {
             return &mut others.keys.get_or_insert_default()[table as usize - 1];
@@ -228,7 +230,7 @@ impl SlotState {
 
     /// Asks for the line where the table would look for the key.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, key: Hint) {
+    pub(crate) fn prefetch_entry(&self, key: &mut Hint) {
         if let Some(table) = self.table(key.table) {
             prefetch(table.home_address(key.hash));
         }
@@ -236,24 +238,22 @@ impl SlotState {
 
     /// Asks for the record that is probably the key's.
     #[inline]
-    pub(crate) fn prefetch_record(&self, key: Hint) {
-        if let Some((entries, at)) = self.guess(key) {
+    pub(crate) fn prefetch_record(&self, key: &mut Hint) {
+        let Some(entries) = self.table(key.table) else { return };
+        key.guess = entries.guess(key.hash);
+        if let Some(at) = key.guess {
             prefetch(entries.get(at).address() as *const u8);
         }
     }
 
     /// Asks for the value of that record, when it stands apart.
     #[inline]
-    pub(crate) fn prefetch_value(&self, key: Hint) {
-        if let Some((entries, at)) = self.guess(key) {
+    pub(crate) fn prefetch_value(&self, key: &mut Hint) {
+        if let (Some(entries), Some(at)) = (self.table(key.table), key.guess)
+            && entries.fits(at, key.hash)
+        {
             entries.record(at).prefetch_value();
         }
-    }
-
-    #[inline]
-    fn guess(&self, key: Hint) -> Option<(&Table, Position)> {
-        let entries = self.table(key.table)?;
-        entries.guess(key.hash).map(|at| (entries, at))
     }
 
     /// Watches `key` for `flag`. The caller looks the key up first ([`crate::Db::peek`]), so that a

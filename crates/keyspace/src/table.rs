@@ -225,7 +225,17 @@ impl Table {
         Some(Position { segment, index: index as u32 })
     }
 
+    /// Whether an entry of this tag is still where one was seen.
     #[inline]
+    pub(crate) fn fits(&self, at: Position, hash: u64) -> bool {
+        if at.segment >= self.segment_count() {
+            return false;
+        }
+        let entry = self.segment(at.segment).peek(at.index as usize);
+        !entry.is_empty() && entry.tag() == tag(hash)
+    }
+
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Position> {
         let segment = self.segment_index(hash);
         let index = self.segment(segment).find(tag(hash), |entry| {
@@ -244,15 +254,7 @@ impl Table {
 
     #[inline]
     fn holds(&self, at: Position, hash: u64, key: &[u8]) -> bool {
-        if at.segment >= self.segment_count() {
-            return false;
-        }
-        let entry = self.segment(at.segment).peek(at.index as usize);
-        !entry.is_empty() && entry.tag() == tag(hash) && {
-            // SAFETY: the table is borrowed, so the entry stays while its key is compared.
-            let record = unsafe { Borrowed::new(entry) };
-            record.key() == key
-        }
+        self.fits(at, hash) && self.record(at).key() == key
     }
 
     #[inline]

@@ -85,8 +85,8 @@ impl Owner for KeyspaceOwner<'_> {
             self.tier.keyspace.prefetch(meta.slot);
             Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
         };
-        let hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
-        self.tier.keyspace.prefetch_keys(&hints, false);
+        let mut hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
+        self.tier.keyspace.prefetch_keys(&mut hints, false);
     }
 
     fn evicts(&self) -> bool {

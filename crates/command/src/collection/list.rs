@@ -235,7 +235,7 @@ impl Cx<'_, '_> {
         bytes: usize,
     ) -> Result<u64, CommandError> {
         let Found::Tree(at) = found else {
-            let bytes_max = self.memory_bytes_max;
+            let bytes_max = self.limits.memory_bytes_max();
             return self.edit_list_leaf((key, found), |list| {
                 if bytes > 0 && list.elements().byte_len() + bytes > bytes_max {
                     return Changed::No(Err(CommandError::OUT_OF_MEMORY));
@@ -306,7 +306,7 @@ impl Cx<'_, '_> {
         change: impl FnOnce(&mut ElementsMut<'_>, usize),
     ) -> CommandResult {
         let found = self.find_to_edit(key, Kind::is_list)?;
-        let bytes_max = self.memory_bytes_max;
+        let bytes_max = self.limits.memory_bytes_max();
         let Found::Tree(at) = found else {
             return self.edit_list_leaf((key, found), |list| {
                 if bytes > 0 && list.elements().byte_len() + bytes > bytes_max {

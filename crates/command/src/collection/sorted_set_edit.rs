@@ -98,7 +98,7 @@ impl Cx<'_, '_> {
         if let Found::Tree(at) = found {
             return self.change_tree(self.place_at(key, at), changes);
         }
-        let (packed_max, bytes_max) = (self.encodings.sorted_set(), self.memory_bytes_max);
+        let (packed_max, bytes_max) = (self.encodings.sorted_set(), self.limits.memory_bytes_max());
         let empty = (Kind::SORTED_SET_PACKED, &SHAPE.empty()[..]);
         self.edit_leaf((key, found), empty, &SORTED_SET, |kind, leaf| {
             if let Err(error) = check_room(leaf, changes, bytes_max) {
@@ -192,7 +192,7 @@ impl Cx<'_, '_> {
     }
 
     fn remove_ranks_of_tree(&mut self, key: &Key<'_>, ranks: Range<u64>) -> CommandResult {
-        let bytes_max = self.memory_bytes_max as u64;
+        let bytes_max = self.limits.memory_bytes_max() as u64;
         let mut copies = Copies::default();
         if let Some(mut set) = self.read_sorted_set(key)? {
             if ranks == (0..set.len()) {

@@ -106,7 +106,7 @@ const NOT_OF_MANY: CommandError = fixed("ERR BITOP NOT must be called with a sin
 
 /// The offset of a single bit. No byte beyond the longest string has one.
 fn parse_bit_offset(cx: &Cx<'_, '_>, text: &[u8]) -> Result<u64, CommandError> {
-    parse_offset(text, None, cx.string_bytes_max as u64).ok_or(fixed(INVALID_OFFSET))
+    parse_offset(text, None, cx.limits.string_bytes_max() as u64).ok_or(fixed(INVALID_OFFSET))
 }
 
 fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -260,7 +260,7 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     for source in sources {
         let mut first = cx.take_spare();
         cx.report_missed_read(source);
-        let bytes_max = cx.memory_bytes_max;
+        let bytes_max = cx.limits.memory_bytes_max();
         let bytes = cx.read_string(source)?.unwrap_or_default();
         if bytes.len() > bytes_max {
             return Err(CommandError::OUT_OF_MEMORY);

@@ -127,7 +127,7 @@ impl Operation {
 }
 
 fn run_bitfield(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let operations = parse(args, cx.string_bytes_max)?;
+    let operations = parse(args, cx.limits.string_bytes_max())?;
     match operations.iter().map(Operation::len_min).max() {
         None | Some(0) => read(cx, &operations, reply),
         Some(len) => write(cx, &operations, len, reply),
@@ -135,7 +135,7 @@ fn run_bitfield(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comma
 }
 
 fn run_bitfield_ro(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let operations = parse(args, cx.string_bytes_max)?;
+    let operations = parse(args, cx.limits.string_bytes_max())?;
     if !operations.iter().all(|operation| matches!(operation.action, Action::Get)) {
         return Err(READS_ONLY);
     }

@@ -393,7 +393,8 @@ struct Found {
 
 fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) -> CommandResult {
     let (source, behind) = if form.stores { (cx.key(1), 3) } else { (cx.key(0), 2) };
-    let (keys, reply_bytes_max, bytes_max) = (cx.keys, cx.reply_bytes_max, cx.memory_bytes_max);
+    let (keys, reply_bytes_max, bytes_max) =
+        (cx.keys, cx.reply_bytes_max, cx.limits.memory_bytes_max());
     cx.report_missed_read(&source);
     let mut set = cx.read_sorted_set(&source)?;
     let query = Query::parse(args.from(behind), form, &mut set, &args[0])?;

@@ -217,7 +217,7 @@ pub(super) fn parse_count(text: &[u8]) -> Result<i64, CommandError> {
 
 fn one_field(cx: &mut Cx<'_, '_>, random: &mut Random, reply: &mut Reply) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let memory_bytes_max = cx.memory_bytes_max as u64;
+    let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
     let Some(mut hash) = cx.read_hash(&key)? else {
         reply.null();
         return Ok(());
@@ -286,7 +286,7 @@ fn some_fields(
     reply: &mut Reply,
 ) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let memory_bytes_max = cx.memory_bytes_max as u64;
+    let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
     let Some(mut hash) = cx.read_hash(&key)? else {
         reply.array(0);
         return Ok(());

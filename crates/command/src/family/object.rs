@@ -139,7 +139,7 @@ pub fn encoding_name(view: &View<'_>) -> &'static str {
 fn frequency(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     match cx.db(&key).frequency(&key) {
-        Some(_) if !cx.lfu => return Err(LFU_NOT_SELECTED),
+        Some(_) if !cx.limits.counts_uses() => return Err(LFU_NOT_SELECTED),
         Some(frequency) => reply.integer(i64::from(frequency) * FREQUENCY_SCALE),
         None => reply.null(),
     }
@@ -152,7 +152,7 @@ fn idle_time(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Command
         reply.null();
         return Ok(());
     };
-    if cx.lfu {
+    if cx.limits.counts_uses() {
         return Err(LFU_SELECTED);
     }
     let is_cold = cx.peek(&key).is_some_and(|view| matches!(view.stored, Stored::Cold(..)));
@@ -161,7 +161,7 @@ fn idle_time(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Command
 }
 
 fn reference_count(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let (key, lfu) = (cx.key(0), cx.lfu);
+    let (key, lfu) = (cx.key(0), cx.limits.counts_uses());
     match cx.peek(&key) {
         Some(view) if !lfu && is_shared_integer(&view) => reply.integer(SHARED_REFERENCES),
         Some(_) => reply.integer(1),

@@ -176,7 +176,7 @@ fn different_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> Comm
 fn any_members(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let memory_bytes_max = cx.memory_bytes_max as u64;
+    let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
     let Some(mut set) = cx.read_set(&key)? else {
         reply.array(0);
         return Ok(());

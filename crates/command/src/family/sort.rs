@@ -199,7 +199,7 @@ fn sort(
         options = Options { by: None, is_unsorted: false, is_alpha: true, ..options };
     }
     let bytes_max = match options.stored_at {
-        Some(_) => cx.memory_bytes_max,
+        Some(_) => cx.limits.memory_bytes_max(),
         None => cx.reply_bytes_max.saturating_sub(reply.full_len()),
     };
     if kind.is_some_and(Kind::is_sorted_set) {
@@ -476,7 +476,7 @@ fn store(
     sorted: (&Elements, &[usize]),
     reply: &mut Reply,
 ) -> CommandResult {
-    let (target, bytes_max) = (cx.key(1), cx.memory_bytes_max);
+    let (target, bytes_max) = (cx.key(1), cx.limits.memory_bytes_max());
     let mut stored = Elements::default();
     answer(cx, options, sorted, |value| {
         stored.push(value.unwrap_or_default());

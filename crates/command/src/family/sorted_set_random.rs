@@ -128,7 +128,7 @@ fn some_members(
     reply: &mut Reply,
 ) -> CommandResult {
     let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let memory_bytes_max = cx.memory_bytes_max as u64;
+    let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
     let Some(mut set) = cx.read_sorted_set(&key)? else {
         reply.array(0);
         return Ok(());

@@ -337,7 +337,7 @@ fn answer(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
 
 fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let query = Query::parse(args.from(3), Form::STORE)?;
-    let (target, source, bytes_max) = (cx.key(0), cx.key(1), cx.memory_bytes_max as u64);
+    let (target, source, bytes_max) = (cx.key(0), cx.key(1), cx.limits.memory_bytes_max() as u64);
     let mut copies = Copies::default();
     cx.report_missed_read(&source);
     if let Some(mut set) = cx.read_sorted_set(&source)? {

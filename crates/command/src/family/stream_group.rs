@@ -278,7 +278,7 @@ fn create_consumer(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Co
 }
 
 fn delete_consumer(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let (key, memory_bytes_max) = (cx.key(0), cx.memory_bytes_max as u64);
+    let (key, memory_bytes_max) = (cx.key(0), cx.limits.memory_bytes_max() as u64);
     let Some(mut stream) = cx.read_stream(&key)? else { return Err(NO_KEY) };
     let Some(mut group) = GroupEdit::open(&mut stream, &args[3])? else {
         return Err(no_group_for(&key, &args[3]));

@@ -361,7 +361,7 @@ fn deliver(
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
     let (now_ms, reply_bytes_max, memory_bytes_max) =
-        (cx.now_ms, cx.reply_bytes_max, cx.memory_bytes_max);
+        (cx.now_ms, cx.reply_bytes_max, cx.limits.memory_bytes_max());
     let has_waited = cx.has_waited();
     let (key, group) = (reading.key, &mut reading.group);
     let last = group.group().last;
@@ -425,7 +425,7 @@ fn deliver_again(
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
     let (now_ms, reply_bytes_max) = (cx.now_ms, cx.reply_bytes_max);
-    let noted_max = (cx.memory_bytes_max / GroupEdit::NOTED_BYTES) as u64;
+    let noted_max = (cx.limits.memory_bytes_max() / GroupEdit::NOTED_BYTES) as u64;
     let (key, group) = (reading.key, &mut reading.group);
     let Some(mut stream) = cx.read_stream(&key)? else { return Ok(false) };
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");

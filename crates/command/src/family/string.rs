@@ -282,7 +282,7 @@ fn get(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult
 }
 
 /// Replies with the string value of a key, or with null. Says whether the key exists.
-#[inline]
+#[inline(always)]
 fn reply_value(
     cx: &mut Cx<'_, '_>,
     key: &Key<'_>,

@@ -88,7 +88,7 @@ fn run_lcs(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
         peek_string(cx, key).map_err(|_| NOT_STRINGS)?;
     }
     let options = Options::parse(args)?;
-    let bytes_max = cx.string_bytes_max as u64;
+    let bytes_max = cx.limits.string_bytes_max() as u64;
     let left = cx.read_string(&left)?.unwrap_or_default().to_vec();
     let right = cx.read_string(&right)?.unwrap_or_default();
     let refused = |error: lcs::LcsError| CommandError::owned(error.to_string());

@@ -4,10 +4,10 @@
 //! all its keys, and what MSET writes becomes visible at once. Of very many keys MGET may be run on a few
 //! at a time, by a caller who sees to it that they do not change in between.
 
-use keyspace::Expiry;
+use keyspace::{Expiry, PREFETCH_KEYS};
 use resp::{Args, Reply};
 
-use crate::cx::{Cx, PREFETCH_KEYS};
+use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};

@@ -136,7 +136,7 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
         return Ok(());
     };
     let len = old_len + suffix.len();
-    if len > cx.string_bytes_max {
+    if len > cx.limits.string_bytes_max() {
         return Err(TOO_LONG);
     }
     cx.check_memory(len)?;
@@ -186,7 +186,7 @@ fn setrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
         return Ok(());
     }
     let end = offset.saturating_add(part.len() as u64);
-    if end > cx.string_bytes_max as u64 {
+    if end > cx.limits.string_bytes_max() as u64 {
         return Err(TOO_LONG);
     }
     let range = offset as usize..end as usize;

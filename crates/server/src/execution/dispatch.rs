@@ -4,9 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use command::{ColdValue, CommandError, Flags, Handler, Locks, Needs, Wait, Waits};
-use keyspace::{Key, Locked};
+use keyspace::{Key, Keyspace, Locked};
 use resp::{Args, Reply};
-use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, Want};
 
 use crate::execution::batch::{Batch, Request};
@@ -364,27 +363,26 @@ impl Runner<'_> {
         if self.attempt.number == 0 && wants_many(self.session.server(), self.entry, self.args) {
             return Outcome::Gather(Lacked::default());
         }
-        let keys: Keys<'_> = match self.key {
-            Some(key) => SmallVec::from_slice(&[key]),
-            None => keys_with_needs(self.entry, self.args).map(|(key, _)| key).collect(),
+        let found: Keys<'_>;
+        let single = self.key;
+        let keys = match &single {
+            Some(key) => std::slice::from_ref(key),
+            None => {
+                found = keys_with_needs(self.entry, self.args).map(|(key, _)| key).collect();
+                &found[..]
+            }
         };
         let worker = self.session.worker.clone();
         let keyspace = &*worker.server.tier.keyspace;
         let length = reply.len();
         let locks = self.entry.spec.locks.of_request(self.args);
-        let mut locked = lock_served(&worker, || match (locks, keys.as_slice()) {
-            (Locks::Keys, [key]) => keyspace.lock_one(key.slot),
-            (Locks::Keys | Locks::Patterns, keys) => {
-                keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
-            }
-            (Locks::None, _) => keyspace.unlocked(),
-            (Locks::All, _) => keyspace.lock_all(),
-        });
+        let lock = || lock_slots(keyspace, locks, keys);
+        let mut locked = lock_served(&worker, lock(), lock);
         // Ends: with the slots held values stay where they are, so each turn reads another one.
         loop {
             let run = HandlerRun {
                 handler,
-                keys: &keys,
+                keys,
                 part: Part::Whole,
                 args: self.args,
                 fetched: self.fetched,
@@ -399,7 +397,7 @@ impl Runner<'_> {
                 Ok(()) => return Outcome::Done,
                 Err(CommandError::Wait(wait)) => {
                     reply.truncate(length);
-                    return self.wait(&keys, &wait);
+                    return self.wait(keys, &wait);
                 }
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
@@ -413,12 +411,12 @@ impl Runner<'_> {
                     if self.attempt.number < ATTEMPTS_MAX {
                         let lacked = Lacked { wants: lacked, reply_bytes: missing.reply_bytes };
                         let replies = self.entry.spec.flags.has(Flags::REPLIES_VALUES);
-                        return self.needs(&mut locked, &keys, lacked, replies);
+                        return self.needs(&mut locked, keys, lacked, replies);
                     }
                     // Values went cold again and again: read them while nobody can move them.
                     let (tier, fetched) = (&worker.server.tier, &*self.fetched);
                     let is_held = locked.holds(Key::new(&missing.key).slot);
-                    let held = if is_held { &keys[..] } else { &[] };
+                    let held = if is_held { keys } else { &[] };
                     let table = keyspace.table_of(self.session.db);
                     let mut wants = all_cold(tier, &mut locked, table, held, fetched);
                     let lacked_now = wants.len();
@@ -429,7 +427,7 @@ impl Runner<'_> {
                 Err(CommandError::ReplyTooLong(long)) if self.attempt.number < ATTEMPTS_MAX => {
                     let wants = wants_of(&worker.server.tier, &long.leaves);
                     let lacked = Lacked { wants, reply_bytes: long.bytes };
-                    return self.needs(&mut locked, &keys, lacked, true);
+                    return self.needs(&mut locked, keys, lacked, true);
                 }
                 Err(CommandError::ReplyTooLong(_)) => {
                     reply.truncate(length);
@@ -513,6 +511,19 @@ impl Runner<'_> {
             Ok(outcome) => outcome,
             Err(text) => self.fail(reply, length, text),
         }
+    }
+}
+
+/// Locks the slots of a request, `keys` being those that it names.
+#[inline(always)]
+fn lock_slots<'k>(keyspace: &'k Keyspace, locks: Locks, keys: &[Key<'_>]) -> Locked<'k> {
+    match (locks, keys) {
+        (Locks::Keys, [key]) => keyspace.lock_one(key.slot),
+        (Locks::Keys | Locks::Patterns, keys) => {
+            keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
+        }
+        (Locks::None, _) => keyspace.unlocked(),
+        (Locks::All, _) => keyspace.lock_all(),
     }
 }
 

@@ -4,8 +4,8 @@
 //! Each slot is locked for one key at a time, so what was found may have changed when the request
 //! runs; it looks for what it lacks then again.
 
-use command::{Flags, KeyAt, Needs, PREFETCH_KEYS, find_keys};
-use keyspace::{DB_COUNT, Hint, Key};
+use command::{Flags, KeyAt, Needs, find_keys};
+use keyspace::{DB_COUNT, Hint, Key, PREFETCH_KEYS};
 use resp::Args;
 use smallvec::SmallVec;
 
@@ -88,8 +88,8 @@ impl Pipeline<'_> {
         let keys = window.iter().filter_map(|at| Some((Key::new(args.get(at.index)?), at.needs)));
         let keys: SmallVec<[(Key<'_>, Needs); PREFETCH_KEYS]> = keys.collect();
         let hints = keys.iter().map(|(key, _)| Hint::new(table, key));
-        let hints: SmallVec<[Hint; PREFETCH_KEYS]> = hints.collect();
-        keyspace.prefetch_keys(&hints, false);
+        let mut hints: SmallVec<[Hint; PREFETCH_KEYS]> = hints.collect();
+        keyspace.prefetch_keys(&mut hints, false);
         let replies = entry.spec.flags.has(Flags::REPLIES_VALUES);
         for (key, needs) in &keys {
             let slot = keyspace.lock(key.slot);

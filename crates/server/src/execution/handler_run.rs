@@ -12,7 +12,6 @@ use tier::{FetchedSet, Tier};
 use crate::execution::effects::take_effects;
 use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
-use crate::state::client_memory::request_bytes_max;
 use crate::state::worker::Worker;
 
 /// On whose behalf a handler runs, and where.
@@ -69,7 +68,7 @@ pub(crate) enum Part {
 
 /// Runs a handler on locked slots, and brings fetched values back into RAM where the promotion
 /// policy wants them.
-#[inline]
+#[inline(always)]
 pub(crate) fn run_locked(
     caller: Caller<'_>,
     locked: &mut Locked<'_>,
@@ -99,13 +98,11 @@ pub(crate) fn run_locked(
         fetched: &fetched,
         statistics: &**server,
         encodings: &**server,
-        lfu: server.tier.settings.policy().is_lfu(),
+        limits: &**server,
         no_touch: caller.no_touch,
         detached: Vec::new(),
-        string_bytes_max: server.config.proto_max_bulk_len.load() as usize,
-        memory_bytes_max: request_bytes_max(server) as usize,
         reply_bytes_max: run.reply_bytes_max,
-        spare: std::mem::take(run.spare),
+        spare: run.spare,
         cold_leaves: Vec::new(),
         random: caller.random,
         waits: run.waits,
@@ -118,7 +115,6 @@ pub(crate) fn run_locked(
         take_effects(server, worker.index, &mut cx, is_over);
     }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
-    *run.spare = cx.spare;
     match &mut result {
         Err(CommandError::NotResident(missing)) => {
             reads.take_back(caller, locked, (run.keys, &missing.key), &mut tally);

@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use command::{Flags, KeyAt, PREFETCH_KEYS, Waits, find_keys};
-use keyspace::{Db, Key, Locked, WatchFlag};
+use command::{Flags, KeyAt, Waits, find_keys};
+use keyspace::{Db, Key, Locked, PREFETCH_KEYS, WatchFlag};
 use smallvec::SmallVec;
 
 use crate::execution::dispatch::Pipeline;

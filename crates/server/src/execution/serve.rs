@@ -40,10 +40,14 @@ fn serve_all(worker: &Worker) {
     }
 }
 
-/// Locks slots with `lock` when nobody waits any more for what they hold. Cost: a load when nobody does.
-#[inline]
-pub(super) fn lock_served<'k>(worker: &Worker, lock: impl Fn() -> Locked<'k>) -> Locked<'k> {
-    let locked = lock();
+/// Slots that are locked when nobody waits any more for what they hold: `locked`, or what `lock` locks after
+/// that. Cost: a load when nobody does.
+#[inline(always)]
+pub(super) fn lock_served<'k>(
+    worker: &Worker,
+    locked: Locked<'k>,
+    lock: impl Fn() -> Locked<'k>,
+) -> Locked<'k> {
     match worker.server.waiters.has_ready() {
         false => locked,
         true => serve_locked(worker, locked, lock),

@@ -93,7 +93,8 @@ fn exec(
     }
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
-    let mut locked = lock_served(&session.worker, || lock(keyspace, &session.transaction));
+    let lock = || lock(keyspace, &session.transaction);
+    let mut locked = lock_served(&session.worker, lock(), lock);
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
         tally.noting = server.tier.noting();

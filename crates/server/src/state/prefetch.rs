@@ -4,10 +4,8 @@
 
 use std::cell::RefCell;
 
-use keyspace::{Hint, Key, Keyspace};
+use keyspace::{Hint, Key, Keyspace, PREFETCH_KEYS};
 
-/// Keys gathered at most; their lines must still be near when the commands run.
-const KEYS_MAX: usize = 64;
 /// Keys that are worth the steps: one gains nothing.
 const KEYS_MIN: usize = 2;
 
@@ -22,10 +20,10 @@ impl PrefetchQueue {
     pub(crate) fn add(&self, keyspace: &Keyspace, table: u8, key: &Key<'_>) -> bool {
         keyspace.prefetch(key.slot);
         let mut keys = self.0.borrow_mut();
-        if keys.len() < KEYS_MAX {
+        if keys.len() < PREFETCH_KEYS {
             keys.push(Hint::new(table, key));
         }
-        keys.len() < KEYS_MAX
+        keys.len() < PREFETCH_KEYS
     }
 
     /// Prefetches what the gathered keys need, and forgets them.
@@ -33,7 +31,7 @@ impl PrefetchQueue {
     pub(crate) fn run(&self, keyspace: &Keyspace) {
         let mut keys = self.0.borrow_mut();
         if keys.len() >= KEYS_MIN {
-            keyspace.prefetch_keys(&keys, true);
+            keyspace.prefetch_keys(&mut keys, true);
         }
         keys.clear();
     }

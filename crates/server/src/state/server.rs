@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use command::Statistics;
 use command::collection::{Encodings, PackedMax, StreamLeafMax};
+use command::{Limits, Statistics};
 use quanta::Clock;
 use tier::Tier;
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::state::client_memory::ClientMemory;
+use crate::state::client_memory::{ClientMemory, request_bytes_max};
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
 use crate::state::latency::LatencyMonitor;
@@ -194,6 +194,20 @@ impl Encodings for Server {
             entries: self.config.stream_node_max_entries.load() as u64,
             bytes: self.config.stream_node_max_bytes.load(),
         }
+    }
+}
+
+impl Limits for Server {
+    fn string_bytes_max(&self) -> usize {
+        self.config.proto_max_bulk_len.load() as usize
+    }
+
+    fn memory_bytes_max(&self) -> usize {
+        request_bytes_max(self) as usize
+    }
+
+    fn counts_uses(&self) -> bool {
+        self.tier.settings.policy().is_lfu()
     }
 }
 

@@ -513,6 +513,46 @@ fn large_strings_are_combined_only_if_they_fit() {
 
 /// Without `maxmemory`, too.
 #[test]
+fn an_old_value_that_does_not_fit_beside_a_new_one_stays() {
+    const OLD_BYTES: usize = 12 << 20;
+    let server = start("64mb", "256mb");
+    let mut client = server.connect();
+    for line in ["SET GET", "GETSET"] {
+        client.line("DEL k");
+        client.call(&["SETRANGE", "k", &(OLD_BYTES - 1).to_string(), "x"]);
+        client.line("TIER DEMOTE ALL");
+        let new = "n".repeat(10 << 20);
+        let request = match line {
+            "GETSET" => vec!["GETSET", "k", &new],
+            _ => vec!["SET", "k", &new, "GET"],
+        };
+        assert_eq!(show(&client.call(&request)), refusal(64), "{line}");
+        assert_eq!(client.show("STRLEN k"), format!(":{OLD_BYTES}"), "{line}");
+        // What fits beside it is taken.
+        assert_eq!(text(&client.call(&["SET", "k", "new", "GET"])).len(), OLD_BYTES, "{line}");
+    }
+}
+
+#[test]
+fn a_stored_range_counts_with_what_it_takes_beside_its_members() {
+    const MEMBERS: usize = 400_000;
+    let server = start("64mb", "256mb");
+    let mut client = server.connect();
+    for first in (0..MEMBERS).step_by(2000) {
+        let pairs = (first..first + 2000).flat_map(|rank| [rank.to_string(), format!("m{rank}")]);
+        let request: Vec<String> =
+            ["ZADD", "z"].map(String::from).into_iter().chain(pairs).collect();
+        client.call(&request.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    client.line("TIER DEMOTE ALL");
+    for target in 0..4 {
+        assert_eq!(client.show(&format!("ZRANGESTORE d{target} z 0 -1")), OOM);
+        assert_eq!(client.show(&format!("ZRANGESTORE d{target} z 0 49999")), ":50000");
+    }
+    assert_peak(&server, 64);
+}
+
+#[test]
 fn no_request_asks_for_more_memory_than_there_is() {
     let server = Server::kelvin(&["--workers", "1"]);
     let mut client = server.connect();

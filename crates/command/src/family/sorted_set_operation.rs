@@ -44,7 +44,7 @@ const NEGATIVE_LIMIT: CommandError = fixed("ERR LIMIT can't be negative");
 const SET_SCORE: f64 = 1.0;
 
 /// Bytes that a copied member takes in the tables of an operation.
-const HELD_BYTES: u64 = 128;
+pub(super) const HELD_BYTES: u64 = 128;
 
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[
@@ -771,8 +771,13 @@ mod tests {
         let mut server = Harness::new(false);
         let pairs: String = (0..1_000).map(|number| format!(" {number} {number}")).collect();
         server.run(&format!("ZADD z{pairs}"));
-        let lines =
-            ["ZUNIONSTORE to 1 z", "ZINTERSTORE to 1 z", "ZDIFFSTORE to 1 z", "ZINTERCARD 1 z"];
+        let lines = [
+            "ZUNIONSTORE to 1 z",
+            "ZINTERSTORE to 1 z",
+            "ZDIFFSTORE to 1 z",
+            "ZINTERCARD 1 z",
+            "ZRANGESTORE to z 0 -1",
+        ];
         for line in lines {
             server.memory_bytes_max = 100_000;
             assert_eq!(

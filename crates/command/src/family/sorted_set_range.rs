@@ -8,6 +8,7 @@ use value::parse_i64;
 use value::range::{MemberRange, ScoreRange};
 
 use super::sorted_set::MemberList;
+use super::sorted_set_operation::HELD_BYTES;
 use crate::collection::{Copies, Made, SortedSet};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -342,7 +343,8 @@ fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
     cx.report_missed_read(&source);
     if let Some(mut set) = cx.read_sorted_set(&source)? {
         let ranks = query.ranks(&mut set)?;
-        if set.bytes_of(ranks.end - ranks.start) > bytes_max {
+        let members = ranks.end - ranks.start;
+        if set.bytes_of(members).saturating_add(members * HELD_BYTES) > bytes_max {
             return Err(CommandError::OUT_OF_MEMORY);
         }
         set.visit(ranks, query.backwards, |member, score| {

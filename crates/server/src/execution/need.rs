@@ -142,7 +142,9 @@ impl Pipeline<'_> {
         sort_wants(&mut wants);
         let mut bytes: u64 = wants.iter().map(value_bytes).sum();
         let own_max = request_bytes_max(server);
-        if needed.is_too_much || bytes.max(needed.reply_bytes) > own_max {
+        // Its arguments stay until the reply is there.
+        let args = batch.current().map_or(0, |request| args_bytes(batch.args(&request, input)));
+        if needed.is_too_much || args + bytes.max(needed.reply_bytes) > own_max {
             return Err(TooMuch(own_max));
         }
         let (tier, keyspace) = (&server.tier, &*server.tier.keyspace);

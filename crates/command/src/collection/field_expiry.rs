@@ -6,7 +6,7 @@ use value::leaf::Rows;
 use value::leaf::fields::{Fields, FieldsMut};
 
 use crate::collection::form::{HASH, order};
-use crate::collection::place::{NodeName, Place};
+use crate::collection::place::{KnownPaths, NodeName, Place};
 use crate::collection::tree::Tree;
 
 /// Timers that are looked at for a leaf that fields are removed from: others may name leaves on flash.
@@ -173,7 +173,7 @@ fn expire_in_tree(
     now_ms: u64,
     tally: &mut Tally,
 ) {
-    let mut tree = Tree { place, slot, tally, now_ms, form: &HASH, known: None };
+    let mut tree = Tree { place, slot, tally, now_ms, form: &HASH, known: KnownPaths::default() };
     let fields = tree.leaf_numbered(leaf).expect("invariant: the leaf is in RAM");
     let path = place.find(tree.slot, &order(Rows::new(fields).first(0)));
     assert!(path.leaf.node == leaf, "its fields lead to a leaf");

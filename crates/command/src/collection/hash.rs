@@ -279,7 +279,11 @@ impl HashMut<'_> {
         value: &[u8],
         put: impl FnOnce(&mut FieldsMut<'_>) -> bool,
     ) -> bool {
-        let is_new = self.change(field, put);
+        let is_overwritten = match &mut self.form {
+            FormMut::Leaf(..) => false,
+            FormMut::Tree(tree) => overwrite(tree, field, value),
+        };
+        let is_new = !is_overwritten && self.change(field, put);
         let len = match &self.form {
             FormMut::Leaf(_, fields) => fields.fields().len() as u64,
             FormMut::Tree(tree) => tree.elements(),
@@ -360,6 +364,21 @@ impl HashMut<'_> {
             change(&mut fields)
         })
     }
+}
+
+/// Sets a field to a value as long as the one it has, where that stands, in a leaf of which no field expires.
+/// Returns whether it did. Cost: no bookkeeping, since nothing of the tree changes besides.
+fn overwrite(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> bool {
+    let order = order(field);
+    let path = tree.find(&order);
+    let leaf = tree.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
+    let place = Fields::new(leaf).lasting_value(field).filter(|place| place.len() == value.len());
+    let Some(place) = place else {
+        tree.known.push(&order, path);
+        return false;
+    };
+    tree.write(&path, place.start, value);
+    true
 }
 
 impl Cx<'_, '_> {

@@ -252,9 +252,9 @@ impl Cx<'_, '_> {
         Ok(tree.elements())
     }
 
-    /// Puts the leaf at the end of a path into RAM if it is on flash alone and has much room.
+    /// Puts the leaf at the end of a path, found just now, into RAM if it is on flash alone and has much room.
     fn promote_small(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
-        match place.view_leaf(self.locked.slot(place.key.slot), path).stored {
+        match place.view_found(self.locked.slot(place.key.slot), path).stored {
             Stored::Cold(_, len) if len as usize <= LEAF_BYTES_MAX / 2 => {
                 self.promote_named(place, vec![path.name()])
             }

@@ -38,7 +38,7 @@ use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;
 
 use crate::collection::form::Form;
-use crate::collection::place::{KnownPath, NodeName, Path, Place};
+use crate::collection::place::{KnownPaths, NodeName, Path, Place};
 use crate::collection::reader::Lack;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::{Cx, not_resident as not_resident_value};
@@ -239,26 +239,28 @@ impl Cx<'_, '_> {
         &mut self,
         place: Place<'_>,
         mut orders: impl Iterator<Item = O>,
-    ) -> Result<Option<KnownPath>, CommandError> {
-        let Some(first) = orders.next() else { return Ok(None) };
+    ) -> Result<KnownPaths, CommandError> {
+        let mut known = KnownPaths::default();
+        let Some(first) = orders.next() else { return Ok(known) };
         let slot = &*self.locked.slot(place.key.slot);
         let path = place.find(slot, first.as_ref());
         let Some(second) = orders.next() else {
             self.promote_leaf(place, &path)?;
-            return Ok(Some(KnownPath::new(first.as_ref(), path)));
+            known.push(first.as_ref(), path);
+            return Ok(known);
         };
         let find = |order: &O| place.find(slot, order.as_ref()).name();
         let mut names = vec![path.name(), find(&second)];
         names.extend(orders.map(|order| find(&order)));
         self.promote_named(place, names)?;
-        Ok(None)
+        Ok(known)
     }
 
-    /// The same of the leaf at the end of a path.
+    /// The same of the leaf at the end of a path that was found just now.
     ///
     /// Errors: [`CommandError::NotResident`].
     fn promote_leaf(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
-        match place.view_leaf(self.locked.slot(place.key.slot), path).stored {
+        match place.view_found(self.locked.slot(place.key.slot), path).stored {
             Stored::Cold(..) => self.promote_named(place, vec![path.name()]),
             _ => Ok(()),
         }
@@ -321,7 +323,7 @@ impl Cx<'_, '_> {
             tally: self.tally,
             now_ms: self.now_ms,
             form,
-            known: None,
+            known: KnownPaths::default(),
         }
     }
 

@@ -98,20 +98,25 @@ impl Path {
     }
 }
 
-/// The way to the leaf that holds what stands at some place, kept for who asks for it next.
-pub(crate) struct KnownPath {
-    order: SmallVec<[u8; 32]>,
-    path: Path,
-}
+/// Ways to the leaves that hold what stands at some places, each kept for who asks for it next. They hold until
+/// a leaf is put in, taken out or divided.
+#[derive(Default)]
+pub(crate) struct KnownPaths(SmallVec<[(SmallVec<[u8; 32]>, Path); 2]>);
 
-impl KnownPath {
-    pub(crate) fn new(order: &[u8], path: Path) -> KnownPath {
-        KnownPath { order: SmallVec::from_slice(order), path }
+impl KnownPaths {
+    pub(crate) fn push(&mut self, order: &[u8], path: Path) {
+        self.0.push((SmallVec::from_slice(order), path));
     }
 
-    /// The way, if it leads to the leaf for this place.
-    pub(crate) fn to(self, order: &[u8]) -> Option<Path> {
-        (self.order[..] == *order).then_some(self.path)
+    /// The way to the leaf for a place, which is not known from then on.
+    pub(crate) fn take(&mut self, order: &[u8]) -> Option<Path> {
+        let at = self.0.iter().position(|(known, _)| known[..] == *order)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    /// Forgets the ways to a leaf, since it has other elements now.
+    pub(crate) fn forget(&mut self, leaf: u32) {
+        self.0.retain(|(_, path)| path.leaf.node != leaf);
     }
 }
 
@@ -177,6 +182,11 @@ impl<'a> Place<'a> {
     pub(super) fn find_node(&self, slot: &SlotState, name: &NodeName) -> Position {
         let at = slot.find(node_table(self.table), &name.key(self.key.slot));
         at.expect("invariant: a node that a branch names is there")
+    }
+
+    /// The leaf at the end of a path that was found just now.
+    pub(super) fn view_found<'s>(&self, slot: &'s SlotState, path: &Path) -> View<'s> {
+        slot.view_at(node_table(self.table), path.leaf_seen_at())
     }
 
     /// The leaf at the end of a path.

@@ -9,7 +9,7 @@ use value::{Kind, parse_i64};
 
 use crate::collection::Found;
 use crate::collection::form::{Part, SET, order};
-use crate::collection::place::{KnownPath, LEAF_BYTES_MAX, NodeName};
+use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName};
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::Cx;
@@ -306,7 +306,7 @@ impl Cx<'_, '_> {
         let found = self.find_to_edit(key, Kind::is_set)?;
         let known = match found {
             Found::Tree(at) => self.promote_leaves(self.place_at(key, at), members.map(order))?,
-            _ => None,
+            _ => KnownPaths::default(),
         };
         Ok(self.edit_found_set((key, found, known), change))
     }
@@ -333,13 +333,13 @@ impl Cx<'_, '_> {
             }
             self.promote_named(place, names)?;
         }
-        Ok(self.edit_found_set((key, found, None), change))
+        Ok(self.edit_found_set((key, found, KnownPaths::default()), change))
     }
 
     #[inline]
     fn edit_found_set<R>(
         &mut self,
-        (key, found, known): (&Key<'_>, Found, Option<KnownPath>),
+        (key, found, known): (&Key<'_>, Found, KnownPaths),
         change: impl FnOnce(&mut SetMut<'_>) -> R,
     ) -> R {
         let integers_max = self.encodings.intset_entries_max();

@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 use value::Kind;
 use value::leaf::branch::RootMut;
 use value::leaf::rows::ROWS_MAX;
-use value::leaf::score_index::{MemberHash, ScoreIndexMut, leaves_of};
+use value::leaf::score_index::{MemberHash, ScoreIndex, ScoreIndexMut, leaves_of};
 use value::leaf::scored::{SHAPE, Scored, ScoredMut, compare, leaf_of, order_of};
 
 use crate::collection::form::{SCORE_INDEX, SORTED_SET};
-use crate::collection::place::{KnownPath, LEAF_BYTES_MAX, NodeName, Place};
+use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName, Place};
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
@@ -139,7 +139,7 @@ impl Cx<'_, '_> {
     }
 
     /// Puts the leaves into RAM that changes need: those of the index, and those where the members stand or
-    /// will stand. Returns the ways to the first of each.
+    /// will stand. Returns the ways to them if there is one change.
     ///
     /// Errors: [`CommandError::NotResident`].
     fn promote_changed(
@@ -147,17 +147,19 @@ impl Cx<'_, '_> {
         place: Place<'_>,
         changes: &[ScoreChange<'_>],
         hashes: &[MemberHash],
-    ) -> Result<[Option<KnownPath>; 2], CommandError> {
+    ) -> Result<[KnownPaths; 2], CommandError> {
         let slot = &*self.locked.slot(place.key.slot);
         let index = place.of_index(slot);
         let mut names: SmallVec<[NodeName; 3]> = SmallVec::new();
-        let mut known = [None, None];
-        let mut add = |place: &Place<'_>, order: &[u8], known: &mut Option<KnownPath>| {
+        let mut known = [KnownPaths::default(), KnownPaths::default()];
+        let mut add = |place: &Place<'_>, order: &[u8], known: &mut KnownPaths| {
             let path = place.find(slot, order);
-            if let Stored::Cold(..) = place.view_leaf(slot, &path).stored {
+            if let Stored::Cold(..) = place.view_found(slot, &path).stored {
                 names.push(path.name());
             }
-            known.get_or_insert_with(|| KnownPath::new(order, path));
+            if changes.len() == 1 {
+                known.push(order, path);
+            }
         };
         for hash in hashes {
             add(&index, &hash.order(), &mut known[0]);
@@ -343,13 +345,14 @@ fn change_index(index: &mut Tree<'_>, changes: &[ScoreChange<'_>], hashes: &[Mem
     let hashed = || changes.iter().zip(hashes);
     for (change, hash) in hashed() {
         let Some(new) = change.new else { continue };
-        index.change_leaf_at(&hash.order(), |leaf| {
-            let mut leaf = ScoreIndexMut::new(leaf);
-            match change.old {
-                Some(old) => leaf.set(hash, old, new),
-                None => leaf.add(hash, new),
-            }
-        });
+        let path = index.find(&hash.order());
+        if let Some(old) = change.old {
+            let leaf = index.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
+            let (start, score) = ScoreIndex::new(leaf).place_of(hash, old, new);
+            index.write(&path, start, &score);
+        } else {
+            index.change_leaf(path, |leaf| ScoreIndexMut::new(leaf).add(hash, new));
+        }
     }
     for (change, hash) in hashed().filter(|(change, _)| change.new.is_none()) {
         if let Some(old) = change.old {
@@ -368,16 +371,19 @@ fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
             continue;
         };
         let to = tree.find(&order_of(new, member));
-        let from = old.map(|old| (old, tree.place.find(tree.slot, &order_of(old, member))));
-        match from {
-            Some((_, from)) if from.leaf.node == to.leaf.node => {
+        if let Some(old) = old {
+            let order = order_of(old, member);
+            let from = tree.find(&order);
+            if from.leaf.node == to.leaf.node {
                 tree.change_leaf(to, |leaf| ScoredMut::new(leaf).set_score(member, new));
+                continue;
             }
-            _ => {
-                tree.change_leaf(to, |leaf| ScoredMut::new(leaf).insert(member, new));
-                removed.extend(old.map(|score| (score, member)));
+            if removed.is_empty() {
+                tree.known.push(&order, from);
             }
+            removed.push((old, member));
         }
+        tree.change_leaf(to, |leaf| ScoredMut::new(leaf).insert(member, new));
     }
     for (score, member) in removed {
         tree.change_leaf_at(&order_of(score, member), |leaf| {

@@ -23,7 +23,7 @@ use value::Kind;
 use value::leaf::branch::{RootMut, add_in_place};
 
 use crate::collection::form::Form;
-use crate::collection::place::{KnownPath, LEAF_BYTES_MAX, NodeName, Path, Place, ROOT};
+use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName, Path, Place, ROOT};
 
 /// Bytes of a leaf below which it is joined with a neighbour, if both are in RAM and fit well.
 const LEAF_BYTES_MIN: usize = LEAF_BYTES_MAX / 4;
@@ -39,8 +39,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) tally: &'a mut Tally,
     pub(crate) now_ms: u64,
     pub(crate) form: &'static Form,
-    /// A way that was found before, and holds until the tree is changed.
-    pub(crate) known: Option<KnownPath>,
+    /// Ways that were found before.
+    pub(crate) known: KnownPaths,
 }
 
 impl Tree<'_> {
@@ -82,8 +82,7 @@ impl Tree<'_> {
 
     /// The way to the leaf that holds what stands at `order`.
     pub(crate) fn find(&mut self, order: &[u8]) -> Path {
-        let known = self.known.take().and_then(|known| known.to(order));
-        known.unwrap_or_else(|| self.place.find(self.slot, order))
+        self.known.take(order).unwrap_or_else(|| self.place.find(self.slot, order))
     }
 
     /// The leaf of a number, if it is in RAM. Panics: there is none.
@@ -114,7 +113,6 @@ impl Tree<'_> {
         mut path: Path,
         change: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> R {
-        self.known = None;
         self.place.seen_at = path.seen_at.first().copied();
         let (name, slot, count) = (path.name(), self.place.key.slot, self.form.count);
         let form = self.form;
@@ -134,14 +132,31 @@ impl Tree<'_> {
         let added = elements as i64 - i64::from(path.leaf.elements);
         self.add(&path, added, after as i64 - before as i64);
         path.leaf.elements = elements as u32;
+        self.known.forget(path.leaf.node);
         if elements == 0 {
             self.remove_leaf(&path);
         } else if after > LEAF_BYTES_MAX && elements > 1 {
             self.divide_leaf(path);
         } else if after < LEAF_BYTES_MIN && after < before {
             self.join_leaf(&path);
+        } else {
+            return result;
         }
+        self.known = KnownPaths::default();
         result
+    }
+
+    /// Writes over bytes of the leaf at the end of a path. It has the same elements afterwards, of the same
+    /// length, which expire when they did.
+    pub(crate) fn write(&mut self, path: &Path, start: usize, bytes: &[u8]) {
+        let (name, slot) = (path.name(), self.place.key.slot);
+        let stands_at = self.place.find_leaf(self.slot, path);
+        self.nodes().touch_at(stands_at);
+        let leaf = self.nodes().into_value_mut_at(&name.key(slot), stands_at);
+        let leaf = leaf.expect("invariant: the leaf was made resident");
+        leaf[start..start + bytes.len()].copy_from_slice(bytes);
+        let key = self.place.key;
+        self.keys().tell_watchers(&key);
     }
 
     fn with_root<R>(&mut self, change: impl FnOnce(&mut RootMut<'_>) -> R) -> R {
@@ -227,7 +242,9 @@ fn in_ram(stored: Stored<'_>) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Key, Keyspace};
+    use std::sync::Arc;
+
+    use keyspace::{FlashRef, Key, Keyspace, WatchFlag};
     use value::leaf::fields::{Fields, FieldsMut, SHAPE};
 
     use value::leaf::Cut;
@@ -235,6 +252,50 @@ mod tests {
     use super::*;
     use crate::collection::detached::DetachedNodes;
     use crate::collection::form::HASH;
+
+    /// In RAM alone, and with a copy on flash, which is worthless then.
+    #[test]
+    fn what_is_written_over_is_counted_and_seen_by_who_watches() {
+        let keyspace = Keyspace::default();
+        let (mut tally, key) = (Tally::default(), Key::new(b"k"));
+        let mut slot = keyspace.lock(key.slot);
+        let mut leaf = SHAPE.empty().to_vec();
+        (0..200).for_each(|number| {
+            FieldsMut::new(&mut leaf).set(format!("field {number}").as_bytes(), b"old");
+        });
+        Db::new(&mut slot, 0, 0, &mut tally).put(&key, Kind::HASH.bits(), &leaf, Expiry::Clear);
+        let (place, known) = (Place::new(key, 0), KnownPaths::default());
+        let (now_ms, form) = (0, &HASH);
+        let mut tree = Tree { place, slot: &mut slot, tally: &mut tally, now_ms, form, known };
+        tree.grow(7);
+        let order = value::leaf::element_hash(b"field 9").to_be_bytes();
+        let start = |tree: &mut Tree<'_>, path: &Path| {
+            let leaf = tree.leaf_in_ram(path).expect("in RAM");
+            Fields::new(leaf).lasting_value(b"field 9").expect("it is there").start
+        };
+        for new in [b"new", b"yet"] {
+            let (flag, path) = (Arc::new(WatchFlag::default()), tree.find(&order));
+            tree.slot.watch(0, b"k", &flag);
+            let start = start(&mut tree, &path);
+            tree.write(&path, start, new);
+            assert!(flag.is_raised());
+            let fields = Fields::new(tree.leaf_in_ram(&path).expect("in RAM"));
+            assert_eq!(fields.get(b"field 9"), Some(&new[..]));
+            assert_eq!(fields.get(b"field 8").unwrap_or(b"old"), b"old");
+            let (name, bytes) = (path.name(), tree.leaf_in_ram(&path).expect("in RAM").to_vec());
+            let copy = FlashRef { units: 3, stored_len: bytes.len() as u32, compressed: false };
+            let dead = tree.tally.dead.len();
+            assert!(tree.nodes().demote(&name.key(key.slot), copy));
+            assert!(tree.leaf_in_ram(&path).is_none());
+            assert!(tree.nodes().promote(&name.key(key.slot), copy, bytes.into()));
+            assert_eq!((tree.tally.dead.len(), tree.tally.clean_count), (dead, 1));
+        }
+        let path = tree.find(&order);
+        let start = start(&mut tree, &path);
+        tree.write(&path, start, b"end");
+        assert_eq!((tree.tally.clean_count, tree.tally.cold_count), (0, 0));
+        assert_eq!(tree.tally.dead.len(), 2);
+    }
 
     /// A tree and, over as many elements, its index, whose root is a node.
     #[test]
@@ -251,8 +312,14 @@ mod tests {
         });
         Db::new(&mut slot, 0, 0, &mut tally).put(&key, Kind::HASH.bits(), &leaf, Expiry::Clear);
         let place = Place::new(key, 0);
-        let mut tree =
-            Tree { place, slot: &mut slot, tally: &mut tally, now_ms: 0, form: &HASH, known: None };
+        let mut tree = Tree {
+            place,
+            slot: &mut slot,
+            tally: &mut tally,
+            now_ms: 0,
+            form: &HASH,
+            known: KnownPaths::default(),
+        };
         tree.grow(7);
         let parts = (HASH.divide)(leaf, Cut::Evenly);
         tree.put_index(&HASH, parts.into_iter());

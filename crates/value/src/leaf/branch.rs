@@ -12,10 +12,15 @@
 //!               31  what the type keeps here besides: the head of a stream
 //!                .  branch
 //! branch: rows (`rows.rs`) of a bound, with a number: the child (bits 0-31), its elements (bits 32-63)
+//!         prefixes of the bounds, 8 bytes a row
 //! ```
 //!
 //! A child holds what is not below its bound and below that of the next; bounds are compared byte by
-//! byte, and the first of a branch is not looked at.
+//! byte, and the first of a branch is not looked at. A prefix is the first 8 bytes of a bound, filled up with
+//! zeros, as a number: where two differ, so do their bounds, in the same way, and a search compares numbers
+//! that stand side by side.
+
+use smallvec::SmallVec;
 
 use crate::leaf::rows::{Rows, RowsMut, Shape};
 
@@ -30,6 +35,7 @@ const ENCODING_AT: usize = 29;
 const EXTRA_LEN_AT: usize = 30;
 const EXTRA_AT: usize = 31;
 const COUNT_SHIFT: u32 = 32;
+const PREFIX_BYTES: usize = 8;
 
 /// The height of what is no root, but names nodes that were cut off a collection.
 pub const PART_HEIGHT: u8 = 0;
@@ -53,50 +59,85 @@ impl Child {
     }
 }
 
+/// The first bytes of a bound, or of a place, in the order of the whole.
+#[inline]
+fn prefix_of(order: &[u8]) -> u64 {
+    if let Some(first) = order.first_chunk::<PREFIX_BYTES>() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut first = [0; PREFIX_BYTES];
+    first[..order.len()].copy_from_slice(order);
+    u64::from_be_bytes(first)
+}
+
+/// Where the prefixes of a branch begin.
+#[inline]
+fn prefixes_start(branch: &[u8]) -> usize {
+    branch.len() - PREFIX_BYTES * Rows::count(branch)
+}
+
 /// A branch to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Branch<'a>(Rows<'a>);
+pub struct Branch<'a> {
+    bytes: &'a [u8],
+    rows: Rows<'a>,
+}
 
 impl<'a> Branch<'a> {
     /// The branch in a node. Panics, there or later: the bytes are none.
     #[inline]
     pub fn new(node: &'a [u8]) -> Branch<'a> {
-        Branch(Rows::new(node))
+        Branch { bytes: node, rows: Rows::new(&node[..prefixes_start(node)]) }
     }
 
     /// The bytes of the node.
     pub fn bytes(&self) -> &'a [u8] {
-        self.0.bytes()
+        self.bytes
+    }
+
+    #[inline]
+    fn prefixes(&self) -> &'a [[u8; PREFIX_BYTES]] {
+        self.bytes[self.rows.byte_len()..].as_chunks().0
     }
 
     /// How many children.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a branch has a child")]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.rows.len()
     }
 
     /// A child by its position. Panics: there is none.
     #[inline]
     pub fn child(&self, at: usize) -> Child {
-        Child::from_number(self.0.number(at))
+        Child::from_number(self.rows.number(at))
     }
 
     /// Where a child begins. Panics: there is no such child.
     pub fn bound(&self, at: usize) -> &'a [u8] {
-        self.0.first(at)
+        self.rows.first(at)
     }
 
     /// The position of the child that holds what stands at `order`.
     #[inline]
     pub fn find(&self, order: &[u8]) -> usize {
-        self.0.find_last_at_most(order)
+        let (prefix, prefixes) = (prefix_of(order), self.prefixes());
+        let at = last_at_most(prefixes, prefix);
+        if u64::from_le_bytes(prefixes[at]) == prefix { self.find_same(order, at) } else { at }
+    }
+
+    /// The same where prefixes up to that at `last` do not tell.
+    #[cold]
+    fn find_same(&self, order: &[u8], last: usize) -> usize {
+        let below = prefix_of(order).checked_sub(1);
+        let first = below.map_or(0, |below| last_at_most(self.prefixes(), below));
+        self.rows.find_last_at_most(order, first..last + 1)
     }
 
     /// The position of the child that holds the `element`-th, and how many stand before it in that child.
     /// None: there are fewer.
     pub fn find_nth(&self, mut element: u64) -> Option<(usize, u64)> {
-        for (at, number) in self.0.numbers().enumerate() {
+        for (at, number) in self.rows.numbers().enumerate() {
             let elements = number >> COUNT_SHIFT;
             if element < elements {
                 return Some((at, element));
@@ -108,7 +149,7 @@ impl<'a> Branch<'a> {
 
     /// Elements of the children in front of one.
     pub fn elements_before(&self, at: usize) -> u64 {
-        self.0.numbers().take(at).map(|number| number >> COUNT_SHIFT).sum()
+        self.rows.numbers().take(at).map(|number| number >> COUNT_SHIFT).sum()
     }
 
     /// Elements of all children.
@@ -118,17 +159,31 @@ impl<'a> Branch<'a> {
 
     /// All children.
     pub fn children(&self) -> impl Iterator<Item = Child> + use<'a> {
-        self.0.numbers().map(Child::from_number)
+        self.rows.numbers().map(Child::from_number)
     }
 }
 
+/// The last of the prefixes, which stand in order, that is `prefix` or less; the first counts as less. Cost: as
+/// many steps whatever is found, with no branch for the CPU to guess.
+#[inline]
+fn last_at_most(prefixes: &[[u8; PREFIX_BYTES]], prefix: u64) -> usize {
+    let (mut first, mut len) = (0, prefixes.len());
+    while len > 1 {
+        let half = len / 2;
+        let is_behind = u64::from_le_bytes(prefixes[first + half]) > prefix;
+        first = if is_behind { first } else { first + half };
+        len -= half;
+    }
+    first
+}
+
 /// A branch to be changed.
-pub struct BranchMut<'a>(RowsMut<'a>);
+pub struct BranchMut<'a>(&'a mut Vec<u8>);
 
 impl<'a> BranchMut<'a> {
     /// The branch in a node. Panics, there or later: the bytes are none.
     pub fn new(node: &'a mut Vec<u8>) -> BranchMut<'a> {
-        BranchMut(RowsMut::new(node))
+        BranchMut(node)
     }
 
     /// A branch of these children.
@@ -138,42 +193,75 @@ impl<'a> BranchMut<'a> {
         for (bound, child) in children {
             rows.push(0, child.number(), &[&bound]);
         }
-        node
+        with_prefixes(node)
     }
 
     /// The branch to be read.
     pub fn branch(&self) -> Branch<'_> {
-        Branch(self.0.rows())
+        Branch::new(self.0)
+    }
+
+    /// Changes the rows of the branch, and then the prefixes as they were.
+    fn change<R>(
+        &mut self,
+        change: impl FnOnce(&mut RowsMut<'_>) -> R,
+        change_prefixes: impl FnOnce(&mut Prefixes),
+    ) -> R {
+        let mut prefixes = Prefixes::from_slice(self.branch().prefixes());
+        self.0.truncate(prefixes_start(self.0));
+        let result = change(&mut RowsMut::new(self.0));
+        change_prefixes(&mut prefixes);
+        self.0.reserve_exact(PREFIX_BYTES * prefixes.len());
+        self.0.extend_from_slice(prefixes.as_flattened());
+        result
     }
 
     /// Puts a child in front of the `at`-th.
     pub fn insert(&mut self, at: usize, bound: &[u8], child: Child) {
-        self.0.insert(at, 0, child.number(), &[bound]);
+        let prefix = prefix_of(bound).to_le_bytes();
+        self.change(
+            |rows| rows.insert(at, 0, child.number(), &[bound]),
+            |prefixes| prefixes.insert(at, prefix),
+        );
     }
 
     /// Lets another child stand at a position, with the same bound.
     pub fn set(&mut self, at: usize, child: Child) {
-        self.0.set_number(at, child.number());
+        set_in_place(self.0, at, child);
     }
 
     /// Adds to the elements of a child. Panics: fewer than none are left.
     pub fn add(&mut self, at: usize, elements: i64) {
-        let mut child = self.branch().child(at);
-        let sum = i64::from(child.elements) + elements;
-        child.elements = u32::try_from(sum).expect("invariant: a child has what was added to it");
-        self.set(at, child);
+        add_in_place(self.0, at, elements);
     }
 
     /// Takes a child out.
     pub fn remove(&mut self, at: usize) {
-        self.0.remove(at..at + 1);
+        self.change(
+            |rows| rows.remove(at..at + 1),
+            |prefixes| {
+                prefixes.remove(at);
+            },
+        );
     }
 
     /// Takes the children from `at` on into a branch of their own; returns it with its bound.
     pub fn split_off(&mut self, at: usize) -> (Vec<u8>, Vec<u8>) {
         let bound = self.branch().bound(at).to_vec();
-        (bound, self.0.split_off(at))
+        let right = self.change(|rows| rows.split_off(at), |prefixes| prefixes.truncate(at));
+        (bound, with_prefixes(right))
     }
+}
+
+type Prefixes = SmallVec<[[u8; PREFIX_BYTES]; 256]>;
+
+/// The branch of these rows.
+fn with_prefixes(mut rows: Vec<u8>) -> Vec<u8> {
+    let prefixes: Prefixes =
+        Rows::new(&rows).iter().map(|row| prefix_of(row.first).to_le_bytes()).collect();
+    rows.reserve_exact(PREFIX_BYTES * prefixes.len());
+    rows.extend_from_slice(prefixes.as_flattened());
+    rows
 }
 
 /// The root of a large collection, to be read.
@@ -357,19 +445,23 @@ impl<'a> RootMut<'a> {
     }
 }
 
-/// Adds to the elements of a branch's child where it stands.
+/// Adds to the elements of a branch's child where it stands. Panics: fewer than none are left.
 pub fn add_in_place(branch: &mut [u8], at: usize, elements: i64) {
-    let rows = Rows::new(branch);
-    let child = Child::from_number(rows.number(at));
+    let child = Branch::new(branch).child(at);
     let sum = i64::from(child.elements) + elements;
     let elements = u32::try_from(sum).expect("invariant: a child has what was added to it");
-    let start = rows.number_start(at);
-    let number = Child { elements, ..child }.number();
-    branch[start..start + 8].copy_from_slice(&number.to_le_bytes());
+    set_in_place(branch, at, Child { elements, ..child });
+}
+
+fn set_in_place(branch: &mut [u8], at: usize, child: Child) {
+    let start = Branch::new(branch).rows.number_start(at);
+    branch[start..start + 8].copy_from_slice(&child.number().to_le_bytes());
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn child(node: u32, elements: u32) -> Child {
@@ -408,6 +500,48 @@ mod tests {
         }
         assert_eq!(branch.find_nth(16), None);
         assert_eq!(branch.elements_before(3), 15);
+    }
+
+    proptest! {
+        /// Bounds that agree in their first bytes, or are one the beginning of another.
+        #[test]
+        fn a_child_is_found_whatever_bounds_agree_in(
+            bounds in prop::collection::btree_set(prop::collection::vec(0..3u8, 1..12), 0..60),
+            orders in prop::collection::vec(prop::collection::vec(0..3u8, 0..14), 1..40),
+            (removed, divided) in (any::<usize>(), any::<usize>()),
+        ) {
+            let mut bounds: Vec<Vec<u8>> = std::iter::once(Vec::new()).chain(bounds).collect();
+            let mut node = BranchMut::of([(Vec::new(), child(0, 1))]);
+            for (at, bound) in bounds.iter().enumerate().skip(1).rev() {
+                BranchMut::new(&mut node).insert(1, bound, child(at as u32, 1));
+            }
+            let all = |bounds: &[Vec<u8>]| {
+                BranchMut::of(bounds.iter().enumerate().map(|(at, bound)| (bound.clone(), child(at as u32, 1))))
+            };
+            prop_assert_eq!(&node, &all(&bounds));
+            let assert_found = |node: &[u8], bounds: &[Vec<u8>]| {
+                for order in orders.iter().chain(bounds) {
+                    let expected = bounds.iter().skip(1).filter(|bound| *bound <= order).count();
+                    assert_eq!(Branch::new(node).find(order), expected, "{:?}", order);
+                }
+            };
+            assert_found(&node, &bounds);
+            let at = divided % bounds.len();
+            let mut left = node.clone();
+            let (bound, right) = BranchMut::new(&mut left).split_off(at);
+            prop_assert_eq!(&bound, &bounds[at]);
+            assert_found(&right, &bounds[at..]);
+            prop_assert_eq!(Branch::new(&left).len(), at);
+            if at > 0 {
+                assert_found(&left, &bounds[..at]);
+            }
+            let at = removed % bounds.len();
+            BranchMut::new(&mut node).remove(at);
+            bounds.remove(at);
+            if !bounds.is_empty() {
+                assert_found(&node, &bounds);
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! leaves need none, and take nothing for it. What has expired is as good as gone for everybody who says what
 //! time it is, and is removed by whoever changes the leaf next.
 
+use std::ops::Range;
+
 use crate::leaf::fingerprint;
 use crate::leaf::rows::{Damaged, Rows, RowsMut, Shape};
 
@@ -83,6 +85,16 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
         Some(self.rows.second(self.find(field)?))
+    }
+
+    /// Where in the leaf the value of a field stands, if no field of the leaf expires. None: it is not there, or
+    /// some do.
+    #[inline]
+    pub fn lasting_value(&self, field: &[u8]) -> Option<Range<usize>> {
+        if self.rows.shape().numbers {
+            return None;
+        }
+        Some(self.rows.place_of_second(self.rows.find(fingerprint(field), field)?))
     }
 
     /// When a field expires: Unix milliseconds, 0 for never. None: it is not there.

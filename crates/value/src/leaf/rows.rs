@@ -144,8 +144,13 @@ impl<'a> Rows<'a> {
     /// How many rows.
     #[inline]
     pub fn len(&self) -> usize {
-        let count = [self.bytes[1], self.bytes[2], self.bytes[3], 0];
-        u32::from_le_bytes(count) as usize
+        Rows::count(self.bytes)
+    }
+
+    /// How many rows a leaf has that these bytes begin with. Panics: they are fewer than its head.
+    #[inline]
+    pub(crate) fn count(bytes: &[u8]) -> usize {
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize >> 8
     }
 
     /// Whether there is none.
@@ -243,6 +248,14 @@ impl<'a> Rows<'a> {
         self.part(row * 2 + 1)
     }
 
+    /// Where the second part of a row stands. Panics: there is no such row, or rows have one part.
+    #[inline]
+    pub(crate) fn place_of_second(&self, row: usize) -> Range<usize> {
+        let part = self.second(row);
+        let start = part.as_ptr().addr() - self.bytes.as_ptr().addr();
+        start..start + part.len()
+    }
+
     /// The number of a row; 0 if rows have none. Panics: there is no such row.
     #[inline]
     pub fn number(&self, row: usize) -> u64 {
@@ -313,12 +326,12 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// The last row whose part is `order` or less, of rows of one part in order; the first row counts as less.
-    #[inline]
-    pub(crate) fn find_last_at_most(&self, order: &[u8]) -> usize {
+    /// The last row within a range whose part is `order` or less, of rows of one part in order; the first of
+    /// the range counts as less.
+    pub(crate) fn find_last_at_most(&self, order: &[u8], within: Range<usize>) -> usize {
         assert!(self.shape().parts == 1);
         let lengths = self.lengths_start();
-        let (mut low, mut high) = ((0, self.parts_start()), self.len());
+        let (mut low, mut high) = ((within.start, self.part_start(within.start)), within.end);
         while high - low.0 > 1 {
             let middle = low.0 + (high - low.0) / 2;
             // Lengths are added up from the row that is known to be less.

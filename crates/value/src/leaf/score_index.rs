@@ -56,6 +56,19 @@ impl<'a> ScoreIndex<'a> {
         found.map(move |row| f64::from_bits(rows.number(row)))
     }
 
+    /// Where in the leaf the score of a member stands, and what it is to be overwritten with for a new one.
+    /// Panics: there is none with the old one.
+    pub fn place_of(&self, hash: &MemberHash, old: f64, new: f64) -> (usize, [u8; 8]) {
+        (self.0.number_start(self.find(hash, old)), new.to_bits().to_le_bytes())
+    }
+
+    fn find(&self, hash: &MemberHash, score: f64) -> usize {
+        let rows = self.0;
+        let has_score = |row: &usize| f64::from_bits(rows.number(*row)) == score;
+        let found = rows.find_all(hash.fingerprint, &hash.prefix).find(has_score);
+        found.expect("a member that is there")
+    }
+
     /// All hashes and scores.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (MemberHash, f64)> + use<'a> {
         let rows = self.0;
@@ -76,27 +89,14 @@ impl<'a> ScoreIndexMut<'a> {
         ScoreIndexMut(RowsMut::new(leaf))
     }
 
-    fn find(&self, hash: &MemberHash, score: f64) -> usize {
-        let rows = self.0.rows();
-        let has_score = |row: &usize| f64::from_bits(rows.number(*row)) == score;
-        let found = rows.find_all(hash.fingerprint, &hash.prefix).find(has_score);
-        found.expect("a member that is there")
-    }
-
     /// Adds a member.
     pub fn add(&mut self, hash: &MemberHash, score: f64) {
         self.0.push(hash.fingerprint, score.to_bits(), &[&hash.prefix]);
     }
 
-    /// Gives a member another score. Panics: there is none with the old one.
-    pub fn set(&mut self, hash: &MemberHash, old: f64, new: f64) {
-        let row = self.find(hash, old);
-        self.0.set_number(row, new.to_bits());
-    }
-
     /// Removes a member. Panics: there is none with this score.
     pub fn remove(&mut self, hash: &MemberHash, score: f64) {
-        let row = self.find(hash, score);
+        let row = ScoreIndex(self.0.rows()).find(hash, score);
         self.0.remove(row..row + 1);
     }
 }
@@ -163,11 +163,15 @@ mod tests {
         let scores =
             |leaf: &[u8], number| ScoreIndex::new(leaf).scores(&hash(number)).collect::<Vec<f64>>();
         assert_eq!(scores(&leaf, 7), [7.0, 50.5]);
+        let overwrite = |leaf: &mut Vec<u8>, number, old, new| {
+            let (start, score) = ScoreIndex::new(leaf).place_of(&hash(number), old, new);
+            leaf[start..start + score.len()].copy_from_slice(&score);
+        };
+        overwrite(&mut leaf, 7, 50.5, -1.0);
+        overwrite(&mut leaf, 0, -0.0, 3.0);
         let mut index = ScoreIndexMut::new(&mut leaf);
-        index.set(&hash(7), 50.5, -1.0);
         index.remove(&hash(7), 7.0);
         index.remove(&hash(8), 8.0);
-        index.set(&hash(0), -0.0, 3.0);
         assert_eq!(scores(&leaf, 7), [-1.0]);
         assert_eq!(scores(&leaf, 8), []);
         assert_eq!(scores(&leaf, 0), [3.0]);

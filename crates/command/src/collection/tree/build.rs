@@ -108,7 +108,7 @@ impl Tree<'_> {
         form: &'static Form,
         change: impl FnOnce(&mut Self) -> R,
     ) -> R {
-        let collection = (self.place, self.form, self.known.take());
+        let collection = (self.place, self.form, std::mem::take(&mut self.known));
         (self.place, self.form) = (self.place.of_index(self.slot), form);
         let result = change(self);
         (self.place, self.form, self.known) = collection;

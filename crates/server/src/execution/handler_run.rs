@@ -109,10 +109,8 @@ pub(crate) fn run_locked(
         effects: Effects::new(listened, run.is_write),
     };
     let mut result = (run.handler)(&mut cx, run.args, reply);
-    let is_over =
-        !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)));
     if listened != Classes::NONE {
-        take_effects(server, worker.index, &mut cx, is_over);
+        take_effects(server, worker.index, &mut cx, is_over(&result));
     }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
     match &mut result {
@@ -137,7 +135,7 @@ pub(crate) fn run_locked(
             promote(caller, locked, key, (run.fetched, run.copies_large), &mut tally);
         }
     }
-    if result.is_ok() {
+    if !cold_leaves.is_empty() && result.is_ok() {
         promote_leaves(caller, locked, &cold_leaves, run.fetched, &mut tally);
     }
     if changes > 0 {
@@ -149,10 +147,16 @@ pub(crate) fn run_locked(
     if !detached.is_empty() {
         worker.free_later(detached);
     }
-    if is_over {
+    if worker.demotes_after_command() && is_over(&result) {
         worker.demote_later(run.keys.iter().map(|key| key.slot));
     }
     result
+}
+
+/// Whether a run has come to its end: it is not to be made again with more.
+#[cold]
+fn is_over(result: &CommandResult) -> bool {
+    !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)))
 }
 
 /// Reads that a tally has counted.
@@ -252,6 +256,7 @@ fn promote(
 }
 
 /// Copies leaves that were read from flash into RAM, of very many the first.
+#[cold]
 fn promote_leaves(
     caller: Caller<'_>,
     locked: &mut Locked<'_>,

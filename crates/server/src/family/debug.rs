@@ -269,7 +269,9 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
             let kind = Kind::of_string(&value).bits();
             db.put_vec(&key, kind, value, Expiry::Clear);
         }
-        session.worker.demote_later(std::iter::once(key.slot));
+        if session.worker.demotes_after_command() {
+            session.worker.demote_later(std::iter::once(key.slot));
+        }
         drop(slot);
         if number % POPULATE_STEP == 0 {
             let pressure = session.worker.tier.after_batch(&mut tally);

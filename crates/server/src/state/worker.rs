@@ -131,13 +131,16 @@ impl Worker {
         }
     }
 
-    /// Keeps slots that a command has worked on, if they are to be demoted behind it (`DEBUG
-    /// DEMOTE-AFTER-COMMAND`). Cost: a load otherwise.
+    /// Whether what a command has worked on is to be demoted behind it (`DEBUG DEMOTE-AFTER-COMMAND`).
     #[inline]
+    pub(crate) fn demotes_after_command(&self) -> bool {
+        self.server.demotes_after_command.load(Ordering::Relaxed)
+    }
+
+    /// Keeps slots that a command has worked on, to be demoted behind it.
+    #[cold]
     pub(crate) fn demote_later(&self, slots: impl Iterator<Item = u16>) {
-        if self.server.demotes_after_command.load(Ordering::Relaxed) {
-            self.to_demote.borrow_mut().extend(slots);
-        }
+        self.to_demote.borrow_mut().extend(slots);
     }
 
     /// Whether there are such slots.

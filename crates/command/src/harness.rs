@@ -68,7 +68,7 @@ fn show_effect(effect: &Effect) -> String {
 
 /// A keyspace, a clock, and a pretended flash.
 pub(crate) struct Harness {
-    keyspace: Keyspace,
+    pub(crate) keyspace: Keyspace,
     flash: FakeFlash,
     counts: Counts,
     demote: bool,

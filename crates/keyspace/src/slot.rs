@@ -256,6 +256,13 @@ impl SlotState {
         }
     }
 
+    /// What stands where a key was guessed when it was prefetched: perhaps another of the same tag.
+    #[inline]
+    pub fn guessed(&self, key: &Hint) -> Option<(Position, View<'_>)> {
+        let (entries, at) = (self.table(key.table)?, key.guess?);
+        entries.fits(at, key.hash).then(|| (at, entries.view(at)))
+    }
+
     /// Watches `key` for `flag`. The caller looks the key up first ([`crate::Db::peek`]), so that a
     /// key whose time has come counts as missing, and once more before the transaction runs, so
     /// that one whose time has come in between counts as changed.

@@ -262,6 +262,18 @@ impl<'a> Place<'a> {
         self.descend(slot, |branch| branch.find(order))
     }
 
+    /// The name of the leaf that holds what stands at `order`: [`Place::find`] without a look at the leaf.
+    /// None: the collection is not there.
+    pub(crate) fn leaf_name(&self, slot: &SlotState, order: &[u8]) -> Option<NodeName> {
+        let root = self.existing_root(slot)?;
+        let (id, mut branch) = (root.id(), root.branch());
+        for _ in 1..root.height() {
+            let name = NodeName::new(id, branch.child(branch.find(order)).node);
+            branch = self.branch_at(slot, self.find_node(slot, &name));
+        }
+        Some(NodeName::new(id, branch.child(branch.find(order)).node))
+    }
+
     /// The way to the leaf that holds the `element`-th, and which of its elements that is. Panics: there
     /// are fewer.
     pub(crate) fn find_nth(&self, slot: &SlotState, mut element: u64) -> (Path, usize) {

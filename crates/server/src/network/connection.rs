@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
+use command::collection::Element;
 use resp::{Limits, Reply};
 use tier::FetchedSet;
 
@@ -381,7 +382,8 @@ impl<T: Transport> Connection<T> {
         for request in requests {
             let args = self.batch.args(request, &self.input);
             if let Some(key) = request.key(args) {
-                alone &= worker.prefetch.add(keyspace, table, &key);
+                let element = || Some(Element::new(args.get(request.entry?.element_arg?)?));
+                alone &= worker.prefetch.add(keyspace, table, &key, element);
             }
         }
         if alone && requests.len() < TURN_REQUESTS_MAX {

@@ -22,6 +22,9 @@ pub struct MemberHash {
 }
 
 impl MemberHash {
+    /// Bytes of [`MemberHash::order`], the first of the hash.
+    pub const ORDER_BYTES: usize = PREFIX_BYTES;
+
     /// That of a member.
     #[inline]
     pub fn of(member: &[u8]) -> MemberHash {

@@ -202,23 +202,33 @@ fn leave_no_free_room(client: &mut Client) {
     }
 }
 
+/// Demotes a key when there is no free room, and has `request` use it. Where the server has made room before it
+/// came, which a busy machine gives it time for, that is done once more: the key is to be cold behind it.
+fn use_without_room(client: &mut Client, key: &str, request: &[&str]) {
+    const TRIES: usize = 5;
+    let stays_cold = (0..TRIES).any(|_| {
+        client.line(&format!("TIER DEMOTE {key}"));
+        leave_no_free_room(client);
+        assert_eq!(state(client, key), "cold");
+        client.call(request);
+        state(client, key) == "cold"
+    });
+    assert!(stays_cold, "{key}");
+}
+
 #[test]
 fn a_value_comes_back_at_its_second_use_and_at_its_first_while_there_is_room() {
     let options = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
     let kelvin = Server::kelvin_with_flash("256mb", &options);
     let mut client = kelvin.connect();
     let value = "x".repeat(500);
-    for (key, uses) in [("roomy", 1), ("full", 2)] {
-        client.call(&["SET", key, &value]);
-        client.line(&format!("TIER DEMOTE {key}"));
-        for _ in 0..uses {
-            assert_eq!(state(&mut client, key), "cold");
-            assert_eq!(text(&client.line(&format!("GET {key}"))), value);
-        }
-        assert_eq!(state(&mut client, key), "clean");
-        // Room for the first, none for the second.
-        leave_no_free_room(&mut client);
-    }
+    client.call(&["MSET", "roomy", &value, "full", &value]);
+    client.line("TIER DEMOTE roomy");
+    assert_eq!(text(&client.line("GET roomy")), value);
+    assert_eq!(state(&mut client, "roomy"), "clean");
+    use_without_room(&mut client, "full", &["GET", "full"]);
+    assert_eq!(text(&client.line("GET full")), value);
+    assert_eq!(state(&mut client, "full"), "clean");
 }
 
 #[test]
@@ -226,22 +236,18 @@ fn a_value_written_to_a_cold_key_stays_at_its_second_use_and_at_its_first_while_
     let options = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
     let kelvin = Server::kelvin_with_flash("256mb", &options);
     let mut client = kelvin.connect();
-    let value = "x".repeat(500);
-    for (key, states) in [("roomy", &["hot"][..]), ("full", &["cold", "hot"])] {
-        client.call(&["SET", key, &value]);
-        client.line(&format!("TIER DEMOTE {key}"));
-        for (index, expected) in states.iter().enumerate() {
-            let value = value.replace('x', &index.to_string());
-            client.call(&["SET", key, &value]);
-            assert_eq!(state(&mut client, key), *expected);
-            assert_eq!(client.show(&format!("GETRANGE {key} 0 1")), format!("${index}{index}"));
-        }
-        leave_no_free_room(&mut client);
-    }
+    let value = |digit: &str| digit.repeat(500);
+    client.call(&["MSET", "roomy", &value("x"), "full", &value("x")]);
+    client.line("TIER DEMOTE roomy");
+    client.call(&["SET", "roomy", &value("0")]);
+    assert_eq!(state(&mut client, "roomy"), "hot");
+    use_without_room(&mut client, "full", &["SET", "full", &value("1")]);
+    client.call(&["SET", "full", &value("2")]);
+    assert_eq!(state(&mut client, "full"), "hot");
+    assert_eq!(text(&client.line("GET full")), value("2"));
     client.call(&["CONFIG", "SET", "tier-promotion", "access"]);
-    client.call(&["SET", "full", &value]);
     client.line("TIER DEMOTE full");
-    client.call(&["SET", "full", &value]);
+    client.call(&["SET", "full", &value("3")]);
     assert_eq!(state(&mut client, "full"), "hot");
 }
 

@@ -528,15 +528,6 @@ fn an_old_value_that_does_not_fit_beside_a_new_one_stays() {
         };
         assert_eq!(show(&client.call(&request)), refusal(64), "{line}");
         assert_eq!(client.show("STRLEN k"), format!(":{OLD_BYTES}"), "{line}");
-        client.line("MULTI");
-        client.call(&request);
-        let excuse = refusal(64);
-        let reason = excuse.strip_prefix("-ERR ").expect("an error");
-        assert_eq!(
-            client.show("EXEC"),
-            format!("-EXECABORT Transaction discarded because of: {reason}"),
-            "{line}"
-        );
         // What fits beside it is taken.
         assert_eq!(text(&client.call(&["SET", "k", "new", "GET"])).len(), OLD_BYTES, "{line}");
     }

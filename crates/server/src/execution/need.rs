@@ -142,9 +142,8 @@ impl Pipeline<'_> {
         sort_wants(&mut wants);
         let mut bytes: u64 = wants.iter().map(value_bytes).sum();
         let own_max = request_bytes_max(server);
-        // Its arguments, and what its transaction has queued, stay until the reply is there.
+        // Its arguments stay until the reply is there.
         let args = batch.current().map_or(0, |request| args_bytes(batch.args(&request, input)));
-        let args = args + session.transaction.bytes() as u64;
         if needed.is_too_much || args + bytes.max(needed.reply_bytes) > own_max {
             return Err(TooMuch(own_max));
         }

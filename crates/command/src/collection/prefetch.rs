@@ -7,8 +7,8 @@ use value::leaf::score_index::MemberHash;
 
 use crate::collection::place::Place;
 
-/// Commands that look one element up, and which of their arguments that is. Of those that take several the
-/// first: the others are on their way before its run ends.
+/// Commands that look elements up, and which of their arguments is the first of these. Only that one is
+/// prefetched. Behind options, as ZADD takes them, another argument stands there: a leaf is prefetched in vain.
 const ELEMENT_ARGS: &[(&str, usize)] = &[
     ("HDEL", 2),
     ("HEXISTS", 2),

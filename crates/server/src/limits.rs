@@ -101,6 +101,8 @@ pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;
 pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 32;
 /// Clients that have taken little and go on after one look for events.
 pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
+/// So many of them share a turn if all ask for little: none has taken most of it.
+pub(crate) const SHARED_BY_MIN: usize = 4;
 /// Bytes that a connection writes before others have their turn.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Sockets of clients that have gone which are closed before others have their turn, or a part of those

@@ -1,11 +1,14 @@
 //! A worker's turn: how much its clients may take of it before it looks for new events.
 //!
 //! Clients that are ready share a turn. Who finds it spent waits in one of two lines: for clients that
-//! have taken little lately, and for those that have taken much. Each look for events lets the last
-//! ones of the first line go, as far as a turn goes, or the first one of the second, in alternation.
-//! Who does not come to it in the first line goes to the second, so that all have their turn. What
-//! the first of the second takes does not spend the turn of others: a client that asks for little
-//! waits for one that asks for much, or two, not for all of them.
+//! have taken little lately, and for those that have taken much. Each look for events lets the newest
+//! of the first line go, as far as a turn goes, or the first one of the second, in alternation: a
+//! client that asks for little waits for one that asks for much, not for all of them. What the first
+//! of the second line takes does not spend the turn of others.
+//!
+//! Who is let go and finds the turn spent again must not be passed by newer ones for ever. Where a few
+//! took all of it, it goes to the second line. Where many shared it, they ask for little indeed: it
+//! keeps its place, and every other look lets the oldest go first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +18,7 @@ use std::task::{Poll, Waker};
 
 use quanta::Clock;
 
-use crate::limits::{GRANTED_AT_ONCE_MAX, TURN_BYTES_MAX, TURN_NANOS_MAX};
+use crate::limits::{GRANTED_AT_ONCE_MAX, SHARED_BY_MIN, TURN_BYTES_MAX, TURN_NANOS_MAX};
 
 /// Fraction bits of what a tick of the clock counts for.
 const TICK_SHIFT: u32 = 16;
@@ -31,6 +34,10 @@ pub(crate) struct Turn {
     lines: [RefCell<VecDeque<Rc<Waiting>>>; 2],
     /// Whether the last look let those go that have taken much.
     was_much: Cell<bool>,
+    /// Whether the last look at the first line let its newest go first.
+    was_newest: Cell<bool>,
+    /// Clients of the first line that went since a look let some of it go.
+    shared_by: Cell<usize>,
     /// Whether one of those that wait makes the runtime look.
     has_looker: Cell<bool>,
 }
@@ -52,6 +59,11 @@ struct Place<'a> {
 struct Looker<'a>(&'a Turn);
 
 impl Waiting {
+    fn grant(self: &Rc<Waiting>) {
+        self.may_go.set(true);
+        self.wake();
+    }
+
     fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -70,6 +82,8 @@ impl Turn {
             bytes_per_tick: (bytes << TICK_SHIFT) / STRETCH,
             lines: Default::default(),
             was_much: Cell::new(false),
+            was_newest: Cell::new(false),
+            shared_by: Cell::new(0),
             has_looker: Cell::new(false),
         }
     }
@@ -124,13 +138,26 @@ impl Turn {
     #[cold]
     pub(crate) async fn end(&self, much: bool) -> bool {
         if !much {
-            self.join(false).go().await;
-            if !self.is_spent() {
-                return false;
+            let place = self.join(false);
+            loop {
+                place.go().await;
+                if !self.is_spent() {
+                    self.shared_by.set(self.shared_by.get() + 1);
+                    return false;
+                }
+                if !self.is_shared() {
+                    break;
+                }
+                place.waiting.may_go.set(false);
             }
         }
         self.join(true).go().await;
         true
+    }
+
+    /// Whether clients that ask for little shared what has gone of this turn.
+    fn is_shared(&self) -> bool {
+        self.shared_by.get() >= SHARED_BY_MIN
     }
 
     /// Has one of those that wait make the runtime look.
@@ -155,12 +182,18 @@ impl Turn {
         let much = has(1) && !(has(0) && self.was_much.get());
         self.was_much.set(much);
         let line = self.lines[usize::from(much)].borrow();
-        let first = line.iter().take(usize::from(much));
-        let last = line.iter().rev().take(if much { 0 } else { GRANTED_AT_ONCE_MAX });
-        for waiting in first.chain(last) {
-            waiting.may_go.set(true);
-            waiting.wake();
+        if much {
+            line.iter().take(1).for_each(Waiting::grant);
+            return;
         }
+        let newest = !(self.is_shared() && self.was_newest.get());
+        if newest {
+            line.iter().rev().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant);
+        } else {
+            line.iter().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant);
+        }
+        self.was_newest.set(newest);
+        self.shared_by.set(0);
     }
 }
 
@@ -218,5 +251,69 @@ impl Drop for Looker<'_> {
     fn drop(&mut self) {
         self.0.has_looker.set(false);
         self.0.wake_looker();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::LocalOptions;
+    use tokio::task::spawn_local;
+
+    use super::*;
+
+    /// Clients that each take this part of a turn, again and again.
+    const CLIENTS: usize = 64;
+    const PART_OF_TURN: u64 = 20;
+    const ROUNDS: usize = 200;
+
+    #[test]
+    fn nobody_is_passed_for_long_by_others_that_ask_for_as_little() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build_local(LocalOptions::default())
+            .expect("a runtime");
+        let turn = Rc::new(Turn::new(&Clock::new()));
+        let served = Rc::new(Cell::new(0));
+        let passed_by = runtime.block_on(async {
+            let greedy = spawn_local(take_much(turn.clone()));
+            let clients: Vec<_> =
+                (0..CLIENTS).map(|_| spawn_local(serve(turn.clone(), served.clone()))).collect();
+            let mut most = 0;
+            for client in clients {
+                most = most.max(client.await.expect("a client"));
+            }
+            greedy.abort();
+            most
+        });
+        assert_eq!(served.get(), CLIENTS * ROUNDS);
+        assert!(
+            passed_by <= 4 * CLIENTS,
+            "{passed_by} others were served between two of one's own"
+        );
+    }
+
+    /// Serves a client that asks for much.
+    async fn take_much(turn: Rc<Turn>) {
+        loop {
+            turn.end(true).await;
+            tier::yield_once().await;
+        }
+    }
+
+    /// Serves a client; how many others were served, at most, between two of its own.
+    async fn serve(turn: Rc<Turn>, served: Rc<Cell<usize>>) -> usize {
+        let (mut most, mut last) = (0, 0);
+        for round in 0..ROUNDS {
+            if turn.is_over(false) {
+                turn.end(false).await;
+            }
+            turn.add((TURN_BYTES_MAX / PART_OF_TURN) as usize);
+            served.set(served.get() + 1);
+            if round > 0 {
+                most = most.max(served.get() - last);
+            }
+            last = served.get();
+            tier::yield_once().await;
+        }
+        most
     }
 }

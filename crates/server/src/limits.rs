@@ -97,12 +97,11 @@ pub(crate) const BUFFERS_LENT_MAX: usize = 16;
 pub(crate) const TURN_BYTES_MAX: u64 = 2 << 20;
 /// Time that their requests run before that, in nanoseconds.
 pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;
-/// A client that takes more before it waits for its next request takes much: 1/32 of a turn.
-pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 32;
+/// A client that takes more before it waits for its next request takes much: a quarter of a turn, more
+/// than a pipeline of small requests takes.
+pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 4;
 /// Clients that have taken little and go on after one look for events.
 pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
-/// So many of them share a turn if all ask for little: none has taken most of it.
-pub(crate) const SHARED_BY_MIN: usize = 4;
 /// Bytes that a connection writes before others have their turn.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// Sockets of clients that have gone which are closed before others have their turn, or a part of those

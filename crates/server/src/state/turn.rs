@@ -1,14 +1,12 @@
 //! A worker's turn: how much its clients may take of it before it looks for new events.
 //!
-//! Clients that are ready share a turn. Who finds it spent waits in one of two lines: for clients that
-//! have taken little lately, and for those that have taken much. Each look for events lets the newest
-//! of the first line go, as far as a turn goes, or the first one of the second, in alternation: a
-//! client that asks for little waits for one that asks for much, not for all of them. What the first
-//! of the second line takes does not spend the turn of others.
-//!
-//! Who is let go and finds the turn spent again must not be passed by newer ones for ever. Where a few
-//! took all of it, it goes to the second line. Where many shared it, they ask for little indeed: it
-//! keeps its place, and every other look lets the oldest go first.
+//! Clients that are ready share a turn. Who finds it spent waits in one of three lines: for clients
+//! that have taken little lately, for those of them that were passed, and for those that have taken
+//! much. Each look for events lets one line go, in alternation (`ROTATION`): of the first its newest,
+//! as far as a turn goes; those that find it spent again go to the second, which goes in order of
+//! arrival; of the third only the first one, and what that takes does not spend the turn of others.
+//! So a client that asks for little waits for one that asks for much, or two, not for all of them,
+//! and nobody is passed by newer ones for long.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,10 +16,18 @@ use std::task::{Poll, Waker};
 
 use quanta::Clock;
 
-use crate::limits::{GRANTED_AT_ONCE_MAX, SHARED_BY_MIN, TURN_BYTES_MAX, TURN_NANOS_MAX};
+use crate::limits::{GRANTED_AT_ONCE_MAX, TURN_BYTES_MAX, TURN_NANOS_MAX};
 
 /// Fraction bits of what a tick of the clock counts for.
 const TICK_SHIFT: u32 = 16;
+
+/// The line of clients that have taken little, of those of them that were passed by newer ones, and of
+/// those that have taken much.
+const LITTLE: usize = 0;
+const PASSED: usize = 1;
+const MUCH: usize = 2;
+/// Which line goes after which, without those that are empty.
+const ROTATION: [usize; 4] = [LITTLE, PASSED, LITTLE, MUCH];
 
 /// What the clients of a worker have taken since it looked for new events, and who waits for the next
 /// look.
@@ -30,14 +36,10 @@ pub(crate) struct Turn {
     used: Cell<u64>,
     /// Bytes that a tick counts for, `TICK_SHIFT` bits of them behind the point.
     bytes_per_tick: u64,
-    /// Clients that have taken little, and much. Bounds: one place for each connection.
-    lines: [RefCell<VecDeque<Rc<Waiting>>>; 2],
-    /// Whether the last look let those go that have taken much.
-    was_much: Cell<bool>,
-    /// Whether the last look at the first line let its newest go first.
-    was_newest: Cell<bool>,
-    /// Clients of the first line that went since a look let some of it go.
-    shared_by: Cell<usize>,
+    /// Bounds: one place for each connection.
+    lines: [RefCell<VecDeque<Rc<Waiting>>>; 3],
+    /// Where in `ROTATION` the next look begins.
+    next: Cell<usize>,
     /// Whether one of those that wait makes the runtime look.
     has_looker: Cell<bool>,
 }
@@ -81,9 +83,7 @@ impl Turn {
             used: Cell::new(0),
             bytes_per_tick: (bytes << TICK_SHIFT) / STRETCH,
             lines: Default::default(),
-            was_much: Cell::new(false),
-            was_newest: Cell::new(false),
-            shared_by: Cell::new(0),
+            next: Cell::new(0),
             has_looker: Cell::new(false),
         }
     }
@@ -137,27 +137,22 @@ impl Turn {
     /// that has taken `much`. Whether it is one of its own.
     #[cold]
     pub(crate) async fn end(&self, much: bool) -> bool {
-        if !much {
-            let place = self.join(false);
-            loop {
-                place.go().await;
-                if !self.is_spent() {
-                    self.shared_by.set(self.shared_by.get() + 1);
-                    return false;
-                }
-                if !self.is_shared() {
-                    break;
-                }
-                place.waiting.may_go.set(false);
-            }
+        if much {
+            self.join(MUCH).go().await;
+            return true;
         }
-        self.join(true).go().await;
-        true
-    }
-
-    /// Whether clients that ask for little shared what has gone of this turn.
-    fn is_shared(&self) -> bool {
-        self.shared_by.get() >= SHARED_BY_MIN
+        self.join(LITTLE).go().await;
+        if !self.is_spent() {
+            return false;
+        }
+        let place = self.join(PASSED);
+        loop {
+            place.go().await;
+            if !self.is_spent() {
+                return false;
+            }
+            place.waiting.may_go.set(false);
+        }
     }
 
     /// Has one of those that wait make the runtime look.
@@ -169,31 +164,29 @@ impl Turn {
         }
     }
 
-    fn join(&self, much: bool) -> Place<'_> {
-        let (line, waiting) = (usize::from(much), Rc::new(Waiting::default()));
+    fn join(&self, line: usize) -> Place<'_> {
+        let waiting = Rc::new(Waiting::default());
         self.lines[line].borrow_mut().push_back(waiting.clone());
         Place { turn: self, line, waiting }
     }
 
-    /// Lets those go whose line it is: new events have been looked for.
+    /// Lets those go whose turn it is: new events have been looked for.
     fn begin(&self) {
         self.used.set(0);
-        let has = |line: usize| !self.lines[line].borrow().is_empty();
-        let much = has(1) && !(has(0) && self.was_much.get());
-        self.was_much.set(much);
-        let line = self.lines[usize::from(much)].borrow();
-        if much {
-            line.iter().take(1).for_each(Waiting::grant);
+        for step in 0..ROTATION.len() {
+            let at = (self.next.get() + step) % ROTATION.len();
+            let line = self.lines[ROTATION[at]].borrow();
+            if line.is_empty() {
+                continue;
+            }
+            self.next.set(at + 1);
+            match ROTATION[at] {
+                LITTLE => line.iter().rev().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant),
+                PASSED => line.iter().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant),
+                _ => line.iter().take(1).for_each(Waiting::grant),
+            }
             return;
         }
-        let newest = !(self.is_shared() && self.was_newest.get());
-        if newest {
-            line.iter().rev().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant);
-        } else {
-            line.iter().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant);
-        }
-        self.was_newest.set(newest);
-        self.shared_by.set(0);
     }
 }
 

@@ -144,6 +144,11 @@ impl<T: Transport> Connection<T> {
             }
             match self.run_turn() {
                 Next::Io => {
+                    if self.reply.len() > self.written {
+                        // The replies of all that are ready go out one after another: the first
+                        // wakes the client's side, and finds it awake for the next.
+                        tier::yield_once().await;
+                    }
                     if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
                         break;
                     }

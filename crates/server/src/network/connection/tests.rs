@@ -11,7 +11,7 @@ use super::*;
 use crate::config::Config;
 use crate::execution::outcome::Needed;
 use crate::family::REGISTRY;
-use crate::limits::TURN_BYTES_MAX;
+use crate::limits::{TURN_BYTES_MAX, TURN_REQUESTS_MAX};
 use crate::state::server::Server;
 
 #[test]
@@ -103,8 +103,8 @@ fn connect(worker: &Rc<Worker>) -> (Rc<RefCell<Wire>>, Serving) {
 
 /// Polls a connection until it has nothing left to do without its client. Whether it has ended.
 fn serve(connection: &mut Serving) -> bool {
-    // Twice: a short batch gives its turn away once.
-    (0..2).any(|_| connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
+    // Thrice: a short batch gives its turn away once, and replies are written once others have run.
+    (0..3).any(|_| connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready())
 }
 
 #[test]
@@ -181,7 +181,28 @@ fn what_waits_for_its_turn_runs_at_the_time_of_its_run() {
     assert!(wire.borrow().replies.is_empty());
     clock.0.store(1_100, Ordering::Relaxed);
     poll();
+    poll();
     assert_eq!(wire.borrow().replies, b"+OK\r\n:1105\r\n");
+}
+
+#[test]
+fn replies_are_written_when_all_that_are_ready_have_run() {
+    let worker = worker();
+    let (wire, mut one) = connect(&worker);
+    let (other_wire, mut other) = connect(&worker);
+    let pings = b"PING\r\n".repeat(TURN_REQUESTS_MAX);
+    wire.borrow_mut().requests.extend(&pings);
+    other_wire.borrow_mut().requests.extend(&pings);
+    let calls = || worker.stats.commands.iter().map(|command| command.calls.get()).sum::<u64>();
+    let poll = |connection: &mut Serving| {
+        assert!(connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    };
+    poll(&mut one);
+    poll(&mut other);
+    assert_eq!(calls(), 2 * TURN_REQUESTS_MAX as u64);
+    assert!(wire.borrow().replies.is_empty() && other_wire.borrow().replies.is_empty());
+    poll(&mut one);
+    assert_eq!(wire.borrow().replies, b"+PONG\r\n".repeat(TURN_REQUESTS_MAX));
 }
 
 #[test]

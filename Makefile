@@ -41,7 +41,7 @@ lint:
 	cargo clippy --workspace --all-targets --profile fast -- -D warnings
 
 unit:
-	cargo test --workspace --profile fast
+	cargo test --workspace --profile fast --no-fail-fast
 
 # Seeds of the simulation (ARCHITECTURE.md, "Simulation"). One that failed is run again by FIRST=.
 FIRST ?= 0

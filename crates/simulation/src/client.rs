@@ -143,7 +143,7 @@ impl Client {
 }
 
 /// Compares the time at which a transaction ran, by the server's clock, with that at which the task
-/// began that first tried to write its answer: it has read the clock since. Shape: nothing behind it held up the answer.
+/// went on that ran it: it has read the clock since. Shape: nothing behind it held up the answer.
 ///
 /// Errors: it ran with the time of long before.
 fn check_time(operation: &Operation, reply: &Reply, began_ms: u64) -> Result<(), String> {

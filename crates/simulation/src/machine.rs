@@ -21,9 +21,7 @@ const LAG_SHIFT: u32 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct SimClock {
     now_us: AtomicU64,
-    /// When the task began that runs, or ran last.
-    task_began_us: AtomicU64,
-    /// The longest that a task took until it answered.
+    /// The longest that a task took from the run of a request until it answered.
     longest_answer_us: AtomicU64,
 }
 
@@ -37,14 +35,8 @@ impl SimClock {
         self.now_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// A task runs, or goes on, that began then.
-    pub(crate) fn set_task_began(&self, us: u64) {
-        self.task_began_us.store(us, Ordering::Relaxed);
-    }
-
-    /// When the task began that answers now, Unix ms: it takes no earlier time for the present.
-    pub(crate) fn answer_began_ms(&self) -> u64 {
-        let began_us = self.task_began_us.load(Ordering::Relaxed);
+    /// In Unix ms, when the task went on that answers now: it takes no earlier time for the present.
+    pub(crate) fn answer_began_ms(&self, began_us: u64) -> u64 {
         self.longest_answer_us.fetch_max(self.now_us() - began_us, Ordering::Relaxed);
         (START_US + began_us) / 1000
     }

@@ -3,7 +3,9 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -20,7 +22,8 @@ pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
 #[derive(Clone)]
 pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
-/// A reply with the time at which it was written, and when the task began that first tried to.
+/// A reply with the time at which it was written, and when the task went on that ran its request: the time
+/// before the one that first tried to write it, since others run between the two.
 pub(crate) struct Answer {
     /// What it takes on the wire.
     pub(crate) bytes: usize,
@@ -38,7 +41,9 @@ struct Wire {
     /// What the server wrote and does not make a whole reply yet.
     answered: Vec<u8>,
     replies: VecDeque<Answer>,
-    /// When the task began that first tried to write what is not written whole, Unix ms.
+    /// When the connection's task went on for the last time but one, and for the last time.
+    polled_us: [u64; 2],
+    /// When the task went on that ran the request of what is not written whole, Unix ms.
     began_ms: Option<u64>,
     clock: Arc<SimClock>,
     /// Bytes that the server may write before it must wait for the client.
@@ -57,6 +62,25 @@ pub(crate) fn connect(clock: Arc<SimClock>) -> (ServerEnd, ClientEnd) {
 }
 
 impl ClientEnd {
+    /// The server's task for the connection, with the times noted at which it goes on.
+    pub(crate) fn timed<S: Future<Output = ()>>(
+        &self,
+        serving: S,
+    ) -> impl Future<Output = ()> + use<S> {
+        let wire = self.0.clone();
+        async move {
+            let mut serving = pin!(serving);
+            poll_fn(|cx| {
+                {
+                    let mut wire = wire.borrow_mut();
+                    wire.polled_us = [wire.polled_us[1], wire.clock.now_us()];
+                }
+                serving.as_mut().poll(cx)
+            })
+            .await;
+        }
+    }
+
     /// Puts requests on the way.
     pub(crate) fn send(&self, bytes: &[u8]) {
         self.0.borrow_mut().sent.extend_from_slice(bytes);
@@ -135,7 +159,7 @@ impl Transport for ServerEnd {
         if wire.is_closed_by_client {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let began_ms = wire.clock.answer_began_ms();
+        let began_ms = wire.clock.answer_began_ms(wire.polled_us[0]);
         let began_ms = *wire.began_ms.get_or_insert(began_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {

@@ -65,8 +65,6 @@ struct SimThread {
     worker: SimWorker,
     /// The step before which it does not go on, unless nothing else happens.
     parked_until: u64,
-    /// When its task under way began, in simulated time.
-    task_began_us: u64,
     upkeep_due_us: u64,
     upkeep: Rc<Signal>,
     device: Rc<Signal>,
@@ -214,7 +212,7 @@ impl World {
         let (server_end, client_end) = wire::connect(self.clock.clone());
         let thread = &self.threads[index];
         let (id, connection) = thread.worker.connect(server_end);
-        thread.thread.spawn(connection);
+        thread.thread.spawn(client_end.timed(connection));
         (id, client_end)
     }
 
@@ -390,10 +388,6 @@ impl World {
 
     fn run(&mut self, index: usize, now: u64) {
         let one = &mut self.threads[index];
-        if !one.thread.is_in_task() {
-            one.task_began_us = self.clock.now_us();
-        }
-        self.clock.set_task_began(one.task_began_us);
         one.thread.run();
         let is_parked = one.thread.is_preempted()
             && self.profile.parked > 0
@@ -542,15 +536,7 @@ impl SimThread {
         thread.spawn(worker.post());
         let submitting = worker.clone();
         thread.spawn(async move { submitting.tier().submitter().await });
-        SimThread {
-            thread,
-            worker,
-            parked_until: 0,
-            task_began_us: 0,
-            upkeep_due_us: 0,
-            upkeep,
-            device,
-        }
+        SimThread { thread, worker, parked_until: 0, upkeep_due_us: 0, upkeep, device }
     }
 }
 

@@ -306,8 +306,9 @@ def summarize(report):
 
 def machine_pauses(result):
     """The machine's own longest pauses while a load ran, for its line."""
-    server, load = result["machine_pause_ms_max"]
-    return f"(the machine paused for {server} ms on the server's core, {load} ms on the load's)"
+    (server, server_lost), (load, load_lost) = result["machine_pause_ms_max"]
+    return (f"(the machine paused for {server} ms on the server's core, {load} ms on the load's; "
+            f"of 200 ms it took {server_lost} and {load_lost})")
 
 
 # ---------------------------------------------------------------- bench

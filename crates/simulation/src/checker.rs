@@ -24,6 +24,15 @@ pub(crate) struct Event {
     pub(crate) answered: Option<(u64, Reply)>,
 }
 
+impl Event {
+    /// Whether it was answered and changed nothing: it only reads, or has waited in vain.
+    fn is_read(&self) -> bool {
+        let Some((_, reply)) = &self.answered else { return false };
+        let is_single = matches!(self.operation, Operation::Single(_));
+        self.operation.is_read() || is_single && *reply == Reply::NullArray
+    }
+}
+
 /// What the server may do besides what the model does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tolerance {
@@ -121,7 +130,7 @@ impl<'a> Search<'a> {
     /// the state after it. If there is an order at all, there is one in which it comes now.
     fn read_now(&self, state: &State, next: &[(usize, &Event)]) -> Option<(usize, State)> {
         next.iter().find_map(|(session, event)| {
-            if event.answered.is_none() || !event.operation.is_read() {
+            if !event.is_read() {
                 return None;
             }
             // Those behind it cannot have run before it was sent.

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use stdx::Random;
 
 use crate::checker::Event;
-use crate::collection::{Action, FIELDS, LIST_LEN_MAX};
+use crate::collection::{Action, FIELDS, LIST_LEN_MAX, SCORES, SEQUENCES};
 use crate::command::{
-    COUNTERS, Command, FAR_MS, HASHES, KEYS_OF_TYPE, Key, LISTS, Operation, SETS,
+    COLLECTIONS, COUNTERS, Command, FAR_MS, HASHES, KEYS_OF_TYPE, Key, LISTS, Operation, SETS,
+    SORTED_SETS,
 };
 use crate::listener::CHANNELS;
 use crate::profile::{Profile, ValueSizes, Weights, pick};
@@ -394,6 +395,9 @@ impl Author<'_> {
                     _ => Command::IncrBy(counter, 1 + self.random.below(3) as i64),
                 }
             }
+            Kind::Collect if self.random.below(30) == 0 => {
+                Command::LMove(self.key_of(LISTS), self.key_of(LISTS))
+            }
             Kind::Collect => self.collect(),
             Kind::Delete => match self.random.below(4) {
                 0 => Command::Del(vec![self.any_collection()]),
@@ -441,11 +445,13 @@ impl Author<'_> {
 
     /// A command on a collection.
     fn collect(&mut self) -> Command {
-        let begin = pick(self.random, &[HASHES, SETS, LISTS]);
+        let begin = pick(self.random, &COLLECTIONS);
         let action = match begin {
             HASHES => self.hash_action(),
             SETS => self.set_action(),
-            _ => self.list_action(),
+            LISTS => self.list_action(),
+            SORTED_SETS => self.sorted_set_action(),
+            _ => self.stream_action(),
         };
         Command::On(self.key_of(begin), action)
     }
@@ -460,7 +466,7 @@ impl Author<'_> {
             6 => Action::HLen,
             7 => Action::HMGet((0..FIELDS).collect()),
             8 | 9 => Action::HMGet(self.fields()),
-            _ => Action::HGet(self.random.below(FIELDS.into()) as u8),
+            _ => Action::HGet(self.field()),
         }
     }
 
@@ -476,7 +482,8 @@ impl Author<'_> {
 
     fn list_action(&mut self) -> Action {
         let at_head = self.random.below(2) == 0;
-        match self.random.below(14) {
+        match self.random.below(16) {
+            14 | 15 => Action::BPop(at_head),
             0..4 => {
                 let count = 1 + self.random.below(KEYS_MAX);
                 Action::Push(at_head, (0..count).map(|_| self.value()).collect())
@@ -493,11 +500,61 @@ impl Author<'_> {
         }
     }
 
+    fn sorted_set_action(&mut self) -> Action {
+        match self.random.below(17) {
+            16 => Action::BZPop(self.random.below(2) == 0),
+            0..5 => {
+                let members = self.fields();
+                Action::ZAdd(members.into_iter().map(|member| (self.score(), member)).collect())
+            }
+            5 => Action::ZIncrBy(1 + self.score(), self.field()),
+            6 | 7 => Action::ZRem(self.fields()),
+            8 | 9 => Action::ZPop(self.random.below(2) == 0),
+            10 => Action::ZCard,
+            11 => Action::ZRange(0, -1),
+            12 => Action::ZMScore(self.fields()),
+            13 => Action::ZRank(self.field()),
+            14 => {
+                let from = self.random.below(FIELDS.into()) as i64 - i64::from(FIELDS / 2);
+                Action::ZRange(from, from + self.random.below(10) as i64)
+            }
+            _ => {
+                let from = self.score();
+                Action::ZRangeByScore(from, from + self.random.below(3) as i64)
+            }
+        }
+    }
+
+    fn stream_action(&mut self) -> Action {
+        match self.random.below(12) {
+            0..5 => Action::XAdd(self.value()),
+            5 => {
+                let count = 1 + self.random.below(KEYS_MAX);
+                Action::XDel((0..count).map(|_| self.random.below(SEQUENCES)).collect())
+            }
+            6 => Action::XTrim(self.random.below(LIST_LEN_MAX as u64)),
+            7 => Action::XLen,
+            8 => Action::XRange(0, u64::MAX),
+            9 => Action::XRevRange(1 + self.random.below(10)),
+            _ => {
+                let from = self.random.below(SEQUENCES);
+                Action::XRange(from, from + self.random.below(10))
+            }
+        }
+    }
+
+    fn score(&mut self) -> i64 {
+        self.random.below(SCORES) as i64
+    }
+
+    fn field(&mut self) -> u8 {
+        self.random.below(FIELDS.into()) as u8
+    }
+
     /// Some fields of a hash or members of a set, each once.
     fn fields(&mut self) -> Vec<u8> {
         let count = 1 + self.random.below(2 * KEYS_MAX);
-        let mut fields: Vec<u8> =
-            (0..count).map(|_| self.random.below(FIELDS.into()) as u8).collect();
+        let mut fields: Vec<u8> = (0..count).map(|_| self.field()).collect();
         fields.sort_unstable();
         fields.dedup();
         fields
@@ -509,7 +566,7 @@ impl Author<'_> {
     }
 
     fn any_collection(&mut self) -> Key {
-        let begin = pick(self.random, &[HASHES, SETS, LISTS]);
+        let begin = pick(self.random, &COLLECTIONS);
         self.key_of(begin)
     }
 

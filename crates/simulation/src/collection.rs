@@ -2,9 +2,10 @@
 //! a key holds for a collection, too.
 //!
 //! Nothing of the server's own code. An element is an identifier in a byte, a length in four bytes, and a
-//! value; those of hashes and sets ascend by their identifiers.
+//! value; those of hashes, sets and sorted sets ascend by their identifiers. The value of a member of a
+//! sorted set is its score. A stream begins with the sequence of its last entry, and each entry with its own.
 
-use crate::command::{HASHES, Key, LISTS, SETS};
+use crate::command::{HASHES, Key, LISTS, SETS, SORTED_SETS, STREAMS};
 use crate::reply::Reply;
 use crate::value::Value;
 
@@ -12,8 +13,17 @@ use crate::value::Value;
 pub(crate) const FIELDS: u8 = 40;
 /// Elements of a list beyond which clients push no more, as they see it.
 pub(crate) const LIST_LEN_MAX: i64 = 60;
+/// Scores that clients use: few, so that many members share one.
+pub(crate) const SCORES: u64 = 12;
+/// Sequences of entries that clients name.
+pub(crate) const SEQUENCES: u64 = 120;
 /// Bytes of a member of a set.
 const MEMBER_BYTES: usize = 150;
+/// The milliseconds of the IDs of all entries: what follows ascends by itself, whatever the time.
+const ENTRY_MS: u64 = 7;
+const ENTRY_FIELD: &str = "field";
+/// Seconds for which clients wait for elements.
+const WAIT_SECONDS: &str = "0.03";
 const LEN_BYTES: usize = 4;
 
 /// The name of a field.
@@ -43,10 +53,35 @@ pub(crate) enum Action {
     /// At the head, or at the tail.
     Push(bool, Vec<Value>),
     Pop(bool),
+    /// The same, and waits for a while when there is nothing.
+    BPop(bool),
     LIndex(i64),
     LRange(i64, i64),
     LLen,
     LTrim(i64, i64),
+    ZAdd(Vec<(i64, u8)>),
+    ZIncrBy(i64, u8),
+    ZRem(Vec<u8>),
+    /// The first or the last.
+    ZPop(bool),
+    /// The same, and waits for a while when there is nothing.
+    BZPop(bool),
+    ZCard,
+    ZMScore(Vec<u8>),
+    ZRank(u8),
+    /// By rank, with scores.
+    ZRange(i64, i64),
+    /// By score.
+    ZRangeByScore(i64, i64),
+    XAdd(Value),
+    XDel(Vec<u64>),
+    /// To so many entries.
+    XTrim(u64),
+    XLen,
+    /// From one sequence to another.
+    XRange(u64, u64),
+    /// The last so many.
+    XRevRange(u64),
 }
 
 impl Action {
@@ -55,13 +90,15 @@ impl Action {
         match key.0 {
             HASHES..SETS => Action::HMGet((0..FIELDS).collect()),
             SETS..LISTS => Action::SMIsMember((0..FIELDS).collect()),
-            _ => Action::LRange(0, -1),
+            LISTS..SORTED_SETS => Action::LRange(0, -1),
+            SORTED_SETS..STREAMS => Action::ZRange(0, -1),
+            _ => Action::XRange(0, u64::MAX),
         }
     }
 
     /// Whether its answer may be the same when the key is gone, and what it leaves is not.
     pub(crate) fn may_hide_eviction(&self) -> bool {
-        matches!(self, Action::HSet(_) | Action::SAdd(_))
+        matches!(self, Action::HSet(_) | Action::SAdd(_) | Action::ZAdd(_) | Action::ZIncrBy(..))
     }
 
     /// Whether it changes nothing.
@@ -69,13 +106,29 @@ impl Action {
         use Action::*;
         matches!(
             self,
-            HGet(_) | HMGet(_) | HLen | SMIsMember(_) | SCard | LIndex(_) | LRange(..) | LLen
+            HGet(_)
+                | HMGet(_)
+                | HLen
+                | SMIsMember(_)
+                | SCard
+                | LIndex(_)
+                | LRange(..)
+                | LLen
+                | ZCard
+                | ZMScore(_)
+                | ZRank(_)
+                | ZRange(..)
+                | ZRangeByScore(..)
+                | XLen
+                | XRange(..)
+                | XRevRange(_)
         )
     }
 
     /// The request.
     pub(crate) fn words(&self, key: &str) -> Vec<Vec<u8>> {
         use Action::*;
+        let members = |ids: &[u8]| ids.iter().copied().map(member_name).collect();
         let (name, more): (&str, Vec<Vec<u8>>) = match self {
             HSet(pairs) => {
                 let pair =
@@ -86,28 +139,58 @@ impl Action {
             HMGet(fields) => ("HMGET", fields.iter().copied().map(field_name).collect()),
             HDel(fields) => ("HDEL", fields.iter().copied().map(field_name).collect()),
             HLen => ("HLEN", Vec::new()),
-            SAdd(members) => ("SADD", members.iter().copied().map(member_name).collect()),
-            SRem(members) => ("SREM", members.iter().copied().map(member_name).collect()),
-            SMIsMember(members) => {
-                ("SMISMEMBER", members.iter().copied().map(member_name).collect())
-            }
+            SAdd(ids) => ("SADD", members(ids)),
+            SRem(ids) => ("SREM", members(ids)),
+            SMIsMember(ids) => ("SMISMEMBER", members(ids)),
             SCard => ("SCARD", Vec::new()),
             Push(at_head, values) => {
                 let name = if *at_head { "LPUSH" } else { "RPUSH" };
                 (name, values.iter().map(|value| value.bytes().to_vec()).collect())
             }
             Pop(at_head) => (if *at_head { "LPOP" } else { "RPOP" }, Vec::new()),
+            BPop(at_head) => (if *at_head { "BLPOP" } else { "BRPOP" }, vec![WAIT_SECONDS.into()]),
             LIndex(at) => ("LINDEX", vec![number(*at)]),
             LRange(from, to) => ("LRANGE", vec![number(*from), number(*to)]),
             LLen => ("LLEN", Vec::new()),
             LTrim(from, to) => ("LTRIM", vec![number(*from), number(*to)]),
+            ZAdd(pairs) => {
+                let pair = |(score, member): &(i64, u8)| [number(*score), member_name(*member)];
+                ("ZADD", pairs.iter().flat_map(pair).collect())
+            }
+            ZIncrBy(by, member) => ("ZINCRBY", vec![number(*by), member_name(*member)]),
+            ZRem(ids) => ("ZREM", members(ids)),
+            ZPop(first) => (if *first { "ZPOPMIN" } else { "ZPOPMAX" }, Vec::new()),
+            BZPop(first) => {
+                (if *first { "BZPOPMIN" } else { "BZPOPMAX" }, vec![WAIT_SECONDS.into()])
+            }
+            ZCard => ("ZCARD", Vec::new()),
+            ZMScore(ids) => ("ZMSCORE", members(ids)),
+            ZRank(member) => ("ZRANK", vec![member_name(*member)]),
+            ZRange(from, to) => ("ZRANGE", vec![number(*from), number(*to), b"WITHSCORES".into()]),
+            ZRangeByScore(from, to) => ("ZRANGEBYSCORE", vec![number(*from), number(*to)]),
+            XAdd(value) => {
+                let id = format!("{ENTRY_MS}-*").into_bytes();
+                ("XADD", vec![id, ENTRY_FIELD.into(), value.bytes().to_vec()])
+            }
+            XDel(sequences) => ("XDEL", sequences.iter().copied().map(entry_id).collect()),
+            XTrim(count) => ("XTRIM", vec![b"MAXLEN".into(), count.to_string().into_bytes()]),
+            XLen => ("XLEN", Vec::new()),
+            XRange(from, to) => ("XRANGE", vec![entry_id(*from), entry_id(*to)]),
+            XRevRange(count) => {
+                let count = count.to_string().into_bytes();
+                ("XREVRANGE", vec![b"+".into(), b"-".into(), b"COUNT".into(), count])
+            }
         };
         [name.into(), key.into()].into_iter().chain(more).collect()
     }
 
-    /// What it answers, and the collection after it if it changes that; none of it: the key is gone.
-    pub(crate) fn run(&self, old: Option<&Value>) -> (Reply, Option<Option<Value>>) {
+    /// What it answers on a key of this name, and the collection after it if it changes that; none of it:
+    /// the key is gone.
+    pub(crate) fn run(&self, key: &str, old: Option<&Value>) -> (Reply, Option<Option<Value>>) {
         use Action::*;
+        if matches!(self, XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_)) {
+            return self.run_on_stream(old);
+        }
         let mut elements = old.map_or_else(Vec::new, decode);
         let len = elements.len() as i64;
         let find = |elements: &[Element], id: u8| elements.iter().position(|one| one.id == id);
@@ -115,7 +198,7 @@ impl Action {
         let reply = match self {
             HGet(field) => of(field),
             HMGet(fields) => Reply::Array(fields.iter().map(of).collect()),
-            HLen | SCard | LLen => Reply::Integer(len),
+            HLen | SCard | LLen | ZCard => Reply::Integer(len),
             SMIsMember(members) => {
                 let is_there = |id: &u8| Reply::Integer(find(&elements, *id).is_some().into());
                 Reply::Array(members.iter().map(is_there).collect())
@@ -139,7 +222,7 @@ impl Action {
                 // One that changes nothing disturbs nobody.
                 return (Reply::Integer(added), (added > 0).then(|| encode(&elements)));
             }
-            HDel(ids) | SRem(ids) => {
+            HDel(ids) | SRem(ids) | ZRem(ids) => {
                 elements.retain(|one| !ids.contains(&one.id));
                 let removed = len - elements.len() as i64;
                 return (Reply::Integer(removed), (removed > 0).then(|| encode(&elements)));
@@ -156,14 +239,153 @@ impl Action {
                 let popped = elements.remove(if *at_head { 0 } else { elements.len() - 1 });
                 return (Reply::Bulk(popped.value), Some(encode(&elements)));
             }
+            BPop(_) | BZPop(_) if elements.is_empty() => Reply::NullArray,
+            BPop(at_head) => {
+                let (popped, after) = Pop(*at_head).run(key, old);
+                return (Reply::Array(vec![named(key), popped]), after);
+            }
+            BZPop(first) => {
+                let (popped, after) = ZPop(*first).run(key, old);
+                let Reply::Array(popped) = popped else { unreachable!("a member and its score") };
+                return (Reply::Array([vec![named(key)], popped].concat()), after);
+            }
             LTrim(..) if elements.is_empty() => Reply::ok(),
             LTrim(from, to) => {
                 let kept = elements[span(*from, *to, len)].to_vec();
                 return (Reply::ok(), Some(encode(&kept)));
             }
+            ZAdd(pairs) => {
+                let before = encode(&elements);
+                for (score, id) in pairs {
+                    put(&mut elements, *id, Value::new(number(*score)));
+                }
+                let (added, after) = (elements.len() as i64 - len, encode(&elements));
+                return (Reply::Integer(added), (before != after).then_some(after));
+            }
+            ZIncrBy(by, id) => {
+                let score = find(&elements, *id).map_or(0, |at| elements[at].score());
+                let score = Value::new(number(score + by));
+                put(&mut elements, *id, score.clone());
+                return (Reply::Bulk(score), Some(encode(&elements)));
+            }
+            ZPop(_) if elements.is_empty() => Reply::Array(Vec::new()),
+            ZPop(first) => {
+                let ranked = ranked(&elements);
+                let popped = if *first { &ranked[0] } else { &ranked[ranked.len() - 1] };
+                elements.retain(|one| one.id != popped.id);
+                return (Reply::Array(popped.with_score().into()), Some(encode(&elements)));
+            }
+            ZMScore(ids) => Reply::Array(ids.iter().map(of).collect()),
+            ZRank(id) => match ranked(&elements).iter().position(|one| one.id == *id) {
+                Some(rank) => Reply::Integer(rank as i64),
+                None => Reply::Null,
+            },
+            ZRange(from, to) => {
+                let range = &ranked(&elements)[span(*from, *to, len)];
+                Reply::Array(range.iter().flat_map(Element::with_score).collect())
+            }
+            ZRangeByScore(from, to) => {
+                let mut range = ranked(&elements);
+                range.retain(|one| (*from..=*to).contains(&one.score()));
+                Reply::Array(range.iter().map(Element::member).collect())
+            }
+            XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_) => {
+                unreachable!("on a stream")
+            }
         };
         (reply, None)
     }
+
+    /// The same of a stream.
+    fn run_on_stream(&self, old: Option<&Value>) -> (Reply, Option<Option<Value>>) {
+        use Action::*;
+        let mut stream = Stream::decode(old);
+        let len = stream.entries.len();
+        let reply = match self {
+            XAdd(value) => {
+                let sequence = stream.last.map_or(0, |last| last + 1);
+                stream.last = Some(sequence);
+                stream.entries.push((sequence, value.clone()));
+                return (Reply::Bulk(Value::new(entry_id(sequence))), Some(stream.encode()));
+            }
+            XDel(gone) => {
+                stream.entries.retain(|(sequence, _)| !gone.contains(sequence));
+                return stream.shrunk_from(len);
+            }
+            XTrim(count) => {
+                stream.entries.drain(..len.saturating_sub(*count as usize));
+                return stream.shrunk_from(len);
+            }
+            XRange(from, to) => {
+                stream.entries.retain(|(sequence, _)| (*from..=*to).contains(sequence));
+                Reply::Array(stream.entries.iter().map(entry_reply).collect())
+            }
+            XRevRange(count) => {
+                let last = stream.entries.iter().rev().take(*count as usize);
+                Reply::Array(last.map(entry_reply).collect())
+            }
+            _ => Reply::Integer(len as i64),
+        };
+        (reply, None)
+    }
+}
+
+fn named(key: &str) -> Reply {
+    Reply::Bulk(Value::new(key.into()))
+}
+
+/// The ID of an entry of a stream.
+fn entry_id(sequence: u64) -> Vec<u8> {
+    format!("{ENTRY_MS}-{sequence}").into_bytes()
+}
+
+fn entry_reply((sequence, value): &(u64, Value)) -> Reply {
+    let id = Reply::Bulk(Value::new(entry_id(*sequence)));
+    let field = Reply::Bulk(Value::new(ENTRY_FIELD.into()));
+    Reply::Array(vec![id, Reply::Array(vec![field, Reply::Bulk(value.clone())])])
+}
+
+/// A stream, which is there also when it has no entries.
+struct Stream {
+    /// The sequence of the last entry that there was; none: there is no stream.
+    last: Option<u64>,
+    entries: Vec<(u64, Value)>,
+}
+
+impl Stream {
+    fn decode(value: Option<&Value>) -> Stream {
+        let sequence = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        let elements = value.map_or_else(Vec::new, decode);
+        let entry = |one: &Element| {
+            let (at, value) = one.value.bytes().split_at(size_of::<u64>());
+            (sequence(at), Value::new(value.to_vec()))
+        };
+        Stream {
+            last: elements.first().map(|one| sequence(one.value.bytes())),
+            entries: elements.iter().skip(1).map(entry).collect(),
+        }
+    }
+
+    /// What is answered when it had so many entries before some were deleted, and it after that.
+    fn shrunk_from(&self, len: usize) -> (Reply, Option<Option<Value>>) {
+        let removed = len - self.entries.len();
+        (Reply::Integer(removed as i64), (removed > 0).then(|| self.encode()))
+    }
+
+    fn encode(&self) -> Option<Value> {
+        let element = |bytes: Vec<u8>| Element { id: 0, value: Value::new(bytes) };
+        let entry =
+            |(at, value): &(u64, Value)| element([&at.to_le_bytes(), value.bytes()].concat());
+        let last = self.last.map(|last| element(last.to_le_bytes().into()));
+        encode(&last.into_iter().chain(self.entries.iter().map(entry)).collect::<Vec<_>>())
+    }
+}
+
+/// The members of a sorted set in their order.
+fn ranked(elements: &[Element]) -> Vec<Element> {
+    let mut ranked = elements.to_vec();
+    ranked.sort_by_key(|one| (one.score(), member_name(one.id)));
+    ranked
 }
 
 fn number(number: i64) -> Vec<u8> {
@@ -174,6 +396,22 @@ fn number(number: i64) -> Vec<u8> {
 struct Element {
     id: u8,
     value: Value,
+}
+
+impl Element {
+    /// Of a member of a sorted set.
+    fn score(&self) -> i64 {
+        let text = std::str::from_utf8(self.value.bytes()).expect("a score");
+        text.parse().expect("a score")
+    }
+
+    fn member(&self) -> Reply {
+        Reply::Bulk(Value::new(member_name(self.id)))
+    }
+
+    fn with_score(&self) -> [Reply; 2] {
+        [self.member(), Reply::Bulk(self.value.clone())]
+    }
 }
 
 /// Puts an element in its place. True: there was none.
@@ -236,28 +474,66 @@ mod tests {
 
     #[test]
     fn a_hash_is_gone_with_its_last_field() {
-        let (reply, hash) = Action::HSet(vec![(7, value("a")), (3, value("b"))]).run(None);
+        let (reply, hash) = Action::HSet(vec![(7, value("a")), (3, value("b"))]).run("k", None);
         assert_eq!(reply, Reply::Integer(2));
         let hash = hash.expect("a change").expect("a hash");
-        let (reply, same) = Action::HMGet(vec![3, 4, 7]).run(Some(&hash));
+        let (reply, same) = Action::HMGet(vec![3, 4, 7]).run("k", Some(&hash));
         assert!(same.is_none());
         let expected = vec![Reply::Bulk(value("b")), Reply::Null, Reply::Bulk(value("a"))];
         assert_eq!(reply, Reply::Array(expected));
-        let (reply, gone) = Action::HDel(vec![3, 3, 7, 9]).run(Some(&hash));
+        let (reply, gone) = Action::HDel(vec![3, 3, 7, 9]).run("k", Some(&hash));
         assert_eq!((reply, gone), (Reply::Integer(2), Some(None)));
     }
 
     #[test]
+    fn a_sorted_set_is_in_the_order_of_scores_and_then_of_names() {
+        let (reply, set) = Action::ZAdd(vec![(2, 3), (1, 20), (1, 3), (1, 1)]).run("k", None);
+        assert_eq!(reply, Reply::Integer(3));
+        let set = set.expect("a change").expect("a sorted set");
+        let member = |id| Reply::Bulk(Value::new(member_name(id)));
+        let all = [1, 20, 3].map(member).to_vec();
+        assert_eq!(Action::ZRangeByScore(1, 1).run("k", Some(&set)).0, Reply::Array(all));
+        assert_eq!(Action::ZRank(3).run("k", Some(&set)).0, Reply::Integer(2));
+        assert_eq!(Action::ZAdd(vec![(1, 20)]).run("k", Some(&set)), (Reply::Integer(0), None));
+        let (reply, set) = Action::ZIncrBy(-3, 3).run("k", Some(&set));
+        assert_eq!(reply, Reply::Bulk(value("-2")));
+        let set = set.expect("a change").expect("a sorted set");
+        let (reply, set) = Action::ZPop(true).run("k", Some(&set));
+        assert_eq!(reply, Reply::Array(vec![member(3), Reply::Bulk(value("-2"))]));
+        let set = set.expect("a change").expect("a sorted set");
+        assert_eq!(Action::ZRem(vec![1, 20]).run("k", Some(&set)).1, Some(None));
+    }
+
+    #[test]
+    fn a_stream_without_entries_is_there_and_goes_on() {
+        let (_, stream) = Action::XAdd(value("a")).run("k", None);
+        let stream = stream.expect("a change").expect("a stream");
+        let (reply, stream) = Action::XAdd(value("b")).run("k", Some(&stream));
+        assert_eq!(reply, Reply::Bulk(value("7-1")));
+        let stream = stream.expect("a change").expect("a stream");
+        let all = Action::XRange(0, u64::MAX).run("k", Some(&stream)).0;
+        let expected = [(0, "a"), (1, "b")].map(|(at, text)| entry_reply(&(at, value(text))));
+        assert_eq!(all, Reply::Array(expected.to_vec()));
+        assert_eq!(Action::XTrim(5).run("k", Some(&stream)), (Reply::Integer(0), None));
+        let (reply, stream) = Action::XDel(vec![1, 0, 9]).run("k", Some(&stream));
+        assert_eq!(reply, Reply::Integer(2));
+        let stream = stream.expect("a change").expect("it is there");
+        assert_eq!(Action::XLen.run("k", Some(&stream)).0, Reply::Integer(0));
+        let id = Action::XAdd(value("c")).run("k", Some(&stream)).0;
+        assert_eq!(id, Reply::Bulk(value("7-2")));
+    }
+
+    #[test]
     fn a_list_has_two_ends() {
-        let (_, list) = Action::Push(true, vec![value("b"), value("a")]).run(None);
+        let (_, list) = Action::Push(true, vec![value("b"), value("a")]).run("k", None);
         let list = list.expect("a change").expect("a list");
-        let (_, list) = Action::Push(false, vec![value("c")]).run(Some(&list));
+        let (_, list) = Action::Push(false, vec![value("c")]).run("k", Some(&list));
         let list = list.expect("a change").expect("a list");
         let all = ["a", "b", "c"].map(|text| Reply::Bulk(value(text))).to_vec();
-        assert_eq!(Action::LRange(0, -1).run(Some(&list)).0, Reply::Array(all.clone()));
-        assert_eq!(Action::LRange(-2, 9).run(Some(&list)).0, Reply::Array(all[1..].to_vec()));
-        assert_eq!(Action::LIndex(-4).run(Some(&list)).0, Reply::Null);
-        assert_eq!(Action::Pop(false).run(Some(&list)).0, all[2].clone());
-        assert_eq!(Action::LTrim(5, 9).run(Some(&list)).1, Some(None));
+        assert_eq!(Action::LRange(0, -1).run("k", Some(&list)).0, Reply::Array(all.clone()));
+        assert_eq!(Action::LRange(-2, 9).run("k", Some(&list)).0, Reply::Array(all[1..].to_vec()));
+        assert_eq!(Action::LIndex(-4).run("k", Some(&list)).0, Reply::Null);
+        assert_eq!(Action::Pop(false).run("k", Some(&list)).0, all[2].clone());
+        assert_eq!(Action::LTrim(5, 9).run("k", Some(&list)).1, Some(None));
     }
 }

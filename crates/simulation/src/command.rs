@@ -11,7 +11,7 @@ pub(crate) struct Key(pub(crate) u8);
 
 /// Names of keys. Some share a slot. The first [`STRINGS`] hold strings; of each other type there are
 /// two, one behind another.
-pub(crate) const KEYS: [&str; 16] = [
+pub(crate) const KEYS: [&str; 20] = [
     "{a}0",
     "b",
     "{a}1",
@@ -28,6 +28,10 @@ pub(crate) const KEYS: [&str; 16] = [
     "{a}set",
     "list",
     "{a}list",
+    "zset",
+    "{a}zset",
+    "stream",
+    "{a}stream",
 ];
 /// Keys at the begin of [`KEYS`] that hold strings.
 pub(crate) const STRINGS: u64 = 8;
@@ -36,6 +40,10 @@ pub(crate) const COUNTERS: u8 = 8;
 pub(crate) const HASHES: u8 = 10;
 pub(crate) const SETS: u8 = 12;
 pub(crate) const LISTS: u8 = 14;
+pub(crate) const SORTED_SETS: u8 = 16;
+pub(crate) const STREAMS: u8 = 18;
+/// Where the keys of each type of collection begin.
+pub(crate) const COLLECTIONS: [u8; 5] = [HASHES, SETS, LISTS, SORTED_SETS, STREAMS];
 /// How many keys of such a type there are.
 pub(crate) const KEYS_OF_TYPE: u8 = 2;
 /// Databases that clients use.
@@ -75,6 +83,8 @@ pub(crate) enum Command {
     Del(Vec<Key>),
     Rename(Key, Key),
     Copy(Key, Key),
+    /// From the head of one list to the tail of another.
+    LMove(Key, Key),
     /// On a key that holds a collection or nothing.
     On(Key, Action),
     /// With a time that does not come.
@@ -156,7 +166,7 @@ impl Command {
             | Expire(key) => vec![*key],
             Exists(keys) | MGet(keys) | Del(keys) | Watch(keys) => keys.clone(),
             MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(key, _)| *key).collect(),
-            Rename(from, to) | Copy(from, to) => vec![*from, *to],
+            Rename(from, to) | Copy(from, to) | LMove(from, to) => vec![*from, *to],
             FlushAll | FlushDb | SwapDb | Select(_) | Unwatch | Other(_) => Vec::new(),
         }
     }
@@ -221,6 +231,7 @@ impl Command {
             MSetNx(pairs) => paired("MSETNX", pairs),
             Rename(from, to) => text(&["RENAME", from.name(), to.name()]),
             Copy(from, to) => text(&["COPY", from.name(), to.name()]),
+            LMove(from, to) => text(&["LMOVE", from.name(), to.name(), "LEFT", "RIGHT"]),
             On(key, action) => action.words(key.name()),
             Expire(key) => text(&["EXPIRE", key.name(), EXPIRE_SECONDS]),
             FlushAll => text(&["FLUSHALL"]),

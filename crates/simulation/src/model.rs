@@ -7,6 +7,7 @@ use std::hash::{Hash, Hasher};
 
 use rapidhash::fast::RapidHasher;
 
+use crate::collection::Action;
 use crate::command::{Command, DATABASES, FAR_MS, KEYS, Key, Operation};
 use crate::reply::Reply;
 use crate::value::Value;
@@ -54,7 +55,7 @@ enum End {
 struct Session {
     db: usize,
     /// Bits of the watched keys, by database.
-    watched: [u16; DATABASES],
+    watched: [u32; DATABASES],
     /// Whether one of them has changed.
     is_disturbed: bool,
 }
@@ -298,8 +299,16 @@ impl State {
                 }
                 Reply::Integer(is_done.into())
             }
+            LMove(from, to) => {
+                let pop = Action::Pop(true);
+                let popped = self.run(session, &On(*from, pop));
+                if let Some(Reply::Bulk(value)) = &popped {
+                    self.run(session, &On(*to, Action::Push(false, vec![value.clone()])));
+                }
+                return popped;
+            }
             On(key, action) => {
-                let (reply, after) = action.run(self.get(db, *key));
+                let (reply, after) = action.run(key.name(), self.get(db, *key));
                 match after {
                     None => {}
                     Some(None) => drop(self.delete(db, *key)),

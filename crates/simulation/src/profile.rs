@@ -120,10 +120,17 @@ impl Profile {
     }
 
     pub(crate) fn slices(&self) -> Slices {
+        // The simulated server's clock stands still: a turn that has a length would never end.
+        let own_turn_nanos_max = 0;
         if self.is_sliced {
-            Slices { reply_bytes_free: 3000, gathered_keys_max: 2, filled_bytes_max: 1000 }
+            Slices {
+                reply_bytes_free: 3000,
+                gathered_keys_max: 2,
+                filled_bytes_max: 1000,
+                own_turn_nanos_max,
+            }
         } else {
-            Slices::default()
+            Slices { own_turn_nanos_max, ..Slices::default() }
         }
     }
 

@@ -163,6 +163,31 @@ fn a_killed_connection_ends_and_the_others_go_on() {
 }
 
 #[test]
+fn a_client_that_is_killed_from_another_worker_runs_nothing_more() {
+    const ROUNDS: usize = 20;
+    const REQUESTS: u64 = 5_000;
+    let server = Server::kelvin(&["--workers", "2"]);
+    let mut killer = server.connect();
+    let mut cut_short = 0;
+    let count = |client: &mut Client| text(&client.call(&["GET", "n"])).parse::<u64>();
+    for round in 0..ROUNDS {
+        let mut victim = server.connect();
+        let id = show(&victim.call(&["CLIENT", "ID"]));
+        assert_eq!(killer.show("SET n 0"), "+OK");
+        victim.write(&b"INCR n\r\n".repeat(REQUESTS as usize));
+        while count(&mut killer) == Ok(0) {}
+        killer.show(&format!("CLIENT KILL ID {}", id.trim_start_matches(':')));
+        let before = count(&mut killer).expect("a number");
+        std::thread::sleep(SILENCE / 10);
+        let after = count(&mut killer).expect("a number");
+        // One may have been under way.
+        assert!(after <= before + 1, "{} ran in round {round}", after - before);
+        cut_short += u32::from(after < REQUESTS);
+    }
+    assert!(cut_short > 0, "one of {ROUNDS} was killed in the midst");
+}
+
+#[test]
 fn a_pause_holds_writes_and_lets_reads_through() {
     let server = Server::kelvin(&[]);
     let (mut control, mut client) = (server.connect(), server.connect());

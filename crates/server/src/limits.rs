@@ -35,7 +35,7 @@ pub(crate) const PROMOTED_OF_PIECE_MAX: usize = 4;
 pub(crate) const WATCHERS_MAX: usize = 64;
 /// Bytes of a buffer that a connection borrows for reading.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
-/// Buffers that a worker keeps for its connections.
+/// Buffers that a worker keeps for its connections. As many may hold replies that are written together.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
 /// Keys of detached tables that a worker frees itself; more go to a thread of their own.
 pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
@@ -97,10 +97,15 @@ pub(crate) const BUFFERS_LENT_MAX: usize = 16;
 pub(crate) const TURN_BYTES_MAX: u64 = 2 << 20;
 /// Time that their requests run before that, in nanoseconds.
 pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;
-/// A client that takes more before it waits for its next request takes much: a quarter of a turn, more
-/// than a pipeline of small requests takes.
-pub(crate) const MUCH_BYTES_MIN: u64 = TURN_BYTES_MAX / 4;
-/// Clients that have taken little and go on after one look for events.
+/// Time that a heavy client goes on when it has a turn of its own, in nanoseconds. A small request is
+/// read, run and written in a poll each, and may wait for one such turn before each of them.
+pub(crate) const OWN_TURN_NANOS_MAX: u64 = 250_000;
+/// Beside a crowd, which waits for whole turns, four times as long.
+pub(crate) const CROWDED_TURN_SHIFT: u32 = 2;
+/// A client that takes more until all that it had sent has run is heavy: a quarter of a turn, more than
+/// a pipeline of small requests takes.
+pub(crate) const HEAVY_BYTES_MIN: u64 = TURN_BYTES_MAX / 4;
+/// Light clients that go on after one look for events; more that wait are a crowd.
 pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
 /// Bytes that a connection writes before others have their turn.
 pub(crate) const WRITE_BYTES_MAX: usize = 1 << 20;

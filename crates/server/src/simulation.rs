@@ -94,10 +94,13 @@ impl SimWorker {
         (id, Connection::new(self.0.clone(), transport, client).serve())
     }
 
-    /// What does one round of upkeep; true: more is urgent.
+    /// What does one round of upkeep, and ends the waits whose time has come; true: more is urgent.
     pub fn upkeep(&self) -> impl FnMut() -> bool + 'static {
-        let mut upkeep = Upkeep::new(self.0.clone());
-        move || upkeep.round()
+        let (worker, mut upkeep) = (self.0.clone(), Upkeep::new(self.0.clone()));
+        move || {
+            worker.deadlines.wake_due(worker.server.tier.clock().unix_ms());
+            upkeep.round()
+        }
     }
 
     /// What wakes its connections for which other workers have something.

@@ -1,9 +1,9 @@
 //! A connection: bytes in, batches of requests run, bytes out.
 //!
-//! Everything that has arrived is parsed and run before anything is awaited, and the replies leave
-//! in one write. While a client does not take its replies its requests are still read and run, as
-//! with Redis (clients that send a whole pipeline before they read depend on it); what it leaves
-//! unread counts in the memory budget and is bounded by the output limits.
+//! Everything that has arrived is parsed and run, and the replies leave in one write, once the other
+//! clients that are ready have run theirs. While a client does not take its replies its requests are
+//! still read and run, as with Redis (clients that send a whole pipeline before they read depend on
+//! it); what it leaves unread counts in the memory budget and is bounded by the output limits.
 
 mod wait;
 mod wait_for_keys;
@@ -26,7 +26,7 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, MUCH_BYTES_MIN,
+    ARGS_MAX, HEAVY_BYTES_MIN, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
     PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
     WRITE_EARLY_BYTES,
 };
@@ -35,6 +35,7 @@ use crate::session::{Closing, Session};
 use crate::state::client_memory::{CountedBuffers, limit_bytes};
 use crate::state::clients::Client;
 use crate::state::output_limit::close_if_over;
+use crate::state::turn::Ticket;
 use crate::state::worker::Worker;
 
 /// A client's connection over a transport. Its task owns it.
@@ -49,8 +50,14 @@ pub(crate) struct Connection<T> {
     written: usize,
     /// Whether others have their turn in the midst of writing it.
     writes_on: bool,
-    /// What it has taken of its worker's turns since it last had nothing to do.
+    /// What it has taken of its worker's turns since all had run that it had sent, as far as was known.
     taken: u64,
+    /// Whether it was heavy in what it had sent before.
+    was_heavy: bool,
+    /// Whether the socket was empty when it was last read.
+    drained: bool,
+    /// Since when it waits for its turn.
+    ticket: Ticket,
     /// Whether it has a turn of its own, which what it takes does not spend.
     goes_alone: bool,
     /// Values fetched for the batch under way.
@@ -109,6 +116,9 @@ impl<T: Transport> Connection<T> {
             written: 0,
             writes_on: false,
             taken: 0,
+            was_heavy: false,
+            drained: false,
+            ticket: Ticket::default(),
             goes_alone: false,
             fetched: FetchedSet::default(),
             read_many: None,
@@ -131,25 +141,22 @@ impl<T: Transport> Connection<T> {
         })
         .await;
         let client = self.session.client.clone();
+        let mut keeps_turn = false;
         while self.session.closing != Closing::Now {
-            self.goes_alone = false;
-            let much = self.taken > MUCH_BYTES_MIN;
-            if self.worker.turn.is_over(much) {
-                client.is_served.store(true, Ordering::Relaxed);
-                self.goes_alone = self.worker.turn.end(much).await;
-                client.is_served.store(false, Ordering::Relaxed);
-                self.note_moved();
-                // Its batch may be under way: what is left of it runs now, not when it began.
-                self.renew_clock();
+            if !std::mem::take(&mut keeps_turn) && self.end_turn(&client).await.is_none() {
+                break;
             }
+            let answered = self.reply.len();
             match self.run_turn() {
                 Next::Io => {
-                    if self.reply.len() > self.written {
+                    let is_large = self.reply.capacity() > READ_BUFFER_BYTES;
+                    if self.reply.len() > answered && !is_large && self.worker.has_buffers() {
                         // The replies of all that are ready go out one after another: the first
-                        // wakes the client's side, and finds it awake for the next.
+                        // wakes the client's side, the others find it awake. A large one does not
+                        // wait: what the client takes at once does not count as its memory.
                         tier::yield_once().await;
                     }
-                    if poll_fn(|cx| self.poll_io(cx)).await.is_err() {
+                    if poll_fn(|cx| self.poll_io_in_turn(cx)).await.is_err() {
                         break;
                     }
                 }
@@ -157,6 +164,8 @@ impl<T: Transport> Connection<T> {
                     tier::yield_once().await;
                     self.worker.prefetch.run(&self.worker.server.tier.keyspace);
                     self.renew_clock();
+                    // What it was given the turn for is still to run.
+                    keeps_turn = self.goes_alone;
                 }
                 Next::Wait(wait) => {
                     if unless_killed(&client, self.wait(wait)).await.is_none() {
@@ -173,6 +182,23 @@ impl<T: Transport> Connection<T> {
         self.counted.end(&self.worker.server, &client);
         drop(self.session);
         self.worker.server.clients.remove(client.id);
+    }
+
+    /// Waits for its turn if that is over. None when the client is killed first.
+    async fn end_turn(&mut self, client: &Client) -> Option<()> {
+        self.goes_alone = false;
+        let is_heavy = self.was_heavy || self.taken > HEAVY_BYTES_MIN;
+        if self.worker.turn.is_over(is_heavy, &self.ticket) {
+            self.note_large_reply();
+            client.is_served.store(true, Ordering::Relaxed);
+            let wait = self.worker.turn.end(is_heavy, &mut self.ticket);
+            self.goes_alone = unless_killed(client, wait).await?;
+            client.is_served.store(false, Ordering::Relaxed);
+            self.note_moved();
+            // Its batch may be under way: what is left of it runs now, not when it began.
+            self.renew_clock();
+        }
+        Some(())
     }
 
     /// Runs requests, and counts what that takes of the turn.
@@ -225,12 +251,18 @@ impl<T: Transport> Connection<T> {
                     Start::Run => {}
                 }
             }
-            // Not before: the clients that wait for their turn would each hold one, and the one that
-            // the last client has just given back is still in the cache.
+            // Not before: the clients that wait for their turn would each hold one.
             if self.reply.capacity() == 0 {
                 self.reply.give(self.worker.take_buffer());
             }
             while let Some(request) = self.batch.current() {
+                if self.session.client.is_killed() {
+                    // By another client, who is told so, or since all take too much: nothing runs after
+                    // that but what is under way. The loop of `serve` ends.
+                    self.worker.after_batch();
+                    self.release_fetched();
+                    return Next::Io;
+                }
                 self.take_own_pushes();
                 match self.pipeline().dispatch(&request) {
                     Outcome::Done | Outcome::NotRun if self.reply.has_gaps() => {
@@ -297,8 +329,9 @@ impl<T: Transport> Connection<T> {
             self.pipeline().promote_large();
         }
         self.batch.advance();
+        self.ticket.spend();
         if self.attempts > 0 || self.counted.is_granted() {
-            // The reply counts as a buffer; values fetched ahead stay.
+            // The reply counts as a buffer when it is not written at once; values fetched ahead stay.
             let bytes = self.fetched.memory_bytes();
             self.counted.keep_reserved(&self.worker.server, &self.session.client, bytes);
         }
@@ -433,6 +466,13 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// The same as [`Connection::poll_io`]; a turn of its own ends when there is nothing to do.
+    fn poll_io_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = self.poll_io(cx);
+        self.goes_alone &= result.is_ready();
+        result
+    }
+
     /// Writes what there is to write and reads what there is to read. Ready when something was
     /// read, or when everything is written and the batch goes on; an error ends the connection.
     fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -550,21 +590,31 @@ impl<T: Transport> Connection<T> {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.worker.turn.is_spent() {
+        if self.drained && self.input.is_empty() && self.taken > 0 {
+            // What had come has run. Who was heavy in it still is when its next request is there
+            // at once.
+            self.was_heavy = self.taken > HEAVY_BYTES_MIN;
+            self.taken = 0;
+        }
+        if self.worker.turn.is_spent() && !self.goes_alone {
             // Others first: the turn is ended before the next requests.
             return Poll::Ready(Ok(()));
         }
         self.grow_input();
         let result = self.transport.poll_read(cx, &mut self.input);
         if result.is_pending() {
+            self.drained = true;
+            self.ticket.spend();
             self.drop_input();
             if self.input.is_empty() {
+                self.was_heavy = false;
                 self.taken = 0;
             } else {
                 self.keep_input();
             }
         }
         let count = ready!(result)?;
+        self.drained = self.input.len() < self.input.capacity();
         if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
@@ -675,6 +725,13 @@ impl<T: Transport> Connection<T> {
     fn note_moved(&self) {
         let now_ms = self.worker.server.tier.clock().unix_ms();
         self.session.client.moved_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// Counts replies that are to wait, if they take more than a buffer.
+    fn note_large_reply(&mut self) {
+        if self.reply.capacity() > READ_BUFFER_BYTES {
+            self.note_memory();
+        }
     }
 
     /// Shows the connection's memory to the register.

@@ -28,20 +28,20 @@ mod tests {
     use tokio::task::spawn_local;
 
     use super::*;
-    use crate::limits::TURN_BYTES_MAX;
-    use crate::state::turn::Turn;
+    use crate::limits::{OWN_TURN_NANOS_MAX, TURN_BYTES_MAX};
+    use crate::state::turn::{Ticket, Turn};
 
-    /// Clients that ask for much.
+    /// Heavy clients.
     const GREEDY: usize = 64;
 
     #[test]
-    fn clients_that_ask_for_much_do_not_all_go_before_one_that_asks_for_little() {
+    fn heavy_clients_do_not_all_go_before_a_light_one() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build_local(LocalOptions::default())
             .expect("a runtime");
         let answered = Rc::new(Cell::new(0));
-        let turn = Rc::new(Turn::new(&Clock::new()));
+        let turn = Rc::new(Turn::new(&Clock::new(), OWN_TURN_NANOS_MAX));
         runtime.block_on(async {
             let (near, far) = UnixStream::pair().expect("a pair");
             near.set_nonblocking(true).expect("an option");
@@ -50,7 +50,9 @@ mod tests {
                 let (turn, answered) = (turn.clone(), answered.clone());
                 spawn_local(async move {
                     for runs in 0.. {
-                        let goes_alone = turn.is_over(runs > 0) && turn.end(runs > 0).await;
+                        let (is_heavy, mut ticket) = (runs > 0, Ticket::default());
+                        let goes_alone = turn.is_over(is_heavy, &ticket)
+                            && turn.end(is_heavy, &mut ticket).await;
                         answered.set(answered.get() + 1);
                         if !goes_alone {
                             turn.add(TURN_BYTES_MAX as usize + 1);
@@ -69,7 +71,7 @@ mod tests {
                 ready.clear_ready();
                 drop(ready);
                 if turn.is_spent() {
-                    turn.end(false).await;
+                    turn.end(false, &mut Ticket::default()).await;
                 }
                 let meanwhile = answered.get() - before;
                 assert!(meanwhile <= 4, "{meanwhile} large replies went first in round {round}");

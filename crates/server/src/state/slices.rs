@@ -1,6 +1,6 @@
 //! In what slices large requests are served.
 
-use crate::limits::{FILLED_BYTES_MAX, GATHERED_KEYS_MAX, REPLY_BYTES_FREE};
+use crate::limits::{FILLED_BYTES_MAX, GATHERED_KEYS_MAX, OWN_TURN_NANOS_MAX, REPLY_BYTES_FREE};
 
 /// The bounds of slices. The simulation makes them small, so that small requests come in several.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +11,9 @@ pub struct Slices {
     pub gathered_keys_max: usize,
     /// Bytes of values that are copied into a large reply before others have their turn.
     pub filled_bytes_max: usize,
+    /// Time that a heavy client goes on in a turn of its own, in nanoseconds. 0: others have their turn
+    /// after each slice.
+    pub own_turn_nanos_max: u64,
 }
 
 impl Default for Slices {
@@ -19,6 +22,7 @@ impl Default for Slices {
             reply_bytes_free: REPLY_BYTES_FREE,
             gathered_keys_max: GATHERED_KEYS_MAX,
             filled_bytes_max: FILLED_BYTES_MAX,
+            own_turn_nanos_max: OWN_TURN_NANOS_MAX,
         }
     }
 }

@@ -1,33 +1,41 @@
 //! A worker's turn: how much its clients may take of it before it looks for new events.
 //!
-//! Clients that are ready share a turn. Who finds it spent waits in one of three lines: for clients
-//! that have taken little lately, for those of them that were passed, and for those that have taken
-//! much. Each look for events lets one line go, in alternation (`ROTATION`): of the first its newest,
-//! as far as a turn goes; those that find it spent again go to the second, which goes in order of
-//! arrival; of the third only the first one, and what that takes does not spend the turn of others.
-//! So a client that asks for little waits for one that asks for much, or two, not for all of them,
-//! and nobody is passed by newer ones for long.
+//! Clients that are ready share a turn. Who finds it spent waits in one of three lines: for light
+//! clients, which have taken little lately, for those of them that newer ones have overtaken, and for
+//! heavy clients. Each look for events lets one line go, in alternation (`ROTATION`): of the first its
+//! newest, as far as a turn goes, while all others of it go to the second, as do those that find the
+//! turn spent again; the second goes in order of arrival; of the third only the first one, and what
+//! that runs and writes does not spend the turn of others. So whoever is new waits for one heavy
+//! client, not for all of them; and a third of the looks is for those that have waited longest alone,
+//! whose requests come before those that the look finds.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use quanta::Clock;
 
-use crate::limits::{GRANTED_AT_ONCE_MAX, TURN_BYTES_MAX, TURN_NANOS_MAX};
+use crate::limits::{CROWDED_TURN_SHIFT, GRANTED_AT_ONCE_MAX, TURN_BYTES_MAX, TURN_NANOS_MAX};
 
 /// Fraction bits of what a tick of the clock counts for.
 const TICK_SHIFT: u32 = 16;
 
-/// The line of clients that have taken little, of those of them that were passed by newer ones, and of
-/// those that have taken much.
-const LITTLE: usize = 0;
-const PASSED: usize = 1;
-const MUCH: usize = 2;
+/// The lines of light clients, of those of them that newer ones have overtaken, and of heavy clients.
+const LIGHT: usize = 0;
+const OVERTAKEN: usize = 1;
+const HEAVY: usize = 2;
 /// Which line goes after which, without those that are empty.
-const ROTATION: [usize; 4] = [LITTLE, PASSED, LITTLE, MUCH];
+const ROTATION: [usize; 3] = [LIGHT, OVERTAKEN, HEAVY];
+
+/// A ticket that is later than any.
+const EVERYBODY: u64 = u64::MAX;
+
+/// Since when a client waits for its turn, in the order of all that wait: what it keeps until a request
+/// of it has run.
+#[derive(Default)]
+pub(crate) struct Ticket(Option<u64>);
 
 /// What the clients of a worker have taken since it looked for new events, and who waits for the next
 /// look.
@@ -36,16 +44,26 @@ pub(crate) struct Turn {
     used: Cell<u64>,
     /// Bytes that a tick counts for, `TICK_SHIFT` bits of them behind the point.
     bytes_per_tick: u64,
-    /// Bounds: one place for each connection.
-    lines: [RefCell<VecDeque<Rc<Waiting>>>; 3],
+    clock: Clock,
+    /// Ticks that a turn of a heavy client's own lasts, where there is no crowd.
+    own_ticks_max: u64,
+    /// When the last turn of a client of its own began, in ticks.
+    own_since: Cell<u64>,
+    /// By their tickets' numbers. Bounds: one place for each connection.
+    lines: [RefCell<BTreeMap<u64, Rc<Waiting>>>; 3],
+    next_ticket: Cell<u64>,
     /// Where in `ROTATION` the next look begins.
     next: Cell<usize>,
     /// Whether one of those that wait makes the runtime look.
     has_looker: Cell<bool>,
+    /// The last ticket of those that the turn is for: a look for the overtaken is for them
+    /// alone, any other for everybody.
+    last_ticket: Cell<u64>,
 }
 
-#[derive(Default)]
 struct Waiting {
+    /// The line that it is in.
+    line: Cell<usize>,
     may_go: Cell<bool>,
     waker: Cell<Option<Waker>>,
 }
@@ -53,7 +71,7 @@ struct Waiting {
 /// A client's place in a line, which it leaves when this is dropped.
 struct Place<'a> {
     turn: &'a Turn,
-    line: usize,
+    ticket: u64,
     waiting: Rc<Waiting>,
 }
 
@@ -61,7 +79,7 @@ struct Place<'a> {
 struct Looker<'a>(&'a Turn);
 
 impl Waiting {
-    fn grant(self: &Rc<Waiting>) {
+    fn grant(&self) {
         self.may_go.set(true);
         self.wake();
     }
@@ -73,18 +91,32 @@ impl Waiting {
     }
 }
 
+impl Ticket {
+    /// A request of the client has run, or it has none: when it asks again, it is as new as others.
+    #[inline]
+    pub(crate) fn spend(&mut self) {
+        self.0 = None;
+    }
+}
+
 impl Turn {
-    /// A turn of `TURN_BYTES_MAX` or `TURN_NANOS_MAX`, by this clock.
-    pub(crate) fn new(clock: &Clock) -> Turn {
+    /// A turn of `TURN_BYTES_MAX` or `TURN_NANOS_MAX`, by this clock, and of `own_nanos_max` for a heavy
+    /// client.
+    pub(crate) fn new(clock: &Clock, own_nanos_max: u64) -> Turn {
         const STRETCH: u64 = 1 << 20;
         let nanos = clock.delta_as_nanos(0, STRETCH);
         let bytes = nanos * TURN_BYTES_MAX / TURN_NANOS_MAX;
         Turn {
             used: Cell::new(0),
             bytes_per_tick: (bytes << TICK_SHIFT) / STRETCH,
+            clock: clock.clone(),
+            own_ticks_max: own_nanos_max * STRETCH / nanos,
+            own_since: Cell::new(0),
             lines: Default::default(),
+            next_ticket: Cell::new(0),
             next: Cell::new(0),
             has_looker: Cell::new(false),
+            last_ticket: Cell::new(EVERYBODY),
         }
     }
 
@@ -119,73 +151,134 @@ impl Turn {
         self.used.get() > TURN_BYTES_MAX
     }
 
-    /// Whether a client has to wait for its turn: it is spent, or others wait for theirs and this one
-    /// has taken `much`.
+    /// Whether a client has to wait for its turn: it is spent, or it is that of clients that have waited
+    /// longer, or others wait for theirs and this one is heavy.
     #[inline]
-    pub(crate) fn is_over(&self, much: bool) -> bool {
-        self.is_spent() || much && self.has_looker.get()
+    pub(crate) fn is_over(&self, is_heavy: bool, ticket: &Ticket) -> bool {
+        let is_for_others = ticket.0.unwrap_or(EVERYBODY) > self.last_ticket.get();
+        self.is_spent() || is_for_others || is_heavy && self.has_looker.get()
     }
 
-    /// In the midst of something long: lets others have their turn if it is time.
-    pub(crate) async fn pass(&self) {
-        if self.is_over(true) {
-            self.end(true).await;
+    /// Begins a turn of everybody.
+    #[cfg(test)]
+    pub(crate) fn renew(&self) {
+        self.used.set(0);
+        self.last_ticket.set(EVERYBODY);
+    }
+
+    /// Whether a heavy client waits.
+    #[cfg(test)]
+    pub(crate) fn is_waited_for_by_heavy(&self) -> bool {
+        !self.lines[HEAVY].borrow().is_empty()
+    }
+
+    /// In the midst of something long: lets others have their turn, unless the last turn that a heavy
+    /// client was given has not lasted yet: what is done in hundreds of small steps would not end for
+    /// seconds if others came after each.
+    pub(crate) async fn give_way(&self) {
+        let is_waited_for = self.is_spent() || self.has_looker.get();
+        if is_waited_for && self.own_ticks() >= self.own_ticks_max() {
+            self.end(true, &mut Ticket::default()).await;
         }
     }
 
-    /// Waits for a turn that is not spent, or for one of its own, which is not counted, for a client
-    /// that has taken `much`. Whether it is one of its own.
+    /// Ticks since the last turn of a client of its own began.
+    fn own_ticks(&self) -> u64 {
+        self.clock.raw().wrapping_sub(self.own_since.get())
+    }
+
+    /// Ticks that such a turn lasts.
+    fn own_ticks_max(&self) -> u64 {
+        let waiting = |line: usize| self.lines[line].borrow().len();
+        let is_crowded = waiting(LIGHT) + waiting(OVERTAKEN) > GRANTED_AT_ONCE_MAX;
+        if is_crowded { self.own_ticks_max << CROWDED_TURN_SHIFT } else { self.own_ticks_max }
+    }
+
+    /// Waits for a turn that is not spent or, for a heavy client, for one of its own. Whether it is one of
+    /// its own. A light client that comes back with its ticket, since the turn was spent before a request
+    /// of it could run, has its place again.
     #[cold]
-    pub(crate) async fn end(&self, much: bool) -> bool {
-        if much {
-            self.join(MUCH).go().await;
+    pub(crate) async fn end(&self, is_heavy: bool, ticket: &mut Ticket) -> bool {
+        if is_heavy {
+            self.join(HEAVY, self.new_ticket()).go().await;
+            self.own_since.set(self.clock.raw());
             return true;
         }
-        self.join(LITTLE).go().await;
-        if !self.is_spent() {
-            return false;
-        }
-        let place = self.join(PASSED);
+        let (line, number) = match ticket.0 {
+            Some(number) => (OVERTAKEN, number),
+            None => (LIGHT, self.new_ticket()),
+        };
+        ticket.0 = Some(number);
+        let place = self.join(line, number);
         loop {
             place.go().await;
             if !self.is_spent() {
                 return false;
             }
             place.waiting.may_go.set(false);
+            place.fall_behind();
         }
+    }
+
+    fn new_ticket(&self) -> u64 {
+        self.next_ticket.replace(self.next_ticket.get() + 1)
     }
 
     /// Has one of those that wait make the runtime look.
     fn wake_looker(&self) {
         for line in &self.lines {
-            if let Some(waiting) = line.borrow().iter().find(|waiting| !waiting.may_go.get()) {
+            if let Some(waiting) = line.borrow().values().find(|waiting| !waiting.may_go.get()) {
                 return waiting.wake();
             }
         }
     }
 
-    fn join(&self, line: usize) -> Place<'_> {
-        let waiting = Rc::new(Waiting::default());
-        self.lines[line].borrow_mut().push_back(waiting.clone());
-        Place { turn: self, line, waiting }
+    fn join(&self, line: usize, ticket: u64) -> Place<'_> {
+        let waiting = Rc::new(Waiting {
+            line: Cell::new(line),
+            may_go: Cell::new(false),
+            waker: Cell::new(None),
+        });
+        let before = self.lines[line].borrow_mut().insert(ticket, waiting.clone());
+        assert!(before.is_none(), "invariant: who holds a ticket waits once");
+        Place { turn: self, ticket, waiting }
     }
 
     /// Lets those go whose turn it is: new events have been looked for.
     fn begin(&self) {
         self.used.set(0);
+        self.last_ticket.set(EVERYBODY);
         for step in 0..ROTATION.len() {
             let at = (self.next.get() + step) % ROTATION.len();
-            let line = self.lines[ROTATION[at]].borrow();
+            let mut line = self.lines[ROTATION[at]].borrow_mut();
             if line.is_empty() {
                 continue;
             }
             self.next.set(at + 1);
             match ROTATION[at] {
-                LITTLE => line.iter().rev().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant),
-                PASSED => line.iter().take(GRANTED_AT_ONCE_MAX).for_each(Waiting::grant),
-                _ => line.iter().take(1).for_each(Waiting::grant),
+                LIGHT => {
+                    self.overtake_oldest(&mut line);
+                    line.values().rev().for_each(|waiting| waiting.grant());
+                }
+                OVERTAKEN => {
+                    for (&ticket, waiting) in line.iter().take(GRANTED_AT_ONCE_MAX) {
+                        self.last_ticket.set(ticket);
+                        waiting.grant();
+                    }
+                }
+                _ => line.values().take(1).for_each(|waiting| waiting.grant()),
             }
             return;
+        }
+    }
+
+    /// Moves those light clients that may not go with the newest to the line of the overtaken.
+    fn overtake_oldest(&self, light: &mut BTreeMap<u64, Rc<Waiting>>) {
+        let mut overtaken = self.lines[OVERTAKEN].borrow_mut();
+        while light.len() > GRANTED_AT_ONCE_MAX {
+            let (ticket, waiting) = light.pop_first().expect("invariant: it is not empty");
+            waiting.line.set(OVERTAKEN);
+            overtaken.insert(ticket, waiting);
         }
     }
 }
@@ -200,10 +293,21 @@ impl Place<'_> {
             self.turn.has_looker.set(true);
             let _looker = Looker(self.turn);
             while !self.waiting.may_go.get() {
-                // The runtime looks for events first, and wakes whoever they are for before us.
+                // The runtime looks for events first, and wakes whoever they are for before this one,
+                // unless something else wakes it: then new clients are seen at the next look.
                 tokio::task::yield_now().await;
                 self.turn.begin();
             }
+        }
+    }
+
+    /// Goes to the line of the overtaken, where its ticket gives it its place.
+    fn fall_behind(&self) {
+        let line = self.waiting.line.replace(OVERTAKEN);
+        if line != OVERTAKEN {
+            let waiting = self.turn.lines[line].borrow_mut().remove(&self.ticket);
+            let waiting = waiting.expect("invariant: it is in its line");
+            self.turn.lines[OVERTAKEN].borrow_mut().insert(self.ticket, waiting);
         }
     }
 
@@ -222,18 +326,9 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut line = self.turn.lines[self.line].borrow_mut();
-        let is_this =
-            |one: Option<&Rc<Waiting>>| one.is_some_and(|one| Rc::ptr_eq(one, &self.waiting));
-        // Nearly always one of both.
-        if is_this(line.front()) {
-            line.pop_front();
-        } else if is_this(line.back()) {
-            line.pop_back();
-        } else {
-            line.retain(|one| !Rc::ptr_eq(one, &self.waiting));
-        }
-        drop(line);
+        let line = self.waiting.line.get();
+        let waiting = self.turn.lines[line].borrow_mut().remove(&self.ticket);
+        assert!(waiting.is_some(), "invariant: it is in its line");
         if !self.turn.has_looker.get() {
             self.turn.wake_looker();
         }
@@ -253,58 +348,129 @@ mod tests {
     use tokio::task::spawn_local;
 
     use super::*;
+    use crate::limits::OWN_TURN_NANOS_MAX;
 
-    /// Clients that each take this part of a turn, again and again.
-    const CLIENTS: usize = 64;
-    const PART_OF_TURN: u64 = 20;
     const ROUNDS: usize = 200;
 
-    #[test]
-    fn nobody_is_passed_for_long_by_others_that_ask_for_as_little() {
+    /// How many others are served, at most, before a client of so many is served, where each takes this
+    /// part of a turn, again and again, beside a heavy one.
+    fn passed_by(clients: usize, part_of_turn: u64) -> usize {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build_local(LocalOptions::default())
             .expect("a runtime");
-        let turn = Rc::new(Turn::new(&Clock::new()));
+        let turn = Rc::new(Turn::new(&Clock::new(), OWN_TURN_NANOS_MAX));
         let served = Rc::new(Cell::new(0));
-        let passed_by = runtime.block_on(async {
-            let greedy = spawn_local(take_much(turn.clone()));
-            let clients: Vec<_> =
-                (0..CLIENTS).map(|_| spawn_local(serve(turn.clone(), served.clone()))).collect();
+        let most = runtime.block_on(async {
+            let greedy = spawn_local(serve_heavy(turn.clone()));
+            let serve = || spawn_local(serve(turn.clone(), served.clone(), part_of_turn));
+            let serving: Vec<_> = (0..clients).map(|_| serve()).collect();
             let mut most = 0;
-            for client in clients {
+            for client in serving {
                 most = most.max(client.await.expect("a client"));
             }
             greedy.abort();
             most
         });
-        assert_eq!(served.get(), CLIENTS * ROUNDS);
-        assert!(
-            passed_by <= 4 * CLIENTS,
-            "{passed_by} others were served between two of one's own"
-        );
+        assert_eq!(served.get(), clients * ROUNDS);
+        most
     }
 
-    /// Serves a client that asks for much.
-    async fn take_much(turn: Rc<Turn>) {
+    #[test]
+    fn nobody_is_passed_for_long_by_others_that_ask_for_as_little() {
+        // As many as are granted at once, and many more; of which few run in a turn, or most do.
+        for (clients, part_of_turn) in [(64, 20), (300, 50), (300, 3), (1000, 20)] {
+            let others = passed_by(clients, part_of_turn);
+            assert!(
+                others <= 6 * clients,
+                "{others} others were served while one of {clients} waited, {part_of_turn} a turn"
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_work_of_small_steps_takes_few_looks_beside_crowds() {
+        const STEPS: u64 = 300;
+        const STEP_NANOS: u64 = 20_000;
+        const GREEDY: u64 = 10;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build_local(LocalOptions::default())
+            .expect("a runtime");
+        let (clock, time) = Clock::mock();
+        time.increment(TURN_NANOS_MAX);
+        let turn = Rc::new(Turn::new(&clock, OWN_TURN_NANOS_MAX));
+        let served = Rc::new(Cell::new(0));
+        runtime.block_on(async {
+            let serve = || spawn_local(serve(turn.clone(), served.clone(), 20));
+            let small: Vec<_> = (0..100).map(|_| serve()).collect();
+            let long = || {
+                let (turn, time) = (turn.clone(), time.clone());
+                spawn_local(async move {
+                    for _ in 0..STEPS {
+                        turn.give_way().await;
+                        time.increment(STEP_NANOS);
+                    }
+                })
+            };
+            let long: Vec<_> = (0..GREEDY).map(|_| long()).collect();
+            for work in long {
+                work.await.expect("it ends");
+            }
+            small.into_iter().for_each(|client| client.abort());
+        });
+        // Each look of three serves 21 small ones, if not for one of those that work long.
+        let turns = GREEDY * (STEPS * STEP_NANOS / TURN_NANOS_MAX + 2);
+        assert!(served.get() as u64 <= turns * 3 * 21, "{} were served first", served.get());
+    }
+
+    #[test]
+    fn the_newest_goes_first() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build_local(LocalOptions::default())
+            .expect("a runtime");
+        let turn = Rc::new(Turn::new(&Clock::new(), OWN_TURN_NANOS_MAX));
+        let served = Rc::new(RefCell::new(Vec::new()));
+        turn.add(TURN_BYTES_MAX as usize + 1);
+        runtime.block_on(async {
+            let serve = |number| {
+                let (turn, served) = (turn.clone(), served.clone());
+                spawn_local(async move {
+                    turn.end(false, &mut Ticket::default()).await;
+                    served.borrow_mut().push(number);
+                    turn.add(TURN_BYTES_MAX as usize + 1);
+                })
+            };
+            // The first looks, and is up before those that it wakes.
+            for client in [0, 1, 2, 3].map(serve) {
+                client.await.expect("a client");
+            }
+        });
+        // By the next look, the rest in order of arrival.
+        assert_eq!(*served.borrow(), [0, 3, 1, 2]);
+    }
+
+    /// Serves a heavy client.
+    async fn serve_heavy(turn: Rc<Turn>) {
         loop {
-            turn.end(true).await;
+            turn.end(true, &mut Ticket::default()).await;
             tier::yield_once().await;
         }
     }
 
-    /// Serves a client; how many others were served, at most, between two of its own.
-    async fn serve(turn: Rc<Turn>, served: Rc<Cell<usize>>) -> usize {
-        let (mut most, mut last) = (0, 0);
-        for round in 0..ROUNDS {
-            if turn.is_over(false) {
-                turn.end(false).await;
+    /// Serves a client, as a connection does; how many others were served, at most, before one of its own.
+    async fn serve(turn: Rc<Turn>, served: Rc<Cell<usize>>, part_of_turn: u64) -> usize {
+        let (mut most, mut last, mut ticket) = (0, 0, Ticket::default());
+        for _ in 0..ROUNDS {
+            while turn.is_over(false, &ticket) {
+                turn.end(false, &mut ticket).await;
+                // Others that are ready read their requests first.
+                tier::yield_once().await;
             }
-            turn.add((TURN_BYTES_MAX / PART_OF_TURN) as usize);
+            ticket.spend();
+            turn.add((TURN_BYTES_MAX / part_of_turn) as usize + 1);
             served.set(served.get() + 1);
-            if round > 0 {
-                most = most.max(served.get() - last);
-            }
+            most = most.max(served.get() - last);
             last = served.get();
+            // It is answered, and asks again.
             tier::yield_once().await;
         }
         most

@@ -54,7 +54,7 @@ impl Worker {
     pub(crate) fn new(server: Arc<Server>, index: usize) -> Result<Rc<Worker>, EngineError> {
         let tier = TierWorker::new(server.tier.clone(), index)?;
         let stats = server.stats[index].clone();
-        let turn = Turn::new(&server.clock);
+        let turn = Turn::new(&server.clock, server.slices.own_turn_nanos_max);
         Ok(Rc::new(Worker {
             server,
             index,
@@ -177,6 +177,12 @@ impl Worker {
     /// is to give its own back.
     pub(crate) fn lacks_buffers(&self) -> bool {
         self.buffers_lent.get() > BUFFERS_LENT_MAX
+    }
+
+    /// Whether connections have no more buffers than the worker keeps: another one may hold its reply
+    /// while others run.
+    pub(crate) fn has_buffers(&self) -> bool {
+        self.buffers_lent.get() <= BUFFERS_KEPT_MAX
     }
 
     /// A connection has a buffer more, from wherever.

@@ -11,7 +11,7 @@ use super::*;
 use crate::config::Config;
 use crate::execution::outcome::Needed;
 use crate::family::REGISTRY;
-use crate::limits::{TURN_BYTES_MAX, TURN_REQUESTS_MAX};
+use crate::limits::{BATCH_REQUESTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX};
 use crate::state::server::Server;
 
 #[test]
@@ -58,6 +58,8 @@ struct Wire {
     requests: Vec<u8>,
     replies: Vec<u8>,
     has_ended: bool,
+    /// Whether the client takes no replies.
+    is_full: bool,
 }
 
 impl Transport for Rc<RefCell<Wire>> {
@@ -72,7 +74,11 @@ impl Transport for Rc<RefCell<Wire>> {
     }
 
     fn poll_write(&self, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.borrow_mut().replies.extend_from_slice(bytes);
+        let mut wire = self.borrow_mut();
+        if wire.is_full {
+            return Poll::Pending;
+        }
+        wire.replies.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 }
@@ -193,16 +199,151 @@ fn replies_are_written_when_all_that_are_ready_have_run() {
     let pings = b"PING\r\n".repeat(TURN_REQUESTS_MAX);
     wire.borrow_mut().requests.extend(&pings);
     other_wire.borrow_mut().requests.extend(&pings);
-    let calls = || worker.stats.commands.iter().map(|command| command.calls.get()).sum::<u64>();
     let poll = |connection: &mut Serving| {
         assert!(connection.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     };
     poll(&mut one);
     poll(&mut other);
-    assert_eq!(calls(), 2 * TURN_REQUESTS_MAX as u64);
+    assert_eq!(calls(&worker), 2 * TURN_REQUESTS_MAX as u64);
     assert!(wire.borrow().replies.is_empty() && other_wire.borrow().replies.is_empty());
     poll(&mut one);
     assert_eq!(wire.borrow().replies, b"+PONG\r\n".repeat(TURN_REQUESTS_MAX));
+}
+
+/// Commands that have run.
+fn calls(worker: &Worker) -> u64 {
+    worker.stats.commands.iter().map(|command| command.calls.get()).sum()
+}
+
+/// Others spend the turn.
+fn spend_turn(worker: &Worker) {
+    worker.turn.add(TURN_BYTES_MAX as usize + 1);
+}
+
+#[test]
+fn a_client_whose_requests_are_answered_in_turn_stays_light() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    let set = format!("SET k {}", "v".repeat(30_000));
+    client.send(&set);
+    let rounds = 3 * HEAVY_BYTES_MIN as usize / set.len();
+    let mut heavy = 0;
+    for round in 0..rounds {
+        let before = calls(&worker);
+        while calls(&worker) == before {
+            client.poll();
+        }
+        // Others spend the turn before its reply is written; then its next request is there at once.
+        spend_turn(&worker);
+        client.poll();
+        assert_eq!(client.take_replies(), b"+OK\r\n", "{round}");
+        heavy += usize::from(worker.turn.is_waited_for_by_heavy());
+        client.send(&set);
+    }
+    // The time of a run counts, and the machine may have been elsewhere in the midst of one.
+    assert!(heavy < rounds / 4, "{heavy} of {rounds} times");
+}
+
+#[test]
+fn a_client_that_asks_for_one_large_reply_after_another_is_heavy() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    // Its reply leaves in one piece.
+    client.call(&format!("SETRANGE k {} x", HEAVY_BYTES_MIN * 3 / 2));
+    client.send("GET k");
+    for round in 0..5 {
+        let before = calls(&worker);
+        while calls(&worker) == before {
+            client.poll();
+        }
+        spend_turn(&worker);
+        client.send("GET k");
+        for _ in 0..POLLS_MAX {
+            if worker.turn.is_waited_for_by_heavy() {
+                break;
+            }
+            client.poll();
+        }
+        assert!(worker.turn.is_waited_for_by_heavy(), "{round}");
+        assert!(client.take_replies().len() as u64 > HEAVY_BYTES_MIN, "{round}");
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_replies_is_read_also_while_others_spend_each_turn() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    client.wire.borrow_mut().is_full = true;
+    for _ in 0..20 {
+        client.send("INCR k");
+        for _ in 0..4 {
+            spend_turn(&worker);
+            client.poll();
+            client.poll();
+        }
+    }
+    client.wire.borrow_mut().is_full = false;
+    let expected: String = (1..=20).map(|number| format!(":{number}\r\n")).collect();
+    client.poll();
+    assert_eq!(client.take_replies(), expected.as_bytes());
+}
+
+#[test]
+fn a_client_that_is_killed_while_it_waits_for_its_turn_runs_nothing_more() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    client.send("SET k v");
+    client.poll();
+    spend_turn(&worker);
+    client.poll();
+    worker.server.clients.all().iter().for_each(|client| client.kill());
+    assert!(serve(&mut client.serving));
+    let mut other = HandServed::connect(&worker);
+    assert_eq!(other.call("EXISTS k"), b":0\r\n");
+}
+
+#[test]
+fn a_large_reply_counts_unless_it_is_taken_at_once() {
+    const REPLY_BYTES: usize = 500_000;
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    client.call(&format!("SETRANGE k {} x", REPLY_BYTES - 1));
+    let most_of_a_read = |client: &mut HandServed| {
+        client.send("GET k");
+        let held = |_| {
+            client.poll();
+            worker.server.tier.budget.client_bytes()
+        };
+        (0..POLLS_MAX).map(held).max().expect("polls")
+    };
+    let taken = most_of_a_read(&mut client);
+    assert!(taken < REPLY_BYTES as i64, "{taken}");
+    assert!(client.take_replies().len() > REPLY_BYTES);
+    client.wire.borrow_mut().is_full = true;
+    let left = most_of_a_read(&mut client);
+    assert!(left >= REPLY_BYTES as i64, "{left}");
+}
+
+#[test]
+fn a_large_reply_counts_while_its_client_waits_for_its_turn() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    // Less than is written early, in a buffer of more than the usual size.
+    let bytes = READ_BUFFER_BYTES * 3 / 2;
+    client.call(&format!("SETRANGE k {} x", bytes - 1));
+    client.wire.borrow_mut().requests.extend(b"PING\r\n".repeat(BATCH_REQUESTS_MAX - 1));
+    client.send("GET k");
+    client.send("PING");
+    let before = calls(&worker);
+    while calls(&worker) < before + BATCH_REQUESTS_MAX as u64 {
+        client.poll();
+    }
+    spend_turn(&worker);
+    client.poll();
+    assert_eq!(calls(&worker), before + BATCH_REQUESTS_MAX as u64);
+    assert!(client.take_replies().is_empty());
+    let counted = worker.server.tier.budget.client_bytes();
+    assert!(counted >= bytes as i64, "{counted}");
 }
 
 #[test]
@@ -266,6 +407,7 @@ fn worker_of_windows(clock: &Arc<HandClock>) -> Rc<Worker> {
     let tier = Tier::new(Arc::default(), None, environment, budget, 1);
     let mut server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
     server.slices.gathered_keys_max = 1;
+    server.slices.own_turn_nanos_max = 0;
     let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
     let mut client = HandServed::connect(&worker);
     for db in 0..2 {
@@ -280,7 +422,7 @@ fn worker_of_windows(clock: &Arc<HandClock>) -> Rc<Worker> {
 /// Runs one line of what happens meanwhile: of a client, or of time.
 fn disturb((clock, worker): (&HandClock, &Worker), other: &mut HandServed, line: &str) {
     // It must not wait for its turn behind the reader, who is not served meanwhile.
-    worker.turn.take_back(0);
+    worker.turn.renew();
     match line {
         "time passes" => _ = clock.0.fetch_add(100, Ordering::Relaxed),
         line => _ = other.call(line),
@@ -325,7 +467,7 @@ fn a_read_in_windows_answers_one_moment_whatever_happens_meanwhile() {
             reader.send("MGET a b c d");
             for _ in 0..at {
                 // Others have spent the turn.
-                worker.turn.add(TURN_BYTES_MAX as usize + 1);
+                spend_turn(&worker);
                 reader.poll();
             }
             for line in lines {
@@ -355,9 +497,11 @@ fn a_client_that_is_killed_in_the_midst_of_a_read_in_windows_watches_nothing() {
         || (0..SLOT_COUNT as u16).map(|slot| keyspace.lock(slot).watchers()).sum::<usize>();
     let mut reader = HandServed::connect(&worker);
     reader.send("MGET a b c d");
-    while watchers() < 2 {
+    let is_under_way = |_| {
         reader.poll();
-    }
+        watchers() >= 2
+    };
+    assert!((0..POLLS_MAX).any(is_under_way));
     worker.server.clients.all().iter().for_each(|client| client.kill());
     assert!(serve(&mut reader.serving));
     assert_eq!(watchers(), 0);

@@ -57,6 +57,9 @@ impl<T: Transport> Connection<T> {
         if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
             self.release_fetched();
         }
+        if self.reply_granted == 0 {
+            self.note_large_reply();
+        }
         self.session.client.is_served.store(true, Ordering::Relaxed);
         // What is rare is boxed, for else each idle connection would have room for it.
         match wait {
@@ -222,7 +225,7 @@ impl<T: Transport> Connection<T> {
             if is_over {
                 break;
             }
-            worker.turn.pass().await;
+            worker.turn.give_way().await;
             if alone.is_none() {
                 // What is gathered counts only when it is known whole, so it must not be much of many.
                 alone = worker.gathers.acquire().await.ok();
@@ -250,7 +253,7 @@ impl<T: Transport> Connection<T> {
         let alone = worker.gathers.acquire().await;
         let Some(mut read) = self.pipeline().begin_read_many() else { return };
         let progress = loop {
-            worker.turn.pass().await;
+            worker.turn.give_way().await;
             let answered = self.reply.len();
             let progress = self.pipeline().read_window(&mut read);
             self.take(self.reply.len() - answered);
@@ -260,12 +263,12 @@ impl<T: Transport> Connection<T> {
         };
         // Whether it has succeeded is known, so nothing needs to be watched.
         while read.unwatch(slices.gathered_keys_max) {
-            worker.turn.pass().await;
+            worker.turn.give_way().await;
         }
         if progress == Progress::Failed {
             self.reply.truncate(read.reply_from());
             while self.pipeline().take_back_uses(&mut read) {
-                worker.turn.pass().await;
+                worker.turn.give_way().await;
             }
         } else {
             self.read_many = Some(Box::new(read));
@@ -278,7 +281,7 @@ impl<T: Transport> Connection<T> {
         let keys_max = self.worker.server.slices.gathered_keys_max;
         for (index, records) in order.chunks(keys_max).enumerate() {
             if index > 0 {
-                self.worker.turn.pass().await;
+                self.worker.turn.give_way().await;
             }
             let start_ticks = self.worker.server.clock.raw();
             self.fetched.push_order(records);
@@ -290,7 +293,7 @@ impl<T: Transport> Connection<T> {
     async fn fill_reply(&mut self) {
         let bytes_max = self.worker.server.slices.filled_bytes_max;
         while self.reply.has_gaps() {
-            self.worker.turn.pass().await;
+            self.worker.turn.give_way().await;
             let value = |position| self.fetched.value_at(position);
             self.reply.fill(bytes_max, |position| {
                 value(position).expect("invariant: the reply has a gap for it")
@@ -355,7 +358,7 @@ impl<T: Transport> Connection<T> {
         }
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
         let claimed = self.claimed_bytes(bytes, reply_bytes);
-        worker.turn.pass().await;
+        worker.turn.give_way().await;
         // What was claimed by a run before is resident.
         self.counted.keep_claim(None);
         let mut is_granted = claimed <= CLAIM_BYTES_MIN || self.claim(claimed).await;
@@ -371,9 +374,9 @@ impl<T: Transport> Connection<T> {
         }
         self.reply_granted = made_bytes as usize;
         if !wants.is_empty() {
-            worker.turn.pass().await;
+            worker.turn.give_way().await;
             let more = worker.tier.fetch(wants).await;
-            worker.turn.pass().await;
+            worker.turn.give_way().await;
             let start_ticks = server.clock.raw();
             self.fetched.extend(more);
             self.pipeline().count_turn(start_ticks);
@@ -407,7 +410,7 @@ impl<T: Transport> Connection<T> {
 /// one would hold these up, while slots are held.
 async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
     for piece in buffer.chunks_mut(PREFAULT_BYTES) {
-        worker.turn.pass().await;
+        worker.turn.give_way().await;
         prefault(piece);
         worker.turn.add(piece.len());
     }

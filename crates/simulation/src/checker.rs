@@ -68,10 +68,9 @@ pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
         is_timed: commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS)),
         seen: HashSet::new(),
         nodes: 0,
-        deepest: (0, frontier.clone(), State::new(sessions.len())),
+        deepest: (0, frontier, State::new(sessions.len())),
     };
-    let mut frontier = frontier;
-    match search.go_on(&mut frontier, &State::new(sessions.len())) {
+    match search.has_order() {
         Some(true) => Verdict::Serializable,
         Some(false) => Verdict::Broken(search.explain()),
         None => Verdict::Unknown,
@@ -89,41 +88,82 @@ struct Search<'a> {
     deepest: (usize, Vec<usize>, State),
 }
 
+/// A point that the search has come to, and what is left to try from there.
+struct Branch<'a> {
+    /// Where each session stands.
+    frontier: Vec<usize>,
+    state: State,
+    /// The operations that may come next and were not tried yet.
+    next: std::vec::IntoIter<(usize, &'a Event)>,
+    /// Of the one that was tried last: its session, and the states after it that are left to try.
+    outcomes: (usize, std::vec::IntoIter<State>),
+}
+
 impl<'a> Search<'a> {
-    /// Whether the rest can be put in order; none: the search gave up.
-    fn go_on(&mut self, frontier: &mut Vec<usize>, state: &State) -> Option<bool> {
-        self.nodes += 1;
-        if self.nodes > CHECKED_NODES_MAX {
-            return None;
+    /// Whether the history can be put in order; none: the search gave up. It goes as deep as the history
+    /// is long, and so keeps its path itself rather than on the stack.
+    fn has_order(&mut self) -> Option<bool> {
+        let mut frontier = vec![0; self.sessions.len()];
+        let mut state = State::new(self.sessions.len());
+        let mut path: Vec<Branch<'a>> = Vec::new();
+        loop {
+            self.nodes += 1;
+            if self.nodes > CHECKED_NODES_MAX {
+                return None;
+            }
+            if self.seen.insert((frontier.clone(), state.fingerprint())) {
+                let next = self.next(&frontier);
+                if next.iter().all(|(_, event)| event.answered.is_none()) {
+                    return Some(true);
+                }
+                self.note_depth(&frontier, &state);
+                path.push(self.branch(frontier, state, next));
+            }
+            (frontier, state) = loop {
+                let branch = path.last_mut();
+                let Some(branch) = branch else { return Some(false) };
+                match self.try_next(branch) {
+                    Some(point) => break point,
+                    None => drop(path.pop()),
+                }
+            };
         }
-        if !self.seen.insert((frontier.clone(), state.fingerprint())) {
-            return Some(false);
-        }
+    }
+
+    fn note_depth(&mut self, frontier: &[usize], state: &State) {
         let depth = frontier.iter().sum();
         if depth >= self.deepest.0 {
-            self.deepest = (depth, frontier.clone(), state.clone());
+            self.deepest = (depth, frontier.to_vec(), state.clone());
         }
-        let next = self.next(frontier);
-        if next.iter().all(|(_, event)| event.answered.is_none()) {
-            return Some(true);
-        }
-        if let Some((session, state)) = self.read_now(state, &next) {
-            frontier[session] += 1;
-            let found = self.go_on(frontier, &state);
-            frontier[session] -= 1;
-            return found;
-        }
-        for (session, event) in next {
-            for state in self.outcomes(state, session, event) {
-                frontier[session] += 1;
-                let found = self.go_on(frontier, &state);
-                frontier[session] -= 1;
-                if found != Some(false) {
-                    return found;
-                }
+    }
+
+    /// What there is to try from a point on.
+    fn branch(
+        &self,
+        frontier: Vec<usize>,
+        state: State,
+        next: Vec<(usize, &'a Event)>,
+    ) -> Branch<'a> {
+        let (next, outcomes) = match self.read_now(&state, &next) {
+            Some((session, after)) => (Vec::new(), (session, vec![after])),
+            None => (next, (0, Vec::new())),
+        };
+        let outcomes = (outcomes.0, outcomes.1.into_iter());
+        Branch { frontier, state, next: next.into_iter(), outcomes }
+    }
+
+    /// Takes one more operation, or another outcome of the last; none when all were tried.
+    fn try_next(&self, branch: &mut Branch<'a>) -> Option<(Vec<usize>, State)> {
+        loop {
+            let (session, outcomes) = &mut branch.outcomes;
+            if let Some(state) = outcomes.next() {
+                let mut frontier = branch.frontier.clone();
+                frontier[*session] += 1;
+                return Some((frontier, state));
             }
+            let (session, event) = branch.next.next()?;
+            branch.outcomes = (session, self.outcomes(&branch.state, session, event).into_iter());
         }
-        Some(false)
     }
 
     /// One of the next operations that changes nothing for others and is right where it stands, with

@@ -156,7 +156,11 @@ impl<T: Transport> Connection<T> {
                         // wait: what the client takes at once does not count as its memory.
                         tier::yield_once().await;
                     }
-                    if poll_fn(|cx| self.poll_io_in_turn(cx)).await.is_err() {
+                    let mut is_woken = false;
+                    let io = poll_fn(|cx| {
+                        self.poll_io_in_turn(cx, std::mem::replace(&mut is_woken, true))
+                    });
+                    if io.await.is_err() {
                         break;
                     }
                 }
@@ -204,7 +208,9 @@ impl<T: Transport> Connection<T> {
     /// Runs requests, and counts what that takes of the turn.
     fn run_turn(&mut self) -> Next {
         let (used, answered) = (self.worker.turn.used(), self.reply.len());
+        let capacity = self.reply.capacity();
         let next = self.run_requests();
+        self.note_grown(capacity, self.reply.capacity());
         self.taken += self.worker.turn.used() - used;
         if self.goes_alone {
             self.worker.turn.take_back(used);
@@ -466,8 +472,15 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// The same as [`Connection::poll_io`]; a turn of its own ends when there is nothing to do.
-    fn poll_io_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// The same as [`Connection::poll_io`]; a turn of its own ends when there is nothing to do. Whoever was
+    /// woken to write more of a large reply waits for its turn if that is spent.
+    fn poll_io_in_turn(&mut self, cx: &mut Context<'_>, is_woken: bool) -> Poll<io::Result<()>> {
+        let unwritten = self.reply.len() - self.written;
+        let is_over = is_woken && !self.goes_alone && self.worker.turn.is_spent();
+        if is_over && unwritten > READ_BUFFER_BYTES {
+            self.writes_on = true;
+            return Poll::Ready(Ok(()));
+        }
         let result = self.poll_io(cx);
         self.goes_alone &= result.is_ready();
         result
@@ -606,11 +619,11 @@ impl<T: Transport> Connection<T> {
             self.drained = true;
             self.ticket.spend();
             self.drop_input();
-            if self.input.is_empty() {
+            if !self.input.is_empty() {
+                self.keep_input();
+            } else if self.reply.len() == self.written {
                 self.was_heavy = false;
                 self.taken = 0;
-            } else {
-                self.keep_input();
             }
         }
         let count = ready!(result)?;
@@ -691,7 +704,17 @@ impl<T: Transport> Connection<T> {
             if self.reply.capacity() == 0 {
                 self.reply.give(self.worker.take_buffer());
             }
+            let capacity = self.reply.capacity();
             self.session.take_pushes(&mut self.reply, self.written + PUSHED_BYTES_MAX);
+            self.note_grown(capacity, self.reply.capacity());
+        }
+    }
+
+    /// Notes that the connection has one buffer more, if what it kept in less memory has grown to the size
+    /// of one; the worker counts it down when it is given back.
+    fn note_grown(&self, before: usize, after: usize) {
+        if before > 0 && before < READ_BUFFER_BYTES && after >= READ_BUFFER_BYTES {
+            self.worker.note_lent();
         }
     }
 

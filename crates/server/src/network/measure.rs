@@ -74,7 +74,8 @@ fn sample(server: &Server) {
     });
 }
 
-/// Closes clients that said nothing for `timeout` seconds.
+/// Closes clients that said nothing for `timeout` seconds, in which nothing of a reply passed to them either
+/// and no request of theirs waited for the server.
 fn close_idle(server: &Server) {
     let timeout = server.config.timeout.load() as u64;
     if timeout == 0 {
@@ -83,11 +84,52 @@ fn close_idle(server: &Server) {
     let now_ms = server.tier.clock().unix_ms();
     for client in server.clients.all() {
         let seen_ms = client.last_seen_ms.load(Ordering::Relaxed).max(client.created_ms);
+        let seen_ms = seen_ms.max(client.moved_ms.load(Ordering::Relaxed));
         let exempt = client.is_monitor.load(Ordering::Relaxed)
+            || client.is_served.load(Ordering::Relaxed)
             || client.is_blocked.load(Ordering::Relaxed)
             || client.is_subscriber();
         if !exempt && now_ms.saturating_sub(seen_ms) > timeout * 1000 {
             client.kill();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+    use crate::state::clients::Client;
+
+    #[test]
+    fn only_clients_that_wait_for_nothing_are_idle() {
+        let config = Config::default();
+        config.load_arguments(&[b"--timeout".to_vec(), b"5".to_vec()]).expect("an option");
+        let budget = Budget::new(0).expect("resident memory can be read");
+        let environment = Environment::of_machine(None);
+        let tier = Tier::new(Arc::default(), None, environment, budget, 1);
+        let server = Server::new(config, &REGISTRY, Arc::new(tier));
+        let now_ms = server.tier.clock().unix_ms();
+        let client = |moved_ms: u64, is_served: bool| {
+            let client = Client { id: server.clients.next_id(), ..Client::default() };
+            client.last_seen_ms.store(now_ms - 60_000, Ordering::Relaxed);
+            client.moved_ms.store(moved_ms, Ordering::Relaxed);
+            client.is_served.store(is_served, Ordering::Relaxed);
+            let client = Arc::new(client);
+            server.clients.add(client.clone());
+            client
+        };
+        let silent = client(0, false);
+        let stuck = client(now_ms - 30_000, false);
+        let reads_its_reply = client(now_ms - 1_000, false);
+        let waits_for_the_server = client(0, true);
+        close_idle(&server);
+        assert!(silent.is_killed());
+        assert!(stuck.is_killed());
+        assert!(!reads_its_reply.is_killed());
+        assert!(!waits_for_the_server.is_killed());
     }
 }

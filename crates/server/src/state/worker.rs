@@ -190,6 +190,12 @@ impl Worker {
         self.buffers_lent.set(self.buffers_lent.get() + 1);
     }
 
+    /// How many buffers connections have.
+    #[cfg(test)]
+    pub(crate) fn buffers_lent(&self) -> usize {
+        self.buffers_lent.get()
+    }
+
     /// An empty buffer to read into.
     pub(crate) fn take_buffer(&self) -> Vec<u8> {
         self.note_lent();

@@ -289,6 +289,59 @@ fn a_client_that_takes_no_replies_is_read_also_while_others_spend_each_turn() {
 }
 
 #[test]
+fn the_rest_of_a_large_reply_is_written_in_a_turn_of_its_own() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    client.call(&format!("SETRANGE k {} x", HEAVY_BYTES_MIN * 3 / 2));
+    client.wire.borrow_mut().is_full = true;
+    client.send("GET k");
+    for _ in 0..POLLS_MAX {
+        client.poll();
+    }
+    // The client reads on while others spend the turn.
+    client.wire.borrow_mut().is_full = false;
+    spend_turn(&worker);
+    client.poll();
+    assert!(client.take_replies().is_empty());
+    assert!(worker.turn.is_waited_for_by_heavy());
+    for _ in 0..POLLS_MAX {
+        client.poll();
+    }
+    assert!(client.take_replies().len() as u64 > HEAVY_BYTES_MIN);
+}
+
+#[test]
+fn buffers_that_grow_while_their_client_waits_are_counted() {
+    let worker = worker();
+    let mut holder = HandServed::connect(&worker);
+    holder.wire.borrow_mut().requests.extend(b"*2\r\n$4\r\nECHO\r\n$40000\r\n");
+    holder.wire.borrow_mut().requests.extend([b'x'; READ_BUFFER_BYTES / 2 + 1]);
+    holder.poll();
+    let held = worker.buffers_lent();
+    let mut client = HandServed::connect(&worker);
+    for _ in 0..5 {
+        client.send("BLPOP list 0");
+        client.poll();
+        // What comes behind it outgrows a buffer.
+        let bytes = 2 * READ_BUFFER_BYTES;
+        let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${bytes}\r\n");
+        client.wire.borrow_mut().requests.extend(head.into_bytes());
+        client.wire.borrow_mut().requests.extend(vec![b'v'; bytes]);
+        client.wire.borrow_mut().requests.extend(b"\r\n");
+        for _ in 0..POLLS_MAX {
+            client.poll();
+        }
+        let mut other = HandServed::connect(&worker);
+        other.call("RPUSH list element");
+        for _ in 0..POLLS_MAX {
+            client.poll();
+        }
+        assert!(client.take_replies().ends_with(b"+OK\r\n"));
+    }
+    assert_eq!(worker.buffers_lent(), held);
+}
+
+#[test]
 fn a_client_that_is_killed_while_it_waits_for_its_turn_runs_nothing_more() {
     let worker = worker();
     let mut client = HandServed::connect(&worker);

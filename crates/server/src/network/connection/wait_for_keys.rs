@@ -69,7 +69,9 @@ impl<T: Transport> Connection<T> {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             Poll::Ready(Ok(count)) => {
+                let capacity = self.input.capacity();
                 self.input.extend_from_slice(&buffer);
+                self.note_grown(capacity, self.input.capacity());
                 // There may be more, when others have had their turn.
                 cx.waker().wake_by_ref();
                 match self.note_input(count) {

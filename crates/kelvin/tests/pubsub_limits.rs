@@ -123,6 +123,23 @@ fn a_subscriber_that_reads_in_time_stays() {
 }
 
 #[test]
+fn messages_larger_than_the_data_set_reach_who_reads() {
+    const BYTES: usize = 10_000_000;
+    let kelvin = Server::kelvin_with_flash("1gb", &["--workers", "2", "--maxmemory", "64mb"]);
+    let mut control = kelvin.connect();
+    let mut clients = deaf(&kelvin, 1, "a");
+    for _ in 0..10 {
+        let received = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| clients[0].read());
+            assert_eq!(publish(&mut control, "a", BYTES), 1);
+            reading.join().expect("a message")
+        });
+        let Frame::Array(parts) = received else { panic!("{}", support::show(&received)) };
+        assert!(matches!(&parts[2], Frame::Bulk(bytes) if bytes.len() == BYTES));
+    }
+}
+
+#[test]
 fn what_waits_for_a_subscriber_counts_as_its_memory() {
     let kelvin = Server::kelvin(&["--workers", "2"]);
     let mut control = kelvin.connect();

@@ -289,11 +289,14 @@ impl Budget {
         self.engine_bytes.store(bytes as i64, Ordering::Relaxed);
     }
 
+    /// All that is counted. What clients hold is counted anew now and then while they change it, so that
+    /// for a moment it may seem to be less than nothing.
     #[inline]
     fn tracked(&self) -> i64 {
-        self.data_bytes.load(Ordering::Relaxed)
+        let counted = self.data_bytes.load(Ordering::Relaxed)
             + self.client_bytes()
-            + self.engine_bytes.load(Ordering::Relaxed)
+            + self.engine_bytes.load(Ordering::Relaxed);
+        counted.max(0)
     }
 
     /// Bytes over the limit, at most 0 when there is room.
@@ -558,6 +561,15 @@ mod tests {
         let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
         let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
         assert_eq!(before, after);
+    }
+
+    #[test]
+    fn what_seems_to_be_less_than_nothing_for_a_moment_is_nothing() {
+        let budget = Budget::new(64 << 20).expect("memory can be measured");
+        budget.add_buffers(-(100 << 20));
+        assert_eq!(budget.tracked(), 0);
+        budget.measure();
+        assert!(budget.over_limit() < 0);
     }
 
     #[test]

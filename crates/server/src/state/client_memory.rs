@@ -479,15 +479,11 @@ pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
     format!("ERR request needs more memory than {bound} ({bytes_max} bytes)")
 }
 
-/// Counts messages that clients are given, or that their connections take, which are less than nothing.
-/// Closes the largest clients when all together take too much. Cost: an atomic addition.
+/// Closes the largest clients if `total`, which all held when some were given messages, is too much. Cost: a
+/// comparison.
 #[inline]
-pub(crate) fn note_pushed(server: &Server, bytes: i64) {
-    if bytes == 0 {
-        return;
-    }
-    let total = server.tier.budget.add_buffers(bytes);
-    if bytes > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+pub(crate) fn check_pushed(server: &Server, total: i64) {
+    if limit_bytes(server).is_some_and(|limit| total > limit as i64) {
         recount(server, total);
     }
 }

@@ -14,7 +14,7 @@ use resp::{Protocol, Reply};
 use smallvec::SmallVec;
 
 use crate::limits::{PUSH_OVERHEAD_BYTES, PUSHES_KEPT_MAX, PUSHES_UNCHECKED_BYTES_MAX};
-use crate::state::client_memory::note_pushed;
+use crate::state::client_memory::check_pushed;
 use crate::state::clients::Client;
 use crate::state::output_limit::close_if_over;
 use crate::state::server::Server;
@@ -170,29 +170,30 @@ impl PushQueue {
 /// Has a connection take what waits for it until its reply is longer than `len_max`.
 pub(crate) fn take_pushes(server: &Server, client: &Client, reply: &mut Reply, len_max: usize) {
     let taken = client.pushes.take(reply, len_max);
-    note_pushed(server, -(taken as i64));
+    server.tier.budget.add_buffers(-(taken as i64));
 }
 
 /// A connection has ended: nothing goes to it any more.
 pub(crate) fn close_pushes(server: &Server, client: &Client) {
     let left = client.pushes.close();
-    note_pushed(server, -(left as i64));
+    server.tier.budget.add_buffers(-(left as i64));
 }
 
-/// Messages that are given to clients one after the other. What they take is counted, and connections of
-/// other workers are told, when this is dropped: not while anything is locked.
+/// Messages that are given to clients one after the other. Whether clients take too much is looked at, and
+/// connections of other workers are told, when this is dropped: not while anything is locked.
 pub(crate) struct Delivery<'a> {
     server: &'a Server,
     /// The worker that gives them; none: another thread.
     from: Option<usize>,
-    bytes: i64,
+    /// The most that all clients held when one was given a message.
+    total_max: i64,
     /// Other workers whose connections are to be told.
     told: SmallVec<[usize; 4]>,
 }
 
 impl<'a> Delivery<'a> {
     pub(crate) fn new(server: &'a Server, from: Option<usize>) -> Delivery<'a> {
-        Delivery { server, from, bytes: 0, told: SmallVec::new() }
+        Delivery { server, from, total_max: 0, told: SmallVec::new() }
     }
 
     /// Gives a client the message that `make` makes, which counts for `bytes`. A client that would have
@@ -207,9 +208,14 @@ impl<'a> Delivery<'a> {
         }
         let push = make();
         assert_eq!(push.bytes(), bytes);
-        let Some(given) = client.pushes.give(push) else { return };
+        // Before its connection can take it, and count it as gone.
+        let total = self.server.tier.budget.add_buffers(bytes as i64);
+        let Some(given) = client.pushes.give(push) else {
+            self.server.tier.budget.add_buffers(-(bytes as i64));
+            return;
+        };
         assert!(given.bytes >= bytes);
-        self.bytes += bytes as i64;
+        self.total_max = self.total_max.max(total);
         if given.must_announce {
             self.announce(client);
         }
@@ -233,7 +239,9 @@ impl Drop for Delivery<'_> {
         for &worker in &self.told {
             self.server.posts[worker].tell();
         }
-        note_pushed(self.server, self.bytes);
+        if self.total_max > 0 {
+            check_pushed(self.server, self.total_max);
+        }
     }
 }
 

@@ -280,3 +280,34 @@ fn of_two_that_watch_what_the_other_writes_one_commits() {
         }
     }
 }
+
+#[test]
+fn keys_are_listed_as_of_one_moment() {
+    const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    const LISTS: usize = 2_000;
+    let server = Server::kelvin(&["--workers", "2"]);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = server.connect();
+            let set: Vec<&str> =
+                ["MSET"].into_iter().chain(NAMES.iter().flat_map(|name| [*name, "v"])).collect();
+            let delete: Vec<&str> = ["DEL"].into_iter().chain(NAMES).collect();
+            while !is_over.load(Ordering::Relaxed) {
+                writer.call(&set);
+                writer.call(&delete);
+            }
+        });
+        // On the other worker.
+        let mut reader = server.connect();
+        let mut seen = [0; 2];
+        for _ in 0..LISTS {
+            let reply = reader.line("KEYS *");
+            let Frame::Array(names) = &reply else { panic!("{}", show(&reply)) };
+            assert!([0, NAMES.len()].contains(&names.len()), "{} keys", names.len());
+            seen[usize::from(names.is_empty())] += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(seen.iter().all(|&times| times > 0), "{seen:?}");
+    });
+}

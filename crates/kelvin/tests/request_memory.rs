@@ -556,6 +556,60 @@ fn a_stored_range_counts_with_what_it_takes_beside_its_members() {
 }
 
 #[test]
+fn a_sorted_copy_counts_with_what_it_takes_to_sort() {
+    const ELEMENTS: usize = 1_000_000;
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    for first in (0..ELEMENTS).step_by(2_000) {
+        let elements = (first..first + 2_000).map(|number| format!("element-{number}"));
+        let request: Vec<String> =
+            ["RPUSH", "l"].map(String::from).into_iter().chain(elements).collect();
+        client.call(&request.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    client.line("TIER DEMOTE ALL");
+    for line in [
+        "SORT l ALPHA STORE to",
+        "SORT l BY nosort STORE to",
+        "SORT l BY nosort GET # GET # GET # STORE to",
+        "SORT l ALPHA LIMIT 0 3",
+    ] {
+        assert_eq!(client.show(line), refusal(64), "{line}");
+    }
+    assert_eq!(client.show("SORT l BY nosort LIMIT 0 50000 STORE to"), ":50000");
+    assert_peak(&server, 64);
+}
+
+#[test]
+fn sets_that_are_stored_from_many_sides_take_turns() {
+    const MEMBERS: usize = 100_000;
+    const CLIENTS: usize = 6;
+    let server = Server::kelvin_with_flash(
+        "512mb",
+        &["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"],
+    );
+    let mut client = server.connect();
+    for first in (0..MEMBERS).step_by(2_000) {
+        let members = (first..first + 2_000).map(|number| format!("member-{number}"));
+        let request: Vec<String> =
+            ["SADD", "s"].map(String::from).into_iter().chain(members).collect();
+        client.call(&request.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = server.connect();
+                for round in 0..6 {
+                    let line = format!("SINTERSTORE to-{number}-{} s s", round % 2);
+                    assert_eq!(client.show(&line), format!(":{MEMBERS}"));
+                }
+            });
+        }
+    });
+    assert_peak(&server, 64);
+}
+
+#[test]
 fn no_request_asks_for_more_memory_than_there_is() {
     let server = Server::kelvin(&["--workers", "1"]);
     let mut client = server.connect();

@@ -407,11 +407,6 @@ impl Copies {
         self.ends.push((score, self.bytes.len()));
     }
 
-    /// Bytes of all of them.
-    pub fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// All of them, in the order in which they were added.
     pub fn members(&self) -> Vec<(f64, &[u8])> {
         let mut start = 0;

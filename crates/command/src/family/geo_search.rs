@@ -13,7 +13,7 @@ use value::parse_i64;
 use value::range::ScoreRange;
 
 use super::geo::{parse_position, parse_unit, write_distance, write_position};
-use super::room::check_room;
+use super::room::Gathering;
 use crate::collection::{Copies, Made, SortedSet};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -394,13 +394,14 @@ struct Found {
 fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) -> CommandResult {
     let (source, behind) = if form.stores { (cx.key(1), 3) } else { (cx.key(0), 2) };
     let (keys, reply_bytes_max, bytes_max) =
-        (cx.keys, cx.reply_bytes_max, cx.limits.memory_bytes_max());
+        (cx.keys, cx.reply_bytes_max, cx.limits.memory_bytes_max() as u64);
+    let mut memory = Gathering::new(&source, reply_bytes_max, reply);
     cx.report_missed_read(&source);
     let mut set = cx.read_sorted_set(&source)?;
     let query = Query::parse(args.from(behind), form, &mut set, &args[0])?;
     let mut copies = Copies::default();
     let mut found = match &mut set {
-        Some(set) => find(set, &query, &mut copies, bytes_max)?,
+        Some(set) => find(set, &query, &mut copies, (&mut memory, bytes_max))?,
         None => Vec::new(),
     };
     let count = if query.count == 0 { found.len() } else { found.len().min(query.count as usize) };
@@ -425,18 +426,19 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     };
     match target {
         Some(target) => store(cx, &target, (&query, form), (&found, &copies), reply),
-        None => answer(&query, (&found, &copies), (&source, reply_bytes_max), reply),
+        None => answer(&query, (&found, &copies), memory, reply),
     }
 }
 
-/// Copies the members that are searched.
+/// Copies the members that are searched, as far as there is `memory`; where there is not enough, all are
+/// counted. They may take `bytes_max` at most.
 ///
-/// Errors: [`CommandError::NotResident`], [`CommandError::OUT_OF_MEMORY`].
+/// Errors: [`CommandError::NotResident`], [`CommandError::OUT_OF_MEMORY`], [`CommandError::ReplyTooLong`].
 fn find(
     set: &mut SortedSet<'_>,
     query: &Query<'_>,
     copies: &mut Copies,
-    bytes_max: usize,
+    (memory, bytes_max): (&mut Gathering<'_>, u64),
 ) -> Result<Vec<Found>, CommandError> {
     let mut found: Vec<Found> = Vec::new();
     let Some((middle, shape)) = query.middle.zip(query.shape) else { return Ok(found) };
@@ -452,39 +454,38 @@ fn find(
         }
         set.visit(ranks, false, |member, score| {
             let position = Position::from_score(score);
-            if let Some(distance) = shape.distance(&middle, &position) {
+            if let Some(distance) = shape.distance(&middle, &position)
+                && memory.take(member.len() + FOUND_BYTES)
+            {
                 found.push(Found { at: found.len(), score, position, distance });
                 copies.push(member, score);
             }
-            match is_enough(&found) || bytes_of(&found, copies) > bytes_max {
+            match is_enough(&found) || memory.bytes() > bytes_max {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         })?;
-        if bytes_of(&found, copies) > bytes_max {
+        if memory.bytes() > bytes_max {
             return Err(CommandError::OUT_OF_MEMORY);
         }
     }
+    memory.check()?;
     Ok(found)
-}
-
-/// Bytes that are held of the members that were found.
-fn bytes_of(found: &[Found], copies: &Copies) -> usize {
-    copies.byte_len() + found.len() * FOUND_BYTES
 }
 
 /// Errors: [`CommandError::ReplyTooLong`].
 fn answer(
     query: &Query<'_>,
     (found, copies): (&[Found], &Copies),
-    (key, reply_bytes_max): (&Key<'_>, usize),
+    mut memory: Gathering<'_>,
     reply: &mut Reply,
 ) -> CommandResult {
     let members = copies.members();
     let options = [query.with_distance, query.with_hash, query.with_position];
     let parts = 1 + options.into_iter().filter(|is| *is).count();
-    let bytes_of = |found: &Found| (members[found.at].1.len() + parts * PART_BYTES) as u64;
-    check_room(key, found.iter().map(bytes_of).sum(), reply_bytes_max, reply)?;
+    let bytes_of = |found: &Found| members[found.at].1.len() + parts * PART_BYTES;
+    memory.take(found.iter().map(bytes_of).sum());
+    memory.check()?;
     reply.array(found.len());
     for Found { at, score, position, distance } in found {
         if parts > 1 {

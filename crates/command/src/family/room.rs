@@ -3,6 +3,7 @@
 use keyspace::Key;
 use resp::Reply;
 
+use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
 
 /// Bytes that a reply has around an element, beyond those that a leaf has around it.
@@ -21,6 +22,20 @@ pub(super) fn check_room(
         true => Err(CommandError::too_long_of(key, bytes)),
         false => Ok(()),
     }
+}
+
+/// Whether a command may hold so many bytes while it runs: copies of what keys hold, of which it makes a
+/// value. More than a little is reserved, as for a reply, before it runs again.
+///
+/// Errors: [`CommandError::OUT_OF_MEMORY`], if that is never possible; [`CommandError::ReplyTooLong`].
+pub(super) fn check_copies(
+    cx: &Cx<'_, '_>,
+    key: &Key<'_>,
+    bytes: u64,
+    reply: &Reply,
+) -> CommandResult {
+    cx.check_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    check_room(key, bytes, cx.reply_bytes_max, reply)
 }
 
 /// Elements of a reply that may not be longer than there is memory for. One that does not fit is left out, and
@@ -68,6 +83,19 @@ impl<'k> Gathering<'k> {
     pub(super) fn new(key: &Key<'k>, reply_bytes_max: usize, reply: &Reply) -> Gathering<'k> {
         let bytes_max = reply_bytes_max.saturating_sub(reply.full_len()) as u64;
         Gathering { key: *key, bytes_max, bytes: 0 }
+    }
+
+    /// Whether there would be memory for so many bytes more. Errors: [`CommandError::ReplyTooLong`].
+    pub(super) fn check_with(&self, bytes: u64) -> CommandResult {
+        match self.bytes + bytes > self.bytes_max && bytes > 0 {
+            true => Err(CommandError::too_long_of(&self.key, self.bytes + bytes)),
+            false => Ok(()),
+        }
+    }
+
+    /// What was counted so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Counts so many bytes more. Whether there is memory for all so far.
@@ -138,6 +166,17 @@ mod tests {
             "ZRANDMEMBER zset",
             "ZRANDMEMBER z 300 WITHSCORES",
             "ZRANDMEMBER z -300 WITHSCORES",
+            "SORT l ALPHA STORE to",
+            "SORT l BY nosort GET # GET # STORE to",
+            "SORT l BY nosort LIMIT 300 300 STORE to",
+            "SORT s ALPHA BY missing_* STORE to",
+            "SUNIONSTORE to s",
+            "SINTERSTORE to s s",
+            "SINTERCARD 1 s",
+            "ZUNIONSTORE to 2 z y",
+            "ZINTERCARD 2 z y",
+            "ZRANGESTORE to z 0 -1",
+            "GEOSEARCHSTORE to g FROMLONLAT 13 38 BYRADIUS 999 km",
             "ZUNION 2 z y WITHSCORES",
             "ZINTER 2 z y WITHSCORES",
             "ZDIFF 2 z missing WITHSCORES",
@@ -163,9 +202,12 @@ mod tests {
                     let reply = server.run(line);
                     assert!(reply.len() > 1 && !reply.starts_with('-'), "{line}: {reply:.100}");
                     // If those that are wanted are longer than others, that is known when they have been
-                    // met. SORT copies all of them first.
-                    let more = sizes.1 > 0 || line.starts_with("SORT");
-                    let runs_max = 2 + u32::from(more) + 4 * u32::from(demote);
+                    // met. SORT and GEOSEARCH copy all of them first, SORT then what they are sorted by.
+                    let more = match line.starts_with("SORT") || line.starts_with("GEO") {
+                        true => 1 + u32::from(line.contains("ALPHA BY")),
+                        false => u32::from(sizes.1 > 0),
+                    };
+                    let runs_max = 2 + more + 4 * u32::from(demote);
                     assert!(server.runs <= runs_max, "{line} {sizes:?}: {} runs", server.runs);
                 }
             }

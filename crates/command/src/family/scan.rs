@@ -45,7 +45,8 @@ pub const COMMANDS: &[Command] = &[
         arity: 2,
         flags: Flags::READONLY,
         keys: &[],
-        locks: Locks::None,
+        // It lists the keys of one moment, as in Redis, and holds up all others for as long.
+        locks: Locks::All,
         docs: Docs {
             group: Group::Generic,
             since: "1.0.0",

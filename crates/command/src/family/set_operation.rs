@@ -15,7 +15,7 @@ use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
-use crate::family::room::check_room;
+use crate::family::room::{check_copies, check_room};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const READ: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
@@ -193,7 +193,7 @@ fn sintercard(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let limit = parse_limit(args)?;
     let keys = cx.keys;
     let plan = Plan::new(cx, Operation::Intersection, keys)?;
-    cx.check_memory(plan.bytes_max())?;
+    check_copies(cx, &keys[0], plan.copied_bytes_max(), reply)?;
     let mut count = 0;
     match limit {
         None => {
@@ -241,7 +241,7 @@ fn answer(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> Comma
     let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
     let plan = Plan::new(cx, operation, keys)?;
     let last = keys.last().expect("invariant: the arity asks for one");
-    check_room(last, plan.bytes_max() as u64, reply_bytes_max, reply)?;
+    check_room(last, plan.copied_bytes_max(), reply_bytes_max, reply)?;
     let copies = plan.copy(cx)?;
     let members = plan.members(cx, &copies)?;
     reply.set(members.len());
@@ -253,7 +253,7 @@ fn answer(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> Comma
 fn store(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> CommandResult {
     let (target, keys) = cx.keys.split_first().expect("invariant: the arity asks for keys");
     let plan = Plan::new(cx, operation, keys)?;
-    cx.check_memory(plan.bytes_max())?;
+    check_copies(cx, target, plan.copied_bytes_max() + plan.stored_bytes_max(), reply)?;
     let copies = plan.copy(cx)?;
     let members = plan.members(cx, &copies)?;
     let kind = match plan.fills_before_it_removes() {
@@ -344,10 +344,15 @@ impl<'a> Plan<'a> {
         Ok(Plan { operation, sources, copied })
     }
 
-    /// Bytes that the copies take, and the result at most, with what members are looked up by.
-    fn bytes_max(&self) -> usize {
+    /// Bytes that the copies take, with what members are looked up by.
+    fn copied_bytes_max(&self) -> u64 {
         let bytes = |source: &Source<'_>| source.byte_len + source.len * LOOKED_UP_BYTES;
-        self.copied.iter().map(bytes).sum::<u64>() as usize
+        self.copied.iter().map(bytes).sum()
+    }
+
+    /// Bytes that the result takes at most.
+    fn stored_bytes_max(&self) -> u64 {
+        self.copied.iter().map(|source| source.byte_len).sum()
     }
 
     /// Copies of the leaves of the sets that the result's members come from.

@@ -12,7 +12,7 @@ use resp::{Args, Reply};
 use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
-use super::room::{FRAME_BYTES, Room};
+use super::room::{FRAME_BYTES, Gathering};
 use super::sort_pattern::{ColdValues, Pattern};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -33,6 +33,12 @@ const STORED: KeySpec = KeySpec {
     begin: Begin::Unknown(position_of_stored),
     find: Find::Range { last: 0, step: 1 },
 };
+
+/// Bytes that an element takes while it is sorted, besides its own: where its copy ends, its place in the
+/// order, a number that it is sorted by.
+const SORTED_BYTES: usize = 32;
+/// Bytes that a copied text takes besides its own.
+const COPIED_BYTES: usize = 8;
 
 const NOT_DOUBLE: CommandError = fixed("ERR One or more scores can't be converted into double");
 
@@ -172,6 +178,32 @@ impl Elements {
         self.ends.push(self.bytes.len());
     }
 
+    /// Makes room for all elements of a collection of `len` that takes so many bytes, if there is memory for
+    /// them: of a part it is not known before how long they are.
+    ///
+    /// Errors: [`CommandError::ReplyTooLong`].
+    fn make_room(
+        &mut self,
+        positions: &Range<u64>,
+        (len, bytes): (u64, u64),
+        memory: &Gathering<'_>,
+    ) -> CommandResult {
+        if positions.end - positions.start < len {
+            return Ok(());
+        }
+        memory.check_with(bytes + len * SORTED_BYTES as u64)?;
+        self.bytes.reserve_exact(bytes as usize);
+        self.ends.reserve_exact(len as usize);
+        Ok(())
+    }
+
+    /// Adds an element to be sorted, unless there is no memory for it.
+    fn push_if_fits(&mut self, element: &[u8], memory: &mut Gathering<'_>) {
+        if memory.take(element.len() + SORTED_BYTES) {
+            self.push(element);
+        }
+    }
+
     fn len(&self) -> usize {
         self.ends.len()
     }
@@ -198,19 +230,17 @@ fn sort(
         // So that what is stored does not depend on how the set is kept.
         options = Options { by: None, is_unsorted: false, is_alpha: true, ..options };
     }
-    let bytes_max = match options.stored_at {
-        Some(_) => cx.limits.memory_bytes_max(),
-        None => cx.reply_bytes_max.saturating_sub(reply.full_len()),
-    };
+    // All that it holds while it runs, its reply among it, is reserved as a reply would be.
+    let mut memory = Gathering::new(&key, cx.reply_bytes_max, reply);
     if kind.is_some_and(Kind::is_sorted_set) {
         // Redis goes through a skiplist, and leaves it one.
         cx.unpack_sorted_set(&key);
     }
-    let elements = load(cx, &options, bytes_max)?;
+    let elements = load(cx, &options, &mut memory)?;
     let has_order = kind.is_some_and(|kind| kind.is_list() || kind.is_sorted_set());
     let sorted = match options.is_unsorted {
         true => (0..elements.len()).collect(),
-        false => order(cx, &options, &elements)?,
+        false => order(cx, &options, &elements, &mut memory)?,
     };
     // Of what is answered in its own order no more was loaded.
     let range = match options.is_unsorted && has_order {
@@ -219,8 +249,8 @@ fn sort(
     };
     let answered = (&elements, &sorted[range]);
     let result = match options.stored_at {
-        None => write(cx, &options, answered, reply),
-        Some(_) => store(cx, &options, answered, reply),
+        None => write(cx, &options, answered, (&mut memory, reply)),
+        Some(_) => store(cx, &options, answered, (&mut memory, reply)),
     };
     match result {
         Err(CommandError::NotResident(_)) => Err(lacked(cx, &options, answered)),
@@ -229,20 +259,15 @@ fn sort(
 }
 
 /// A copy of the elements to be sorted; of a list or sorted set that is not, those that are answered, in
-/// their order.
+/// their order. Where there is no memory for all, they are counted.
 ///
-/// Errors: they take more than `bytes_max`; the key holds something that has none, or is on flash.
+/// Errors: [`CommandError::ReplyTooLong`]; the key holds something that has none, or is on flash.
 fn load(
     cx: &mut Cx<'_, '_>,
     options: &Options<'_>,
-    bytes_max: usize,
+    memory: &mut Gathering<'_>,
 ) -> Result<Elements, CommandError> {
     let key = cx.key(0);
-    let check = |bytes: u64| match (bytes <= bytes_max as u64, options.stored_at) {
-        (true, _) => Ok(()),
-        (false, Some(_)) => Err(CommandError::OUT_OF_MEMORY),
-        (false, None) => Err(CommandError::too_long_of(&key, bytes)),
-    };
     let mut elements = Elements::default();
     match cx.peek(&key).map(|view| Kind::from_bits(view.kind)) {
         None => {
@@ -254,48 +279,34 @@ fn load(
             if let Some(mut list) = cx.read_list(&key)? {
                 let (len, bytes) = (list.len(), list.byte_len());
                 let (positions, is_backward) = options.positions(len);
-                if positions.end - positions.start == len {
-                    check(bytes)?;
-                }
-                let seen = list.visit(positions, is_backward, |_, element| {
-                    elements.push(element);
-                    match elements.bytes.len() <= bytes_max {
-                        true => ControlFlow::Continue(()),
-                        false => ControlFlow::Break(()),
-                    }
+                elements.make_room(&positions, (len, bytes), memory)?;
+                _ = list.visit(positions, is_backward, |_, element| {
+                    elements.push_if_fits(element, memory);
+                    ControlFlow::Continue(())
                 })?;
-                if seen.is_break() {
-                    check(bytes)?;
-                }
             }
         }
         Some(kind) if kind.is_set() => {
             if let Some(mut set) = cx.read_set(&key)? {
-                check(set.byte_len())?;
-                set.visit(|member| elements.push(member))?;
+                let (len, bytes) = (set.len(), set.byte_len());
+                elements.make_room(&(0..len), (len, bytes), memory)?;
+                set.visit(|member| elements.push_if_fits(member, memory))?;
             }
         }
         Some(kind) if kind.is_sorted_set() => {
             if let Some(mut set) = cx.read_sorted_set(&key)? {
                 let (len, bytes) = (set.len(), set.byte_len());
                 let (ranks, is_backward) = options.positions(len);
-                if ranks.end - ranks.start == len {
-                    check(bytes)?;
-                }
+                elements.make_room(&ranks, (len, bytes), memory)?;
                 set.visit(ranks, is_backward, |member, _| {
-                    elements.push(member);
-                    match elements.bytes.len() <= bytes_max {
-                        true => ControlFlow::Continue(()),
-                        false => ControlFlow::Break(()),
-                    }
+                    elements.push_if_fits(member, memory);
+                    ControlFlow::Continue(())
                 })?;
-                if elements.bytes.len() > bytes_max {
-                    check(bytes)?;
-                }
             }
         }
         Some(_) => return Err(CommandError::WRONG_TYPE),
     }
+    memory.check()?;
     Ok(elements)
 }
 
@@ -312,11 +323,13 @@ enum Weights {
 impl Weights {
     /// Looks up what the elements are sorted by.
     ///
-    /// Errors: [`CommandError::NotResident`]; there is something that is no number, or too much text.
+    /// Errors: [`CommandError::NotResident`], [`CommandError::ReplyTooLong`]; there is something that is no
+    /// number.
     fn of(
         cx: &mut Cx<'_, '_>,
         options: &Options<'_>,
         elements: &Elements,
+        memory: &mut Gathering<'_>,
     ) -> Result<Weights, CommandError> {
         if let (None, true) = (options.by, options.is_alpha) {
             return Ok(Weights::Elements);
@@ -327,8 +340,11 @@ impl Weights {
         for element in elements.iter() {
             let mut weigh = |text: Option<&[u8]>| {
                 if options.is_alpha {
-                    texts.push(text.unwrap_or_default());
-                    are_there.push(text.is_some());
+                    let bytes = text.map_or(0, <[u8]>::len) + COPIED_BYTES + 1;
+                    if memory.take(bytes) {
+                        texts.push(text.unwrap_or_default());
+                        are_there.push(text.is_some());
+                    }
                 } else {
                     let number = text.map_or(Some(0.0), score);
                     are_numbers &= number.is_some();
@@ -339,8 +355,8 @@ impl Weights {
                 Some(by) => by.look_up(cx, element, weigh)?,
                 None => weigh(Some(element)),
             }
-            cx.check_memory(texts.bytes.len())?;
         }
+        memory.check()?;
         match (options.is_alpha, are_numbers) {
             (true, _) => Ok(Weights::Named(texts, are_there)),
             (false, true) => Ok(Weights::Numbers(numbers)),
@@ -369,9 +385,10 @@ fn order(
     cx: &mut Cx<'_, '_>,
     options: &Options<'_>,
     elements: &Elements,
+    memory: &mut Gathering<'_>,
 ) -> Result<Vec<usize>, CommandError> {
     let mut positions: Vec<usize> = (0..elements.len()).collect();
-    let weights = match Weights::of(cx, options, elements) {
+    let weights = match Weights::of(cx, options, elements, memory) {
         Err(CommandError::NotResident(_)) => {
             // Where all elements are answered, what is answered of them is known already.
             let are_all = options.range(positions.len()) == (0..positions.len());
@@ -451,37 +468,41 @@ fn write(
     cx: &mut Cx<'_, '_>,
     options: &Options<'_>,
     sorted: (&Elements, &[usize]),
-    reply: &mut Reply,
+    (memory, reply): (&mut Gathering<'_>, &mut Reply),
 ) -> CommandResult {
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
-    let mut room = Room::new(reply_bytes_max);
     reply.array(sorted.1.len() * options.gets.len().max(1));
     answer(cx, options, sorted, |value| {
         match value {
             None => reply.null(),
-            Some(value) if room.takes(value.len() as u64 + FRAME_BYTES, reply) => reply.bulk(value),
+            Some(value) if memory.take(value.len() + FRAME_BYTES as usize) => reply.bulk(value),
             Some(_) => {}
         }
         Ok(())
     })?;
-    room.end(&key, reply)
+    memory.check()
 }
 
 /// Stores what is answered as a list, and replies with its length.
 ///
-/// Errors: [`CommandError::OUT_OF_MEMORY`], [`CommandError::NotResident`]; nothing is changed then.
+/// Errors: [`CommandError::OUT_OF_MEMORY`], [`CommandError::ReplyTooLong`], [`CommandError::NotResident`];
+/// nothing is changed then.
 fn store(
     cx: &mut Cx<'_, '_>,
     options: &Options<'_>,
     sorted: (&Elements, &[usize]),
-    reply: &mut Reply,
+    (memory, reply): (&mut Gathering<'_>, &mut Reply),
 ) -> CommandResult {
-    let (target, bytes_max) = (cx.key(1), cx.limits.memory_bytes_max());
+    let target = cx.key(1);
     let mut stored = Elements::default();
     answer(cx, options, sorted, |value| {
-        stored.push(value.unwrap_or_default());
-        if stored.bytes.len() > bytes_max { Err(CommandError::OUT_OF_MEMORY) } else { Ok(()) }
+        let value = value.unwrap_or_default();
+        // A copy of each, and the list.
+        if memory.take(2 * (value.len() + COPIED_BYTES)) {
+            stored.push(value);
+        }
+        Ok(())
     })?;
+    memory.check()?;
     if stored.len() == 0 {
         cx.remove(&target);
     } else {

@@ -13,7 +13,7 @@ use value::leaf::scored::{SHAPE, compare};
 use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
-use super::room::check_room;
+use super::room::{check_copies, check_room};
 use super::sorted_set::MemberList;
 use crate::collection::{Copies, Made, Set, SortedSet};
 use crate::cx::Cx;
@@ -181,7 +181,7 @@ fn zintercard(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let sources = Source::find_all(cx, keys)?;
     let limit = parse_limit(args.from(2 + numkeys))?;
     let plan = Plan::new(Operation::Intersection, sources, Options::of(numkeys));
-    cx.check_memory(plan.bytes_max())?;
+    check_copies(cx, &keys[0], plan.copied_bytes_max(), reply)?;
     let copies = plan.copy(cx)?;
     let count = plan.members(cx, &copies)?.len() as u64;
     reply.integer(if limit == 0 { count } else { count.min(limit) } as i64);
@@ -225,8 +225,7 @@ fn answer(
     let with_scores = options.with_scores;
     let plan = Plan::new(operation, sources, options);
     let last = keys.last().expect("invariant: there is a key");
-    let bytes = plan.bytes_max() as u64;
-    check_room(last, bytes, reply_bytes_max, reply)?;
+    check_room(last, plan.copied_bytes_max(), reply_bytes_max, reply)?;
     let copies = plan.copy(cx)?;
     let mut members = plan.members(cx, &copies)?;
     members.sort_unstable_by(|one, two| compare(*one, *two));
@@ -252,7 +251,7 @@ fn store(
     let mut options = Options::of(numkeys);
     options.parse(args.from(3 + numkeys), operation, true)?;
     let plan = Plan::new(operation, sources, options);
-    cx.check_memory(plan.bytes_max())?;
+    check_copies(cx, target, plan.copied_bytes_max() + plan.stored_bytes_max(), reply)?;
     let copies = plan.copy(cx)?;
     let mut members = plan.members(cx, &copies)?;
     cx.store_sorted_set(target, &mut members, Made::AtOnce, (operation.event(), 1))?;
@@ -486,10 +485,15 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Bytes that the copies take, and the result at most, with what members are joined and looked up by.
-    fn bytes_max(&self) -> usize {
+    /// Bytes that the copies take, with what members are joined and looked up by.
+    fn copied_bytes_max(&self) -> u64 {
         let bytes = |source: &Source<'_>| source.byte_len + source.len * HELD_BYTES;
-        self.copied().iter().map(bytes).sum::<u64>() as usize
+        self.copied().iter().map(bytes).sum()
+    }
+
+    /// Bytes that the result takes at most.
+    fn stored_bytes_max(&self) -> u64 {
+        self.copied().iter().map(|source| source.byte_len).sum()
     }
 
     /// Copies of the sets that the result's members come from. Scores of a union have their weight.

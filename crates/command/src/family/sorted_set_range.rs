@@ -7,6 +7,7 @@ use resp::{Args, Reply};
 use value::parse_i64;
 use value::range::{MemberRange, ScoreRange};
 
+use super::room::check_room;
 use super::sorted_set::MemberList;
 use super::sorted_set_operation::HELD_BYTES;
 use crate::collection::{Copies, Made, SortedSet};
@@ -338,15 +339,19 @@ fn answer(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
 
 fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let query = Query::parse(args.from(3), Form::STORE)?;
-    let (target, source, bytes_max) = (cx.key(0), cx.key(1), cx.limits.memory_bytes_max() as u64);
+    let (target, source, reply_bytes_max) = (cx.key(0), cx.key(1), cx.reply_bytes_max);
+    let bytes_max = cx.limits.memory_bytes_max() as u64;
     let mut copies = Copies::default();
     cx.report_missed_read(&source);
     if let Some(mut set) = cx.read_sorted_set(&source)? {
         let ranks = query.ranks(&mut set)?;
         let members = ranks.end - ranks.start;
-        if set.bytes_of(members).saturating_add(members * HELD_BYTES) > bytes_max {
+        // A copy of each, and what is stored.
+        let bytes = set.bytes_of(members).saturating_mul(2).saturating_add(members * HELD_BYTES);
+        if bytes > bytes_max {
             return Err(CommandError::OUT_OF_MEMORY);
         }
+        check_room(&source, bytes, reply_bytes_max, reply)?;
         set.visit(ranks, query.backwards, |member, score| {
             copies.push(member, score);
             ControlFlow::Continue(())

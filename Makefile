@@ -32,7 +32,7 @@ test: setup setup-test lint unit differential clients valkey report-test
 setup:
 	@scripts/setup.sh build
 
-# What the tests need besides: redis-server as oracle, clients in three languages.
+# What the tests need besides: redis-server as oracle, clients in four languages.
 setup-test:
 	@scripts/setup.sh test
 
@@ -54,7 +54,7 @@ differential:
 	KELVIN_DIFF_COMMANDS=$${KELVIN_DIFF_COMMANDS:-1000000} \
 		cargo test --profile fast -p kelvin --test differential -- --nocapture
 
-# redis-cli, redis-benchmark, redis-py, ioredis and go-redis doing their ordinary work.
+# redis-cli, redis-benchmark, redis-py, ioredis, go-redis and jedis doing their ordinary work.
 clients:
 	scripts/with_server.sh python3 tests/clients/run.py
 

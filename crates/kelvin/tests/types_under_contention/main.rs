@@ -17,6 +17,7 @@ mod together;
 mod waiters;
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,28 @@ use support::{Client, Server, show};
 /// How long the clients go on when nobody says.
 const SECONDS_DEFAULT: u64 = 3;
 /// Little enough that values leave it by themselves as well.
-const MAXMEMORY: &str = "48mb";
+const MAXMEMORY: &str = "64mb";
+/// More than a thousand clients take whose requests all come at once: none is to be closed for it.
+const MAXMEMORY_CLIENTS: &str = "40mb";
 const FLASH: &str = "1gb";
+
+/// Keys of all parts, each with a number behind it.
+const KEYS: [&str; 13] = [
+    "list",
+    "queue",
+    "moved",
+    "taken-moved",
+    "stream",
+    "set",
+    "sorted",
+    "string",
+    "many",
+    "hash",
+    "members",
+    "scores",
+    "log",
+];
+const KEYS_A_NAME: usize = 6;
 
 #[test]
 fn with_two_workers() {
@@ -40,7 +61,11 @@ fn with_four_workers() {
 }
 
 fn contend(workers: &str) {
-    let options = ["--workers", workers, "--maxmemory", MAXMEMORY, "--flash-segment-size", "1mb"];
+    // One after the other: each has more clients than a machine has time for.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = ["--maxmemory", MAXMEMORY, "--maxmemory-clients", MAXMEMORY_CLIENTS];
+    let options = [&["--workers", workers, "--flash-segment-size", "1mb"], &memory[..]].concat();
     let server = Server::kelvin_with_flash(FLASH, &options);
     let run = Run::new(&server);
     let parts = [moves::check, waiters::check, groups::check, combined::check, together::check];
@@ -48,15 +73,17 @@ fn contend(workers: &str) {
     thread::scope(|scope| {
         let (run, ended) = (&run, &ended);
         let demoter = scope.spawn(|| demote_all(run, ended));
+        let chooser = scope.spawn(|| demote_keys(run, ended));
         let parts = parts.map(|part| scope.spawn(move || run.guard(|| part(run))));
         let reports = parts.map(|part| part.join());
         ended.store(true, Ordering::Relaxed);
         let demoted = demoter.join().expect("a client that demotes");
+        let keys = chooser.join().expect("a client that demotes keys");
         for report in reports {
             eprintln!("{workers} workers: {}", report.expect("a part that failed tells why above"));
         }
-        eprintln!("{workers} workers: {demoted} values forced to flash");
-        assert!(demoted > 0, "nothing was forced to flash");
+        eprintln!("{workers} workers: {demoted} values forced to flash, {keys} keys besides");
+        assert!(demoted > 0 && keys > 0, "nothing was forced to flash");
     });
 }
 
@@ -70,24 +97,46 @@ fn demote_all(run: &Run, ended: &AtomicBool) -> i64 {
     demoted
 }
 
-/// The server, until when its clients go on, and whether one of them has failed.
+/// Forces one key after the other to flash, all that the parts use: the round over everything waits for its
+/// turn, and what is in use meanwhile comes back at once. Returns how often something went.
+fn demote_keys(run: &Run, ended: &AtomicBool) -> i64 {
+    let mut client = run.server.connect();
+    let mut demoted = 0;
+    for round in 0.. {
+        for name in KEYS {
+            demoted +=
+                integer(&client.line(&format!("TIER DEMOTE {name}-{}", round % KEYS_A_NAME)));
+        }
+        if ended.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    demoted
+}
+
+/// The server, until when its clients go on (not known before the last has connected), and whether one of
+/// them has failed.
 struct Run<'a> {
     server: &'a Server,
-    until: Instant,
+    until: OnceLock<Instant>,
     failed: AtomicBool,
 }
 
 impl<'a> Run<'a> {
     fn new(server: &'a Server) -> Run<'a> {
+        Run { server, until: OnceLock::new(), failed: AtomicBool::new(false) }
+    }
+
+    /// All clients have connected: from now on the time counts.
+    fn begin(&self) {
         let seconds = std::env::var("KELVIN_CONTENTION_SECONDS").ok();
         let seconds = seconds.map_or(SECONDS_DEFAULT, |text| text.parse().expect("a number"));
-        let until = Instant::now() + Duration::from_secs(seconds);
-        Run { server, until, failed: AtomicBool::new(false) }
+        self.until.set(Instant::now() + Duration::from_secs(seconds)).expect("it begins once");
     }
 
     /// Whether clients should go on to change things.
     fn goes_on(&self) -> bool {
-        !self.has_failed() && Instant::now() < self.until
+        !self.has_failed() && self.until.get().is_none_or(|until| Instant::now() < *until)
     }
 
     fn has_failed(&self) -> bool {

@@ -44,6 +44,7 @@ struct Waiting<'a> {
     pushed: AtomicBool,
     /// Nothing more is moved on.
     moved: AtomicBool,
+    connected: AtomicUsize,
     gave_up: AtomicUsize,
     killed: AtomicUsize,
 }
@@ -56,6 +57,7 @@ pub fn check(run: &Run) -> String {
         movers: none(MOVERS),
         pushed: AtomicBool::new(false),
         moved: AtomicBool::new(false),
+        connected: AtomicUsize::new(0),
         gave_up: AtomicUsize::new(0),
         killed: AtomicUsize::new(0),
     };
@@ -158,6 +160,7 @@ impl Waiting<'_> {
     fn pop(&self, index: usize) -> Vec<Element> {
         let mut client = self.run.server.connect();
         self.poppers[index].store(integer(&client.line("CLIENT ID")), Ordering::Relaxed);
+        self.count_connected();
         let mut random = Random::new(index as u64);
         let mut got = Vec::new();
         let mut last = Counts::new();
@@ -183,6 +186,7 @@ impl Waiting<'_> {
     /// Moves elements of one queue on until there are no more, also when it is killed meanwhile.
     fn move_on(&self, index: usize) {
         let mut client = self.mover(index);
+        self.count_connected();
         let mut random = Random::new(index as u64);
         let queue = format!("moved-{}", index as u64 % MOVED_QUEUES);
         let put = if is_pushed_right(&queue) { "RIGHT" } else { "LEFT" };
@@ -205,6 +209,12 @@ impl Waiting<'_> {
                     }
                 }
             }
+        }
+    }
+
+    fn count_connected(&self) {
+        if self.connected.fetch_add(1, Ordering::Relaxed) + 1 == POPPERS + MOVERS {
+            self.run.begin();
         }
     }
 

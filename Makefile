@@ -3,6 +3,7 @@
 #   make run    builds Kelvin, starts a tiered server on ./data, tells how to connect
 #   make test   formats, lints, unit, property, differential and client tests
 #   make simulate  100,000 runs of the simulation (FIRST= and SEEDS= choose others)
+#   make contention  every type under contention, for ten minutes
 #   make bench  the acceptance benchmarks against redis-server (quiet machine, about an hour)
 
 SHELL := /bin/bash
@@ -15,7 +16,7 @@ MAXMEMORY ?= 1gb
 FLASH_SIZE ?= 16gb
 DATA ?= $(CURDIR)/data
 
-.PHONY: run test simulate bench build setup setup-test lint unit differential clients valkey report-test fuzz
+.PHONY: run test simulate bench build setup setup-test lint unit differential contention clients valkey report-test fuzz
 
 run: build
 	@mkdir -p $(DATA)
@@ -32,7 +33,7 @@ test: setup setup-test lint unit differential clients valkey report-test
 setup:
 	@scripts/setup.sh build
 
-# What the tests need besides: redis-server as oracle, clients in three languages.
+# What the tests need besides: redis-server as oracle, clients in four languages.
 setup-test:
 	@scripts/setup.sh test
 
@@ -49,12 +50,17 @@ SEEDS ?= 100000
 simulate: setup
 	cargo run --profile fast -p simulation -- $(FIRST) $(SEEDS)
 
+# Clients of two and of four workers that change the same values of every type, ten minutes in all.
+contention: setup
+	KELVIN_CONTENTION_SECONDS=$${KELVIN_CONTENTION_SECONDS:-300} cargo test --profile fast -p kelvin \
+		--test types_under_contention -- --nocapture --test-threads 1
+
 # A million random commands against redis-server, values forced to flash in between.
 differential:
 	KELVIN_DIFF_COMMANDS=$${KELVIN_DIFF_COMMANDS:-1000000} \
 		cargo test --profile fast -p kelvin --test differential -- --nocapture
 
-# redis-cli, redis-benchmark, redis-py, ioredis and go-redis doing their ordinary work.
+# redis-cli, redis-benchmark, redis-py, ioredis, go-redis and jedis doing their ordinary work.
 clients:
 	scripts/with_server.sh python3 tests/clients/run.py
 

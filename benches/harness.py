@@ -275,7 +275,10 @@ LOAD = ["bench", "run", "-t", "1", "--distinct-client-seed", "--hide-histogram",
 def summarize(report):
     """What the scripts use of the JSON that a load leaves, which is laid out as memtier's."""
     def row(name):
-        stats = report["ALL STATS"][name]
+        stats = report["ALL STATS"].get(name)
+        # A load of commands of its own has other rows.
+        if stats is None:
+            return None
         percentiles = stats["Percentile Latencies"]
         return {
             "count": stats["Count"],
@@ -398,11 +401,13 @@ class Bench:
     # Loads.
 
     def start_load(self, server, arguments, cores=LOAD_CORE, nice=0, before=()):
-        """Starts a load in the background, after the words `before`; `end_load` waits for it."""
+        """Starts a load in the background, after the words `before`; `end_load` waits for it. The
+        arguments are a list where one of them has spaces."""
+        words = arguments.split() if isinstance(arguments, str) else arguments
         handle, path = tempfile.mkstemp(suffix=".json", dir=self.directory)
         os.close(handle)
         command = ["nice", "-n", str(nice), "taskset", "-c", cores, *before, self.load_binary, *LOAD,
-                   "-p", str(server.port), "--json-out-file", path, *arguments.split()]
+                   "-p", str(server.port), "--json-out-file", path, *words]
         pauses = Pauses([SERVER_CORE, LOAD_CORE])
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                    text=True)

@@ -19,6 +19,8 @@ if [ "${1:-build}" = test ]; then
     want npm npm
     want chromium chromium
     want go golang-go
+    want javac default-jdk-headless
+    want mvn maven
     want git git
 fi
 if ! command -v cargo >/dev/null 2>&1; then

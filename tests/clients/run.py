@@ -1,6 +1,6 @@
 """Existing clients do their ordinary work against a server: `run.py PORT [--host HOST] [CLIENT ...]`.
 
-redis-cli, redis-benchmark, redis-py, ioredis and go-redis; the libraries are installed from their
+redis-cli, redis-benchmark, redis-py, ioredis, go-redis and jedis; the libraries are installed from their
 registries, at the versions that the lock files name, into a cache outside the repository. The
 server is emptied. Whatever cannot be run is a failure, unless --allow-missing names it.
 """
@@ -16,6 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kelvin" / "clients"
 SECONDS_MAX = 600
+# Copies libraries out of Maven's repository.
+MAVEN_DEPENDENCY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
 
 class Missing(Exception):
@@ -104,7 +106,7 @@ def ioredis(host, port):
     # Installed in a copy, so that the checkout stays clean.
     copy = CACHE / "ioredis"
     copy.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json", "client.js"):
+    for name in ("package.json", "package-lock.json", "client.js", "data_types.js"):
         shutil.copy(HERE / "ioredis" / name, copy)
     run(["npm", "ci", "--no-audit", "--no-fund", "--silent"], cwd=copy)
     show(["node", "client.js", host, port], cwd=copy)
@@ -115,12 +117,28 @@ def go_redis(host, port):
     show(["go", "run", "-mod=readonly", ".", host, port], cwd=HERE / "go_redis")
 
 
+def jedis(host, port):
+    # Of the JDK: the one source file is compiled as it is started.
+    need("javac")
+    pom, lib = HERE / "jedis/pom.xml", CACHE / "jedis" / "lib"
+    # Maven takes its time to find that nothing is to be done: it is asked when the versions change.
+    installed = CACHE / "jedis" / "pom.xml"
+    if not installed.exists() or installed.read_bytes() != pom.read_bytes():
+        need("mvn")
+        shutil.rmtree(lib, ignore_errors=True)
+        run(["mvn", "--batch-mode", "--quiet", "--file", pom, f"-Dmaven.repo.local={CACHE}/jedis/repository",
+             f"{MAVEN_DEPENDENCY}:copy-dependencies", f"-DoutputDirectory={lib}"])
+        shutil.copy(pom, installed)
+    show(["java", "-cp", lib / "*", HERE / "jedis/Client.java", host, port])
+
+
 CLIENTS = {
     "redis-cli": redis_cli,
     "redis-benchmark": redis_benchmark,
     "redis-py": redis_py,
     "ioredis": ioredis,
     "go-redis": go_redis,
+    "jedis": jedis,
 }
 
 

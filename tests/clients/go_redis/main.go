@@ -36,6 +36,7 @@ func main() {
 		handshake, stringValues, bits, keys, expiry, scan, pipelines, transactions, watch, databases,
 		publishAndSubscribe, refusals, serverCommands,
 	}
+	works = append(works, dataTypes...)
 	for _, protocol = range []int{2, 3} {
 		client := connect(0)
 		for _, work := range works {

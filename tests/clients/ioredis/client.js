@@ -188,6 +188,8 @@ async function until(condition) {
   }
 }
 
+Object.assign(works, require("./data_types")(connect, until));
+
 async function workAll() {
   const redis = connect({ connectionName: "first" });
   for (const [name, work] of Object.entries(works)) {

@@ -9,6 +9,9 @@ import time
 
 import redis
 
+import data_types
+from connection import connect, fails, until
+
 
 def main():
     for protocol in (2, 3):
@@ -16,15 +19,11 @@ def main():
         client.flushall()
         for work in (handshake, strings, conditions, numbers, bits, keys, expiry, scan, pipelines,
                      transactions, watch, databases, errors, binary_and_big, many_connections,
-                     publish_and_subscribe, server_commands):
+                     publish_and_subscribe, server_commands, *data_types.WORKS):
             work(client, protocol)
             client.flushall()
         client.close()
         print(f"redis-py {redis.__version__}, RESP{protocol}: ok")
-
-
-def connect(protocol, **options):
-    return redis.Redis(host=sys.argv[1], port=int(sys.argv[2]), protocol=protocol, **options)
 
 
 def handshake(client, protocol):
@@ -316,23 +315,6 @@ def server_commands(client, protocol):
     assert client.client_kill_filter(_id=victim.client_id()) == 1
     assert victim.ping() is True, "a killed client reconnects"
     victim.close()
-
-
-def fails(action, text):
-    try:
-        action()
-    except redis.ResponseError as error:
-        assert text in str(error), f"{text!r} is not in {error!s}"
-        return
-    raise AssertionError(f"no error; expected {text!r}")
-
-
-def until(condition):
-    """Waits for what must come true by itself, such as expiry."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in a minute"
-        time.sleep(0.005)
 
 
 if __name__ == "__main__":

@@ -353,11 +353,16 @@ impl Client {
 
     /// Sends bytes as they are.
     pub fn write(&mut self, bytes: &[u8]) {
+        assert!(self.try_write(bytes), "the server takes what is sent");
+    }
+
+    /// Sends bytes as they are. Returns whether the server takes them: it may have closed the connection.
+    pub fn try_write(&mut self, bytes: &[u8]) -> bool {
         let result = match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
             Stream::Unix(stream) => stream.write_all(bytes),
         };
-        result.expect("the server takes what is sent");
+        result.is_ok()
     }
 
     /// Reads a reply. Panics: when the server closes the connection instead, or stays silent.

@@ -293,7 +293,7 @@ impl Entries {
             ms: node.ms.wrapping_add_signed(ms),
             seq: node.seq.wrapping_add_signed(seq),
         };
-        if self.last.replace(id).is_some_and(|last| last >= id) {
+        if id <= self.last.replace(id).unwrap_or(StreamId::MIN) {
             return Err(MALFORMED_ENTRY);
         }
         self.texts.clear();

@@ -42,6 +42,7 @@ const MORE_CATEGORIES: &[(&str, &[&str])] = &[
     ("FLUSHDB", &["keyspace", "dangerous"]),
     ("INFO", &["dangerous"]),
     ("KEYS", &["dangerous"]),
+    ("RESTORE", &["dangerous"]),
     ("ROLE", &["admin", "dangerous"]),
     ("SORT", &["set", "sortedset", "list", "dangerous"]),
     ("SORT_RO", &["set", "sortedset", "list", "dangerous"]),

@@ -73,6 +73,7 @@ const TIPS: &[(&str, &[&str])] = &[
     ("CONFIG|SET", &[ALL_NODES, ALL_SUCCEEDED]),
     ("DBSIZE", &[ALL_SHARDS, SUM]),
     ("DEL", &[MULTI_SHARD, SUM]),
+    ("DUMP", &[UNREPEATABLE]),
     ("EXISTS", &[MULTI_SHARD, SUM]),
     ("FLUSHALL", &[ALL_SHARDS, ALL_SUCCEEDED]),
     ("FLUSHDB", &[ALL_SHARDS, ALL_SUCCEEDED]),

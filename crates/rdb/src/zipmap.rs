@@ -13,6 +13,9 @@ const MALFORMED: Error = Error::Malformed("zipmap");
 const END: u8 = 255;
 const LONG: u8 = 254;
 
+/// A field and its value.
+type Field<'a> = (&'a [u8], &'a [u8]);
+
 /// A zipmap to be read from front to back.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipmap<'a> {
@@ -28,7 +31,7 @@ impl<'a> Zipmap<'a> {
     }
 
     /// The next field and its value. None: the end.
-    pub(crate) fn next(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<Field<'a>>, Error> {
         if *self.rest == [END] && self.left.is_none_or(|left| left == 0) {
             return Ok(None);
         }
@@ -68,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
+    type Fields<'a> = Vec<Field<'a>>;
 
     fn fields(bytes: &[u8]) -> Result<Fields<'_>, Error> {
         let mut zipmap = Zipmap::new(bytes)?;

@@ -34,7 +34,7 @@ UNITS = ["unit/type/string", "unit/type/incr", "unit/type/hash", "unit/type/list
          "unit/type/stream", "unit/type/stream-cgroups", "unit/bitops", "unit/bitfield",
          "unit/hyperloglog", "unit/geo", "unit/sort", "unit/scan", "unit/keyspace", "unit/expire",
          "unit/multi", "unit/pubsub", "unit/pubsubshard", "unit/protocol", "unit/querybuf",
-         "unit/latency-monitor"]
+         "unit/latency-monitor", "unit/dump"]
 # What tests of this release do not need: a replica's stream, and files.
 TAGS = "-needs:repl -needs:save"
 # (file, what stands there, what is to stand there)

@@ -181,6 +181,17 @@ impl<'a> Db<'a> {
         Some(self.entries().get(at).frequency())
     }
 
+    /// Sets how often a key was used lately, 0 to 3. Nothing happens if it does not exist.
+    pub fn set_frequency(&mut self, key: &Key<'_>, frequency: u8) {
+        let Some(at) = self.locate(key) else { return };
+        let mut entry = self.entries().get(at);
+        while entry.frequency() > frequency {
+            entry.age();
+        }
+        (entry.frequency()..frequency).for_each(|_| entry.touch());
+        *self.entries().entry_mut(at) = entry;
+    }
+
     /// RAM that a key takes with its value, allocator rounding and table entry included. Never needs
     /// flash. Units: bytes.
     pub fn ram_bytes(&mut self, key: &Key<'_>) -> Option<usize> {

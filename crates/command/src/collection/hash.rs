@@ -2,13 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use keyspace::{Changed, Key};
+use keyspace::{Changed, Expiry, Key};
 use value::Kind;
 use value::leaf::fields::{Fields, FieldsMut, SHAPE};
+use value::leaf::rows::{ROWS_MAX, RowsBuilder};
+use value::leaf::{Shape, fingerprint};
 
 use crate::collection::form::{HASH, order};
 use crate::collection::reader::TreeReader;
-use crate::collection::tree::Tree;
+use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -121,6 +123,43 @@ impl Hash<'_> {
                 tree.visit(|leaf| visit_leaf(Fields::at_time(leaf, now_ms)))
             }
         }
+    }
+
+    /// The same, each with when it expires: Unix milliseconds, 0 for never.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub fn visit_with_expiry(&mut self, mut visit: impl FnMut(&[u8], &[u8], u64)) -> CommandResult {
+        let mut visit_leaf = |fields: Fields<'_>| {
+            fields.iter_with_expiry().for_each(|(field, value, at_ms)| visit(field, value, at_ms));
+        };
+        match self {
+            Hash::Leaf(fields) => {
+                visit_leaf(*fields);
+                Ok(())
+            }
+            Hash::Tree(tree) => {
+                let now_ms = tree.now_ms;
+                tree.visit(|leaf| {
+                    visit_leaf(Fields::at_time(leaf, now_ms));
+                    ControlFlow::Continue(())
+                })
+            }
+        }
+    }
+
+    /// When the first of the fields that have not expired does: Unix milliseconds, 0 if none ever does. Cost: as
+    /// [`Hash::live_len`].
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub fn first_live_expiry(&self) -> Result<u64, CommandError> {
+        let mut first = 0;
+        self.visit_ahead(|fields| {
+            let times = fields.iter_with_expiry().map(|(_, _, at_ms)| at_ms);
+            let of_leaf = times.filter(|&at_ms| at_ms > 0).min().unwrap_or(0);
+            first =
+                if first == 0 || of_leaf == 0 { first.max(of_leaf) } else { first.min(of_leaf) };
+        })?;
+        Ok(first)
     }
 
     /// How many fields have not expired: those that [`Hash::visit`] visits. Cost: a look at each leaf, which is
@@ -381,7 +420,49 @@ fn overwrite(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> bool {
     true
 }
 
+/// A field of a hash that is made at once.
+#[derive(Clone, Copy, Debug)]
+pub struct NewField<'a> {
+    /// Its name.
+    pub field: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// When it expires: Unix milliseconds, 0 for never.
+    pub expire_at_ms: u64,
+}
+
 impl Cx<'_, '_> {
+    /// Sets a key to a hash of these fields, one at least, which are all different, whatever the key held. It does
+    /// not expire. `kind` is the encoding that is told.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn store_hash(
+        &mut self,
+        key: &Key<'_>,
+        kind: Kind,
+        fields: &[NewField<'_>],
+    ) -> CommandResult {
+        let expires = fields.iter().any(|new| new.expire_at_ms > 0);
+        let shape = Shape { numbers: expires, ..SHAPE };
+        let row_bytes = |new: &NewField<'_>| shape.row_bytes(&[new.field, new.value]);
+        self.check_memory(shape.empty().len() + fields.iter().map(row_bytes).sum::<usize>())?;
+        if fields.len() > ROWS_MAX {
+            return Err(CommandError::OUT_OF_MEMORY);
+        }
+        let mut rows = RowsBuilder::new(shape);
+        for new in fields {
+            rows.push(fingerprint(new.field), new.expire_at_ms, &[new.field, new.value]);
+        }
+        let leaf = rows.into_leaf();
+        let (len, first_ms) = (leaf.len(), Fields::new(&leaf).first_expiry());
+        self.db(key).put_vec(key, kind.bits(), leaf, Expiry::Clear);
+        self.set_timer(key, first_ms);
+        if len > SINGLE_BYTES_MAX {
+            self.grow(key, &HASH);
+        }
+        Ok(())
+    }
+
     /// The hash of a key, counting as an access.
     ///
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].

@@ -23,7 +23,7 @@ mod tree;
 pub(crate) use check::{check_timers, check_tree};
 pub use detached::DetachedNodes;
 pub use field_expiry::{ColdLeaf, Expired, expire_fetched, expire_fields};
-pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut};
+pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut, NewField};
 pub use list::{End, List};
 pub use prefetch::Element;
 pub(crate) use reader::leaves_not_resident;
@@ -33,7 +33,7 @@ pub use sorted_set::SortedSet;
 pub use sorted_set_edit::{Copies, Made, ScoreChange};
 pub use stream::{
     Delivery, GroupEdit, IdRange, NewEntry, RowEdits, Stream, StreamLeafMax, Trim, TrimTo, Visit,
-    WholeGroup,
+    WholeGroup, distance_from_first_ever,
 };
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};

@@ -388,6 +388,15 @@ impl Cx<'_, '_> {
             self.remove(key);
             return Ok(());
         }
+        self.put_set(key, kind, members)?;
+        self.report(key, event, 1);
+        Ok(())
+    }
+
+    /// The same of one member at least, and nothing is reported.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn put_set(&mut self, key: &Key<'_>, kind: Kind, members: &[&[u8]]) -> CommandResult {
         let rows_bytes: usize = members.iter().map(|member| SHAPE.row_bytes(&[member])).sum();
         let bytes = SHAPE.empty().len() + rows_bytes;
         self.check_memory(bytes)?;
@@ -399,7 +408,6 @@ impl Cx<'_, '_> {
         } else {
             self.db(key).put_vec(key, kind.bits(), leaf_of(members), Expiry::Clear);
         }
-        self.report(key, event, 1);
         Ok(())
     }
 

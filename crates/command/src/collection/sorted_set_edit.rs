@@ -82,6 +82,8 @@ pub enum Made {
     OneByOne,
     /// A skiplist, which becomes a listpack in the end if its members fit.
     AtOnce,
+    /// A listpack as a whole, which it stays if it has few members, however long they are.
+    Packed,
 }
 
 impl Cx<'_, '_> {
@@ -231,12 +233,29 @@ impl Cx<'_, '_> {
             self.remove(key);
             return Ok(());
         }
+        self.put_sorted_set(key, members, made)?;
+        self.report(key, event, changes);
+        Ok(())
+    }
+
+    /// The same of one member at least, and nothing is reported.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn put_sorted_set(
+        &mut self,
+        key: &Key<'_>,
+        members: &mut [(f64, &[u8])],
+        made: Made,
+    ) -> CommandResult {
         let rows_bytes: usize = members.iter().map(|(_, member)| SHAPE.row_bytes(&[member])).sum();
         self.check_memory(SHAPE.empty().len() + rows_bytes)?;
         if members.len() > ROWS_MAX {
             return Err(CommandError::OUT_OF_MEMORY);
         }
-        let packed_max = self.encodings.sorted_set();
+        let mut packed_max = self.encodings.sorted_set();
+        if made == Made::Packed {
+            packed_max.element_bytes = u64::MAX;
+        }
         let mut packing = Packing { is_packed: true, packed_max, len: 0 };
         for (score, member) in members.iter_mut() {
             let stored = packing.store(member, *score, true);
@@ -254,7 +273,6 @@ impl Cx<'_, '_> {
         if len > SINGLE_BYTES_MAX {
             self.grow_sorted_set(key);
         }
-        self.report(key, event, changes);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 pub mod bitmap;
 pub mod bitmap_field;
 pub mod database;
+pub mod dump;
 pub mod expire;
 pub mod generic;
 pub mod geo;
@@ -19,6 +20,9 @@ pub mod list_search;
 pub mod list_wait;
 pub mod memory;
 pub mod object;
+pub mod restore;
+mod restored;
+mod restored_stream;
 mod room;
 mod sample;
 mod scan;
@@ -91,6 +95,8 @@ pub const FAMILIES: &[&[Command]] = &[
     stream_info::COMMANDS,
     generic::COMMANDS,
     expire::COMMANDS,
+    dump::COMMANDS,
+    restore::COMMANDS,
     scan::COMMANDS,
     object::COMMANDS,
     database::COMMANDS,

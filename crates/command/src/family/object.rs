@@ -14,11 +14,11 @@ use crate::spec::{Command, Docs, Flags, Group, Handler, KeyFlags, KeySpec, Locks
 
 /// Seconds that OBJECT IDLETIME answers for a value that left RAM and was not asked for since: no
 /// time of access is kept, so this stands for "a while".
-const IDLE_SECONDS: i64 = 60;
+pub(super) const IDLE_SECONDS: i64 = 60;
 
 /// What one count of a key's frequency is worth in the answer of OBJECT FREQ: the counts 0 to 3
 /// spread over the 0 to 255 that clients know.
-const FREQUENCY_SCALE: i64 = 85;
+pub(super) const FREQUENCY_SCALE: i64 = 85;
 
 /// Integers that Redis keeps ready and shares among keys, and the references it reports for them.
 const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;

@@ -166,14 +166,14 @@ fn position_of_stored(args: Args<'_>) -> Option<usize> {
 }
 
 /// Elements, one behind the other.
-#[derive(Default)]
-struct Elements {
-    bytes: Vec<u8>,
+#[derive(Debug, Default)]
+pub(super) struct Elements {
+    pub(super) bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Elements {
-    fn push(&mut self, element: &[u8]) {
+    pub(super) fn push(&mut self, element: &[u8]) {
         self.bytes.extend_from_slice(element);
         self.ends.push(self.bytes.len());
     }
@@ -204,16 +204,16 @@ impl Elements {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    fn at(&self, position: usize) -> &[u8] {
+    pub(super) fn at(&self, position: usize) -> &[u8] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] };
         &self.bytes[start..self.ends[position]]
     }
 
-    fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|position| self.at(position))
     }
 }

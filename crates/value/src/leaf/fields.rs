@@ -120,9 +120,14 @@ impl<'a> Fields<'a> {
 
     /// All fields that have not expired, and their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.iter_with_expiry().map(|(field, value, _)| (field, value))
+    }
+
+    /// The same, each with when it expires: Unix milliseconds, 0 for never.
+    pub fn iter_with_expiry(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], u64)> + use<'a> {
         let now_ms = self.now_ms;
         let live = self.rows.iter().filter(move |row| row.number == 0 || row.number > now_ms);
-        live.map(|row| (row.first, row.second))
+        live.map(|row| (row.first, row.second, row.number))
     }
 }
 

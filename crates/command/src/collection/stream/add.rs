@@ -27,7 +27,7 @@ pub struct NewEntry<P> {
 
 impl StreamLeafMax {
     /// Whether a leaf has no room for another entry of so many bytes.
-    fn is_full(&self, leaf: &[u8], bytes: usize) -> bool {
+    pub(crate) fn is_full(&self, leaf: &[u8], bytes: usize) -> bool {
         let bytes_max = match self.bytes {
             0 => LEAF_BYTES_MAX,
             max => usize::try_from(max).unwrap_or(usize::MAX).min(LEAF_BYTES_MAX),

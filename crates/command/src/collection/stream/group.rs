@@ -23,6 +23,34 @@ pub struct WholeGroup {
     pub consumers: Vec<(Vec<u8>, Consumer)>,
 }
 
+/// How many entries were added up to an ID to a stream with such a head, as far as that can be told. `first` gives
+/// the ID of its first entry.
+///
+/// Errors: those of `first`.
+pub fn distance_from_first_ever<E>(
+    head: &Head,
+    id: StreamId,
+    first: impl FnOnce() -> Result<StreamId, E>,
+) -> Result<Option<u64>, E> {
+    let Head { length, added, last, max_deleted } = *head;
+    if added == 0 {
+        return Ok(Some(0));
+    }
+    if id == last || (length == 0 && id < last) {
+        return Ok(Some(added));
+    }
+    if id > last {
+        return Ok(None);
+    }
+    let first = first()?;
+    let is_whole = max_deleted == StreamId::MIN || max_deleted < first;
+    Ok(match id.cmp(&first) {
+        std::cmp::Ordering::Less if is_whole => Some(added.wrapping_sub(length)),
+        std::cmp::Ordering::Equal if is_whole => Some(added.wrapping_sub(length).wrapping_add(1)),
+        _ => None,
+    })
+}
+
 impl Stream<'_> {
     /// A group. Errors: [`CommandError::NotResident`].
     pub fn group(&mut self, name: &[u8]) -> Result<Option<Group>, CommandError> {
@@ -200,25 +228,8 @@ impl Stream<'_> {
     ///
     /// Errors: [`CommandError::NotResident`].
     pub fn distance_from_first_ever(&mut self, id: StreamId) -> Result<Option<u64>, CommandError> {
-        let Head { length, added, last, max_deleted } = self.head();
-        if added == 0 {
-            return Ok(Some(0));
-        }
-        if id == last || (length == 0 && id < last) {
-            return Ok(Some(added));
-        }
-        if id > last {
-            return Ok(None);
-        }
-        let first = self.first_id()?;
-        let is_whole = max_deleted == StreamId::MIN || max_deleted < first;
-        Ok(match id.cmp(&first) {
-            std::cmp::Ordering::Less if is_whole => Some(added.wrapping_sub(length)),
-            std::cmp::Ordering::Equal if is_whole => {
-                Some(added.wrapping_sub(length).wrapping_add(1))
-            }
-            _ => None,
-        })
+        let head = self.head();
+        distance_from_first_ever(&head, id, || self.first_id())
     }
 
     /// Whether an entry was deleted between an ID and the last, as far as that is known, and others are left in

@@ -16,10 +16,12 @@ mod remove;
 mod rows;
 
 pub use add::NewEntry;
-pub use group::WholeGroup;
+pub use group::{WholeGroup, distance_from_first_ever};
 pub use group_edit::{Delivery, GroupEdit};
 pub use remove::{Trim, TrimTo};
 pub use rows::RowEdits;
+
+use std::ops::ControlFlow;
 
 use keyspace::{Expiry, Key};
 use smallvec::SmallVec;
@@ -130,6 +132,47 @@ impl Stream<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Looks for all leaves, those of rows as well, which are read next. Errors: [`CommandError::NotResident`].
+    pub fn announce_all(&self) -> CommandResult {
+        match &self.form {
+            Form::Packed(_) => Ok(()),
+            Form::Tree(tree) => tree.announce_with_index(),
+        }
+    }
+
+    /// Bytes that all of it takes, about, its groups as well.
+    pub fn byte_len(&mut self) -> u64 {
+        match &mut self.form {
+            Form::Packed(packed) => packed.byte_len() as u64,
+            Form::Tree(tree) => {
+                let index = tree.place.existing_index(tree.slot);
+                let of_rows = index.map_or(0, |index| index.leaf_bytes(tree.slot));
+                tree.leaf_bytes() + of_rows
+            }
+        }
+    }
+
+    /// Visits all leaves of entries in their order, but those that have none.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first.
+    pub fn visit_leaves(&mut self, mut visit: impl FnMut(Entries<'_>)) -> CommandResult {
+        let mut visit_leaf = |leaf: &[u8]| {
+            if *leaf != entries::EMPTY {
+                visit(Entries::new(leaf));
+            }
+            ControlFlow::Continue(())
+        };
+        match &mut self.form {
+            Form::Tree(tree) => tree.visit(visit_leaf),
+            Form::Packed(packed) => {
+                if let Some(leaf) = packed.entries() {
+                    let _ = visit_leaf(leaf);
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The ID of the first entry, the smallest ID if there is none. Errors: [`CommandError::NotResident`].
@@ -303,6 +346,29 @@ impl Cx<'_, '_> {
     pub fn make_stream(&mut self, key: &Key<'_>) {
         let value = pack(Head::default(), []);
         self.db(key).put_vec(key, Kind::STREAM.bits(), value, Expiry::Clear);
+    }
+
+    /// Sets a key to a stream of these leaves, those of entries in front in the order of IDs, those of rows behind
+    /// them in the order of keys, whatever the key held. It does not expire.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    pub fn store_stream(
+        &mut self,
+        key: &Key<'_>,
+        head: Head,
+        leaves: Vec<Vec<u8>>,
+    ) -> CommandResult {
+        let bytes: usize = leaves.iter().map(Vec::len).sum();
+        self.check_memory(bytes)?;
+        let of_entries = leaves.iter().filter(|leaf| entries::is_entries(leaf)).count();
+        if bytes <= SINGLE_BYTES_MAX / 2 && of_entries <= 1 && leaves.len() - of_entries <= 1 {
+            let value = pack(head, leaves.iter().map(Vec::as_slice));
+            self.db(key).put_vec(key, Kind::STREAM.bits(), value, Expiry::Clear);
+        } else {
+            self.make_stream(key);
+            self.make_tree(key, head, leaves);
+        }
+        Ok(())
     }
 
     /// The tree of rows, to be read or made.

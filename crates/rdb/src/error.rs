@@ -1,0 +1,18 @@
+//! Why bytes cannot be read.
+
+/// Why bytes cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// They end in the midst of something.
+    #[error("the input ends early")]
+    Short,
+    /// They are no such thing.
+    #[error("malformed {0}")]
+    Malformed(&'static str),
+    /// They are something that is not read, with its number.
+    #[error("{0} {1} is not supported")]
+    Unsupported(&'static str, u64),
+    /// Whoever takes the elements wants no more.
+    #[error("reading was stopped")]
+    Stopped,
+}

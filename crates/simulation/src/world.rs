@@ -187,7 +187,7 @@ impl World {
         }
         for place in 0..self.profile.listeners {
             let index = self.random.below(self.threads.len() as u64) as usize;
-            let (_, wire) = self.connect_to(index);
+            let (_, wire) = self.connect_to(index, false);
             self.listeners.push(Listener::new(wire, place));
         }
         self.disk.set_faults(self.profile.device.faults.clone());
@@ -202,17 +202,21 @@ impl World {
             true => self.clients.len() % self.threads.len(),
             false => self.random.below(self.threads.len() as u64) as usize,
         };
-        let (id, wire) = self.connect_to(index);
+        let (id, wire) = self.connect_to(index, true);
         wire.open_window(WINDOW_BYTES as usize);
         self.clients.push(Client::new(wire, id, operations));
     }
 
-    /// A new connection on a worker: its number, and the client's end of it.
-    fn connect_to(&self, index: usize) -> (u64, ClientEnd) {
+    /// A new connection on a worker: its number, and the client's end of it. One that only listens is not
+    /// timed: what it is sent tells nothing of when it was made.
+    fn connect_to(&self, index: usize, is_timed: bool) -> (u64, ClientEnd) {
         let (server_end, client_end) = wire::connect(self.clock.clone());
         let thread = &self.threads[index];
         let (id, connection) = thread.worker.connect(server_end);
-        thread.thread.spawn(client_end.timed(connection));
+        match is_timed {
+            true => thread.thread.spawn(client_end.timed(connection)),
+            false => thread.thread.spawn(connection),
+        }
         (id, client_end)
     }
 
@@ -487,8 +491,11 @@ impl World {
             evictions: self.tier.counters.evicted.load(Ordering::Relaxed) > 0,
             volatile_alone: self.profile.policy.starts_with("volatile-"),
             unreadable: faults.failed_reads + faults.flipped_bits > 0,
-            late_ms: self.clock.longest_answer_us().div_ceil(1000),
+            late_ms: self.clock.longest_poll_us().div_ceil(1000),
         };
+        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 {
+            return Err(format!("nobody was stopped, yet {tolerance:?}"));
+        }
         let verdict = checker::check(&histories, tolerance);
         let mut outcome = Outcome::new(self.steps, &self.tier);
         outcome.heard = listener::check(&self.listeners, &histories)?;

@@ -20,7 +20,7 @@ use crate::collection::Action;
 use crate::command::{Command, HASHES, KEYS, Key, Operation};
 use crate::engine::PointedEngine;
 use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
-use crate::limits::{ANSWERED_WITHIN_US, PARKED_STEPS_MAX, STEPS_MAX};
+use crate::limits::{ANSWERED_WITHIN_US, BROUGHT_MAX, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::listener::{self, Listener};
 use crate::machine::{BASE_BYTES, SimClock, SimMemory};
 use crate::memory::MemoryBound;
@@ -28,6 +28,7 @@ use crate::outcome::Outcome;
 use crate::profile::{Profile, SEGMENT_BYTES};
 use crate::reply::Reply;
 use crate::tasks::{Signal, Thread, either};
+use crate::value::Value;
 use crate::wire::{self, ClientEnd};
 
 /// Between two rounds of a worker's upkeep.
@@ -40,6 +41,8 @@ const STEP_US_MAX: u64 = 20;
 const WINDOW_BYTES: u64 = 256 << 10;
 /// The same of one that listens, whose messages are short: it is often behind.
 const LISTENER_WINDOW_BYTES: u64 = 400;
+/// Of what is brought to those who wait.
+const BROUGHT_BYTES: usize = 40;
 /// Simulated time for which the server has nothing to do before it counts as at rest.
 const REST_US: u64 = 500_000;
 /// What the flash engine of one worker may take besides the values.
@@ -79,6 +82,10 @@ struct World {
     server: SimServer,
     threads: Vec<SimThread>,
     clients: Vec<Client>,
+    /// Brings something to those who wait without end.
+    helper: Option<Client>,
+    /// How often it has since a client was last answered.
+    brought: u64,
     listeners: Vec<Listener>,
     /// Histories of connections that have ended.
     ended: Vec<Vec<Event>>,
@@ -157,6 +164,8 @@ impl World {
         let mut world = World {
             threads: Vec::new(),
             clients: Vec::new(),
+            helper: None,
+            brought: 0,
             listeners: Vec::new(),
             ended: Vec::new(),
             measure_due_us: 0,
@@ -244,7 +253,8 @@ impl World {
         self.progress_us = self.clock.now_us();
         while self.clients.iter().any(|client| client.is_waiting() || client.may_send()) {
             self.step()?;
-            if self.clock.now_us() > self.progress_us + ANSWERED_WITHIN_US {
+            let is_late = self.clock.now_us() > self.progress_us + ANSWERED_WITHIN_US;
+            if is_late || self.brought > BROUGHT_MAX {
                 return Err(format!("nobody is answered any more\n{}", self.waits()));
             }
         }
@@ -307,7 +317,9 @@ impl World {
             moves => moves,
         };
         if moves.is_empty() {
-            self.skip_to_next_timer();
+            if !self.bring_something() {
+                self.skip_to_next_timer();
+            }
             return Ok(());
         }
         match weighted(&mut self.random, &moves) {
@@ -351,6 +363,33 @@ impl World {
         let timers = self.threads.iter().map(|thread| thread.upkeep_due_us);
         let next_us = timers.chain([self.measure_due_us]).min().unwrap_or(0);
         self.clock.advance(next_us.saturating_sub(self.clock.now_us()));
+    }
+
+    /// Since nothing else happens: has something pushed to the key that a client waits for without end, so
+    /// that it is answered by and by. False: nobody waits so, or it is under way.
+    fn bring_something(&mut self) -> bool {
+        let Some(key) = self.clients.iter().find_map(Client::waited_key) else { return false };
+        if self.helper.is_none() {
+            let index = self.random.below(self.threads.len() as u64) as usize;
+            let (id, wire) = self.connect_to(index, true);
+            wire.open_window(WINDOW_BYTES as usize);
+            self.helper = Some(Client::new(wire, id, 0));
+        }
+        let Some(helper) = self.helper.as_mut().filter(|helper| !helper.is_waiting()) else {
+            return false;
+        };
+        let mut bring = |db| {
+            self.values += 1;
+            let value = Value::unique(self.values, BROUGHT_BYTES, false);
+            [Command::Select(db), Command::On(key, Action::add_to(key, value))]
+        };
+        let commands = [0, 1].map(&mut bring).into_iter().flatten();
+        helper.ask(self.clock.now_us(), commands.map(Operation::Single).collect());
+        helper.wire.deliver(usize::MAX);
+        self.brought += 1;
+        // It is never behind.
+        helper.wire.open_window(WINDOW_BYTES as usize);
+        true
     }
 
     /// What may happen in step `now`, with weights.
@@ -443,9 +482,13 @@ impl World {
             listener.receive()?;
         }
         let bytes_max = self.profile.slices().reply_bytes_free;
+        if let Some(helper) = &mut self.helper {
+            // That is no progress.
+            helper.receive(bytes_max)?;
+        }
         for index in (0..self.clients.len()).rev() {
             if self.clients[index].receive(bytes_max)? {
-                self.progress_us = self.clock.now_us();
+                (self.progress_us, self.brought) = (self.clock.now_us(), 0);
             }
             if self.clients[index].wire.is_over() {
                 let client = self.clients.swap_remove(index);
@@ -484,7 +527,8 @@ impl World {
     fn check(&mut self) -> Result<Outcome, String> {
         crate::audit::check(&self.tier)?;
         let mut histories = std::mem::take(&mut self.ended);
-        histories.extend(self.clients.iter_mut().map(|client| std::mem::take(&mut client.events)));
+        let clients = self.clients.iter_mut().chain(&mut self.helper);
+        histories.extend(clients.map(|client| std::mem::take(&mut client.events)));
         let faults = &self.profile.device.faults;
         let tolerance = Tolerance {
             refusals: self.profile.room_bytes.is_some(),

@@ -542,6 +542,7 @@ impl World {
         }
         let verdict = checker::check(&histories, tolerance);
         let mut outcome = Outcome::new(self.steps, &self.tier);
+        self.threads.iter().for_each(|one| outcome.add_turns(one.worker.turn_counts()));
         outcome.heard = listener::check(&self.listeners, &histories)?;
         histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome.mix(self.random.next_u64() ^ self.disk.operations() << 32);

@@ -102,9 +102,9 @@ pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;
 pub(crate) const OWN_TURN_NANOS_MAX: u64 = 250_000;
 /// Beside a crowd, which waits for whole turns, four times as long.
 pub(crate) const CROWDED_TURN_SHIFT: u32 = 2;
-/// A client that takes more until all that it had sent has run is heavy: a quarter of a turn, more than
+/// A client that takes more of a turn until all that it had sent has run is heavy: a quarter, more than
 /// a pipeline of small requests takes.
-pub(crate) const HEAVY_BYTES_MIN: u64 = TURN_BYTES_MAX / 4;
+pub(crate) const HEAVY_PART_SHIFT: u32 = 2;
 /// Light clients that go on after one look for events; more that wait are a crowd.
 pub(crate) const GRANTED_AT_ONCE_MAX: usize = 64;
 /// Bytes that a connection writes before others have their turn.

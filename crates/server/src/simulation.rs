@@ -20,6 +20,7 @@ use crate::state::clients::Client;
 use crate::state::server::Server;
 pub use crate::state::slices::Slices;
 use crate::state::threads::{Job, Threads};
+use crate::state::turn::COUNTS;
 use crate::state::worker::Worker;
 
 /// A server that nothing drives by itself.
@@ -107,6 +108,12 @@ impl SimWorker {
     pub fn post(&self) -> impl Future<Output = ()> + 'static {
         let worker = self.0.clone();
         async move { worker.server.posts[worker.index].run().await }
+    }
+
+    /// How many clients it has let go from each line of its turn: light ones, overtaken ones and heavy ones;
+    /// how many light ones were overtaken, and how many found the turn spent again.
+    pub fn turn_counts(&self) -> [u64; COUNTS] {
+        self.0.turn.counts()
     }
 
     /// Its side of the tier.

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
+use crate::collection::{Patience, WAIT_US};
 use crate::command::{Command, FAR_MS, Key, Operation};
 use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
 use crate::machine::START_MS;
@@ -15,7 +16,7 @@ use crate::model::{Place, State};
 use crate::reply::Reply;
 
 /// One operation of one session, as it was seen from outside.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) operation: Operation,
     /// When its last request was sent, in microseconds of simulated time. No two steps share one.
@@ -30,6 +31,33 @@ impl Event {
         let Some((_, reply)) = &self.answered else { return false };
         let is_single = matches!(self.operation, Operation::Single(_));
         self.operation.is_read() || is_single && *reply == Reply::NullArray
+    }
+
+    /// When it was answered if it has waited in vain, and for how long it was to wait.
+    fn wait_in_vain(&self) -> Option<(u64, Patience)> {
+        match (&self.operation, &self.answered) {
+            (Operation::Single(Command::On(_, action)), Some((at, Reply::NullArray))) => {
+                Some((*at, action.patience()?))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same as two: it found nothing when it began to wait, and nothing when its time was over, since
+    /// nobody else is given what it waits for. The server counts from the millisecond in which it ran.
+    ///
+    /// Errors: that was too soon.
+    fn ends_of_wait(&self) -> Result<Vec<Event>, String> {
+        let Some((answered, patience)) = self.wait_in_vain() else { return Ok(vec![self.clone()]) };
+        let over = self.sent / 1000 * 1000 + WAIT_US;
+        if patience == Patience::Endless || answered < over {
+            return Err(format!("it gave up too soon: {}", show(self)));
+        }
+        let begun = Some((answered + 1000 - WAIT_US, Reply::NullArray));
+        Ok(vec![
+            Event { answered: begun, ..self.clone() },
+            Event { sent: over.max(self.sent), ..self.clone() },
+        ])
     }
 }
 
@@ -60,6 +88,15 @@ pub(crate) enum Verdict {
 
 /// Checks the histories of all sessions, each in the order of its connection.
 pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
+    let whole = |history: &Vec<Event>| {
+        let parts = history.iter().map(Event::ends_of_wait).collect::<Result<Vec<_>, _>>();
+        parts.map(|parts| parts.concat())
+    };
+    let sessions: Vec<Vec<Event>> = match sessions.iter().map(whole).collect() {
+        Ok(sessions) => sessions,
+        Err(text) => return Verdict::Broken(text),
+    };
+    let sessions = sessions.as_slice();
     let frontier = vec![0; sessions.len()];
     let mut commands = sessions.iter().flatten().flat_map(|event| event.operation.commands());
     let mut search = Search {
@@ -419,6 +456,7 @@ pub(crate) fn show(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collection::Action;
     use crate::value::Value;
 
     const A: Key = Key(0);
@@ -465,6 +503,26 @@ mod tests {
         let backwards = vec![get(1, 2, bulk("new")), get(3, 4, Reply::Null)];
         assert!(is_serializable(&[writer(), forwards]));
         assert!(!is_serializable(&[writer(), backwards]));
+    }
+
+    #[test]
+    fn who_waits_in_vain_finds_nothing_to_the_end() {
+        let list = Key(crate::command::LISTS);
+        let waits = |patience, answered| {
+            let pop = Command::On(list, Action::BPop(true, patience));
+            vec![event(500, answered, pop, Reply::NullArray)]
+        };
+        let pushed = |sent, answered| {
+            let push = Command::On(list, Action::Push(true, vec![value("x")]));
+            vec![event(sent, answered, push, Reply::Integer(1))]
+        };
+        let is_right = |waiting, pushing| is_serializable(&[waiting, pushing]);
+        assert!(is_right(waits(Patience::Short, 32_000), pushed(31_000, 40_000)));
+        // Whoever came before it found nothing, but nobody took this.
+        assert!(!is_right(waits(Patience::Short, 32_000), pushed(1_000, 2_000)));
+        assert!(!is_right(waits(Patience::Short, 32_000), pushed(100, 200)));
+        assert!(!is_right(waits(Patience::Short, 29_000), Vec::new()));
+        assert!(!is_right(waits(Patience::Endless, 90_000), Vec::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use stdx::Random;
 
 use crate::checker::Event;
-use crate::collection::{Action, FIELDS, LIST_LEN_MAX, SCORES, SEQUENCES};
+use crate::collection::{Action, FIELDS, LIST_LEN_MAX, Patience, SCORES, SEQUENCES};
 use crate::command::{
     COLLECTIONS, COUNTERS, Command, FAR_MS, HASHES, KEYS_OF_TYPE, Key, LISTS, Operation, SETS,
     SORTED_SETS,
@@ -135,6 +135,16 @@ impl Client {
             }
         }
         Ok(any)
+    }
+
+    /// The key that it waits for without end.
+    pub(crate) fn waited_key(&self) -> Option<Key> {
+        match &self.first_wait()?.operation {
+            Operation::Single(Command::On(key, action)) => {
+                (action.patience()? == Patience::Endless).then_some(*key)
+            }
+            _ => None,
+        }
     }
 
     /// What it waits for, for people.
@@ -483,7 +493,7 @@ impl Author<'_> {
     fn list_action(&mut self) -> Action {
         let at_head = self.random.below(2) == 0;
         match self.random.below(16) {
-            14 | 15 => Action::BPop(at_head),
+            14 | 15 => Action::BPop(at_head, self.patience()),
             0..4 => {
                 let count = 1 + self.random.below(KEYS_MAX);
                 Action::Push(at_head, (0..count).map(|_| self.value()).collect())
@@ -500,9 +510,17 @@ impl Author<'_> {
         }
     }
 
+    /// Without end only where memory never lacks for what would end it.
+    fn patience(&mut self) -> Patience {
+        match self.profile.room_bytes {
+            None if self.random.below(3) == 0 => Patience::Endless,
+            _ => Patience::Short,
+        }
+    }
+
     fn sorted_set_action(&mut self) -> Action {
         match self.random.below(17) {
-            16 => Action::BZPop(self.random.below(2) == 0),
+            16 => Action::BZPop(self.random.below(2) == 0, self.patience()),
             0..5 => {
                 let members = self.fields();
                 Action::ZAdd(members.into_iter().map(|member| (self.score(), member)).collect())

@@ -22,9 +22,26 @@ const MEMBER_BYTES: usize = 150;
 /// The milliseconds of the IDs of all entries: what follows ascends by itself, whatever the time.
 const ENTRY_MS: u64 = 7;
 const ENTRY_FIELD: &str = "field";
-/// Seconds for which clients wait for elements.
-const WAIT_SECONDS: &str = "0.03";
+/// For how long clients wait for elements that do so for a while.
+pub(crate) const WAIT_US: u64 = 30_000;
 const LEN_BYTES: usize = 4;
+
+/// For how long a client waits when there is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// For [`WAIT_US`].
+    Short,
+    Endless,
+}
+
+impl Patience {
+    fn seconds(self) -> Vec<u8> {
+        match self {
+            Patience::Short => format!("{}", WAIT_US as f64 / 1e6).into_bytes(),
+            Patience::Endless => b"0".to_vec(),
+        }
+    }
+}
 
 /// The name of a field.
 pub(crate) fn field_name(field: u8) -> Vec<u8> {
@@ -53,8 +70,8 @@ pub(crate) enum Action {
     /// At the head, or at the tail.
     Push(bool, Vec<Value>),
     Pop(bool),
-    /// The same, and waits for a while when there is nothing.
-    BPop(bool),
+    /// The same, and waits when there is nothing.
+    BPop(bool, Patience),
     LIndex(i64),
     LRange(i64, i64),
     LLen,
@@ -64,8 +81,8 @@ pub(crate) enum Action {
     ZRem(Vec<u8>),
     /// The first or the last.
     ZPop(bool),
-    /// The same, and waits for a while when there is nothing.
-    BZPop(bool),
+    /// The same, and waits when there is nothing.
+    BZPop(bool, Patience),
     ZCard,
     ZMScore(Vec<u8>),
     ZRank(u8),
@@ -93,6 +110,22 @@ impl Action {
             LISTS..SORTED_SETS => Action::LRange(0, -1),
             SORTED_SETS..STREAMS => Action::ZRange(0, -1),
             _ => Action::XRange(0, u64::MAX),
+        }
+    }
+
+    /// What adds something to a key that clients wait for.
+    pub(crate) fn add_to(key: Key, value: Value) -> Action {
+        match key.0 {
+            LISTS..SORTED_SETS => Action::Push(true, vec![value]),
+            _ => Action::ZAdd(vec![(0, 0)]),
+        }
+    }
+
+    /// For how long it waits if it does.
+    pub(crate) fn patience(&self) -> Option<Patience> {
+        match self {
+            Action::BPop(_, patience) | Action::BZPop(_, patience) => Some(*patience),
+            _ => None,
         }
     }
 
@@ -148,7 +181,9 @@ impl Action {
                 (name, values.iter().map(|value| value.bytes().to_vec()).collect())
             }
             Pop(at_head) => (if *at_head { "LPOP" } else { "RPOP" }, Vec::new()),
-            BPop(at_head) => (if *at_head { "BLPOP" } else { "BRPOP" }, vec![WAIT_SECONDS.into()]),
+            BPop(at_head, patience) => {
+                (if *at_head { "BLPOP" } else { "BRPOP" }, vec![patience.seconds()])
+            }
             LIndex(at) => ("LINDEX", vec![number(*at)]),
             LRange(from, to) => ("LRANGE", vec![number(*from), number(*to)]),
             LLen => ("LLEN", Vec::new()),
@@ -160,8 +195,8 @@ impl Action {
             ZIncrBy(by, member) => ("ZINCRBY", vec![number(*by), member_name(*member)]),
             ZRem(ids) => ("ZREM", members(ids)),
             ZPop(first) => (if *first { "ZPOPMIN" } else { "ZPOPMAX" }, Vec::new()),
-            BZPop(first) => {
-                (if *first { "BZPOPMIN" } else { "BZPOPMAX" }, vec![WAIT_SECONDS.into()])
+            BZPop(first, patience) => {
+                (if *first { "BZPOPMIN" } else { "BZPOPMAX" }, vec![patience.seconds()])
             }
             ZCard => ("ZCARD", Vec::new()),
             ZMScore(ids) => ("ZMSCORE", members(ids)),
@@ -239,12 +274,12 @@ impl Action {
                 let popped = elements.remove(if *at_head { 0 } else { elements.len() - 1 });
                 return (Reply::Bulk(popped.value), Some(encode(&elements)));
             }
-            BPop(_) | BZPop(_) if elements.is_empty() => Reply::NullArray,
-            BPop(at_head) => {
+            BPop(..) | BZPop(..) if elements.is_empty() => Reply::NullArray,
+            BPop(at_head, _) => {
                 let (popped, after) = Pop(*at_head).run(key, old);
                 return (Reply::Array(vec![named(key), popped]), after);
             }
-            BZPop(first) => {
+            BZPop(first, _) => {
                 let (popped, after) = ZPop(*first).run(key, old);
                 let Reply::Array(popped) = popped else { unreachable!("a member and its score") };
                 return (Reply::Array([vec![named(key)], popped].concat()), after);

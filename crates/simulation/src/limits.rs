@@ -12,6 +12,8 @@ pub(crate) const PARKED_STEPS_MAX: u64 = 200;
 pub(crate) const BLOCKING_READS_MAX: usize = 1_000;
 /// Simulated time within which somebody is answered while anybody waits.
 pub(crate) const ANSWERED_WITHIN_US: u64 = 60_000_000;
+/// How often something is brought to those who wait without end, within which one of them is answered.
+pub(crate) const BROUGHT_MAX: u64 = 100;
 /// Points at which it could be stopped that a fiber passes at a time, after which it is taken to go
 /// round in circles: more than all slots four times.
 pub(crate) const POINTS_MAX: u64 = 400_000;

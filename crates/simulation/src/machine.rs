@@ -21,8 +21,8 @@ const LAG_SHIFT: u32 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct SimClock {
     now_us: AtomicU64,
-    /// The longest that a task took from the run of a request until it answered.
-    longest_answer_us: AtomicU64,
+    /// The longest that a task of a connection went on before it waited or let others run.
+    longest_poll_us: AtomicU64,
 }
 
 impl SimClock {
@@ -35,15 +35,15 @@ impl SimClock {
         self.now_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    /// In Unix ms, when the task went on that answers now: it takes no earlier time for the present.
-    pub(crate) fn answer_began_ms(&self, began_us: u64) -> u64 {
-        self.longest_answer_us.fetch_max(self.now_us() - began_us, Ordering::Relaxed);
-        (START_US + began_us) / 1000
+    /// A task of a connection that went on at this time ends, waits, or lets others run.
+    pub(crate) fn note_poll(&self, began_us: u64) {
+        self.longest_poll_us.fetch_max(self.now_us() - began_us, Ordering::Relaxed);
     }
 
-    /// As old may the time be that a request takes for the present.
-    pub(crate) fn longest_answer_us(&self) -> u64 {
-        self.longest_answer_us.load(Ordering::Relaxed)
+    /// As old may the time be that a request takes for the present: whoever goes on takes the time anew before
+    /// a request runs. 0 where no worker is stopped.
+    pub(crate) fn longest_poll_us(&self) -> u64 {
+        self.longest_poll_us.load(Ordering::Relaxed)
     }
 }
 

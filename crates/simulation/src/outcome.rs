@@ -40,6 +40,16 @@ pub struct Outcome {
     pub collected: u64,
     /// Messages that came to those who listen.
     pub heard: u64,
+    /// Light clients that were let go by a look for new events.
+    pub light: u64,
+    /// Clients that newer ones had overtaken, let go.
+    pub overtaken: u64,
+    /// Heavy clients that were let go.
+    pub heavy: u64,
+    /// Light clients that newer ones have overtaken.
+    pub passed: u64,
+    /// Clients that were let go and found the turn spent again.
+    pub behind: u64,
     /// Histories that were too wide to be checked: 0 or 1.
     pub unchecked: u64,
     /// A number that differs when anything went differently.
@@ -76,6 +86,15 @@ impl Outcome {
         self.mix(*at);
     }
 
+    /// Counts what happened in the lines of a worker's turn.
+    pub(crate) fn add_turns(&mut self, [light, overtaken, heavy, passed, behind]: [u64; 5]) {
+        self.light += light;
+        self.overtaken += overtaken;
+        self.heavy += heavy;
+        self.passed += passed;
+        self.behind += behind;
+    }
+
     /// Mixes something into the fingerprint.
     pub(crate) fn mix(&mut self, number: u64) {
         let mut hasher = DefaultHasher::new();
@@ -98,6 +117,8 @@ impl Outcome {
         self.waits += other.waits;
         self.collected += other.collected;
         self.heard += other.heard;
+        let Outcome { light, overtaken, heavy, passed, behind, .. } = other;
+        self.add_turns([light, overtaken, heavy, passed, behind]);
         self.unchecked += other.unchecked;
         // In whatever order the runs end.
         self.fingerprint ^= other.fingerprint;
@@ -109,11 +130,14 @@ impl fmt::Display for Outcome {
         let Outcome { steps, answered, refused, committed, disturbed, .. } = self;
         let Outcome { cold_reads, demoted, promoted, restored, evicted, .. } = self;
         let Outcome { waits, collected, heard, unchecked, fingerprint, .. } = self;
+        let Outcome { light, overtaken, heavy, passed, behind, .. } = self;
         writeln!(out, "{steps} steps, {answered} operations answered, {refused} refused")?;
         writeln!(out, "{committed} transactions committed, {disturbed} disturbed")?;
         writeln!(out, "values: {demoted} demoted, {promoted} promoted, {restored} restored")?;
         writeln!(out, "{cold_reads} cold reads, {collected} segments collected")?;
         writeln!(out, "{evicted} keys evicted, {waits} waits for memory, {heard} messages heard")?;
+        writeln!(out, "turns: {light} light, {overtaken} overtaken, {heavy} heavy")?;
+        writeln!(out, "{passed} times overtaken, {behind} times behind")?;
         write!(out, "{unchecked} histories too wide to check; fingerprint {fingerprint:016x}")
     }
 }

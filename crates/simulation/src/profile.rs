@@ -128,6 +128,9 @@ impl Profile {
                 gathered_keys_max: 2,
                 filled_bytes_max: 1000,
                 own_turn_nanos_max,
+                // Two that are ready are a crowd.
+                turn_bytes_max: 4 << 10,
+                granted_at_once_max: 1,
             }
         } else {
             Slices { own_turn_nanos_max, ..Slices::default() }

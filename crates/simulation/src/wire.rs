@@ -8,11 +8,12 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use server::simulation::Transport;
 
-use crate::machine::SimClock;
+use crate::machine::{START_MS, SimClock};
 use crate::reply::{self, Reply};
 
 /// The server's end.
@@ -22,8 +23,8 @@ pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
 #[derive(Clone)]
 pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
-/// A reply with the time at which it was written, and when the task went on that ran its request: the time
-/// before the one that first tried to write it, since others run between the two.
+/// A reply with the time at which it was written, and when the task went on that ran its request: as it
+/// first tried to write it, or the time before if it only let others run in between.
 pub(crate) struct Answer {
     /// What it takes on the wire.
     pub(crate) bytes: usize,
@@ -41,8 +42,8 @@ struct Wire {
     /// What the server wrote and does not make a whole reply yet.
     answered: Vec<u8>,
     replies: VecDeque<Answer>,
-    /// When the connection's task went on for the last time but one, and for the last time.
-    polled_us: [u64; 2],
+    /// When the connection's task went on that may have run what is written now.
+    run_us: u64,
     /// When the task went on that ran the request of what is not written whole, Unix ms.
     began_ms: Option<u64>,
     clock: Arc<SimClock>,
@@ -67,15 +68,19 @@ impl ClientEnd {
         &self,
         serving: S,
     ) -> impl Future<Output = ()> + use<S> {
-        let wire = self.0.clone();
+        let (wire, clock) = (self.0.clone(), self.0.borrow().clock.clone());
         async move {
-            let mut serving = pin!(serving);
+            let (mut serving, mut yielded_us) = (pin!(serving), None);
             poll_fn(|cx| {
-                {
-                    let mut wire = wire.borrow_mut();
-                    wire.polled_us = [wire.polled_us[1], wire.clock.now_us()];
-                }
-                serving.as_mut().poll(cx)
+                let now_us = clock.now_us();
+                wire.borrow_mut().run_us = yielded_us.unwrap_or(now_us);
+                let task = cx.waker().clone();
+                let own = Arc::new(OwnWaker { task, is_woken: AtomicBool::default() });
+                let waker = Waker::from(own.clone());
+                let polled = serving.as_mut().poll(&mut Context::from_waker(&waker));
+                clock.note_poll(now_us);
+                yielded_us = own.is_woken.load(Ordering::Relaxed).then_some(now_us);
+                polled
             })
             .await;
         }
@@ -159,8 +164,8 @@ impl Transport for ServerEnd {
         if wire.is_closed_by_client {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let began_ms = wire.clock.answer_began_ms(wire.polled_us[0]);
-        let began_ms = *wire.began_ms.get_or_insert(began_ms);
+        let run_ms = START_MS + wire.run_us / 1000;
+        let began_ms = *wire.began_ms.get_or_insert(run_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {
             wire.writer = Some(cx.waker().clone());
@@ -190,6 +195,19 @@ impl Transport for ServerEnd {
     }
 }
 
+/// The waker of one poll, which tells whether that woke its own task: it has only let others run.
+struct OwnWaker {
+    task: Waker,
+    is_woken: AtomicBool,
+}
+
+impl Wake for OwnWaker {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::Relaxed);
+        self.task.wake_by_ref();
+    }
+}
+
 impl Drop for ServerEnd {
     fn drop(&mut self) {
         self.0.borrow_mut().is_closed_by_server = true;
@@ -199,5 +217,45 @@ impl Drop for ServerEnd {
 fn wake(waker: &mut Option<Waker>) {
     if let Some(waker) = waker.take() {
         waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls once.
+    fn poll(task: &mut (impl Future<Output = ()> + Unpin)) -> Poll<()> {
+        std::pin::Pin::new(task).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// When the run of an answer began, in ms since the start, that is written after a task of two polls.
+    fn began_ms(clock: &Arc<SimClock>, first: impl FnOnce(&mut Context<'_>)) -> u64 {
+        let (server, client) = connect(clock.clone());
+        client.open_window(100);
+        let mut first = Some(first);
+        let serving = poll_fn(move |cx| match first.take() {
+            Some(first) => {
+                first(cx);
+                Poll::Pending
+            }
+            None => server.poll_write(cx, b"+OK\r\n").map(drop),
+        });
+        let mut task = Box::pin(client.timed(serving));
+        assert!(poll(&mut task).is_pending());
+        clock.advance(100_000);
+        assert!(poll(&mut task).is_ready());
+        client.receive().expect("a reply").expect("it is there").began_ms - START_MS
+    }
+
+    #[test]
+    fn a_run_is_timed_by_the_poll_before_only_if_that_let_others_run() {
+        let clock = Arc::new(SimClock::default());
+        assert_eq!(began_ms(&clock, |_| {}), 100);
+        assert_eq!(began_ms(&clock, |cx| cx.waker().wake_by_ref()), 100);
+        // However long a task waits: nobody takes a time before that for the present.
+        assert_eq!(clock.longest_poll_us(), 0);
+        began_ms(&clock, |_| clock.advance(7));
+        assert_eq!(clock.longest_poll_us(), 7);
     }
 }

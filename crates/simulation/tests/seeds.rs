@@ -1,6 +1,6 @@
 //! Seeds that must run clean, and the promise that each runs the same way every time.
 
-use simulation::{Seeds, run_seed, run_seeds};
+use simulation::{Outcome, Seeds, run_seed, run_seeds};
 
 /// Seeds of a test run; `make simulate` runs many more.
 const SEEDS: u64 = 2_000;
@@ -10,6 +10,9 @@ fn seeds_run_clean() {
     let summary = run_seeds(Seeds { first: 0, count: SEEDS, threads: 0 });
     println!("{summary}");
     assert!(summary.failures.is_empty(), "{summary}");
+    // Every line of a worker's turn is gone through.
+    let Outcome { light, overtaken, heavy, passed, behind, .. } = summary.total;
+    assert!([light, overtaken, heavy, passed, behind].iter().all(|count| *count > 0), "{summary}");
     // A history that is too wide to check is no failure, but must stay rare.
     assert!(summary.total.unchecked * 50 <= SEEDS, "{summary}");
 }

@@ -26,9 +26,8 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, HEAVY_BYTES_MIN, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
-    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
-    WRITE_EARLY_BYTES,
+    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, PUSHED_BYTES_MAX,
+    READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
@@ -191,7 +190,7 @@ impl<T: Transport> Connection<T> {
     /// Waits for its turn if that is over. None when the client is killed first.
     async fn end_turn(&mut self, client: &Client) -> Option<()> {
         self.goes_alone = false;
-        let is_heavy = self.was_heavy || self.taken > HEAVY_BYTES_MIN;
+        let is_heavy = self.was_heavy || self.worker.turn.is_heavy(self.taken);
         if self.worker.turn.is_over(is_heavy, &self.ticket) {
             self.note_large_reply();
             client.is_served.store(true, Ordering::Relaxed);
@@ -606,7 +605,7 @@ impl<T: Transport> Connection<T> {
         if self.drained && self.input.is_empty() && self.taken > 0 {
             // What had come has run. Who was heavy in it still is when its next request is there
             // at once.
-            self.was_heavy = self.taken > HEAVY_BYTES_MIN;
+            self.was_heavy = self.worker.turn.is_heavy(self.taken);
             self.taken = 0;
         }
         if self.worker.turn.is_spent() && !self.goes_alone {

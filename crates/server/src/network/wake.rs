@@ -28,7 +28,8 @@ mod tests {
     use tokio::task::spawn_local;
 
     use super::*;
-    use crate::limits::{OWN_TURN_NANOS_MAX, TURN_BYTES_MAX};
+    use crate::limits::TURN_BYTES_MAX;
+    use crate::state::slices::Slices;
     use crate::state::turn::{Ticket, Turn};
 
     /// Heavy clients.
@@ -41,7 +42,7 @@ mod tests {
             .build_local(LocalOptions::default())
             .expect("a runtime");
         let answered = Rc::new(Cell::new(0));
-        let turn = Rc::new(Turn::new(&Clock::new(), OWN_TURN_NANOS_MAX));
+        let turn = Rc::new(Turn::new(&Clock::new(), &Slices::default()));
         runtime.block_on(async {
             let (near, far) = UnixStream::pair().expect("a pair");
             near.set_nonblocking(true).expect("an option");

@@ -1,8 +1,12 @@
-//! In what slices large requests are served.
+//! In what slices large requests are served, and clients have their turns.
 
-use crate::limits::{FILLED_BYTES_MAX, GATHERED_KEYS_MAX, OWN_TURN_NANOS_MAX, REPLY_BYTES_FREE};
+use crate::limits::{
+    FILLED_BYTES_MAX, GATHERED_KEYS_MAX, GRANTED_AT_ONCE_MAX, OWN_TURN_NANOS_MAX, REPLY_BYTES_FREE,
+    TURN_BYTES_MAX,
+};
 
-/// The bounds of slices. The simulation makes them small, so that small requests come in several.
+/// The bounds of slices and turns. The simulation makes them small, so that small requests come in several,
+/// and few clients crowd.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices {
     /// Bytes of a reply that need not be asked for. In a larger one fetched values leave gaps.
@@ -14,6 +18,10 @@ pub struct Slices {
     /// Time that a heavy client goes on in a turn of its own, in nanoseconds. 0: others have their turn
     /// after each slice.
     pub own_turn_nanos_max: u64,
+    /// Bytes that a worker's clients read and are answered before it looks for new events.
+    pub turn_bytes_max: u64,
+    /// Light clients that go on after one such look.
+    pub granted_at_once_max: usize,
 }
 
 impl Default for Slices {
@@ -23,6 +31,8 @@ impl Default for Slices {
             gathered_keys_max: GATHERED_KEYS_MAX,
             filled_bytes_max: FILLED_BYTES_MAX,
             own_turn_nanos_max: OWN_TURN_NANOS_MAX,
+            turn_bytes_max: TURN_BYTES_MAX,
+            granted_at_once_max: GRANTED_AT_ONCE_MAX,
         }
     }
 }

@@ -17,7 +17,8 @@ use std::task::{Poll, Waker};
 
 use quanta::Clock;
 
-use crate::limits::{CROWDED_TURN_SHIFT, GRANTED_AT_ONCE_MAX, TURN_BYTES_MAX, TURN_NANOS_MAX};
+use crate::limits::{CROWDED_TURN_SHIFT, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_NANOS_MAX};
+use crate::state::slices::Slices;
 
 /// Fraction bits of what a tick of the clock counts for.
 const TICK_SHIFT: u32 = 16;
@@ -28,6 +29,14 @@ const OVERTAKEN: usize = 1;
 const HEAVY: usize = 2;
 /// Which line goes after which, without those that are empty.
 const ROTATION: [usize; 3] = [LIGHT, OVERTAKEN, HEAVY];
+
+/// What is counted besides those that are let go from each line: light clients that newer ones have
+/// overtaken, and those that found the turn spent again.
+const PASSED: usize = 3;
+const BEHIND: usize = 4;
+/// Numbers that are counted.
+#[cfg(feature = "simulation")]
+pub(crate) const COUNTS: usize = 5;
 
 /// A ticket that is later than any.
 const EVERYBODY: u64 = u64::MAX;
@@ -42,6 +51,10 @@ pub(crate) struct Ticket(Option<u64>);
 pub(crate) struct Turn {
     /// Bytes that were read and answered, and the time of runs as so many bytes.
     used: Cell<u64>,
+    /// Bytes that a turn lasts.
+    bytes_max: u64,
+    /// Light clients that go on after one look.
+    granted_at_once_max: usize,
     /// Bytes that a tick counts for, `TICK_SHIFT` bits of them behind the point.
     bytes_per_tick: u64,
     clock: Clock,
@@ -59,6 +72,8 @@ pub(crate) struct Turn {
     /// The last ticket of those that the turn is for: a look for the overtaken is for them
     /// alone, any other for everybody.
     last_ticket: Cell<u64>,
+    #[cfg(feature = "simulation")]
+    counts: [Cell<u64>; COUNTS],
 }
 
 struct Waiting {
@@ -79,11 +94,6 @@ struct Place<'a> {
 struct Looker<'a>(&'a Turn);
 
 impl Waiting {
-    fn grant(&self) {
-        self.may_go.set(true);
-        self.wake();
-    }
-
     fn wake(&self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -100,23 +110,26 @@ impl Ticket {
 }
 
 impl Turn {
-    /// A turn of `TURN_BYTES_MAX` or `TURN_NANOS_MAX`, by this clock, and of `own_nanos_max` for a heavy
-    /// client.
-    pub(crate) fn new(clock: &Clock, own_nanos_max: u64) -> Turn {
+    /// Turns as long as these slices say, in bytes or in time by this clock.
+    pub(crate) fn new(clock: &Clock, slices: &Slices) -> Turn {
         const STRETCH: u64 = 1 << 20;
         let nanos = clock.delta_as_nanos(0, STRETCH);
         let bytes = nanos * TURN_BYTES_MAX / TURN_NANOS_MAX;
         Turn {
             used: Cell::new(0),
+            bytes_max: slices.turn_bytes_max,
+            granted_at_once_max: slices.granted_at_once_max,
             bytes_per_tick: (bytes << TICK_SHIFT) / STRETCH,
             clock: clock.clone(),
-            own_ticks_max: own_nanos_max * STRETCH / nanos,
+            own_ticks_max: slices.own_turn_nanos_max * STRETCH / nanos,
             own_since: Cell::new(0),
             lines: Default::default(),
             next_ticket: Cell::new(0),
             next: Cell::new(0),
             has_looker: Cell::new(false),
             last_ticket: Cell::new(EVERYBODY),
+            #[cfg(feature = "simulation")]
+            counts: Default::default(),
         }
     }
 
@@ -148,7 +161,13 @@ impl Turn {
     /// Whether it is time to look for new events.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
-        self.used.get() > TURN_BYTES_MAX
+        self.used.get() > self.bytes_max
+    }
+
+    /// Whether a client that has taken so much since all that it had sent has run is heavy.
+    #[inline]
+    pub(crate) fn is_heavy(&self, taken: u64) -> bool {
+        taken > self.bytes_max >> HEAVY_PART_SHIFT
     }
 
     /// Whether a client has to wait for its turn: it is spent, or it is that of clients that have waited
@@ -190,7 +209,7 @@ impl Turn {
     /// Ticks that such a turn lasts.
     fn own_ticks_max(&self) -> u64 {
         let waiting = |line: usize| self.lines[line].borrow().len();
-        let is_crowded = waiting(LIGHT) + waiting(OVERTAKEN) > GRANTED_AT_ONCE_MAX;
+        let is_crowded = waiting(LIGHT) + waiting(OVERTAKEN) > self.granted_at_once_max;
         if is_crowded { self.own_ticks_max << CROWDED_TURN_SHIFT } else { self.own_ticks_max }
     }
 
@@ -258,26 +277,48 @@ impl Turn {
             match ROTATION[at] {
                 LIGHT => {
                     self.overtake_oldest(&mut line);
-                    line.values().rev().for_each(|waiting| waiting.grant());
+                    line.values().rev().for_each(|waiting| self.grant(waiting));
                 }
                 OVERTAKEN => {
-                    for (&ticket, waiting) in line.iter().take(GRANTED_AT_ONCE_MAX) {
+                    for (&ticket, waiting) in line.iter().take(self.granted_at_once_max) {
                         self.last_ticket.set(ticket);
-                        waiting.grant();
+                        self.grant(waiting);
                     }
                 }
-                _ => line.values().take(1).for_each(|waiting| waiting.grant()),
+                _ => line.values().take(1).for_each(|waiting| self.grant(waiting)),
             }
             return;
         }
     }
 
+    /// Counts a client for the simulation, which is to know that it comes to every line.
+    #[cfg(feature = "simulation")]
+    fn count(&self, what: usize) {
+        self.counts[what].set(self.counts[what].get() + 1);
+    }
+
+    #[cfg(not(feature = "simulation"))]
+    fn count(&self, _what: usize) {}
+
+    /// How many were let go from each line, were overtaken, and found the turn spent again.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn counts(&self) -> [u64; COUNTS] {
+        self.counts.each_ref().map(Cell::get)
+    }
+
+    fn grant(&self, waiting: &Waiting) {
+        waiting.may_go.set(true);
+        self.count(waiting.line.get());
+        waiting.wake();
+    }
+
     /// Moves those light clients that may not go with the newest to the line of the overtaken.
     fn overtake_oldest(&self, light: &mut BTreeMap<u64, Rc<Waiting>>) {
         let mut overtaken = self.lines[OVERTAKEN].borrow_mut();
-        while light.len() > GRANTED_AT_ONCE_MAX {
+        while light.len() > self.granted_at_once_max {
             let (ticket, waiting) = light.pop_first().expect("invariant: it is not empty");
             waiting.line.set(OVERTAKEN);
+            self.count(PASSED);
             overtaken.insert(ticket, waiting);
         }
     }
@@ -305,6 +346,7 @@ impl Place<'_> {
     fn fall_behind(&self) {
         let line = self.waiting.line.replace(OVERTAKEN);
         if line != OVERTAKEN {
+            self.turn.count(BEHIND);
             let waiting = self.turn.lines[line].borrow_mut().remove(&self.ticket);
             let waiting = waiting.expect("invariant: it is in its line");
             self.turn.lines[OVERTAKEN].borrow_mut().insert(self.ticket, waiting);
@@ -344,11 +386,17 @@ impl Drop for Looker<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake};
+
+    use stdx::Random;
     use tokio::runtime::LocalOptions;
     use tokio::task::spawn_local;
 
     use super::*;
-    use crate::limits::OWN_TURN_NANOS_MAX;
 
     const ROUNDS: usize = 200;
 
@@ -358,7 +406,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build_local(LocalOptions::default())
             .expect("a runtime");
-        let turn = Rc::new(Turn::new(&Clock::new(), OWN_TURN_NANOS_MAX));
+        let turn = Rc::new(Turn::new(&Clock::new(), &Slices::default()));
         let served = Rc::new(Cell::new(0));
         let most = runtime.block_on(async {
             let greedy = spawn_local(serve_heavy(turn.clone()));
@@ -397,7 +445,7 @@ mod tests {
             .expect("a runtime");
         let (clock, time) = Clock::mock();
         time.increment(TURN_NANOS_MAX);
-        let turn = Rc::new(Turn::new(&clock, OWN_TURN_NANOS_MAX));
+        let turn = Rc::new(Turn::new(&clock, &Slices::default()));
         let served = Rc::new(Cell::new(0));
         runtime.block_on(async {
             let serve = || spawn_local(serve(turn.clone(), served.clone(), 20));
@@ -427,7 +475,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build_local(LocalOptions::default())
             .expect("a runtime");
-        let turn = Rc::new(Turn::new(&Clock::new(), OWN_TURN_NANOS_MAX));
+        let turn = Rc::new(Turn::new(&Clock::new(), &Slices::default()));
         let served = Rc::new(RefCell::new(Vec::new()));
         turn.add(TURN_BYTES_MAX as usize + 1);
         runtime.block_on(async {
@@ -446,6 +494,81 @@ mod tests {
         });
         // By the next look, the rest in order of arrival.
         assert_eq!(*served.borrow(), [0, 3, 1, 2]);
+    }
+
+    /// A client that is polled by hand.
+    struct Polled {
+        serving: Pin<Box<dyn Future<Output = ()>>>,
+        wakeups: Arc<Wakeups>,
+    }
+
+    #[derive(Default)]
+    struct Wakeups(AtomicBool);
+
+    impl Wake for Wakeups {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Serves a few clients, of which some go, wherever they are: one that looks, that sleeps in a line, or
+    /// that was let go and has not run yet. How many were served to their end.
+    fn serve_but_those_that_go(random: &mut Random) -> usize {
+        const CLIENTS: u64 = 8;
+        const SERVED_EACH: usize = 5;
+        let slices = Slices { turn_bytes_max: 100, granted_at_once_max: 2, ..Slices::default() };
+        let turn = Rc::new(Turn::new(&Clock::mock().0, &slices));
+        let served = Rc::new(Cell::new(0));
+        let mut clients: Vec<Polled> = (0..CLIENTS)
+            .map(|_| {
+                let (turn, served, bytes) =
+                    (turn.clone(), served.clone(), random.below(150) as usize);
+                let is_heavy = random.below(4) == 0;
+                let serving = async move {
+                    let mut ticket = Ticket::default();
+                    for _ in 0..SERVED_EACH {
+                        while turn.is_over(is_heavy, &ticket)
+                            && !turn.end(is_heavy, &mut ticket).await
+                        {
+                            tier::yield_once().await;
+                        }
+                        ticket.spend();
+                        turn.add(bytes);
+                        tier::yield_once().await;
+                    }
+                    served.set(served.get() + 1);
+                };
+                Polled { serving: Box::pin(serving), wakeups: Arc::new(Wakeups(true.into())) }
+            })
+            .collect();
+        let mut gone = 0;
+        while !clients.is_empty() {
+            let is_awake = |one: &Polled| one.wakeups.0.load(Ordering::Relaxed);
+            let awake: Vec<usize> =
+                (0..clients.len()).filter(|at| is_awake(&clients[*at])).collect();
+            assert!(!awake.is_empty(), "{} wait for ever", clients.len());
+            if random.below(40) == 0 {
+                clients.swap_remove(random.below(clients.len() as u64) as usize);
+                gone += 1;
+                continue;
+            }
+            let at = awake[random.below(awake.len() as u64) as usize];
+            let Polled { serving, wakeups } = &mut clients[at];
+            wakeups.0.store(false, Ordering::Relaxed);
+            let waker = Waker::from(wakeups.clone());
+            if serving.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                clients.swap_remove(at);
+            }
+        }
+        assert_eq!(served.get() + gone, CLIENTS as usize);
+        served.get()
+    }
+
+    #[test]
+    fn all_are_served_but_those_that_go_meanwhile() {
+        let mut random = Random::new(7);
+        let served: usize = (0..2_000).map(|_| serve_but_those_that_go(&mut random)).sum();
+        assert!(served > 2_000, "{served} were served");
     }
 
     /// Serves a heavy client.

@@ -54,7 +54,7 @@ impl Worker {
     pub(crate) fn new(server: Arc<Server>, index: usize) -> Result<Rc<Worker>, EngineError> {
         let tier = TierWorker::new(server.tier.clone(), index)?;
         let stats = server.stats[index].clone();
-        let turn = Turn::new(&server.clock, server.slices.own_turn_nanos_max);
+        let turn = Turn::new(&server.clock, &server.slices);
         Ok(Rc::new(Worker {
             server,
             index,

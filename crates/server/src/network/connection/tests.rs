@@ -11,8 +11,11 @@ use super::*;
 use crate::config::Config;
 use crate::execution::outcome::Needed;
 use crate::family::REGISTRY;
-use crate::limits::{BATCH_REQUESTS_MAX, TURN_BYTES_MAX, TURN_REQUESTS_MAX};
+use crate::limits::{BATCH_REQUESTS_MAX, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_REQUESTS_MAX};
 use crate::state::server::Server;
+
+/// A client that takes more in one go is heavy.
+const HEAVY_BYTES_MIN: u64 = TURN_BYTES_MAX >> HEAVY_PART_SHIFT;
 
 #[test]
 fn a_wait_ends_when_its_client_is_killed() {

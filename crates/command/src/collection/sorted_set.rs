@@ -302,10 +302,17 @@ fn ranks_by_score(
     range: &ScoreRange,
 ) -> Result<Range<u64>, CommandError> {
     let [first, last] = ends(range);
+    let start = |tree: &mut TreeReader<'_>| {
+        tree.elements_below(&first, |leaf| {
+            Scored::new(leaf).ranks_below(range.min, range.excludes_min)
+        })
+    };
+    if range.max == f64::INFINITY && !range.excludes_max {
+        // It ends with the set: no look for where.
+        return Ok(start(tree)?..tree.elements());
+    }
     tree.announce([first, last].iter())?;
-    let start = tree.elements_below(&first, |leaf| {
-        Scored::new(leaf).ranks_below(range.min, range.excludes_min)
-    })?;
+    let start = start(tree)?;
     let end = tree.elements_below(&last, |leaf| {
         Scored::new(leaf).ranks_below(range.max, !range.excludes_max)
     })?;

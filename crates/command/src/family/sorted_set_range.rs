@@ -418,6 +418,26 @@ mod tests {
         ]);
     }
 
+    /// What is infinite counts to a range that ends with it, and not to one that ends before it.
+    #[test]
+    fn ranges_of_a_large_set_end_with_it_or_before_the_infinite() {
+        let mut server = Harness::new(false);
+        let members: String = (0..2_000).map(|number| format!(" {number} m{number}")).collect();
+        assert_eq!(server.run(&format!("ZADD z{members} inf a inf b -inf c")), ":2003");
+        for (range, count) in [
+            ("-inf +inf", ":2003"),
+            ("(-inf +inf", ":2002"),
+            ("-inf (+inf", ":2001"),
+            ("1990 +inf", ":12"),
+            ("1990 (+inf", ":10"),
+            ("+inf +inf", ":2"),
+            ("(+inf +inf", ":0"),
+        ] {
+            assert_eq!(server.run(&format!("ZCOUNT z {range}")), count, "{range}");
+        }
+        assert_eq!(server.run("ZRANGEBYSCORE z (1999 +inf"), "[$1 a, $1 b]");
+    }
+
     #[test]
     fn ranges_of_scores() {
         check(&[

@@ -165,7 +165,7 @@ fn a_killed_connection_ends_and_the_others_go_on() {
 #[test]
 fn a_client_that_is_killed_from_another_worker_runs_nothing_more() {
     const ROUNDS: usize = 20;
-    const REQUESTS: u64 = 5_000;
+    const REQUESTS: u64 = 30_000;
     let server = Server::kelvin(&["--workers", "2"]);
     let mut killer = server.connect();
     let mut cut_short = 0;

@@ -124,11 +124,12 @@ fn a_subscriber_that_reads_in_time_stays() {
 
 #[test]
 fn messages_larger_than_the_data_set_reach_who_reads() {
-    const BYTES: usize = 10_000_000;
-    let kelvin = Server::kelvin_with_flash("1gb", &["--workers", "2", "--maxmemory", "64mb"]);
+    // The publisher's request, the message and its copy for who reads fit into what clients may take.
+    const BYTES: usize = 8_000_000;
+    let kelvin = Server::kelvin_with_flash("1gb", &["--workers", "2", "--maxmemory", "128mb"]);
     let mut control = kelvin.connect();
     let mut clients = deaf(&kelvin, 1, "a");
-    for _ in 0..10 {
+    for _ in 0..40 {
         let received = std::thread::scope(|scope| {
             let reading = scope.spawn(|| clients[0].read());
             assert_eq!(publish(&mut control, "a", BYTES), 1);

@@ -561,7 +561,8 @@ fn a_sorted_copy_counts_with_what_it_takes_to_sort() {
     let server = start("64mb", "512mb");
     let mut client = server.connect();
     for first in (0..ELEMENTS).step_by(2_000) {
-        let elements = (first..first + 2_000).map(|number| format!("element-{number}"));
+        // Short ones, which take more for where they are than for what they are.
+        let elements = (first..first + 2_000).map(|number| number.to_string());
         let request: Vec<String> =
             ["RPUSH", "l"].map(String::from).into_iter().chain(elements).collect();
         client.call(&request.iter().map(String::as_str).collect::<Vec<_>>());
@@ -581,15 +582,15 @@ fn a_sorted_copy_counts_with_what_it_takes_to_sort() {
 
 #[test]
 fn sets_that_are_stored_from_many_sides_take_turns() {
-    const MEMBERS: usize = 100_000;
-    const CLIENTS: usize = 6;
+    const MEMBERS: usize = 150_000;
+    const CLIENTS: usize = 8;
     let server = Server::kelvin_with_flash(
         "512mb",
         &["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"],
     );
     let mut client = server.connect();
     for first in (0..MEMBERS).step_by(2_000) {
-        let members = (first..first + 2_000).map(|number| format!("member-{number}"));
+        let members = (first..first + 2_000).map(|number| format!("m{number}"));
         let request: Vec<String> =
             ["SADD", "s"].map(String::from).into_iter().chain(members).collect();
         client.call(&request.iter().map(String::as_str).collect::<Vec<_>>());
@@ -606,7 +607,9 @@ fn sets_that_are_stored_from_many_sides_take_turns() {
             });
         }
     });
-    assert_peak(&server, 64);
+    // Pages of copies that were let go a moment ago are resident while the next are made.
+    let peak = peak(&server);
+    assert!(peak <= 64 * MIB * 11 / 10, "{peak} bytes of 64 MiB");
 }
 
 #[test]

@@ -52,8 +52,9 @@ const LOOKED_FOR_MAX: u64 = 100;
 const LOOK_UP_MEMBERS: u64 = 8;
 /// Bytes that a member takes in the tables by which members are looked up.
 const LOOKED_UP_BYTES: u64 = 48;
-/// Bytes that a member takes besides its own while the result is made into leaves: its hash and where it is.
-const ORDERED_BYTES: u64 = 24;
+/// Bytes that a member takes besides its own while the result is made into leaves: its hash, where it is, and
+/// what the size classes of leaves leave over.
+const ORDERED_BYTES: u64 = 32;
 /// Leaves of a large set that SINTERCARD with a limit looks at first; then so many times more.
 const FIRST_LEAVES: usize = 32;
 const WIDENED_BY: usize = 4;
@@ -380,7 +381,10 @@ impl<'a> Plan<'a> {
         cx: &mut Cx<'_, '_>,
         copies: &'c [Vec<u8>],
     ) -> Result<Vec<&'c [u8]>, CommandError> {
-        let mut members: Vec<&[u8]> = copies.iter().flat_map(|leaf| members_of(leaf)).collect();
+        let leaves = || copies.iter().map(|leaf| Members::new(leaf));
+        // As large as it will be: one that grew would take three times as much for a moment.
+        let mut members: Vec<&[u8]> = Vec::with_capacity(leaves().map(|leaf| leaf.len()).sum());
+        members.extend(leaves().flat_map(|leaf| leaf.iter()));
         if self.copied.len() > 1 {
             let mut seen = HashSet::with_capacity(members.len());
             members.retain(|member| seen.insert(*member));

@@ -556,6 +556,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("XGROUP|HELP", "its text is our own"),
     ("XINFO|HELP", "its text is our own"),
     ("MEMORY|USAGE", "values take other amounts of memory here"),
+    ("DUMP", "its bytes are others here; tests/dump.rs takes them from one server to the other"),
+    ("RESTORE", "as DUMP"),
     ("HEXPIRE", "Redis 7.0 does not have it"),
     ("HPEXPIRE", "Redis 7.0 does not have it"),
     ("HEXPIREAT", "Redis 7.0 does not have it"),

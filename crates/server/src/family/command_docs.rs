@@ -61,6 +61,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("BITFIELD", "value", "integer"),
     ("HINCRBYFLOAT", "increment", "double"),
     ("INCRBYFLOAT", "increment", "double"),
+    ("RESTORE", "ttl", "integer"),
+    ("RESTORE", "frequency", "integer"),
     ("SETBIT", "value", "integer"),
     ("XAUTOCLAIM", "start", "string"),
     ("XGROUP|CREATE", "entries-read", "integer"),

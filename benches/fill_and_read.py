@@ -8,7 +8,7 @@ from harness import GIB, MIB, Bench, machine_pauses, share_in_ram, tiering
 
 CLIENTS = 64
 RSS_BAR = 1.05
-STALL_MS_BAR = 250
+STALL_MS_BAR = 100
 IN_RAM_BAR = 0.07
 
 

@@ -12,7 +12,7 @@ VALUE_BYTES = 512
 READ_BAR = 0.8
 READS_A_GET_BAR = 1.02
 CPU_BAR = 1.5
-SET_BAR = 0.6
+SET_BAR = 0.65
 GAUSSIAN_HIT_BAR = 0.95
 GAUSSIAN_SPEED_BAR = 0.8
 # Of a normal distribution 99.7 % lies within six deviations: they are the hot set.

@@ -7,7 +7,7 @@ with defragmentation and without it: resident memory at its peak (the kernel's m
 from harness import MIB, Bench
 
 RSS_BAR = 1.05
-STALL_MS_BAR = 250
+STALL_MS_BAR = 100
 CASES = [
     (100, 1_200_000, "-d 100"),
     (256, 5_000_000, "-d 100"),

@@ -31,7 +31,11 @@ pub struct SimServer {
 
 /// One of its workers. Clones are the same worker.
 #[derive(Clone)]
-pub struct SimWorker(Rc<Worker>);
+pub struct SimWorker {
+    worker: Rc<Worker>,
+    /// Where EXEC stands among the commands.
+    exec: usize,
+}
 
 impl SimServer {
     /// A server with the arguments of `kelvin server`. Panics: if they make no sense.
@@ -51,7 +55,9 @@ impl SimServer {
 
     /// Worker `index`.
     pub fn worker(&self, index: usize) -> SimWorker {
-        SimWorker(Worker::new(self.server.clone(), index).expect("a side of the engine"))
+        let worker = Worker::new(self.server.clone(), index).expect("a side of the engine");
+        let exec = self.server.registry.get(b"exec").expect("invariant: there is EXEC").index;
+        SimWorker { worker, exec }
     }
 
     /// Measures memory, as is done fifty times a second.
@@ -85,19 +91,19 @@ impl SimWorker {
         &self,
         transport: impl Transport + 'static,
     ) -> (u64, impl Future<Output = ()> + 'static) {
-        let server = &self.0.server;
+        let server = &self.worker.server;
         let id = server.clients.next_id();
-        let worker = self.0.index;
+        let worker = self.worker.index;
         let address = format!("127.0.0.1:{id}");
         let client = Client { id, address, worker, ..Client::default() };
         let client = Arc::new(client);
         server.clients.add(client.clone());
-        (id, Connection::new(self.0.clone(), transport, client).serve())
+        (id, Connection::new(self.worker.clone(), transport, client).serve())
     }
 
     /// What does one round of upkeep, and ends the waits whose time has come; true: more is urgent.
     pub fn upkeep(&self) -> impl FnMut() -> bool + 'static {
-        let (worker, mut upkeep) = (self.0.clone(), Upkeep::new(self.0.clone()));
+        let (worker, mut upkeep) = (self.worker.clone(), Upkeep::new(self.worker.clone()));
         move || {
             worker.deadlines.wake_due(worker.server.tier.clock().unix_ms());
             upkeep.round()
@@ -106,18 +112,23 @@ impl SimWorker {
 
     /// What wakes its connections for which other workers have something.
     pub fn post(&self) -> impl Future<Output = ()> + 'static {
-        let worker = self.0.clone();
+        let worker = self.worker.clone();
         async move { worker.server.posts[worker.index].run().await }
     }
 
     /// How many clients it has let go from each line of its turn: light ones, overtaken ones and heavy ones;
     /// how many light ones were overtaken, and how many found the turn spent again.
     pub fn turn_counts(&self) -> [u64; COUNTS] {
-        self.0.turn.counts()
+        self.worker.turn.counts()
+    }
+
+    /// How many transactions it has run, refused ones included.
+    pub fn transactions(&self) -> u64 {
+        self.worker.stats.commands[self.exec].calls.get()
     }
 
     /// Its side of the tier.
     pub fn tier(&self) -> &TierWorker {
-        &self.0.tier
+        &self.worker.tier
     }
 }

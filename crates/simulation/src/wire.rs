@@ -8,8 +8,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
 use server::simulation::Transport;
 
@@ -23,8 +22,8 @@ pub(crate) struct ServerEnd(Rc<RefCell<Wire>>);
 #[derive(Clone)]
 pub(crate) struct ClientEnd(Rc<RefCell<Wire>>);
 
-/// A reply with the time at which it was written, and when the task went on that ran its request: as it
-/// first tried to write it, or the time before if it only let others run in between.
+/// A reply with the time at which it was written, and when the task went on that ran the connection's last
+/// transaction before.
 pub(crate) struct Answer {
     /// What it takes on the wire.
     pub(crate) bytes: usize,
@@ -42,9 +41,9 @@ struct Wire {
     /// What the server wrote and does not make a whole reply yet.
     answered: Vec<u8>,
     replies: VecDeque<Answer>,
-    /// When the connection's task went on that may have run what is written now.
-    run_us: u64,
-    /// When the task went on that ran the request of what is not written whole, Unix ms.
+    /// The polls of the connection's task.
+    polls: Polls,
+    /// When the task went on that ran the transaction of what is not written whole, Unix ms.
     began_ms: Option<u64>,
     clock: Arc<SimClock>,
     /// Bytes that the server may write before it must wait for the client.
@@ -56,6 +55,42 @@ struct Wire {
     garbage: Option<String>,
 }
 
+/// In which poll of its task a connection ran its last transaction: others run between that and the one
+/// in which the reply is written, which may be many.
+#[derive(Default)]
+struct Polls {
+    /// How many transactions the connection's worker has run; none: nobody counts.
+    transactions: Option<Box<dyn Fn() -> u64>>,
+    /// As many when that was last looked at.
+    counted: u64,
+    /// When the task last went on.
+    began_us: u64,
+    /// The same of the poll in which a transaction ran.
+    run_us: u64,
+}
+
+impl Polls {
+    fn count(&self) -> u64 {
+        self.transactions.as_ref().map_or(0, |count| count())
+    }
+
+    /// The task goes on. Those that ran since it last did are others'.
+    fn begin(&mut self, now_us: u64) {
+        self.began_us = now_us;
+        self.counted = self.count();
+    }
+
+    /// When the task went on in which the last transaction ran, the present poll included.
+    fn run_us(&mut self) -> u64 {
+        let count = self.count();
+        if count != self.counted {
+            self.counted = count;
+            self.run_us = self.began_us;
+        }
+        self.run_us
+    }
+}
+
 /// Both ends of a new connection.
 pub(crate) fn connect(clock: Arc<SimClock>) -> (ServerEnd, ClientEnd) {
     let wire = Rc::new(RefCell::new(Wire { clock, ..Wire::default() }));
@@ -63,23 +98,23 @@ pub(crate) fn connect(clock: Arc<SimClock>) -> (ServerEnd, ClientEnd) {
 }
 
 impl ClientEnd {
-    /// The server's task for the connection, with the times noted at which it goes on.
+    /// The server's task for the connection, with the times noted at which it goes on. `transactions` tells
+    /// how many its worker has run.
     pub(crate) fn timed<S: Future<Output = ()>>(
         &self,
         serving: S,
+        transactions: Box<dyn Fn() -> u64>,
     ) -> impl Future<Output = ()> + use<S> {
         let (wire, clock) = (self.0.clone(), self.0.borrow().clock.clone());
+        wire.borrow_mut().polls.transactions = Some(transactions);
         async move {
-            let (mut serving, mut yielded_us) = (pin!(serving), None);
+            let mut serving = pin!(serving);
             poll_fn(|cx| {
                 let now_us = clock.now_us();
-                wire.borrow_mut().run_us = yielded_us.unwrap_or(now_us);
-                let task = cx.waker().clone();
-                let own = Arc::new(OwnWaker { task, is_woken: AtomicBool::default() });
-                let waker = Waker::from(own.clone());
-                let polled = serving.as_mut().poll(&mut Context::from_waker(&waker));
+                wire.borrow_mut().polls.begin(now_us);
+                let polled = serving.as_mut().poll(cx);
+                wire.borrow_mut().polls.run_us();
                 clock.note_poll(now_us);
-                yielded_us = own.is_woken.load(Ordering::Relaxed).then_some(now_us);
                 polled
             })
             .await;
@@ -164,7 +199,7 @@ impl Transport for ServerEnd {
         if wire.is_closed_by_client {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let run_ms = START_MS + wire.run_us / 1000;
+        let run_ms = START_MS + wire.polls.run_us() / 1000;
         let began_ms = *wire.began_ms.get_or_insert(run_ms);
         let count = bytes.len().min(wire.window);
         if count == 0 {
@@ -195,19 +230,6 @@ impl Transport for ServerEnd {
     }
 }
 
-/// The waker of one poll, which tells whether that woke its own task: it has only let others run.
-struct OwnWaker {
-    task: Waker,
-    is_woken: AtomicBool,
-}
-
-impl Wake for OwnWaker {
-    fn wake(self: Arc<Self>) {
-        self.is_woken.store(true, Ordering::Relaxed);
-        self.task.wake_by_ref();
-    }
-}
-
 impl Drop for ServerEnd {
     fn drop(&mut self) {
         self.0.borrow_mut().is_closed_by_server = true;
@@ -222,6 +244,8 @@ fn wake(waker: &mut Option<Waker>) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// Polls once.
@@ -229,33 +253,49 @@ mod tests {
         std::pin::Pin::new(task).poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// When the run of an answer began, in ms since the start, that is written after a task of two polls.
-    fn began_ms(clock: &Arc<SimClock>, first: impl FnOnce(&mut Context<'_>)) -> u64 {
+    /// How long after its task first went on the transaction ran whose reply is written last, in ms. `polls`
+    /// say how many transactions run in each poll before, 10 ms apart; others' run between them.
+    fn began_ms(clock: &Arc<SimClock>, polls: &'static [u64]) -> u64 {
         let (server, client) = connect(clock.clone());
         client.open_window(100);
-        let mut first = Some(first);
-        let serving = poll_fn(move |cx| match first.take() {
-            Some(first) => {
-                first(cx);
+        let count = Rc::new(Cell::new(0));
+        let (ran, mut polls) = (count.clone(), polls.iter());
+        let serving = poll_fn(move |cx| match polls.next() {
+            Some(more) => {
+                ran.set(ran.get() + more);
                 Poll::Pending
             }
             None => server.poll_write(cx, b"+OK\r\n").map(drop),
         });
-        let mut task = Box::pin(client.timed(serving));
-        assert!(poll(&mut task).is_pending());
-        clock.advance(100_000);
-        assert!(poll(&mut task).is_ready());
-        client.receive().expect("a reply").expect("it is there").began_ms - START_MS
+        let others = count.clone();
+        let mut task = Box::pin(client.timed(serving, Box::new(move || count.get())));
+        let began_us = clock.now_us();
+        while poll(&mut task).is_pending() {
+            others.set(others.get() + 1);
+            clock.advance(10_000);
+        }
+        client.receive().expect("a reply").expect("it is there").began_ms
+            - START_MS
+            - began_us / 1000
     }
 
     #[test]
-    fn a_run_is_timed_by_the_poll_before_only_if_that_let_others_run() {
+    fn a_transaction_is_timed_by_the_poll_that_ran_it() {
         let clock = Arc::new(SimClock::default());
-        assert_eq!(began_ms(&clock, |_| {}), 100);
-        assert_eq!(began_ms(&clock, |cx| cx.waker().wake_by_ref()), 100);
+        assert_eq!(began_ms(&clock, &[1, 0, 0]), 0);
+        assert_eq!(began_ms(&clock, &[0, 1, 0]), 10);
+        assert_eq!(began_ms(&clock, &[1, 0, 2]), 20);
         // However long a task waits: nobody takes a time before that for the present.
         assert_eq!(clock.longest_poll_us(), 0);
-        began_ms(&clock, |_| clock.advance(7));
+    }
+
+    #[test]
+    fn the_longest_poll_is_known() {
+        let clock = Arc::new(SimClock::default());
+        let (_, client) = connect(clock.clone());
+        let stopped = clock.clone();
+        let serving = async move { stopped.advance(7) };
+        assert!(poll(&mut Box::pin(client.timed(serving, Box::new(|| 0)))).is_ready());
         assert_eq!(clock.longest_poll_us(), 7);
     }
 }

@@ -223,7 +223,11 @@ impl World {
         let thread = &self.threads[index];
         let (id, connection) = thread.worker.connect(server_end);
         match is_timed {
-            true => thread.thread.spawn(client_end.timed(connection)),
+            true => {
+                let worker = thread.worker.clone();
+                let transactions = Box::new(move || worker.transactions());
+                thread.thread.spawn(client_end.timed(connection, transactions))
+            }
             false => thread.thread.spawn(connection),
         }
         (id, client_end)

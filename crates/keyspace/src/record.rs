@@ -442,6 +442,12 @@ fn layout(size: usize) -> Layout {
         .expect("invariant: records are below 1 GiB")
 }
 
+/// The length of a value as a record keeps it. Panics: if it takes more than 32 bits, which would be cut off, and
+/// the value be freed with another length.
+fn length(value: &[u8]) -> u32 {
+    u32::try_from(value.len()).expect("invariant: values are shorter than 4 GiB")
+}
+
 fn value_address(value: Box<[u8]>) -> u64 {
     Box::into_raw(value).cast::<u8>().expose_provenance() as u64
 }
@@ -542,11 +548,11 @@ impl Pen<'_> {
                 self.put(bytes);
             }
             NewState::Hot(value) => {
-                self.put_varint(value.len() as u32);
+                self.put_varint(length(&value));
                 self.put(&value_address(value).to_le_bytes());
             }
             NewState::Clean(value, at) => {
-                self.put_place(at, value.len() as u32);
+                self.put_place(at, length(&value));
                 self.put(&value_address(value).to_le_bytes());
             }
             NewState::Cold(at, len) => self.put_place(at, len),
@@ -555,6 +561,7 @@ impl Pen<'_> {
 
     fn put_place(&mut self, at: FlashRef, value_len: u32) {
         self.put_units(at.units);
+        assert!(at.stored_len >> 31 == 0, "invariant: records on flash are shorter than 2 GiB");
         self.put_varint(at.stored_len << 1 | u32::from(at.compressed));
         if at.compressed {
             self.put_varint(value_len);
@@ -575,6 +582,13 @@ mod tests {
 
     fn at(units: u64, stored_len: u32, compressed: bool) -> FlashRef {
         FlashRef { units, stored_len, compressed }
+    }
+
+    #[test]
+    #[should_panic(expected = "values are shorter than 4 GiB")]
+    fn a_length_that_does_not_fit_is_not_cut_off() {
+        // Zeros that nobody touches take no memory.
+        length(&vec![0; 1 << 32]);
     }
 
     #[test]

@@ -25,6 +25,9 @@ const INVALID_FREQUENCY: CommandError = fixed("ERR Invalid FREQ value, must be >
 const WRONG_PAYLOAD: CommandError = fixed("ERR DUMP payload version or checksum are wrong");
 const BAD_FORMAT: CommandError = fixed("ERR Bad data format");
 
+/// What is made of an object takes at most this: values are shorter than 4 GiB until they are divided.
+const NEEDED_BYTES_MAX: u64 = u32::MAX as u64;
+
 /// The rows of this file.
 pub const COMMANDS: &[Command] = &[Command {
     name: "RESTORE",
@@ -154,5 +157,8 @@ fn reserve(
         Error::Stopped => CommandError::OUT_OF_MEMORY,
         _ => BAD_FORMAT,
     })?;
+    if needed > NEEDED_BYTES_MAX {
+        return Err(CommandError::OUT_OF_MEMORY);
+    }
     check_room(key, needed, cx.reply_bytes_max, reply)
 }

@@ -166,9 +166,9 @@ fn scan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let (filter, count) = scan_options(args, cx.now_ms)?;
     let mut names = Names::new(reply);
     let next = match Walk::from_cursor(cursor) {
-        Some(walk) if cx.key_count(cx.db) > 0 => walk.run(cx, &filter, count, &mut names),
-        // A cursor that no call can have given, or nothing to walk over.
-        _ => 0,
+        Some(walk) => walk.run(cx, &filter, count, &mut names),
+        // A cursor that no call can have given.
+        None => 0,
     };
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
@@ -314,11 +314,9 @@ impl Walk {
 fn random_key(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
     let some: [u16; RANDOM_SLOTS] = std::array::from_fn(|_| random.below(SLOT_COUNT as u64) as u16);
-    let mut picked = None;
-    if cx.key_count(cx.db) > 0 {
-        picked = pick_key(cx, some.into_iter(), &mut random);
-        picked = picked.or_else(|| pick_key(cx, 0..SLOT_COUNT as u16, &mut random));
-    }
+    let picked = pick_key(cx, some.into_iter(), &mut random);
+    // The number of keys would not tell that there are none: what other workers have added is counted later.
+    let picked = picked.or_else(|| pick_key(cx, 0..SLOT_COUNT as u16, &mut random));
     match picked {
         Some(name) => reply.bulk(&name),
         None => reply.null(),

@@ -54,8 +54,9 @@ impl Upkeep {
             let now_ms = self.worker.server.tier.clock().unix_ms();
             self.worker.deadlines.wake_due(now_ms);
         }
-        // Keys that were evicted or have expired.
+        // Keys that were evicted or have expired. No batch follows that would count what was taken.
         serve_ready(&self.worker);
+        self.worker.count_changes();
         self.worker.upkeep_tick.notify_waiters();
         more
     }

@@ -308,7 +308,7 @@ impl<T: Transport> Connection<T> {
                         return Next::Wait(Wait::Errand);
                     }
                 }
-                if self.reply.len() - self.written > WRITE_EARLY_BYTES && !self.batch.is_done() {
+                if !self.batch.is_done() && self.must_pause() {
                     self.worker.after_batch();
                     return Next::Io;
                 }
@@ -317,6 +317,13 @@ impl<T: Transport> Connection<T> {
                 return Next::Io;
             }
         }
+    }
+
+    /// Whether in the midst of a batch something is to be written, or others are to have their turn: a
+    /// few requests may take long.
+    fn must_pause(&self) -> bool {
+        self.reply.len() - self.written > WRITE_EARLY_BYTES
+            || self.worker.turn.ends_between_requests(self.goes_alone)
     }
 
     /// Counts a run of the request under way that came to nothing, unless it named more values than any before:

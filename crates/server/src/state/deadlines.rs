@@ -52,6 +52,14 @@ impl Deadlines {
     }
 }
 
+impl DueAt<'_> {
+    /// Whether the client was woken since its time had come. The clock may have been set back since, and
+    /// nobody would wake it again.
+    pub(crate) fn has_come(&self) -> bool {
+        !self.deadlines.due.borrow().contains_key(&self.key)
+    }
+}
+
 impl Drop for DueAt<'_> {
     fn drop(&mut self) {
         self.deadlines.due.borrow_mut().remove(&self.key);
@@ -67,15 +75,17 @@ mod tests {
         let deadlines = Deadlines::default();
         let client = |id| Arc::new(Client { id, ..Client::default() });
         let (one, two) = (client(1), client(2));
-        let _later = deadlines.add(20, &one);
+        let later = deadlines.add(20, &one);
         let earlier = deadlines.add(10, &two);
         let same = deadlines.add(10, &one);
         assert_eq!(deadlines.first_ms(), Some(10));
         drop(same);
         deadlines.wake_due(9);
         assert_eq!(deadlines.first_ms(), Some(10));
+        assert!(!earlier.has_come());
         deadlines.wake_due(10);
         assert_eq!(deadlines.first_ms(), Some(20));
+        assert!(earlier.has_come() && !later.has_come());
         drop(earlier);
         assert_eq!(deadlines.first_ms(), Some(20));
     }

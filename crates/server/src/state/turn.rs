@@ -178,6 +178,13 @@ impl Turn {
         self.is_spent() || is_for_others || is_heavy && self.has_looker.get()
     }
 
+    /// Whether a client that has its turn, one of its own or not, has to let others have theirs before its next
+    /// request.
+    #[inline]
+    pub(crate) fn ends_between_requests(&self, goes_alone: bool) -> bool {
+        if goes_alone { self.own_ticks() >= self.own_ticks_max() } else { self.is_spent() }
+    }
+
     /// Begins a turn of everybody.
     #[cfg(test)]
     pub(crate) fn renew(&self) {

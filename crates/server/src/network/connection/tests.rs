@@ -4,12 +4,13 @@ use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 use std::time::Duration;
 
-use keyspace::SLOT_COUNT;
+use keyspace::{Db, Key, SLOT_COUNT};
 use tier::{Budget, Clock, Environment, Tier};
 
 use super::*;
 use crate::config::Config;
 use crate::execution::outcome::Needed;
+use crate::execution::upkeep::Upkeep;
 use crate::family::REGISTRY;
 use crate::limits::{BATCH_REQUESTS_MAX, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_REQUESTS_MAX};
 use crate::state::server::Server;
@@ -612,4 +613,51 @@ fn a_large_reply_of_large_collections_is_waited_for_once() {
         let (waits, bytes) = run(line);
         assert!(waits == 1 && bytes > 400_000, "{line}: {waits} waits, {bytes} bytes");
     }
+}
+
+#[test]
+fn what_upkeep_gives_to_those_who_wait_is_counted() {
+    let worker = worker();
+    let (waits, mut waiting) = connect(&worker);
+    waits.borrow_mut().requests.extend_from_slice(b"BLPOP list 0\r\n");
+    assert!(!serve(&mut waiting));
+    let (pushes, mut pushing) = connect(&worker);
+    pushes.borrow_mut().requests.extend_from_slice(b"RPUSH other a b\r\n");
+    assert!(!serve(&mut pushing));
+    // As if another worker had pushed, and come no further than to unlock the slot.
+    let tier = &worker.server.tier;
+    let (key, other) = (Key::new(b"list"), Key::new(b"other"));
+    let mut tally = tier.tally();
+    let taken = Db::new(&mut tier.keyspace.lock(other.slot), 0, 1, &mut tally).take(&other);
+    let carried = taken.expect("it is there");
+    Db::new(&mut tier.keyspace.lock(key.slot), 0, 1, &mut tally).put_carried(&key, carried);
+    tier.add_tally(&mut tally);
+    worker.server.waiters.mark_ready(0, b"list");
+    let hot_bytes = tier.counters.hot_bytes.load(Ordering::Relaxed);
+    Upkeep::new(worker.clone()).round();
+    assert!(tier.counters.hot_bytes.load(Ordering::Relaxed) < hot_bytes);
+    serve(&mut waiting);
+    assert_eq!(waits.borrow().replies, b"*2\r\n$4\r\nlist\r\n$1\r\na\r\n");
+}
+
+#[test]
+fn a_batch_of_long_requests_lets_others_have_their_turn() {
+    let worker = worker();
+    let (wire, mut connection) = connect(&worker);
+    wire.borrow_mut().requests.extend(format!("SETRANGE key {TURN_BYTES_MAX} x\r\n").as_bytes());
+    assert!(!serve(&mut connection));
+    worker.turn.renew();
+    // All of them together take many turns on any machine.
+    const REQUESTS: u64 = 100;
+    wire.borrow_mut().requests.extend(b"BITCOUNT key\r\n".repeat(REQUESTS as usize));
+    let before = calls(&worker);
+    assert!(!serve(&mut connection));
+    let at_first = calls(&worker) - before;
+    assert!((1..REQUESTS).contains(&at_first), "{at_first}");
+    // It goes on when it has its turn.
+    for _ in 0..4 * REQUESTS {
+        worker.turn.renew();
+        assert!(!serve(&mut connection));
+    }
+    assert_eq!(calls(&worker) - before, REQUESTS);
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use super::Connection;
 use crate::network::stream::Transport;
+use crate::state::deadlines::DueAt;
 use crate::state::waiters::{Served, Waiter, WaiterState};
 
 impl<T: Transport> Connection<T> {
@@ -23,7 +24,7 @@ impl<T: Transport> Connection<T> {
         client.is_blocked.store(true, Ordering::Relaxed);
         self.keep_own_input();
         let due = (deadline_ms != 0).then(|| worker.deadlines.add(deadline_ms, &client));
-        poll_fn(|cx| self.poll_keys(cx, &waiter, deadline_ms)).await;
+        poll_fn(|cx| self.poll_keys(cx, &waiter, due.as_ref())).await;
         drop(due);
         let state = std::mem::replace(&mut *waiter.state(), WaiterState::Left);
         self.session.place = None;
@@ -36,14 +37,13 @@ impl<T: Transport> Connection<T> {
         &mut self,
         cx: &mut Context<'_>,
         waiter: &Arc<Waiter>,
-        deadline_ms: u64,
+        due: Option<&DueAt<'_>>,
     ) -> Poll<()> {
         let mut state = waiter.state();
         if !matches!(*state, WaiterState::Waiting) {
             return Poll::Ready(());
         }
-        let is_over = deadline_ms != 0 && self.worker.server.tier.clock().unix_ms() >= deadline_ms;
-        if is_over {
+        if due.is_some_and(DueAt::has_come) {
             *state = WaiterState::Left;
             return Poll::Ready(());
         }

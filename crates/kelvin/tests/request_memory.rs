@@ -607,9 +607,7 @@ fn sets_that_are_stored_from_many_sides_take_turns() {
             });
         }
     });
-    // Pages of copies that were let go a moment ago are resident while the next are made.
-    let peak = peak(&server);
-    assert!(peak <= 64 * MIB * 11 / 10, "{peak} bytes of 64 MiB");
+    assert_peak(&server, 64);
 }
 
 #[test]

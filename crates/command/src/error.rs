@@ -35,6 +35,8 @@ pub struct LongReply {
     pub key: Box<[u8]>,
     /// What it takes in bytes, about, if that is more than the values of all keys.
     pub bytes: u64,
+    /// Whether that is for copies that the command holds while it runs, and its reply is short.
+    pub is_for_copies: bool,
     /// Leaves that the run has read from flash, which the next will read again: whoever runs the command
     /// notes them.
     pub leaves: Vec<ColdValue>,
@@ -99,7 +101,18 @@ impl CommandError {
     #[cold]
     pub fn too_long_of(key: &Key<'_>, bytes: u64) -> CommandError {
         let (key, leaves) = (key.bytes.into(), Vec::new());
-        CommandError::ReplyTooLong(Box::new(LongReply { key, bytes, leaves }))
+        let is_for_copies = false;
+        CommandError::ReplyTooLong(Box::new(LongReply { key, bytes, is_for_copies, leaves }))
+    }
+
+    /// The same of a command that takes the memory for copies of what it makes a value of, if that is what
+    /// it is short of.
+    #[cold]
+    pub(crate) fn of_copies(mut self) -> CommandError {
+        if let CommandError::ReplyTooLong(long) = &mut self {
+            long.is_for_copies = true;
+        }
+        self
     }
 
     /// An error made on the spot.

@@ -279,7 +279,8 @@ impl Reply {
         self.header_from(start, |reply| reply.map(pairs));
     }
 
-    fn header_from(&mut self, start: usize, write: impl FnOnce(&mut Reply)) {
+    /// What `write` writes, in front of what was written from `start` on. Panics: there are gaps in that.
+    pub fn header_from(&mut self, start: usize, write: impl FnOnce(&mut Reply)) {
         assert!(self.gaps.last().is_none_or(|gap| gap.at < start));
         let end = self.buffer.len();
         write(self);

@@ -85,7 +85,10 @@ impl TierWorker {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
-        let regions = self.tier.regions.count();
+        let regions = match self.waiting.wanted_bytes() {
+            0 => self.tier.regions.count(),
+            _ => self.tier.regions.of_pages(),
+        };
         for _ in 0..slots_max {
             let is_done = total.freed_bytes >= wanted || total.passed >= SLICE_PLACES_MAX;
             if is_done || total.stopped.is_some() {

@@ -25,6 +25,8 @@ const MEASURES: i64 = 8;
 #[derive(Debug)]
 pub(crate) struct Regions {
     count: AtomicUsize,
+    /// The same as for a data set that grows.
+    of_pages: AtomicUsize,
     past: Mutex<Past>,
 }
 
@@ -39,7 +41,11 @@ struct Past {
 
 impl Default for Regions {
     fn default() -> Regions {
-        Regions { count: AtomicUsize::new(1), past: Mutex::default() }
+        Regions {
+            count: AtomicUsize::new(1),
+            of_pages: AtomicUsize::new(1),
+            past: Mutex::default(),
+        }
     }
 }
 
@@ -50,6 +56,12 @@ impl Regions {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// The same for a large request, which needs whole pages whatever happens to keys. Small values that left all
+    /// over memory would free none, while their places on flash take new ones.
+    pub(crate) fn of_pages(&self) -> usize {
+        self.of_pages.load(Ordering::Relaxed)
+    }
+
     /// Sees how the data set changes; fifty times a second. `max_bytes` is `maxmemory`.
     pub(crate) fn measure(&self, counters: &Counters, max_bytes: u64) {
         let load = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0);
@@ -58,7 +70,9 @@ impl Regions {
         let [dirty, clean] = [&counters.demoted_dirty, &counters.demoted_clean];
         let demoted = (dirty.load(Ordering::Relaxed) + clean.load(Ordering::Relaxed)) as i64;
         let mut past = self.past.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let count = if past.grows(keys, demoted) { regions(in_ram, keys, max_bytes) } else { 1 };
+        let of_pages = regions(in_ram, keys, max_bytes);
+        let count = if past.grows(keys, demoted) { of_pages } else { 1 };
+        self.of_pages.store(of_pages, Ordering::Relaxed);
         self.count.store(count, Ordering::Relaxed);
     }
 }

@@ -180,7 +180,7 @@ impl WaitQueue {
     }
 
     /// What the first write is about to take, if that is much.
-    fn wanted_bytes(&self) -> u64 {
+    pub(crate) fn wanted_bytes(&self) -> u64 {
         self.writes.borrow().front().map_or(0, |write| large(write.bytes))
     }
 

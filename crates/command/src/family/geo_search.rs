@@ -399,6 +399,7 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     cx.report_missed_read(&source);
     let mut set = cx.read_sorted_set(&source)?;
     let query = Query::parse(args.from(behind), form, &mut set, &args[0])?;
+    memory.set_stored(form.stores || query.store.is_some());
     let mut copies = Copies::default();
     let mut found = match &mut set {
         Some(set) => find(set, &query, &mut copies, (&mut memory, bytes_max))?,

@@ -12,7 +12,7 @@ use value::parse_i64;
 use super::generic::report_replaced;
 use super::object::{FREQUENCY_SCALE, IDLE_SECONDS};
 use super::restored::{Restored, needed_bytes};
-use super::room::check_room;
+use super::room::check_stored;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -152,7 +152,7 @@ fn reserve(
     if is_too_long || claims.bytes > bytes_max {
         return Err(CommandError::OUT_OF_MEMORY);
     }
-    check_room(key, 2 * claims.unpacked_bytes, cx.reply_bytes_max, reply)?;
+    check_stored(key, 2 * claims.unpacked_bytes, cx.reply_bytes_max, reply)?;
     let needed = needed_bytes((object_type, bytes), bytes_max).map_err(|error| match error {
         Error::Stopped => CommandError::OUT_OF_MEMORY,
         _ => BAD_FORMAT,
@@ -160,5 +160,5 @@ fn reserve(
     if needed > NEEDED_BYTES_MAX {
         return Err(CommandError::OUT_OF_MEMORY);
     }
-    check_room(key, needed, cx.reply_bytes_max, reply)
+    check_stored(key, needed, cx.reply_bytes_max, reply)
 }

@@ -24,6 +24,18 @@ pub(super) fn check_room(
     }
 }
 
+/// The same of a command that stores what it makes: the memory is for copies, and its reply is short.
+///
+/// Errors: [`CommandError::ReplyTooLong`].
+pub(super) fn check_stored(
+    key: &Key<'_>,
+    bytes: u64,
+    reply_bytes_max: usize,
+    reply: &Reply,
+) -> CommandResult {
+    check_room(key, bytes, reply_bytes_max, reply).map_err(CommandError::of_copies)
+}
+
 /// Whether a command may hold so many bytes while it runs: copies of what keys hold, of which it makes a
 /// value. More than a little is reserved, as for a reply, before it runs again.
 ///
@@ -35,7 +47,7 @@ pub(super) fn check_copies(
     reply: &Reply,
 ) -> CommandResult {
     cx.check_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
-    check_room(key, bytes, cx.reply_bytes_max, reply)
+    check_stored(key, bytes, cx.reply_bytes_max, reply)
 }
 
 /// Elements of a reply that may not be longer than there is memory for. One that does not fit is left out, and
@@ -76,21 +88,33 @@ pub(super) struct Gathering<'k> {
     key: Key<'k>,
     bytes_max: u64,
     bytes: u64,
+    is_stored: bool,
 }
 
 impl<'k> Gathering<'k> {
     /// Of a reply of what a key holds, which may come to `reply_bytes_max` with what it has now.
     pub(super) fn new(key: &Key<'k>, reply_bytes_max: usize, reply: &Reply) -> Gathering<'k> {
         let bytes_max = reply_bytes_max.saturating_sub(reply.full_len()) as u64;
-        Gathering { key: *key, bytes_max, bytes: 0 }
+        Gathering { key: *key, bytes_max, bytes: 0, is_stored: false }
+    }
+
+    /// Says whether what is gathered is stored rather than answered.
+    pub(super) fn set_stored(&mut self, is_stored: bool) {
+        self.is_stored = is_stored;
     }
 
     /// Whether there would be memory for so many bytes more. Errors: [`CommandError::ReplyTooLong`].
     pub(super) fn check_with(&self, bytes: u64) -> CommandResult {
         match self.bytes + bytes > self.bytes_max && bytes > 0 {
-            true => Err(CommandError::too_long_of(&self.key, self.bytes + bytes)),
+            true => Err(self.too_long(self.bytes + bytes)),
             false => Ok(()),
         }
+    }
+
+    #[cold]
+    fn too_long(&self, bytes: u64) -> CommandError {
+        let error = CommandError::too_long_of(&self.key, bytes);
+        if self.is_stored { error.of_copies() } else { error }
     }
 
     /// What was counted so far.
@@ -107,7 +131,7 @@ impl<'k> Gathering<'k> {
     /// Whether there is memory for all that was counted. Errors: [`CommandError::ReplyTooLong`].
     pub(super) fn check(&self) -> CommandResult {
         match self.bytes > self.bytes_max && self.bytes > 0 {
-            true => Err(CommandError::too_long_of(&self.key, self.bytes)),
+            true => Err(self.too_long(self.bytes)),
             false => Ok(()),
         }
     }

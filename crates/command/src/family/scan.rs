@@ -23,6 +23,7 @@ use value::{Kind, parse_i64};
 
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::family::room::{FRAME_BYTES, Room};
 use crate::spec::{Command, Docs, Flags, Group, Locks};
 
 /// Keys that SCAN visits when the client does not say.
@@ -123,7 +124,7 @@ fn keys(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let mut filter = Filter::all(cx.now_ms);
     filter.set_pattern(&args[1]);
     let (keyspace, db) = (cx.keyspace(), cx.db);
-    let mut names = Names::new(reply);
+    let mut names = Names::new(cx, reply);
     for slot in 0..SLOT_COUNT as u16 {
         cx.locked.visit(slot, |state| {
             let table = keyspace.table_of(db);
@@ -135,45 +136,59 @@ fn keys(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
             });
         });
     }
-    names.write(reply);
-    Ok(())
+    names.end(|_| ())
 }
 
-/// Names collected for an array whose length is not known before its end.
-struct Names {
-    items: Reply,
+/// Names at the end of a reply, as an array whose length is not known before its end. Those that there is no
+/// memory for are counted alone.
+struct Names<'r> {
+    reply: &'r mut Reply,
+    /// Where the first begins.
+    start: usize,
     count: usize,
+    room: Room,
 }
 
-impl Names {
-    fn new(reply: &Reply) -> Names {
-        Names { items: Reply::new(reply.protocol()), count: 0 }
+impl<'r> Names<'r> {
+    fn new(cx: &Cx<'_, '_>, reply: &'r mut Reply) -> Names<'r> {
+        let (start, room) = (reply.len(), Room::new(cx.reply_bytes_max));
+        Names { reply, start, count: 0, room }
     }
 
     fn add(&mut self, name: &[u8]) {
-        self.items.bulk(name);
-        self.count += 1;
+        let bytes = name.len() as u64 + FRAME_BYTES;
+        if self.room.takes(bytes, self.reply) {
+            self.reply.bulk(name);
+            self.count += 1;
+        }
     }
 
-    fn write(&self, reply: &mut Reply) {
-        reply.array(self.count);
-        reply.raw(self.items.as_slice());
+    /// Ends the array, behind what `write` writes in front of it.
+    ///
+    /// Errors: [`CommandError::ReplyTooLong`].
+    fn end(self, write: impl FnOnce(&mut Reply)) -> CommandResult {
+        self.room.end(&Key::new(b""), self.reply)?;
+        self.reply.header_from(self.start, |reply| {
+            write(reply);
+            reply.array(self.count);
+        });
+        Ok(())
     }
 }
 
 fn scan(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let cursor = args.get(1).and_then(parse_cursor).ok_or(INVALID_CURSOR)?;
     let (filter, count) = scan_options(args, cx.now_ms)?;
-    let mut names = Names::new(reply);
+    let mut names = Names::new(cx, reply);
     let next = match Walk::from_cursor(cursor) {
         Some(walk) => walk.run(cx, &filter, count, &mut names),
         // A cursor that no call can have given.
         None => 0,
     };
-    reply.array(2);
-    reply.bulk(next.to_string().as_bytes());
-    names.write(reply);
-    Ok(())
+    names.end(|reply| {
+        reply.array(2);
+        reply.bulk(next.to_string().as_bytes());
+    })
 }
 
 /// A cursor as C's `strtoul` reads it, which Redis leaves it to: signs and no digits at all pass.
@@ -274,7 +289,7 @@ impl Walk {
         cx: &mut Cx<'_, '_>,
         filter: &Filter<'_>,
         count: usize,
-        names: &mut Names,
+        names: &mut Names<'_>,
     ) -> u64 {
         let (keyspace, db) = (cx.keyspace(), cx.db);
         let (now_ms, tally) = (cx.now_ms, &mut *cx.tally);

@@ -232,6 +232,7 @@ fn sort(
     }
     // All that it holds while it runs, its reply among it, is reserved as a reply would be.
     let mut memory = Gathering::new(&key, cx.reply_bytes_max, reply);
+    memory.set_stored(options.stored_at.is_some());
     if kind.is_some_and(Kind::is_sorted_set) {
         // Redis goes through a skiplist, and leaves it one.
         cx.unpack_sorted_set(&key);

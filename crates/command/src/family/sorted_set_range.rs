@@ -7,7 +7,7 @@ use resp::{Args, Reply};
 use value::parse_i64;
 use value::range::{MemberRange, ScoreRange};
 
-use super::room::check_room;
+use super::room::check_stored;
 use super::sorted_set::MemberList;
 use super::sorted_set_operation::HELD_BYTES;
 use crate::collection::{Copies, Made, SortedSet};
@@ -351,7 +351,7 @@ fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
         if bytes > bytes_max {
             return Err(CommandError::OUT_OF_MEMORY);
         }
-        check_room(&source, bytes, reply_bytes_max, reply)?;
+        check_stored(&source, bytes, reply_bytes_max, reply)?;
         set.visit(ranks, query.backwards, |member, score| {
             copies.push(member, score);
             ControlFlow::Continue(())

@@ -409,7 +409,11 @@ impl Runner<'_> {
                         return self.fail(reply, length, &text);
                     }
                     if self.attempt.number < ATTEMPTS_MAX {
-                        let lacked = Lacked { wants: lacked, reply_bytes: missing.reply_bytes };
+                        let lacked = Lacked {
+                            wants: lacked,
+                            reply_bytes: missing.reply_bytes,
+                            is_for_copies: false,
+                        };
                         let replies = self.entry.spec.flags.has(Flags::REPLIES_VALUES);
                         return self.needs(&mut locked, keys, lacked, replies);
                     }
@@ -426,7 +430,11 @@ impl Runner<'_> {
                 }
                 Err(CommandError::ReplyTooLong(long)) if self.attempt.number < ATTEMPTS_MAX => {
                     let wants = wants_of(&worker.server.tier, &long.leaves);
-                    let lacked = Lacked { wants, reply_bytes: long.bytes };
+                    let lacked = Lacked {
+                        wants,
+                        reply_bytes: long.bytes,
+                        is_for_copies: long.is_for_copies,
+                    };
                     return self.needs(&mut locked, keys, lacked, true);
                 }
                 Err(CommandError::ReplyTooLong(_)) => {
@@ -481,9 +489,10 @@ impl Runner<'_> {
         let server = self.session.server();
         let table = server.tier.keyspace.table_of(self.session.db);
         let mut needs = NeededOf::new(server);
-        let Lacked { wants, reply_bytes } = lacked;
+        let Lacked { wants, reply_bytes, is_for_copies } = lacked;
         let lacked_bytes = wants.iter().map(|want| u64::from(want.value_len)).sum();
         needs.needed.named = wants.len();
+        needs.needed.is_for_copies = is_for_copies;
         wants.into_iter().for_each(|want| needs.add_want(want));
         needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
         let needed = &mut needs.needed;

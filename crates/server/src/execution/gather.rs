@@ -117,6 +117,7 @@ impl Pipeline<'_> {
         needs.needed.order = needs.needed.wants.iter().map(|want| want.record).collect();
         lacked.wants.into_iter().for_each(|want| needs.add_want(want));
         needs.needed.reply_bytes = needs.needed.reply_bytes.max(lacked.reply_bytes);
+        needs.needed.is_for_copies = lacked.is_for_copies;
         needs.are_too_much();
         // What a fetched value takes beside itself is counted generously, its watch included.
         let others = needs.keys_seen.saturating_sub(needs.needed.wants.len());

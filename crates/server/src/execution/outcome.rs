@@ -12,6 +12,8 @@ pub(crate) struct Needed {
     pub(crate) order: Vec<RecordId>,
     /// Memory for a reply of values.
     pub(crate) reply_bytes: u64,
+    /// Whether that is for copies instead, so that it is no buffer of the reply's that takes it.
+    pub(crate) is_for_copies: bool,
     /// Memory for what else is made of cold values, at a time: a copy in RAM, a result.
     pub(crate) copy_bytes: u64,
     /// How many of the values the last run named.
@@ -29,6 +31,8 @@ pub(crate) struct Lacked {
     pub(crate) wants: Vec<Want>,
     /// Memory for a reply, all of it.
     pub(crate) reply_bytes: u64,
+    /// Whether that is for copies instead.
+    pub(crate) is_for_copies: bool,
 }
 
 /// What became of a request.

@@ -160,6 +160,19 @@ fn what_a_request_holds_from_a_run_before_is_not_claimed_again() {
     assert!(has_claim_after_fetch(&mut connection));
 }
 
+#[test]
+fn a_request_that_stores_copies_has_no_buffer_for_them() {
+    let worker = worker();
+    let mut connection = connection(&worker);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    for _ in 0..2 {
+        let needed = Needed { reply_bytes: 64 << 20, is_for_copies: true, ..Needed::default() };
+        assert!(runtime.block_on(connection.fetch(needed)));
+        assert!(connection.reply.capacity() < 1 << 20, "{}", connection.reply.capacity());
+        assert!(worker.server.tier.budget.has_claims(), "each run makes them anew");
+    }
+}
+
 /// Time that passes when a test says so, in milliseconds.
 #[derive(Debug, Default)]
 struct HandClock(AtomicU64);

@@ -319,6 +319,7 @@ impl<T: Transport> Connection<T> {
         self.worker.tier.buffers_released();
         // Until the memory is there: what has waited in vain runs again, and asks again.
         self.reply_granted = 0;
+        self.holds_copies |= needed.is_for_copies;
         let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
         let beside = made_bytes + needed.watch_bytes;
         if values > READ_BUFFER_BYTES as u64 || beside > reply_bytes_free as u64 {
@@ -356,6 +357,8 @@ impl<T: Transport> Connection<T> {
             }
             return false;
         }
+        // Copies take the memory when they are made: a buffer of that size would take as much beside them.
+        let reply_bytes = if self.holds_copies { 0 } else { reply_bytes };
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
         let claimed = self.claimed_bytes(bytes, reply_bytes);
         worker.turn.give_way().await;

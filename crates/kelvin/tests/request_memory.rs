@@ -17,8 +17,10 @@ use support::{Client, Server, show, text};
 const MIB: u64 = 1 << 20;
 /// Connections that the test itself may need besides.
 const SPARE_FILES: u64 = 64;
-/// Attempts at a large SET while values make room for it.
+/// Attempts at a large SET or copy while values make room for it.
 const RETRIES_MAX: usize = 60;
+/// Elements of a collection that many clients store copies of.
+const COPIED: usize = 100_000;
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const OPTIONS: [&str; 6] =
     ["--workers", "1", "--flash-segment-size", "4mb", "--tier-compression", "none"];
@@ -605,34 +607,77 @@ fn names_of_keys_are_listed_only_if_they_fit() {
     assert_peak(&server, 96);
 }
 
-#[test]
-fn sets_that_are_stored_from_many_sides_take_turns() {
-    const MEMBERS: usize = 150_000;
-    const CLIENTS: usize = 8;
+/// A server of 64 MB with a collection of 100,000 elements in `s`, to which `command` adds what `element` says of
+/// each.
+fn start_with(command: &str, element: impl Fn(usize) -> Vec<String>) -> Server {
     let server = Server::kelvin_with_flash(
         "512mb",
         &["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"],
     );
     let mut client = server.connect();
-    for first in (0..MEMBERS).step_by(2_000) {
-        let members = (first..first + 2_000).map(|number| format!("m{number}"));
+    for first in (0..COPIED).step_by(2_000) {
+        let elements = (first..first + 2_000).flat_map(&element);
         let request: Vec<String> =
-            ["SADD", "s"].map(String::from).into_iter().chain(members).collect();
+            [command, "s"].map(String::from).into_iter().chain(elements).collect();
         client.call(&request.iter().map(String::as_str).collect::<Vec<_>>());
     }
+    server
+}
+
+/// Has so many clients store copies at once, each for so many rounds. All are answered in a few tries, and
+/// no more is resident than may be.
+fn copy_from_many_sides(
+    server: &Server,
+    (clients, rounds): (usize, usize),
+    line: &str,
+    reply: &str,
+) {
     std::thread::scope(|scope| {
-        for number in 0..CLIENTS {
-            let server = &server;
+        for number in 0..clients {
             scope.spawn(move || {
                 let mut client = server.connect();
-                for round in 0..6 {
-                    let line = format!("SINTERSTORE to-{number}-{} s s", round % 2);
-                    assert_eq!(client.show(&line), format!(":{MEMBERS}"));
+                for round in 0..rounds {
+                    let line = line.replace("TARGET", &format!("to-{number}-{}", round % 2));
+                    let answer = |_| match client.show(&line) {
+                        answer if answer == OOM => None,
+                        answer => Some(answer),
+                    };
+                    let answer = (0..RETRIES_MAX).find_map(answer);
+                    assert_eq!(answer.as_deref(), Some(reply), "{line}");
                 }
             });
         }
     });
-    assert_peak(&server, 64);
+    assert_peak(server, 64);
+}
+
+fn member(number: usize) -> String {
+    format!("member-{number:09}")
+}
+
+#[test]
+fn sets_that_are_stored_from_many_sides_take_turns() {
+    let server = start_with("SADD", |number| vec![member(number)]);
+    copy_from_many_sides(&server, (8, 6), "SINTERSTORE TARGET s s", ":100000");
+    copy_from_many_sides(&server, (40, 2), "COPY s TARGET REPLACE", ":1");
+}
+
+#[test]
+fn lists_that_are_stored_from_many_sides_take_turns() {
+    let server = start_with("RPUSH", |number| vec![member(number)]);
+    copy_from_many_sides(&server, (40, 2), "SORT s BY nosort STORE TARGET", ":100000");
+}
+
+/// Each first reads a leaf of the index, then all leaves, and then makes its copies.
+#[test]
+fn places_that_are_stored_from_many_sides_take_turns() {
+    let place = |number: usize| {
+        let (column, row) = (number % 1_000, number / 1_000);
+        vec![format!("13.{column:03}"), format!("38.{row:03}"), member(number)]
+    };
+    let server = start_with("GEOADD", place);
+    let line = "GEOSEARCHSTORE TARGET s FROMLONLAT 13 38 BYRADIUS 999 km";
+    copy_from_many_sides(&server, (30, 1), line, ":100000");
 }
 
 #[test]

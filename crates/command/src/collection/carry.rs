@@ -12,7 +12,27 @@ use crate::collection::place::{NodeName, Place};
 use crate::cx::{Cx, Fetched};
 use crate::error::{CommandError, CommandResult};
 
+/// What nodes take beside what is in them, their places and the bounds in branches among it, as a part of that:
+/// a quarter.
+const NODES_SHIFT: u32 = 2;
+
 impl Cx<'_, '_> {
+    /// Bytes that a copy of the value of a key takes, about.
+    pub fn copied_bytes(&mut self, key: &Key<'_>) -> u64 {
+        let Some(view) = self.peek(key) else { return 0 };
+        if Kind::from_bits(view.kind).is_tree() {
+            let place = self.place(key);
+            let slot = &*self.locked.slot(key.slot);
+            let of_index = place.existing_index(slot).map_or(0, |index| index.leaf_bytes(slot));
+            let bytes = place.leaf_bytes(slot) + of_index;
+            return bytes + (bytes >> NODES_SHIFT);
+        }
+        match view.stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.len() as u64,
+            Stored::Cold(_, len) => u64::from(len),
+        }
+    }
+
     /// Copies the value of a key that exists, with its expiry, to a key of a database, over what that holds.
     ///
     /// Errors: [`crate::CommandError::NotResident`], [`crate::CommandError::OUT_OF_MEMORY`]; nothing is changed

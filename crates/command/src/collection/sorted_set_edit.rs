@@ -425,6 +425,19 @@ impl Copies {
         self.ends.push((score, self.bytes.len()));
     }
 
+    /// Makes room for so many members that take so many bytes.
+    pub fn reserve(&mut self, members: usize, bytes: usize) {
+        self.ends.reserve_exact(members);
+        self.bytes.reserve_exact(bytes);
+    }
+
+    /// The `index`-th that was added.
+    pub fn member(&self, index: usize) -> (f64, &[u8]) {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        let (score, end) = self.ends[index];
+        (score, &self.bytes[start..end])
+    }
+
     /// All of them, in the order in which they were added.
     pub fn members(&self) -> Vec<(f64, &[u8])> {
         let mut start = 0;

@@ -8,6 +8,7 @@ use keyspace::{DB_COUNT, Key};
 use resp::{Args, Reply};
 use value::{Kind, parse_i64};
 
+use super::room::check_copies;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -256,6 +257,8 @@ fn copy(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let is_taken = cx.db_at(options.db, &target).peek(&target).is_some();
     let copied = options.replace || !is_taken;
     if copied {
+        let bytes = cx.copied_bytes(&source);
+        check_copies(cx, &source, bytes, reply)?;
         cx.copy_value(&source, options.db, &target)?;
         report_replaced(cx, (options.db, &target), is_taken);
         cx.report_in(options.db, &target, Event::COPY_TO, 1);

@@ -3,11 +3,13 @@
 //! The places around are told by the cell of the middle and its neighbours, a range of scores each: no other
 //! members are looked at.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use keyspace::Key;
 use resp::{Args, Reply};
 use value::geo::{Position, Shape};
+use value::leaf::scored::compare;
 use value::number::parse_f64;
 use value::parse_i64;
 use value::range::ScoreRange;
@@ -51,7 +53,13 @@ const NO_COUNT: CommandError = fixed("ERR COUNT must be > 0");
 const ANY_OF_ALL: CommandError = fixed("ERR the ANY argument requires COUNT argument");
 
 /// Bytes that are held of a member that was found, beside a copy of it.
-const FOUND_BYTES: usize = 128;
+const FOUND_BYTES: usize = 64;
+/// Bytes that are held beside it, and beside the rows of a leaf that are made of it, when it is stored: its
+/// place, the numbers of these rows, its hash, its place in the index.
+const STORED_BYTES: usize = 96;
+/// How often a member that is stored is held at once: a copy, the columns of a leaf while they grow, the leaf
+/// of all that is made of them and then becomes a tree.
+const STORED_TIMES: usize = 4;
 /// Bytes that a reply has of what is told of a member, or around it.
 const PART_BYTES: usize = 48;
 
@@ -385,10 +393,19 @@ fn position_of(
 struct Found {
     /// Which of the copies it is.
     at: usize,
-    score: f64,
-    position: Position,
     /// Meters.
     distance: f64,
+}
+
+impl Found {
+    /// The first first, and where two are as far away the one that was found first.
+    fn compare(&self, other: &Found, order: Order) -> Ordering {
+        let by_distance = match order {
+            Order::NearestFirst => self.distance.total_cmp(&other.distance),
+            Order::FarthestFirst => other.distance.total_cmp(&self.distance),
+        };
+        by_distance.then(self.at.cmp(&other.at))
+    }
 }
 
 fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) -> CommandResult {
@@ -406,14 +423,8 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
         None => Vec::new(),
     };
     let count = if query.count == 0 { found.len() } else { found.len().min(query.count as usize) };
-    match query.order {
-        Some(Order::NearestFirst) => {
-            found.sort_by(|one, two| one.distance.total_cmp(&two.distance));
-        }
-        Some(Order::FarthestFirst) => {
-            found.sort_by(|one, two| two.distance.total_cmp(&one.distance));
-        }
-        None => {}
+    if let Some(order) = query.order {
+        found.sort_unstable_by(|one, two| one.compare(two, order));
     }
     found.truncate(count);
     let target = match query.store {
@@ -426,7 +437,7 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
         }
     };
     match target {
-        Some(target) => store(cx, &target, (&query, form), (&found, &copies), reply),
+        Some(target) => store(cx, &target, (&query, form), (found, &copies), reply),
         None => answer(&query, (&found, &copies), memory, reply),
     }
 }
@@ -448,6 +459,17 @@ fn find(
         |&(min, max): &(f64, f64)| ScoreRange { min, excludes_min: false, max, excludes_max: true };
     let ranges: Vec<ScoreRange> = ranges.iter().map(range).collect();
     let ranks = set.announce_scores(&ranges)?;
+    let is_stored = memory.is_stored();
+    let bytes_of = |member: &[u8]| match is_stored {
+        true => STORED_TIMES * member.len() + STORED_BYTES,
+        false => member.len() + FOUND_BYTES,
+    };
+    // As many as are looked at, if there is memory for as many: while a list grows it is there twice.
+    let looked_at = ranks.iter().map(|ranks| ranks.end - ranks.start).sum::<u64>();
+    let wanted = if query.any { looked_at.min(query.count) } else { looked_at };
+    let room = wanted.min(memory.bytes_left() / bytes_of(b"") as u64);
+    found.reserve_exact(room as usize);
+    copies.reserve(room as usize, if room > 0 { set.bytes_of(room) as usize } else { 0 });
     let is_enough = |found: &[Found]| query.any && found.len() as u64 >= query.count;
     for ranks in ranks {
         if is_enough(&found) {
@@ -456,9 +478,9 @@ fn find(
         set.visit(ranks, false, |member, score| {
             let position = Position::from_score(score);
             if let Some(distance) = shape.distance(&middle, &position)
-                && memory.take(member.len() + FOUND_BYTES)
+                && memory.take(bytes_of(member))
             {
-                found.push(Found { at: found.len(), score, position, distance });
+                found.push(Found { at: found.len(), distance });
                 copies.push(member, score);
             }
             match is_enough(&found) || memory.bytes() > bytes_max {
@@ -481,26 +503,26 @@ fn answer(
     mut memory: Gathering<'_>,
     reply: &mut Reply,
 ) -> CommandResult {
-    let members = copies.members();
     let options = [query.with_distance, query.with_hash, query.with_position];
     let parts = 1 + options.into_iter().filter(|is| *is).count();
-    let bytes_of = |found: &Found| members[found.at].1.len() + parts * PART_BYTES;
+    let bytes_of = |found: &Found| copies.member(found.at).1.len() + parts * PART_BYTES;
     memory.take(found.iter().map(bytes_of).sum());
     memory.check()?;
     reply.array(found.len());
-    for Found { at, score, position, distance } in found {
+    for Found { at, distance } in found {
+        let (score, member) = copies.member(*at);
         if parts > 1 {
             reply.array(parts);
         }
-        reply.bulk(members[*at].1);
+        reply.bulk(member);
         if query.with_distance {
             write_distance(distance / query.unit, reply);
         }
         if query.with_hash {
-            reply.integer(*score as i64);
+            reply.integer(score as i64);
         }
         if query.with_position {
-            write_position(position, reply);
+            write_position(&Position::from_score(score), reply);
         }
     }
     Ok(())
@@ -510,19 +532,18 @@ fn store(
     cx: &mut Cx<'_, '_>,
     target: &Key<'_>,
     (query, form): (&Query<'_>, Form),
-    (found, copies): (&[Found], &Copies),
+    (found, copies): (Vec<Found>, &Copies),
     reply: &mut Reply,
 ) -> CommandResult {
-    let members = copies.members();
-    let score = |found: &Found| match query.stores_distance {
-        true => found.distance / query.unit,
-        false => found.score,
+    let stored = |found: &Found| match (query.stores_distance, copies.member(found.at)) {
+        (true, (_, member)) => (found.distance / query.unit, member),
+        (false, copy) => copy,
     };
-    let mut stored: Vec<(f64, &[u8])> =
-        found.iter().map(|found| (score(found), members[found.at].1)).collect();
-    // Around the whole earth a member may be found twice.
-    let mut seen = std::collections::HashSet::new();
-    stored.retain(|(_, member)| seen.insert(*member));
+    let mut stored: Vec<(f64, &[u8])> = found.iter().map(stored).collect();
+    drop(found);
+    // Around the whole earth a member may be found twice, with the same score.
+    stored.sort_unstable_by(|one, two| compare(*one, *two));
+    stored.dedup_by_key(|(_, member)| *member);
     let event = match form.middle {
         Middle::Option => Event::GEOSEARCHSTORE,
         _ => Event::GEORADIUSSTORE,

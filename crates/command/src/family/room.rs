@@ -103,6 +103,16 @@ impl<'k> Gathering<'k> {
         self.is_stored = is_stored;
     }
 
+    /// Whether what is gathered is stored rather than answered.
+    pub(super) fn is_stored(&self) -> bool {
+        self.is_stored
+    }
+
+    /// What may still be counted.
+    pub(super) fn bytes_left(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.bytes)
+    }
+
     /// Whether there would be memory for so many bytes more. Errors: [`CommandError::ReplyTooLong`].
     pub(super) fn check_with(&self, bytes: u64) -> CommandResult {
         match self.bytes + bytes > self.bytes_max && bytes > 0 {

@@ -494,11 +494,14 @@ fn store(
     (memory, reply): (&mut Gathering<'_>, &mut Reply),
 ) -> CommandResult {
     let target = cx.key(1);
+    if options.gets.is_empty() {
+        return store_elements(cx, sorted, (memory, reply));
+    }
     let mut stored = Elements::default();
     answer(cx, options, sorted, |value| {
         let value = value.unwrap_or_default();
-        // A copy of each, and the list.
-        if memory.take(2 * (value.len() + COPIED_BYTES)) {
+        // A copy of each, twice while these grow, and the list.
+        if memory.take(4 * (value.len() + COPIED_BYTES)) {
             stored.push(value);
         }
         Ok(())
@@ -511,6 +514,29 @@ fn store(
         cx.report(&target, Event::SORTSTORE, stored.len() as u64);
     }
     reply.integer(stored.len() as i64);
+    Ok(())
+}
+
+/// The same where elements are answered themselves: the list is made of them without another copy.
+fn store_elements(
+    cx: &mut Cx<'_, '_>,
+    (elements, answered): (&Elements, &[usize]),
+    (memory, reply): (&mut Gathering<'_>, &mut Reply),
+) -> CommandResult {
+    let target = cx.key(1);
+    let stored = answered.iter().map(|&position| elements.at(position));
+    for element in stored.clone() {
+        // In the list, of which leaves are there twice while they are divided.
+        memory.take(2 * (element.len() + COPIED_BYTES));
+    }
+    memory.check()?;
+    if answered.is_empty() {
+        cx.remove(&target);
+    } else {
+        cx.store_list(&target, stored)?;
+        cx.report(&target, Event::SORTSTORE, answered.len() as u64);
+    }
+    reply.integer(answered.len() as i64);
     Ok(())
 }
 

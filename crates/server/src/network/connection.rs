@@ -65,8 +65,8 @@ pub(crate) struct Connection<T> {
     read_many: Option<Box<ReadMany>>,
     /// Memory that was reserved for the reply of the request under way.
     reply_granted: usize,
-    /// Whether the request under way takes that for copies which it holds while it runs.
-    holds_copies: bool,
+    /// Of that, what the request under way takes for copies which it holds while it runs.
+    copies_bytes: u64,
     /// The capacity of the buffer of the replies that the request under way has had made resident.
     resident_reply: usize,
     /// A buffer for the large value that the request under way makes, with its pages.
@@ -124,7 +124,7 @@ impl<T: Transport> Connection<T> {
             fetched: FetchedSet::default(),
             read_many: None,
             reply_granted: 0,
-            holds_copies: false,
+            copies_bytes: 0,
             resident_reply: 0,
             spare: Vec::new(),
             attempts: 0,
@@ -355,7 +355,7 @@ impl<T: Transport> Connection<T> {
         self.memory_granted = None;
         self.refused_bytes = None;
         self.reply_granted = 0;
-        self.holds_copies = false;
+        self.copies_bytes = 0;
         self.resident_reply = 0;
         if self.spare.capacity() > 0 {
             self.spare = Vec::new();

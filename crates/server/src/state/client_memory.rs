@@ -287,9 +287,12 @@ impl CountedBuffers {
     ) -> bool {
         let bytes = amount.of_client;
         let memory = &server.client_memory;
-        if self.is_granted {
-            // It has waited for its turn, and asks again for what may have changed meanwhile.
-            self.set_reserved(server, client, amount.in_all);
+        // It has waited for its turn, and asks again for what may have changed meanwhile. What it asks for first
+        // may be a part of that, and the rest must not go to others until it is asked for. For much more
+        // it waits for another turn, so that it does not come on top of what others were granted; since
+        // that is each time twice as much, not for ever.
+        if self.is_granted && amount.in_all / 2 <= self.reserved {
+            self.set_reserved(server, client, amount.in_all.max(self.reserved));
             return true;
         }
         let queue = memory.queue.0.lock();
@@ -646,6 +649,24 @@ mod tests {
         first.end(&server, &one);
         second.end(&server, &other);
         assert_eq!(all(), 0);
+    }
+
+    #[test]
+    fn who_was_granted_memory_keeps_it_and_waits_again_for_much_more() {
+        let server = server();
+        let (one, other) = (client(&server, 0), client(&server, 0));
+        let (mut first, mut second) = (CountedBuffers::default(), CountedBuffers::default());
+        assert!(first.reserve_values(&server, &one, twice(2 * MIB)));
+        first.grant();
+        assert!(first.reserve_values(&server, &one, twice(MIB / 8)));
+        assert_eq!(server.tier.budget.client_bytes(), 4 * MIB as i64, "it will ask for that again");
+        let place = server.client_memory.queue.join(other.id);
+        assert!(first.reserve_values(&server, &one, twice(4 * MIB)), "what has changed meanwhile");
+        assert!(!first.reserve_values(&server, &one, twice(9 * MIB)), "another was first");
+        drop(place);
+        first.keep_reserved(&server, &one, MIB);
+        assert!(!first.is_granted());
+        assert!(second.reserve_values(&server, &other, twice(MIB)));
     }
 
     #[test]

@@ -173,6 +173,28 @@ fn a_request_that_stores_copies_has_no_buffer_for_them() {
     }
 }
 
+/// What a request reads of a tree is little first, a leaf of the index, and then much.
+#[test]
+fn a_request_that_has_waited_for_its_turn_keeps_it_while_it_fetches_little() {
+    let worker = worker();
+    let mut connection = connection(&worker);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let large = || Needed { reply_bytes: 4 << 20, is_for_copies: true, ..Needed::default() };
+    let small = || Needed { reply_bytes: 100, ..Needed::default() };
+    assert!(runtime.block_on(connection.fetch(large())));
+    let reserved = worker.server.tier.budget.client_bytes();
+    connection.counted.grant();
+    connection.copies_bytes = 0;
+    assert!(runtime.block_on(connection.fetch(small())));
+    assert!(connection.counted.is_granted(), "else it is the last of the queue again");
+    assert_eq!(worker.server.tier.budget.client_bytes(), reserved, "others must not take it");
+    assert!(runtime.block_on(connection.fetch(large())));
+    assert!(runtime.block_on(connection.fetch(small())));
+    assert!(connection.reply_granted >= 4 << 20, "the next run makes its copies as well");
+    connection.release_fetched();
+    assert!(!connection.counted.is_granted());
+}
+
 /// Time that passes when a test says so, in milliseconds.
 #[derive(Debug, Default)]
 struct HandClock(AtomicU64);

@@ -312,22 +312,30 @@ impl<T: Transport> Connection<T> {
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set. False: there was none yet, so that it asks again, or is refused.
-    pub(super) async fn fetch(&mut self, needed: Needed) -> bool {
+    pub(super) async fn fetch(&mut self, mut needed: Needed) -> bool {
         let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
         let values = wanted + self.fetched.memory_bytes();
+        // What a run has asked for its copies the next needs as well, whatever it lacks besides.
+        if needed.is_for_copies {
+            self.copies_bytes = self.copies_bytes.max(needed.reply_bytes);
+        }
+        needed.reply_bytes = needed.reply_bytes.max(self.copies_bytes);
         let made_bytes = needed.reply_bytes + needed.copy_bytes;
         self.worker.tier.buffers_released();
         // Until the memory is there: what has waited in vain runs again, and asks again.
         self.reply_granted = 0;
-        self.holds_copies |= needed.is_for_copies;
         let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
         let beside = made_bytes + needed.watch_bytes;
         if values > READ_BUFFER_BYTES as u64 || beside > reply_bytes_free as u64 {
             return Box::pin(self.fetch_large(needed, values)).await;
         }
         self.reply_granted = made_bytes as usize;
-        // In the read buffers, which count already, and then in the buffer of the replies.
-        self.counted.release(&self.worker.server, &self.session.client);
+        // In the read buffers, which count already, and then in the buffer of the replies. What was granted
+        // after a wait stays: a request that needs little first, such as a leaf of an index, and then much
+        // again would be the last of the queue again, and where all do so none would ever run.
+        if !self.counted.is_granted() {
+            self.counted.release(&self.worker.server, &self.session.client);
+        }
         self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
         self.fetched.push_order(&needed.order);
         true
@@ -358,7 +366,7 @@ impl<T: Transport> Connection<T> {
             return false;
         }
         // Copies take the memory when they are made: a buffer of that size would take as much beside them.
-        let reply_bytes = if self.holds_copies { 0 } else { reply_bytes };
+        let reply_bytes = if self.copies_bytes > 0 { 0 } else { reply_bytes };
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
         let claimed = self.claimed_bytes(bytes, reply_bytes);
         worker.turn.give_way().await;

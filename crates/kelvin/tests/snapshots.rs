@@ -171,6 +171,15 @@ fn check_moment(client: &mut Client, writer: usize) -> usize {
     count
 }
 
+/// Tells writers to stop, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn a_snapshot_is_of_one_moment() {
     const WRITERS: usize = 4;
@@ -183,6 +192,7 @@ fn a_snapshot_is_of_one_moment() {
     let is_over = AtomicBool::new(false);
     let mut counts = HashMap::new();
     std::thread::scope(|scope| {
+        let _over = Over(&is_over);
         for writer in 0..WRITERS {
             let (server, is_over) = (&server, &is_over);
             scope.spawn(move || write_in_turn(server, writer, is_over));
@@ -210,7 +220,6 @@ fn a_snapshot_is_of_one_moment() {
             }
             assert_eq!(of_loaded.show("GET filler:49999").len(), "$".len() + 200);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 

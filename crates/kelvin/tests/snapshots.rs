@@ -197,10 +197,10 @@ fn a_snapshot_is_of_one_moment() {
             let (server, is_over) = (&server, &is_over);
             scope.spawn(move || write_in_turn(server, writer, is_over));
         }
-        for round in 0..4 {
+        for round in 0..3 {
             std::thread::sleep(Duration::from_millis(300));
             client.line("TIER DEMOTE ALL");
-            if round == 3 {
+            if round == 2 {
                 // What changes whole databases has it begin again.
                 assert_eq!(client.show("BGSAVE"), "+Background saving started");
                 client.line("SELECT 5");
@@ -306,7 +306,11 @@ fn what_cannot_be_saved_is_told() {
     assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
     assert_eq!(client.show("SHUTDOWN SAVE"), "-ERR Errors trying to SHUTDOWN. Check logs.");
     assert_eq!(client.show("SET k w"), "+OK");
-    assert!(server.log().contains("No such file or directory"), "{}", server.log());
+    let start = Instant::now();
+    while !server.log().contains("No such file or directory") {
+        assert!(start.elapsed() < SNAPSHOT_WITHIN, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(2));
+    }
     // A file of this name cannot be replaced.
     std::fs::create_dir(&dir).expect("a directory");
     std::fs::create_dir(dir.join("dump.rdb")).expect("a directory");
@@ -377,7 +381,7 @@ fn a_data_set_larger_than_memory_is_saved_and_loaded() {
     let options = ["--enable-debug-command", "yes", "--maxmemory", "120mb", "--workers", "2"];
     let server = Server::kelvin_with_flash("512mb", &options);
     let mut client = server.connect();
-    for (sort, len, count) in [("long", 1_000_000, 100), ("short", 400, 100_000)] {
+    for (sort, len, count) in [("long", 1_000_000, 100), ("short", 400, 60_000)] {
         let value = "x".repeat(len);
         for start in (0..count).step_by(100) {
             (start..start + 100)

@@ -31,7 +31,8 @@ const BEHIND: Duration = Duration::from_millis(1);
 const NAMES_SHIFT: u32 = 4;
 const NAMES_BYTES_MAX: u64 = 1 << 30;
 
-/// Takes a snapshot on a thread of its own and tells `done` whether there is a file. False: one is under way.
+/// Takes a snapshot on a thread of its own and tells `done` whether there is a file. False: one is under
+/// way, or the server is stopping.
 ///
 /// Errors: there is no thread.
 pub(crate) fn start_save(
@@ -40,6 +41,11 @@ pub(crate) fn start_save(
     done: impl FnOnce(bool) + Send + 'static,
 ) -> std::io::Result<bool> {
     if !server.saves.begin(purpose) {
+        return Ok(false);
+    }
+    if server.is_stopping() {
+        // Behind the last one writes are refused until the process ends.
+        server.saves.end(None);
         return Ok(false);
     }
     let saving = server.clone();
@@ -72,7 +78,7 @@ fn save_begun(server: &Server, purpose: Purpose) -> bool {
         }
         Err(Failure::Failed(reason)) => tracing::error!(reason, "not saved"),
     }
-    server.saves.end(result.as_ref().ok().map(|saved| saved.changes));
+    // Before another can begin.
     match (purpose, result.is_ok()) {
         (Purpose::Shutdown, true) => server.shut_down(),
         (Purpose::Shutdown, false) => {
@@ -81,6 +87,7 @@ fn save_begun(server: &Server, purpose: Purpose) -> bool {
         }
         _ => {}
     }
+    server.saves.end(result.as_ref().ok().map(|saved| saved.changes));
     result.is_ok()
 }
 
@@ -101,6 +108,7 @@ pub(crate) async fn save_and_shut_down(
             Ok(true) => {
                 return receiver.await.ok().filter(|is_saved| *is_saved).map(drop).ok_or(());
             }
+            Ok(false) if server.is_stopping() => return Ok(()),
             Ok(false) if server.saves.purpose() == Some(Purpose::Shutdown) => return Err(()),
             Ok(false) => {
                 if let Some(snapshot) = server.saves.snapshot() {

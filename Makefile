@@ -22,7 +22,7 @@ run: build
 	@mkdir -p $(DATA)
 	@echo "Kelvin: connect with   redis-cli -p $(PORT)   (maxmemory $(MAXMEMORY), flash $(FLASH_SIZE) in $(DATA))"
 	exec $(CARGO_TARGET_DIR)/release/kelvin server --port $(PORT) --maxmemory $(MAXMEMORY) \
-		--flash-path $(DATA) --flash-size $(FLASH_SIZE)
+		--dir $(DATA) --flash-path $(DATA) --flash-size $(FLASH_SIZE)
 
 build: setup
 	cargo build --release -p kelvin

@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-$HOME/.cache/kelvin/target}
 cargo build --profile fast -p kelvin
 data=$(mktemp -d)
 NO_COLOR=1 "$target/fast/kelvin" server --port 0 --bind 127.0.0.1 --maxmemory 200mb \
-    --flash-path "$data" --flash-size 2gb --enable-debug-command yes --logfile "$data/log" &
+    --dir "$data" --flash-path "$data" --flash-size 2gb --enable-debug-command yes --logfile "$data/log" &
 server=$!
 stop() {
     kill "$server" 2>/dev/null || true

@@ -76,6 +76,11 @@ impl Classes {
         Noting { is_on: self != Self::NONE, ends_of }
     }
 
+    /// Those that are in both.
+    pub const fn only(self, other: Classes) -> Classes {
+        Classes(self.0 & other.0)
+    }
+
     /// Those that are not in `other`.
     pub const fn without(self, other: Classes) -> Classes {
         Classes(self.0 & !other.0)

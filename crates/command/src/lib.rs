@@ -19,6 +19,7 @@ pub mod family;
 mod harness;
 mod keys;
 mod lookup;
+pub mod saved;
 mod spec;
 mod wait;
 

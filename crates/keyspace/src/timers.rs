@@ -269,6 +269,14 @@ impl SlotState {
         self.timers().is_some_and(|timers| timers.keys.contains_key(&name()[..]))
     }
 
+    /// When the first element of a key's collection expires, 0 for never. Cost: linear in its leaves that have
+    /// elements that expire.
+    pub fn first_timer(&self, table: u8, key: &Key<'_>) -> u64 {
+        let name = name_of(table, key.bytes);
+        let leaves = self.timers().and_then(|timers| timers.keys.get(&name[..]));
+        leaves.map_or(0, Leaves::first_ms)
+    }
+
     /// Whether a timer is due.
     #[inline]
     pub fn has_due_timers(&self, now_ms: u64) -> bool {

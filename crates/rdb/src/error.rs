@@ -12,6 +12,9 @@ pub enum Error {
     /// They are something that is not read, with its number.
     #[error("{0} {1} is not supported")]
     Unsupported(&'static str, u64),
+    /// They cannot be had: whoever reads them knows why.
+    #[error("the input cannot be read")]
+    Unreadable,
     /// Whoever takes the elements wants no more.
     #[error("reading was stopped")]
     Stopped,

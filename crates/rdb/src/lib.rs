@@ -1,7 +1,8 @@
 //! Redis's serialization format (RDB): objects of every version to be read, those of Redis 7.0 to be written.
 //!
-//! The crate knows bytes alone: neither keys nor commands, and it opens no file. It reads from a [`Source`] and
-//! hands over what it finds element by element ([`read_object`]); it writes into a buffer.
+//! The crate knows bytes alone: neither commands nor what a key is, and it opens no file. It reads from a [`Source`]
+//! and hands over what it finds element by element ([`read_object`]); it writes into a buffer, or what a file is
+//! written to.
 //!
 //! Architecture invariants:
 //! - Whatever the input is, it is an [`Error`] or an object; nothing panics, and no element is handed over that
@@ -20,11 +21,13 @@
 //! | `listpack.rs`, `ziplist.rs`, `zipmap.rs`, `intset.rs` | packed collections, which stand in a string |
 //! | `stream.rs` | streams |
 //! | `payload.rs` | what DUMP makes of an object |
+//! | `file.rs` | files of all keys of a server |
 
 #![forbid(unsafe_code)]
 
 mod checksum;
 mod error;
+pub mod file;
 mod hash;
 mod intset;
 mod length;

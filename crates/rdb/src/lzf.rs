@@ -75,8 +75,10 @@ fn copy_within(out: &mut Vec<u8>, back: usize, count: usize) {
     }
 }
 
-/// Sequences that were met are found by three bytes, in a table of so many places.
-const TABLE_BITS: u32 = 14;
+/// Sequences that were met are found by three bytes, in a table of so many places: as many as the input has bytes,
+/// within bounds, since to clear a large table takes longer than a short input.
+const TABLE_BITS_MIN: u32 = 8;
+const TABLE_BITS_MAX: u32 = 14;
 const OFFSET_MAX: usize = 1 << 13;
 const COPY_MAX: usize = COPY_BYTES_MAX as usize;
 
@@ -84,10 +86,11 @@ const COPY_MAX: usize = COPY_BYTES_MAX as usize;
 /// Returns whether it did.
 pub(crate) fn compress(input: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    let mut table = vec![u32::MAX; 1 << TABLE_BITS];
+    let bits = (input.len() + 1).ilog2().clamp(TABLE_BITS_MIN, TABLE_BITS_MAX);
+    let mut table = vec![u32::MAX; 1 << bits];
     let (mut at, mut literals_from) = (0, 0);
     while at + 2 < input.len() {
-        let place = place_of(&input[at..at + 3]);
+        let place = place_of(&input[at..at + 3], bits);
         let before = std::mem::replace(&mut table[place], at as u32) as usize;
         let is_match = before < at
             && at - before <= OFFSET_MAX
@@ -115,9 +118,9 @@ pub(crate) fn compress(input: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> boo
     fits
 }
 
-fn place_of(three: &[u8]) -> usize {
+fn place_of(three: &[u8], bits: u32) -> usize {
     let number = u32::from_be_bytes([0, three[0], three[1], three[2]]);
-    (number.wrapping_mul(0x9E37_79B1) >> (u32::BITS - TABLE_BITS)) as usize
+    (number.wrapping_mul(0x9E37_79B1) >> (u32::BITS - bits)) as usize
 }
 
 fn put_literals(literals: &[u8], out: &mut Vec<u8>) {

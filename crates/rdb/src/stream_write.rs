@@ -13,7 +13,8 @@ const STREAM_LISTPACKS_2: u8 = 19;
 /// Lengths in front of what follows are for the caller to know.
 pub struct StreamWriter<'o> {
     out: &'o mut Vec<u8>,
-    nodes_at: usize,
+    /// Where the number of nodes is written. None: it stands there.
+    nodes_at: Option<usize>,
     nodes: u32,
     node: Option<Node>,
     /// Entries of the node.
@@ -36,12 +37,24 @@ impl Node {
     }
 }
 
+/// Begins a stream of so many nodes, so that it need not be in memory as a whole.
+pub fn begin_stream(out: &mut Vec<u8>, nodes: u64) {
+    out.push(STREAM_LISTPACKS_2);
+    length::write(out, nodes);
+}
+
 impl<'o> StreamWriter<'o> {
     /// Begins a stream.
     pub fn new(out: &'o mut Vec<u8>) -> StreamWriter<'o> {
         out.push(STREAM_LISTPACKS_2);
-        let nodes_at = length::write_later(out);
-        StreamWriter { out, nodes_at, nodes: 0, node: None, entries: ListpackBuilder::default() }
+        let nodes_at = Some(length::write_later(out));
+        StreamWriter { nodes_at, ..StreamWriter::resumed(out) }
+    }
+
+    /// Goes on with a stream that [`begin_stream`] has begun, behind a node or behind its entries.
+    pub fn resumed(out: &'o mut Vec<u8>) -> StreamWriter<'o> {
+        let entries = ListpackBuilder::default();
+        StreamWriter { out, nodes_at: None, nodes: 0, node: None, entries }
     }
 
     /// Ends the node of the entries so far: the next begins one.
@@ -99,7 +112,9 @@ impl<'o> StreamWriter<'o> {
     /// Ends the entries: writes what is known of the stream, and how many groups it has.
     pub fn head(&mut self, head: Head, groups: u64) {
         self.end_node();
-        length::write_at(self.out, self.nodes_at, self.nodes);
+        if let Some(at) = self.nodes_at {
+            length::write_at(self.out, at, self.nodes);
+        }
         let Head { length, last, first, max_deleted, added } = head;
         let ids = [last, first, max_deleted].into_iter().flat_map(|id| [id.ms, id.seq]);
         for number in [length].into_iter().chain(ids).chain([added, groups]) {

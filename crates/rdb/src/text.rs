@@ -96,7 +96,7 @@ pub(crate) fn write_raw(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Writes a string, compressed if that is shorter. Cost: a table of 64 KiB while it lasts.
+/// Writes a string, compressed if that is shorter. Cost: a table of up to 64 KiB while it lasts.
 pub(crate) fn write_compressed(out: &mut Vec<u8>, text: &[u8]) {
     if text.len() < COMPRESSED_BYTES_MIN || u32::try_from(text.len()).is_err() {
         return write(out, text);

@@ -8,10 +8,11 @@ use crate::length;
 use crate::list::PACKED_NODE;
 use crate::list::PLAIN_NODE;
 use crate::listpack::ListpackBuilder;
-pub use crate::stream_write::StreamWriter;
+pub use crate::stream_write::{StreamWriter, begin_stream};
 use crate::text;
 
 const STRING: u8 = 0;
+const LIST: u8 = 1;
 const SET: u8 = 2;
 const HASH: u8 = 4;
 const SORTED_SET: u8 = 5;
@@ -108,6 +109,59 @@ impl<'o> SetWriter<'o> {
     pub fn push(&mut self, member: &[u8]) {
         text::write(self.0, member);
     }
+}
+
+/// Begins a list, a set, a sorted set or a hash of so many elements, which [`element`], [`scored`] and [`field`] add.
+/// Nothing of it is written later than it is added, so that a large one need not be in memory as a whole.
+pub fn begin_list(out: &mut Vec<u8>, elements: u64) {
+    out.push(LIST);
+    length::write(out, elements);
+}
+
+/// See [`begin_list`].
+pub fn begin_set(out: &mut Vec<u8>, members: u64) {
+    out.push(SET);
+    length::write(out, members);
+}
+
+/// See [`begin_list`].
+pub fn begin_sorted_set(out: &mut Vec<u8>, members: u64) {
+    out.push(SORTED_SET);
+    length::write(out, members);
+}
+
+/// See [`begin_list`]. Fields expire no earlier than at `first_ms`, 0 for never.
+pub fn begin_hash(out: &mut Vec<u8>, fields: u64, first_ms: u64) {
+    match first_ms {
+        0 => out.push(HASH),
+        first_ms => {
+            out.push(HASH_EXPIRING);
+            out.extend(first_ms.to_le_bytes());
+        }
+    }
+    length::write(out, fields);
+}
+
+/// Adds an element of a list, or a member of a set.
+pub fn element(out: &mut Vec<u8>, text: &[u8]) {
+    text::write(out, text);
+}
+
+/// Adds a member of a sorted set.
+pub fn scored(out: &mut Vec<u8>, member: &[u8], score: f64) {
+    text::write(out, member);
+    out.extend(score.to_le_bytes());
+}
+
+/// Adds a field of a hash that was begun with the same `first_ms`.
+pub fn field(out: &mut Vec<u8>, (field, value): (&[u8], &[u8]), expire_at_ms: u64, first_ms: u64) {
+    match (first_ms, expire_at_ms) {
+        (0, _) => {}
+        (_, 0) => length::write(out, 0),
+        (first_ms, at_ms) => length::write(out, at_ms - first_ms + 1),
+    }
+    text::write(out, field);
+    text::write(out, value);
 }
 
 /// How a hash or a sorted set is kept.

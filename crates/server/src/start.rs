@@ -1,7 +1,9 @@
 //! From the command line to a running server.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use flash::{Backend, Engine, LogConfig};
@@ -9,19 +11,23 @@ use keyspace::{ADDRESS_BITS_MAX, Heap, Keyspace, can_hold_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 use tier::{Budget, Environment, Tier};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, FlashIo, LoadError};
 use crate::execution::effects::hear_keyspace;
 use crate::family::REGISTRY;
-use crate::network::listener::Listeners;
+use crate::network::listener::{Accepted, Listeners};
+use crate::session::load::NotLoaded;
+use crate::session::save::{save_and_shut_down, save_points, snapshot_path};
 use crate::state::server::{KELVIN_VERSION, Server};
 
 /// Accepted connections on their way to one worker.
 const ACCEPTED_MAX: usize = 1024;
 /// File descriptors besides those of clients.
 const OWN_FILES: u64 = 128;
+/// How long the end waits for a snapshot that is called off.
+const SAVE_ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// The least `maxmemory` that leaves anything for data.
 const MAX_MEMORY_MIN: u64 = 32 << 20;
 
@@ -82,14 +88,17 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
 fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     let mut senders = Vec::new();
     let mut threads = Vec::new();
+    let (loaded_sender, loaded) = oneshot::channel();
+    let mut loaded_sender = Some(loaded_sender);
     for index in 0..workers {
         let (sender, receiver) = mpsc::channel(ACCEPTED_MAX);
         senders.push(sender);
-        let server = server.clone();
+        let (server, loaded) = (server.clone(), loaded_sender.take());
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
             .spawn(move || {
-                let result = crate::network::event_loop::run(server.clone(), index, receiver);
+                let result =
+                    crate::network::event_loop::run(server.clone(), index, receiver, loaded);
                 if let Err(error) = &result {
                     tracing::error!(%error, "a worker cannot run; stopping");
                     server.shut_down();
@@ -103,7 +112,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot make the listener's runtime")?;
-    let served = runtime.block_on(listen(server, senders));
+    let served = runtime.block_on(load_and_listen(server, senders, loaded));
     server.shut_down();
     for thread in threads {
         match thread.join() {
@@ -111,14 +120,46 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
             Err(_) => bail!("a worker thread panicked"),
         }
     }
+    // A snapshot that is under way sees that it is called off, and removes its file.
+    let start = Instant::now();
+    while server.saves.purpose().is_some() && start.elapsed() < SAVE_ENDS_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     served
+}
+
+/// Serves once the snapshot's file is loaded.
+async fn load_and_listen(
+    server: &Arc<Server>,
+    workers: Vec<mpsc::Sender<Accepted>>,
+    loaded: oneshot::Receiver<Result<(), NotLoaded>>,
+) -> anyhow::Result<()> {
+    tokio::spawn(crate::network::measure::measure(server.clone()));
+    let mut signals = Signals::watch()?;
+    tokio::select! {
+        loaded = loaded => {
+            let (dir, name) = snapshot_path(server);
+            let path = dir.join(name);
+            loaded.context("the worker that loads has ended")?.with_context(|| {
+                format!(
+                    "cannot load {}; move it away to start with empty databases",
+                    path.display()
+                )
+            })?;
+        }
+        name = signals.next() => {
+            tracing::info!("{name}: stopping");
+            return Ok(());
+        }
+    }
+    listen(server, workers, signals).await
 }
 
 async fn listen(
     server: &Arc<Server>,
-    workers: Vec<mpsc::Sender<crate::network::listener::Accepted>>,
+    workers: Vec<mpsc::Sender<Accepted>>,
+    mut signals: Signals,
 ) -> anyhow::Result<()> {
-    tokio::spawn(crate::network::measure::measure(server.clone()));
     let listeners = Listeners::bind(server)?;
     let port = server.tcp_port.load(Ordering::Relaxed);
     tracing::info!(
@@ -128,12 +169,19 @@ async fn listen(
         workers = server.tier.workers,
         "ready to accept connections"
     );
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
-    tokio::select! {
-        () = listeners.serve(server.clone(), workers) => {}
-        _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
-        _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
+    let mut serving = pin!(listeners.serve(server.clone(), workers));
+    loop {
+        let name = tokio::select! {
+            () = &mut serving => break,
+            name = signals.next() => name,
+        };
+        tokio::select! {
+            () = &mut serving => break,
+            may_stop = save_for_signal(server, name) => if may_stop {
+                tracing::info!("{name}: stopping");
+                break;
+            }
+        }
     }
     let path = server.config.unixsocket.load();
     if !path.is_empty() {
@@ -143,6 +191,50 @@ async fn listen(
         }
     }
     Ok(())
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn watch() -> anyhow::Result<Signals> {
+        let interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
+        let terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+        Ok(Signals { interrupt, terminate })
+    }
+
+    /// The name of the next.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+/// Takes a snapshot before a signal ends the server, if the options say so, or it has save points. False: it failed,
+/// and the server goes on.
+async fn save_for_signal(server: &Arc<Server>, name: &str) -> bool {
+    let words = match name {
+        "SIGINT" => server.config.shutdown_on_sigint.load(),
+        _ => server.config.shutdown_on_sigterm.load(),
+    };
+    let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    if has("nosave") || !has("save") && save_points(server).is_empty() {
+        return true;
+    }
+    let turn = async || tokio::time::sleep(Duration::from_millis(5)).await;
+    if save_and_shut_down(server, turn).await.is_ok() {
+        return true;
+    }
+    match has("force") {
+        true => tracing::warn!("Error trying to save the DB, stopping all the same"),
+        false => tracing::error!("Error trying to save the DB, can't exit."),
+    }
+    has("force")
 }
 
 fn worker_count(config: &Config) -> usize {

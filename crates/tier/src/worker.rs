@@ -3,17 +3,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use flash::{
     Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
     record_size,
 };
 use keyspace::{Db, EntryPosition, Key, Stored, Tally};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::compress::{Compressor, decompress};
 use crate::defrag::DefragHand;
@@ -23,6 +25,9 @@ use crate::hand::Hand;
 use crate::limits::READS_STARTED_MAX;
 use crate::tier::Tier;
 use crate::wait::WaitQueue;
+
+/// How long a thread that waits for the device sleeps at most.
+const DEVICE_POLL_NANOS: i64 = 10_000_000;
 
 /// The worker's side; not shared between threads.
 pub struct TierWorker {
@@ -214,6 +219,35 @@ impl TierWorker {
         sort_wants(&mut wants);
         let read = |want: &Want| engine.borrow_mut().read_blocking(want.record.at, size_of(want));
         FetchedSet::of_held(&wants, read)
+    }
+
+    /// Reads values from flash, all at once, and waits for them with the thread, which serves nobody: no event loop
+    /// runs on it, and nothing is written from it. `wants` names each record once, in ascending order.
+    pub fn fetch_now(&self, wants: Vec<Want>) -> FetchedSet {
+        let mut fetch = std::pin::pin!(self.fetch(wants));
+        let mut cx = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(fetched) = fetch.as_mut().poll(&mut cx) {
+                return fetched;
+            }
+            self.unsubmitted.take();
+            self.submit();
+            if self.in_flight() > 0 {
+                self.wait_for_device();
+            }
+            self.reap();
+        }
+    }
+
+    /// Waits with the thread until the device has something to tell, or for a moment.
+    fn wait_for_device(&self) {
+        let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
+        let engine = engine.borrow();
+        let wake_fd = engine.wake_fd();
+        let mut fds = [PollFd::new(&wake_fd, PollFlags::IN)];
+        let timeout = Timespec { tv_sec: 0, tv_nsec: DEVICE_POLL_NANOS };
+        // Interrupted, or failed: whoever waits looks again.
+        let _ = poll(&mut fds, Some(&timeout));
     }
 
     /// Makes the submitter run once the connections that are ready have had their turn, so that

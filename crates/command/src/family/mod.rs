@@ -21,7 +21,7 @@ pub mod list_wait;
 pub mod memory;
 pub mod object;
 pub mod restore;
-mod restored;
+pub(crate) mod restored;
 mod restored_stream;
 mod room;
 mod sample;

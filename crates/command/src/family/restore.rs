@@ -93,12 +93,16 @@ impl Options {
 
     /// How often the key was used lately, if the request tells.
     fn uses(&self) -> Option<u8> {
-        let of_idle = self.idle_seconds.filter(|&seconds| seconds >= IDLE_SECONDS).map(|_| 0);
-        let of_frequency = self
-            .frequency
-            .map(|frequency| ((frequency + FREQUENCY_SCALE / 2) / FREQUENCY_SCALE) as u8);
-        of_frequency.or(of_idle)
+        uses(self.idle_seconds, self.frequency)
     }
+}
+
+/// How often a key was used lately, by the seconds for which it was not, or by its frequency, up to 255.
+pub(crate) fn uses(idle_seconds: Option<i64>, frequency: Option<i64>) -> Option<u8> {
+    let of_idle = idle_seconds.filter(|&seconds| seconds >= IDLE_SECONDS).map(|_| 0);
+    let of_frequency =
+        frequency.map(|frequency| ((frequency + FREQUENCY_SCALE / 2) / FREQUENCY_SCALE) as u8);
+    of_frequency.or(of_idle)
 }
 
 fn restore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
@@ -113,7 +117,9 @@ fn restore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
     let payload = Payload::check(&args[3]).map_err(|_| WRONG_PAYLOAD)?;
     let object = payload.object().map_err(|_| BAD_FORMAT)?;
     reserve(cx, &key, object, reply)?;
-    let restored = Restored::read(cx, object).map_err(|_| BAD_FORMAT)?;
+    let (object_type, mut bytes) = object;
+    let restored = Restored::read(cx.encodings, object_type, &mut bytes, u64::MAX);
+    let (restored, _) = restored.map_err(|_| BAD_FORMAT)?;
     let expire_at_ms = match ttl {
         0 => 0,
         at_ms if options.is_absolute => at_ms,

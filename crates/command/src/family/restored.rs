@@ -1,12 +1,12 @@
 //! What RESTORE has read, before a key is made of it.
 
 use keyspace::{Expiry, Key};
-use rdb::{Error, Item, ObjectType, StreamItem, read_object};
+use rdb::{Error, Item, ObjectType, Source, StreamItem, read_object};
 use value::Kind;
 
 use super::restored_stream::RestoredStream;
 use super::sort::Elements;
-use crate::collection::{Made, NewField};
+use crate::collection::{Encodings, Made, NewField};
 use crate::cx::Cx;
 use crate::error::CommandResult;
 
@@ -27,29 +27,34 @@ pub(super) fn needed_bytes(
 ) -> Result<u64, Error> {
     let mut needed = 0;
     read_object(&mut &bytes[..], object_type, &mut |item| {
-        needed += match item {
-            Item::String(bytes) => bytes.len() as u64,
-            Item::Element(text) | Item::Member(text) | Item::Scored(text, _) => {
-                2 * text.len() as u64 + ELEMENT_BYTES
-            }
-            Item::Field { field, value, .. } => {
-                2 * (field.len() + value.len()) as u64 + 2 * ELEMENT_BYTES
-            }
-            Item::Stream(StreamItem::Entry(entry)) => {
-                2 * entry.byte_len() as u64 + ELEMENT_BYTES + 16 * entry.pairs().len() as u64
-            }
-            Item::Stream(StreamItem::Group { name, .. } | StreamItem::Consumer { name, .. }) => {
-                6 * name.len() as u64 + 4 * ROW_BYTES
-            }
-            Item::Stream(_) => ROW_BYTES,
-        };
+        needed += item_bytes(&item);
         if needed > bytes_max { Err(Error::Stopped) } else { Ok(()) }
     })?;
     Ok(needed)
 }
 
+/// Bytes that an item takes on its way.
+fn item_bytes(item: &Item<'_>) -> u64 {
+    match item {
+        Item::String(bytes) => bytes.len() as u64,
+        Item::Element(text) | Item::Member(text) | Item::Scored(text, _) => {
+            2 * text.len() as u64 + ELEMENT_BYTES
+        }
+        Item::Field { field, value, .. } => {
+            2 * (field.len() + value.len()) as u64 + 2 * ELEMENT_BYTES
+        }
+        Item::Stream(StreamItem::Entry(entry)) => {
+            2 * entry.byte_len() as u64 + ELEMENT_BYTES + 16 * entry.pairs().len() as u64
+        }
+        Item::Stream(StreamItem::Group { name, .. } | StreamItem::Consumer { name, .. }) => {
+            6 * name.len() as u64 + 4 * ROW_BYTES
+        }
+        Item::Stream(_) => ROW_BYTES,
+    }
+}
+
 /// A value of elements that are all different, as far as they must be.
-pub(super) enum Restored {
+pub(crate) enum Restored {
     String(Vec<u8>),
     List(Elements),
     Set(Elements),
@@ -68,26 +73,36 @@ pub(super) enum Restored {
 }
 
 impl Restored {
-    /// Reads an object. Cost: as [`needed_bytes`] says.
+    /// Reads an object, and returns what it took, as [`needed_bytes`] says.
     ///
-    /// Errors: it is none.
-    pub(super) fn read(
-        cx: &Cx<'_, '_>,
-        (object_type, bytes): (ObjectType, &[u8]),
-    ) -> Result<Restored, Error> {
-        let mut source = bytes;
+    /// Errors: it is none; [`Error::Stopped`] if that is more than `bytes_max`.
+    pub(crate) fn read(
+        encodings: &dyn Encodings,
+        object_type: ObjectType,
+        source: &mut impl Source,
+        bytes_max: u64,
+    ) -> Result<(Restored, u64), Error> {
+        let mut needed = 0;
+        let mut count = |item: &Item<'_>| {
+            needed += item_bytes(item);
+            if needed > bytes_max { Err(Error::Stopped) } else { Ok(()) }
+        };
         if object_type.is_stream() {
-            let mut stream = RestoredStream::new(cx.encodings.stream_leaf());
-            read_object(&mut source, object_type, &mut |item| match item {
-                Item::Stream(item) => stream.add(item),
-                _ => unreachable!("a stream has nothing else"),
+            let mut stream = RestoredStream::new(encodings.stream_leaf());
+            read_object(source, object_type, &mut |item| {
+                count(&item)?;
+                match item {
+                    Item::Stream(item) => stream.add(item),
+                    _ => unreachable!("a stream has nothing else"),
+                }
             })?;
             stream.finish()?;
-            return Ok(Restored::Stream(stream));
+            return Ok((Restored::Stream(stream), needed));
         }
         let (mut texts, mut scores, mut expiries) = (Elements::default(), Vec::new(), Vec::new());
         let mut kind = Kind::LIST;
-        read_object(&mut source, object_type, &mut |item| {
+        read_object(source, object_type, &mut |item| {
+            count(&item)?;
             match item {
                 Item::String(text) => {
                     texts.push(text);
@@ -112,7 +127,7 @@ impl Restored {
             Ok(())
         })?;
         let is_packed = object_type.is_packed();
-        Ok(if !scores.is_empty() {
+        let restored = if !scores.is_empty() {
             let made = if is_packed { Made::Packed } else { Made::AtOnce };
             check_different(texts.iter().collect())?;
             Restored::SortedSet { members: texts, scores, made }
@@ -126,13 +141,14 @@ impl Restored {
             Restored::String(texts.bytes)
         } else {
             Restored::List(texts)
-        })
+        };
+        Ok((restored, needed))
     }
 
     /// Makes a key of it, whatever that held. It does not expire.
     ///
     /// Errors: [`crate::CommandError::OUT_OF_MEMORY`]; nothing is changed then.
-    pub(super) fn store(self, cx: &mut Cx<'_, '_>, key: &Key<'_>) -> CommandResult {
+    pub(crate) fn store(self, cx: &mut Cx<'_, '_>, key: &Key<'_>) -> CommandResult {
         match self {
             Restored::String(bytes) => {
                 cx.check_memory(bytes.len())?;

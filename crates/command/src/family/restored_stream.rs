@@ -21,7 +21,7 @@ const MALFORMED: Error = Error::Malformed("group of a stream");
 const LEAF_ROWS: usize = 1 << 12;
 
 /// A stream on its way to a key.
-pub(super) struct RestoredStream {
+pub(crate) struct RestoredStream {
     leaf_max: StreamLeafMax,
     head: Head,
     first: StreamId,

@@ -167,7 +167,7 @@ fn position_of_stored(args: Args<'_>) -> Option<usize> {
 
 /// Elements, one behind the other.
 #[derive(Debug, Default)]
-pub(super) struct Elements {
+pub(crate) struct Elements {
     pub(super) bytes: Vec<u8>,
     ends: Vec<usize>,
 }

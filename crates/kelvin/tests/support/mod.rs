@@ -6,6 +6,8 @@
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
+pub mod values;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -72,6 +74,23 @@ impl Server {
         command.arg("server").arg(&path);
         command.args(["--port", "0", "--bind", "127.0.0.1"]).args(options);
         Server::start_kelvin(command, directory)
+    }
+
+    /// Starts Kelvin as [`Server::kelvin`] does, where it does not come so far. Returns its log.
+    pub fn failed_kelvin(options: &[&str]) -> String {
+        let directory = Directory::new();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
+        command.args(["server", "--port", "0", "--bind", "127.0.0.1"]).args(options);
+        command.current_dir(directory.path()).stderr(Stdio::piped());
+        let output = command.output().expect("it can be started");
+        assert!(!output.status.success(), "it is to end with an error");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+
+    /// Ends a server at once, as a failure of power would, but for what the kernel has.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("a child can be killed");
+        self.process.wait().expect("a child can be waited for");
     }
 
     fn start_kelvin(mut command: Command, directory: Directory) -> Server {

@@ -1,10 +1,10 @@
-//! What single options without effect take and refuse, with Redis's texts where Redis refuses it too.
+//! What single options take and refuse, with Redis's texts where Redis refuses it too.
 
 use super::file::system_text;
 
 pub(super) const NO_REPLICATION: &str = "replication is not supported";
 
-/// The syntax is Redis's; what it asks for is refused until there are snapshots.
+/// Seconds and changes, pair by pair.
 pub(super) fn save(words: &[Vec<u8>]) -> Result<(), String> {
     let number = |word: &Vec<u8>| value::number::parse_u64(word);
     let is_point = |pair: &[Vec<u8>]| {
@@ -12,9 +12,6 @@ pub(super) fn save(words: &[Vec<u8>]) -> Result<(), String> {
     };
     if !words.chunks(2).all(is_point) {
         return Err("Invalid save parameters".to_owned());
-    }
-    if !words.is_empty() {
-        return Err("snapshots are not supported: the only value is \"\"".to_owned());
     }
     Ok(())
 }
@@ -107,8 +104,9 @@ pub(super) fn shutdown(words: &[Vec<u8>]) -> Result<(), String> {
         return Err("argument(s) must be one of the following: default, save, nosave, now, force"
             .to_owned());
     }
-    if words.iter().any(|word| word.eq_ignore_ascii_case(b"save")) {
-        return Err("snapshots are not supported: it cannot save".to_owned());
+    let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    if has("save") && has("nosave") {
+        return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned());
     }
     Ok(())
 }

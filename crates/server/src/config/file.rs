@@ -19,6 +19,7 @@ use super::cell::split_value;
 use super::find_named;
 use super::options::Config;
 use super::quote::quote;
+use super::row::OptionRow;
 
 /// Files that include each other go no deeper.
 const INCLUDE_DEPTH_MAX: usize = 16;
@@ -192,7 +193,9 @@ impl Config {
             return super::directive::read(words);
         };
         let setting = (row.setting)(self);
+        let points = self.points_with(row, values);
         let store = match values {
+            _ if let Some(points) = &points => setting.parse(points)?,
             [value] => setting.parse(&split_value(value, setting.takes_many_words()))?,
             many if setting.takes_many_words() => setting.parse(many)?,
             _ => return Err("wrong number of arguments".to_owned()),
@@ -203,6 +206,21 @@ impl Config {
             named.push(row.name);
         }
         Ok(())
+    }
+}
+
+impl Config {
+    /// The save points of a line behind those of the lines before, which it is added to. None: the line is another
+    /// one, or the first of its kind.
+    fn points_with(&self, row: &OptionRow, values: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+        if row.name != "save" || !self.lock_source().named.contains(&row.name) {
+            return None;
+        }
+        let more: Vec<Vec<u8>> = values.iter().flat_map(|value| split_value(value, true)).collect();
+        match more.iter().all(|word| word.is_empty()) {
+            true => None,
+            false => Some([&self.save.load()[..], &more].concat()),
+        }
     }
 }
 

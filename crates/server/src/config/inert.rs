@@ -92,8 +92,6 @@ options! {
     // The process.
     /// Running in the background, which is left to a supervisor.
     daemonize: Atomic<YesNo> = YesNo::either(), "daemonize", "no", IMMUTABLE;
-    /// The directory of snapshots. Other paths are relative to where the server was started.
-    dir: Shared<Text> = Text::checked(check::dir), "dir", ".", PROTECTED;
     /// Naming the process.
     set_proc_title: Atomic<YesNo> = YesNo::either(), "set-proc-title", "yes", IMMUTABLE;
     /// The name of the process.
@@ -140,10 +138,6 @@ options! {
     busy_reply_threshold: Atomic<Integer> = Integer::between(0, i64::MAX), "busy-reply-threshold" | "lua-time-limit", "5000", RUNTIME;
     /// Seconds that SHUTDOWN waits for replicas.
     shutdown_timeout: Atomic<Integer> = Integer::between(0, INT_MAX), "shutdown-timeout", "10", RUNTIME;
-    /// What SIGINT does: it never saves.
-    shutdown_on_sigint: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigint", "default", RUNTIME;
-    /// What SIGTERM does: it never saves.
-    shutdown_on_sigterm: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigterm", "default", RUNTIME;
     /// The address that outgoing connections come from.
     bind_source_addr: Shared<Text> = Text::any(), "bind-source-addr", "", RUNTIME;
     /// A mark on sockets for the firewall.
@@ -191,15 +185,7 @@ options! {
     /// Keys that client-side caching remembers.
     tracking_table_max_keys: Atomic<Integer> = Integer::between(0, i64::MAX), "tracking-table-max-keys", "1000000", RUNTIME;
 
-    // Persistence: the flash log is scratch space.
-    /// When to take snapshots: only `""`, never.
-    save: Shared<Words> = Words::checked(check::save), "save", "", RUNTIME;
-    /// The snapshot's file name.
-    dbfilename: Shared<Text> = Text::checked(check::dbfilename), "dbfilename", "dump.rdb", PROTECTED;
-    /// Compressing snapshots.
-    rdbcompression: Atomic<YesNo> = YesNo::either(), "rdbcompression", "yes", RUNTIME;
-    /// A checksum at the end of snapshots.
-    rdbchecksum: Atomic<YesNo> = YesNo::either(), "rdbchecksum", "yes", IMMUTABLE;
+    // Persistence.
     /// Removing snapshots that only replication needed.
     rdb_del_sync_files: Atomic<YesNo> = YesNo::either(), "rdb-del-sync-files", "no", RUNTIME;
     /// Flushing snapshots as they are written.

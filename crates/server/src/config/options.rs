@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use keyspace::DEMOTE_BYTES_MIN;
 
 use super::cell::{Atomic, Shared};
+use super::check;
 use super::file::Source;
 use super::inert::Inert;
 use super::kind::{Choice, Integer, Memory, MemoryOrPercent, Names, Permissions, Text, YesNo};
@@ -193,6 +194,24 @@ options! {
     tier_compression_min_bytes: Atomic<Memory> = Memory::between(0, BYTES_MAX), "tier-compression-min-bytes", "1kb", RUNTIME;
     /// Bytes below which a value stays in memory. Shorter ones than 32 always do.
     tier_value_bytes_min: Atomic<Memory> = Memory::between(DEMOTE_BYTES_MIN as u64, 64 * KIB), "tier-value-bytes-min", "32", RUNTIME;
+
+    // Snapshots.
+
+    /// Directory of the snapshot. Other paths are relative to where the server was started.
+    dir: Shared<Text> = Text::checked(check::dir), "dir", ".", PROTECTED;
+    /// The snapshot's file name: it is loaded at the start.
+    dbfilename: Shared<Text> = Text::checked(check::dbfilename), "dbfilename", "dump.rdb", PROTECTED;
+    /// When a snapshot is taken: after so many seconds if there were so many changes, pair by pair. Redis has
+    /// some by default.
+    save: Shared<Words> = Words::checked(check::save), "save", "", RUNTIME;
+    /// Whether strings in snapshots are compressed.
+    rdbcompression: Atomic<YesNo> = YesNo::either(), "rdbcompression", "yes", RUNTIME;
+    /// Whether snapshots end with a checksum.
+    rdbchecksum: Atomic<YesNo> = YesNo::either(), "rdbchecksum", "yes", IMMUTABLE;
+    /// What SIGINT does besides ending the server.
+    shutdown_on_sigint: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigint", "default", RUNTIME;
+    /// What SIGTERM does besides ending the server.
+    shutdown_on_sigterm: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigterm", "default", RUNTIME;
 
     // Encodings, as OBJECT ENCODING names them.
 

@@ -7,12 +7,16 @@ use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handle
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
-use tier::{FetchedSet, Tier};
+use smallvec::SmallVec;
+use tier::{FetchedSet, Tier, TierWorker};
 
 use crate::execution::effects::take_effects;
 use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
+use crate::state::snapshot::{Failure, Reading, Saved, lacks, unreadable};
 use crate::state::worker::Worker;
+
+const SHUTTING_DOWN: CommandError = command::fixed("ERR the server is shutting down");
 
 /// On whose behalf a handler runs, and where.
 #[derive(Clone, Copy)]
@@ -82,7 +86,10 @@ pub(crate) fn run_locked(
     let fetched = FetchedValues { set: run.fetched, tier: &server.tier, leaves_gaps };
     let reads = Reads::of(&tally);
     // With the slots held, so that it says who waits for their keys.
-    let listened = server.listening.classes();
+    let (listened, is_saving) = server.listening.split();
+    if is_saving && run.is_write {
+        save_before(worker, locked, &run)?;
+    }
     tally.noting = listened.noting();
     let mut cx = Cx {
         locked,
@@ -151,6 +158,45 @@ pub(crate) fn run_locked(
         worker.demote_later(run.keys.iter().map(|key| key.slot));
     }
     result
+}
+
+/// Has a snapshot save what a run may change. Those of its keys whose slots it does not hold stay as they are.
+///
+/// Errors: [`CommandError::NotResident`]; the server is about to end.
+#[cold]
+fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -> CommandResult {
+    let saves = &worker.server.saves;
+    if saves.is_ending.load(Ordering::Relaxed) {
+        return Err(SHUTTING_DOWN);
+    }
+    let Some(snapshot) = saves.snapshot() else { return Ok(()) };
+    if run.keys.is_empty() {
+        // It changes databases as a whole.
+        snapshot.fail(Failure::Overtaken);
+        return Ok(());
+    }
+    let tier = &*worker.server.tier;
+    let fetched = FetchedValues { set: run.fetched, tier, leaves_gaps: false };
+    let read_held = TierWorker::fetch_blocking;
+    let reading = Reading { tier: &worker.tier, fetched: &fetched, read_held };
+    let mut lacked = SmallVec::new();
+    for key in run.keys {
+        if !locked.holds(key.slot) {
+            continue;
+        }
+        if let Saved::Lacks(values) = snapshot.save(locked.slot(key.slot), key, &reading) {
+            let failures = values.iter().map(|value| run.fetched.failure(tier.record_id(value.at)));
+            match failures.flatten().next() {
+                // The write need not wait for what is lost.
+                Some(failure) => snapshot.fail(unreadable(failure)),
+                None => lacked.extend(values),
+            }
+        }
+    }
+    match (lacked.is_empty(), run.keys.first()) {
+        (false, Some(key)) => Err(CommandError::NotResident(lacks(key, lacked))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether a run has come to its end: it is not to be made again with more.

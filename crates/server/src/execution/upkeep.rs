@@ -10,6 +10,7 @@ use tier::Freeing;
 
 use crate::execution::field_expiry;
 use crate::execution::serve::serve_ready;
+use crate::session::save::save_if_due;
 use crate::state::worker::Worker;
 
 /// Between two rounds on a worker that has nothing urgent.
@@ -23,6 +24,9 @@ const FREED_TREES_MAX: usize = 16;
 /// Slots that one round of expiry looks at: all of them within 80 ms.
 const EXPIRE_SLOTS: usize = SLOT_COUNT / 16;
 
+/// Between two looks whether a snapshot is due: 100 ms where nothing is urgent.
+const SAVE_ROUNDS: u32 = 20;
+
 /// The upkeep of one worker.
 pub(crate) struct Upkeep {
     worker: Rc<Worker>,
@@ -30,6 +34,7 @@ pub(crate) struct Upkeep {
     slot: usize,
     /// A large collection without a key, of which some nodes have been freed.
     detached: Option<Detached>,
+    rounds: u32,
 }
 
 struct Detached {
@@ -41,7 +46,7 @@ struct Detached {
 
 impl Upkeep {
     pub(crate) fn new(worker: Rc<Worker>) -> Upkeep {
-        Upkeep { slot: worker.index, worker, detached: None }
+        Upkeep { slot: worker.index, worker, detached: None, rounds: 0 }
     }
 
     /// One round. True: more is urgent, and the next should follow when the clients that are ready
@@ -53,6 +58,10 @@ impl Upkeep {
         if self.worker.deadlines.first_ms().is_some() {
             let now_ms = self.worker.server.tier.clock().unix_ms();
             self.worker.deadlines.wake_due(now_ms);
+        }
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.worker.index == 0 && self.rounds.is_multiple_of(SAVE_ROUNDS) {
+            save_if_due(&self.worker.server);
         }
         // Keys that were evicted or have expired. No batch follows that would count what was taken.
         serve_ready(&self.worker);

@@ -21,6 +21,7 @@ use crate::family::row::SessionCommand;
 use crate::session::Session;
 use crate::session::digest::DigestOf;
 use crate::session::errand::Errand;
+use crate::session::load::{Load, fail_snapshot};
 
 /// The longest DEBUG SLEEP.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
@@ -88,6 +89,9 @@ const HELP: &[&str] = &[
     "PROTOCOL <type>",
     "    Answer a value of the type: string, integer, double, bignum, null, array, set, map,",
     "    attrib, push, verbatim, true, false.",
+    "RELOAD [MERGE] [NOFLUSH] [NOSAVE]",
+    "    Save the databases to the snapshot's file, flush them and load the file. Others are served",
+    "    meanwhile.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Remove expired keys when they are used only (0), or by and by (1).",
     "SLEEP <seconds>",
@@ -113,7 +117,8 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         (b"DIGEST-VALUE", _) => return digest_values(session, args, reply),
         (b"HELP", 2) => return write_help(HELP, reply),
         (b"HTSTATS", 3) => return table_stats(session, &args[2], reply),
-        (b"LOADAOF" | b"RELOAD", _) => return Err(not_persistent(&name)),
+        (b"LOADAOF", _) => return Err(not_persistent(&name)),
+        (b"RELOAD", _) => return reload(session, args, reply),
         (b"LOG", 3) => tracing::warn!("DEBUG LOG: {}", args[2].escape_ascii()),
         (b"OBJECT", 3) => return object(session, &args[2], reply),
         (b"POPULATE", 3..=5) => populate(session, args)?,
@@ -133,6 +138,32 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         _ => return Err(wrong_subcommand("DEBUG", &args[1])),
     }
     reply.ok();
+    Ok(())
+}
+
+/// Called twice: the first time it asks for the work, the second time it finds it done.
+fn reload(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let mut load = Load { saves: true, flushes: true, merges: false };
+    for word in args.from(2).iter() {
+        match word.to_ascii_uppercase().as_slice() {
+            b"MERGE" => load.merges = true,
+            b"NOFLUSH" => load.flushes = false,
+            b"NOSAVE" => load.saves = false,
+            _ => {
+                return Err(command::fixed(
+                    "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                ));
+            }
+        }
+    }
+    if session.is_in_exec() {
+        return Err(IN_TRANSACTION);
+    }
+    match session.errand.take() {
+        Errand::Loaded(Ok(())) => reply.ok(),
+        Errand::Loaded(Err(text)) => return Err(CommandError::owned(text)),
+        _ => session.errand = Errand::Load(load),
+    }
     Ok(())
 }
 
@@ -263,6 +294,7 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
         }
         let key = Key::new(&name);
         let mut slot = tier.keyspace.lock(key.slot);
+        fail_snapshot(&session.worker);
         let table = tier.keyspace.table_of(session.db);
         let mut db = Db::new(&mut slot, table, session.now_ms, &mut tally);
         if db.peek(&key).is_none() {

@@ -16,6 +16,7 @@ mod info;
 mod latency;
 mod lolwut;
 mod memory;
+mod persistence;
 mod pubsub;
 mod refusal;
 mod row;
@@ -40,6 +41,7 @@ const FAMILIES: &[&[SessionCommand]] = &[
     config::COMMANDS,
     commands::COMMANDS,
     server::COMMANDS,
+    persistence::COMMANDS,
     debug::COMMANDS,
     acl::COMMANDS,
     info::COMMANDS,

@@ -6,7 +6,10 @@ use resp::{Args, Reply};
 use super::lolwut;
 use crate::family::row::{SessionCommand, SessionHandler};
 use crate::session::Session;
+use crate::session::errand::Errand;
+use crate::session::save::save_points;
 use crate::state::clock::unix_us;
+use crate::state::saves::Purpose;
 use crate::state::server::REDIS_VERSION;
 
 const SHUTDOWN_FAILED: CommandError = command::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
@@ -88,17 +91,25 @@ impl Shutdown {
     }
 }
 
-/// Ends the server. Nothing is waited for, so NOW changes nothing and there is nothing to abort.
-/// There are no snapshots: SAVE is refused rather than ignored, unless FORCE says that a failed
-/// save does not matter.
+/// Ends the server. Nothing is waited for but a snapshot, during which nothing is written, so NOW changes nothing
+/// and there is nothing to abort.
 fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
     let asked = Shutdown::parse(args)?;
     if asked.abort {
         return Err(command::fixed("ERR No shutdown in progress."));
     }
-    if asked.save && !asked.force {
-        tracing::warn!("SHUTDOWN SAVE refused: snapshots are not supported; use NOSAVE or FORCE");
-        return Err(SHUTDOWN_FAILED);
+    let saves = asked.save || !asked.no_save && !save_points(session.server()).is_empty();
+    match session.errand.take() {
+        Errand::Saved(true) => {}
+        Errand::Saved(false) if asked.force => {
+            tracing::warn!("SHUTDOWN FORCE: stopping without a snapshot");
+        }
+        Errand::Saved(false) => return Err(SHUTDOWN_FAILED),
+        _ if saves => {
+            session.errand = Errand::Save(Purpose::Shutdown);
+            return Ok(());
+        }
+        _ => {}
     }
     tracing::info!(client = session.client.id, "SHUTDOWN: stopping");
     session.server().shut_down();

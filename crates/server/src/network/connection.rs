@@ -165,6 +165,10 @@ impl<T: Transport> Connection<T> {
                     if io.await.is_err() {
                         break;
                     }
+                    if !self.batch.is_done() {
+                        // What is left of it runs now, not when it began.
+                        self.renew_clock();
+                    }
                 }
                 Next::Turn => {
                     tier::yield_once().await;

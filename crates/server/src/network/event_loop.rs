@@ -9,6 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::execution::field_expiry::expire_cold_fields;
@@ -20,14 +21,19 @@ use crate::network::listener::Accepted;
 use crate::network::stream::Stream;
 use crate::network::upkeep_timer::UpkeepTimer;
 use crate::network::wake::watch;
+use crate::session::load::{NotLoaded, load};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
-/// Runs a worker until the server stops. Errors: its runtime or its engine could not be made.
+/// Who waits for the snapshot's file to be loaded.
+pub(crate) type LoadedSender = oneshot::Sender<Result<(), NotLoaded>>;
+
+/// Runs a worker until the server stops. It loads the snapshot's file if `loaded` is to be told of that. Errors: its runtime or its engine could not be made.
 pub(crate) fn run(
     server: Arc<Server>,
     index: usize,
     accepted: Receiver<Accepted>,
+    loaded: Option<LoadedSender>,
 ) -> anyhow::Result<()> {
     // Without timers: see `upkeep_timer`.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -35,10 +41,14 @@ pub(crate) fn run(
         .build_local(LocalOptions::default())
         .context("cannot make a worker's runtime")?;
     let worker = Worker::new(server, index)?;
-    runtime.block_on(serve(worker, accepted))
+    runtime.block_on(serve(worker, accepted, loaded))
 }
 
-async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::Result<()> {
+async fn serve(
+    worker: Rc<Worker>,
+    mut accepted: Receiver<Accepted>,
+    loaded: Option<LoadedSender>,
+) -> anyhow::Result<()> {
     if let Some(fd) = worker.tier.wake_fd().context("cannot watch the flash device")? {
         let watched = watch(fd, Interest::READABLE).context("cannot watch the flash device")?;
         spawn_local(reap(worker.clone(), watched));
@@ -55,6 +65,13 @@ async fn serve(worker: Rc<Worker>, mut accepted: Receiver<Accepted>) -> anyhow::
     let closing = Rc::new(Closing::default());
     let closes = closing.clone();
     spawn_local(async move { closes.run().await });
+    if let Some(sender) = loaded {
+        let loading = worker.clone();
+        spawn_local(async move {
+            // Whoever waited may have been told to stop.
+            let _ = sender.send(load(&loading, false).await);
+        });
+    }
     loop {
         tokio::select! {
             biased;

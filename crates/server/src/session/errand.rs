@@ -9,6 +9,9 @@ use tokio::sync::oneshot;
 
 use crate::config::ConfigError;
 use crate::session::digest::{DigestOf, Digests};
+use crate::session::load::Load;
+use crate::session::save::{save_and_shut_down, start_save};
+use crate::state::saves::Purpose;
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
@@ -33,6 +36,14 @@ pub(crate) enum Errand {
     Digest(DigestOf),
     /// What the digests are.
     Digested(Digests),
+    /// Take a snapshot.
+    Save(Purpose),
+    /// Whether there is its file.
+    Saved(bool),
+    /// Read the snapshot's file into the databases.
+    Load(Load),
+    /// What came of that.
+    Loaded(Result<(), String>),
     /// What changing options came to.
     Changed(Result<(), ConfigError>),
 }
@@ -43,7 +54,12 @@ impl Errand {
     pub(crate) fn is_wanted(&self) -> bool {
         matches!(
             self,
-            Errand::DemoteAll | Errand::DeviceTurn | Errand::Digest(_) | Errand::Change(_)
+            Errand::DemoteAll
+                | Errand::DeviceTurn
+                | Errand::Digest(_)
+                | Errand::Change(_)
+                | Errand::Save(_)
+                | Errand::Load(_)
         )
     }
 
@@ -61,6 +77,12 @@ impl Errand {
             }
             Errand::Digest(what) => Errand::Digested(what.run(worker).await),
             Errand::Change(change) => Errand::Changed(run_change(worker, change).await),
+            Errand::Save(Purpose::Shutdown) => {
+                let turn = async || worker.upkeep_tick.notified().await;
+                Errand::Saved(save_and_shut_down(&worker.server, turn).await.is_ok())
+            }
+            Errand::Save(purpose) => Errand::Saved(save(worker, purpose).await),
+            Errand::Load(load) => Errand::Loaded(load.run(worker).await),
             done => done,
         }
     }
@@ -68,6 +90,23 @@ impl Errand {
     /// Takes it out.
     pub(crate) fn take(&mut self) -> Errand {
         std::mem::take(self)
+    }
+}
+
+/// Takes a snapshot and waits for it. False: there is none, or another is under way.
+pub(super) async fn save(worker: &Worker, purpose: Purpose) -> bool {
+    let (sender, receiver) = oneshot::channel();
+    let done = move |is_saved| {
+        // A client that has gone does not wait for it any more.
+        let _ = sender.send(is_saved);
+    };
+    match start_save(&worker.server, purpose, done) {
+        Ok(true) => receiver.await.unwrap_or(false),
+        Ok(false) => false,
+        Err(error) => {
+            tracing::error!(%error, "cannot start a thread to save");
+            false
+        }
     }
 }
 

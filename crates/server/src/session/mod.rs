@@ -3,6 +3,8 @@
 pub(crate) mod cold;
 pub(crate) mod digest;
 pub(crate) mod errand;
+pub(crate) mod load;
+pub(crate) mod save;
 pub(crate) mod subscriptions;
 pub(crate) mod transaction;
 

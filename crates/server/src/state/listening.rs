@@ -1,10 +1,14 @@
 //! What somebody wants to hear of that happens to keys: the classes of events that `notify-keyspace-events`
-//! names, and whether clients wait for keys. Handlers look at it once a run, so it is one number.
+//! names, whether clients wait for keys, and whether
+//! a snapshot is being taken. Handlers look at it once a run, so it is one number.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use command::Classes;
 use parking_lot::Mutex;
+
+/// A snapshot is being taken. No class of events, but looked at together with them.
+const SAVING: Classes = Classes(1 << 30);
 
 #[derive(Default)]
 pub(crate) struct Listening {
@@ -18,7 +22,22 @@ impl Listening {
     /// What is listened to. Cost: a load. Whoever holds a slot sees those who began to wait for a key of it.
     #[inline]
     pub(crate) fn classes(&self) -> Classes {
-        Classes(self.classes.load(Ordering::Relaxed))
+        self.split().0
+    }
+
+    /// Whether a snapshot is being taken, and writes are to be saved for it first. Cost: none beside the other.
+    #[inline]
+    pub(crate) fn split(&self) -> (Classes, bool) {
+        let all = Classes(self.classes.load(Ordering::Relaxed));
+        (all.without(SAVING), all.has(SAVING))
+    }
+
+    /// Every slot is held, so whoever holds one later sees it.
+    pub(crate) fn set_saving(&self, is_saving: bool) {
+        match is_saving {
+            true => self.classes.fetch_or(SAVING.0, Ordering::Relaxed),
+            false => self.classes.fetch_and(!SAVING.0, Ordering::Relaxed),
+        };
     }
 
     /// Has these events published: none unless they are to be published by key or by name.
@@ -27,7 +46,8 @@ impl Listening {
         let is_any = classes.has(Classes::BY_KEY.and(Classes::BY_EVENT));
         let notified = if is_any { classes } else { Classes::NONE };
         let waited = if *waiting > 0 { Classes::WAITED } else { Classes::NONE };
-        self.classes.store(notified.and(waited).0, Ordering::Relaxed);
+        let set = |bits| Some(Classes(bits).only(SAVING).and(notified).and(waited).0);
+        let _ = self.classes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
     }
 
     /// A client waits for keys, of which it holds the slots.
@@ -66,5 +86,10 @@ mod tests {
         assert!(listening.classes().has(Classes::WAITED));
         listening.stop_waiting();
         assert_eq!(listening.classes(), notified);
+        listening.set_saving(true);
+        listening.set_notified(notified);
+        assert_eq!(listening.split(), (notified, true));
+        listening.set_saving(false);
+        assert_eq!(listening.split(), (notified, false));
     }
 }

@@ -22,6 +22,7 @@ use crate::state::post::Post;
 use crate::state::pubsub::PubSub;
 use crate::state::registry::Registry;
 use crate::state::samples::Samples;
+use crate::state::saves::Saves;
 use crate::state::slices::Slices;
 use crate::state::slowlog::SlowLog;
 use crate::state::stats::{Totals, WorkerStats};
@@ -54,6 +55,7 @@ pub(crate) struct Server {
     pub(crate) waiters: Waiters,
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: LatencyMonitor,
+    pub(crate) saves: Saves,
     /// One for each worker.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
     pub(crate) totals: Totals,
@@ -61,7 +63,6 @@ pub(crate) struct Server {
     /// The clock of command durations.
     pub(crate) clock: Clock,
     pub(crate) started: Instant,
-    pub(crate) started_unix: u64,
     /// 40 hexadecimal digits of this run.
     pub(crate) run_id: String,
     /// Where work is done that takes long.
@@ -101,12 +102,12 @@ impl Server {
             waiters: Waiters::default(),
             slowlog: SlowLog::default(),
             latency: LatencyMonitor::default(),
+            saves: Saves::new(unix_ms() / 1000),
             stats,
             totals: Totals::default(),
             samples: Samples::default(),
             clock: Clock::new(),
             started: Instant::now(),
-            started_unix: unix_ms() / 1000,
             run_id: random_hex(40),
             threads: Threads::default(),
             tcp_port: AtomicU64::new(0),
@@ -143,6 +144,11 @@ impl Server {
     /// The sum of a counter over all workers.
     pub(crate) fn sum(&self, count: impl Fn(&WorkerStats) -> u64) -> u64 {
         self.stats.iter().map(|stats| count(stats)).sum()
+    }
+
+    /// Changes that commands have made.
+    pub(crate) fn changes(&self) -> u64 {
+        self.sum(|stats| stats.changes.get())
     }
 
     /// Whether an option that needs a restart is what it was at the start.

@@ -114,6 +114,39 @@ pub fn id_of_key(key: &[u8]) -> StreamId {
     StreamId::from_bytes(*id)
 }
 
+/// What the key of a row names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowName<'a> {
+    /// A group, by its name.
+    Group(&'a [u8]),
+    /// A consumer of a group, by its name.
+    Consumer(u32, &'a [u8]),
+    /// The name of a consumer of a group.
+    ConsumerName(u32, u32),
+    /// A pending entry of a group.
+    Pending(u32, StreamId),
+    /// A pending entry of a group with a consumer.
+    Owned(u32, u32, StreamId),
+    /// The number of the next group.
+    NextGroup,
+}
+
+/// What a key names. Panics: it is none.
+pub fn name_of_key(key: &[u8]) -> RowName<'_> {
+    let number =
+        |at: usize| u32::from_be_bytes(key[at..at + 4].try_into().expect("invariant: 4 bytes"));
+    match key[0] {
+        GROUP => RowName::Group(group_name(key)),
+        NEXT_GROUP => RowName::NextGroup,
+        _ => match key[5] {
+            CONSUMER => RowName::Consumer(number(1), consumer_name(key)),
+            CONSUMER_NAME => RowName::ConsumerName(number(1), number(6)),
+            PENDING => RowName::Pending(number(1), id_of_key(key)),
+            _ => RowName::Owned(number(1), number(6), id_of_key(key)),
+        },
+    }
+}
+
 /// Rows whose keys begin alike, up to IDs, are a run, which mostly grows at its end. Returns how a run's keys
 /// begin.
 fn run_of(key: &[u8]) -> &[u8] {
@@ -390,6 +423,13 @@ mod tests {
         assert_eq!(group_name(&group_key(b"ab")), b"ab");
         assert_eq!(consumer_name(&consumer_key(3, b"ab")), b"ab");
         assert_eq!(id_of_key(&owned_key(3, 1, id(5, 6))), id(5, 6));
+        let names = keys.iter().map(|key| name_of_key(key)).collect::<Vec<_>>();
+        assert_eq!(names[2], RowName::Group(&[255]));
+        assert_eq!(names[4], RowName::Consumer(3, &[255, 255]));
+        assert_eq!(names[6], RowName::ConsumerName(3, u32::MAX));
+        assert_eq!(names[8], RowName::Pending(3, StreamId::MAX));
+        assert_eq!(names[10], RowName::Owned(3, 2, id(1, 1)));
+        assert_eq!(names[14], RowName::NextGroup);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod activity;
 pub(super) mod commands;
 mod keyspace;
 pub(super) mod memory;
+mod persistence;
 mod process;
 pub(super) mod text;
 pub(crate) mod tiering;
@@ -53,7 +54,7 @@ const SECTIONS: &[Section] = &[
     section(&["server"], "Server", process::server),
     section(&["clients"], "Clients", activity::clients),
     section(&["memory"], "Memory", memory::memory),
-    section(&["persistence"], "Persistence", unused::persistence),
+    section(&["persistence"], "Persistence", persistence::persistence),
     section(&["stats"], "Stats", activity::stats),
     section(&["replication"], "Replication", unused::replication),
     section(&["cpu"], "CPU", process::cpu),

@@ -1,0 +1,265 @@
+//! The snapshot's file is read into the databases: at the start, and for DEBUG RELOAD.
+//!
+//! Values go through the tier like those that clients write: they are demoted as memory fills, and what finds no
+//! room ends it.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use command::saved::LoadedValue;
+use command::{Classes, Cx, Effects, NothingFetched, Waits};
+use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
+use rdb::Error;
+use rdb::file::{FileError, FileReader, KeyPart, Part};
+use thiserror::Error as ThisError;
+
+use crate::session::errand::save;
+use crate::session::save::snapshot_path;
+use crate::state::client_memory::request_bytes_max;
+use crate::state::clock::unix_ms;
+use crate::state::saves::Purpose;
+use crate::state::snapshot::Failure;
+use crate::state::worker::Worker;
+
+/// Keys between two looks at memory and at the time.
+const STEP_KEYS: u64 = 64;
+/// Bytes of values likewise.
+const STEP_BYTES: u64 = 64 << 10;
+/// Between two lines of the log.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Why a file is not loaded.
+#[derive(Debug, ThisError)]
+#[non_exhaustive]
+pub(crate) enum NotLoaded {
+    /// It cannot be opened.
+    #[error("cannot open it: {0}")]
+    Open(#[from] io::Error),
+    /// It is damaged, or has something that is not supported.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A key that cannot be made.
+    #[error("at byte {offset}: the key {key} of database {db}: {reason}")]
+    Key {
+        /// Where its value ends.
+        offset: u64,
+        /// Which.
+        key: String,
+        /// Its database.
+        db: u64,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+/// What DEBUG RELOAD does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// It saves first.
+    pub(crate) saves: bool,
+    /// It flushes all databases in between.
+    pub(crate) flushes: bool,
+    /// Keys may be there already.
+    pub(crate) merges: bool,
+}
+
+impl Load {
+    /// Errors: with the text of the reply.
+    pub(super) async fn run(self, worker: &Worker) -> Result<(), String> {
+        if self.saves && !save(worker, Purpose::Save).await {
+            return Err("ERR".to_owned());
+        }
+        if self.flushes {
+            flush(worker);
+        }
+        load(worker, self.merges).await.map_err(|error| {
+            tracing::error!(%error, "not loaded");
+            "ERR Error trying to load the RDB dump, check server logs.".to_owned()
+        })
+    }
+}
+
+/// Loads the snapshot's file, if there is one.
+///
+/// Errors: not all of it could be loaded.
+pub(crate) async fn load(worker: &Worker, merges: bool) -> Result<(), NotLoaded> {
+    let (dir, name) = snapshot_path(&worker.server);
+    let path = dir.join(name);
+    let saves = &worker.server.saves;
+    saves.is_loading.store(true, Ordering::Relaxed);
+    saves.loaded_keys.store(0, Ordering::Relaxed);
+    saves.loaded_expired.store(0, Ordering::Relaxed);
+    let loaded = match File::open(&path) {
+        Ok(file) => Loading { worker, merges, start: Instant::now() }.load(&path, file).await,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error.into()),
+    };
+    worker.tier.after_batch(&mut worker.tally.borrow_mut());
+    saves.is_loading.store(false, Ordering::Relaxed);
+    saves.set_saved(worker.server.changes());
+    loaded
+}
+
+struct Loading<'a> {
+    worker: &'a Worker,
+    merges: bool,
+    start: Instant,
+}
+
+impl Loading<'_> {
+    async fn load(&self, path: &Path, file: File) -> Result<(), NotLoaded> {
+        let server = &*self.worker.server;
+        let file_bytes = file.metadata()?.len();
+        let bytes_max = request_bytes_max(server);
+        let mut reader = FileReader::new(file, bytes_max)?;
+        tracing::info!(path = %path.display(), version = reader.version(), file_bytes, "loading");
+        let (mut step, mut logged) = (Step::default(), self.start);
+        loop {
+            let part = match reader.next_part()? {
+                Part::End => break,
+                Part::Key(part) => part,
+                Part::Skipped(what) => {
+                    tracing::warn!(?what, offset = reader.offset(), "passed over: not supported");
+                    continue;
+                }
+                Part::Aux { name, value } => {
+                    let (name, value) = (name.escape_ascii(), value.escape_ascii());
+                    tracing::debug!(%name, %value, "the file says");
+                    continue;
+                }
+                Part::Size { .. } => continue,
+            };
+            let value = LoadedValue::read(&mut reader, &part, server, bytes_max);
+            let (value, bytes) = value.map_err(|error| match error {
+                Error::Stopped => {
+                    refused(&reader, &part, "its value takes more memory than a request may")
+                }
+                error => reader.error(error).into(),
+            })?;
+            step.add(bytes);
+            if step.is_over() {
+                step = Step::default();
+                self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
+                tokio::task::yield_now().await;
+                if logged.elapsed() > PROGRESS_EVERY {
+                    logged = Instant::now();
+                    let (offset, keys) =
+                        (reader.offset(), server.saves.loaded_keys.load(Ordering::Relaxed));
+                    tracing::info!(offset, file_bytes, keys, "loading");
+                }
+            }
+            // It is the value's until the key has it.
+            let _claim = match self.worker.tier.must_wait_for(bytes) {
+                false => None,
+                true => Some(self.worker.tier.wait_for_memory(bytes, 0).await.map_err(|_| {
+                    refused(&reader, &part, "there is no memory for it within maxmemory")
+                })?),
+            };
+            self.put(&part, value).map_err(|reason| refused(&reader, &part, reason))?;
+        }
+        let keys = server.saves.loaded_keys.load(Ordering::Relaxed);
+        let expired = server.saves.loaded_expired.load(Ordering::Relaxed);
+        let seconds = self.start.elapsed().as_secs_f64();
+        tracing::info!(keys, expired, seconds, "DB loaded from disk");
+        Ok(())
+    }
+
+    fn put(&self, part: &KeyPart, value: LoadedValue) -> Result<(), &'static str> {
+        let (worker, server) = (self.worker, &*self.worker.server);
+        let db = u8::try_from(part.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
+        let db = db.ok_or("there are fewer databases")?;
+        let now_ms = unix_ms();
+        if part.expire_at_ms > 0 && part.expire_at_ms <= now_ms {
+            server.saves.loaded_expired.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let key = Key::new(&part.key);
+        let mut locked = server.tier.keyspace.lock_one(key.slot);
+        let mut tally = worker.tally.borrow_mut();
+        tally.noting = Noting::default();
+        fail_snapshot(worker);
+        let mut cx = Cx {
+            locked: &mut locked,
+            keys: &[key],
+            array_len: None,
+            db,
+            now_ms,
+            tally: &mut tally,
+            fetched: &NothingFetched,
+            statistics: server,
+            encodings: server,
+            limits: server,
+            no_touch: true,
+            detached: Vec::new(),
+            reply_bytes_max: usize::MAX,
+            spare: &mut Vec::new(),
+            cold_leaves: Vec::new(),
+            random: 0,
+            waits: Waits::Never,
+            effects: Effects::new(Classes::NONE, true),
+        };
+        if !self.merges && cx.exists(&key) {
+            return Err("it is there twice");
+        }
+        value.put(&mut cx, part).map_err(|_| "there is no memory for it")?;
+        server.saves.loaded_keys.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// What was loaded since memory was looked at.
+#[derive(Default)]
+struct Step {
+    keys: u64,
+    bytes: u64,
+}
+
+impl Step {
+    fn add(&mut self, bytes: u64) {
+        self.keys += 1;
+        self.bytes += bytes;
+    }
+
+    fn is_over(&self) -> bool {
+        self.keys >= STEP_KEYS || self.bytes >= STEP_BYTES
+    }
+}
+
+fn refused<R: io::Read>(reader: &FileReader<R>, part: &KeyPart, reason: &'static str) -> NotLoaded {
+    let key = part.key.escape_ascii().to_string();
+    NotLoaded::Key { offset: reader.offset(), key, db: part.db, reason }
+}
+
+/// What comes without saving what was there first ends a snapshot that is being taken: it is begun again. A slot
+/// must be held.
+pub(crate) fn fail_snapshot(worker: &Worker) {
+    let server = &worker.server;
+    if server.listening.split().1
+        && let Some(snapshot) = server.saves.snapshot()
+    {
+        snapshot.fail(Failure::Overtaken);
+    }
+}
+
+/// Removes all keys.
+fn flush(worker: &Worker) {
+    let keyspace = &worker.server.tier.keyspace;
+    let mut tally = Tally::default();
+    let mut detached: Vec<DetachedTable> = Vec::new();
+    let mut all = keyspace.lock_all();
+    fail_snapshot(worker);
+    for slot in 0..SLOT_COUNT as u16 {
+        let state = all.slot(slot);
+        for table in 0..DB_COUNT as u8 {
+            state.changed_all(table, None, unix_ms());
+            detached.extend(state.clear(table, &mut tally));
+        }
+    }
+    drop(all);
+    worker.server.tier.add_tally(&mut tally);
+    worker.free_later(detached);
+    worker.after_batch();
+}

@@ -1,0 +1,186 @@
+//! What is known of snapshots: the one under way, how the last one ended, when the next is due.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::state::clock::unix_ms;
+use crate::state::snapshot::Snapshot;
+
+/// After one that failed the next is begun no sooner.
+const RETRY_SECONDS: u64 = 5;
+
+/// Who wants a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A client that waits for it.
+    Save,
+    /// Nobody waits.
+    Background,
+    /// The server ends with it: nothing is written any more.
+    Shutdown,
+}
+
+pub(crate) struct Saves {
+    snapshot: Mutex<Option<Arc<Snapshot>>>,
+    /// The purpose of the one under way, and when it began: Unix seconds.
+    under_way: Mutex<Option<(Purpose, u64)>>,
+    /// Whether the one under way is the last, and nothing is written any more.
+    pub(crate) is_ending: AtomicBool,
+    /// Whether one is to begin as soon as may be.
+    pub(crate) is_scheduled: AtomicBool,
+    last_unix: AtomicU64,
+    last_try_unix: AtomicU64,
+    /// How the last in the background ended.
+    has_failed: AtomicBool,
+    /// How long it took, -1 if there was none.
+    last_seconds: AtomicI64,
+    count: AtomicU64,
+    /// Changes that the last has.
+    saved_changes: AtomicU64,
+    /// Whether a file is being read.
+    pub(crate) is_loading: AtomicBool,
+    pub(crate) loaded_keys: AtomicU64,
+    pub(crate) loaded_expired: AtomicU64,
+}
+
+impl Saves {
+    pub(crate) fn new(started_unix: u64) -> Saves {
+        Saves {
+            snapshot: Mutex::new(None),
+            under_way: Mutex::new(None),
+            is_ending: AtomicBool::new(false),
+            is_scheduled: AtomicBool::new(false),
+            last_unix: AtomicU64::new(started_unix),
+            last_try_unix: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+            last_seconds: AtomicI64::new(-1),
+            count: AtomicU64::new(0),
+            saved_changes: AtomicU64::new(0),
+            is_loading: AtomicBool::new(false),
+            loaded_keys: AtomicU64::new(0),
+            loaded_expired: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins one. False: one is under way.
+    pub(crate) fn begin(&self, purpose: Purpose) -> bool {
+        let mut under_way = self.under_way.lock();
+        if under_way.is_some() {
+            return false;
+        }
+        let now = unix_ms() / 1_000;
+        *under_way = Some((purpose, now));
+        self.is_scheduled.store(false, Ordering::Relaxed);
+        self.last_try_unix.store(now, Ordering::Relaxed);
+        true
+    }
+
+    /// Ends it. `changes`: those that it has, if there is a file.
+    pub(crate) fn end(&self, changes: Option<u64>) {
+        let now = unix_ms() / 1_000;
+        let mut under_way = self.under_way.lock();
+        let (purpose, began) = under_way.take().expect("invariant: one was begun");
+        if let Some(changes) = changes {
+            self.last_unix.store(now, Ordering::Relaxed);
+            self.saved_changes.store(changes, Ordering::Relaxed);
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+        if purpose == Purpose::Background {
+            self.last_seconds.store(now.saturating_sub(began) as i64, Ordering::Relaxed);
+        }
+        // One that was waited for cures what others have failed in, as in Redis.
+        if purpose == Purpose::Background || changes.is_some() {
+            self.has_failed.store(changes.is_none(), Ordering::Relaxed);
+        }
+    }
+
+    /// The purpose of the one under way.
+    pub(crate) fn purpose(&self) -> Option<Purpose> {
+        self.under_way.lock().map(|(purpose, _)| purpose)
+    }
+
+    /// For how many seconds one has been under way in the background, -1 if none is.
+    pub(crate) fn current_seconds(&self) -> i64 {
+        match *self.under_way.lock() {
+            Some((Purpose::Background, began)) => (unix_ms() / 1_000).saturating_sub(began) as i64,
+            _ => -1,
+        }
+    }
+
+    /// The snapshot that writes are to be saved for.
+    pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.lock().clone()
+    }
+
+    /// Every slot must be held.
+    pub(crate) fn set_snapshot(&self, snapshot: Option<Arc<Snapshot>>) {
+        *self.snapshot.lock() = snapshot;
+    }
+
+    /// When the last was done: Unix seconds.
+    pub(crate) fn last_unix(&self) -> u64 {
+        self.last_unix.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn last_seconds(&self) -> i64 {
+        self.last_seconds.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Changes since the last, of so many in all.
+    pub(crate) fn unsaved(&self, changes: u64) -> u64 {
+        changes.saturating_sub(self.saved_changes.load(Ordering::Relaxed))
+    }
+
+    /// What has been loaded is what the file has.
+    pub(crate) fn set_saved(&self, changes: u64) {
+        self.saved_changes.store(changes, Ordering::Relaxed);
+    }
+
+    /// The first of the points, seconds and changes each, that asks for a snapshot now.
+    pub(crate) fn due(&self, points: &[(u64, u64)], changes: u64) -> Option<(u64, u64)> {
+        if points.is_empty() {
+            return None;
+        }
+        let now = unix_ms() / 1_000;
+        let may_try = !self.has_failed()
+            || now.saturating_sub(self.last_try_unix.load(Ordering::Relaxed)) > RETRY_SECONDS;
+        let unsaved = self.unsaved(changes);
+        let since = now.saturating_sub(self.last_unix());
+        let is_due = |&&(seconds, count): &&(u64, u64)| unsaved >= count && since > seconds;
+        points.iter().find(is_due).copied().filter(|_| may_try)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_ask_for_enough_changes_in_enough_time() {
+        let now = unix_ms() / 1_000;
+        let saves = Saves::new(now - 100);
+        let points = [(300, 1), (60, 10)];
+        assert_eq!(saves.due(&points, 9), None);
+        assert_eq!(saves.due(&points, 10), Some((60, 10)));
+        assert!(saves.begin(Purpose::Background));
+        assert!(!saves.begin(Purpose::Save));
+        saves.end(None);
+        assert!(saves.has_failed());
+        assert_eq!(saves.due(&points, 10), None, "it failed a moment ago");
+        assert!(saves.begin(Purpose::Save));
+        saves.end(Some(10));
+        assert!(!saves.has_failed());
+        assert_eq!((saves.unsaved(12), saves.count(), saves.last_seconds()), (2, 1, 0));
+        assert_eq!(saves.due(&points, 100), None, "it is saved");
+    }
+}

@@ -1,0 +1,116 @@
+//! The file of a snapshot: written by a thread of its own under another name, so that nobody who holds a slot waits
+//! for the drive but when much is on its way, and put in place once all of it is there.
+
+use std::fs::{File, rename};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// Pieces on their way.
+const PIECES_MAX: usize = 32;
+/// Pieces on their way beyond which the walk waits, so that there is room for those who hold slots.
+const PIECES_MANY: usize = 8;
+/// Bytes that are written between two times that the drive is told to.
+const SYNC_BYTES: u64 = 32 << 20;
+
+/// The end of a pipe to the thread that writes.
+pub(crate) struct FilePipe {
+    pieces: SyncSender<Vec<u8>>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl Write for FilePipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        // The thread says why when it is asked for the file.
+        let sent = self.pieces.send(bytes.to_vec());
+        sent.map_err(|_| io::Error::other("the file cannot be written"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The file behind it.
+pub(crate) struct SnapshotFile {
+    dir: PathBuf,
+    temporary: PathBuf,
+    thread: JoinHandle<io::Result<File>>,
+    pending: Arc<AtomicUsize>,
+}
+
+impl SnapshotFile {
+    /// Makes a file in a directory. Errors: it cannot be made.
+    pub(crate) fn create(dir: &Path) -> io::Result<(SnapshotFile, FilePipe)> {
+        let dir = dir.to_path_buf();
+        let temporary = dir.join(format!("temp-{}.rdb", std::process::id()));
+        let file = File::create(&temporary)?;
+        let (pieces, received) = sync_channel(PIECES_MAX);
+        let pending = Arc::new(AtomicUsize::new(0));
+        let done = pending.clone();
+        let write = move || write_all(file, &received, &done);
+        let thread = std::thread::Builder::new().name("snapshot".into()).spawn(write)?;
+        let pipe = FilePipe { pieces, pending: pending.clone() };
+        Ok((SnapshotFile { dir, temporary, thread, pending }, pipe))
+    }
+
+    /// Whether so much is on its way that the walk is to wait.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > PIECES_MANY
+    }
+
+    /// Puts the file, which has all its bytes, in place of what has its name. When this returns it is on the drive.
+    ///
+    /// Errors: it cannot; what had the name has it still.
+    pub(crate) fn put(self, name: &Path) -> io::Result<()> {
+        let result = self.thread.join().map_err(|_| io::Error::other("the writer has ended"));
+        let put = |file: File| {
+            file.sync_all()?;
+            rename(&self.temporary, self.dir.join(name))?;
+            File::open(&self.dir)?.sync_all()
+        };
+        let result = result.and_then(|file| file).and_then(put);
+        if result.is_err() {
+            remove(&self.temporary);
+        }
+        result
+    }
+
+    /// Removes it. Returns why it could not be written, if that is why.
+    pub(crate) fn remove(self) -> Option<io::Error> {
+        let result = self.thread.join();
+        remove(&self.temporary);
+        result.ok().and_then(Result::err)
+    }
+}
+
+fn remove(temporary: &Path) {
+    if let Err(error) = std::fs::remove_file(temporary) {
+        tracing::debug!(%error, path = %temporary.display(), "the unfinished file was gone already");
+    }
+}
+
+/// Writes what comes, until nothing more can.
+fn write_all(
+    mut file: File,
+    pieces: &Receiver<Vec<u8>>,
+    pending: &AtomicUsize,
+) -> io::Result<File> {
+    let mut unsynced = 0;
+    for piece in pieces {
+        file.write_all(&piece)?;
+        pending.fetch_sub(1, Ordering::Relaxed);
+        unsynced += piece.len() as u64;
+        if unsynced >= SYNC_BYTES {
+            // So that the sync at the end, and the writes of others, do not wait for all of it.
+            file.sync_data()?;
+            unsynced = 0;
+        }
+    }
+    Ok(file)
+}

@@ -668,6 +668,15 @@ fn lists_that_are_stored_from_many_sides_take_turns() {
     copy_from_many_sides(&server, (40, 2), "SORT s BY nosort STORE TARGET", ":100000");
 }
 
+#[test]
+fn strings_that_are_lengthened_from_many_sides_take_turns() {
+    let server = start_with("RPUSH", |number| vec![member(number)]);
+    copy_from_many_sides(&server, (24, 2), "SETRANGE TARGET 3000000 x", ":3000001");
+    copy_from_many_sides(&server, (24, 2), "SETBIT TARGET 32000000 1", ":0");
+    let line = "BITFIELD TARGET SET u8 40000000 1";
+    copy_from_many_sides(&server, (24, 2), line, "[:0]");
+}
+
 /// Each first reads a leaf of the index, then all leaves, and then makes its copies.
 #[test]
 fn places_that_are_stored_from_many_sides_take_turns() {

@@ -6,6 +6,7 @@ use value::bitfield::{INVALID_OFFSET, parse_offset};
 use value::bits::{self, Operation};
 use value::parse_i64;
 
+use super::room::check_lengthened;
 use super::string_range::{RAW, grow, peek_string, set_raw};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -119,9 +120,7 @@ fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let len = (offset / 8) as usize + 1;
     let mut old_bit = false;
     let old = peek_string(cx, &key)?;
-    if old.is_none_or(|(old_len, _)| len > old_len) {
-        cx.check_memory(len)?;
-    }
+    check_lengthened(cx, &key, (old.map_or(0, |(old_len, _)| old_len), len), reply)?;
     let mut is_changed = true;
     match old {
         None => {

@@ -12,6 +12,7 @@ use value::bitfield::{
 };
 use value::parse_i64;
 
+use super::room::check_lengthened;
 use super::string_range::{RAW, grow, peek_string, set_raw};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -202,9 +203,7 @@ fn write(
 ) -> CommandResult {
     let (key, len) = (cx.key(0), len as usize);
     let old = peek_string(cx, &key)?;
-    if old.is_none_or(|(old_len, _)| len > old_len) {
-        cx.check_memory(len)?;
-    }
+    check_lengthened(cx, &key, (old.map_or(0, |(old_len, _)| old_len), len), reply)?;
     let written = match old {
         None => {
             let mut bytes = vec![0; len];

@@ -50,6 +50,30 @@ pub(super) fn check_copies(
     check_stored(key, bytes, cx.reply_bytes_max, reply)
 }
 
+/// A string grows by this without asking for memory first: writers are held to `maxmemory` by what has been
+/// allocated, and to run twice costs more than that.
+const GROWTH_BYTES_FREE: usize = 256 << 10;
+
+/// Whether a string of `old_len` bytes (0: there is none) may be lengthened to `len`, for which it may have
+/// to be copied.
+///
+/// Errors: [`CommandError::OUT_OF_MEMORY`], if that is never possible; [`CommandError::ReplyTooLong`].
+pub(super) fn check_lengthened(
+    cx: &Cx<'_, '_>,
+    key: &Key<'_>,
+    (old_len, len): (usize, usize),
+    reply: &Reply,
+) -> CommandResult {
+    if len <= old_len {
+        return Ok(());
+    }
+    cx.check_memory(len)?;
+    match len - old_len > GROWTH_BYTES_FREE {
+        true => check_stored(key, len as u64, cx.reply_bytes_max, reply),
+        false => Ok(()),
+    }
+}
+
 /// Elements of a reply that may not be longer than there is memory for. One that does not fit is left out, and
 /// so are those behind it, but they are counted, so that memory for all of them is asked for.
 pub(super) struct Room {

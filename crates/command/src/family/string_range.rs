@@ -9,6 +9,7 @@ use value::bits::clamp_range;
 use value::string::Encoding;
 use value::{Kind, parse_i64};
 
+use super::room::check_lengthened;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -191,9 +192,7 @@ fn setrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
     }
     let range = offset as usize..end as usize;
     let len = old_len.max(range.end);
-    if len > old_len {
-        cx.check_memory(len)?;
-    }
+    check_lengthened(cx, &key, (old_len, len), reply)?;
     match old {
         None => {
             let mut bytes = vec![0; len];

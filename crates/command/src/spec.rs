@@ -143,8 +143,11 @@ impl Flags {
     /// few keys at a time (`Cx::array_len`). Ours alone, and not shown.
     pub const BY_KEY: Flags = Flags(1 << 17);
 
+    /// Not while data is loaded beside what is there.
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 18);
+
     /// Names in the order in which Redis lists them.
-    pub const NAMES: [(Flags, &'static str); 16] = [
+    pub const NAMES: [(Flags, &'static str); 17] = [
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
         (Flags::DENYOOM, "denyoom"),
@@ -158,6 +161,7 @@ impl Flags {
         (Flags::SKIP_SLOWLOG, "skip_slowlog"),
         (Flags::FAST, "fast"),
         (Flags::NO_AUTH, "no_auth"),
+        (Flags::NO_ASYNC_LOADING, "no_async_loading"),
         (Flags::MOVABLEKEYS, "movablekeys"),
         (Flags::NO_MULTI, "no_multi"),
         (Flags::ALLOW_BUSY, "allow_busy"),

@@ -34,7 +34,7 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[
     ),
 ];
 
-const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_ASYNC_LOADING);
 
 const fn row(
     (name, arity, flags, since): (&'static str, i32, Flags, &'static str),

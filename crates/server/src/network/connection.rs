@@ -59,6 +59,8 @@ pub(crate) struct Connection<T> {
     ticket: Ticket,
     /// Whether it has a turn of its own, which what it takes does not spend.
     goes_alone: bool,
+    /// What was used of the turn, and the length of the reply, when its requests were last begun to run.
+    run_began: (u64, usize),
     /// Values fetched for the batch under way.
     fetched: FetchedSet,
     /// Of the request under way, that its reply, which ends `reply`, was read in windows.
@@ -121,6 +123,7 @@ impl<T: Transport> Connection<T> {
             drained: false,
             ticket: Ticket::default(),
             goes_alone: false,
+            run_began: (0, 0),
             fetched: FetchedSet::default(),
             read_many: None,
             reply_granted: 0,
@@ -214,6 +217,7 @@ impl<T: Transport> Connection<T> {
     /// Runs requests, and counts what that takes of the turn.
     fn run_turn(&mut self) -> Next {
         let (used, answered) = (self.worker.turn.used(), self.reply.len());
+        self.run_began = (used, answered);
         let capacity = self.reply.capacity();
         let next = self.run_requests();
         self.note_grown(capacity, self.reply.capacity());
@@ -329,8 +333,10 @@ impl<T: Transport> Connection<T> {
     /// Whether in the midst of a batch something is to be written, or others are to have their turn: a
     /// few requests may take long.
     fn must_pause(&self) -> bool {
-        self.reply.len() - self.written > WRITE_EARLY_BYTES
-            || self.worker.turn.ends_between_requests(self.goes_alone)
+        let (used, answered) = self.run_began;
+        let taken =
+            self.worker.turn.used() - used + self.reply.len().saturating_sub(answered) as u64;
+        self.reply.len() - self.written > WRITE_EARLY_BYTES || self.worker.turn.ends_batch(taken)
     }
 
     /// Counts a run of the request under way that came to nothing, unless it named more values than any before:

@@ -17,7 +17,9 @@ use std::task::{Poll, Waker};
 
 use quanta::Clock;
 
-use crate::limits::{CROWDED_TURN_SHIFT, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_NANOS_MAX};
+use crate::limits::{
+    BATCH_TURNS_SHIFT, CROWDED_TURN_SHIFT, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_NANOS_MAX,
+};
 use crate::state::slices::Slices;
 
 /// Fraction bits of what a tick of the clock counts for.
@@ -178,11 +180,11 @@ impl Turn {
         self.is_spent() || is_for_others || is_heavy && self.has_looker.get()
     }
 
-    /// Whether a client that has its turn, one of its own or not, has to let others have theirs before its next
+    /// Whether a batch that has taken so much in one go has to let others have their turn before its next
     /// request.
     #[inline]
-    pub(crate) fn ends_between_requests(&self, goes_alone: bool) -> bool {
-        if goes_alone { self.own_ticks() >= self.own_ticks_max() } else { self.is_spent() }
+    pub(crate) fn ends_batch(&self, taken: u64) -> bool {
+        taken > self.bytes_max << BATCH_TURNS_SHIFT
     }
 
     /// Begins a turn of everybody.

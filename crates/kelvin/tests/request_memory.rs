@@ -662,6 +662,25 @@ fn sets_that_are_stored_from_many_sides_take_turns() {
     copy_from_many_sides(&server, (40, 2), "COPY s TARGET REPLACE", ":1");
 }
 
+/// Nothing leaves RAM while it runs.
+#[test]
+fn what_a_transaction_brings_into_ram_counts_together() {
+    const COPIES: usize = 30;
+    let server = start_with("SADD", |number| vec![member(number)]);
+    let mut client = server.connect();
+    for command in ["COPY s {t}NUMBER", "RENAME {t}NUMBER {u}NUMBER"] {
+        client.line("TIER DEMOTE ALL");
+        client.line("MULTI");
+        for number in 0..COPIES {
+            client.line(&command.replace("NUMBER", &number.to_string()));
+        }
+        let reply = client.show("EXEC");
+        let refused = reply.matches("request needs more memory").count();
+        assert!((1..COPIES).contains(&refused), "{command}: {reply}");
+        assert_peak(&server, 64);
+    }
+}
+
 #[test]
 fn lists_that_are_stored_from_many_sides_take_turns() {
     let server = start_with("RPUSH", |number| vec![member(number)]);

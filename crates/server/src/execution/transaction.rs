@@ -24,7 +24,7 @@ use crate::execution::need::{NeededOf, value_bytes};
 use crate::execution::outcome::{Lacked, Needed, Outcome};
 use crate::execution::serve::{lock_served, serve_ready};
 use crate::family::HANDLERS;
-use crate::limits::ATTEMPTS_MAX;
+use crate::limits::{ATTEMPTS_MAX, REPLY_BYTES_FREE};
 use crate::session::Session;
 use crate::session::cold::all_cold;
 use crate::session::transaction::{Queued, Transaction};
@@ -115,12 +115,10 @@ fn exec(
     }
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
-    // What has been reserved is within it. Elements of large collections in RAM could not be counted.
-    let reply_bytes_max = reply.full_len().saturating_add(request_bytes_max(&server) as usize);
-    let room = Room { reply_bytes_max, leaves_gaps: attempt.leaves_gaps };
+    let mut room = Room::new(session, reply, attempt.leaves_gaps);
     for queued in &transaction.queued {
         reply.set_protocol(session.protocol);
-        run_queued(session, queued, &mut locked, fetched, room, reply);
+        run_queued(session, queued, &mut locked, fetched, &mut room, reply);
     }
     drop(locked);
     serve_ready(&session.worker);
@@ -163,13 +161,50 @@ fn needs(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Ne
     needs.needed
 }
 
-/// What the replies of a transaction may take.
-#[derive(Clone, Copy)]
+/// What a transaction may take as it runs: its replies, what it brings into RAM, and what it reads then since it
+/// could not be told before. What has been reserved is within it.
 struct Room {
-    /// Bytes of all of them.
-    reply_bytes_max: usize,
-    /// Whether fetched values are copied into them later.
+    bytes_max: u64,
+    /// Length of the reply before it.
+    reply_start: usize,
+    /// What its worker had brought into RAM before it, in this batch.
+    grown_before: i64,
+    /// What was read with the slots held.
+    read_bytes: u64,
+    /// Whether fetched values are copied into the replies later.
     leaves_gaps: bool,
+}
+
+impl Room {
+    fn new(session: &Session, reply: &Reply, leaves_gaps: bool) -> Room {
+        Room {
+            bytes_max: request_bytes_max(session.server()),
+            reply_start: reply.full_len(),
+            grown_before: session.worker.tally.borrow().ram_bytes(),
+            read_bytes: 0,
+            leaves_gaps,
+        }
+    }
+
+    /// What it has taken besides its replies.
+    fn held_bytes(&self, session: &Session) -> u64 {
+        let grown = session.worker.tally.borrow().ram_bytes() - self.grown_before;
+        self.read_bytes + grown.max(0) as u64
+    }
+
+    /// Bytes that the whole reply may come to with that of the next command, which has a little in any case.
+    fn reply_bytes_max(&self, session: &Session, reply: &Reply) -> usize {
+        let left = self.bytes_max.saturating_sub(self.held_bytes(session)) as usize;
+        let of_all = self.reply_start.saturating_add(left);
+        of_all.max(reply.full_len().saturating_add(REPLY_BYTES_FREE))
+    }
+
+    /// Takes the memory to read so many bytes more. False: there is none.
+    fn take(&mut self, bytes: u64, session: &Session) -> bool {
+        let fits = self.held_bytes(session).saturating_add(bytes) <= self.bytes_max;
+        self.read_bytes += if fits { bytes } else { 0 };
+        fits
+    }
 }
 
 fn run_queued(
@@ -177,7 +212,7 @@ fn run_queued(
     queued: &Queued,
     locked: &mut Locked<'_>,
     fetched: &mut FetchedSet,
-    room: Room,
+    room: &mut Room,
     reply: &mut Reply,
 ) {
     let args = queued.args();
@@ -191,15 +226,14 @@ fn run_queued(
             // and what was read before stays at hand.
             loop {
                 let spare = &mut Vec::new();
-                let Room { reply_bytes_max, leaves_gaps } = room;
                 let run = HandlerRun {
                     handler,
                     keys: &keys,
                     part: Part::Whole,
                     args,
                     fetched,
-                    reply_bytes_max,
-                    leaves_gaps,
+                    reply_bytes_max: room.reply_bytes_max(session, reply),
+                    leaves_gaps: room.leaves_gaps,
                     copies_large: true,
                     spare,
                     is_write: queued.entry.spec.flags.has(Flags::WRITE),
@@ -210,8 +244,7 @@ fn run_queued(
                     Err(CommandError::NotResident(missing)) => missing,
                     Err(CommandError::ReplyTooLong(_)) => {
                         reply.truncate(length);
-                        let bytes_max = request_bytes_max(session.server());
-                        break Err(CommandError::owned(refusal(session.server(), bytes_max)));
+                        break Err(CommandError::owned(refusal(session.server(), room.bytes_max)));
                     }
                     result => break result,
                 };
@@ -226,9 +259,8 @@ fn run_queued(
                 lacked.retain(|want| !fetched.has(want.record));
                 assert!(!lacked.is_empty(), "a value that is there is found");
                 // Leaves of a large collection, which could not be told before it ran.
-                let bytes_max = request_bytes_max(session.server());
-                if lacked.iter().map(value_bytes).sum::<u64>() > bytes_max {
-                    break Err(CommandError::owned(refusal(session.server(), bytes_max)));
+                if !room.take(lacked.iter().map(value_bytes).sum(), session) {
+                    break Err(CommandError::owned(refusal(session.server(), room.bytes_max)));
                 }
                 // The gaps of commands in front go by the values' positions, which change.
                 while reply.has_gaps() {

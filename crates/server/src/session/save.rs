@@ -244,11 +244,12 @@ impl Saving<'_> {
     ) -> Result<(), Failure> {
         let describe = |file: &mut FileWriter<_>| self.describe(file);
         snapshot.describe(describe).map_err(|error| Failure::Failed(error.to_string()))?;
+        let is_over = || snapshot.has_failed() || self.server.is_stopping();
         for slot in 0..SLOT_COUNT as u16 {
-            while file.is_behind() {
+            while file.is_behind() && !is_over() {
                 std::thread::sleep(BEHIND);
             }
-            if snapshot.has_failed() || self.server.is_stopping() {
+            if is_over() {
                 break;
             }
             self.walk_slot(snapshot, reader, slot)?;

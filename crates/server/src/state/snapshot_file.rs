@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+/// Bytes of a piece.
+const PIECE_BYTES_MAX: usize = 256 << 10;
 /// Pieces on their way.
 const PIECES_MAX: usize = 32;
 /// Pieces on their way beyond which the walk waits, so that there is room for those who hold slots.
@@ -49,6 +51,8 @@ pub(crate) struct FilePipe {
 
 impl Write for FilePipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A large value comes in one: no more of it is copied than there is to be on its way.
+        let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
         self.progress.pending.fetch_add(1, Ordering::Relaxed);
         // The thread says why when it is asked for the file.
         let sent = self.pieces.send(bytes.to_vec());
@@ -162,5 +166,15 @@ mod tests {
         assert!(!pipe.progress.is_behind());
         pipe.write_all(b"piece").expect_err("nobody takes it");
         assert!(!pipe.progress.is_behind());
+    }
+
+    #[test]
+    fn a_large_value_goes_in_pieces() {
+        let (mut pipe, received) = pipe();
+        let value = vec![b'x'; 2 * PIECE_BYTES_MAX + 1];
+        pipe.write_all(&value).expect("there is room");
+        drop(pipe);
+        let lens: Vec<usize> = received.iter().map(|piece| piece.len()).collect();
+        assert_eq!(lens, [PIECE_BYTES_MAX, PIECE_BYTES_MAX, 1]);
     }
 }

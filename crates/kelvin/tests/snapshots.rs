@@ -399,3 +399,22 @@ fn a_data_set_larger_than_memory_is_saved_and_loaded() {
     let log = Server::failed_kelvin(&["--dir", dir, "--maxmemory", "80mb"]);
     assert!(log.contains("there is no memory for it within maxmemory"), "{log}");
 }
+
+#[test]
+fn a_snapshot_can_be_looked_at_as_it_ends() {
+    let server = Server::kelvin(&[]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.connect();
+            while !is_over.load(Ordering::Relaxed) {
+                info(&mut client, "current_save_keys_total");
+            }
+        });
+        let mut client = server.connect();
+        for _ in 0..30 {
+            assert_eq!(client.show("SAVE"), "+OK");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}

@@ -418,3 +418,13 @@ fn a_snapshot_can_be_looked_at_as_it_ends() {
         is_over.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn a_slot_of_very_many_keys_is_saved() {
+    let options = [&ALLOWED[..], &["--maxmemory", "128mb"]].concat();
+    let server = Server::kelvin_with_flash("256mb", &options);
+    let mut client = server.connect();
+    // Their names take more than those may that are written before the walk comes to them.
+    assert_eq!(client.show("DEBUG POPULATE 150000 {a} 3"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+}

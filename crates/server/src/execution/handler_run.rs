@@ -178,7 +178,7 @@ fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -
     let tier = &*worker.server.tier;
     let fetched = FetchedValues { set: run.fetched, tier, leaves_gaps: false };
     let read_held = TierWorker::fetch_blocking;
-    let reading = Reading { tier: &worker.tier, fetched: &fetched, read_held };
+    let reading = Reading { tier: &worker.tier, fetched: &fetched, read_held, is_walk: false };
     let mut lacked = SmallVec::new();
     for key in run.keys {
         if !locked.holds(key.slot) {

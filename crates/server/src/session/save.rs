@@ -412,7 +412,7 @@ impl Fetched for AtHand<'_> {
 
 fn reading<'a>(reader: &'a TierWorker, fetched: &'a AtHand<'a>) -> Reading<'a> {
     let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
-    Reading { tier: reader, fetched, read_held }
+    Reading { tier: reader, fetched, read_held, is_walk: true }
 }
 
 fn sorted(mut wants: Vec<Want>) -> Vec<Want> {

@@ -61,6 +61,8 @@ struct SlotSaved {
     /// All of it.
     is_taken: bool,
     names: RapidHashSet<Box<[u8]>>,
+    /// What of the names counts against the bound.
+    names_bytes: u64,
 }
 
 /// What comes of a wish to save a key.
@@ -78,6 +80,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) fetched: &'a dyn Fetched,
     /// Reads leaves while their slot is held.
     pub(crate) read_held: fn(&TierWorker, Vec<Want>) -> FetchedSet,
+    /// Whether it is the walk that saves.
+    pub(crate) is_walk: bool,
 }
 
 impl Snapshot {
@@ -138,10 +142,10 @@ impl Snapshot {
     /// Says that all of a slot was saved, which is held.
     pub(crate) fn take_slot(&self, slot: u16) {
         let mut saved = self.slots[usize::from(slot)].lock();
-        let names = std::mem::take(&mut saved.names);
+        let SlotSaved { names, names_bytes: bytes, .. } = std::mem::take(&mut *saved);
         saved.is_taken = true;
         drop(saved);
-        let bytes = names.iter().map(|name| name.len() as u64 + NAME_BYTES).sum();
+        drop(names);
         self.names_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -174,7 +178,12 @@ impl Snapshot {
             }
         }
         saved.names.insert(key.bytes.into());
+        if reading.is_walk {
+            // A slot of very many keys could never be saved if these were bounded.
+            return Saved::Yes;
+        }
         let bytes = key.bytes.len() as u64 + NAME_BYTES;
+        saved.names_bytes += bytes;
         if self.names_bytes.fetch_add(bytes, Ordering::Relaxed) > self.names_bytes_max {
             let text = "too many keys were written before the snapshot came to them";
             self.fail(Failure::Failed(text.to_owned()));

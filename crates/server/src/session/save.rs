@@ -32,7 +32,7 @@ const NAMES_SHIFT: u32 = 4;
 const NAMES_BYTES_MAX: u64 = 1 << 30;
 
 /// Takes a snapshot on a thread of its own and tells `done` whether there is a file. False: one is under
-/// way, or the server is stopping.
+/// way, or the server is stopping, or a file is being loaded, or one was not loaded as a whole.
 ///
 /// Errors: there is no thread.
 pub(crate) fn start_save(
@@ -132,6 +132,10 @@ pub(crate) async fn save_and_shut_down(
             }
             Ok(false) if server.is_stopping() => return Ok(()),
             Ok(false) if server.saves.purpose() == Some(Purpose::Shutdown) => return Err(()),
+            Ok(false) if server.saves.is_half_loaded() && !server.saves.is_loading() => {
+                tracing::error!("not saved: the file that is there could not be loaded as a whole");
+                return Err(());
+            }
             Ok(false) => {
                 if let Some(snapshot) = server.saves.snapshot() {
                     snapshot.fail(Failure::Failed("the server shuts down".to_owned()));

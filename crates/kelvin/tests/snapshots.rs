@@ -399,3 +399,108 @@ fn a_data_set_larger_than_memory_is_saved_and_loaded() {
     let log = Server::failed_kelvin(&["--dir", dir, "--maxmemory", "80mb"]);
     assert!(log.contains("there is no memory for it within maxmemory"), "{log}");
 }
+
+#[test]
+fn a_snapshot_can_be_looked_at_as_it_ends() {
+    let server = Server::kelvin(&[]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.connect();
+            while !is_over.load(Ordering::Relaxed) {
+                info(&mut client, "current_save_keys_total");
+            }
+        });
+        let mut client = server.connect();
+        for _ in 0..30 {
+            assert_eq!(client.show("SAVE"), "+OK");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_slot_of_very_many_keys_is_saved() {
+    let options = [&ALLOWED[..], &["--maxmemory", "128mb"]].concat();
+    let server = Server::kelvin_with_flash("256mb", &options);
+    let mut client = server.connect();
+    // Their names take more than those may that are written before the walk comes to them.
+    assert_eq!(client.show("DEBUG POPULATE 150000 {a} 3"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+}
+
+/// Waits until a file is being loaded, or none is.
+fn wait_for_loading(client: &mut Client, is_loading: bool) {
+    let start = Instant::now();
+    while info(client, "loading") != if is_loading { "1" } else { "0" } {
+        assert!(start.elapsed() < SNAPSHOT_WITHIN, "it does not come");
+    }
+}
+
+#[test]
+fn others_are_refused_while_a_file_is_loaded() {
+    let server = Server::kelvin(&ALLOWED);
+    let mut client = server.connect();
+    let mut loader = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 300000 key 100"), "+OK");
+    assert_eq!(client.show("SET key:7 first"), "+OK");
+    loader.write(b"DEBUG RELOAD\r\n");
+    const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
+    let (mut refused, mut written) = (0, "first".to_owned());
+    let reply = loop {
+        for number in 0..100 {
+            let reply = client.show(&format!("SET key:7 {number}"));
+            assert!(reply == "+OK" || reply == LOADING, "{reply}");
+            match reply == LOADING {
+                true => refused += 1,
+                false => written = number.to_string(),
+            }
+        }
+        if let Some(reply) = loader.read_within(Duration::from_millis(1)) {
+            break reply;
+        }
+    };
+    assert_eq!(show(&reply), "+OK");
+    assert!(refused > 0);
+    assert_eq!(text(&client.line("GET key:7")), written);
+    assert_eq!(client.show("DBSIZE"), ":300000");
+
+    // A client that goes leaves nothing half done.
+    let Frame::Integer(id) = loader.line("CLIENT ID") else { panic!("a number") };
+    loader.write(b"DEBUG RELOAD\r\n");
+    wait_for_loading(&mut client, true);
+    for line in ["GET key:7", "DBSIZE", "BGSAVE", "DEBUG RELOAD"] {
+        assert_eq!(client.show(line), LOADING, "{line}");
+    }
+    assert_eq!(client.show(&format!("CLIENT KILL ID {id}")), ":1");
+    wait_for_loading(&mut client, false);
+    let start = Instant::now();
+    while client.show("DBSIZE") == LOADING {
+        assert!(start.elapsed() < SNAPSHOT_WITHIN, "it does not end");
+    }
+    assert_eq!(client.show("DBSIZE"), ":300000");
+    assert_eq!(client.show("DEBUG RELOAD"), "+OK");
+}
+
+#[test]
+fn what_was_not_loaded_does_not_take_the_place_of_the_file() {
+    let server = Server::kelvin(&ALLOWED);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 1000 key 100"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let path = server.directory().join("dump.rdb");
+    let mut damaged = std::fs::read(&path).expect("the file is there");
+    damaged.truncate(damaged.len() / 2);
+    std::fs::write(&path, &damaged).expect("the file can be written");
+    let failed = "-ERR Error trying to load the RDB dump, check server logs.";
+    assert_eq!(client.show("DEBUG RELOAD NOSAVE"), failed);
+    client.call(&["CONFIG", "SET", "save", "1 1"]);
+    assert_eq!(client.show("SET k v"), "+OK");
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert!(client.show("BGSAVE").starts_with("-ERR the file could not be loaded"));
+    assert_eq!(client.show("SHUTDOWN SAVE"), "-ERR Errors trying to SHUTDOWN. Check logs.");
+    assert_eq!(std::fs::read(&path).expect("the file is there"), damaged);
+    assert_eq!(client.show("SAVE"), "+OK");
+    assert_ne!(std::fs::read(&path).expect("the file is there"), damaged);
+    assert_eq!(client.show("BGSAVE"), "+Background saving started");
+}

@@ -2,6 +2,9 @@
 
 use crate::error::Error;
 
+/// Longer strings are not read: Redis has none, and nothing keeps a key that is longer.
+pub const STRING_BYTES_MAX: u64 = 512 << 20;
+
 /// Bytes in their order.
 pub trait Source {
     /// The next `len` bytes. None of them are lost if there are fewer.
@@ -9,6 +12,11 @@ pub trait Source {
     /// Errors: [`Error::Short`]. Cost: a source that has them elsewhere must not allocate for more than there
     /// are.
     fn bytes(&mut self, len: u64) -> Result<&[u8], Error>;
+
+    /// How long a string may be, as it is once it is read.
+    fn string_bytes_max(&self) -> u64 {
+        STRING_BYTES_MAX
+    }
 }
 
 /// What is in memory already.

@@ -31,7 +31,7 @@ pub(crate) fn read<'s>(
     scratch: &'s mut Vec<u8>,
 ) -> Result<&'s [u8], Error> {
     let number = match length::read_any(source)? {
-        Length::Plain(len) => return source.bytes(len),
+        Length::Plain(len) => return source.bytes(bounded(source, len)?),
         Length::Special(INT8) => i64::from(byte(source)? as i8),
         Length::Special(INT16) => i64::from(i16::from_le_bytes(array(source)?)),
         Length::Special(INT32) => i64::from(i32::from_le_bytes(array(source)?)),
@@ -54,13 +54,23 @@ fn read_compressed(source: &mut impl Source) -> Result<(u64, usize), Error> {
     if len > lzf::bytes_max(compressed) {
         return Err(Error::Malformed("compressed string"));
     }
+    let len = bounded(source, len)?;
     Ok((compressed, usize::try_from(len).map_err(|_| Error::Malformed("compressed string"))?))
+}
+
+/// The length of a string. Errors: no string is that long.
+#[inline]
+fn bounded(source: &impl Source, len: u64) -> Result<u64, Error> {
+    match len > source.string_bytes_max() {
+        true => Err(Error::Unsupported("string of a length of", len)),
+        false => Ok(len),
+    }
 }
 
 /// Passes over a string. Returns its length, and whether it has to be made in a buffer of that.
 pub(crate) fn skip(source: &mut impl Source) -> Result<(u64, bool), Error> {
     let stored = match length::read_any(source)? {
-        Length::Plain(len) => len,
+        Length::Plain(len) => bounded(source, len)?,
         Length::Special(special @ INT8..=INT32) => 1 << special,
         Length::Special(COMPRESSED) => {
             let (compressed, len) = read_compressed(source)?;
@@ -153,7 +163,13 @@ mod tests {
     fn a_length_that_nothing_stands_behind_allocates_nothing() {
         let mut scratch = Vec::new();
         let huge = [&b"\x81"[..], &u64::MAX.to_be_bytes(), b"abc"].concat();
-        assert_eq!(read(&mut &huge[..], &mut scratch), Err(Error::Short));
+        let too_long = Err(Error::Unsupported("string of a length of", u64::MAX));
+        assert_eq!(read(&mut &huge[..], &mut scratch), too_long);
+        let long = |len: u64| [&b"\x81"[..], &len.to_be_bytes(), b"abc"].concat();
+        assert_eq!(read(&mut &long(512 << 20)[..], &mut scratch), Err(Error::Short));
+        let too_long = Error::Unsupported("string of a length of", (512 << 20) + 1);
+        assert_eq!(read(&mut &long((512 << 20) + 1)[..], &mut scratch), Err(too_long));
+        assert_eq!(skip(&mut &long((512 << 20) + 1)[..]), Err(too_long));
         let compressed = [&b"\xc3\x03\x81"[..], &(1u64 << 40).to_be_bytes(), b"\x02ab"].concat();
         let malformed = Err(Error::Malformed("compressed string"));
         assert_eq!(read(&mut &compressed[..], &mut scratch), malformed);

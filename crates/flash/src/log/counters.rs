@@ -1,6 +1,7 @@
 //! What one worker counts. Only that worker adds, so an addition is a load and a store; everybody
 //! may read.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::stats::{EngineStats, LatencySummary};
@@ -48,6 +49,22 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Counters for one more worker: those of one that has ended go on, for else each that comes and goes would leave
+    /// some behind.
+    pub(crate) fn of_one_more(all: &mut Vec<Arc<Counters>>) -> Arc<Counters> {
+        let left = all.iter_mut().find_map(|counters| {
+            // Nobody else has it.
+            Arc::get_mut(counters)?;
+            Some(Arc::clone(counters))
+        });
+        if let Some(counters) = left {
+            return counters;
+        }
+        let counters = Arc::new(Counters::default());
+        all.push(Arc::clone(&counters));
+        counters
+    }
+
     /// Adds the counts to a total; the latency is left to the caller, who merges histograms.
     pub(crate) fn add_to(&self, stats: &mut EngineStats) {
         stats.reads += self.reads.get();
@@ -161,6 +178,20 @@ mod tests {
             last = index;
         }
         assert_eq!(bucket(u64::MAX), POWERS * STEPS - 1);
+    }
+
+    #[test]
+    fn workers_that_come_and_go_leave_their_counts_alone_behind() {
+        let mut all = Vec::new();
+        let stays = Counters::of_one_more(&mut all);
+        for _ in 0..3 {
+            Counters::of_one_more(&mut all).reads.add(2);
+        }
+        stays.reads.add(1);
+        assert_eq!(all.len(), 2);
+        let mut stats = EngineStats::default();
+        all.iter().for_each(|counters| counters.add_to(&mut stats));
+        assert_eq!(stats.reads, 7);
     }
 
     #[test]

@@ -105,9 +105,7 @@ impl Shared {
 
     /// Counters for one more worker.
     pub(crate) fn add_worker(&self) -> Arc<Counters> {
-        let counters = Arc::new(Counters::default());
-        self.counters.lock().push(Arc::clone(&counters));
-        counters
+        Counters::of_one_more(&mut self.counters.lock())
     }
 
     // Places.

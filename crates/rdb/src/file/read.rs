@@ -11,7 +11,7 @@ use crate::file::{
 use crate::length;
 use crate::object::{Dialect, ObjectType};
 use crate::payload::is_known;
-use crate::source::{Source, array, byte};
+use crate::source::{STRING_BYTES_MAX, Source, array, byte};
 use crate::text;
 
 /// Bytes that are read at a time.
@@ -110,6 +110,11 @@ impl<R: Read> Source for FileReader<R> {
     #[inline]
     fn bytes(&mut self, len: u64) -> Result<&[u8], Error> {
         self.bytes.bytes(len)
+    }
+
+    #[inline]
+    fn string_bytes_max(&self) -> u64 {
+        self.bytes.string_bytes_max()
     }
 }
 
@@ -346,5 +351,10 @@ impl<R: Read> Source for Buffered<R> {
         let start = self.at;
         self.at += len as usize;
         Ok(&self.buffer[start..self.at])
+    }
+
+    #[inline]
+    fn string_bytes_max(&self) -> u64 {
+        self.string_bytes_max.min(STRING_BYTES_MAX)
     }
 }

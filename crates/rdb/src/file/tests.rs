@@ -126,7 +126,11 @@ fn versions_are_told_apart() {
 #[test]
 fn errors_say_where() {
     let key: &[u8] = b"\x00\x01a\x01v";
-    let cases: [(&[u8], u64, Error); 7] = [
+    let too_long = Error::Unsupported("string of a length of", (1 << 20) + 1);
+    let cases: [(&[u8], u64, Error); 9] = [
+        (b"\x00\x80\x00\x10\x00\x01", 15, too_long),
+        // As long as that once it is not compressed any more.
+        (b"\x00\x01a\xc3\x6e\xe0\x80\x00\x10\x00\x01", 20, too_long),
         (b"\x07\x01a", 10, Error::Unsupported("value of a module: type", 7)),
         (b"\x08\x01a", 10, Error::Unsupported("object type", 8)),
         (b"\xf3", 10, Error::Unsupported("object type", 243)),

@@ -17,7 +17,7 @@ use crate::execution::need::{NeededOf, TooMuch, args_bytes};
 use crate::execution::outcome::{Lacked, Outcome};
 use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{
-    not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
+    LOADING, not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
 };
 use crate::execution::serve::{lock_served, serve_ready};
 use crate::execution::transaction;
@@ -205,10 +205,10 @@ impl Runner<'_> {
         if self.session.takes_messages_only() && !self.is_allowed_between_messages() {
             return self.refuse(reply, not_between_messages(self.entry));
         }
-        let server = self.session.server();
-        let writes = spec.flags.has(Flags::WRITE) || self.is_exec_with_writes();
-        if server.pause.stops(writes, self.session.now_ms) && !self.passes_pause() {
-            return Outcome::Paused;
+        if self.session.server().pause.is_set()
+            && let Some(outcome) = self.hold_up(reply)
+        {
+            return outcome;
         }
         let needs_memory = spec.flags.has(Flags::DENYOOM) || self.is_exec_that_grows();
         let is_large = self.is_large
@@ -233,6 +233,22 @@ impl Runner<'_> {
             return self.queue(reply);
         }
         self.run(reply)
+    }
+
+    /// Has it wait for the end of a pause, or refuses it because a file is being loaded.
+    #[cold]
+    fn hold_up(&mut self, reply: &mut Reply) -> Option<Outcome> {
+        let (session, flags) = (&*self.session, self.entry.spec.flags);
+        let is_exec = matches!(self.entry.run, Run::Transaction(Verb::Exec));
+        let needs_data =
+            !flags.has(Flags::LOADING) || is_exec && session.transaction.is_refused_while_loading();
+        let pause = &session.server().pause;
+        if pause.is_loading() && needs_data {
+            return Some(self.refuse(reply, LOADING));
+        }
+        let writes = flags.has(Flags::WRITE) || self.is_exec_with_writes();
+        let is_stopped = pause.stops(writes, session.now_ms) && !self.passes_pause();
+        is_stopped.then_some(Outcome::Paused)
     }
 
     fn run(&mut self, reply: &mut Reply) -> Outcome {

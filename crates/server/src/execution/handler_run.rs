@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, TierWorker};
 
 use crate::execution::effects::take_effects;
+use crate::execution::refusal::LOADING;
 use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
 use crate::state::snapshot::{Failure, Reading, Saved, lacks, unreadable};
@@ -160,12 +161,15 @@ pub(crate) fn run_locked(
     result
 }
 
-/// Has a snapshot save what a run may change. Those of its keys whose slots it does not hold stay as they are.
+/// Refuses a write while a file is being loaded, or has a snapshot save what a run may change. Those of its keys whose slots it does not hold stay as they are.
 ///
-/// Errors: [`CommandError::NotResident`]; the server is about to end.
+/// Errors: [`CommandError::NotResident`]; a file is being loaded; the server is about to end.
 #[cold]
 fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -> CommandResult {
     let saves = &worker.server.saves;
+    if worker.server.pause.is_loading() {
+        return Err(command::fixed(LOADING));
+    }
     if saves.is_ending.load(Ordering::Relaxed) {
         return Err(SHUTTING_DOWN);
     }
@@ -178,7 +182,7 @@ fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -
     let tier = &*worker.server.tier;
     let fetched = FetchedValues { set: run.fetched, tier, leaves_gaps: false };
     let read_held = TierWorker::fetch_blocking;
-    let reading = Reading { tier: &worker.tier, fetched: &fetched, read_held };
+    let reading = Reading { tier: &worker.tier, fetched: &fetched, read_held, is_walk: false };
     let mut lacked = SmallVec::new();
     for key in run.keys {
         if !locked.holds(key.slot) {

@@ -11,7 +11,7 @@ mod keys;
 pub(crate) mod need;
 pub(crate) mod outcome;
 pub(crate) mod read_many;
-mod refusal;
+pub(crate) mod refusal;
 mod serve;
 mod transaction;
 pub(crate) mod upkeep;

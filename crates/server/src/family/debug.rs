@@ -17,6 +17,7 @@ use value::digest::Digest;
 use super::help::write_help;
 use super::refusal::wrong_subcommand;
 use super::tier::NO_FLASH;
+use crate::execution::refusal::LOADING;
 use crate::family::row::SessionCommand;
 use crate::session::Session;
 use crate::session::digest::DigestOf;
@@ -274,6 +275,9 @@ fn serialized_length(len: usize) -> usize {
 }
 
 fn populate(session: &Session, args: Args<'_>) -> CommandResult {
+    if session.server().pause.is_loading() {
+        return Err(command::fixed(LOADING));
+    }
     if session.is_in_exec() {
         return Err(IN_TRANSACTION);
     }

@@ -12,6 +12,9 @@ use crate::session::save::start_save;
 use crate::state::saves::Purpose;
 
 const IN_PROGRESS: CommandError = command::fixed("ERR Background save already in progress");
+const HALF_LOADED: CommandError = command::fixed(
+    "ERR the file could not be loaded as a whole: SAVE says that it is to be replaced",
+);
 /// Redis's error without a text: the log says why.
 const FAILED: CommandError = command::fixed("ERR");
 
@@ -64,6 +67,9 @@ fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
     let server = session.worker.server.clone();
     if server.saves.purpose().is_some() {
         return Err(IN_PROGRESS);
+    }
+    if server.saves.is_half_loaded() {
+        return Err(HALF_LOADED);
     }
     if session.is_in_exec() {
         // It begins with every slot held, and the transaction holds some.

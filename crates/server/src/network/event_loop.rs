@@ -21,7 +21,7 @@ use crate::network::listener::Accepted;
 use crate::network::stream::Stream;
 use crate::network::upkeep_timer::UpkeepTimer;
 use crate::network::wake::watch;
-use crate::session::load::{NotLoaded, load};
+use crate::session::load::{NotLoaded, load_at_start};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
@@ -69,7 +69,7 @@ async fn serve(
         let loading = worker.clone();
         spawn_local(async move {
             // Whoever waited may have been told to stop.
-            let _ = sender.send(load(&loading, false).await);
+            let _ = sender.send(load_at_start(&loading).await);
         });
     }
     loop {

@@ -4,6 +4,8 @@
 //! session and returns; the connection carries it out and runs the request again, and the handler
 //! then finds what came of it. Such commands are not allowed in transactions, which cannot wait.
 
+use std::rc::Rc;
+
 use tier::Demoted;
 use tokio::sync::oneshot;
 
@@ -64,7 +66,7 @@ impl Errand {
     }
 
     /// Does it.
-    pub(crate) async fn run(self, worker: &Worker) -> Errand {
+    pub(crate) async fn run(self, worker: &Rc<Worker>) -> Errand {
         match self {
             Errand::DemoteAll => {
                 // Tokio looks at the sockets before it comes back from this.

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,12 +16,16 @@ use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
 use rdb::Error;
 use rdb::file::{FileError, FileReader, KeyPart, Part};
 use thiserror::Error as ThisError;
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
 
+use crate::execution::refusal::LOADING;
 use crate::session::errand::save;
 use crate::session::save::snapshot_path;
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
+use crate::state::server::Server;
 use crate::state::snapshot::Failure;
 use crate::state::worker::Worker;
 
@@ -68,38 +73,92 @@ pub(crate) struct Load {
 
 impl Load {
     /// Errors: with the text of the reply.
-    pub(super) async fn run(self, worker: &Worker) -> Result<(), String> {
+    pub(super) async fn run(self, worker: &Rc<Worker>) -> Result<(), String> {
+        let (sender, receiver) = oneshot::channel();
+        let loading = worker.clone();
+        // A client that goes must not leave it half done.
+        spawn_local(async move {
+            let _ = sender.send(self.run_whole(&loading).await);
+        });
+        receiver.await.unwrap_or_else(|_| Err("ERR the server is stopping".to_owned()))
+    }
+
+    async fn run_whole(self, worker: &Worker) -> Result<(), String> {
+        let _refusing = Refusing::begin(&worker.server).ok_or(LOADING)?;
         if self.saves && !save(worker, Purpose::Save).await {
             return Err("ERR".to_owned());
         }
+        begin_loading(worker).await?;
         if self.flushes {
             flush(worker);
         }
-        load(worker, self.merges).await.map_err(|error| {
+        load_begun(worker, self.merges).await.map_err(|error| {
             tracing::error!(%error, "not loaded");
             "ERR Error trying to load the RDB dump, check server logs.".to_owned()
         })
     }
 }
 
-/// Loads the snapshot's file, if there is one.
+/// While it is there, others' requests that need the data are refused, those that are under way as well.
+struct Refusing<'a>(&'a Server);
+
+impl Refusing<'_> {
+    /// None: another load refuses them.
+    fn begin(server: &Server) -> Option<Refusing<'_>> {
+        if !server.pause.start_loading() {
+            return None;
+        }
+        let all = server.tier.keyspace.lock_all();
+        server.listening.set_loading(true);
+        drop(all);
+        Some(Refusing(server))
+    }
+}
+
+impl Drop for Refusing<'_> {
+    fn drop(&mut self) {
+        let all = self.0.tier.keyspace.lock_all();
+        self.0.listening.set_loading(false);
+        drop(all);
+        self.0.pause.end_loading();
+    }
+}
+
+/// Begins to load, which calls off a snapshot that is under way. Errors: it is the last.
+async fn begin_loading(worker: &Worker) -> Result<(), String> {
+    let saves = &worker.server.saves;
+    while !saves.begin_loading() {
+        if saves.purpose() == Some(Purpose::Shutdown) {
+            return Err("ERR the server is shutting down".to_owned());
+        }
+        if let Some(snapshot) = saves.snapshot() {
+            snapshot.fail(Failure::Failed("the file is to be loaded".to_owned()));
+        }
+        worker.upkeep_tick.notified().await;
+    }
+    Ok(())
+}
+
+/// Loads the snapshot's file, if there is one, before anybody is served.
 ///
 /// Errors: not all of it could be loaded.
-pub(crate) async fn load(worker: &Worker, merges: bool) -> Result<(), NotLoaded> {
+pub(crate) async fn load_at_start(worker: &Worker) -> Result<(), NotLoaded> {
+    let has_begun = worker.server.saves.begin_loading();
+    assert!(has_begun, "invariant: nobody saves yet");
+    load_begun(worker, false).await
+}
+
+async fn load_begun(worker: &Worker, merges: bool) -> Result<(), NotLoaded> {
     let (dir, name) = snapshot_path(&worker.server);
     let path = dir.join(name);
-    let saves = &worker.server.saves;
-    saves.is_loading.store(true, Ordering::Relaxed);
-    saves.loaded_keys.store(0, Ordering::Relaxed);
-    saves.loaded_expired.store(0, Ordering::Relaxed);
     let loaded = match File::open(&path) {
         Ok(file) => Loading { worker, merges, start: Instant::now() }.load(&path, file).await,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
     };
     worker.tier.after_batch(&mut worker.tally.borrow_mut());
-    saves.is_loading.store(false, Ordering::Relaxed);
-    saves.set_saved(worker.server.changes());
+    let changes = loaded.is_ok().then(|| worker.server.changes());
+    worker.server.saves.end_loading(changes);
     loaded
 }
 
@@ -180,7 +239,6 @@ impl Loading<'_> {
         let mut locked = server.tier.keyspace.lock_one(key.slot);
         let mut tally = worker.tally.borrow_mut();
         tally.noting = Noting::default();
-        fail_snapshot(worker);
         let mut cx = Cx {
             locked: &mut locked,
             keys: &[key],
@@ -250,7 +308,6 @@ fn flush(worker: &Worker) {
     let mut tally = Tally::default();
     let mut detached: Vec<DetachedTable> = Vec::new();
     let mut all = keyspace.lock_all();
-    fail_snapshot(worker);
     for slot in 0..SLOT_COUNT as u16 {
         let state = all.slot(slot);
         for table in 0..DB_COUNT as u8 {

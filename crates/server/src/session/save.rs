@@ -20,7 +20,7 @@ use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
 use crate::state::snapshot::{Failure, Reading, Saved, Snapshot, unreadable};
-use crate::state::snapshot_file::SnapshotFile;
+use crate::state::snapshot_file::{FilePipe, SnapshotFile};
 
 /// How often a snapshot is begun again.
 const BEGUN_MAX: u32 = 16;
@@ -32,7 +32,7 @@ const NAMES_SHIFT: u32 = 4;
 const NAMES_BYTES_MAX: u64 = 1 << 30;
 
 /// Takes a snapshot on a thread of its own and tells `done` whether there is a file. False: one is under
-/// way, or the server is stopping.
+/// way, or the server is stopping, or a file is being loaded, or one was not loaded as a whole.
 ///
 /// Errors: there is no thread.
 pub(crate) fn start_save(
@@ -43,52 +43,74 @@ pub(crate) fn start_save(
     if !server.saves.begin(purpose) {
         return Ok(false);
     }
+    let mut begun = Begun { server: server.clone(), purpose, changes: None };
     if server.is_stopping() {
         // Behind the last one writes are refused until the process ends.
-        server.saves.end(None);
         return Ok(false);
     }
-    let saving = server.clone();
-    let save = move || done(save_begun(&saving, purpose));
-    let started = server.threads.start("save", Box::new(save));
-    if started.is_err() {
-        server.saves.end(None);
-    }
-    started.map(|()| true)
+    let save = move || {
+        let is_saved = begun.save();
+        // Before another can begin.
+        drop(begun);
+        done(is_saved);
+    };
+    server.threads.start("save", Box::new(save)).map(|()| true)
 }
 
-/// Takes the snapshot that was begun, on this thread.
-fn save_begun(server: &Server, purpose: Purpose) -> bool {
-    let start = Instant::now();
-    tracing::info!(?purpose, "saving");
-    let mut result = Err(Failure::Overtaken);
-    for _ in 0..BEGUN_MAX {
-        result = Saving { server, purpose }.save();
-        if !matches!(result, Err(Failure::Overtaken)) {
-            break;
+/// A snapshot under way. It is over when this is dropped, however that came.
+struct Begun {
+    server: Arc<Server>,
+    purpose: Purpose,
+    /// Those that it has, if there is a file.
+    changes: Option<u64>,
+}
+
+impl Begun {
+    /// Takes it, on this thread.
+    fn save(&mut self) -> bool {
+        let (server, purpose) = (&*self.server, self.purpose);
+        let start = Instant::now();
+        tracing::info!(?purpose, "saving");
+        let mut result = Err(Failure::Overtaken);
+        for _ in 0..BEGUN_MAX {
+            result = Saving { server, purpose }.save();
+            if !matches!(result, Err(Failure::Overtaken)) {
+                break;
+            }
         }
+        match &result {
+            Ok(saved) => {
+                let (keys, bytes, seconds) =
+                    (saved.keys, saved.bytes, start.elapsed().as_secs_f64());
+                tracing::info!(keys, bytes, seconds, "DB saved on disk");
+            }
+            Err(Failure::Overtaken) => {
+                tracing::error!("not saved: databases were flushed again and again")
+            }
+            Err(Failure::Failed(reason)) => tracing::error!(reason, "not saved"),
+        }
+        self.changes = result.ok().map(|saved| saved.changes);
+        self.changes.is_some()
     }
-    match &result {
-        Ok(saved) => {
-            let (keys, bytes, seconds) = (saved.keys, saved.bytes, start.elapsed().as_secs_f64());
-            tracing::info!(keys, bytes, seconds, "DB saved on disk");
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let saves = &self.server.saves;
+        let is_last = self.purpose == Purpose::Shutdown && self.changes.is_some();
+        if is_last {
+            self.server.shut_down();
         }
-        Err(Failure::Overtaken) => {
-            tracing::error!("not saved: databases were flushed again and again")
+        let is_left = saves.snapshot().is_some() || self.purpose == Purpose::Shutdown;
+        if is_left && !is_last && !self.server.is_stopping() {
+            let all = self.server.tier.keyspace.lock_all();
+            saves.set_snapshot(None);
+            saves.is_ending.store(false, Ordering::Relaxed);
+            self.server.listening.set_saving(false);
+            drop(all);
         }
-        Err(Failure::Failed(reason)) => tracing::error!(reason, "not saved"),
+        saves.end(self.changes);
     }
-    // Before another can begin.
-    match (purpose, result.is_ok()) {
-        (Purpose::Shutdown, true) => server.shut_down(),
-        (Purpose::Shutdown, false) => {
-            server.saves.is_ending.store(false, Ordering::Relaxed);
-            server.listening.set_saving(false);
-        }
-        _ => {}
-    }
-    server.saves.end(result.as_ref().ok().map(|saved| saved.changes));
-    result.is_ok()
 }
 
 /// Takes the last snapshot, and ends the server with it. One that is under way is called off.
@@ -110,6 +132,10 @@ pub(crate) async fn save_and_shut_down(
             }
             Ok(false) if server.is_stopping() => return Ok(()),
             Ok(false) if server.saves.purpose() == Some(Purpose::Shutdown) => return Err(()),
+            Ok(false) if server.saves.is_half_loaded() && !server.saves.is_loading() => {
+                tracing::error!("not saved: the file that is there could not be loaded as a whole");
+                return Err(());
+            }
             Ok(false) => {
                 if let Some(snapshot) = server.saves.snapshot() {
                     snapshot.fail(Failure::Failed("the server shuts down".to_owned()));
@@ -180,10 +206,9 @@ impl Saving<'_> {
         let has_checksum = self.server.config.rdbchecksum.load();
         let (snapshot, changes) = self.begin(FileWriter::new(pipe, version, has_checksum));
         let walked = self.walk(&snapshot, &reader, &file);
-        self.end();
+        let writer = self.end(&snapshot);
         let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
         let keys = snapshot.keys.load(Ordering::Relaxed);
-        let writer = snapshot.into_file().expect("invariant: nobody saves any more");
         let bytes = writer.bytes();
         let result = result.and_then(|()| {
             let finished = writer.finish().map(drop);
@@ -207,10 +232,7 @@ impl Saving<'_> {
     }
 
     /// Begins the snapshot: this is its moment. Returns the changes before it as well.
-    fn begin(
-        &self,
-        file: FileWriter<crate::state::snapshot_file::FilePipe>,
-    ) -> (Arc<Snapshot>, u64) {
+    fn begin(&self, file: FileWriter<FilePipe>) -> (Arc<Snapshot>, u64) {
         let server = self.server;
         let compresses = server.config.rdbcompression.load();
         let names_bytes_max = match server.config.maxmemory.load() {
@@ -229,11 +251,13 @@ impl Saving<'_> {
     }
 
     /// Ends it: nobody saves for it any more. Behind the last one nothing is written.
-    fn end(&self) {
+    fn end(&self, snapshot: &Snapshot) -> FileWriter<FilePipe> {
         let all = self.server.tier.keyspace.lock_all();
         self.server.saves.set_snapshot(None);
         self.server.listening.set_saving(self.purpose == Purpose::Shutdown);
+        let file = snapshot.take_file();
         drop(all);
+        file.expect("invariant: it is taken once")
     }
 
     fn walk(
@@ -244,11 +268,12 @@ impl Saving<'_> {
     ) -> Result<(), Failure> {
         let describe = |file: &mut FileWriter<_>| self.describe(file);
         snapshot.describe(describe).map_err(|error| Failure::Failed(error.to_string()))?;
+        let is_over = || snapshot.has_failed() || self.server.is_stopping();
         for slot in 0..SLOT_COUNT as u16 {
-            while file.is_behind() {
+            while file.is_behind() && !is_over() {
                 std::thread::sleep(BEHIND);
             }
-            if snapshot.has_failed() || self.server.is_stopping() {
+            if is_over() {
                 break;
             }
             self.walk_slot(snapshot, reader, slot)?;
@@ -391,7 +416,7 @@ impl Fetched for AtHand<'_> {
 
 fn reading<'a>(reader: &'a TierWorker, fetched: &'a AtHand<'a>) -> Reading<'a> {
     let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
-    Reading { tier: reader, fetched, read_held }
+    Reading { tier: reader, fetched, read_held, is_walk: true }
 }
 
 fn sorted(mut wants: Vec<Want>) -> Vec<Want> {

@@ -18,6 +18,8 @@ pub(crate) struct Transaction {
     pub(crate) queued: Vec<Queued>,
     pub(crate) bytes: usize,
     pub(crate) flags: u32,
+    /// Flags that every queued command has.
+    pub(crate) common_flags: Option<u32>,
     pub(crate) flag: Option<Arc<WatchFlag>>,
     pub(crate) watched: Vec<Watched>,
 }
@@ -60,6 +62,11 @@ impl Transaction {
         self.flags & flag.0 != 0
     }
 
+    /// Whether a queued command needs the data.
+    pub(crate) fn is_refused_while_loading(&self) -> bool {
+        self.common_flags.is_some_and(|flags| flags & Flags::LOADING.0 == 0)
+    }
+
     /// Makes an open transaction's EXEC refuse.
     #[inline]
     pub(crate) fn fail(&mut self) {
@@ -87,6 +94,7 @@ impl Transaction {
         });
         let ranges = ranges.collect();
         self.flags |= entry.spec.flags.0;
+        self.common_flags = Some(self.common_flags.unwrap_or(u32::MAX) & entry.spec.flags.0);
         self.queued.push(Queued { entry, buffer: buffer.into(), ranges });
         Ok(())
     }
@@ -98,6 +106,7 @@ impl Transaction {
         self.queued.shrink_to(64);
         self.bytes = 0;
         self.flags = 0;
+        self.common_flags = None;
     }
 
     pub(crate) fn watch(

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use command::Classes;
 use parking_lot::Mutex;
 
+/// A file is being loaded: nothing else is written. No class of events either.
+const LOADING: Classes = Classes(1 << 29);
 /// A snapshot is being taken. No class of events, but looked at together with them.
 const SAVING: Classes = Classes(1 << 30);
 
@@ -25,18 +27,28 @@ impl Listening {
         self.split().0
     }
 
-    /// Whether a snapshot is being taken, and writes are to be saved for it first. Cost: none beside the other.
+    /// Whether there is something to be done before a write: a snapshot is being taken, for which it is to be saved
+    /// first, or a file is being loaded, and it is to be refused. Cost: none beside the other.
     #[inline]
     pub(crate) fn split(&self) -> (Classes, bool) {
         let all = Classes(self.classes.load(Ordering::Relaxed));
-        (all.without(SAVING), all.has(SAVING))
+        (all.without(SAVING.and(LOADING)), all.has(SAVING.and(LOADING)))
     }
 
     /// Every slot is held, so whoever holds one later sees it.
     pub(crate) fn set_saving(&self, is_saving: bool) {
-        match is_saving {
-            true => self.classes.fetch_or(SAVING.0, Ordering::Relaxed),
-            false => self.classes.fetch_and(!SAVING.0, Ordering::Relaxed),
+        self.set(SAVING, is_saving);
+    }
+
+    /// Every slot is held likewise.
+    pub(crate) fn set_loading(&self, is_loading: bool) {
+        self.set(LOADING, is_loading);
+    }
+
+    fn set(&self, bit: Classes, is_on: bool) {
+        match is_on {
+            true => self.classes.fetch_or(bit.0, Ordering::Relaxed),
+            false => self.classes.fetch_and(!bit.0, Ordering::Relaxed),
         };
     }
 
@@ -46,7 +58,7 @@ impl Listening {
         let is_any = classes.has(Classes::BY_KEY.and(Classes::BY_EVENT));
         let notified = if is_any { classes } else { Classes::NONE };
         let waited = if *waiting > 0 { Classes::WAITED } else { Classes::NONE };
-        let set = |bits| Some(Classes(bits).only(SAVING).and(notified).and(waited).0);
+        let set = |bits| Some(Classes(bits).only(SAVING.and(LOADING)).and(notified).and(waited).0);
         let _ = self.classes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
     }
 
@@ -89,7 +101,10 @@ mod tests {
         listening.set_saving(true);
         listening.set_notified(notified);
         assert_eq!(listening.split(), (notified, true));
+        listening.set_loading(true);
         listening.set_saving(false);
+        assert_eq!(listening.split(), (notified, true));
+        listening.set_loading(false);
         assert_eq!(listening.split(), (notified, false));
     }
 }

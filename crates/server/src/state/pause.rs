@@ -1,6 +1,10 @@
-//! CLIENT PAUSE: commands that wait until a time.
+//! What keeps commands from running: CLIENT PAUSE, which has them wait until a time, and DEBUG RELOAD, which has
+//! them refused.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file is being loaded. Kept with a time, so that it costs nothing to look at.
+const LOADING: u64 = 1 << 63;
 
 /// Which commands wait, until when. Both bounds are Unix milliseconds, 0 for none.
 #[derive(Default, Debug)]
@@ -25,23 +29,43 @@ impl Pause {
             Paused::All => &self.all_until_ms,
             Paused::Writes => &self.writes_until_ms,
         };
-        bound.fetch_max(until_ms, Ordering::Relaxed);
+        let until_ms = until_ms & !LOADING;
+        let later = |old| Some(old & LOADING | until_ms.max(old & !LOADING));
+        let _ = bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Ends every pause.
     pub(crate) fn end(&self) {
-        self.all_until_ms.store(0, Ordering::Relaxed);
+        self.all_until_ms.fetch_and(LOADING, Ordering::Relaxed);
         self.writes_until_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a command must wait. Cost: two loads.
+    /// Begins to load a file. False: one is being loaded.
+    pub(crate) fn start_loading(&self) -> bool {
+        self.all_until_ms.fetch_or(LOADING, Ordering::Relaxed) & LOADING == 0
+    }
+
+    pub(crate) fn end_loading(&self) {
+        self.all_until_ms.fetch_and(!LOADING, Ordering::Relaxed);
+    }
+
+    /// Whether others' commands are refused because a file is being loaded.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.all_until_ms.load(Ordering::Relaxed) & LOADING != 0
+    }
+
+    /// Whether there may be anything that keeps commands from running. Cost: two loads.
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        let all = self.all_until_ms.load(Ordering::Relaxed);
+        all | self.writes_until_ms.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a command must wait.
     #[inline]
     pub(crate) fn stops(&self, writes: bool, now_ms: u64) -> bool {
-        let all = self.all_until_ms.load(Ordering::Relaxed);
+        let all = self.all_until_ms.load(Ordering::Relaxed) & !LOADING;
         let some = self.writes_until_ms.load(Ordering::Relaxed);
-        if all | some == 0 {
-            return false;
-        }
         all > now_ms || (writes && some > now_ms)
     }
 

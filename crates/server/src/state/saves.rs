@@ -39,8 +39,11 @@ pub(crate) struct Saves {
     count: AtomicU64,
     /// Changes that the last has.
     saved_changes: AtomicU64,
-    /// Whether a file is being read.
-    pub(crate) is_loading: AtomicBool,
+    /// Whether a file is being loaded. Changes with `under_way` locked: none begins meanwhile.
+    is_loading: AtomicBool,
+    /// Whether the last load has failed, or has not ended: what is there is not to take the place of the file, unless
+    /// a client says so.
+    is_half_loaded: AtomicBool,
     pub(crate) loaded_keys: AtomicU64,
     pub(crate) loaded_expired: AtomicU64,
 }
@@ -59,15 +62,17 @@ impl Saves {
             count: AtomicU64::new(0),
             saved_changes: AtomicU64::new(0),
             is_loading: AtomicBool::new(false),
+            is_half_loaded: AtomicBool::new(false),
             loaded_keys: AtomicU64::new(0),
             loaded_expired: AtomicU64::new(0),
         }
     }
 
-    /// Begins one. False: one is under way.
+    /// Begins one. False: one is under way, or a file is being loaded, or it was not loaded as a whole.
     pub(crate) fn begin(&self, purpose: Purpose) -> bool {
         let mut under_way = self.under_way.lock();
-        if under_way.is_some() {
+        let is_half_loaded = self.is_half_loaded() && purpose != Purpose::Save;
+        if under_way.is_some() || self.is_loading() || is_half_loaded {
             return false;
         }
         let now = unix_ms() / 1_000;
@@ -86,6 +91,7 @@ impl Saves {
             self.last_unix.store(now, Ordering::Relaxed);
             self.saved_changes.store(changes, Ordering::Relaxed);
             self.count.fetch_add(1, Ordering::Relaxed);
+            self.is_half_loaded.store(false, Ordering::Relaxed);
         }
         if purpose == Purpose::Background {
             self.last_seconds.store(now.saturating_sub(began) as i64, Ordering::Relaxed);
@@ -141,14 +147,41 @@ impl Saves {
         changes.saturating_sub(self.saved_changes.load(Ordering::Relaxed))
     }
 
-    /// What has been loaded is what the file has.
-    pub(crate) fn set_saved(&self, changes: u64) {
-        self.saved_changes.store(changes, Ordering::Relaxed);
+    /// Begins to load a file. False: a snapshot is under way.
+    pub(crate) fn begin_loading(&self) -> bool {
+        let under_way = self.under_way.lock();
+        if under_way.is_some() {
+            return false;
+        }
+        self.is_half_loaded.store(true, Ordering::Relaxed);
+        self.is_loading.store(true, Ordering::Relaxed);
+        self.loaded_keys.store(0, Ordering::Relaxed);
+        self.loaded_expired.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Ends that. `changes`: those so far, if all of the file was loaded.
+    pub(crate) fn end_loading(&self, changes: Option<u64>) {
+        let _under_way = self.under_way.lock();
+        if let Some(changes) = changes {
+            self.saved_changes.store(changes, Ordering::Relaxed);
+            self.is_half_loaded.store(false, Ordering::Relaxed);
+        }
+        self.is_loading.store(false, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_loading(&self) -> bool {
+        self.is_loading.load(Ordering::Relaxed)
+    }
+
+    /// Whether no more than a part of a file was loaded.
+    pub(crate) fn is_half_loaded(&self) -> bool {
+        self.is_half_loaded.load(Ordering::Relaxed)
     }
 
     /// The first of the points, seconds and changes each, that asks for a snapshot now.
     pub(crate) fn due(&self, points: &[(u64, u64)], changes: u64) -> Option<(u64, u64)> {
-        if points.is_empty() {
+        if points.is_empty() || self.is_loading() || self.is_half_loaded() {
             return None;
         }
         let now = unix_ms() / 1_000;
@@ -182,5 +215,24 @@ mod tests {
         assert!(!saves.has_failed());
         assert_eq!((saves.unsaved(12), saves.count(), saves.last_seconds()), (2, 1, 0));
         assert_eq!(saves.due(&points, 100), None, "it is saved");
+    }
+
+    #[test]
+    fn what_was_loaded_in_part_is_saved_only_for_a_client() {
+        let saves = Saves::new(0);
+        assert!(saves.begin(Purpose::Background));
+        assert!(!saves.begin_loading());
+        saves.end(None);
+        assert!(saves.begin_loading());
+        assert!(!saves.begin(Purpose::Save), "it is being loaded");
+        saves.end_loading(Some(3));
+        assert_eq!(saves.unsaved(3), 0);
+        assert!(saves.begin_loading());
+        saves.end_loading(None);
+        assert_eq!(saves.due(&[(1, 1)], 100), None);
+        assert!(!saves.begin(Purpose::Background) && !saves.begin(Purpose::Shutdown));
+        assert!(saves.begin(Purpose::Save));
+        saves.end(Some(4));
+        assert!(saves.begin(Purpose::Shutdown));
     }
 }

@@ -9,7 +9,6 @@
 //! 3. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) ends the snapshot; it is begun again.
 //! 4. Locks are taken in this order: a slot, what was saved of it, the file.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use command::saved::{SavedTree, save_value};
@@ -31,7 +30,8 @@ const NAME_BYTES: u64 = 64;
 /// A snapshot.
 pub(crate) struct Snapshot {
     slots: Box<[Mutex<SlotSaved>]>,
-    file: Mutex<FileWriter<FilePipe>>,
+    /// None once it was taken.
+    file: Mutex<Option<FileWriter<FilePipe>>>,
     /// The database of each table.
     databases: [u8; DB_COUNT],
     compresses: bool,
@@ -61,6 +61,8 @@ struct SlotSaved {
     /// All of it.
     is_taken: bool,
     names: RapidHashSet<Box<[u8]>>,
+    /// What of the names counts against the bound.
+    names_bytes: u64,
 }
 
 /// What comes of a wish to save a key.
@@ -78,6 +80,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) fetched: &'a dyn Fetched,
     /// Reads leaves while their slot is held.
     pub(crate) read_held: fn(&TierWorker, Vec<Want>) -> FetchedSet,
+    /// Whether it is the walk that saves.
+    pub(crate) is_walk: bool,
 }
 
 impl Snapshot {
@@ -94,7 +98,7 @@ impl Snapshot {
         }
         Snapshot {
             slots: (0..SLOT_COUNT).map(|_| Mutex::default()).collect(),
-            file: Mutex::new(file),
+            file: Mutex::new(Some(file)),
             databases,
             compresses,
             names_bytes: AtomicU64::new(0),
@@ -121,9 +125,10 @@ impl Snapshot {
         self.failure.lock().clone()
     }
 
-    /// The file, once nobody saves any more.
-    pub(crate) fn into_file(self: Arc<Snapshot>) -> Option<FileWriter<FilePipe>> {
-        Arc::into_inner(self).map(|snapshot| snapshot.file.into_inner())
+    /// Takes the file out. Every slot is held, and nobody finds the snapshot any more: others may know of it, but
+    /// save nothing.
+    pub(crate) fn take_file(&self) -> Option<FileWriter<FilePipe>> {
+        self.file.lock().take()
     }
 
     /// Writes something about all keys. Errors: it cannot be written.
@@ -131,16 +136,16 @@ impl Snapshot {
         &self,
         write: impl FnOnce(&mut FileWriter<FilePipe>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
-        write(&mut self.file.lock())
+        write(self.file.lock().as_mut().ok_or_else(taken)?)
     }
 
     /// Says that all of a slot was saved, which is held.
     pub(crate) fn take_slot(&self, slot: u16) {
         let mut saved = self.slots[usize::from(slot)].lock();
-        let names = std::mem::take(&mut saved.names);
+        let SlotSaved { names, names_bytes: bytes, .. } = std::mem::take(&mut *saved);
         saved.is_taken = true;
         drop(saved);
-        let bytes = names.iter().map(|name| name.len() as u64 + NAME_BYTES).sum();
+        drop(names);
         self.names_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -173,7 +178,12 @@ impl Snapshot {
             }
         }
         saved.names.insert(key.bytes.into());
+        if reading.is_walk {
+            // A slot of very many keys could never be saved if these were bounded.
+            return Saved::Yes;
+        }
         let bytes = key.bytes.len() as u64 + NAME_BYTES;
+        saved.names_bytes += bytes;
         if self.names_bytes.fetch_add(bytes, Ordering::Relaxed) > self.names_bytes_max {
             let text = "too many keys were written before the snapshot came to them";
             self.fail(Failure::Failed(text.to_owned()));
@@ -202,6 +212,7 @@ impl Snapshot {
         let mut object = Vec::with_capacity(value.len() + 16);
         save_value(&mut object, kind, value, self.compresses);
         let mut file = self.file.lock();
+        let file = file.as_mut().ok_or_else(taken).map_err(unwritten)?;
         file.key(db, key.bytes, view.expire_at_ms, &object).map_err(unwritten)
     }
 
@@ -216,6 +227,7 @@ impl Snapshot {
         let mut out = Vec::new();
         let (mut tree, leaves) = SavedTree::begin(&mut out, slot, table, key);
         let mut file = self.file.lock();
+        let file = file.as_mut().ok_or_else(taken).map_err(unwritten)?;
         file.key(db, key.bytes, expire_at_ms, &out).map_err(unwritten)?;
         out.clear();
         for some in leaves.chunks(SAVED_LEAVES_MAX) {
@@ -255,6 +267,10 @@ impl Snapshot {
         tree.finish(&mut out);
         file.more(&out).map_err(unwritten)
     }
+}
+
+fn taken() -> std::io::Error {
+    std::io::Error::other("the snapshot is over")
 }
 
 fn unwritten(error: std::io::Error) -> Failure {

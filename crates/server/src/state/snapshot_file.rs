@@ -5,10 +5,12 @@ use std::fs::{File, rename};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+/// Bytes of a piece.
+const PIECE_BYTES_MAX: usize = 256 << 10;
 /// Pieces on their way.
 const PIECES_MAX: usize = 32;
 /// Pieces on their way beyond which the walk waits, so that there is room for those who hold slots.
@@ -16,15 +18,42 @@ const PIECES_MANY: usize = 8;
 /// Bytes that are written between two times that the drive is told to.
 const SYNC_BYTES: u64 = 32 << 20;
 
+/// What is known of the thread that writes.
+#[derive(Default)]
+struct Progress {
+    /// Pieces on their way.
+    pending: AtomicUsize,
+    /// It writes no more: what is on its way stays there.
+    has_ended: AtomicBool,
+}
+
+impl Progress {
+    fn is_behind(&self) -> bool {
+        !self.has_ended.load(Ordering::Relaxed)
+            && self.pending.load(Ordering::Relaxed) > PIECES_MANY
+    }
+}
+
+/// The thread has ended when this is dropped, however that came.
+struct Ends(Arc<Progress>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The end of a pipe to the thread that writes.
 pub(crate) struct FilePipe {
     pieces: SyncSender<Vec<u8>>,
-    pending: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
 }
 
 impl Write for FilePipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.pending.fetch_add(1, Ordering::Relaxed);
+        // A large value comes in one: no more of it is copied than there is to be on its way.
+        let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
+        self.progress.pending.fetch_add(1, Ordering::Relaxed);
         // The thread says why when it is asked for the file.
         let sent = self.pieces.send(bytes.to_vec());
         sent.map_err(|_| io::Error::other("the file cannot be written"))?;
@@ -41,7 +70,7 @@ pub(crate) struct SnapshotFile {
     dir: PathBuf,
     temporary: PathBuf,
     thread: JoinHandle<io::Result<File>>,
-    pending: Arc<AtomicUsize>,
+    progress: Arc<Progress>,
 }
 
 impl SnapshotFile {
@@ -50,18 +79,17 @@ impl SnapshotFile {
         let dir = dir.to_path_buf();
         let temporary = dir.join(format!("temp-{}.rdb", std::process::id()));
         let file = File::create(&temporary)?;
-        let (pieces, received) = sync_channel(PIECES_MAX);
-        let pending = Arc::new(AtomicUsize::new(0));
-        let done = pending.clone();
-        let write = move || write_all(file, &received, &done);
+        let (pipe, received) = pipe();
+        let progress = pipe.progress.clone();
+        let ends = Ends(progress.clone());
+        let write = move || write_all(file, &received, &ends);
         let thread = std::thread::Builder::new().name("snapshot".into()).spawn(write)?;
-        let pipe = FilePipe { pieces, pending: pending.clone() };
-        Ok((SnapshotFile { dir, temporary, thread, pending }, pipe))
+        Ok((SnapshotFile { dir, temporary, thread, progress }, pipe))
     }
 
     /// Whether so much is on its way that the walk is to wait.
     pub(crate) fn is_behind(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) > PIECES_MANY
+        self.progress.is_behind()
     }
 
     /// Puts the file, which has all its bytes, in place of what has its name. When this returns it is on the drive.
@@ -89,6 +117,11 @@ impl SnapshotFile {
     }
 }
 
+fn pipe() -> (FilePipe, Receiver<Vec<u8>>) {
+    let (pieces, received) = sync_channel(PIECES_MAX);
+    (FilePipe { pieces, progress: Arc::default() }, received)
+}
+
 fn remove(temporary: &Path) {
     if let Err(error) = std::fs::remove_file(temporary) {
         tracing::debug!(%error, path = %temporary.display(), "the unfinished file was gone already");
@@ -99,12 +132,12 @@ fn remove(temporary: &Path) {
 fn write_all(
     mut file: File,
     pieces: &Receiver<Vec<u8>>,
-    pending: &AtomicUsize,
+    Ends(progress): &Ends,
 ) -> io::Result<File> {
     let mut unsynced = 0;
     for piece in pieces {
         file.write_all(&piece)?;
-        pending.fetch_sub(1, Ordering::Relaxed);
+        progress.pending.fetch_sub(1, Ordering::Relaxed);
         unsynced += piece.len() as u64;
         if unsynced >= SYNC_BYTES {
             // So that the sync at the end, and the writes of others, do not wait for all of it.
@@ -113,4 +146,35 @@ fn write_all(
         }
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_file_that_cannot_be_written() {
+        let (mut pipe, received) = pipe();
+        for _ in 0..=PIECES_MANY {
+            pipe.write_all(b"piece").expect("there is room");
+        }
+        assert!(pipe.progress.is_behind());
+        let (file, ends) = (File::open("/dev/null"), Ends(pipe.progress.clone()));
+        let write = move || write_all(file.expect("a file"), &received, &ends);
+        let thread = std::thread::spawn(write);
+        thread.join().expect("it returns").expect_err("it is open for reading alone");
+        assert!(!pipe.progress.is_behind());
+        pipe.write_all(b"piece").expect_err("nobody takes it");
+        assert!(!pipe.progress.is_behind());
+    }
+
+    #[test]
+    fn a_large_value_goes_in_pieces() {
+        let (mut pipe, received) = pipe();
+        let value = vec![b'x'; 2 * PIECE_BYTES_MAX + 1];
+        pipe.write_all(&value).expect("there is room");
+        drop(pipe);
+        let lens: Vec<usize> = received.iter().map(|piece| piece.len()).collect();
+        assert_eq!(lens, [PIECE_BYTES_MAX, PIECE_BYTES_MAX, 1]);
+    }
 }

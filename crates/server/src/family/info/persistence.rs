@@ -10,7 +10,7 @@ use super::text::Text;
 /// INFO persistence.
 pub(super) fn persistence(server: &Server, text: &mut Text) {
     let saves = &server.saves;
-    text.field("loading", u8::from(saves.is_loading.load(Ordering::Relaxed)));
+    text.field("loading", u8::from(saves.is_loading()));
     text.fields(&["async_loading", "current_cow_peak", "current_cow_size"], 0);
     text.field("current_cow_size_age", 0);
     text.field("current_fork_perc", "0.00");

@@ -140,12 +140,13 @@ async fn load_and_listen(
         loaded = loaded => {
             let (dir, name) = snapshot_path(server);
             let path = dir.join(name);
-            loaded.context("the worker that loads has ended")?.with_context(|| {
-                format!(
-                    "cannot load {}; move it away to start with empty databases",
-                    path.display()
-                )
-            })?;
+            let loaded = loaded.context("the worker that loads has ended")?;
+            let way_out = match &loaded {
+                // What is in the file can be had.
+                Err(NotLoaded::TooLarge { .. }) => "",
+                _ => "; move it away to start with empty databases",
+            };
+            loaded.with_context(|| format!("cannot load {}{way_out}", path.display()))?;
         }
         name = signals.next() => {
             tracing::info!("{name}: stopping");

@@ -46,6 +46,21 @@ pub(crate) enum NotLoaded {
     /// It is damaged, or has something that is not supported.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A value that may not be in memory as a whole.
+    #[error(
+        "at byte {offset}: the key {key} of database {db}: its value takes more than {bytes_max} bytes to load, which \
+         is what one request may take: start with a larger maxmemory-clients (for instance 100%) to load it"
+    )]
+    TooLarge {
+        /// Where its value ends.
+        offset: u64,
+        /// Which.
+        key: String,
+        /// Its database.
+        db: u64,
+        /// The bound.
+        bytes_max: u64,
+    },
     /// A key that cannot be made.
     #[error("at byte {offset}: the key {key} of database {db}: {reason}")]
     Key {
@@ -193,9 +208,12 @@ impl Loading<'_> {
             };
             let value = LoadedValue::read(&mut reader, &part, server, bytes_max);
             let (value, bytes) = value.map_err(|error| match error {
-                Error::Stopped => {
-                    refused(&reader, &part, "its value takes more memory than a request may")
-                }
+                Error::Stopped => NotLoaded::TooLarge {
+                    offset: reader.offset(),
+                    key: part.key.escape_ascii().to_string(),
+                    db: part.db,
+                    bytes_max,
+                },
                 error => reader.error(error).into(),
             })?;
             step.add(bytes);

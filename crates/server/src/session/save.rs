@@ -16,6 +16,7 @@ use tier::{FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX};
+use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
@@ -239,8 +240,9 @@ impl Saving<'_> {
             0 => NAMES_BYTES_MAX,
             bytes => bytes >> NAMES_SHIFT,
         };
+        let bounds = (names_bytes_max, request_bytes_max(server));
         let all = server.tier.keyspace.lock_all();
-        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, names_bytes_max));
+        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, bounds));
         server.saves.set_snapshot(Some(snapshot.clone()));
         let is_ending = self.purpose == Purpose::Shutdown;
         server.saves.is_ending.store(is_ending, Ordering::Relaxed);

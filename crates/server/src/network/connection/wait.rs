@@ -74,7 +74,7 @@ impl<T: Transport> Connection<T> {
             }
             Wait::Errand => {
                 let errand = self.session.errand.take();
-                self.session.errand = errand.run(&self.worker).await;
+                self.session.errand = Box::pin(errand.run(&self.worker)).await;
             }
             Wait::Keys => Box::pin(self.wait_for_keys()).await,
             Wait::Pause => {

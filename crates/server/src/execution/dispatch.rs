@@ -17,7 +17,7 @@ use crate::execution::need::{NeededOf, TooMuch, args_bytes};
 use crate::execution::outcome::{Lacked, Outcome};
 use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{
-    LOADING, not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
+    not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
 };
 use crate::execution::serve::{lock_served, serve_ready};
 use crate::execution::transaction;
@@ -27,6 +27,7 @@ use crate::session::cold::all_cold;
 use crate::session::{ReplyMode, Session};
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
+use crate::state::saves::LOADING_ERROR;
 use crate::state::waiters::{WaitFor, line_up};
 
 /// The requests of a connection that have arrived, and what running them needs of it.
@@ -244,7 +245,7 @@ impl Runner<'_> {
             !flags.has(Flags::LOADING) || is_exec && session.transaction.is_refused_while_loading();
         let pause = &session.server().pause;
         if pause.is_loading() && needs_data {
-            return Some(self.refuse(reply, LOADING));
+            return Some(self.refuse(reply, LOADING_ERROR));
         }
         let writes = flags.has(Flags::WRITE) || self.is_exec_with_writes();
         let is_stopped = pause.stops(writes, session.now_ms) && !self.passes_pause();

@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, TierWorker};
 
 use crate::execution::effects::take_effects;
-use crate::execution::refusal::LOADING;
 use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
+use crate::state::saves::LOADING_ERROR;
 use crate::state::snapshot::{Failure, Reading, Saved, lacks, unreadable};
 use crate::state::worker::Worker;
 
@@ -168,7 +168,7 @@ pub(crate) fn run_locked(
 fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -> CommandResult {
     let saves = &worker.server.saves;
     if worker.server.pause.is_loading() {
-        return Err(command::fixed(LOADING));
+        return Err(command::fixed(LOADING_ERROR));
     }
     if saves.is_ending.load(Ordering::Relaxed) {
         return Err(SHUTTING_DOWN);

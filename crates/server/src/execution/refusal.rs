@@ -8,9 +8,6 @@ use crate::state::registry::Entry;
 /// Bytes of a client's own words that an error repeats.
 const QUOTED_BYTES_MAX: usize = 128;
 
-/// The error of what needs the data while a file is being loaded.
-pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
-
 /// Answers a request whose command does not exist.
 pub(super) fn unknown_command(session: &mut Session, args: Args<'_>, reply: &mut Reply) {
     reply.set_protocol(session.protocol);

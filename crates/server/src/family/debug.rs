@@ -17,12 +17,12 @@ use value::digest::Digest;
 use super::help::write_help;
 use super::refusal::wrong_subcommand;
 use super::tier::NO_FLASH;
-use crate::execution::refusal::LOADING;
 use crate::family::row::SessionCommand;
 use crate::session::Session;
 use crate::session::digest::DigestOf;
 use crate::session::errand::Errand;
 use crate::session::load::{Load, fail_snapshot};
+use crate::state::saves::LOADING_ERROR;
 
 /// The longest DEBUG SLEEP.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
@@ -276,7 +276,7 @@ fn serialized_length(len: usize) -> usize {
 
 fn populate(session: &Session, args: Args<'_>) -> CommandResult {
     if session.server().pause.is_loading() {
-        return Err(command::fixed(LOADING));
+        return Err(command::fixed(LOADING_ERROR));
     }
     if session.is_in_exec() {
         return Err(IN_TRANSACTION);

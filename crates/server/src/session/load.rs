@@ -19,12 +19,11 @@ use thiserror::Error as ThisError;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::execution::refusal::LOADING;
 use crate::session::errand::save;
 use crate::session::save::snapshot_path;
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
-use crate::state::saves::Purpose;
+use crate::state::saves::{LOADING_ERROR, Purpose};
 use crate::state::server::Server;
 use crate::state::snapshot::Failure;
 use crate::state::worker::Worker;
@@ -99,7 +98,7 @@ impl Load {
     }
 
     async fn run_whole(self, worker: &Worker) -> Result<(), String> {
-        let _refusing = Refusing::begin(&worker.server).ok_or(LOADING)?;
+        let _refusing = Refusing::begin(&worker.server).ok_or(LOADING_ERROR)?;
         if self.saves && !save(worker, Purpose::Save).await {
             return Err("ERR".to_owned());
         }

@@ -11,6 +11,9 @@ use crate::state::snapshot::Snapshot;
 /// After one that failed the next is begun no sooner.
 const RETRY_SECONDS: u64 = 5;
 
+/// The error of what needs the data while a file is being loaded.
+pub(crate) const LOADING_ERROR: &str = "LOADING Redis is loading the dataset in memory";
+
 /// Who wants a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {

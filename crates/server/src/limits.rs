@@ -102,9 +102,9 @@ pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;
 pub(crate) const OWN_TURN_NANOS_MAX: u64 = 250_000;
 /// Beside a crowd, which waits for whole turns, four times as long.
 pub(crate) const CROWDED_TURN_SHIFT: u32 = 2;
-/// A batch goes on for eight turns: its input is held until it has run, and who holds much while others go is
+/// A batch goes on for 64 turns: its input is held until it has run, and who holds much while others go is
 /// the first to be closed when memory for clients lacks.
-pub(crate) const BATCH_TURNS_SHIFT: u32 = 3;
+pub(crate) const BATCH_TURNS_SHIFT: u32 = 6;
 /// A client that takes more of a turn until all that it had sent has run is heavy: a quarter, more than
 /// a pipeline of small requests takes.
 pub(crate) const HEAVY_PART_SHIFT: u32 = 2;

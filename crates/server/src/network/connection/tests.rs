@@ -683,7 +683,7 @@ fn a_batch_of_long_requests_lets_others_have_their_turn() {
     assert!(!serve(&mut connection));
     worker.turn.renew();
     // All of them together take many turns on any machine.
-    const REQUESTS: u64 = 1000;
+    const REQUESTS: u64 = 10_000;
     wire.borrow_mut().requests.extend(b"BITCOUNT key\r\n".repeat(REQUESTS as usize));
     let before = calls(&worker);
     assert!(!serve(&mut connection));

@@ -161,7 +161,8 @@ pub(crate) fn run_locked(
     result
 }
 
-/// Refuses a write while a file is being loaded, or has a snapshot save what a run may change. Those of its keys whose slots it does not hold stay as they are.
+/// Refuses a write while a file is being loaded, or has a snapshot save what a run may change. Those of its keys
+/// whose slots it does not hold stay as they are.
 ///
 /// Errors: [`CommandError::NotResident`]; a file is being loaded; the server is about to end.
 #[cold]

@@ -28,7 +28,9 @@ use crate::state::worker::Worker;
 /// Who waits for the snapshot's file to be loaded.
 pub(crate) type LoadedSender = oneshot::Sender<Result<(), NotLoaded>>;
 
-/// Runs a worker until the server stops. It loads the snapshot's file if `loaded` is to be told of that. Errors: its runtime or its engine could not be made.
+/// Runs a worker until the server stops. It loads the snapshot's file if `loaded` is to be told of that.
+///
+/// Errors: its runtime or its engine could not be made.
 pub(crate) fn run(
     server: Arc<Server>,
     index: usize,

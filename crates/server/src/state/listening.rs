@@ -1,6 +1,6 @@
 //! What somebody wants to hear of that happens to keys: the classes of events that `notify-keyspace-events`
-//! names, whether clients wait for keys, and whether
-//! a snapshot is being taken. Handlers look at it once a run, so it is one number.
+//! names, whether clients wait for keys, whether a snapshot is being taken, and whether a file is being
+//! loaded. Handlers look at it once a run, so it is one number.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -681,6 +681,38 @@ fn what_a_transaction_brings_into_ram_counts_together() {
     }
 }
 
+/// What each needs first, its reply, is a part of what it needs then, and the rest must be there when it asks.
+#[test]
+fn cold_collections_that_are_read_from_many_sides_take_turns() {
+    const CLIENTS: usize = 6;
+    for (command, line, width) in [
+        ("ZADD", "ZRANGE s 0 -1 WITHSCORES", 60),
+        ("SADD", "SORT s ALPHA", 60),
+        ("SADD", "SUNION s", 30),
+    ] {
+        let element = |number: usize| match command {
+            "ZADD" => vec![number.to_string(), format!("{number:0width$}")],
+            _ => vec![format!("{number:0width$}")],
+        };
+        let server = start_with(command, element);
+        fill(&server, 250_000, 100);
+        server.connect().line("TIER DEMOTE ALL");
+        let read = || {
+            let reply = server.connect().show(line);
+            let is_read = reply.len() > COPIED * width;
+            assert!(is_read || reply == OOM || reply == refusal(64), "{line}: {reply:.200}");
+            is_read
+        };
+        let read_count = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(read)).collect();
+            readers.into_iter().map(|reader| reader.join().expect("a reader")).collect::<Vec<_>>()
+        });
+        let read_count = read_count.into_iter().filter(|is_read| *is_read).count();
+        assert!(read_count >= CLIENTS * 2 / 3, "{line}: {read_count} of {CLIENTS}");
+        assert_peak(&server, 64);
+    }
+}
+
 #[test]
 fn lists_that_are_stored_from_many_sides_take_turns() {
     let server = start_with("RPUSH", |number| vec![member(number)]);

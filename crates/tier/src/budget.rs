@@ -252,9 +252,14 @@ impl Budget {
         self.buffer_bytes.load(Ordering::Relaxed)
     }
 
+    /// What requests under way have reserved beside their buffers, in bytes.
+    pub(crate) fn reserved_bytes(&self) -> i64 {
+        self.reserved_bytes.load(Ordering::Relaxed)
+    }
+
     /// What clients take: buffers, and what their requests have reserved, in bytes.
     pub fn client_bytes(&self) -> i64 {
-        self.buffer_bytes() + self.reserved_bytes.load(Ordering::Relaxed)
+        self.buffer_bytes() + self.reserved_bytes()
     }
 
     /// Changes `maxmemory`; in force at once.

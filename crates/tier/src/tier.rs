@@ -310,20 +310,24 @@ impl Tier {
         }
     }
 
-    /// Whether what is in the way of a large request may go by itself: what others have claimed; and with
-    /// flash, large values on their way there, and what clients hold that do not wait themselves.
+    /// Whether what is in the way of a large request may go by itself: what others have claimed, or have
+    /// reserved and run with; and with flash, large values on their way there, and what clients hold that do
+    /// not wait themselves.
     fn is_held_up(&self, resident: Resident, missing_bytes: i64) -> bool {
         let writes = || {
             let engine_bytes = self.budget.memory_use().engine_bytes;
             self.writing_workers.load(Ordering::Relaxed) > 0 && self.budget.may_fit(engine_bytes)
         };
+        let waiting_bytes = self.waiting_held_bytes.load(Ordering::Relaxed) as i64;
+        let others_run = self.budget.reserved_bytes() - waiting_bytes > missing_bytes;
         let others_hold = || {
-            let waiting_bytes = self.waiting_held_bytes.load(Ordering::Relaxed) as i64;
             let others_bytes = self.budget.client_bytes() - waiting_bytes;
             others_bytes > missing_bytes.max(self.budget.limit_bytes() >> BUFFERS_SHIFT)
         };
         let for_now = resident == Resident::FullForNow;
-        self.budget.has_claims() || self.engine.is_some() && (writes() || for_now && others_hold())
+        self.budget.has_claims()
+            || others_run
+            || self.engine.is_some() && (writes() || for_now && others_hold())
     }
 
     /// Keys of a database.

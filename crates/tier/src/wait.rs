@@ -34,6 +34,9 @@ pub(crate) struct WaitQueue {
     refused_at: Cell<Option<u32>>,
     /// What was over the limit then. While it is not less, defragmentation is not waited for again.
     refused_over: Cell<Option<i64>>,
+    /// What was missing for a large write that was refused after it had waited for as long as it may, and
+    /// until when others do not wait as long for as much.
+    refused_large: Cell<Option<(i64, Duration)>>,
     /// The measurement of memory, and what was resident then, at which all writes were let go on
     /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
     admitted_at: Cell<Option<(u32, Resident)>>,
@@ -325,6 +328,9 @@ impl TierWorker {
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
+                if queue.wanted_bytes() > 0 {
+                    queue.refused_large.set(None);
+                }
                 queue.refused_over.set(None);
                 queue.admit(queue.admissible(), &self.tier);
             }
@@ -392,6 +398,11 @@ impl TierWorker {
     fn refuse_waiting(&self) {
         let overdue = self.waiting_for(WAIT_MAX);
         if overdue > 0 {
+            if self.waiting.wanted_bytes() > 0 {
+                let until = self.tier.clock.now() + WAIT_MAX;
+                let missing_bytes = self.waiting_figures().missing_bytes;
+                self.waiting.refused_large.set(Some((missing_bytes, until)));
+            }
             return self.waiting.refuse(overdue);
         }
         if self.waiting.refuse_largest() {
@@ -417,6 +428,16 @@ impl TierWorker {
         self.waiting.refused_over.get().is_some_and(|refused_over| over >= refused_over)
     }
 
+    /// Whether as much is missing for a large write as when one was last refused that had waited long: a
+    /// crowd of them waits together, not one after another.
+    fn is_as_at_large_refusal(&self, figures: &Figures) -> bool {
+        self.waiting.refused_large.get().is_some_and(|(missing_bytes, until)| {
+            figures.is_large
+                && figures.missing_bytes >= missing_bytes
+                && self.tier.clock.now() < until
+        })
+    }
+
     /// What is known of resident memory: it decides whether what was found still holds.
     fn seen(&self) -> (u32, Resident) {
         (self.tier.budget.measures(), self.tier.budget.resident(0))
@@ -437,10 +458,11 @@ impl TierWorker {
         );
         let mut done = self.run_slice(slice, self.waiting.wanted_bytes());
         done.moved = packed.moved;
-        done.is_overdue = self.waiting_for(WAIT_MAX) > 0;
+        let figures = self.waiting_figures();
+        done.is_overdue = self.waiting_for(WAIT_MAX) > 0 || self.is_as_at_large_refusal(&figures);
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();
         let deficit = self.waiting.deficit.get().unwrap_or(i64::MAX);
-        let mut next = self.waiting_figures().judge(&done, deficit);
+        let mut next = figures.judge(&done, deficit);
         if let Next::Evict(bytes) = next {
             done.evicted = Some(self.evict(bytes));
             next = self.waiting_figures().judge(&done, deficit);

@@ -412,14 +412,14 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     let (source, behind) = if form.stores { (cx.key(1), 3) } else { (cx.key(0), 2) };
     let (keys, reply_bytes_max, bytes_max) =
         (cx.keys, cx.reply_bytes_max, cx.limits.memory_bytes_max() as u64);
-    let mut memory = Gathering::new(&source, reply_bytes_max, reply);
+    let mut memory = Gathering::new(&source, reply_bytes_max, reply).of_copies();
     cx.report_missed_read(&source);
     let mut set = cx.read_sorted_set(&source)?;
     let query = Query::parse(args.from(behind), form, &mut set, &args[0])?;
-    memory.set_stored(form.stores || query.store.is_some());
+    let is_stored = form.stores || query.store.is_some();
     let mut copies = Copies::default();
     let mut found = match &mut set {
-        Some(set) => find(set, &query, &mut copies, (&mut memory, bytes_max))?,
+        Some(set) => find(set, (&query, is_stored), &mut copies, (&mut memory, bytes_max))?,
         None => Vec::new(),
     };
     let count = if query.count == 0 { found.len() } else { found.len().min(query.count as usize) };
@@ -448,7 +448,7 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
 /// Errors: [`CommandError::NotResident`], [`CommandError::OUT_OF_MEMORY`], [`CommandError::ReplyTooLong`].
 fn find(
     set: &mut SortedSet<'_>,
-    query: &Query<'_>,
+    (query, is_stored): (&Query<'_>, bool),
     copies: &mut Copies,
     (memory, bytes_max): (&mut Gathering<'_>, u64),
 ) -> Result<Vec<Found>, CommandError> {
@@ -459,7 +459,6 @@ fn find(
         |&(min, max): &(f64, f64)| ScoreRange { min, excludes_min: false, max, excludes_max: true };
     let ranges: Vec<ScoreRange> = ranges.iter().map(range).collect();
     let ranks = set.announce_scores(&ranges)?;
-    let is_stored = memory.is_stored();
     let bytes_of = |member: &[u8]| match is_stored {
         true => STORED_TIMES * member.len() + STORED_BYTES,
         false => member.len() + FOUND_BYTES,
@@ -506,8 +505,10 @@ fn answer(
     let options = [query.with_distance, query.with_hash, query.with_position];
     let parts = 1 + options.into_iter().filter(|is| *is).count();
     let bytes_of = |found: &Found| copies.member(found.at).1.len() + parts * PART_BYTES;
-    memory.take(found.iter().map(bytes_of).sum());
+    let bytes = found.iter().map(bytes_of).sum();
+    memory.take(bytes);
     memory.check()?;
+    reply.reserve(bytes);
     reply.array(found.len());
     for Found { at, distance } in found {
         let (score, member) = copies.member(*at);

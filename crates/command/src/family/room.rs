@@ -112,24 +112,20 @@ pub(super) struct Gathering<'k> {
     key: Key<'k>,
     bytes_max: u64,
     bytes: u64,
-    is_stored: bool,
+    is_for_copies: bool,
 }
 
 impl<'k> Gathering<'k> {
     /// Of a reply of what a key holds, which may come to `reply_bytes_max` with what it has now.
     pub(super) fn new(key: &Key<'k>, reply_bytes_max: usize, reply: &Reply) -> Gathering<'k> {
         let bytes_max = reply_bytes_max.saturating_sub(reply.full_len()) as u64;
-        Gathering { key: *key, bytes_max, bytes: 0, is_stored: false }
+        Gathering { key: *key, bytes_max, bytes: 0, is_for_copies: false }
     }
 
-    /// Says whether what is gathered is stored rather than answered.
-    pub(super) fn set_stored(&mut self, is_stored: bool) {
-        self.is_stored = is_stored;
-    }
-
-    /// Whether what is gathered is stored rather than answered.
-    pub(super) fn is_stored(&self) -> bool {
-        self.is_stored
+    /// Says that what is gathered is copies, and that a reply which is made of them counts besides: its buffer
+    /// is allocated when it is known how long it is.
+    pub(super) fn of_copies(self) -> Gathering<'k> {
+        Gathering { is_for_copies: true, ..self }
     }
 
     /// What may still be counted.
@@ -148,7 +144,7 @@ impl<'k> Gathering<'k> {
     #[cold]
     fn too_long(&self, bytes: u64) -> CommandError {
         let error = CommandError::too_long_of(&self.key, bytes);
-        if self.is_stored { error.of_copies() } else { error }
+        if self.is_for_copies { error.of_copies() } else { error }
     }
 
     /// What was counted so far.

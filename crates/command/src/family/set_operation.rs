@@ -15,7 +15,7 @@ use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
-use crate::family::room::{check_copies, check_room};
+use crate::family::room::{FRAME_BYTES, check_copies};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const READ: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
@@ -241,12 +241,13 @@ fn parse_limit(args: Args<'_>) -> Result<Option<u64>, CommandError> {
 
 /// Replies with the result on all keys.
 fn answer(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> CommandResult {
-    let (keys, reply_bytes_max) = (cx.keys, cx.reply_bytes_max);
+    let keys = cx.keys;
     let plan = Plan::new(cx, operation, keys)?;
     let last = keys.last().expect("invariant: the arity asks for one");
-    check_room(last, plan.copied_bytes_max(), reply_bytes_max, reply)?;
+    check_copies(cx, last, plan.copied_bytes_max() + plan.answered_bytes_max(), reply)?;
     let copies = plan.copy(cx)?;
     let members = plan.members(cx, &copies)?;
+    reply.reserve(members.iter().map(|member| member.len() + FRAME_BYTES as usize).sum());
     reply.set(members.len());
     members.iter().for_each(|member| reply.bulk(member));
     Ok(())
@@ -350,6 +351,12 @@ impl<'a> Plan<'a> {
     /// Bytes that the copies take, with what members are looked up by.
     fn copied_bytes_max(&self) -> u64 {
         let bytes = |source: &Source<'_>| source.byte_len + source.len * LOOKED_UP_BYTES;
+        self.copied.iter().map(bytes).sum()
+    }
+
+    /// Bytes of a reply of all that is copied.
+    fn answered_bytes_max(&self) -> u64 {
+        let bytes = |source: &Source<'_>| source.byte_len + source.len * FRAME_BYTES;
         self.copied.iter().map(bytes).sum()
     }
 

@@ -230,9 +230,8 @@ fn sort(
         // So that what is stored does not depend on how the set is kept.
         options = Options { by: None, is_unsorted: false, is_alpha: true, ..options };
     }
-    // All that it holds while it runs, its reply among it, is reserved as a reply would be.
-    let mut memory = Gathering::new(&key, cx.reply_bytes_max, reply);
-    memory.set_stored(options.stored_at.is_some());
+    // All that it holds while it runs, its reply among it, is reserved.
+    let mut memory = Gathering::new(&key, cx.reply_bytes_max, reply).of_copies();
     if kind.is_some_and(Kind::is_sorted_set) {
         // Redis goes through a skiplist, and leaves it one.
         cx.unpack_sorted_set(&key);
@@ -471,11 +470,21 @@ fn write(
     sorted: (&Elements, &[usize]),
     (memory, reply): (&mut Gathering<'_>, &mut Reply),
 ) -> CommandResult {
+    let framed = |value: &[u8]| value.len() + FRAME_BYTES as usize;
+    let is_known = options.gets.is_empty();
+    if is_known {
+        let (elements, answered) = sorted;
+        let bytes = answered.iter().map(|&position| framed(elements.at(position))).sum();
+        memory.take(bytes);
+        memory.check()?;
+        reply.reserve(bytes);
+    }
     reply.array(sorted.1.len() * options.gets.len().max(1));
     answer(cx, options, sorted, |value| {
         match value {
             None => reply.null(),
-            Some(value) if memory.take(value.len() + FRAME_BYTES as usize) => reply.bulk(value),
+            // Twice, since the reply is copied as it grows.
+            Some(value) if is_known || memory.take(2 * framed(value)) => reply.bulk(value),
             Some(_) => {}
         }
         Ok(())

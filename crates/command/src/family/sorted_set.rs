@@ -465,7 +465,9 @@ impl<'a> MemberList<'a> {
         bytes_max: usize,
         reply: &'a mut Reply,
     ) -> Result<MemberList<'a>, CommandError> {
-        check_room(key, MemberList::bytes((members, bytes), with_scores), bytes_max, reply)?;
+        let bytes = MemberList::bytes((members, bytes), with_scores);
+        check_room(key, bytes, bytes_max, reply)?;
+        reply.reserve(bytes as usize);
         let is_paired = with_scores && reply.protocol() == Protocol::Resp3;
         let elements = if with_scores && !is_paired { 2 * members } else { members };
         reply.array(elements as usize);

@@ -13,7 +13,7 @@ use value::leaf::scored::{SHAPE, compare};
 use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
-use super::room::{check_copies, check_room};
+use super::room::check_copies;
 use super::sorted_set::MemberList;
 use crate::collection::{Copies, Made, Set, SortedSet};
 use crate::cx::Cx;
@@ -225,7 +225,8 @@ fn answer(
     let with_scores = options.with_scores;
     let plan = Plan::new(operation, sources, options);
     let last = keys.last().expect("invariant: there is a key");
-    check_room(last, plan.copied_bytes_max(), reply_bytes_max, reply)?;
+    let bytes = plan.copied_bytes_max() + plan.answered_bytes_max(with_scores);
+    check_copies(cx, last, bytes, reply)?;
     let copies = plan.copy(cx)?;
     let mut members = plan.members(cx, &copies)?;
     members.sort_unstable_by(|one, two| compare(*one, *two));
@@ -488,6 +489,13 @@ impl<'a> Plan<'a> {
     /// Bytes that the copies take, with what members are joined and looked up by.
     fn copied_bytes_max(&self) -> u64 {
         let bytes = |source: &Source<'_>| source.byte_len + source.len * HELD_BYTES;
+        self.copied().iter().map(bytes).sum()
+    }
+
+    /// Bytes of a reply of all that is copied.
+    fn answered_bytes_max(&self, with_scores: bool) -> u64 {
+        let bytes =
+            |source: &Source<'_>| MemberList::bytes((source.len, source.byte_len), with_scores);
         self.copied().iter().map(bytes).sum()
     }
 

@@ -356,7 +356,8 @@ impl<T: Transport> Connection<T> {
         self.batch.advance();
         self.ticket.spend();
         if self.attempts > 0 || self.counted.is_granted() {
-            // The reply counts as a buffer when it is not written at once; values fetched ahead stay.
+            // The reply counts as a buffer from here on; values fetched ahead stay.
+            self.note_large_reply();
             let bytes = self.fetched.memory_bytes();
             self.counted.keep_reserved(&self.worker.server, &self.session.client, bytes);
         }

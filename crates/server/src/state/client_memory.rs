@@ -11,7 +11,6 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tier::{Claim, TierWorker};
@@ -19,10 +18,12 @@ use tier::{Claim, TierWorker};
 use crate::config::MemoryShare;
 use crate::limits::{
     CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CROWD_BYTES_MIN,
-    INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES, RECOUNT_SHIFT, STRANGERS_BYTES_MAX,
+    INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES, RECOUNT_SHIFT, SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT,
+    SMALL_SHIFT, STRANGERS_BYTES_MAX,
 };
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
+use crate::state::reservation_queue::{IDLE_WAIT_MAX, ReservationPlace, ReservationQueue};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
@@ -30,14 +31,6 @@ use crate::state::worker::Worker;
 /// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
 /// much.
 const WAIT_TICKS_MAX: u32 = 20;
-/// How long the first request that waits for memory waits for what others hold: replies to be read,
-/// requests to arrive.
-const OTHERS_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long it waits before clients are closed that do not read or send anything. One that reads slowly
-/// seems to do nothing until a third of its socket's buffer, some MiB, is free.
-const IDLE_WAIT_MAX: Duration = Duration::from_secs(4);
-/// Between two looks for such clients.
-const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
@@ -47,12 +40,10 @@ pub(crate) struct ClientMemory {
     machine_bytes: u64,
     /// Buffers of clients that have not authenticated.
     stranger_bytes: AtomicI64,
-    /// Reserved for requests under way.
-    reserved_bytes: AtomicI64,
-    /// Requests that wait to reserve some.
-    queue: ReservationQueue,
-    /// Large requests that are arriving.
-    inputs: LargeInputs,
+    /// Requests under way that reserved little and that reserved much, by [`Size`].
+    reservations: [Reservations; Size::COUNT],
+    /// Requests that are arriving and take more than a read buffer, by [`Size`].
+    inputs: [LargeInputs; Size::COUNT],
     /// The sum at which all clients were counted last because they took too much.
     recounted_at: AtomicI64,
     recount: Mutex<()>,
@@ -61,14 +52,40 @@ pub(crate) struct ClientMemory {
     logged_ms: AtomicU64,
 }
 
-/// Clients whose requests wait until others have let go of what they reserved, in the order in which
-/// they came: a large request is not passed by small ones for ever.
-///
-/// Whoever waits here holds nothing reserved, so no two can wait for each other.
-#[derive(Default)]
-struct ReservationQueue(Mutex<VecDeque<u64>>);
+/// Small and large requests do not wait for each other: each have a share of client memory, and a queue.
+/// So a crowd of large ones, or one that cannot be served, keeps no small one waiting, and no stream of
+/// small ones a large one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Small,
+    Large,
+}
 
-/// Buffers of large requests that are arriving: all together within a share of what clients may take,
+impl Size {
+    const COUNT: usize = 2;
+
+    /// The size of a request that is to have so many bytes of what all clients may take.
+    fn of(limit: Option<u64>, bytes: u64) -> Size {
+        match limit {
+            Some(limit) if bytes > limit >> SMALL_SHIFT => Size::Large,
+            _ => Size::Small,
+        }
+    }
+
+    /// The size of a request that is arriving.
+    fn of_input(limit: u64, bytes: u64) -> Size {
+        if bytes > limit >> SMALL_INPUT_SHIFT { Size::Large } else { Size::Small }
+    }
+}
+
+/// What requests of one size have reserved, and those that wait to reserve some.
+#[derive(Default)]
+struct Reservations {
+    bytes: AtomicI64,
+    queue: ReservationQueue,
+}
+
+/// Buffers of requests of one size that are arriving: all together within a share of what clients may take,
 /// but for that of the oldest, so that one always gets on.
 #[derive(Default)]
 struct LargeInputs {
@@ -101,9 +118,8 @@ impl ClientMemory {
         ClientMemory {
             machine_bytes: machine_bytes(),
             stranger_bytes: AtomicI64::new(0),
-            reserved_bytes: AtomicI64::new(0),
-            queue: ReservationQueue::default(),
-            inputs: LargeInputs::default(),
+            reservations: Default::default(),
+            inputs: Default::default(),
             recounted_at: AtomicI64::new(0),
             recount: Mutex::new(()),
             unlogged: AtomicU64::new(0),
@@ -116,69 +132,32 @@ impl ClientMemory {
         self.machine_bytes
     }
 
-    /// The last place among the requests that wait to reserve.
-    pub(crate) fn wait_to_reserve(&self, client: &Client) -> ReservationPlace<'_> {
-        self.queue.join(client.id)
+    /// The last place among the requests of its size that wait to reserve.
+    pub(crate) fn wait_to_reserve(
+        &self,
+        server: &Server,
+        client: &Client,
+        amount: Amount,
+    ) -> ReservationPlace<'_> {
+        self.reservations_of(server, amount).queue.join(client.id)
+    }
+
+    fn reservations_of(&self, server: &Server, amount: Amount) -> &Reservations {
+        &self.reservations[Size::of(limit_bytes(server), amount.in_all) as usize]
     }
 }
 
 #[cfg(test)]
 impl ClientMemory {
     pub(crate) fn has_large_inputs(&self) -> bool {
-        !self.inputs.holders.lock().is_empty()
+        self.inputs.iter().any(|inputs| !inputs.holders.lock().is_empty())
     }
-}
-
-/// A client's place in that queue, which it leaves when this is dropped.
-pub(crate) struct ReservationPlace<'a> {
-    queue: &'a ReservationQueue,
-    id: u64,
-    first_since: Option<Duration>,
-    looked_at: Duration,
 }
 
 impl ReservationPlace<'_> {
     /// Waits until there may be memory to reserve. False: it has waited for as long as it may.
     pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, amount: Amount) -> bool {
         self.wait(worker, |server| close_idle(server, amount.of_client)).await
-    }
-
-    /// Waits for what others may let go of. When it has been the first for a while, `close_idle` closes
-    /// clients that do nothing for theirs, such as to read a reply. False: it has waited for as long as
-    /// it may.
-    async fn wait(&mut self, worker: &Worker, close_idle: impl Fn(&Server)) -> bool {
-        let now = worker.server.tier.clock().now();
-        if !self.queue.is_behind(self.id) {
-            let waited = now - *self.first_since.get_or_insert(now);
-            if waited >= OTHERS_WAIT_MAX {
-                return false;
-            }
-            if waited >= IDLE_WAIT_MAX && now >= self.looked_at + IDLE_LOOK_EVERY {
-                self.looked_at = now;
-                close_idle(&worker.server);
-            }
-        }
-        worker.upkeep_tick.notified().await;
-        true
-    }
-}
-
-impl ReservationQueue {
-    /// Takes the last place. Bounds: one for each client.
-    fn join(&self, id: u64) -> ReservationPlace<'_> {
-        self.0.lock().push_back(id);
-        ReservationPlace { queue: self, id, first_since: None, looked_at: Duration::ZERO }
-    }
-
-    /// Whether somebody else is first.
-    fn is_behind(&self, id: u64) -> bool {
-        self.0.lock().front().is_some_and(|&first| first != id)
-    }
-}
-
-impl Drop for ReservationPlace<'_> {
-    fn drop(&mut self) {
-        self.queue.0.lock().retain(|&id| id != self.id);
     }
 }
 
@@ -187,6 +166,8 @@ impl Drop for ReservationPlace<'_> {
 pub(crate) struct Amount {
     /// Its values, or what is made of them: bytes that have to leave all clients within their limit.
     pub(crate) of_client: u64,
+    /// Of that the reply, which stays until the client has read it.
+    pub(crate) reply: u64,
     /// Both, and what they take besides: bytes that the budget makes room for.
     pub(crate) in_all: u64,
 }
@@ -197,11 +178,15 @@ pub(crate) struct CountedBuffers {
     bytes: u64,
     /// Reserved for the request under way.
     reserved: u64,
+    /// As a request of which size.
+    reserved_as: Option<Size>,
     /// Of that, what the tier has let it have.
     claim: Option<Claim>,
     /// What it was let have for a large request that is arriving.
     input: u64,
-    /// Whether that was granted after a wait.
+    /// As one of which size.
+    input_as: Option<Size>,
+    /// Whether that was granted to the request under way, not left by one before.
     is_granted: bool,
     is_stranger: bool,
     /// The buffer for which memory was sought last.
@@ -285,40 +270,59 @@ impl CountedBuffers {
         client: &Client,
         amount: Amount,
     ) -> bool {
-        let bytes = amount.of_client;
-        let memory = &server.client_memory;
-        // It has waited for its turn, and asks again for what may have changed meanwhile. What it asks for first
-        // may be a part of that, and the rest must not go to others until it is asked for. For much more
-        // it waits for another turn, so that it does not come on top of what others were granted; since
-        // that is each time twice as much, not for ever.
+        // It has had its turn, and asks again for what it has learnt of meanwhile: if it had to let go of what it
+        // has, requests that take turns would each begin anew. What it asks for first may be a part of
+        // that, and the rest must not go to others until it is asked for. For much more it waits for
+        // another turn, so that it does not come on top of what others were granted; since that is each
+        // time twice as much, not for ever.
         if self.is_granted && amount.in_all / 2 <= self.reserved {
             self.set_reserved(server, client, amount.in_all.max(self.reserved));
             return true;
         }
-        let queue = memory.queue.0.lock();
-        if queue.front().is_some_and(|&first| first != client.id) {
-            return false;
-        }
-        let of_others = memory.reserved_bytes.load(Ordering::Relaxed) - self.reserved as i64;
-        let total = server.tier.budget.client_bytes() - self.reserved as i64;
-        let is_over = |of_clients: i64| {
-            limit_bytes(server).is_some_and(|limit| of_clients + bytes as i64 > limit as i64)
+        let size = Size::of(limit_bytes(server), amount.in_all);
+        let queue = &server.client_memory.reservations[size as usize].queue;
+        let may_reserve = || match size {
+            Size::Small => self.may_reserve_little(server, amount),
+            Size::Large => self.may_reserve_much(server, client, amount),
         };
-        // Without the buffers of others it has to fit, or it would wait for them in vain. Its own reply
-        // is written while it waits.
-        let reply_bytes = client.output_capacity.load(Ordering::Relaxed);
-        let buffers_matter = !is_over(self.bytes.saturating_sub(reply_bytes) as i64);
-        if is_over(total) && (of_others > 0 || buffers_matter) {
+        if !queue.try_pass(client.id, may_reserve) {
             return false;
         }
         self.set_reserved(server, client, amount.in_all);
-        drop(queue);
+        self.is_granted = true;
         true
     }
 
-    /// The request has waited for its turn, and may reserve until that is released.
-    pub(crate) fn grant(&mut self) {
-        self.is_granted = true;
+    /// Beside large requests, small ones may take a share of their own.
+    fn may_reserve_little(&self, server: &Server, amount: Amount) -> bool {
+        let Some(limit) = limit_bytes(server) else { return true };
+        let total = server.tier.budget.client_bytes() - self.reserved as i64;
+        let of_others = self.others_reserved(server, Size::Small);
+        total + amount.of_client as i64 <= limit as i64
+            || of_others + amount.in_all as i64 <= (limit >> SMALL_SHARE_SHIFT) as i64
+    }
+
+    /// Large requests leave each other and what all clients hold within the limit. One goes on alone if only
+    /// its values do not, since these are gone when it has run; its reply has to fit beside what others hold,
+    /// or the largest client would be closed for it. Small requests are not in its way: they would be for ever.
+    fn may_reserve_much(&self, server: &Server, client: &Client, amount: Amount) -> bool {
+        let Some(limit) = limit_bytes(server) else { return true };
+        let fits = |bytes: i64, more: u64| bytes + more as i64 <= limit as i64;
+        let buffers = server.tier.budget.buffer_bytes();
+        let of_others = self.others_reserved(server, Size::Large);
+        // Without the buffers of others it has to fit, or it would wait for them in vain. Its own reply
+        // is written while it waits.
+        let written = client.output_capacity.load(Ordering::Relaxed);
+        let fits_alone = |more| fits(self.bytes.saturating_sub(written) as i64, more);
+        let fits_others = of_others <= 0 || fits(buffers + of_others, amount.of_client);
+        fits_others && (fits(buffers, amount.reply) || !fits_alone(amount.reply))
+    }
+
+    /// What requests of this size have reserved, this one left out.
+    fn others_reserved(&self, server: &Server, size: Size) -> i64 {
+        let all = server.client_memory.reservations[size as usize].bytes.load(Ordering::Relaxed);
+        let own = if self.reserved_as == Some(size) { self.reserved as i64 } else { 0 };
+        all - own
     }
 
     /// Waits until the buffer of a large request that is arriving may grow to `bytes`: behind those
@@ -327,52 +331,85 @@ impl CountedBuffers {
     pub(crate) async fn wait_for_input(&mut self, worker: &Worker, client: &Client, bytes: u64) {
         let server = &*worker.server;
         if !self.may_grow_input(server, client, bytes) {
-            let mut place = server.client_memory.inputs.queue.join(client.id);
+            let mut place = self.inputs_for(server, bytes).queue.join(client.id);
             let close_idle = |server: &Server| {
-                server.client_memory.inputs.close_idle_oldest(server, client.id);
+                self.inputs_for(server, bytes).close_idle_oldest(server, client.id);
                 close_idle(server, bytes);
             };
             while !self.may_grow_input(server, client, bytes)
                 && place.wait(worker, close_idle).await
             {}
+            self.inputs_for(server, bytes).queue.begin_anew();
         }
         self.set_input(server, client, bytes);
     }
 
+    /// The requests that are arriving with which one of so many bytes shares memory.
+    fn inputs_for<'a>(&self, server: &'a Server, bytes: u64) -> &'a LargeInputs {
+        &server.client_memory.inputs[self.input_size(server, bytes) as usize]
+    }
+
+    /// One that was large stays so until it is let go of.
+    fn input_size(&self, server: &Server, bytes: u64) -> Size {
+        match (self.input_as, limit_bytes(server)) {
+            (Some(Size::Large), _) => Size::Large,
+            (_, Some(limit)) => Size::of_input(limit, bytes),
+            (_, None) => Size::Small,
+        }
+    }
+
     fn may_grow_input(&self, server: &Server, client: &Client, bytes: u64) -> bool {
-        let inputs = &server.client_memory.inputs;
         let Some(limit) = limit_bytes(server) else { return true };
-        let of_others = inputs.bytes.load(Ordering::Relaxed) - self.input as i64;
+        let size = self.input_size(server, bytes);
+        let inputs = &server.client_memory.inputs[size as usize];
+        let own = if self.input_as == Some(size) { self.input as i64 } else { 0 };
+        let of_others = inputs.bytes.load(Ordering::Relaxed) - own;
         let fits_share = of_others + bytes as i64 <= (limit >> INPUTS_SHARE_SHIFT) as i64;
         // The end of one that takes all it may is followed by a little.
         let bytes = bytes.min(limit) as i64;
-        let total = server.tier.budget.client_bytes() - self.bytes as i64 + bytes;
-        let may_go = if self.input > 0 && inputs.is_oldest(client.id) {
+        let budget = &server.tier.budget;
+        let held = match size {
+            // What large requests have reserved is not in its way.
+            Size::Small => budget.buffer_bytes(),
+            Size::Large => budget.client_bytes(),
+        };
+        let may_go = if own > 0 && inputs.is_oldest(client.id) {
             true
         } else if inputs.queue.is_behind(client.id) {
             false
         } else {
             fits_share || inputs.is_oldest(client.id)
         };
-        may_go && total <= limit as i64
+        may_go && held - self.bytes as i64 + bytes <= limit as i64
     }
 
     /// The buffer of a large request has been let go of. Cost: a comparison when there was none.
     #[inline]
     pub(crate) fn release_input(&mut self, server: &Server, client: &Client) {
         if self.input > 0 {
-            self.set_input(server, client, 0);
+            self.leave_inputs(server, client);
         }
     }
 
     #[cold]
-    fn set_input(&mut self, server: &Server, client: &Client, bytes: u64) {
-        let inputs = &server.client_memory.inputs;
+    fn leave_inputs(&mut self, server: &Server, client: &Client) {
+        let Some(size) = self.input_as.take() else { return };
+        let inputs = &server.client_memory.inputs[size as usize];
         let mut holders = inputs.holders.lock();
-        match (self.input, bytes) {
-            (0, _) => holders.push_back(client.id),
-            (_, 0) => holders.retain(|&id| id != client.id),
-            _ => {}
+        holders.retain(|&id| id != client.id);
+        inputs.bytes.fetch_sub(std::mem::take(&mut self.input) as i64, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn set_input(&mut self, server: &Server, client: &Client, bytes: u64) {
+        let size = self.input_size(server, bytes);
+        if self.input_as != Some(size) {
+            self.leave_inputs(server, client);
+        }
+        let inputs = &server.client_memory.inputs[size as usize];
+        let mut holders = inputs.holders.lock();
+        if self.input_as.replace(size).is_none() {
+            holders.push_back(client.id);
         }
         let grown = bytes as i64 - self.input as i64;
         self.input = bytes;
@@ -384,7 +421,7 @@ impl CountedBuffers {
         self.set_reserved(server, client, self.reserved + bytes);
     }
 
-    /// Whether what is reserved was granted after a wait.
+    /// Whether what is reserved was granted to the request under way.
     #[inline]
     pub(crate) fn is_granted(&self) -> bool {
         self.is_granted
@@ -412,11 +449,18 @@ impl CountedBuffers {
 
     #[cold]
     fn set_reserved(&mut self, server: &Server, client: &Client, bytes: u64) {
-        let grown = bytes as i64 - self.reserved as i64;
+        let of_size = |size: Size| &server.client_memory.reservations[size as usize].bytes;
+        if let Some(size) = self.reserved_as.take() {
+            of_size(size).fetch_sub(self.reserved as i64, Ordering::Relaxed);
+        }
+        if bytes > 0 {
+            let size = Size::of(limit_bytes(server), bytes);
+            of_size(size).fetch_add(bytes as i64, Ordering::Relaxed);
+            self.reserved_as = Some(size);
+        }
+        server.tier.budget.add_reserved(bytes as i64 - self.reserved as i64);
         self.reserved = bytes;
         client.reserved_bytes.store(bytes, Ordering::Relaxed);
-        server.client_memory.reserved_bytes.fetch_add(grown, Ordering::Relaxed);
-        server.tier.budget.add_reserved(grown);
     }
 
     /// The connection ends.
@@ -531,7 +575,7 @@ pub(crate) fn keep_within_limit(server: &Server) {
 
 /// Closes the largest of the clients that have neither read nor sent anything for a while, whoever waits
 /// included, and for which nothing runs, until `bytes` more fit beside the others. Cost: linear in the clients.
-fn close_idle(server: &Server, bytes: u64) {
+pub(super) fn close_idle(server: &Server, bytes: u64) {
     let Some(limit) = limit_bytes(server) else { return };
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
@@ -617,7 +661,7 @@ mod tests {
     }
 
     fn twice(bytes: u64) -> Amount {
-        Amount { of_client: bytes, in_all: 2 * bytes }
+        Amount { of_client: bytes, reply: bytes, in_all: 2 * bytes }
     }
 
     fn client(server: &Server, buffer_bytes: u64) -> Arc<Client> {
@@ -640,7 +684,6 @@ mod tests {
         keep_within_limit(&server);
         assert_eq!(all(), 20 * MIB as i64, "counted anew");
         assert!(!one.is_killed(), "what was granted is no reason to close");
-        assert!(first.reserve_values(&server, &one, twice(3 * MIB)), "in place of the 10 MiB");
         first.keep_reserved(&server, &one, 3 * MIB);
         assert_eq!(all(), 3 * MIB as i64);
         assert!(second.reserve_values(&server, &other, twice(MIB)));
@@ -657,10 +700,9 @@ mod tests {
         let (one, other) = (client(&server, 0), client(&server, 0));
         let (mut first, mut second) = (CountedBuffers::default(), CountedBuffers::default());
         assert!(first.reserve_values(&server, &one, twice(2 * MIB)));
-        first.grant();
         assert!(first.reserve_values(&server, &one, twice(MIB / 8)));
         assert_eq!(server.tier.budget.client_bytes(), 4 * MIB as i64, "it will ask for that again");
-        let place = server.client_memory.queue.join(other.id);
+        let place = server.client_memory.reservations[Size::Large as usize].queue.join(other.id);
         assert!(first.reserve_values(&server, &one, twice(4 * MIB)), "what has changed meanwhile");
         assert!(!first.reserve_values(&server, &one, twice(9 * MIB)), "another was first");
         drop(place);
@@ -676,18 +718,56 @@ mod tests {
         let mut counted: Vec<_> = (0..4).map(|_| CountedBuffers::default()).collect();
         assert!(counted[0].reserve_values(&server, &clients[0], twice(3 * MIB)));
         assert!(!counted[1].reserve_values(&server, &clients[1], twice(7 * MIB)));
-        let queue = &server.client_memory.queue;
+        let queue = &server.client_memory.reservations[Size::Large as usize].queue;
         let first = queue.join(clients[1].id);
-        assert!(!counted[2].reserve_values(&server, &clients[2], twice(MIB / 8)), "it would fit");
+        assert!(!counted[2].reserve_values(&server, &clients[2], twice(MIB)), "it would fit");
         let second = queue.join(clients[2].id);
+        assert!(counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)), "it is small");
+        counted[3].release(&server, &clients[3]);
         counted[0].release(&server, &clients[0]);
-        assert!(!counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)));
+        assert!(!counted[3].reserve_values(&server, &clients[3], twice(MIB)));
         assert!(counted[1].reserve_values(&server, &clients[1], twice(7 * MIB)));
         drop(first);
-        assert!(!counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)));
+        assert!(!counted[3].reserve_values(&server, &clients[3], twice(MIB)));
         drop(second);
         counted[1].release(&server, &clients[1]);
-        assert!(counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)));
+        assert!(counted[3].reserve_values(&server, &clients[3], twice(MIB)));
+    }
+
+    #[test]
+    fn small_requests_and_large_ones_are_in_no_way_of_each_other() {
+        let server = server();
+        let clients: Vec<_> = (0..11).map(|_| client(&server, 0)).collect();
+        let mut counted: Vec<_> = (0..11).map(|_| CountedBuffers::default()).collect();
+        assert!(counted[0].reserve_values(&server, &clients[0], twice(8 * MIB)));
+        let mut reserve = |index: usize, bytes| {
+            counted[index].reserve_values(&server, &clients[index], twice(bytes))
+        };
+        let small = (1..10).map(|index| reserve(index, MIB / 8)).filter(|&goes| goes).count();
+        assert_eq!(small, 8, "they share 2 MiB");
+        assert!(!reserve(10, MIB));
+        counted[0].release(&server, &clients[0]);
+        assert!(counted[10].reserve_values(&server, &clients[10], twice(8 * MIB)));
+        for (counted, client) in counted.iter_mut().zip(&clients) {
+            counted.end(&server, client);
+        }
+        let left = server.client_memory.reservations.each_ref();
+        assert_eq!(left.map(|size| size.bytes.load(Ordering::Relaxed)), [0, 0]);
+    }
+
+    /// What was replied stays until it is read, and the largest client is closed if that is too much.
+    #[test]
+    fn a_reply_fits_beside_what_others_hold_and_values_need_not() {
+        let server = server();
+        let one = client(&server, 0);
+        server.tier.budget.add_buffers(5 << 20);
+        for (values, reply, goes) in [(7, 1, true), (7, 3, true), (7, 4, false), (9, 9, true)] {
+            let (of_client, reply) = (values * MIB, reply * MIB);
+            let amount = Amount { of_client, reply, in_all: of_client + reply };
+            let mut counted = CountedBuffers::default();
+            assert_eq!(counted.reserve_values(&server, &one, amount), goes, "{values} {reply}");
+            counted.end(&server, &one);
+        }
     }
 
     #[test]
@@ -703,13 +783,21 @@ mod tests {
         assert!(!counted[1].may_grow_input(&server, &clients[1], MIB));
         assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "the oldest");
 
-        let place = server.client_memory.inputs.queue.join(clients[2].id);
+        let inputs = &server.client_memory.inputs[Size::Large as usize];
+        let place = inputs.queue.join(clients[2].id);
         assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "it waits for nobody");
+        let (small, mut buffers) = (client(&server, 0), CountedBuffers::default());
+        assert!(buffers.may_grow_input(&server, &small, MIB / 8), "it is small");
+        buffers.set_input(&server, &small, MIB / 8);
+        assert!(!buffers.may_grow_input(&server, &small, MIB / 4));
+        buffers.set_input(&server, &small, MIB / 4);
+        assert_eq!(inputs.bytes.load(Ordering::Relaxed), MIB as i64 * 5 / 4, "now it is large");
+        buffers.end(&server, &small);
         counted[0].release_input(&server, &clients[0]);
         assert!(counted[1].may_grow_input(&server, &clients[1], 8 * MIB), "the next");
         drop(place);
         counted[1].end(&server, &clients[1]);
-        assert_eq!(server.client_memory.inputs.bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(inputs.bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(crate) mod prefetch;
 pub(crate) mod pubsub;
 pub(crate) mod push;
 pub(crate) mod registry;
+pub(crate) mod reservation_queue;
 pub(crate) mod samples;
 pub(crate) mod saves;
 pub(crate) mod secrets;

@@ -175,7 +175,7 @@ fn a_request_that_stores_copies_has_no_buffer_for_them() {
 
 /// What a request reads of a tree is little first, a leaf of the index, and then much.
 #[test]
-fn a_request_that_has_waited_for_its_turn_keeps_it_while_it_fetches_little() {
+fn a_request_that_has_had_its_turn_keeps_it_while_it_fetches_little() {
     let worker = worker();
     let mut connection = connection(&worker);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -183,7 +183,6 @@ fn a_request_that_has_waited_for_its_turn_keeps_it_while_it_fetches_little() {
     let small = || Needed { reply_bytes: 100, ..Needed::default() };
     assert!(runtime.block_on(connection.fetch(large())));
     let reserved = worker.server.tier.budget.client_bytes();
-    connection.counted.grant();
     connection.copies_bytes = 0;
     assert!(runtime.block_on(connection.fetch(small())));
     assert!(connection.counted.is_granted(), "else it is the last of the queue again");

@@ -139,13 +139,18 @@ impl<T: Transport> Connection<T> {
         let (worker, client) = (self.worker.clone(), self.session.client.clone());
         let server = &*worker.server;
         self.counted.release(server, &client);
-        let mut place = server.client_memory.wait_to_reserve(&client);
+        if self.resident_reply > 0 && self.reply.is_empty() {
+            // Its pages are as much in the way of others as what was fetched.
+            drop(self.reply.take());
+            self.resident_reply = 0;
+            self.note_memory();
+        }
+        let mut place = server.client_memory.wait_to_reserve(server, &client, amount);
         while !self.counted.reserve_values(server, &client, amount) {
             if !self.writing(place.wait_to_reserve(&worker, amount)).await {
                 return false;
             }
         }
-        self.counted.grant();
         true
     }
 
@@ -331,7 +336,7 @@ impl<T: Transport> Connection<T> {
         }
         self.reply_granted = made_bytes as usize;
         // In the read buffers, which count already, and then in the buffer of the replies. What was granted
-        // after a wait stays: a request that needs little first, such as a leaf of an index, and then much
+        // stays: a request that needs little first, such as a leaf of an index, and then much
         // again would be the last of the queue again, and where all do so none would ever run.
         if !self.counted.is_granted() {
             self.counted.release(&self.worker.server, &self.session.client);
@@ -350,8 +355,10 @@ impl<T: Transport> Connection<T> {
         let (server, client) = (&*worker.server, self.session.client.clone());
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
-        let amount =
-            Amount { of_client: made_bytes.max(values.saturating_sub(overhead)), in_all: bytes };
+        let of_client = made_bytes.max(values.saturating_sub(overhead));
+        // Copies take the memory when they are made: a buffer of that size would take as much beside them.
+        let reply_bytes = if self.copies_bytes > 0 { 0 } else { reply_bytes };
+        let amount = Amount { of_client, reply: reply_bytes, in_all: bytes };
         if !self.counted.reserve_values(server, &client, amount) {
             // Two that wait for more would wait for each other for ever if they held some.
             self.release_fetched();
@@ -365,8 +372,6 @@ impl<T: Transport> Connection<T> {
             }
             return false;
         }
-        // Copies take the memory when they are made: a buffer of that size would take as much beside them.
-        let reply_bytes = if self.copies_bytes > 0 { 0 } else { reply_bytes };
         let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
         let claimed = self.claimed_bytes(bytes, reply_bytes);
         worker.turn.give_way().await;

@@ -409,6 +409,7 @@ impl Runner<'_> {
                 spare: self.spare,
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
+                taken_bytes: 0,
             };
             match run_locked(Caller::of(self.session), &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,

@@ -178,6 +178,7 @@ impl Pipeline<'_> {
             fetched: self.fetched,
             reply_bytes_max: self.attempt.reply_bytes_max.saturating_add(read.reply_from),
             leaves_gaps: false,
+            taken_bytes: 0,
             copies_large: false,
             spare: self.spare,
             is_write: false,

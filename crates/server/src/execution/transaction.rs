@@ -254,6 +254,7 @@ fn run_queued(
                 let failures = lacked.iter().map(|want| fetched.failure(want.record));
                 if let Some(failure) = failures.flatten().next() {
                     let text = format!("ERR cannot read the value of a key: {failure}");
+                    taken_bytes: room.held_bytes(session),
                     break Err(CommandError::owned(text));
                 }
                 lacked.retain(|want| !fetched.has(want.record));

@@ -763,7 +763,7 @@ fn call_from_many_sides(
 
 #[test]
 fn places_in_the_queues_of_keys_are_asked_for_first() {
-    const CLIENTS: usize = 40;
+    const CLIENTS: usize = 8;
     let server = start("64mb", "512mb");
     fill(&server, 80_000, 1000);
     let words = |keys: usize| {
@@ -773,10 +773,6 @@ fn places_in_the_queues_of_keys_are_asked_for_first() {
             begin.chain(names).chain(std::iter::once("2".to_owned())).collect()
         }
     };
-    // No one of these fits, and of those a few.
-    let replies = call_from_many_sides(&server, CLIENTS, words(30_000));
-    assert!(replies.iter().all(|reply| *reply == refusal(64)), "{:?}", replies[0]);
-    assert_peak(&server, 64);
     let replies = call_from_many_sides(&server, CLIENTS, words(5_000));
     let refused = replies.iter().filter(|reply| **reply == refusal(64)).count();
     assert!((1..CLIENTS).contains(&refused), "{refused} refused");
@@ -787,6 +783,12 @@ fn places_in_the_queues_of_keys_are_asked_for_first() {
     // What they had is free again.
     let replies = call_from_many_sides(&server, 1, words(10_000));
     assert_eq!(replies, ["_"]);
+    assert_peak(&server, 64);
+    // None of these fits. What requests take as they arrive, and their names while they run, is some MiB here, and
+    // not asked for.
+    let replies = call_from_many_sides(&server, 5 * CLIENTS, words(30_000));
+    assert!(replies.iter().all(|reply| *reply == refusal(64)), "{:?}", replies[0]);
+    assert!(peak(&server) <= 64 * MIB * 11 / 10, "{}", peak(&server));
 }
 
 #[test]

@@ -773,3 +773,111 @@ fn clients_have_no_share_of_no_maxmemory() {
     assert_eq!(show(&client.call(&["SET", "k", &"v".repeat(3_000_000)])), "+OK");
     assert_eq!(text(&client.line("GET k")).len(), 3_000_000);
 }
+
+/// Many clients each send the request that `words` makes, and go when they were answered or refused. Returns the
+/// replies.
+fn call_from_many_sides(
+    server: &Server,
+    clients: usize,
+    words: impl Fn(usize) -> Vec<String> + Sync,
+) -> Vec<String> {
+    std::thread::scope(|scope| {
+        let words = &words;
+        let call = |number: usize| {
+            let mut client = server.connect();
+            let words = words(number);
+            show(&client.call(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+        };
+        let calls: Vec<_> = (0..clients).map(|number| scope.spawn(move || call(number))).collect();
+        calls.into_iter().map(|call| call.join().expect("it is answered")).collect()
+    })
+}
+
+#[test]
+fn places_in_the_queues_of_keys_are_asked_for_first() {
+    const CLIENTS: usize = 8;
+    let server = start("64mb", "512mb");
+    fill(&server, 80_000, 1000);
+    let words = |keys: usize| {
+        move |number: usize| {
+            let names = (0..keys).map(|key| format!("list:{number}:{key}"));
+            let begin = std::iter::once("BLPOP".to_owned());
+            begin.chain(names).chain(std::iter::once("2".to_owned())).collect()
+        }
+    };
+    let replies = call_from_many_sides(&server, CLIENTS, words(5_000));
+    let refused = replies.iter().filter(|reply| **reply == refusal(64)).count();
+    assert!((1..CLIENTS).contains(&refused), "{refused} refused");
+    assert!(replies.iter().all(|reply| *reply == refusal(64) || reply == "_"), "{:?}", replies[0]);
+    let mut client = server.connect();
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_peak(&server, 64);
+    // What they had is free again.
+    let replies = call_from_many_sides(&server, 1, words(10_000));
+    assert_eq!(replies, ["_"]);
+    assert_peak(&server, 64);
+    // None of these fits. What requests take as they arrive, and their names while they run, is some MiB here, and
+    // not asked for.
+    let replies = call_from_many_sides(&server, 5 * CLIENTS, words(30_000));
+    assert!(replies.iter().all(|reply| *reply == refusal(64)), "{:?}", replies[0]);
+    assert!(peak(&server) <= 64 * MIB * 11 / 10, "{}", peak(&server));
+}
+
+#[test]
+fn watched_keys_count_as_their_clients() {
+    let server = start("64mb", "512mb");
+    fill(&server, 80_000, 1000);
+    let watch = |client: &mut Client, keys: usize| {
+        let names = (0..keys).map(|key| format!("key:{key}"));
+        let words: Vec<String> = std::iter::once("WATCH".to_owned()).chain(names).collect();
+        show(&client.call(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+    };
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    let replies: Vec<String> = clients.iter_mut().map(|client| watch(client, 15_000)).collect();
+    let watching = replies.iter().filter(|reply| *reply == "+OK").count();
+    assert!((1..4).contains(&watching), "{watching} watch");
+    assert!(replies.iter().all(|reply| *reply == refusal(64) || reply == "+OK"), "{replies:?}");
+    assert_peak(&server, 64);
+    // Whoever is alone may watch more, and has it count once.
+    drop(clients);
+    let mut client = server.connect();
+    for _ in 0..5 {
+        assert_eq!(watch(&mut client, 40_000), "+OK");
+        for line in ["MULTI", "SET done 1", "EXEC"] {
+            assert!(!client.show(line).starts_with('-'));
+        }
+    }
+    assert_peak(&server, 64);
+}
+
+#[test]
+fn collections_that_move_from_flash_to_another_key_ask_for_the_memory() {
+    const COLLECTIONS: usize = 5;
+    const ELEMENTS: usize = 80_000;
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    let value = "v".repeat(90);
+    for number in 0..COLLECTIONS {
+        let (command, name) = (["RPUSH", "SADD"][number % 2], format!("a{number}"));
+        for first in (0..ELEMENTS).step_by(1_000) {
+            let elements = (first..first + 1_000).map(|element| format!("{element}:{value}"));
+            let words: Vec<String> =
+                [command.to_owned(), name.clone()].into_iter().chain(elements).collect();
+            client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+    fill(&server, 60_000, 1000);
+    for line in ["RENAME a# b#", "MOVE b# 1", "RENAME b# a#"] {
+        client.line("TIER DEMOTE ALL");
+        for number in 0..COLLECTIONS {
+            let reply = client.show(&line.replace('#', &number.to_string()));
+            assert!(reply == "+OK" || reply == ":1", "{line}: {reply}");
+        }
+        if line.starts_with("MOVE") {
+            client.line("SELECT 1");
+        }
+        assert_peak(&server, 64);
+    }
+    assert_eq!(client.show("LLEN a0"), format!(":{ELEMENTS}"));
+    assert_eq!(client.show("SCARD a1"), format!(":{ELEMENTS}"));
+}

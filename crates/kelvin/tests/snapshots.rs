@@ -528,3 +528,43 @@ fn a_collection_too_large_to_be_loaded_is_told() {
     let other = Server::kelvin(&[&dir[..], &["--maxmemory-clients", "64mb"]].concat());
     assert_eq!(other.connect().show("LLEN list"), ":40000");
 }
+
+/// What a snapshot has to save first does not count against a client's write: the snapshot comes to nothing.
+#[test]
+fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
+    const LEN: usize = 7 << 20;
+    // The walk comes to the last of the slots when these have been written.
+    const NAMES: [&str; 3] = ["{ykq}a", "{ykq}b", "{ykq}c"];
+    let options = ["--workers", "1", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];
+    let server =
+        Server::kelvin_with_flash("1gb", &[&options[..], &ALLOWED[..], &["--save", ""]].concat());
+    let mut client = server.connect();
+    let value = "v".repeat(1000);
+    for first in (0..60_000).step_by(200) {
+        (first..first + 200).for_each(|key| client.send(&["SET", &format!("key:{key}"), &value]));
+        (0..200).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
+    }
+    let deletions = NAMES.map(|name| format!("DEL {name}"));
+    for transaction in [&deletions[..], &[format!("DEL {}", NAMES.join(" "))][..]] {
+        for name in NAMES {
+            let set = |_| show(&client.call(&["SET", name, &"v".repeat(LEN)]));
+            assert!((0..20).map(set).any(|reply| reply == "+OK"));
+        }
+        client.line("TIER DEMOTE ALL");
+        assert_eq!(client.show("BGSAVE"), "+Background saving started");
+        // Its moment is a little later.
+        while info(&mut client, "current_save_keys_processed") == "0" {
+            assert_eq!(info(&mut client, "rdb_bgsave_in_progress"), "1");
+        }
+        client.line("MULTI");
+        transaction.iter().for_each(|line| drop(client.line(line)));
+        let reply = client.show("EXEC");
+        let deleted: usize = reply.matches(':').count().max(reply.matches(":3").count() * 3);
+        assert_eq!(deleted, NAMES.len(), "{reply}");
+        wait_for_snapshot(&mut client);
+        assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
+        // The next one is taken.
+        assert_eq!(client.show("SAVE"), "+OK");
+        assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    }
+}

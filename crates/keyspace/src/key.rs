@@ -63,10 +63,23 @@ impl Hint {
 /// The keyed hash of a key.
 #[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    let HashSecrets { seed, secrets } = hash_secrets();
-    let mut hasher = SeedableState::custom(*seed, secrets).build_hasher();
+    let mut hasher = KeyHashes.build_hasher();
     hasher.write(bytes);
     hasher.finish()
+}
+
+/// Hashes of names in maps, keyed as those of keys are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeyHashes;
+
+impl BuildHasher for KeyHashes {
+    type Hasher = <SeedableState<'static> as BuildHasher>::Hasher;
+
+    #[inline]
+    fn build_hasher(&self) -> Self::Hasher {
+        let HashSecrets { seed, secrets } = hash_secrets();
+        SeedableState::custom(*seed, secrets).build_hasher()
+    }
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ impl World {
         }
         for (id, flag) in flags {
             assert_eq!(flag.is_raised(), self.changed.contains(&id), "watchers of {id:?}");
-            self.slot.unwatch(&flag);
+            self.slot.unwatch_all(&flag);
         }
         self.release_dead();
         self.check_items();

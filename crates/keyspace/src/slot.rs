@@ -263,11 +263,11 @@ impl SlotState {
         entries.fits(at, key.hash).then(|| (at, entries.view(at)))
     }
 
-    /// Watches `key` for `flag`. The caller looks the key up first ([`crate::Db::peek`]), so that a
+    /// Watches `key` for `flag`. False: it does already. The caller looks the key up first ([`crate::Db::peek`]), so that a
     /// key whose time has come counts as missing, and once more before the transaction runs, so
     /// that one whose time has come in between counts as changed.
-    pub fn watch(&mut self, table: u8, key: &[u8], flag: &Arc<WatchFlag>) {
-        self.watchers.get_or_insert_default().add(table, key, flag);
+    pub fn watch(&mut self, table: u8, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
+        self.watchers.get_or_insert_default().add(table, key, flag)
     }
 
     /// How many keys are watched here.
@@ -275,13 +275,25 @@ impl SlotState {
         self.watchers.as_ref().map_or(0, |watchers| watchers.len())
     }
 
-    /// Ends all that `flag` watches here.
-    pub fn unwatch(&mut self, flag: &Arc<WatchFlag>) {
+    /// Ends what `flag` watches under the name of a key, in any table.
+    pub fn unwatch(&mut self, key: &[u8], flag: &Arc<WatchFlag>) {
         if let Some(watchers) = &mut self.watchers {
-            watchers.remove(flag);
-            if watchers.is_empty() {
-                self.watchers = None;
-            }
+            watchers.remove(key, flag);
+            self.drop_watchers();
+        }
+    }
+
+    /// Ends all that `flag` watches here. Cost: linear in all that is watched here.
+    pub fn unwatch_all(&mut self, flag: &Arc<WatchFlag>) {
+        if let Some(watchers) = &mut self.watchers {
+            watchers.remove_all(flag);
+            self.drop_watchers();
+        }
+    }
+
+    fn drop_watchers(&mut self) {
+        if self.watchers.as_ref().is_some_and(|watchers| watchers.is_empty()) {
+            self.watchers = None;
         }
     }
 

@@ -30,9 +30,14 @@ pub(crate) const PROMOTED_AT_ONCE_MAX: usize = 1024;
 pub(crate) const PROMOTED_OF_MANY_MAX: usize = 256;
 /// Values promoted of those that are read together (`PREFETCH_KEYS`) for a request of very many keys.
 pub(crate) const PROMOTED_OF_PIECE_MAX: usize = 4;
-/// Watched keys of one slot beyond which a read of very many keys watches no more: each write to the slot
+/// Watched keys of one slot beyond which a read of very many keys watches no more: to end its watch it
 /// looks through them.
 pub(crate) const WATCHERS_MAX: usize = 64;
+/// What a key takes while it is watched, besides its bytes: its place in the map of its slot, of which many
+/// have one key, and its place with the client.
+pub(crate) const WATCHED_KEY_BYTES: u64 = 320;
+/// What a client watches is counted when it has grown by this: 64 KiB.
+pub(crate) const WATCHED_STEP_BYTES: usize = 64 << 10;
 /// Bytes of a buffer that a connection borrows for reading.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Buffers that a worker keeps for its connections. As many may hold replies that are written together.

@@ -48,6 +48,10 @@ pub fn sort_wants(wants: &mut Vec<Want>) {
     wants.dedup_by_key(|want| want.record);
 }
 
+/// Values, and bytes of them, that are read together while their slots are held.
+const READ_HELD_MAX: usize = 512;
+const READ_HELD_BYTES: usize = 2 << 20;
+
 /// Values whose cache lines are on their way, of those that will be asked for.
 const PREFETCH_AHEAD: usize = 16;
 
@@ -274,19 +278,36 @@ impl FetchedSet {
     /// not a reason to look again.
     pub(crate) fn of_held(
         wants: &[Want],
-        read: impl Fn(&Want) -> Result<FetchedRecord, EngineError>,
+        read: impl Fn(&[Want]) -> Vec<Result<FetchedRecord, EngineError>>,
     ) -> FetchedSet {
         let mut set = FetchedSet::for_wants(wants);
-        for (index, want) in (0..).zip(wants) {
-            set.put(index, want, read(want));
-            let fetched = &mut set.values[index as usize].1;
-            if let Fetched::Gone = fetched {
-                *fetched = Fetched::Failed("its record is gone".into());
+        let mut index = 0;
+        while (index as usize) < wants.len() {
+            let some = read_together(&wants[index as usize..]);
+            for (want, result) in some.iter().zip(read(some)) {
+                set.put(index, want, result);
+                let fetched = &mut set.values[index as usize].1;
+                if let Fetched::Gone = fetched {
+                    *fetched = Fetched::Failed("its record is gone".into());
+                }
+                index += 1;
             }
         }
         set.set_index();
         set
     }
+}
+
+/// The first of the wants, those that are read together while their slots are held: what comes stands in read
+/// buffers beside what the set has.
+fn read_together(wants: &[Want]) -> &[Want] {
+    let mut bytes = 0;
+    let fits = |want: &&Want| {
+        bytes += want.at.stored_len as usize;
+        bytes <= READ_HELD_BYTES
+    };
+    let count = wants.iter().take(READ_HELD_MAX).take_while(fits).count();
+    &wants[..count.max(1)]
 }
 
 /// Reads that are awaited together.

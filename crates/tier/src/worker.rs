@@ -212,13 +212,15 @@ impl TierWorker {
         true
     }
 
-    /// Reads values one after another and waits for them with the thread, their slots being held: for what
-    /// a transaction learns too late.
+    /// Reads values and waits for them with the thread, their slots being held: for what a transaction learns too
+    /// late.
     pub fn fetch_blocking(&self, mut wants: Vec<Want>) -> FetchedSet {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
         sort_wants(&mut wants);
-        let read = |want: &Want| engine.borrow_mut().read_blocking(want.record.at, size_of(want));
-        FetchedSet::of_held(&wants, read)
+        FetchedSet::of_held(&wants, |wants| {
+            let reads: Vec<_> = wants.iter().map(|want| (want.record.at, size_of(want))).collect();
+            engine.borrow_mut().read_all_blocking(&reads)
+        })
     }
 
     /// Reads values from flash, all at once, and waits for them with the thread, which serves nobody: no event loop

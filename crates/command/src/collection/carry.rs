@@ -33,6 +33,20 @@ impl Cx<'_, '_> {
         }
     }
 
+    /// Bytes that a value takes on its way to another key besides what it takes in RAM, about: the leaves of a large
+    /// collection that are on flash are put anew.
+    pub fn moved_bytes(&mut self, source: &Key<'_>, db: u8, target: &Key<'_>) -> u64 {
+        let stays = db == self.db && source.slot == target.slot;
+        if stays || !self.holds_tree(source) {
+            return 0;
+        }
+        let place = self.place(source);
+        let slot = &*self.locked.slot(source.slot);
+        let leaves = place.all_leaves(slot);
+        let lens = leaves.iter().filter_map(|name| place.cold(slot, name));
+        lens.map(|(_, len)| u64::from(len)).sum()
+    }
+
     /// Copies the value of a key that exists, with its expiry, to a key of a database, over what that holds.
     ///
     /// Errors: [`crate::CommandError::NotResident`], [`crate::CommandError::OUT_OF_MEMORY`]; nothing is changed

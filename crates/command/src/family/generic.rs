@@ -275,6 +275,8 @@ fn move_to_db(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     }
     let moved = cx.exists(&key) && cx.db_at(db, &key).peek(&key).is_none();
     if moved {
+        let bytes = cx.moved_bytes(&key, db, &key);
+        check_copies(cx, &key, bytes, reply)?;
         cx.move_value(&key, db, &key)?;
         cx.report(&key, Event::MOVE_FROM, 0);
         cx.report_in(db, &key, Event::MOVE_TO, 1);
@@ -289,7 +291,7 @@ fn rename(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
         return Err(CommandError::NO_SUCH_KEY);
     }
     if source.bytes != target.bytes {
-        move_to_key(cx, &source, &target)?;
+        move_to_key(cx, &source, &target, reply)?;
     }
     reply.ok();
     Ok(())
@@ -302,14 +304,21 @@ fn rename_to_new(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Com
     }
     let renamed = !cx.exists(&target);
     if renamed {
-        move_to_key(cx, &source, &target)?;
+        move_to_key(cx, &source, &target, reply)?;
     }
     reply.integer(renamed.into());
     Ok(())
 }
 
 /// Moves a value that exists to another key, over what that holds.
-fn move_to_key(cx: &mut Cx<'_, '_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
+fn move_to_key(
+    cx: &mut Cx<'_, '_>,
+    source: &Key<'_>,
+    target: &Key<'_>,
+    reply: &Reply,
+) -> CommandResult {
+    let bytes = cx.moved_bytes(source, cx.db, target);
+    check_copies(cx, source, bytes, reply)?;
     let is_taken = cx.exists(target);
     cx.move_value(source, cx.db, target)?;
     report_replaced(cx, (cx.db, target), is_taken);

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno as RustixErrno;
 
+use super::buffer::IoBuffer;
 use super::{Errno, Extent, FileIndex};
 use crate::error::EngineError;
 use crate::limits::PATHS_MAX;
@@ -26,6 +27,12 @@ const SECTOR_BYTES_DEFAULT: u32 = 4096;
 
 /// The smallest sector there is.
 pub(crate) const SECTOR_BYTES_MIN: u32 = 512;
+
+/// Threads that help with reads that are waited for, and how many reads there are for each at least: to start one
+/// takes a few times as long as the system call of a read.
+const READ_HELPERS_MAX: usize = 16;
+const READS_A_HELPER_MIN: usize = 4;
+const HELPER_STACK_BYTES: usize = 128 << 10;
 
 /// Tries to lock a file, and the pause between them: two seconds.
 const LOCK_TRIES: u32 = 40;
@@ -276,5 +283,31 @@ impl FileSet {
     pub(crate) fn read_now(&self, extent: Extent, bytes: &mut [u8]) -> Result<(), Errno> {
         let file = self.get(extent.file).ok_or(libc::EBADF)?;
         file.read_now(extent.offset, &mut bytes[..extent.size])
+    }
+
+    /// Reads side by side, for a drive answers many about as soon as one: this thread and some helpers take one
+    /// read after another. A helper that the system does not give is done without.
+    pub(crate) fn read_all_now(
+        &self,
+        reads: Vec<(Extent, &mut IoBuffer)>,
+    ) -> Vec<Result<(), Errno>> {
+        let helpers = (reads.len() / READS_A_HELPER_MIN).min(READ_HELPERS_MAX);
+        let mut results = vec![Ok(()); reads.len()];
+        let bytes = reads.into_iter().map(|(extent, buffer)| (extent, buffer.bytes_mut()));
+        let bytes: Vec<(Extent, &mut [u8])> = bytes.collect();
+        let left = Mutex::new(bytes.into_iter().zip(&mut results));
+        let read = || {
+            let next = || left.lock().next();
+            while let Some(((extent, bytes), result)) = next() {
+                *result = self.read_now(extent, bytes);
+            }
+        };
+        std::thread::scope(|scope| {
+            let helper = || std::thread::Builder::new().stack_size(HELPER_STACK_BYTES);
+            let started = |_: &usize| helper().spawn_scoped(scope, read).is_ok();
+            (0..helpers).take_while(started).for_each(drop);
+            read();
+        });
+        results
     }
 }

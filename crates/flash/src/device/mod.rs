@@ -71,6 +71,11 @@ pub(crate) trait Device {
     /// Reads at once and waits for it.
     fn read_now(&mut self, extent: Extent, buffer: &mut IoBuffer) -> Result<(), Errno>;
 
+    /// The same of several, side by side where the device can. The results are in the order of `reads`.
+    fn read_all_now(&mut self, reads: Vec<(Extent, &mut IoBuffer)>) -> Vec<Result<(), Errno>> {
+        reads.into_iter().map(|(extent, buffer)| self.read_now(extent, buffer)).collect()
+    }
+
     /// Readable when `reap` has something to report.
     fn wake_fd(&self) -> BorrowedFd<'_>;
 

@@ -150,6 +150,10 @@ impl Device for ThreadDevice {
         self.files.read_now(extent, buffer.bytes_mut())
     }
 
+    fn read_all_now(&mut self, reads: Vec<(Extent, &mut IoBuffer)>) -> Vec<Result<(), Errno>> {
+        self.files.read_all_now(reads)
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }

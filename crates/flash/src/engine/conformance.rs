@@ -301,9 +301,16 @@ impl Rig {
         let entry = self.keyspace.entries.borrow().get(&key).copied();
         let Some(Entry { value, at: Some(at) }) = entry else { return };
         let expected = Expected { key, value };
-        match self.workers[worker].read_blocking(at, size_of(key, value)) {
-            Ok(record) => check(&expected, &record),
-            Err(error) => self.failed(&expected, &error),
+        let read = (at, size_of(key, value));
+        let of_one = self.workers[worker].read_blocking(read.0, read.1);
+        // As many as several threads share, where the device has any.
+        let of_many = self.workers[worker].read_all_blocking(&[read; 9]);
+        assert_eq!(of_many.len(), 9);
+        for result in of_many.into_iter().chain([of_one]) {
+            match result {
+                Ok(record) => check(&expected, &record),
+                Err(error) => self.failed(&expected, &error),
+            }
         }
     }
 

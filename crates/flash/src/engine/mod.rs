@@ -129,6 +129,15 @@ pub trait EngineWorker {
     /// Called with the key's slot locked, so that the record is the one that the keyspace means.
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError>;
 
+    /// The same of several records, which the device reads side by side. Each takes a buffer beyond those of
+    /// the worker, so that the caller asks for few at a time.
+    fn read_all_blocking(
+        &mut self,
+        reads: &[(Location, usize)],
+    ) -> Vec<Result<FetchedRecord, EngineError>> {
+        reads.iter().map(|&(at, size)| self.read_blocking(at, size)).collect()
+    }
+
     /// Starts to write partly filled buffers (shutdown, memory pressure, tests). `in_flight` falls
     /// to 0 when done.
     fn flush(&mut self);

@@ -21,8 +21,8 @@
 //!    bounded by itself. It holds blocks while it waits for write buffers.
 //! 4. A write waits for write buffers alone. There are more than can be open, so one that is taken
 //!    is being written, and comes back without anybody's help.
-//! 5. A blocking read takes its buffers beyond the bound, one at a time, and waits for the drive
-//!    alone.
+//! 5. A blocking read takes its buffers beyond the bound, one for each record of a few, and waits for the
+//!    drive alone.
 //!
 //! So a read waits for reads in flight, a gc run for its reads and for writes, a write for
 //! writes in flight: no circle. What is taken beyond the bound is one small buffer for each
@@ -36,6 +36,7 @@ use super::io::{Io, User};
 use super::large_read::LargeReads;
 use super::segment::Found;
 use crate::device::buffer::IoBuffer;
+use crate::device::{Errno, Extent};
 use crate::engine::fetched::FetchedRecord;
 use crate::engine::{Completion, ReadStart};
 use crate::error::EngineError;
@@ -205,24 +206,85 @@ impl Reader {
         io.shared.unpin(read.segment);
     }
 
-    /// See `EngineWorker::read_blocking`.
-    pub(crate) fn read_blocking(
-        &mut self,
+    /// See `EngineWorker::read_all_blocking`.
+    pub(crate) fn read_all_blocking(
         io: &mut Io,
-        at: Location,
-        size: usize,
-    ) -> Result<FetchedRecord, EngineError> {
-        let (segment, offset) = pin(io, at, size)?;
+        reads: &[(Location, usize)],
+    ) -> Vec<Result<FetchedRecord, EngineError>> {
+        let mut begun: Vec<BegunRead> =
+            reads.iter().map(|&(at, size)| BegunRead::begin(io, at, size)).collect();
+        let on_device = begun.iter_mut().filter_map(BegunRead::device_read);
+        let results = io.device.read_all_now(on_device.collect());
+        let mut results = results.into_iter();
+        begun.into_iter().map(|read| read.finish(io, &mut results)).collect()
+    }
+}
+
+/// A blocking read that has begun.
+enum BegunRead {
+    Ended(Result<FetchedRecord, EngineError>),
+    /// The device is asked for its sectors, which begin at `start` of the pinned segment.
+    OnDevice {
+        waiter: Waiter,
+        segment: u32,
+        start: u32,
+        extent: Extent,
+        buffer: IoBuffer,
+    },
+}
+
+impl BegunRead {
+    fn begin(io: &mut Io, at: Location, size: usize) -> BegunRead {
+        let (segment, offset) = match pin(io, at, size) {
+            Ok(place) => place,
+            Err(error) => return BegunRead::Ended(Err(error)),
+        };
         io.counters.reads.add(1);
-        let result = match in_ram(io, (segment, offset), at, size) {
-            Some(result) => {
-                io.counters.reads_buffered.add(1);
-                result
+        let in_ram = in_ram(io, (segment, offset), at, size);
+        let is_large = size > io.shared.geometry.small_record_max();
+        if in_ram.is_some() || is_large {
+            io.counters.reads_buffered.add(u64::from(in_ram.is_some()));
+            let result = in_ram.unwrap_or_else(|| LargeReads::read_blocking(io, at, size));
+            io.shared.unpin(segment);
+            return BegunRead::Ended(result);
+        }
+        let sectors = io.shared.geometry.sectors(offset, size);
+        let buffer = io.device.pool().take_beyond(sectors.len());
+        let extent = io.shared.extent(segment, sectors.start, sectors.len());
+        io.counters.device_reads.add(1);
+        io.counters.device_read_bytes.add(sectors.len() as u64);
+        let waiter = Waiter { at, offset, size, token: 0 };
+        BegunRead::OnDevice { waiter, segment, start: sectors.start, extent, buffer }
+    }
+
+    fn device_read(&mut self) -> Option<(Extent, &mut IoBuffer)> {
+        match self {
+            BegunRead::Ended(_) => None,
+            BegunRead::OnDevice { extent, buffer, .. } => Some((*extent, buffer)),
+        }
+    }
+
+    fn finish(
+        self,
+        io: &Io,
+        results: &mut impl Iterator<Item = Result<(), Errno>>,
+    ) -> Result<FetchedRecord, EngineError> {
+        let BegunRead::OnDevice { waiter, segment, start, buffer, .. } = self else {
+            let BegunRead::Ended(result) = self else { unreachable!("it is one of the two") };
+            return result;
+        };
+        let read = results.next().expect("invariant: the device answers each read");
+        let generation = io.shared.table.get(segment).generation();
+        let result = match read {
+            Ok(()) => {
+                let start = (waiter.offset - start) as usize;
+                let header = verify(io, buffer.bytes(), start, &waiter, generation);
+                header.map(|header| FetchedRecord::in_buffer(waiter.at, header, buffer, start))
             }
-            None if size > io.shared.geometry.small_record_max() => {
-                LargeReads::read_blocking(io, at, size)
+            Err(errno) => {
+                io.counters.read_errors.add(1);
+                Err(io.shared.read_error(segment, errno))
             }
-            None => read_now(io, (segment, offset), at, size),
         };
         io.shared.unpin(segment);
         result
@@ -293,28 +355,6 @@ fn verify(
         io.counters.checksum_failures.add(1);
         io.shared.corrupted(waiter.at, what)
     })
-}
-
-fn read_now(
-    io: &mut Io,
-    (segment, offset): (u32, u32),
-    at: Location,
-    size: usize,
-) -> Result<FetchedRecord, EngineError> {
-    let sectors = io.shared.geometry.sectors(offset, size);
-    let mut buffer = io.device.pool().take_beyond(sectors.len());
-    let extent = io.shared.extent(segment, sectors.start, sectors.len());
-    io.counters.device_reads.add(1);
-    io.counters.device_read_bytes.add(sectors.len() as u64);
-    io.device.read_now(extent, &mut buffer).map_err(|errno| {
-        io.counters.read_errors.add(1);
-        io.shared.read_error(segment, errno)
-    })?;
-    let start = (offset - sectors.start) as usize;
-    let generation = io.shared.table.get(segment).generation();
-    let waiter = Waiter { at, offset, size, token: 0 };
-    let header = verify(io, buffer.bytes(), start, &waiter, generation)?;
-    Ok(FetchedRecord::in_buffer(at, header, buffer, start))
 }
 
 fn recent_slot(segment: u32, start: u32) -> usize {

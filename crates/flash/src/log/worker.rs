@@ -150,7 +150,15 @@ impl EngineWorker for LogWorker {
     }
 
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {
-        self.reader.read_blocking(&mut self.io, at, size)
+        let mut read = Reader::read_all_blocking(&mut self.io, &[(at, size)]);
+        read.pop().expect("invariant: each read has a result")
+    }
+
+    fn read_all_blocking(
+        &mut self,
+        reads: &[(Location, usize)],
+    ) -> Vec<Result<FetchedRecord, EngineError>> {
+        Reader::read_all_blocking(&mut self.io, reads)
     }
 
     fn flush(&mut self) {

@@ -14,7 +14,7 @@ use crate::execution::gather::wants_many;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, promote_large, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, TooMuch, args_bytes};
-use crate::execution::outcome::{Lacked, Outcome};
+use crate::execution::outcome::{Lacked, Needed, Outcome};
 use crate::execution::read_many::ReadMany;
 use crate::execution::refusal::{
     not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
@@ -409,12 +409,13 @@ impl Runner<'_> {
                 spare: self.spare,
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
+                taken_bytes: 0,
             };
             match run_locked(Caller::of(self.session), &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,
                 Err(CommandError::Wait(wait)) => {
                     reply.truncate(length);
-                    return self.wait(keys, &wait);
+                    return self.wait(keys, &wait, length);
                 }
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
@@ -462,9 +463,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Has the client wait for its keys, of which the slots are still locked.
+    /// Has the client wait for its keys, of which the slots are still locked, once there is memory for its place
+    /// in their queues. `length` is that of the replies before it.
     #[cold]
-    fn wait(&mut self, keys: &[Key<'_>], wait: &Wait) -> Outcome {
+    fn wait(&mut self, keys: &[Key<'_>], wait: &Wait, length: usize) -> Outcome {
         let session = &mut *self.session;
         let now_ms = session.server().tier.clock().unix_ms();
         let of = WaitFor {
@@ -478,8 +480,14 @@ impl Runner<'_> {
             wait,
             late_ms: now_ms.saturating_sub(session.now_ms),
         };
+        let bytes = of.memory_bytes();
+        let has_room = length.saturating_add(bytes) <= self.attempt.reply_bytes_max;
+        if !has_room && self.attempt.number < ATTEMPTS_MAX {
+            return Outcome::Fetch(Needed::to_keep(bytes, session));
+        }
         session.client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
         session.place = Some(line_up(&session.worker.server, of));
+        session.end_asking();
         Outcome::Waits
     }
 

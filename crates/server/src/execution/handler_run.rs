@@ -10,9 +10,12 @@ use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, TierWorker};
 
+use crate::execution::dispatch::wants_of;
 use crate::execution::effects::take_effects;
+use crate::execution::need::{args_bytes, value_bytes};
 use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
 use crate::session::Session;
+use crate::state::client_memory::request_bytes_max;
 use crate::state::saves::LOADING_ERROR;
 use crate::state::snapshot::{Failure, Reading, Saved, lacks, unreadable};
 use crate::state::worker::Worker;
@@ -58,6 +61,8 @@ pub(crate) struct HandlerRun<'a> {
     /// Whether the command may change something.
     pub(crate) is_write: bool,
     pub(crate) waits: Waits,
+    /// Of what one request may take, what it has taken before this run: a transaction, for its other commands.
+    pub(crate) taken_bytes: u64,
 }
 
 /// Which keys of its request a run is on.
@@ -197,6 +202,15 @@ fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -
                 None => lacked.extend(values),
             }
         }
+    }
+    let bytes: u64 = wants_of(tier, &lacked).iter().map(value_bytes).sum();
+    let bytes_max = request_bytes_max(&worker.server).saturating_sub(args_bytes(run.args));
+    if run.taken_bytes.saturating_add(bytes) > bytes_max {
+        // A client's write is worth more: the snapshot can be taken again.
+        let text =
+            "a write came upon values larger than a request may read to have them saved first";
+        snapshot.fail(Failure::Failed(text.to_owned()));
+        return Ok(());
     }
     match (lacked.is_empty(), run.keys.first()) {
         (false, Some(key)) => Err(CommandError::NotResident(lacks(key, lacked))),

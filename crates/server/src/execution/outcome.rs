@@ -3,6 +3,8 @@
 use flash::RecordId;
 use tier::Want;
 
+use crate::session::Session;
+
 /// What a request needs before it can run.
 #[derive(Default)]
 pub(crate) struct Needed {
@@ -22,6 +24,15 @@ pub(crate) struct Needed {
     pub(crate) is_too_much: bool,
     /// Memory to watch its keys, when it is to be read in windows.
     pub(crate) watch_bytes: u64,
+}
+
+impl Needed {
+    /// Memory alone, for what the server keeps for a client once its request has run.
+    pub(crate) fn to_keep(bytes: usize, session: &mut Session) -> Needed {
+        let reply_bytes = bytes as u64;
+        let is_too_much = !session.ask_to_keep(reply_bytes);
+        Needed { reply_bytes, is_for_copies: true, is_too_much, ..Needed::default() }
+    }
 }
 
 /// What a run of a request lacked, which its keys do not name.

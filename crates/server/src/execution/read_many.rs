@@ -18,14 +18,10 @@ use crate::execution::dispatch::Pipeline;
 use crate::execution::gather::wants_many;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, Reads, run_locked};
 use crate::execution::need::args_bytes;
-use crate::limits::WATCHERS_MAX;
+use crate::limits::{WATCHED_KEY_BYTES, WATCHERS_MAX};
 use crate::session::Session;
 use crate::state::registry::Run;
 use crate::state::worker::Worker;
-
-/// Memory that a key takes while it is watched, besides its bytes: its place in the list of its slot,
-/// which grows by doubling, the header of that list, its place in the request.
-const WATCHED_KEY_BYTES: u64 = 256;
 
 /// A reply that is read in windows. Its keys are watched until this is dropped.
 pub(crate) struct ReadMany {
@@ -78,7 +74,7 @@ impl ReadMany {
         let keyspace = &self.worker.server.tier.keyspace;
         let kept = self.watched.len().saturating_sub(keys_max);
         for slot in self.watched.drain(kept..) {
-            keyspace.lock(slot).unwatch(&self.changed);
+            keyspace.lock(slot).unwatch_all(&self.changed);
         }
         kept > 0
     }
@@ -182,6 +178,7 @@ impl Pipeline<'_> {
             spare: self.spare,
             is_write: false,
             waits: Waits::Never,
+            taken_bytes: 0,
         };
         run_locked(Caller::of(self.session), &mut locked, run, self.reply).ok()?;
         read.reads.take_from(&mut worker.tally.borrow_mut(), before);

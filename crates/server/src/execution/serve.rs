@@ -225,6 +225,7 @@ fn run(
             spare: &mut Vec::new(),
             is_write: waiter.entry.spec.flags.has(command::Flags::WRITE),
             waits: Waits::For(index),
+            taken_bytes: fetched_bytes,
         };
         let result = run_locked(caller, locked, run, reply);
         let Err(CommandError::NotResident(missing)) = result else { return result };

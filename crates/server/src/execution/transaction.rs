@@ -27,7 +27,7 @@ use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, REPLY_BYTES_FREE};
 use crate::session::Session;
 use crate::session::cold::all_cold;
-use crate::session::transaction::{Queued, Transaction};
+use crate::session::transaction::{Queued, Transaction, watched_key_bytes};
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Run, Verb};
 
@@ -60,6 +60,9 @@ pub(crate) fn run(
             return Err("ERR WATCH inside MULTI is not allowed");
         }
         Verb::Watch => {
+            if let Some(needed) = needed_to_watch(session, args, attempt, reply) {
+                return Ok(Outcome::Fetch(needed));
+            }
             session.worker.count_changes();
             for key in args.iter().skip(1) {
                 session.watch(key);
@@ -72,6 +75,19 @@ pub(crate) fn run(
         }
     }
     Ok(Outcome::Done)
+}
+
+/// The memory that a request asks for which watches very many keys. None: it has it, or needs little.
+fn needed_to_watch(
+    session: &mut Session,
+    args: Args<'_>,
+    attempt: Attempt,
+    reply: &Reply,
+) -> Option<Needed> {
+    let bytes: usize = args.iter().skip(1).map(watched_key_bytes).sum();
+    let has_room = reply.full_len() + bytes <= attempt.reply_bytes_max;
+    let asks = !has_room && attempt.number < ATTEMPTS_MAX;
+    asks.then(|| Needed::to_keep(bytes, session))
 }
 
 fn exec(
@@ -238,6 +254,7 @@ fn run_queued(
                     spare,
                     is_write: queued.entry.spec.flags.has(Flags::WRITE),
                     waits: Waits::Never,
+                    taken_bytes: room.held_bytes(session),
                 };
                 let result = run_locked(Caller::of(session), locked, run, reply);
                 let missing = match result {

@@ -355,6 +355,11 @@ impl<T: Transport> Connection<T> {
         }
         self.batch.advance();
         self.ticket.spend();
+        self.session.end_asking();
+        if self.session.transaction.is_uncounted() {
+            // While what it was let have for that is still reserved.
+            self.note_memory();
+        }
         if self.attempts > 0 || self.counted.is_granted() {
             // The reply counts as a buffer from here on; values fetched ahead stay.
             self.note_large_reply();
@@ -790,7 +795,9 @@ impl<T: Transport> Connection<T> {
         client.input_capacity.store(input_bytes as u64, Ordering::Relaxed);
         // After the register, which it looks at.
         let listens = client.subscription_bytes.load(Ordering::Relaxed) as usize;
-        let queued = self.session.transaction.bytes() + listens;
+        let transaction = &mut self.session.transaction;
+        transaction.note_counted();
+        let queued = transaction.bytes() + transaction.watched_bytes() + listens;
         if self.input.capacity() <= 2 * READ_BUFFER_BYTES {
             self.counted.release_input(&self.worker.server, client);
         }

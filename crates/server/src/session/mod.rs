@@ -19,6 +19,7 @@ use crate::session::errand::Errand;
 use crate::session::subscriptions::Subscriptions;
 use crate::session::transaction::Transaction;
 use crate::state::clients::Client;
+use crate::state::kept_memory::may_keep;
 use crate::state::push::{Delivery, Push, close_pushes, take_pushes};
 use crate::state::server::Server;
 use crate::state::waiters::Place;
@@ -62,6 +63,8 @@ pub(crate) struct Session {
     pub(crate) errand: Errand,
     /// The client's place in the queues of the keys that the command under way waits for.
     pub(crate) place: Option<Place>,
+    /// What the command under way has asked to have kept, in bytes.
+    asked_bytes: u64,
     /// A random number for the command under way, the same for each of its runs: another would have it want
     /// other values than were fetched for it.
     pub(crate) random: u64,
@@ -90,6 +93,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             errand: Errand::None,
             place: None,
+            asked_bytes: 0,
             random: 0,
             no_touch: false,
             now_ms: 0,
@@ -113,14 +117,43 @@ impl Session {
         let server = self.worker.server.clone();
         let tally = &mut self.worker.tally.borrow_mut();
         self.transaction.watch(&server.tier, self.db, &key, self.now_ms, tally);
-        self.client.watched.store(self.transaction.watched_count() as u32, Ordering::Relaxed);
+        self.show_watched();
     }
 
     /// Ends every watch.
     pub(crate) fn unwatch(&mut self) {
         let server = self.worker.server.clone();
         self.transaction.unwatch(&server.tier.keyspace);
-        self.client.watched.store(0, Ordering::Relaxed);
+        self.show_watched();
+    }
+
+    /// Shows others what it watches.
+    fn show_watched(&self) {
+        let (count, bytes) = (self.transaction.watched_count(), self.transaction.watched_bytes());
+        self.client.watched.store(count as u32, Ordering::Relaxed);
+        let before = self.client.watched_bytes.swap(bytes as u64, Ordering::Relaxed);
+        self.server().kept_memory.change(before, bytes as u64);
+    }
+
+    /// Asks for memory that the server is to keep for the client once the command under way has run: from now on
+    /// others are refused what would not fit beside it. False: it may not have that.
+    pub(crate) fn ask_to_keep(&mut self, bytes: u64) -> bool {
+        self.end_asking();
+        let may_keep = may_keep(self.server(), &self.client, bytes);
+        if may_keep {
+            self.server().kept_memory.change(0, bytes);
+            self.asked_bytes = bytes;
+        }
+        may_keep
+    }
+
+    /// What was asked for is kept now, or will not be. Cost: a comparison when nothing was.
+    #[inline]
+    pub(crate) fn end_asking(&mut self) {
+        if self.asked_bytes > 0 {
+            let before = std::mem::take(&mut self.asked_bytes);
+            self.server().kept_memory.change(before, 0);
+        }
     }
 
     /// Leaves MULTI, dropping what was queued.
@@ -218,6 +251,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.discard();
+        self.end_asking();
         self.stop_monitor();
         self.unsubscribe_all();
         close_pushes(self.server(), &self.client);

@@ -7,6 +7,7 @@ use keyspace::{Key, Keyspace, Locked, Tally, WatchFlag};
 use resp::{ArgRange, Args};
 use tier::Tier;
 
+use crate::limits::{WATCHED_KEY_BYTES, WATCHED_STEP_BYTES};
 use crate::state::registry::Entry;
 
 /// A connection's transaction: open or not, what it queued, what it watches.
@@ -22,6 +23,10 @@ pub(crate) struct Transaction {
     pub(crate) common_flags: Option<u32>,
     pub(crate) flag: Option<Arc<WatchFlag>>,
     pub(crate) watched: Vec<Watched>,
+    /// What it takes to watch them.
+    pub(crate) watched_bytes: usize,
+    /// What of that was counted as the client's.
+    counted_bytes: usize,
 }
 
 /// A command that waits for EXEC.
@@ -56,6 +61,22 @@ impl Transaction {
 
     pub(crate) fn watched_count(&self) -> usize {
         self.watched.len()
+    }
+
+    /// What it takes to watch its keys.
+    pub(crate) fn watched_bytes(&self) -> usize {
+        self.watched_bytes
+    }
+
+    /// Notes that what it watches is counted as the client's.
+    pub(crate) fn note_counted(&mut self) {
+        self.counted_bytes = self.watched_bytes;
+    }
+
+    /// Whether it watches so much more, or less, than was counted that this is to be counted anew.
+    #[inline]
+    pub(crate) fn is_uncounted(&self) -> bool {
+        self.watched_bytes.abs_diff(self.counted_bytes) >= WATCHED_STEP_BYTES
     }
 
     pub(crate) fn has_flag(&self, flag: Flags) -> bool {
@@ -117,24 +138,24 @@ impl Transaction {
         now_ms: u64,
         tally: &mut Tally,
     ) {
-        if self.watched.iter().any(|watched| watched.db == db && *watched.key == *key.bytes) {
-            return;
-        }
         let flag = self.flag.get_or_insert_default();
         let mut slot = tier.keyspace.lock(key.slot);
         let table = tier.keyspace.table_of(db);
         tally.noting = tier.noting();
         // A key that has expired goes before the watch begins: its removal is no change.
         keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
-        slot.watch(table, key.bytes, flag);
-        self.watched.push(Watched { db, key: key.bytes.into() });
+        if slot.watch(table, key.bytes, flag) {
+            self.watched_bytes += watched_key_bytes(key.bytes);
+            self.watched.push(Watched { db, key: key.bytes.into() });
+        }
     }
 
     pub(crate) fn unwatch(&mut self, keyspace: &Keyspace) {
         let Some(flag) = self.flag.take() else { return };
-        for watched in self.watched.drain(..) {
+        self.watched_bytes = 0;
+        for watched in std::mem::take(&mut self.watched) {
             let slot = Key::new(&watched.key).slot;
-            keyspace.lock(slot).unwatch(&flag);
+            keyspace.lock(slot).unwatch(&watched.key, &flag);
         }
     }
 
@@ -164,6 +185,11 @@ impl Transaction {
     pub(crate) fn has_changed_keys(&self) -> bool {
         self.flag.as_ref().is_some_and(|flag| flag.is_raised())
     }
+}
+
+/// What it takes to watch a key: its name stands with the client and in its slot.
+pub(crate) fn watched_key_bytes(key: &[u8]) -> usize {
+    2 * key.len() + WATCHED_KEY_BYTES as usize
 }
 
 impl Queued {

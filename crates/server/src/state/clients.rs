@@ -35,6 +35,8 @@ pub(crate) struct Client {
     /// Commands queued by MULTI, -1 outside of one.
     pub(crate) queued: AtomicI64,
     pub(crate) watched: AtomicU32,
+    /// What it takes to watch them.
+    pub(crate) watched_bytes: AtomicU64,
     /// Bytes of requests that have arrived.
     pub(crate) input_bytes: AtomicU64,
     pub(crate) input_capacity: AtomicU64,
@@ -109,11 +111,12 @@ impl Client {
         self.killed.load(Ordering::Acquire)
     }
 
-    /// Memory of the connection's buffers, of what it listens to and of messages on their way to it.
+    /// Memory of the connection's buffers, of what it watches and listens to and of messages on their way to it.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.input_capacity.load(Ordering::Relaxed)
             + self.output_capacity.load(Ordering::Relaxed)
             + self.queued_bytes.load(Ordering::Relaxed)
+            + self.watched_bytes.load(Ordering::Relaxed)
             + self.subscription_bytes.load(Ordering::Relaxed)
             + self.pushes.bytes()
     }

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::state::client_memory::{ClientMemory, request_bytes_max};
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
+use crate::state::kept_memory::KeptMemory;
 use crate::state::latency::LatencyMonitor;
 use crate::state::listening::Listening;
 use crate::state::monitor::Monitors;
@@ -45,6 +46,7 @@ pub(crate) struct Server {
     pub(crate) tier: Arc<Tier>,
     pub(crate) clients: Clients,
     pub(crate) client_memory: ClientMemory,
+    pub(crate) kept_memory: KeptMemory,
     pub(crate) slices: Slices,
     pub(crate) monitors: Monitors,
     pub(crate) pubsub: PubSub,
@@ -93,6 +95,7 @@ impl Server {
             tier,
             clients,
             client_memory: ClientMemory::new(),
+            kept_memory: KeptMemory::default(),
             slices: Slices::default(),
             monitors: Monitors::default(),
             pubsub: PubSub::default(),

@@ -28,11 +28,11 @@ use crate::state::server::Server;
 
 /// Parts of the queues that are locked each for itself.
 const PARTS: usize = 64;
-/// Memory of a client's place in the queue of a key besides the key's bytes: a map's bucket, a node of a tree with
-/// one entry, and the name of the queue, twice.
-const PLACE_BYTES: usize = 640;
+/// Memory of a client's place in the queue of a key besides the key's bytes: a map's bucket, which may be half of
+/// those that there are, the queue with a node of a tree for one entry, and the name of the queue, twice.
+const PLACE_BYTES: usize = 512;
 
-/// A database's number and a key behind it.
+/// A database's number and a key behind it, to look for its queue.
 type WaitedKey = SmallVec<[u8; 64]>;
 
 /// A client that waits, with the request that is to be run for it. Any worker may serve it.
@@ -86,7 +86,9 @@ pub(crate) struct Waiters {
     pub(crate) with_deadline: AtomicU64,
 }
 
-type Part = RapidHashMap<WaitedKey, Queue>;
+/// Names and queues are boxed: a map that grows has its buckets twice for a moment, and as many keys may be waited
+/// for as memory for clients allows.
+type Part = RapidHashMap<Box<[u8]>, Box<Queue>>;
 
 /// Who waits for a key, by their numbers, and which of a client's keys it is.
 #[derive(Default)]
@@ -136,21 +138,13 @@ impl Waiter {
         }
         is_waiting
     }
-
-    /// Memory that it takes for as long as it waits for so many keys.
-    fn memory_bytes(&self, keys: usize) -> usize {
-        // The request, and its keys as the names of queues, twice.
-        let own = size_of::<Waiter>() + 3 * self.request.len();
-        let group = self.group.as_ref().map_or(0, |group| group.len());
-        own + group + size_of_val(&*self.ranges) + keys * PLACE_BYTES
-    }
 }
 
 /// A client's place in the queues of its keys, which it leaves when this is dropped.
 pub(crate) struct Place {
     server: Arc<Server>,
     pub(crate) waiter: Arc<Waiter>,
-    keys: Box<[WaitedKey]>,
+    keys: Box<[Box<[u8]>]>,
     /// Unix milliseconds; 0 for never.
     pub(crate) deadline_ms: u64,
     pub(crate) memory_bytes: usize,
@@ -163,6 +157,7 @@ impl Drop for Place {
             *state = WaiterState::Left;
         }
         drop(state);
+        self.server.kept_memory.change(self.memory_bytes as u64, 0);
         let waiters = &self.server.waiters;
         for key in &self.keys {
             waiters.remove(key, self.waiter.number);
@@ -202,6 +197,17 @@ pub(crate) struct WaitFor<'a> {
     pub(crate) late_ms: u64,
 }
 
+impl WaitFor<'_> {
+    /// Memory that its client's place in the queues takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        // The request, and its keys as the names of queues, twice.
+        let request: usize =
+            self.args.iter().map(|arg| 3 * arg.len() + size_of::<ArgRange>()).sum();
+        let group = self.wait.group.as_ref().map_or(0, |group| group.len());
+        size_of::<Waiter>() + request + group + self.keys.len() * PLACE_BYTES
+    }
+}
+
 /// Lines a client up for its keys, behind those who wait for them. The slots of all are held by the caller.
 /// Cost: a copy of the request, a look-up for each key.
 pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
@@ -227,11 +233,11 @@ pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
         ranges: ranges.into(),
         state: Mutex::new(WaiterState::Waiting),
     });
-    let mut keys: Vec<WaitedKey> = Vec::with_capacity(of.keys.len());
+    let mut keys: Vec<Box<[u8]>> = Vec::with_capacity(of.keys.len());
     for (index, key) in waited_keys(&of).enumerate() {
         // One that is named twice stands for the first.
         if waiters.add(&key, &waiter, index) {
-            keys.push(key);
+            keys.push((&*key).into());
         }
     }
     let deadline_ms = match of.wait.deadline.at_ms {
@@ -243,7 +249,8 @@ pub(crate) fn line_up(server: &Arc<Server>, of: WaitFor<'_>) -> Place {
     }
     *of.client.waiter.lock() = Some(waiter.clone());
     server.listening.start_waiting();
-    let memory_bytes = waiter.memory_bytes(keys.len());
+    let memory_bytes = of.memory_bytes();
+    server.kept_memory.change(0, memory_bytes as u64);
     Place { server: server.clone(), waiter, keys: keys.into(), deadline_ms, memory_bytes }
 }
 
@@ -264,14 +271,17 @@ fn waited_key(db: u8, key: &[u8]) -> WaitedKey {
 }
 
 impl Waiters {
-    fn part(&self, key: &WaitedKey) -> &Mutex<Part> {
+    fn part(&self, key: &[u8]) -> &Mutex<Part> {
         &self.parts[self.hasher.hash_one(key) as usize % PARTS]
     }
 
     /// False: it waits for the key already.
-    fn add(&self, key: &WaitedKey, waiter: &Arc<Waiter>, index: usize) -> bool {
+    fn add(&self, key: &[u8], waiter: &Arc<Waiter>, index: usize) -> bool {
         let mut part = self.part(key).lock();
-        let queue = part.entry(key.clone()).or_default();
+        let queue = match part.get_mut(key) {
+            Some(queue) => queue,
+            None => part.entry(key.into()).or_default(),
+        };
         let btree_map::Entry::Vacant(place) = queue.waiters.entry(waiter.number) else {
             return false;
         };
@@ -280,7 +290,7 @@ impl Waiters {
         true
     }
 
-    fn remove(&self, key: &WaitedKey, number: u64) {
+    fn remove(&self, key: &[u8], number: u64) {
         let mut part = self.part(key).lock();
         let Some(queue) = part.get_mut(key) else { return };
         if let Some((waiter, _)) = queue.waiters.remove(&number) {
@@ -303,7 +313,7 @@ impl Waiters {
     pub(crate) fn mark_ready(&self, db: u8, key: &[u8]) {
         let name = waited_key(db, key);
         let mut part = self.part(&name).lock();
-        let Some(queue) = part.get_mut(&name) else { return };
+        let Some(queue) = part.get_mut(&*name) else { return };
         queue.marks += 1;
         if !std::mem::replace(&mut queue.is_ready, true) {
             let slot = Key::new(key).slot;
@@ -314,7 +324,7 @@ impl Waiters {
 
     /// Marks all keys of a database that somebody waits for. All slots are held by the caller.
     pub(crate) fn mark_all_ready(&self, db: u8) {
-        let mut marked: Vec<(u64, WaitedKey)> = Vec::new();
+        let mut marked: Vec<(u64, Box<[u8]>)> = Vec::new();
         for part in &self.parts {
             let part = part.lock();
             let of_db = part.iter().filter(|(key, _)| key[0] == db);
@@ -343,7 +353,7 @@ impl Waiters {
     pub(crate) fn readiness(&self, ready: &ReadyKey) -> Option<Readiness> {
         let name = waited_key(ready.db, &ready.key);
         let part = self.part(&name).lock();
-        let queue = part.get(&name).filter(|queue| queue.is_ready)?;
+        let queue = part.get(&*name).filter(|queue| queue.is_ready)?;
         Some(Readiness { marks: queue.marks, has_groups: queue.of_groups > 0 })
     }
 
@@ -351,14 +361,14 @@ impl Waiters {
     pub(crate) fn unmark_ready(&self, ready: &ReadyKey, marks: u64) {
         let name = waited_key(ready.db, &ready.key);
         let mut part = self.part(&name).lock();
-        let Some(queue) = part.get_mut(&name) else { return };
+        let Some(queue) = part.get_mut(&*name) else { return };
         if queue.marks == marks && std::mem::replace(&mut queue.is_ready, false) {
             drop(part);
             self.forget_ready(&name);
         }
     }
 
-    fn forget_ready(&self, name: &WaitedKey) {
+    fn forget_ready(&self, name: &[u8]) {
         let mut ready = self.ready.lock();
         let is_it = |one: &ReadyKey| one.db == name[0] && *one.key == name[1..];
         if let Some(place) = ready.iter().position(is_it) {
@@ -382,7 +392,7 @@ impl Waiters {
     ) -> Option<(u64, Arc<Waiter>, usize)> {
         let name = waited_key(ready.db, &ready.key);
         let part = self.part(&name).lock();
-        let mut later = part.get(&name)?.waiters.range(number..);
+        let mut later = part.get(&*name)?.waiters.range(number..);
         let (number, (waiter, index)) = later.find(|(_, (waiter, _))| is_meant(waiter))?;
         Some((*number, waiter.clone(), *index))
     }

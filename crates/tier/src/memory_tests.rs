@@ -399,6 +399,32 @@ fn what_two_workers_claim_at_once_is_claimed_once() {
 }
 
 #[test]
+fn a_large_write_behind_small_ones_that_go_beyond_the_limit_is_looked_at_itself() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    machine.overhead.set(Some(8 * MIB));
+    machine.measure();
+    let claim = machine.worker.claim(MIB).expect("there is memory");
+    machine.tier().budget.add_reserved(20 * MIB as i64);
+    assert!(machine.tier().budget.over_limit() > 0, "though none of that is resident");
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut small = pin!(machine.worker.wait_for_memory(0, 0));
+    let mut large = pin!(machine.worker.wait_for_memory(12 * MIB, 12 * MIB));
+    assert!(small.as_mut().poll(&mut cx).is_pending() && large.as_mut().poll(&mut cx).is_pending());
+    let passes = |_: &u64| {
+        let is_ready = small.as_mut().poll(&mut cx).is_ready();
+        machine.round();
+        is_ready
+    };
+    assert!((0..=ROUNDS).find(passes).is_some());
+    assert!(large.as_mut().poll(&mut cx).is_pending(), "it does not fit");
+    machine.overhead.set(Some(MIB));
+    machine.measure();
+    drop(claim);
+    machine.round();
+    assert!(matches!(large.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
+}
+
+#[test]
 fn small_writes_pass_a_large_one_that_is_held_up() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
     machine.tier().measure();

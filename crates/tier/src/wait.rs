@@ -374,7 +374,8 @@ impl TierWorker {
             }
             Next::AdmitBeyondLimit => {
                 queue.admitted_at.set(Some(self.seen()));
-                queue.admit(usize::MAX, &self.tier);
+                // A large one behind these would make `maxmemory` resident: it is looked at by itself.
+                queue.admit(queue.admissible(), &self.tier);
             }
             // For a large one it is looked at before each slice.
             Next::Continue | Next::Evict(_) if queue.wanted_bytes() == 0 => {

@@ -9,6 +9,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use resp::Frame;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -19,6 +20,8 @@ const MIB: u64 = 1 << 20;
 const SPARE_FILES: u64 = 64;
 /// Attempts at a large SET or copy while values make room for it.
 const RETRIES_MAX: usize = 60;
+/// What has been refused for want of memory is refused until memory is measured again.
+const RETRY_EVERY: Duration = Duration::from_millis(20);
 /// Elements of a collection that many clients store copies of.
 const COPIED: usize = 100_000;
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
@@ -46,6 +49,10 @@ fn peak(server: &Server) -> u64 {
 #[track_caller]
 fn assert_peak(server: &Server, maxmemory_mib: u64) {
     let peak = peak(server);
+    println!(
+        "{peak} bytes of {maxmemory_mib} MiB: {:.4}",
+        peak as f64 / (maxmemory_mib * MIB) as f64
+    );
     assert!(peak <= maxmemory_mib * MIB * 21 / 20, "{peak} bytes of {maxmemory_mib} MiB");
 }
 
@@ -639,7 +646,10 @@ fn copy_from_many_sides(
                 for round in 0..rounds {
                     let line = line.replace("TARGET", &format!("to-{number}-{}", round % 2));
                     let answer = |_| match client.show(&line) {
-                        answer if answer == OOM => None,
+                        answer if answer == OOM => {
+                            std::thread::sleep(RETRY_EVERY);
+                            None
+                        }
                         answer => Some(answer),
                     };
                     let answer = (0..RETRIES_MAX).find_map(answer);

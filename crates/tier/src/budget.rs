@@ -207,6 +207,19 @@ impl Budget {
         self.claimed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// What large requests were let have and may not be resident yet, in bytes.
+    pub(crate) fn claimed_bytes(&self) -> i64 {
+        self.claimed_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Adds to that, unless it is no longer `seen`: others have claimed meanwhile, or what they had
+    /// claimed is resident by now.
+    pub(crate) fn add_claimed_to(&self, seen: i64, bytes: u64) -> bool {
+        let sum = seen + bytes as i64;
+        let claimed = &self.claimed_bytes;
+        claimed.compare_exchange(seen, sum, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// Says that writes were refused: what the data set takes is all that fits.
     pub(crate) fn note_refusal(&self) {
         let data_bytes = self.data_bytes.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -371,6 +371,57 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
     drop(first);
     machine.round();
     assert!(matches!(poll(), Poll::Ready(Ok(_))));
+}
+
+/// Both workers see room for one, and one takes it.
+#[test]
+fn what_two_workers_claim_at_once_is_claimed_once() {
+    const CLAIMS: usize = 200;
+    let machine = Machine::of_workers(2, 8 * MIB, 16 * MIB, EvictionPolicy::NoEviction);
+    machine.tier().measure();
+    let budget = &machine.tier().budget;
+    assert!(budget.add_claimed_to(0, 5 * MIB));
+    assert!(!budget.add_claimed_to(0, 5 * MIB), "it was claimed meanwhile");
+    budget.add_claimed(-5 * MIB as i64);
+    let (most, tier) = (AtomicI64::new(0), &machine.worker.tier);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..CLAIMS {
+                    let claim = crate::wait::Claim::if_it_fits(tier, 5 * MIB);
+                    most.fetch_max(tier.budget.claimed_bytes(), Ordering::Relaxed);
+                    drop(claim);
+                }
+            });
+        }
+    });
+    assert_eq!(most.into_inner(), 5 * MIB as i64);
+}
+
+#[test]
+fn a_large_write_behind_small_ones_that_go_beyond_the_limit_is_looked_at_itself() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    machine.overhead.set(Some(8 * MIB));
+    machine.measure();
+    let claim = machine.worker.claim(MIB).expect("there is memory");
+    machine.tier().budget.add_reserved(20 * MIB as i64);
+    assert!(machine.tier().budget.over_limit() > 0, "though none of that is resident");
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut small = pin!(machine.worker.wait_for_memory(0, 0));
+    let mut large = pin!(machine.worker.wait_for_memory(12 * MIB, 12 * MIB));
+    assert!(small.as_mut().poll(&mut cx).is_pending() && large.as_mut().poll(&mut cx).is_pending());
+    let passes = |_: &u64| {
+        let is_ready = small.as_mut().poll(&mut cx).is_ready();
+        machine.round();
+        is_ready
+    };
+    assert!((0..=ROUNDS).find(passes).is_some());
+    assert!(large.as_mut().poll(&mut cx).is_pending(), "it does not fit");
+    machine.overhead.set(Some(MIB));
+    machine.measure();
+    drop(claim);
+    machine.round();
+    assert!(matches!(large.as_mut().poll(&mut cx), Poll::Ready(Ok(_))));
 }
 
 #[test]

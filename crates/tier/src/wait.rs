@@ -76,6 +76,22 @@ impl Claim {
         tier.budget.add_claimed(bytes as i64);
         Claim { tier: tier.clone(), bytes }
     }
+
+    /// The same if they fit, with what is resident now. Of two workers that see room for one large write,
+    /// one gets it: without that, both took it.
+    pub(crate) fn if_it_fits(tier: &Arc<Tier>, bytes: u64) -> Option<Claim> {
+        let bytes = large(bytes);
+        loop {
+            let claimed = tier.budget.claimed_bytes();
+            tier.look_for_memory(bytes);
+            if tier.budget.is_full_with(bytes) {
+                return None;
+            }
+            if tier.budget.add_claimed_to(claimed, bytes) {
+                return Some(Claim { tier: tier.clone(), bytes });
+            }
+        }
+    }
 }
 
 impl Drop for Claim {
@@ -125,6 +141,15 @@ impl WaitQueue {
         Place { tier, queue: self, write }
     }
 
+    /// Lets a large write, which is the first, go on if it fits. False: it does not.
+    fn admit_large(&self, tier: &Arc<Tier>) -> bool {
+        let Some(claim) = Claim::if_it_fits(tier, self.wanted_bytes()) else { return false };
+        if let Some(write) = self.writes.borrow_mut().pop_front() {
+            write.end(Ok(claim));
+        }
+        true
+    }
+
     /// Lets the first so many writes go on.
     fn admit(&self, count: usize, tier: &Arc<Tier>) {
         self.answer(count, |write| Ok(Claim::new(tier, write.bytes)));
@@ -162,11 +187,16 @@ impl WaitQueue {
         let first_bytes = self.wanted_bytes();
         self.writes.borrow_mut().retain(|write| {
             let bytes = write.bytes;
-            let fits = || bytes < first_bytes && !tier.budget.is_full_with(bytes);
-            let passes = allowance > 0 && (large(bytes) == 0 || fits());
-            if passes {
+            let claim = match large(bytes) {
+                _ if allowance <= 0 => None,
+                0 => Some(Claim::new(tier, bytes)),
+                _ if bytes < first_bytes => Claim::if_it_fits(tier, bytes),
+                _ => None,
+            };
+            let passes = claim.is_some();
+            if let Some(claim) = claim {
                 allowance -= (bytes as i64).clamp(WRITE_BYTES, PASSED_BYTES_MAX);
-                write.end(Ok(Claim::new(tier, bytes)));
+                write.end(Ok(claim));
             }
             !passes
         });
@@ -252,7 +282,11 @@ impl TierWorker {
     /// Memory for a write that is about to take `bytes`, which are reserved in the budget already, unless
     /// it has to wait for it in [`TierWorker::wait_for_memory`].
     pub fn claim(&self, bytes: u64) -> Option<Claim> {
-        (!self.must_wait_for(bytes)).then(|| Claim::new(&self.tier, bytes))
+        match large(bytes) {
+            _ if self.must_wait() => None,
+            0 => Some(Claim::new(&self.tier, bytes)),
+            _ => Claim::if_it_fits(&self.tier, bytes),
+        }
     }
 
     /// Whether `wanted_bytes` more would not fit, with what is resident now.
@@ -332,7 +366,12 @@ impl TierWorker {
                     queue.refused_large.set(None);
                 }
                 queue.refused_over.set(None);
-                queue.admit(queue.admissible(), &self.tier);
+                if queue.wanted_bytes() == 0 || self.engine.is_none() {
+                    queue.admit(queue.admissible(), &self.tier);
+                } else if !queue.admit_large(&self.tier) {
+                    // Another worker's write has claimed the memory that was seen.
+                    return true;
+                }
             }
             Next::Admit(count) => {
                 let over = self.tier.budget.over_limit();
@@ -341,7 +380,8 @@ impl TierWorker {
             }
             Next::AdmitBeyondLimit => {
                 queue.admitted_at.set(Some(self.seen()));
-                queue.admit(usize::MAX, &self.tier);
+                // A large one behind these would make `maxmemory` resident: it is looked at by itself.
+                queue.admit(queue.admissible(), &self.tier);
             }
             // For a large one it is looked at before each slice.
             Next::Continue | Next::Evict(_) if queue.wanted_bytes() == 0 => {

@@ -7,7 +7,7 @@ use value::bits::{self, Operation};
 use value::parse_i64;
 
 use super::room::check_lengthened;
-use super::string_range::{RAW, grow, peek_string, set_raw};
+use super::string_range::{RAW, lengthen, peek_string, set_raw};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -136,11 +136,9 @@ fn setbit(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
             }
             set_raw(cx, &key, kind);
         }
-        Some(_) => cx.update(&key, |kind, bytes| {
-            *kind = RAW;
-            grow(bytes, len);
-            bits::set_bit(bytes, offset, bit);
-        })?,
+        Some(_) => {
+            lengthen(cx, &key, len, |bytes| bits::set_bit(bytes, offset, bit))?;
+        }
     }
     if is_changed {
         cx.report(&key, Event::SETBIT, 1);

@@ -13,7 +13,7 @@ use value::bitfield::{
 use value::parse_i64;
 
 use super::room::check_lengthened;
-use super::string_range::{RAW, grow, peek_string, set_raw};
+use super::string_range::{RAW, lengthen, peek_string, set_raw};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -212,11 +212,7 @@ fn write(
             written.fields
         }
         Some((old_len, _)) if old_len < len => {
-            let written = cx.update(&key, |kind, bytes| {
-                *kind = RAW;
-                grow(bytes, len);
-                run_all(bytes, operations, reply)
-            })?;
+            let written = lengthen(cx, &key, len, |bytes| run_all(bytes, operations, reply))?;
             written.fields
         }
         Some((_, kind)) => {

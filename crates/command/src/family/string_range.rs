@@ -3,7 +3,7 @@
 //! A change within a string's length happens where the bytes stand; only growth moves them. Either
 //! leaves the `raw` encoding, as in Redis.
 
-use keyspace::{Expiry, Key};
+use keyspace::{Expiry, Key, Stored};
 use resp::{Args, Reply};
 use value::bits::clamp_range;
 use value::string::Encoding;
@@ -203,21 +203,41 @@ fn setrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRe
             cx.value_mut(&key)?[range].copy_from_slice(part);
             set_raw(cx, &key, kind);
         }
-        Some(_) => cx.update(&key, |kind, bytes| {
-            *kind = RAW;
-            grow(bytes, len);
-            bytes[range].copy_from_slice(part);
-        })?,
+        Some(_) => lengthen(cx, &key, len, |bytes| bytes[range].copy_from_slice(part))?,
     }
     cx.report(&key, Event::SETRANGE, 1);
     reply.integer(len as i64);
     Ok(())
 }
 
-/// Lengthens a string with zeros, to exactly `len`: it will not often grow again.
-pub(super) fn grow(bytes: &mut Vec<u8>, len: usize) {
-    bytes.reserve_exact(len - bytes.len());
+/// Lengthens a string that exists with zeros, to exactly `len`, for it will not often grow again, and
+/// changes it.
+///
+/// Errors: [`CommandError::NotResident`].
+pub(super) fn lengthen<R>(
+    cx: &mut Cx<'_, '_>,
+    key: &Key<'_>,
+    len: usize,
+    change: impl FnOnce(&mut [u8]) -> R,
+) -> Result<R, CommandError> {
+    let is_cold = cx.peek(key).is_some_and(|view| matches!(view.stored, Stored::Cold(..)));
+    if !is_cold {
+        return cx.update(key, |kind, bytes| {
+            *kind = RAW;
+            bytes.reserve_exact(len - bytes.len());
+            bytes.resize(len, 0);
+            change(bytes)
+        });
+    }
+    // What was fetched goes to its longer place at once. To bring it to RAM as it is and lengthen it there
+    // would take its old length once more, for which no memory was asked.
+    let old = cx.read_string(key)?.unwrap_or_default();
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend_from_slice(old);
     bytes.resize(len, 0);
+    let result = change(&mut bytes);
+    cx.set_string_vec(key, RAW, bytes, Expiry::Keep);
+    Ok(result)
 }
 
 #[cfg(test)]
@@ -273,6 +293,25 @@ mod tests {
                 expected.push_str(&part);
                 assert_eq!(server.run(&format!("APPEND k {part}")), format!(":{}", expected.len()));
                 assert_eq!(server.run("GET k"), format!("${} {expected}", expected.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_string_that_is_lengthened_keeps_its_expiry() {
+        let text = "0123456789".repeat(20);
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            for (line, expected) in [
+                ("SETRANGE k 200 x", format!("$201 {text}x")),
+                ("SETBIT k 1607 1", format!("$201 {text}\\x01")),
+                ("BITFIELD k SET u8 1600 120", format!("$201 {text}x")),
+            ] {
+                server.run(&format!("SET k {text} EX 100"));
+                server.run(line);
+                assert_eq!(server.run("TTL k"), ":100", "{line}");
+                assert_eq!(server.run("GET k"), expected, "{line}");
+                server.check_counts();
             }
         }
     }

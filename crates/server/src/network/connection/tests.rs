@@ -170,6 +170,11 @@ fn a_request_that_stores_copies_has_no_buffer_for_them() {
         assert!(runtime.block_on(connection.fetch(needed)));
         assert!(connection.reply.capacity() < 1 << 20, "{}", connection.reply.capacity());
         assert!(worker.server.tier.budget.has_claims(), "each run makes them anew");
+        assert_eq!(
+            connection.memory_granted,
+            Some(true),
+            "it does not wait again, without its claim"
+        );
     }
 }
 

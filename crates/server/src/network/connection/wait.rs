@@ -388,6 +388,11 @@ impl<T: Transport> Connection<T> {
             self.refused_bytes = Some(u64::MAX);
             return false;
         }
+        if is_granted {
+            // It has been let have more than its arguments take. If it came to wait for these as well, that
+            // claim would take the place of this one, and the run would make its copies with none.
+            self.memory_granted = self.memory_granted.or(Some(true));
+        }
         self.reply_granted = made_bytes as usize;
         if !wants.is_empty() {
             worker.turn.give_way().await;

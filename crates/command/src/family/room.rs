@@ -24,7 +24,8 @@ pub(super) fn check_room(
     }
 }
 
-/// The same of a command that stores what it makes: the memory is for copies, and its reply is short.
+/// The same of a command that makes copies: the memory is for these, and its reply is short or counts among
+/// them.
 ///
 /// Errors: [`CommandError::ReplyTooLong`].
 pub(super) fn check_stored(

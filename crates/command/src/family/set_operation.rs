@@ -15,7 +15,7 @@ use crate::collection::Set;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
-use crate::family::room::{FRAME_BYTES, check_copies};
+use crate::family::room::{FRAME_BYTES, check_copies, check_stored};
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const READ: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
@@ -244,7 +244,8 @@ fn answer(cx: &mut Cx<'_, '_>, operation: Operation, reply: &mut Reply) -> Comma
     let keys = cx.keys;
     let plan = Plan::new(cx, operation, keys)?;
     let last = keys.last().expect("invariant: the arity asks for one");
-    check_copies(cx, last, plan.copied_bytes_max() + plan.answered_bytes_max(), reply)?;
+    let bytes = plan.copied_bytes_max() + plan.answered_bytes_max();
+    check_stored(last, bytes, cx.reply_bytes_max, reply)?;
     let copies = plan.copy(cx)?;
     let members = plan.members(cx, &copies)?;
     reply.reserve(members.iter().map(|member| member.len() + FRAME_BYTES as usize).sum());

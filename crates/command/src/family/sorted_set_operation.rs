@@ -13,7 +13,7 @@ use value::leaf::scored::{SHAPE, compare};
 use value::number::parse_f64;
 use value::{Kind, parse_i64};
 
-use super::room::check_copies;
+use super::room::{check_copies, check_stored};
 use super::sorted_set::MemberList;
 use crate::collection::{Copies, Made, Set, SortedSet};
 use crate::cx::Cx;
@@ -226,7 +226,7 @@ fn answer(
     let plan = Plan::new(operation, sources, options);
     let last = keys.last().expect("invariant: there is a key");
     let bytes = plan.copied_bytes_max() + plan.answered_bytes_max(with_scores);
-    check_copies(cx, last, bytes, reply)?;
+    check_stored(last, bytes, reply_bytes_max, reply)?;
     let copies = plan.copy(cx)?;
     let mut members = plan.members(cx, &copies)?;
     members.sort_unstable_by(|one, two| compare(*one, *two));

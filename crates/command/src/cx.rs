@@ -356,5 +356,6 @@ pub(crate) fn not_resident(key: &Key<'_>, at: FlashRef, value_len: u32) -> Comma
         key: key.bytes.into(),
         values,
         reply_bytes: 0,
+        is_to_save: false,
     }))
 }

@@ -52,6 +52,8 @@ pub struct NotResident {
     pub values: SmallVec<[ColdValue; 1]>,
     /// What it replies with them takes in bytes, about, if that is more than the values of all keys.
     pub reply_bytes: u64,
+    /// Whether the command can do without them, and a snapshot is to save them before it changes them.
+    pub is_to_save: bool,
 }
 
 /// A value that is on flash alone.

@@ -92,12 +92,16 @@ pub(crate) const INPUT_STEP_BYTES_MAX: usize = 4 << 20;
 /// Part of what clients may take that large requests which are arriving share: 1/8. One alone may take
 /// all that others leave.
 pub(crate) const INPUTS_SHARE_SHIFT: u32 = 3;
+/// Part of what a request may take that is read at most for a snapshot, which must see values before they change,
+/// while a transaction holds its slots: 1/4. Beyond, the snapshot fails.
+pub(crate) const SAVED_HELD_SHIFT: u32 = 2;
 /// A request that takes at most this part of what clients may take is small: 1/8.
 pub(crate) const SMALL_SHIFT: u32 = 3;
 /// Part of it that small requests may take whatever large ones do: 1/4.
 pub(crate) const SMALL_SHARE_SHIFT: u32 = 2;
-/// A request of at most this part of it arrives as a small one: 1/64, an eighth of the share.
-pub(crate) const SMALL_INPUT_SHIFT: u32 = 6;
+/// A request of at most this part of it arrives as a small one: 1/32, a quarter of the share. The smallest that
+/// asks, of somewhat more than two read buffers, is one where clients may take 8 MiB or more.
+pub(crate) const SMALL_INPUT_SHIFT: u32 = 5;
 /// Bytes whose pages are asked for at a time.
 pub(crate) const PREFAULT_BYTES: usize = 512 << 10;
 /// Read buffers of a worker that connections keep while they wait for the rest of a request; beyond,

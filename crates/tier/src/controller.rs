@@ -77,8 +77,8 @@ pub(crate) struct Figures {
     pub(crate) may_defrag: bool,
     /// Whether the write that waits first takes much.
     pub(crate) is_large: bool,
-    /// Whether it does, and what is in its way may go by itself: what other large requests have claimed,
-    /// values on their way to flash, what other clients hold.
+    /// Whether it does, and what is in its way may go by itself: what other large requests have claimed or
+    /// run with, values on their way to flash, what other clients hold.
     pub(crate) is_held_up: bool,
     /// Whether the data set gets smaller.
     pub(crate) shrinks: bool,
@@ -129,12 +129,12 @@ pub(crate) struct EvictedKeys {
 /// What becomes of the writes that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// All go on: there is memory.
+    /// There is memory: all small ones in front go on, or the large one that is the first.
     AdmitAll,
     /// So many of them, the oldest first, go on.
     Admit(usize),
-    /// All go on beyond the limit, which is an estimate: nothing more can be freed, and `maxmemory` is
-    /// not resident.
+    /// The same beyond the limit, which is an estimate: nothing more can be freed, and `maxmemory` is not
+    /// resident.
     AdmitBeyondLimit,
     /// Another slice.
     Continue,

@@ -43,6 +43,6 @@ pub use fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use tier::{Freeing, Pressure, Tier, TierError};
-pub use wait::{Claim, yield_once};
+pub use wait::{Claim, Held, yield_once};
 pub use walk::{FoundValue, UnreadableValue};
 pub use worker::TierWorker;

@@ -14,8 +14,8 @@ use keyspace::{Db, Expiry, Key, Keyspace, SLOT_COUNT, Tally};
 
 use crate::limits::SLICE_SLOTS_MAX;
 use crate::{
-    Budget, Clock, Environment, EvictionPolicy, Freeing, Pressure, ResidentSource, Tier, TierError,
-    TierWorker,
+    Budget, Clock, Environment, EvictionPolicy, Freeing, Held, Pressure, ResidentSource, Tier,
+    TierError, TierWorker,
 };
 
 const MIB: u64 = 1 << 20;
@@ -174,7 +174,7 @@ impl Machine {
     }
 
     fn wait_for(&self, bytes: u64) -> Result<(), TierError> {
-        let mut wait = pin!(self.worker.wait_for_memory(bytes, bytes));
+        let mut wait = pin!(self.worker.wait_for_memory(bytes, reserved(bytes)));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = self.step(|| wait.as_mut().poll(&mut cx)) {
@@ -191,7 +191,7 @@ impl Machine {
     /// The same with the clock as upkeep moves it. Returns how long it took as well.
     fn wait_in_real_time(&self, bytes: u64) -> (Result<(), TierError>, Duration) {
         let start = self.clock.now();
-        let mut wait = pin!(self.worker.wait_for_memory(bytes, bytes));
+        let mut wait = pin!(self.worker.wait_for_memory(bytes, reserved(bytes)));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = wait.as_mut().poll(&mut cx) {
@@ -230,6 +230,10 @@ impl Machine {
         let keys: usize = (0..SLOT_COUNT as u16).map(|slot| keyspace.lock(slot).len(0)).sum();
         assert_eq!(self.keys(), keys as u64);
     }
+}
+
+fn reserved(bytes: u64) -> Held {
+    Held { reserved_bytes: bytes, ..Held::default() }
 }
 
 #[test]
@@ -363,7 +367,7 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
     let first = machine.worker.claim(5 * MIB).expect("there is memory");
     assert!(machine.worker.claim(4 * MIB).is_none(), "none of it is resident yet");
     assert!(machine.worker.claim(0).is_some(), "a small one does not mind");
-    let mut wait = Box::pin(machine.worker.wait_for_memory(4 * MIB, 4 * MIB));
+    let mut wait = Box::pin(machine.worker.wait_for_memory(4 * MIB, reserved(4 * MIB)));
     let mut poll = || wait.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
     machine.round();
@@ -407,8 +411,8 @@ fn a_large_write_behind_small_ones_that_go_beyond_the_limit_is_looked_at_itself(
     machine.tier().budget.add_reserved(20 * MIB as i64);
     assert!(machine.tier().budget.over_limit() > 0, "though none of that is resident");
     let mut cx = Context::from_waker(Waker::noop());
-    let mut small = pin!(machine.worker.wait_for_memory(0, 0));
-    let mut large = pin!(machine.worker.wait_for_memory(12 * MIB, 12 * MIB));
+    let mut small = pin!(machine.worker.wait_for_memory(0, Held::default()));
+    let mut large = pin!(machine.worker.wait_for_memory(12 * MIB, reserved(12 * MIB)));
     assert!(small.as_mut().poll(&mut cx).is_pending() && large.as_mut().poll(&mut cx).is_pending());
     let passes = |_: &u64| {
         let is_ready = small.as_mut().poll(&mut cx).is_ready();
@@ -431,11 +435,11 @@ fn small_writes_pass_a_large_one_that_is_held_up() {
     let claim = machine.worker.claim(12 * MIB).expect("there is memory");
     machine.tier().budget.add_reserved(15 * MIB as i64);
     assert!(machine.tier().budget.over_limit() > 0, "though none of that is resident");
-    let mut large = pin!(machine.worker.wait_for_memory(15 * MIB, 15 * MIB));
+    let mut large = pin!(machine.worker.wait_for_memory(15 * MIB, reserved(15 * MIB)));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(large.as_mut().poll(&mut cx).is_pending());
     for _ in 0..100 {
-        let mut small = pin!(machine.worker.wait_for_memory(0, 0));
+        let mut small = pin!(machine.worker.wait_for_memory(0, Held::default()));
         let passes = |_: &u64| {
             let is_ready = small.as_mut().poll(&mut cx).is_ready();
             machine.round();
@@ -453,8 +457,8 @@ fn small_writes_pass_a_large_one_that_is_held_up() {
 fn of_two_large_writes_that_fit_one_at_a_time_one_goes_on() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
     let claim = machine.worker.claim(12 * MIB).expect("there is memory");
-    let mut waits =
-        [9 * MIB, 8 * MIB].map(|bytes| Some(Box::pin(machine.worker.wait_for_memory(bytes, 0))));
+    let mut waits = [9 * MIB, 8 * MIB]
+        .map(|bytes| Some(Box::pin(machine.worker.wait_for_memory(bytes, Held::default()))));
     let mut cx = Context::from_waker(Waker::noop());
     let mut claims = Vec::new();
     let mut poll_all = || {
@@ -493,16 +497,16 @@ fn a_large_write_gets_its_memory_while_small_ones_pass_it() {
     machine.overhead.set(Some(overhead));
     machine.measure();
     machine.tier().budget.add_reserved(6 * MIB as i64);
-    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB, 6 * MIB));
+    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB, reserved(6 * MIB)));
     let mut cx = Context::from_waker(Waker::noop());
     let mut smalls: Vec<_> =
-        (0..50).map(|_| Box::pin(machine.worker.wait_for_memory(0, 0))).collect();
+        (0..50).map(|_| Box::pin(machine.worker.wait_for_memory(0, Held::default()))).collect();
     let (mut passed, start) = (0, machine.clock.now());
     while large.as_mut().poll(&mut cx).is_pending() {
         assert!(machine.clock.now() - start < Duration::from_secs(2), "it is overtaken for ever");
         for small in &mut smalls {
             if small.as_mut().poll(&mut cx).is_ready() {
-                *small = Box::pin(machine.worker.wait_for_memory(0, 0));
+                *small = Box::pin(machine.worker.wait_for_memory(0, Held::default()));
                 passed += 1;
                 put();
             }
@@ -534,7 +538,7 @@ fn a_large_write_gets_its_memory_while_clients_of_another_worker_write() {
         machine.resident.store(machine.used() + overhead, Ordering::Relaxed);
     };
     machine.tier().budget.add_reserved(6 * MIB as i64);
-    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB, 6 * MIB));
+    let mut large = pin!(machine.worker.wait_for_memory(6 * MIB, reserved(6 * MIB)));
     let mut cx = Context::from_waker(Waker::noop());
     let start = machine.clock.now();
     while large.as_mut().poll(&mut cx).is_pending() {
@@ -562,8 +566,10 @@ fn writes_wait_in_the_order_in_which_they_came_and_a_client_that_goes_leaves_the
     let rung = Arc::new(Mutex::new(Vec::new()));
     let wakers: Vec<Waker> =
         (0..40).map(|number| Waker::from(Arc::new(Bell(number, rung.clone())))).collect();
-    let mut waits: Vec<_> =
-        wakers.iter().map(|_| Some(Box::pin(machine.worker.wait_for_memory(0, 0)))).collect();
+    let mut waits: Vec<_> = wakers
+        .iter()
+        .map(|_| Some(Box::pin(machine.worker.wait_for_memory(0, Held::default()))))
+        .collect();
     // All of it is resident, and nothing has been allocated: what is resident falls again.
     machine.resident.store(8 * MIB, Ordering::Relaxed);
     machine.tier().measure();
@@ -602,7 +608,7 @@ fn a_write_waits_for_what_is_being_freed() {
         // What FLUSHALL has detached goes little by little, and not at once.
         let freeing = Freeing::new(&machine.worker.tier);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut wait = pin!(machine.worker.wait_for_memory(0, 0));
+        let mut wait = pin!(machine.worker.wait_for_memory(0, Held::default()));
         for _ in 0..3 * ROUNDS {
             machine.round();
             assert!(wait.as_mut().poll(&mut cx).is_pending());
@@ -648,7 +654,7 @@ fn check_that_the_other_demotes(wanted: u64, overhead: u64) {
     assert!(machine.tier().budget.over_watermark() <= 0 && machine.worker.must_wait_for(wanted));
     let asking = || machine.tier().asking_workers.load(Ordering::Relaxed);
     let wait_until = |is_over: &dyn Fn(bool) -> bool| {
-        let mut wait = pin!(machine.worker.wait_for_memory(wanted, wanted));
+        let mut wait = pin!(machine.worker.wait_for_memory(wanted, reserved(wanted)));
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..ROUNDS_MAX {
             let is_ready = wait.as_mut().poll(&mut cx).is_ready();

@@ -1,6 +1,6 @@
 //! What all workers share: keyspace, engine, budget, counters, settings.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use flash::{Engine, Location, RecordId, record_size};
@@ -15,6 +15,7 @@ use crate::fetch::Want;
 use crate::hand::IdleRounds;
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
+use crate::wait::HeldByWaiting;
 
 /// See [`Tier::has_free_memory`].
 const FREE_MEMORY_SHIFT: u32 = 4;
@@ -68,8 +69,8 @@ pub struct Tier {
     pub(crate) asked_bytes: AtomicI64,
     /// Workers that are writing large values, which are in RAM until they are on flash.
     pub(crate) writing_workers: AtomicUsize,
-    /// What clients whose large requests wait, on all workers, hold of client memory, in bytes.
-    pub(crate) waiting_held_bytes: AtomicU64,
+    /// What clients whose requests wait for memory, on all workers, hold of client memory.
+    pub(crate) held_by_waiting: HeldByWaiting,
     /// Large collections whose nodes are to be freed.
     detached_trees: Mutex<Vec<DetachedTree>>,
     /// Bytes of their leaves, of one that is being freed, too.
@@ -125,7 +126,7 @@ impl Tier {
             asking_workers: AtomicUsize::new(0),
             asked_bytes: AtomicI64::new(0),
             writing_workers: AtomicUsize::new(0),
-            waiting_held_bytes: AtomicU64::new(0),
+            held_by_waiting: HeldByWaiting::default(),
             detached_trees: Mutex::default(),
             detached_bytes: AtomicI64::new(0),
             listener: OnceLock::new(),
@@ -318,10 +319,12 @@ impl Tier {
             let engine_bytes = self.budget.memory_use().engine_bytes;
             self.writing_workers.load(Ordering::Relaxed) > 0 && self.budget.may_fit(engine_bytes)
         };
-        let waiting_bytes = self.waiting_held_bytes.load(Ordering::Relaxed) as i64;
-        let others_run = self.budget.reserved_bytes() - waiting_bytes > missing_bytes;
+        let waiting = self.held_by_waiting.load();
+        let reserved_bytes = self.budget.reserved_bytes() - waiting.reserved_bytes as i64;
+        let others_run = reserved_bytes > missing_bytes;
         let others_hold = || {
-            let others_bytes = self.budget.client_bytes() - waiting_bytes;
+            let buffer_bytes = self.budget.buffer_bytes() - waiting.buffer_bytes as i64;
+            let others_bytes = buffer_bytes + reserved_bytes;
             others_bytes > missing_bytes.max(self.budget.limit_bytes() >> BUFFERS_SHIFT)
         };
         let for_now = resident == Resident::FullForNow;

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub(crate) struct WaitQueue {
     refused_at: Cell<Option<u32>>,
     /// What was over the limit then. While it is not less, defragmentation is not waited for again.
     refused_over: Cell<Option<i64>>,
-    /// What was missing for a large write that was refused after it had waited for as long as it may, and
-    /// until when others do not wait as long for as much.
+    /// What was missing for a large write, beside what others had claimed, that was refused after it had waited
+    /// for as long as it may, and until when others do not wait as long for as much.
     refused_large: Cell<Option<(i64, Duration)>>,
     /// The measurement of memory, and what was resident then, at which all writes were let go on
     /// though more is allocated than the limit: it is an estimate, and nothing more can be freed.
@@ -51,13 +51,47 @@ pub(crate) struct WaitQueue {
     upkeep: Cell<Option<Waker>>,
 }
 
+/// What a client holds of client memory, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// Buffers.
+    pub buffer_bytes: u64,
+    /// What the request under way has reserved: what it is about to take, above all.
+    pub reserved_bytes: u64,
+}
+
+/// The same of all clients whose requests wait.
+#[derive(Default)]
+pub(crate) struct HeldByWaiting {
+    buffer_bytes: AtomicU64,
+    reserved_bytes: AtomicU64,
+}
+
+impl HeldByWaiting {
+    fn add(&self, held: Held) {
+        self.buffer_bytes.fetch_add(held.buffer_bytes, Ordering::Relaxed);
+        self.reserved_bytes.fetch_add(held.reserved_bytes, Ordering::Relaxed);
+    }
+
+    fn subtract(&self, held: Held) {
+        self.buffer_bytes.fetch_sub(held.buffer_bytes, Ordering::Relaxed);
+        self.reserved_bytes.fetch_sub(held.reserved_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn load(&self) -> Held {
+        Held {
+            buffer_bytes: self.buffer_bytes.load(Ordering::Relaxed),
+            reserved_bytes: self.reserved_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
 struct WaitingWrite {
     since: Duration,
     /// What it is about to take.
     bytes: u64,
-    /// What its client holds of client memory already, that included as far as it is reserved; none when
-    /// it takes little.
-    held_bytes: u64,
+    /// What its client holds already; no buffers when it takes little.
+    held: Held,
     answer: Cell<Option<Result<Claim, ()>>>,
     is_answered: Cell<bool>,
     waker: Cell<Option<Waker>>,
@@ -131,12 +165,14 @@ impl WaitQueue {
         self.writes.borrow().len()
     }
 
-    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64, held_bytes: u64) -> Place<'a> {
+    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64, mut held: Held) -> Place<'a> {
         let since = tier.clock.now();
-        let held_bytes = if large(bytes) > 0 { held_bytes } else { 0 };
-        tier.waiting_held_bytes.fetch_add(held_bytes, Ordering::Relaxed);
+        if large(bytes) == 0 {
+            held.buffer_bytes = 0;
+        }
+        tier.held_by_waiting.add(held);
         let (answer, is_answered, waker) = Default::default();
-        let write = Rc::new(WaitingWrite { since, bytes, held_bytes, answer, is_answered, waker });
+        let write = Rc::new(WaitingWrite { since, bytes, held, answer, is_answered, waker });
         self.writes.borrow_mut().push_back(write.clone());
         Place { tier, queue: self, write }
     }
@@ -144,6 +180,7 @@ impl WaitQueue {
     /// Lets a large write, which is the first, go on if it fits. False: it does not.
     fn admit_large(&self, tier: &Arc<Tier>) -> bool {
         let Some(claim) = Claim::if_it_fits(tier, self.wanted_bytes()) else { return false };
+        self.refused_large.set(None);
         if let Some(write) = self.writes.borrow_mut().pop_front() {
             write.end(Ok(claim));
         }
@@ -190,8 +227,9 @@ impl WaitQueue {
             let claim = match large(bytes) {
                 _ if allowance <= 0 => None,
                 0 => Some(Claim::new(tier, bytes)),
-                _ if bytes < first_bytes => Claim::if_it_fits(tier, bytes),
-                _ => None,
+                // A look at resident memory is dear: not for each that does not fit as it is known to be.
+                _ if bytes >= first_bytes || tier.budget.is_full_with(bytes) => None,
+                _ => Claim::if_it_fits(tier, bytes),
             };
             let passes = claim.is_some();
             if let Some(claim) = claim {
@@ -259,7 +297,7 @@ impl Future for Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.tier.waiting_held_bytes.fetch_sub(self.write.held_bytes, Ordering::Relaxed);
+        self.tier.held_by_waiting.subtract(self.write.held);
         if !self.write.is_answered.get() {
             self.queue.writes.borrow_mut().retain(|write| !Rc::ptr_eq(write, &self.write));
         }
@@ -285,7 +323,13 @@ impl TierWorker {
         match large(bytes) {
             _ if self.must_wait() => None,
             0 => Some(Claim::new(&self.tier, bytes)),
-            _ => Claim::if_it_fits(&self.tier, bytes),
+            _ => {
+                let claim = Claim::if_it_fits(&self.tier, bytes);
+                if claim.is_some() {
+                    self.waiting.refused_large.set(None);
+                }
+                claim
+            }
         }
     }
 
@@ -299,11 +343,11 @@ impl TierWorker {
     }
 
     /// Waits until there is memory for a write that is about to take `bytes`, behind those that came before
-    /// but for larger ones. Its client holds `held_bytes` meanwhile: its buffers, and what it has reserved.
+    /// but for larger ones. Its client holds `held` meanwhile.
     ///
     /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
     /// while some is being made.
-    pub async fn wait_for_memory(&self, bytes: u64, held_bytes: u64) -> Result<Claim, TierError> {
+    pub async fn wait_for_memory(&self, bytes: u64, held: Held) -> Result<Claim, TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
         if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
@@ -313,7 +357,7 @@ impl TierWorker {
         if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
             return Ok(Claim::new(&self.tier, bytes));
         }
-        let place = self.waiting.join(&self.tier, bytes, held_bytes);
+        let place = self.waiting.join(&self.tier, bytes, held);
         let start = place.write.since;
         self.waiting.set_due();
         let result = place.await;
@@ -362,9 +406,6 @@ impl TierWorker {
         match next {
             Next::AdmitAll => {
                 queue.deficit.set(None);
-                if queue.wanted_bytes() > 0 {
-                    queue.refused_large.set(None);
-                }
                 queue.refused_over.set(None);
                 if queue.wanted_bytes() == 0 || self.engine.is_none() {
                     queue.admit(queue.admissible(), &self.tier);
@@ -440,7 +481,7 @@ impl TierWorker {
         if overdue > 0 {
             if self.waiting.wanted_bytes() > 0 {
                 let until = self.tier.clock.now() + WAIT_MAX;
-                let missing_bytes = self.waiting_figures().missing_bytes;
+                let missing_bytes = self.missing_beside_claims(&self.waiting_figures());
                 self.waiting.refused_large.set(Some((missing_bytes, until)));
             }
             return self.waiting.refuse(overdue);
@@ -473,9 +514,13 @@ impl TierWorker {
     fn is_as_at_large_refusal(&self, figures: &Figures) -> bool {
         self.waiting.refused_large.get().is_some_and(|(missing_bytes, until)| {
             figures.is_large
-                && figures.missing_bytes >= missing_bytes
+                && self.missing_beside_claims(figures) >= missing_bytes
                 && self.tier.clock.now() < until
         })
+    }
+
+    fn missing_beside_claims(&self, figures: &Figures) -> i64 {
+        figures.missing_bytes + self.tier.budget.claimed_bytes()
     }
 
     /// What is known of resident memory: it decides whether what was found still holds.

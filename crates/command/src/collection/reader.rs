@@ -456,5 +456,10 @@ pub(crate) fn leaves_not_resident(
     values.sort_unstable_by_key(|value| value.at.units);
     values.dedup_by_key(|value| value.at.units);
     let key = key.bytes.into();
-    CommandError::NotResident(Box::new(NotResident { key, values, reply_bytes: 0 }))
+    CommandError::NotResident(Box::new(NotResident {
+        key,
+        values,
+        reply_bytes: 0,
+        is_to_save: false,
+    }))
 }

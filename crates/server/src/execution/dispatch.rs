@@ -409,7 +409,7 @@ impl Runner<'_> {
                 spare: self.spare,
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
-                taken_bytes: 0,
+                saved_bytes: None,
             };
             match run_locked(Caller::of(self.session), &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,
@@ -469,8 +469,9 @@ impl Runner<'_> {
     fn wait(&mut self, keys: &[Key<'_>], wait: &Wait, length: usize) -> Outcome {
         let session = &mut *self.session;
         let now_ms = session.server().tier.clock().unix_ms();
+        let client = session.client.clone();
         let of = WaitFor {
-            client: &session.client,
+            client: &client,
             entry: self.entry,
             args: self.args,
             keys,
@@ -481,11 +482,10 @@ impl Runner<'_> {
             late_ms: now_ms.saturating_sub(session.now_ms),
         };
         let bytes = of.memory_bytes();
-        let has_room = length.saturating_add(bytes) <= self.attempt.reply_bytes_max;
-        if !has_room && self.attempt.number < ATTEMPTS_MAX {
-            return Outcome::Fetch(Needed::to_keep(bytes, session));
+        if let Some(needed) = Needed::to_keep(bytes, length, self.attempt, session) {
+            return Outcome::Fetch(needed);
         }
-        session.client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
+        client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
         session.place = Some(line_up(&session.worker.server, of));
         session.end_asking();
         Outcome::Waits

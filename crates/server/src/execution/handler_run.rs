@@ -13,7 +13,9 @@ use tier::{FetchedSet, Tier, TierWorker};
 use crate::execution::dispatch::wants_of;
 use crate::execution::effects::take_effects;
 use crate::execution::need::{args_bytes, value_bytes};
-use crate::limits::{PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX};
+use crate::limits::{
+    PROMOTED_AT_ONCE_MAX, PROMOTED_OF_MANY_MAX, PROMOTED_OF_PIECE_MAX, SAVED_HELD_SHIFT,
+};
 use crate::session::Session;
 use crate::state::client_memory::request_bytes_max;
 use crate::state::saves::LOADING_ERROR;
@@ -61,8 +63,8 @@ pub(crate) struct HandlerRun<'a> {
     /// Whether the command may change something.
     pub(crate) is_write: bool,
     pub(crate) waits: Waits,
-    /// Of what one request may take, what it has taken before this run: a transaction, for its other commands.
-    pub(crate) taken_bytes: u64,
+    /// What a transaction, or a request that has waited, has read for a snapshot with its slots held.
+    pub(crate) saved_bytes: Option<u64>,
 }
 
 /// Which keys of its request a run is on.
@@ -203,19 +205,22 @@ fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -
             }
         }
     }
+    let Some(key) = run.keys.first().filter(|_| !lacked.is_empty()) else { return Ok(()) };
     let bytes: u64 = wants_of(tier, &lacked).iter().map(value_bytes).sum();
-    let bytes_max = request_bytes_max(&worker.server).saturating_sub(args_bytes(run.args));
-    if run.taken_bytes.saturating_add(bytes) > bytes_max {
+    let request_bytes_max = request_bytes_max(&worker.server);
+    let bytes_max = match run.saved_bytes {
+        None => request_bytes_max.saturating_sub(args_bytes(run.args)),
+        // Beside all that it may read itself.
+        Some(saved) => (request_bytes_max >> SAVED_HELD_SHIFT).saturating_sub(saved),
+    };
+    if bytes > bytes_max {
         // A client's write is worth more: the snapshot can be taken again.
         let text =
             "a write came upon values larger than a request may read to have them saved first";
         snapshot.fail(Failure::Failed(text.to_owned()));
         return Ok(());
     }
-    match (lacked.is_empty(), run.keys.first()) {
-        (false, Some(key)) => Err(CommandError::NotResident(lacks(key, lacked))),
-        _ => Ok(()),
-    }
+    Err(CommandError::NotResident(lacks(key, lacked)))
 }
 
 /// Whether a run has come to its end: it is not to be made again with more.

@@ -3,6 +3,8 @@
 use flash::RecordId;
 use tier::Want;
 
+use crate::execution::dispatch::Attempt;
+use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
 
 /// What a request needs before it can run.
@@ -14,7 +16,7 @@ pub(crate) struct Needed {
     pub(crate) order: Vec<RecordId>,
     /// Memory for a reply of values.
     pub(crate) reply_bytes: u64,
-    /// Whether that is for copies instead, so that it is no buffer of the reply's that takes it.
+    /// Whether that is for copies, or for what is kept, so that it is no buffer of the reply's that takes it.
     pub(crate) is_for_copies: bool,
     /// Memory for what else is made of cold values, at a time: a copy in RAM, a result.
     pub(crate) copy_bytes: u64,
@@ -27,11 +29,21 @@ pub(crate) struct Needed {
 }
 
 impl Needed {
-    /// Memory alone, for what the server keeps for a client once its request has run.
-    pub(crate) fn to_keep(bytes: usize, session: &mut Session) -> Needed {
+    /// Memory alone, for what the server keeps for a client once its request has run; `length` is that of the
+    /// replies before it. None: it has that, or it is little and others leave it.
+    pub(crate) fn to_keep(
+        bytes: usize,
+        length: usize,
+        attempt: Attempt,
+        session: &mut Session,
+    ) -> Option<Needed> {
+        let has_room = length.saturating_add(bytes) <= attempt.reply_bytes_max;
         let reply_bytes = bytes as u64;
+        if attempt.number >= ATTEMPTS_MAX || has_room && session.may_keep(reply_bytes) {
+            return None;
+        }
         let is_too_much = !session.ask_to_keep(reply_bytes);
-        Needed { reply_bytes, is_for_copies: true, is_too_much, ..Needed::default() }
+        Some(Needed { reply_bytes, is_for_copies: true, is_too_much, ..Needed::default() })
     }
 }
 

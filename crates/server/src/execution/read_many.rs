@@ -178,7 +178,7 @@ impl Pipeline<'_> {
             spare: self.spare,
             is_write: false,
             waits: Waits::Never,
-            taken_bytes: 0,
+            saved_bytes: None,
         };
         run_locked(Caller::of(self.session), &mut locked, run, self.reply).ok()?;
         read.reads.take_from(&mut worker.tally.borrow_mut(), before);

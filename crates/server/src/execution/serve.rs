@@ -211,7 +211,8 @@ fn run(
         random: worker.tier.next_random(),
     };
     let bytes_max = request_bytes_max(&worker.server);
-    let (mut fetched, mut fetched_bytes) = (FetchedSet::default(), 0);
+    let mut fetched = FetchedSet::default();
+    let (mut fetched_bytes, mut saved_bytes) = (0, 0);
     loop {
         let run = HandlerRun {
             handler,
@@ -225,7 +226,7 @@ fn run(
             spare: &mut Vec::new(),
             is_write: waiter.entry.spec.flags.has(command::Flags::WRITE),
             waits: Waits::For(index),
-            taken_bytes: fetched_bytes,
+            saved_bytes: Some(saved_bytes),
         };
         let result = run_locked(caller, locked, run, reply);
         let Err(CommandError::NotResident(missing)) = result else { return result };
@@ -238,7 +239,11 @@ fn run(
         }
         // Those that were read before are at hand.
         wants.retain(|want| !fetched.has(want.record));
-        fetched_bytes += wants.iter().map(|want| u64::from(want.value_len)).sum::<u64>();
+        let bytes: u64 = wants.iter().map(|want| u64::from(want.value_len)).sum();
+        match missing.is_to_save {
+            true => saved_bytes += bytes,
+            false => fetched_bytes += bytes,
+        }
         if fetched_bytes > bytes_max {
             return Err(CommandError::owned(refusal(&worker.server, fetched_bytes)));
         }

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags, Waits};
+use command::{CommandError, Flags, NotResident, Waits};
 use keyspace::{Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -85,9 +85,7 @@ fn needed_to_watch(
     reply: &Reply,
 ) -> Option<Needed> {
     let bytes: usize = args.iter().skip(1).map(watched_key_bytes).sum();
-    let has_room = reply.full_len() + bytes <= attempt.reply_bytes_max;
-    let asks = !has_room && attempt.number < ATTEMPTS_MAX;
-    asks.then(|| Needed::to_keep(bytes, session))
+    Needed::to_keep(bytes, reply.full_len(), attempt, session)
 }
 
 fn exec(
@@ -187,6 +185,8 @@ struct Room {
     grown_before: i64,
     /// What was read with the slots held.
     read_bytes: u64,
+    /// The same for a snapshot.
+    saved_bytes: u64,
     /// Whether fetched values are copied into the replies later.
     leaves_gaps: bool,
 }
@@ -198,6 +198,7 @@ impl Room {
             reply_start: reply.full_len(),
             grown_before: session.worker.tally.borrow().ram_bytes(),
             read_bytes: 0,
+            saved_bytes: 0,
             leaves_gaps,
         }
     }
@@ -215,8 +216,13 @@ impl Room {
         of_all.max(reply.full_len().saturating_add(REPLY_BYTES_FREE))
     }
 
-    /// Takes the memory to read so many bytes more. False: there is none.
-    fn take(&mut self, bytes: u64, session: &Session) -> bool {
+    /// Takes the memory to read so many bytes more. False: there is none. What a snapshot wants does not count, for
+    /// no command is refused because of one; it keeps to a bound of its own.
+    fn take(&mut self, missing: &NotResident, bytes: u64, session: &Session) -> bool {
+        if missing.is_to_save {
+            self.saved_bytes += bytes;
+            return true;
+        }
         let fits = self.held_bytes(session).saturating_add(bytes) <= self.bytes_max;
         self.read_bytes += if fits { bytes } else { 0 };
         fits
@@ -254,7 +260,7 @@ fn run_queued(
                     spare,
                     is_write: queued.entry.spec.flags.has(Flags::WRITE),
                     waits: Waits::Never,
-                    taken_bytes: room.held_bytes(session),
+                    saved_bytes: Some(room.saved_bytes),
                 };
                 let result = run_locked(Caller::of(session), locked, run, reply);
                 let missing = match result {
@@ -276,7 +282,7 @@ fn run_queued(
                 lacked.retain(|want| !fetched.has(want.record));
                 assert!(!lacked.is_empty(), "a value that is there is found");
                 // Leaves of a large collection, which could not be told before it ran.
-                if !room.take(lacked.iter().map(value_bytes).sum(), session) {
+                if !room.take(&missing, lacked.iter().map(value_bytes).sum(), session) {
                     break Err(CommandError::owned(refusal(session.server(), room.bytes_max)));
                 }
                 // The gaps of commands in front go by the values' positions, which change.

@@ -16,6 +16,7 @@ use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
 use rdb::Error;
 use rdb::file::{FileError, FileReader, KeyPart, Part};
 use thiserror::Error as ThisError;
+use tier::Held;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
@@ -230,9 +231,11 @@ impl Loading<'_> {
             // It is the value's until the key has it.
             let _claim = match self.worker.tier.must_wait_for(bytes) {
                 false => None,
-                true => Some(self.worker.tier.wait_for_memory(bytes, 0).await.map_err(|_| {
-                    refused(&reader, &part, "there is no memory for it within maxmemory")
-                })?),
+                true => {
+                    Some(self.worker.tier.wait_for_memory(bytes, Held::default()).await.map_err(
+                        |_| refused(&reader, &part, "there is no memory for it within maxmemory"),
+                    )?)
+                }
             };
             self.put(&part, value).map_err(|reason| refused(&reader, &part, reason))?;
         }

@@ -19,7 +19,7 @@ use crate::session::errand::Errand;
 use crate::session::subscriptions::Subscriptions;
 use crate::session::transaction::Transaction;
 use crate::state::clients::Client;
-use crate::state::kept_memory::may_keep;
+use crate::state::kept_memory::{may_keep, try_keep};
 use crate::state::push::{Delivery, Push, close_pushes, take_pushes};
 use crate::state::server::Server;
 use crate::state::waiters::Place;
@@ -139,12 +139,16 @@ impl Session {
     /// others are refused what would not fit beside it. False: it may not have that.
     pub(crate) fn ask_to_keep(&mut self, bytes: u64) -> bool {
         self.end_asking();
-        let may_keep = may_keep(self.server(), &self.client, bytes);
+        let may_keep = try_keep(self.server(), &self.client, bytes);
         if may_keep {
-            self.server().kept_memory.change(0, bytes);
             self.asked_bytes = bytes;
         }
         may_keep
+    }
+
+    /// Whether the server may keep so many bytes for the client, or has been asked for them.
+    pub(crate) fn may_keep(&self, bytes: u64) -> bool {
+        bytes <= self.asked_bytes || may_keep(self.server(), &self.client, bytes)
     }
 
     /// What was asked for is kept now, or will not be. Cost: a comparison when nothing was.

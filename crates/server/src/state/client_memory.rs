@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tier::{Claim, TierWorker};
+use tier::{Claim, Held, TierWorker};
 
 use crate::config::MemoryShare;
 use crate::limits::{
@@ -143,7 +143,7 @@ impl ClientMemory {
     }
 
     fn reservations_of(&self, server: &Server, amount: Amount) -> &Reservations {
-        &self.reservations[Size::of(limit_bytes(server), amount.in_all) as usize]
+        &self.reservations[amount.size(server) as usize]
     }
 }
 
@@ -157,7 +157,12 @@ impl ClientMemory {
 impl ReservationPlace<'_> {
     /// Waits until there may be memory to reserve. False: it has waited for as long as it may.
     pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, amount: Amount) -> bool {
-        self.wait(worker, |server| close_idle(server, amount.of_client)).await
+        self.wait(worker, |server| close_idle(server, amount.needs_free(server))).await
+    }
+
+    /// Whether requests for so much wait here: a new limit may send them to another queue.
+    pub(crate) fn is_for(&self, server: &Server, amount: Amount) -> bool {
+        self.is_in(&server.client_memory.reservations_of(server, amount).queue)
     }
 }
 
@@ -166,10 +171,25 @@ impl ReservationPlace<'_> {
 pub(crate) struct Amount {
     /// Its values, or what is made of them: bytes that have to leave all clients within their limit.
     pub(crate) of_client: u64,
-    /// Of that the reply, which stays until the client has read it.
-    pub(crate) reply: u64,
+    /// Of that, what stays when it has run: the reply, until the client has read it; what the server keeps
+    /// for it.
+    pub(crate) stays: u64,
     /// Both, and what they take besides: bytes that the budget makes room for.
     pub(crate) in_all: u64,
+}
+
+impl Amount {
+    fn size(&self, server: &Server) -> Size {
+        Size::of(limit_bytes(server), self.in_all)
+    }
+
+    /// What has to come free beside what others hold: a large request goes on with its values beyond the limit.
+    fn needs_free(&self, server: &Server) -> u64 {
+        match self.size(server) {
+            Size::Small => self.of_client,
+            Size::Large => self.stays,
+        }
+    }
 }
 
 /// Bytes of one connection's buffers that are counted in the budget.
@@ -251,8 +271,8 @@ impl CountedBuffers {
     }
 
     /// What the client takes in the budget, as it was last counted.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.bytes + self.reserved
+    pub(crate) fn held(&self) -> Held {
+        Held { buffer_bytes: self.bytes, reserved_bytes: self.reserved }
     }
 
     /// Notes that memory was sought for a buffer of this size.
@@ -279,18 +299,20 @@ impl CountedBuffers {
             self.set_reserved(server, client, amount.in_all.max(self.reserved));
             return true;
         }
-        let size = Size::of(limit_bytes(server), amount.in_all);
-        let queue = &server.client_memory.reservations[size as usize].queue;
-        let may_reserve = || match size {
-            Size::Small => self.may_reserve_little(server, amount),
-            Size::Large => self.may_reserve_much(server, client, amount),
-        };
-        if !queue.try_pass(client.id, may_reserve) {
-            return false;
-        }
-        self.set_reserved(server, client, amount.in_all);
-        self.is_granted = true;
-        true
+        // It reserves before others of its size look, for else two workers would both find the same free.
+        let queue = &server.client_memory.reservations_of(server, amount).queue;
+        let goes = queue.try_pass(client.id, || {
+            let may_reserve = match amount.size(server) {
+                Size::Small => self.may_reserve_little(server, amount),
+                Size::Large => self.may_reserve_much(server, client, amount),
+            };
+            if may_reserve {
+                self.set_reserved(server, client, amount.in_all);
+            }
+            may_reserve
+        });
+        self.is_granted |= goes;
+        goes
     }
 
     /// Beside large requests, small ones may take a share of their own.
@@ -303,7 +325,7 @@ impl CountedBuffers {
     }
 
     /// Large requests leave each other and what all clients hold within the limit. One goes on alone if only
-    /// its values do not, since these are gone when it has run; its reply has to fit beside what others hold,
+    /// its values do not, since these are gone when it has run; what stays has to fit beside what others hold,
     /// or the largest client would be closed for it. Small requests are not in its way: they would be for ever.
     fn may_reserve_much(&self, server: &Server, client: &Client, amount: Amount) -> bool {
         let Some(limit) = limit_bytes(server) else { return true };
@@ -315,7 +337,7 @@ impl CountedBuffers {
         let written = client.output_capacity.load(Ordering::Relaxed);
         let fits_alone = |more| fits(self.bytes.saturating_sub(written) as i64, more);
         let fits_others = of_others <= 0 || fits(buffers + of_others, amount.of_client);
-        fits_others && (fits(buffers, amount.reply) || !fits_alone(amount.reply))
+        fits_others && (fits(buffers, amount.stays) || !fits_alone(amount.stays))
     }
 
     /// What requests of this size have reserved, this one left out.
@@ -330,6 +352,7 @@ impl CountedBuffers {
     /// largest clients are closed. Cost: some loads and locks when there is memory.
     pub(crate) async fn wait_for_input(&mut self, worker: &Worker, client: &Client, bytes: u64) {
         let server = &*worker.server;
+        self.leave_other_inputs(server, client, bytes);
         if !self.may_grow_input(server, client, bytes) {
             let mut place = self.inputs_for(server, bytes).queue.join(client.id);
             let close_idle = |server: &Server| {
@@ -400,12 +423,16 @@ impl CountedBuffers {
         inputs.bytes.fetch_sub(std::mem::take(&mut self.input) as i64, Ordering::Relaxed);
     }
 
+    /// One that has become large is not in the way of small ones while it waits.
+    fn leave_other_inputs(&mut self, server: &Server, client: &Client, bytes: u64) {
+        if self.input_as != Some(self.input_size(server, bytes)) {
+            self.leave_inputs(server, client);
+        }
+    }
+
     #[cold]
     fn set_input(&mut self, server: &Server, client: &Client, bytes: u64) {
         let size = self.input_size(server, bytes);
-        if self.input_as != Some(size) {
-            self.leave_inputs(server, client);
-        }
         let inputs = &server.client_memory.inputs[size as usize];
         let mut holders = inputs.holders.lock();
         if self.input_as.replace(size).is_none() {
@@ -450,13 +477,14 @@ impl CountedBuffers {
     #[cold]
     fn set_reserved(&mut self, server: &Server, client: &Client, bytes: u64) {
         let of_size = |size: Size| &server.client_memory.reservations[size as usize].bytes;
-        if let Some(size) = self.reserved_as.take() {
-            of_size(size).fetch_sub(self.reserved as i64, Ordering::Relaxed);
-        }
-        if bytes > 0 {
-            let size = Size::of(limit_bytes(server), bytes);
+        // The new before the old: at no time may others find it free.
+        let size = (bytes > 0).then(|| Size::of(limit_bytes(server), bytes));
+        let before = std::mem::replace(&mut self.reserved_as, size);
+        if let Some(size) = size {
             of_size(size).fetch_add(bytes as i64, Ordering::Relaxed);
-            self.reserved_as = Some(size);
+        }
+        if let Some(size) = before {
+            of_size(size).fetch_sub(self.reserved as i64, Ordering::Relaxed);
         }
         server.tier.budget.add_reserved(bytes as i64 - self.reserved as i64);
         self.reserved = bytes;
@@ -639,6 +667,8 @@ fn log_closed(server: &Server, count: u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use keyspace::Keyspace;
     use tier::{Budget, Environment, Tier};
 
@@ -661,7 +691,7 @@ mod tests {
     }
 
     fn twice(bytes: u64) -> Amount {
-        Amount { of_client: bytes, reply: bytes, in_all: 2 * bytes }
+        Amount { of_client: bytes, stays: bytes, in_all: 2 * bytes }
     }
 
     fn client(server: &Server, buffer_bytes: u64) -> Arc<Client> {
@@ -692,6 +722,38 @@ mod tests {
         first.end(&server, &one);
         second.end(&server, &other);
         assert_eq!(all(), 0);
+    }
+
+    #[test]
+    fn of_two_workers_that_ask_for_the_same_memory_one_gets_it() {
+        const ROUNDS: usize = 20_000;
+        let server = server();
+        let granted = AtomicUsize::new(0);
+        // They spin, for else one would be done before the other is woken.
+        let arrived = AtomicUsize::new(0);
+        let meet = |count: usize| {
+            arrived.fetch_add(1, Ordering::AcqRel);
+            while arrived.load(Ordering::Acquire) < 2 * count {
+                std::hint::spin_loop();
+            }
+        };
+        let ask = || {
+            let (client, mut counted) = (client(&server, 0), CountedBuffers::default());
+            for round in 0..ROUNDS {
+                meet(2 * round + 1);
+                let goes = counted.reserve_values(&server, &client, twice(3 * MIB));
+                // What has had its turn asks again, which must not show the other free memory.
+                assert_eq!(goes, goes && counted.reserve_values(&server, &client, twice(3 * MIB)));
+                granted.fetch_add(goes.into(), Ordering::Relaxed);
+                meet(2 * round + 2);
+                counted.release(&server, &client);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(ask);
+            scope.spawn(ask);
+        });
+        assert_eq!(granted.into_inner(), ROUNDS);
     }
 
     #[test]
@@ -757,15 +819,15 @@ mod tests {
 
     /// What was replied stays until it is read, and the largest client is closed if that is too much.
     #[test]
-    fn a_reply_fits_beside_what_others_hold_and_values_need_not() {
+    fn what_stays_fits_beside_what_others_hold_and_values_need_not() {
         let server = server();
         let one = client(&server, 0);
         server.tier.budget.add_buffers(5 << 20);
-        for (values, reply, goes) in [(7, 1, true), (7, 3, true), (7, 4, false), (9, 9, true)] {
-            let (of_client, reply) = (values * MIB, reply * MIB);
-            let amount = Amount { of_client, reply, in_all: of_client + reply };
+        for (values, stays, goes) in [(7, 1, true), (7, 3, true), (7, 4, false), (9, 9, true)] {
+            let (of_client, stays) = (values * MIB, stays * MIB);
+            let amount = Amount { of_client, stays, in_all: of_client + stays };
             let mut counted = CountedBuffers::default();
-            assert_eq!(counted.reserve_values(&server, &one, amount), goes, "{values} {reply}");
+            assert_eq!(counted.reserve_values(&server, &one, amount), goes, "{values} {stays}");
             counted.end(&server, &one);
         }
     }
@@ -787,11 +849,13 @@ mod tests {
         let place = inputs.queue.join(clients[2].id);
         assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "it waits for nobody");
         let (small, mut buffers) = (client(&server, 0), CountedBuffers::default());
-        assert!(buffers.may_grow_input(&server, &small, MIB / 8), "it is small");
-        buffers.set_input(&server, &small, MIB / 8);
-        assert!(!buffers.may_grow_input(&server, &small, MIB / 4));
+        assert!(buffers.may_grow_input(&server, &small, MIB / 4), "it is small");
         buffers.set_input(&server, &small, MIB / 4);
-        assert_eq!(inputs.bytes.load(Ordering::Relaxed), MIB as i64 * 5 / 4, "now it is large");
+        assert!(!buffers.may_grow_input(&server, &small, MIB / 2));
+        buffers.leave_other_inputs(&server, &small, MIB / 2);
+        assert!(buffers.input_as.is_none(), "as it waits as a large one it holds up no small ones");
+        buffers.set_input(&server, &small, MIB / 2);
+        assert_eq!(inputs.bytes.load(Ordering::Relaxed), MIB as i64 * 3 / 2, "now it is large");
         buffers.end(&server, &small);
         counted[0].release_input(&server, &clients[0]);
         assert!(counted[1].may_grow_input(&server, &clients[1], 8 * MIB), "the next");

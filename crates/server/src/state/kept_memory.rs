@@ -23,11 +23,23 @@ impl KeptMemory {
     }
 }
 
-/// Whether a client may have so many bytes more kept. One that is alone may take all that clients may.
+/// Whether a client may have so many bytes more kept. One that is alone may take all that clients may. Cost: a few
+/// loads.
 pub(crate) fn may_keep(server: &Server, client: &Client, bytes: u64) -> bool {
+    fits(server, client, bytes, server.kept_memory.0.load(Ordering::Relaxed))
+}
+
+/// Counts so many bytes more as kept for a client, if it may have them.
+pub(crate) fn try_keep(server: &Server, client: &Client, bytes: u64) -> bool {
+    let more = |kept| fits(server, client, bytes, kept).then_some(kept + bytes);
+    server.kept_memory.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+/// Whether so many bytes more fit when `kept` are kept for all clients, this one included.
+fn fits(server: &Server, client: &Client, bytes: u64, kept: u64) -> bool {
     let Some(limit) = limit_bytes(server) else { return true };
     let own = client.watched_bytes.load(Ordering::Relaxed);
-    let of_others = server.kept_memory.0.load(Ordering::Relaxed).saturating_sub(own);
+    let of_others = kept.saturating_sub(own);
     let own = own + bytes;
     own <= limit && (of_others == 0 || of_others + own <= limit / 2)
 }

@@ -59,10 +59,11 @@ impl ReservationQueue {
         self.0.lock().stuck_since = None;
     }
 
-    /// Whether a client is not behind others, and `may_go` allows it: it must not queue here itself.
-    pub(super) fn try_pass(&self, id: u64, may_go: impl FnOnce() -> bool) -> bool {
+    /// Lets a client that is not behind others go on if `reserve` does so for it, while nobody else of this queue
+    /// looks for memory. `reserve` must not use the queue, whose lock is held.
+    pub(super) fn try_pass(&self, id: u64, reserve: impl FnOnce() -> bool) -> bool {
         let mut line = self.0.lock();
-        let goes = !line.is_behind(id) && may_go();
+        let goes = !line.is_behind(id) && reserve();
         if goes {
             line.stuck_since = None;
         }
@@ -71,6 +72,11 @@ impl ReservationQueue {
 }
 
 impl ReservationPlace<'_> {
+    /// Whether it is one of that queue.
+    pub(super) fn is_in(&self, queue: &ReservationQueue) -> bool {
+        std::ptr::eq(self.queue, queue)
+    }
+
     /// Waits for what others may let go of. When the first has waited for a while, `close_idle` closes
     /// clients that do nothing for theirs, such as to read a reply. False: the queue has been stuck for as
     /// long as it may; each that comes to be the first meanwhile is refused as well unless it can go on.

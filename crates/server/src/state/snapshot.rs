@@ -301,5 +301,5 @@ pub(crate) fn unreadable(reason: &str) -> Failure {
 
 /// What a run lacks to save a key before it changes it.
 pub(crate) fn lacks(key: &Key<'_>, values: SmallVec<[ColdValue; 1]>) -> Box<NotResident> {
-    Box::new(NotResident { key: key.bytes.into(), values, reply_bytes: 0 })
+    Box::new(NotResident { key: key.bytes.into(), values, reply_bytes: 0, is_to_save: true })
 }

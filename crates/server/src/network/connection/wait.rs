@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use command::{Flags, SPARE_BYTES_MIN};
 use flash::RecordId;
-use tier::VALUE_OVERHEAD_BYTES;
+use tier::{VALUE_OVERHEAD_BYTES, Want};
 
 use super::Connection;
 use crate::execution::gather::Gathering;
@@ -56,6 +56,7 @@ impl<T: Transport> Connection<T> {
         // values keeps of those it has is in memory of its own.
         if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
             self.release_fetched();
+            self.reply_granted = 0;
         }
         if self.reply_granted == 0 {
             self.note_large_reply();
@@ -70,7 +71,7 @@ impl<T: Transport> Connection<T> {
             Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
             Wait::Buffers => {
                 let bytes = self.input.capacity() as u64;
-                drop(self.worker.tier.wait_for_memory(bytes, self.counted.held_bytes()).await)
+                drop(self.worker.tier.wait_for_memory(bytes, self.counted.held()).await)
             }
             Wait::Errand => {
                 let errand = self.session.errand.take();
@@ -78,6 +79,7 @@ impl<T: Transport> Connection<T> {
             }
             Wait::Keys => Box::pin(self.wait_for_keys()).await,
             Wait::Pause => {
+                self.memory_granted = None;
                 self.session.client.is_blocked.store(true, Ordering::Relaxed);
                 let worker = self.worker.clone();
                 self.writing(worker.upkeep_tick.notified()).await;
@@ -100,9 +102,7 @@ impl<T: Transport> Connection<T> {
 
     /// Waits until a write may bring its arguments, which are copied into the data set.
     async fn wait_for_memory(&mut self) {
-        let queued = self.session.transaction.bytes() as u64;
-        let args = |request| args_bytes(self.batch.args(&request, &self.input));
-        let bytes = self.batch.current().map_or(0, args) + queued;
+        let bytes = self.copied_bytes();
         self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
         let is_granted = self.claim(bytes).await;
         self.memory_granted = Some(is_granted);
@@ -110,6 +110,18 @@ impl<T: Transport> Connection<T> {
             |request| self.batch.args(&request, &self.input).iter().map(<[u8]>::len).max();
         if is_granted && let Some(longest) = self.batch.current().and_then(longest) {
             self.make_spare(longest).await;
+        }
+    }
+
+    /// Bytes of arguments, or of those that a transaction has queued, that become part of the data set as the
+    /// request under way runs.
+    fn copied_bytes(&self) -> u64 {
+        let Some(request) = self.batch.current() else { return 0 };
+        let transaction = &self.session.transaction;
+        let grows = request.entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM));
+        match grows || transaction.has_flag(Flags::DENYOOM) {
+            true => args_bytes(self.batch.args(&request, &self.input)) + transaction.bytes() as u64,
+            false => 0,
         }
     }
 
@@ -123,8 +135,8 @@ impl<T: Transport> Connection<T> {
         self.pipeline().count_turn(start_ticks);
         let claim = match claim {
             None => {
-                let held_bytes = self.counted.held_bytes();
-                self.writing(worker.tier.wait_for_memory(bytes, held_bytes)).await.ok()
+                let held = self.counted.held();
+                self.writing(worker.tier.wait_for_memory(bytes, held)).await.ok()
             }
             claim => claim,
         };
@@ -145,13 +157,17 @@ impl<T: Transport> Connection<T> {
             self.resident_reply = 0;
             self.note_memory();
         }
-        let mut place = server.client_memory.wait_to_reserve(server, &client, amount);
-        while !self.counted.reserve_values(server, &client, amount) {
-            if !self.writing(place.wait_to_reserve(&worker, amount)).await {
-                return false;
+        loop {
+            let mut place = server.client_memory.wait_to_reserve(server, &client, amount);
+            while place.is_for(server, amount) {
+                if self.counted.reserve_values(server, &client, amount) {
+                    return true;
+                }
+                if !self.writing(place.wait_to_reserve(&worker, amount)).await {
+                    return false;
+                }
             }
         }
-        true
     }
 
     /// Waits between two requests, or for memory for one, and goes on to write meanwhile, messages included:
@@ -350,16 +366,13 @@ impl<T: Transport> Connection<T> {
     async fn fetch_large(&mut self, needed: Needed, values: u64) -> bool {
         let Needed { wants, order, reply_bytes, copy_bytes, watch_bytes, .. } = needed;
         let made_bytes = reply_bytes + copy_bytes;
-        let bytes = values + made_bytes + watch_bytes;
-        let worker = self.worker.clone();
-        let (server, client) = (&*worker.server, self.session.client.clone());
+        let bytes = values + made_bytes + watch_bytes + self.copied_bytes();
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
         let of_client = made_bytes.max(values.saturating_sub(overhead));
-        // Copies take the memory when they are made: a buffer of that size would take as much beside them.
-        let reply_bytes = if self.copies_bytes > 0 { 0 } else { reply_bytes };
-        let amount = Amount { of_client, reply: reply_bytes, in_all: bytes };
-        if !self.counted.reserve_values(server, &client, amount) {
+        // Copies may be as large a reply in the end.
+        let amount = Amount { of_client, stays: reply_bytes, in_all: bytes };
+        if !self.counted.reserve_values(&self.worker.server, &self.session.client, amount) {
             // Two that wait for more would wait for each other for ever if they held some.
             self.release_fetched();
             drop((wants, order));
@@ -372,47 +385,71 @@ impl<T: Transport> Connection<T> {
             }
             return false;
         }
-        let is_small = bytes <= server.config.maxmemory.load() >> FETCH_AHEAD_SHIFT;
+        // Copies take the memory when they are made: a buffer of that size would take as much beside them.
+        let reply_bytes = if self.copies_bytes > 0 { 0 } else { reply_bytes };
+        if !self.claim_reserved(bytes, reply_bytes).await {
+            self.counted.release(&self.worker.server, &self.session.client);
+            self.refused_bytes = Some(u64::MAX);
+            return false;
+        }
+        self.reply_granted = made_bytes as usize;
+        self.fetch_reserved(wants, &order).await;
+        self.make_buffers(reply_bytes, copy_bytes).await;
+        true
+    }
+
+    /// Waits until there is memory for what a large request has reserved. False: there is none.
+    async fn claim_reserved(&mut self, bytes: u64, reply_bytes: u64) -> bool {
+        let max_memory = self.worker.server.config.maxmemory.load();
+        let is_small = bytes <= max_memory >> FETCH_AHEAD_SHIFT;
         let claimed = self.claimed_bytes(bytes, reply_bytes);
-        worker.turn.give_way().await;
-        // What was claimed by a run before is resident.
+        self.worker.clone().turn.give_way().await;
+        // What was claimed by a run before is resident, but for what is asked for again.
         self.counted.keep_claim(None);
-        let mut is_granted = claimed <= CLAIM_BYTES_MIN || self.claim(claimed).await;
+        if claimed <= CLAIM_BYTES_MIN {
+            return true;
+        }
+        let mut is_granted = self.claim(claimed).await;
         let claimed_now = self.claimed_bytes(bytes, reply_bytes);
         if is_granted && claimed_now > claimed {
             // Meanwhile the reply before it was written, and its buffer let go.
             is_granted = self.claim(claimed_now).await;
         }
-        if !is_granted && !is_small {
-            self.counted.release(server, &client);
-            self.refused_bytes = Some(u64::MAX);
-            return false;
-        }
         if is_granted {
-            // It has been let have more than its arguments take. If it came to wait for these as well, that
-            // claim would take the place of this one, and the run would make its copies with none.
+            // Its arguments are among that. If it came to wait for these as well, that claim would take the place
+            // of this one, and the run would make its copies with none.
             self.memory_granted = self.memory_granted.or(Some(true));
         }
-        self.reply_granted = made_bytes as usize;
-        if !wants.is_empty() {
-            worker.turn.give_way().await;
-            let more = worker.tier.fetch(wants).await;
-            worker.turn.give_way().await;
-            let start_ticks = server.clock.raw();
-            self.fetched.extend(more);
-            self.pipeline().count_turn(start_ticks);
-            self.order_fetched(&order).await;
+        is_granted || is_small
+    }
+
+    /// Fetches values for which there is memory.
+    async fn fetch_reserved(&mut self, wants: Vec<Want>, order: &[RecordId]) {
+        if wants.is_empty() {
+            return;
         }
+        let worker = self.worker.clone();
+        worker.turn.give_way().await;
+        let more = worker.tier.fetch(wants).await;
+        worker.turn.give_way().await;
+        let start_ticks = worker.server.clock.raw();
+        self.fetched.extend(more);
+        self.pipeline().count_turn(start_ticks);
+        self.order_fetched(order).await;
+    }
+
+    /// Has the buffers of a large reply, and of a large value that a write makes, ready before it runs.
+    async fn make_buffers(&mut self, reply_bytes: u64, copy_bytes: u64) {
         if reply_bytes > CLAIM_BYTES_MIN {
             self.reply.reserve(reply_bytes as usize);
-            prefault_in_turns(&worker, self.reply.spare()).await;
+            prefault_in_turns(&self.worker, self.reply.spare()).await;
             self.resident_reply = self.reply.capacity();
         }
         let entry = self.batch.current().and_then(|request| request.entry);
         if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
-            self.make_spare(copy_bytes as usize).await;
+            // With what arguments may add to it.
+            self.make_spare((copy_bytes + self.copied_bytes()) as usize).await;
         }
-        true
     }
 
     /// Of the bytes that the request under way needs, those that will be resident besides what is: not the

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -380,7 +380,7 @@ fn what_a_large_request_has_claimed_is_not_given_to_another() {
 /// Both workers see room for one, and one takes it.
 #[test]
 fn what_two_workers_claim_at_once_is_claimed_once() {
-    const CLAIMS: usize = 200;
+    const ROUNDS: usize = 2_000;
     let machine = Machine::of_workers(2, 8 * MIB, 16 * MIB, EvictionPolicy::NoEviction);
     machine.tier().measure();
     let budget = &machine.tier().budget;
@@ -388,16 +388,26 @@ fn what_two_workers_claim_at_once_is_claimed_once() {
     assert!(!budget.add_claimed_to(0, 5 * MIB), "it was claimed meanwhile");
     budget.add_claimed(-5 * MIB as i64);
     let (most, tier) = (AtomicI64::new(0), &machine.worker.tier);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                for _ in 0..CLAIMS {
-                    let claim = crate::wait::Claim::if_it_fits(tier, 5 * MIB);
-                    most.fetch_max(tier.budget.claimed_bytes(), Ordering::Relaxed);
-                    drop(claim);
-                }
-            });
+    // They spin, for else one would be done before the other is woken.
+    let arrived = AtomicUsize::new(0);
+    let meet = |count: usize| {
+        arrived.fetch_add(1, Ordering::AcqRel);
+        while arrived.load(Ordering::Acquire) < 2 * count {
+            std::hint::spin_loop();
         }
+    };
+    let ask = || {
+        for round in 0..ROUNDS {
+            meet(2 * round + 1);
+            let claim = crate::wait::Claim::if_it_fits(tier, 5 * MIB);
+            most.fetch_max(tier.budget.claimed_bytes(), Ordering::Relaxed);
+            meet(2 * round + 2);
+            drop(claim);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(ask);
+        scope.spawn(ask);
     });
     assert_eq!(most.into_inner(), 5 * MIB as i64);
 }

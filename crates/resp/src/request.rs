@@ -139,6 +139,14 @@ impl RequestParser {
         self.bytes_wanted
     }
 
+    /// How long the request under way will be, about, and at least up to the end of the argument that is arriving:
+    /// those still to come are taken to be as long as those that have arrived. Zero when none is under way.
+    pub fn bytes_expected(&self) -> usize {
+        let average = self.position.checked_div(self.parsed.len()).unwrap_or(0);
+        let expected = average.saturating_mul(self.args_left).saturating_add(self.position);
+        if self.args_left == 0 { 0 } else { expected.max(self.input_bytes_needed) }
+    }
+
     /// Memory that is kept for the request under way.
     pub fn memory_bytes(&self) -> usize {
         self.parsed.capacity() * size_of::<ArgRange>()
@@ -590,6 +598,23 @@ mod tests {
         for (input, expected) in cases {
             assert_eq!(&parse_pieces(&[input], &limits), expected);
         }
+    }
+
+    #[test]
+    fn says_how_long_a_request_will_be() {
+        let mut parser = RequestParser::new();
+        let (mut ranges, limits) = (Vec::new(), Limits::default());
+        let mut parts = b"*100\r\n$4\r\nSADD\r\n$1\r\ns\r\n".to_vec();
+        assert_eq!(parser.bytes_expected(), 0);
+        for (more, expected) in [(&b""[..], 98 * 11 + 23), (b"$5000\r\n", 30 + 5002)] {
+            parts.extend(more);
+            assert_eq!(parser.parse(&mut parts, &mut ranges, &limits), Ok(None));
+            assert_eq!(parser.bytes_expected(), expected);
+        }
+        let mut whole = b"PING\r\n".to_vec();
+        let mut parser = RequestParser::new();
+        assert_eq!(parser.parse(&mut whole, &mut ranges, &limits), Ok(Some(6)));
+        assert_eq!(parser.bytes_expected(), 0);
     }
 
     #[test]

@@ -159,6 +159,11 @@ impl Batch {
     pub(crate) fn bytes_wanted(&self) -> usize {
         self.parser.bytes_wanted()
     }
+
+    /// How long the request under way will be, about.
+    pub(crate) fn bytes_expected(&self) -> usize {
+        self.parser.bytes_expected()
+    }
 }
 
 impl Request {

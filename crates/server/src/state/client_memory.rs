@@ -178,6 +178,15 @@ pub(crate) struct Amount {
     pub(crate) in_all: u64,
 }
 
+/// A request that is arriving.
+#[derive(Clone, Copy)]
+pub(crate) struct Arriving {
+    /// What its buffer is to take now.
+    pub(crate) bytes: u64,
+    /// How long it will be, about, as far as that is known.
+    pub(crate) expected_bytes: u64,
+}
+
 impl Amount {
     fn size(&self, server: &Server) -> Size {
         Size::of(limit_bytes(server), self.in_all)
@@ -350,30 +359,34 @@ impl CountedBuffers {
     /// Waits until the buffer of a large request that is arriving may grow to `bytes`: behind those
     /// that asked before, and while other clients leave it the memory. It grows in the end, and the
     /// largest clients are closed. Cost: some loads and locks when there is memory.
-    pub(crate) async fn wait_for_input(&mut self, worker: &Worker, client: &Client, bytes: u64) {
+    /// One that becomes larger than was expected has its part of the share of small ones while it waits: many
+    /// that do so would take much else.
+    pub(crate) async fn wait_for_input(
+        &mut self,
+        worker: &Worker,
+        client: &Client,
+        arriving: Arriving,
+    ) {
         let server = &*worker.server;
-        self.leave_other_inputs(server, client, bytes);
-        if !self.may_grow_input(server, client, bytes) {
-            let mut place = self.inputs_for(server, bytes).queue.join(client.id);
+        let size = self.input_size(server, arriving);
+        if !self.may_grow_input(server, client, arriving) {
+            let inputs = &server.client_memory.inputs[size as usize];
+            let mut place = inputs.queue.join(client.id);
             let close_idle = |server: &Server| {
-                self.inputs_for(server, bytes).close_idle_oldest(server, client.id);
-                close_idle(server, bytes);
+                inputs.close_idle_oldest(server, client.id);
+                close_idle(server, arriving.bytes);
             };
-            while !self.may_grow_input(server, client, bytes)
+            while !self.may_grow_input(server, client, arriving)
                 && place.wait(worker, close_idle).await
             {}
-            self.inputs_for(server, bytes).queue.begin_anew();
+            inputs.queue.begin_anew();
         }
-        self.set_input(server, client, bytes);
-    }
-
-    /// The requests that are arriving with which one of so many bytes shares memory.
-    fn inputs_for<'a>(&self, server: &'a Server, bytes: u64) -> &'a LargeInputs {
-        &server.client_memory.inputs[self.input_size(server, bytes) as usize]
+        self.set_input(server, client, arriving);
     }
 
     /// One that was large stays so until it is let go of.
-    fn input_size(&self, server: &Server, bytes: u64) -> Size {
+    fn input_size(&self, server: &Server, arriving: Arriving) -> Size {
+        let bytes = arriving.bytes.max(arriving.expected_bytes);
         match (self.input_as, limit_bytes(server)) {
             (Some(Size::Large), _) => Size::Large,
             (_, Some(limit)) => Size::of_input(limit, bytes),
@@ -381,9 +394,9 @@ impl CountedBuffers {
         }
     }
 
-    fn may_grow_input(&self, server: &Server, client: &Client, bytes: u64) -> bool {
+    fn may_grow_input(&self, server: &Server, client: &Client, arriving: Arriving) -> bool {
         let Some(limit) = limit_bytes(server) else { return true };
-        let size = self.input_size(server, bytes);
+        let (size, bytes) = (self.input_size(server, arriving), arriving.bytes);
         let inputs = &server.client_memory.inputs[size as usize];
         let own = if self.input_as == Some(size) { self.input as i64 } else { 0 };
         let of_others = inputs.bytes.load(Ordering::Relaxed) - own;
@@ -423,16 +436,12 @@ impl CountedBuffers {
         inputs.bytes.fetch_sub(std::mem::take(&mut self.input) as i64, Ordering::Relaxed);
     }
 
-    /// One that has become large is not in the way of small ones while it waits.
-    fn leave_other_inputs(&mut self, server: &Server, client: &Client, bytes: u64) {
-        if self.input_as != Some(self.input_size(server, bytes)) {
+    #[cold]
+    fn set_input(&mut self, server: &Server, client: &Client, arriving: Arriving) {
+        let (size, bytes) = (self.input_size(server, arriving), arriving.bytes);
+        if self.input_as != Some(size) {
             self.leave_inputs(server, client);
         }
-    }
-
-    #[cold]
-    fn set_input(&mut self, server: &Server, client: &Client, bytes: u64) {
-        let size = self.input_size(server, bytes);
         let inputs = &server.client_memory.inputs[size as usize];
         let mut holders = inputs.holders.lock();
         if self.input_as.replace(size).is_none() {
@@ -835,30 +844,37 @@ mod tests {
     #[test]
     fn the_oldest_of_the_requests_that_arrive_may_take_what_others_leave() {
         let server = server();
+        let of = |bytes| Arriving { bytes, expected_bytes: 0 };
         let clients: Vec<_> = (0..3).map(|_| client(&server, 0)).collect();
         let mut counted: Vec<_> = (0..3).map(|_| CountedBuffers::default()).collect();
         for (counted, client) in counted.iter_mut().zip(&clients).take(2) {
-            assert!(counted.may_grow_input(&server, client, MIB / 2));
-            counted.set_input(&server, client, MIB / 2);
+            assert!(counted.may_grow_input(&server, client, of(MIB / 2)));
+            counted.set_input(&server, client, of(MIB / 2));
         }
-        assert!(!counted[2].may_grow_input(&server, &clients[2], MIB / 2), "the share is 1 MiB");
-        assert!(!counted[1].may_grow_input(&server, &clients[1], MIB));
-        assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "the oldest");
+        assert!(
+            !counted[2].may_grow_input(&server, &clients[2], of(MIB / 2)),
+            "the share is 1 MiB"
+        );
+        assert!(!counted[1].may_grow_input(&server, &clients[1], of(MIB)));
+        assert!(counted[0].may_grow_input(&server, &clients[0], of(8 * MIB)), "the oldest");
 
         let inputs = &server.client_memory.inputs[Size::Large as usize];
         let place = inputs.queue.join(clients[2].id);
-        assert!(counted[0].may_grow_input(&server, &clients[0], 8 * MIB), "it waits for nobody");
+        assert!(
+            counted[0].may_grow_input(&server, &clients[0], of(8 * MIB)),
+            "it waits for nobody"
+        );
         let (small, mut buffers) = (client(&server, 0), CountedBuffers::default());
-        assert!(buffers.may_grow_input(&server, &small, MIB / 4), "it is small");
-        buffers.set_input(&server, &small, MIB / 4);
-        assert!(!buffers.may_grow_input(&server, &small, MIB / 2));
-        buffers.leave_other_inputs(&server, &small, MIB / 2);
-        assert!(buffers.input_as.is_none(), "as it waits as a large one it holds up no small ones");
-        buffers.set_input(&server, &small, MIB / 2);
+        let begun = Arriving { bytes: MIB / 8, expected_bytes: MIB / 2 };
+        assert!(!buffers.may_grow_input(&server, &small, begun), "it will be large");
+        assert!(buffers.may_grow_input(&server, &small, of(MIB / 4)), "it is small");
+        buffers.set_input(&server, &small, of(MIB / 4));
+        assert!(!buffers.may_grow_input(&server, &small, of(MIB / 2)));
+        buffers.set_input(&server, &small, of(MIB / 2));
         assert_eq!(inputs.bytes.load(Ordering::Relaxed), MIB as i64 * 3 / 2, "now it is large");
         buffers.end(&server, &small);
         counted[0].release_input(&server, &clients[0]);
-        assert!(counted[1].may_grow_input(&server, &clients[1], 8 * MIB), "the next");
+        assert!(counted[1].may_grow_input(&server, &clients[1], of(8 * MIB)), "the next");
         drop(place);
         counted[1].end(&server, &clients[1]);
         assert_eq!(inputs.bytes.load(Ordering::Relaxed), 0);

@@ -19,7 +19,7 @@ use crate::execution::read_many::Progress;
 use crate::limits::{CLAIM_BYTES_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES};
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
-use crate::state::client_memory::Amount;
+use crate::state::client_memory::{Amount, Arriving};
 use crate::state::worker::Worker;
 
 /// What a request needs before it runs.
@@ -217,7 +217,9 @@ impl<T: Transport> Connection<T> {
     /// it.
     async fn grow_large_input(&mut self, bytes: usize) {
         let client = self.session.client.clone();
-        self.counted.wait_for_input(&self.worker, &client, bytes as u64).await;
+        let expected_bytes = self.batch.bytes_expected() as u64;
+        let arriving = Arriving { bytes: bytes as u64, expected_bytes };
+        self.counted.wait_for_input(&self.worker, &client, arriving).await;
         if self.input.capacity() < READ_BUFFER_BYTES {
             self.worker.note_lent();
         }

@@ -26,8 +26,9 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, PUSHED_BYTES_MAX,
-    READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
+    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, PROGRESS_BYTES,
+    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
+    WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
@@ -73,6 +74,8 @@ pub(crate) struct Connection<T> {
     resident_reply: usize,
     /// A buffer for the large value that the request under way makes, with its pages.
     spare: Vec<u8>,
+    /// Bytes of something large that have passed since its client was last noted to get on.
+    moved_bytes: usize,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,
     /// The most values that a run of it has named.
@@ -130,6 +133,7 @@ impl<T: Transport> Connection<T> {
             copies_bytes: 0,
             resident_reply: 0,
             spare: Vec::new(),
+            moved_bytes: 0,
             attempts: 0,
             named_max: 0,
             memory_granted: None,
@@ -207,7 +211,7 @@ impl<T: Transport> Connection<T> {
             let wait = self.worker.turn.end(is_heavy, &mut self.ticket);
             self.goes_alone = unless_killed(client, wait).await?;
             client.is_served.store(false, Ordering::Relaxed);
-            self.note_moved();
+            self.note_waited();
             // Its batch may be under way: what is left of it runs now, not when it began.
             self.renew_clock();
         }
@@ -614,7 +618,7 @@ impl<T: Transport> Connection<T> {
             self.written += count;
             self.take(count);
             if self.reply.capacity() > READ_BUFFER_BYTES {
-                self.note_moved();
+                self.note_moved(count);
             }
             self.worker.stats.net_output_bytes.add(count as u64);
             self.worker.stats.writes.add(1);
@@ -661,7 +665,7 @@ impl<T: Transport> Connection<T> {
         self.worker.stats.reads.add(1);
         self.take(count);
         if self.input.capacity() > READ_BUFFER_BYTES || !self.session.authenticated {
-            self.note_moved();
+            self.note_moved(count);
             self.note_memory();
         }
         let client = &self.session.client;
@@ -768,12 +772,22 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Notes that a part of something large has passed, or could not, since the server was not ready: the
-    /// client is not idle.
+    /// Notes that a part of something large has passed: the client is not idle.
     #[cold]
-    fn note_moved(&self) {
+    fn note_moved(&mut self, bytes: usize) {
         let now_ms = self.worker.server.tier.clock().unix_ms();
-        self.session.client.moved_ms.store(now_ms, Ordering::Relaxed);
+        let client = &self.session.client;
+        client.moved_ms.store(now_ms, Ordering::Relaxed);
+        self.moved_bytes = self.moved_bytes.saturating_add(bytes);
+        if self.moved_bytes >= PROGRESS_BYTES {
+            self.moved_bytes = 0;
+            client.progressed_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// The server kept the client waiting: it is not idle.
+    fn note_waited(&mut self) {
+        self.note_moved(PROGRESS_BYTES);
     }
 
     /// Counts replies that are to wait, if they take more than a buffer.

@@ -11,8 +11,10 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use rapidhash::RapidHashMap;
 use tier::{Claim, Held, TierWorker};
 
 use crate::config::MemoryShare;
@@ -23,7 +25,7 @@ use crate::limits::{
 };
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
-use crate::state::reservation_queue::{IDLE_WAIT_MAX, ReservationPlace, ReservationQueue};
+use crate::state::reservation_queue::{Look, ReservationPlace, ReservationQueue};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
@@ -31,6 +33,8 @@ use crate::state::worker::Worker;
 /// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
 /// much.
 const WAIT_TICKS_MAX: u32 = 20;
+/// A request that is arriving and has not got on for so long leaves its share to others.
+const STALLED_FOR: Duration = Duration::from_millis(200);
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
@@ -90,25 +94,51 @@ struct Reservations {
 #[derive(Default)]
 struct LargeInputs {
     bytes: AtomicI64,
-    /// Clients that have one, the oldest first.
-    holders: Mutex<VecDeque<u64>>,
+    holders: Mutex<Holders>,
     queue: ReservationQueue,
 }
 
-impl LargeInputs {
-    /// Whether no other client has one, or came before this.
-    fn is_oldest(&self, id: u64) -> bool {
-        self.holders.lock().front().is_none_or(|&oldest| oldest == id)
+/// Clients that have a large request which is arriving, the oldest first.
+#[derive(Default)]
+struct Holders {
+    active: VecDeque<u64>,
+    /// Those that did not get on when the first of the queue looked, and what they held. They leave the share to
+    /// others, who go on within the limit of all clients.
+    stalled: VecDeque<(u64, u64)>,
+}
+
+impl Holders {
+    fn remove(&mut self, id: u64) {
+        self.active.retain(|&other| other != id);
+        self.stalled.retain(|&(other, _)| other != id);
     }
 
-    /// Closes the oldest, which may take more than the share, if it has not gone on for a while.
-    fn close_idle_oldest(&self, server: &Server, id: u64) {
-        let Some(oldest) = self.holders.lock().front().copied() else { return };
-        let mut clients = server.clients.all();
-        clients.retain(|client| client.id == oldest && client.id != id && is_idle(server, client));
-        let closed = close_largest(&mut clients, u64::MAX);
-        server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
-        log_closed(server, closed.count);
+    /// Whether nobody else gets on, or came before this.
+    fn is_oldest(&self, id: u64) -> bool {
+        self.active.front().is_none_or(|&oldest| oldest == id)
+    }
+
+    fn stalled_bytes(&self, but: u64) -> u64 {
+        self.stalled.iter().filter(|&&(id, _)| id != but).map(|&(_, bytes)| bytes).sum()
+    }
+}
+
+impl LargeInputs {
+    /// Looks which of them get on. Cost: linear in the clients.
+    fn look(&self, server: &Server) {
+        let mut idle = server.clients.all();
+        idle.retain(|client| is_idle(server, client, STALLED_FOR));
+        let held = |client: &Arc<Client>| client.input_capacity.load(Ordering::Relaxed);
+        let idle: RapidHashMap<u64, u64> =
+            idle.iter().map(|client| (client.id, held(client))).collect();
+        let mut holders = self.holders.lock();
+        let Holders { active, stalled } = std::mem::take(&mut *holders);
+        for id in active.into_iter().chain(stalled.into_iter().map(|(id, _)| id)) {
+            match idle.get(&id) {
+                Some(&bytes) => holders.stalled.push_back((id, bytes)),
+                None => holders.active.push_back(id),
+            }
+        }
     }
 }
 
@@ -139,7 +169,8 @@ impl ClientMemory {
         client: &Client,
         amount: Amount,
     ) -> ReservationPlace<'_> {
-        self.reservations_of(server, amount).queue.join(client.id)
+        let bytes = amount.needs_free(server);
+        self.reservations_of(server, amount).queue.join(client.id, bytes)
     }
 
     fn reservations_of(&self, server: &Server, amount: Amount) -> &Reservations {
@@ -150,14 +181,15 @@ impl ClientMemory {
 #[cfg(test)]
 impl ClientMemory {
     pub(crate) fn has_large_inputs(&self) -> bool {
-        self.inputs.iter().any(|inputs| !inputs.holders.lock().is_empty())
+        let is_held = |holders: &Holders| holders.active.len() + holders.stalled.len() > 0;
+        self.inputs.iter().any(|inputs| is_held(&inputs.holders.lock()))
     }
 }
 
 impl ReservationPlace<'_> {
     /// Waits until there may be memory to reserve. False: it has waited for as long as it may.
-    pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker, amount: Amount) -> bool {
-        self.wait(worker, |server| close_idle(server, amount.needs_free(server))).await
+    pub(crate) async fn wait_to_reserve(&mut self, worker: &Worker) -> bool {
+        self.wait(worker, |server, look| close_idle(server, &look)).await
     }
 
     /// Whether requests for so much wait here: a new limit may send them to another queue.
@@ -371,13 +403,13 @@ impl CountedBuffers {
         let size = self.input_size(server, arriving);
         if !self.may_grow_input(server, client, arriving) {
             let inputs = &server.client_memory.inputs[size as usize];
-            let mut place = inputs.queue.join(client.id);
-            let close_idle = |server: &Server| {
-                inputs.close_idle_oldest(server, client.id);
-                close_idle(server, arriving.bytes);
+            let mut place = inputs.queue.join(client.id, arriving.bytes);
+            let look_at_clients = |server: &Server, look: Look| {
+                inputs.look(server);
+                close_idle(server, &look);
             };
             while !self.may_grow_input(server, client, arriving)
-                && place.wait(worker, close_idle).await
+                && place.wait(worker, look_at_clients).await
             {}
             inputs.queue.begin_anew();
         }
@@ -399,7 +431,11 @@ impl CountedBuffers {
         let (size, bytes) = (self.input_size(server, arriving), arriving.bytes);
         let inputs = &server.client_memory.inputs[size as usize];
         let own = if self.input_as == Some(size) { self.input as i64 } else { 0 };
-        let of_others = inputs.bytes.load(Ordering::Relaxed) - own;
+        let (is_oldest, stalled_bytes) = {
+            let holders = inputs.holders.lock();
+            (holders.is_oldest(client.id), holders.stalled_bytes(client.id) as i64)
+        };
+        let of_others = inputs.bytes.load(Ordering::Relaxed) - own - stalled_bytes;
         let fits_share = of_others + bytes as i64 <= (limit >> INPUTS_SHARE_SHIFT) as i64;
         // The end of one that takes all it may is followed by a little.
         let bytes = bytes.min(limit) as i64;
@@ -409,12 +445,12 @@ impl CountedBuffers {
             Size::Small => budget.buffer_bytes(),
             Size::Large => budget.client_bytes(),
         };
-        let may_go = if own > 0 && inputs.is_oldest(client.id) {
+        let may_go = if own > 0 && is_oldest {
             true
         } else if inputs.queue.is_behind(client.id) {
             false
         } else {
-            fits_share || inputs.is_oldest(client.id)
+            fits_share || is_oldest
         };
         may_go && held - self.bytes as i64 + bytes <= limit as i64
     }
@@ -432,7 +468,7 @@ impl CountedBuffers {
         let Some(size) = self.input_as.take() else { return };
         let inputs = &server.client_memory.inputs[size as usize];
         let mut holders = inputs.holders.lock();
-        holders.retain(|&id| id != client.id);
+        holders.remove(client.id);
         inputs.bytes.fetch_sub(std::mem::take(&mut self.input) as i64, Ordering::Relaxed);
     }
 
@@ -445,7 +481,7 @@ impl CountedBuffers {
         let inputs = &server.client_memory.inputs[size as usize];
         let mut holders = inputs.holders.lock();
         if self.input_as.replace(size).is_none() {
-            holders.push_back(client.id);
+            holders.active.push_back(client.id);
         }
         let grown = bytes as i64 - self.input as i64;
         self.input = bytes;
@@ -611,12 +647,14 @@ pub(crate) fn keep_within_limit(server: &Server) {
 }
 
 /// Closes the largest of the clients that have neither read nor sent anything for a while, whoever waits
-/// included, and for which nothing runs, until `bytes` more fit beside the others. Cost: linear in the clients.
-pub(super) fn close_idle(server: &Server, bytes: u64) {
-    let Some(limit) = limit_bytes(server) else { return };
+/// included, and for which nothing runs, until what all in a queue wait for fits beside the others. Cost: linear in
+/// the clients.
+fn close_idle(server: &Server, look: &Look) {
+    let (Some(limit), Some(grace)) = (limit_bytes(server), look.grace) else { return };
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    clients.retain(|client| is_idle(server, client));
+    clients.retain(|client| is_idle(server, client, grace));
+    let bytes = look.bytes.min(limit);
     // What those take who are on their way out is as good as free.
     let (gone, mut idle): (Vec<_>, Vec<_>) =
         clients.into_iter().partition(|client| client.is_killed());
@@ -626,13 +664,12 @@ pub(super) fn close_idle(server: &Server, bytes: u64) {
     log_closed(server, closed.count);
 }
 
-/// Whether a client has neither read nor sent a part of anything large for a while, and nothing runs for
-/// it.
-fn is_idle(server: &Server, client: &Client) -> bool {
-    let moved_ms = client.moved_ms.load(Ordering::Relaxed);
+/// Whether a client has neither read nor sent much of anything large for so long, and nothing runs for it.
+fn is_idle(server: &Server, client: &Client, time: Duration) -> bool {
+    let progressed_ms = client.progressed_ms.load(Ordering::Relaxed);
     let is_served = client.is_served.load(Ordering::Relaxed);
     let now_ms = server.tier.clock().unix_ms();
-    !is_served && now_ms >= moved_ms + IDLE_WAIT_MAX.as_millis() as u64
+    !is_served && now_ms >= progressed_ms + time.as_millis() as u64
 }
 
 struct Closed {
@@ -773,7 +810,7 @@ mod tests {
         assert!(first.reserve_values(&server, &one, twice(2 * MIB)));
         assert!(first.reserve_values(&server, &one, twice(MIB / 8)));
         assert_eq!(server.tier.budget.client_bytes(), 4 * MIB as i64, "it will ask for that again");
-        let place = server.client_memory.reservations[Size::Large as usize].queue.join(other.id);
+        let place = server.client_memory.reservations[Size::Large as usize].queue.join(other.id, 0);
         assert!(first.reserve_values(&server, &one, twice(4 * MIB)), "what has changed meanwhile");
         assert!(!first.reserve_values(&server, &one, twice(9 * MIB)), "another was first");
         drop(place);
@@ -790,9 +827,9 @@ mod tests {
         assert!(counted[0].reserve_values(&server, &clients[0], twice(3 * MIB)));
         assert!(!counted[1].reserve_values(&server, &clients[1], twice(7 * MIB)));
         let queue = &server.client_memory.reservations[Size::Large as usize].queue;
-        let first = queue.join(clients[1].id);
+        let first = queue.join(clients[1].id, 0);
         assert!(!counted[2].reserve_values(&server, &clients[2], twice(MIB)), "it would fit");
-        let second = queue.join(clients[2].id);
+        let second = queue.join(clients[2].id, 0);
         assert!(counted[3].reserve_values(&server, &clients[3], twice(MIB / 8)), "it is small");
         counted[3].release(&server, &clients[3]);
         counted[0].release(&server, &clients[0]);
@@ -859,7 +896,7 @@ mod tests {
         assert!(counted[0].may_grow_input(&server, &clients[0], of(8 * MIB)), "the oldest");
 
         let inputs = &server.client_memory.inputs[Size::Large as usize];
-        let place = inputs.queue.join(clients[2].id);
+        let place = inputs.queue.join(clients[2].id, 0);
         assert!(
             counted[0].may_grow_input(&server, &clients[0], of(8 * MIB)),
             "it waits for nobody"

@@ -28,6 +28,8 @@ pub(crate) struct Client {
     pub(crate) last_seen_ms: AtomicU64,
     /// When a part of a large request or reply last passed, or the server last kept it waiting, Unix ms.
     pub(crate) moved_ms: AtomicU64,
+    /// When enough of one had passed last that it gets on, or the server last kept it waiting, Unix ms.
+    pub(crate) progressed_ms: AtomicU64,
     /// Whether a request of it waits for the server: for values, for memory, for a pause.
     pub(crate) is_served: AtomicBool,
     pub(crate) db: AtomicU8,

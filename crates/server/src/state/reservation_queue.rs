@@ -11,10 +11,16 @@ use crate::state::worker::Worker;
 /// How long a request waits for what others hold: replies to be read, requests to arrive. All that wait in
 /// one queue do so at the same time, not one after another.
 const OTHERS_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long the first waits before clients are closed that do not read or send anything. One that reads
-/// slowly seems to do nothing until a third of its socket's buffer, some MiB, is free.
-pub(super) const IDLE_WAIT_MAX: Duration = Duration::from_secs(4);
-/// Between two looks for such clients.
+/// How long requests have waited before clients are closed that neither read nor send anything, and how long these
+/// have done nothing. One that reads slowly seems to do nothing until a third of its socket's buffer, some MiB, is
+/// free.
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(4);
+/// Where requests go on waiting, that time is halved each time that so much has passed: others that do nothing may
+/// have come in the place of those that were closed.
+const GRACE_HALVED_EVERY: Duration = Duration::from_secs(2);
+/// But it is never less.
+const GRACE_MIN: Duration = Duration::from_secs(1);
+/// Between two looks for such clients, and how long the first has been stuck then.
 const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Who came first goes first. Whoever waits here holds nothing reserved, so no two can wait for each other.
@@ -23,15 +29,17 @@ pub(super) struct ReservationQueue(Mutex<Line>);
 
 #[derive(Default)]
 struct Line {
-    /// The clients. Bounds: one place for each.
-    ids: VecDeque<u64>,
+    /// The clients, and what they wait for in bytes. Bounds: one place for each.
+    waiting: VecDeque<(u64, u64)>,
+    /// Since when somebody has waited.
+    crowded_since: Option<Duration>,
     /// Since when no request could go on, whichever was the first.
     stuck_since: Option<Duration>,
 }
 
 impl Line {
     fn is_behind(&self, id: u64) -> bool {
-        self.ids.front().is_some_and(|&first| first != id)
+        self.waiting.front().is_some_and(|&(first, _)| first != id)
     }
 }
 
@@ -42,10 +50,36 @@ pub(crate) struct ReservationPlace<'a> {
     looked_at: Duration,
 }
 
+/// A queue whose first cannot go on.
+#[derive(Debug, PartialEq, Eq)]
+struct Stuck {
+    time: Duration,
+    /// How long somebody has waited in it.
+    crowded: Duration,
+    /// What all of them wait for, in bytes.
+    bytes: u64,
+}
+
+impl Stuck {
+    /// How long a client must have done nothing to be closed now. None: nobody is to be closed yet.
+    fn grace(&self) -> Option<Duration> {
+        let halved = self.crowded.checked_sub(IDLE_WAIT_MAX)?.div_duration_f32(GRACE_HALVED_EVERY);
+        Some((IDLE_WAIT_MAX / (1 << (halved as u32).min(8))).max(GRACE_MIN))
+    }
+}
+
+/// What the first of a queue that is stuck may do about clients that do nothing.
+pub(super) struct Look {
+    /// Those that have done nothing for so long may be closed. None: not yet.
+    pub(super) grace: Option<Duration>,
+    /// What all that wait in the queue wait for, in bytes.
+    pub(super) bytes: u64,
+}
+
 impl ReservationQueue {
-    /// Takes the last place.
-    pub(super) fn join(&self, id: u64) -> ReservationPlace<'_> {
-        self.0.lock().ids.push_back(id);
+    /// Takes the last place, to wait for so many bytes.
+    pub(super) fn join(&self, id: u64, bytes: u64) -> ReservationPlace<'_> {
+        self.0.lock().waiting.push_back((id, bytes));
         ReservationPlace { queue: self, id, looked_at: Duration::ZERO }
     }
 
@@ -77,38 +111,42 @@ impl ReservationPlace<'_> {
         std::ptr::eq(self.queue, queue)
     }
 
-    /// Waits for what others may let go of. When the first has waited for a while, `close_idle` closes
-    /// clients that do nothing for theirs, such as to read a reply. False: the queue has been stuck for as
-    /// long as it may; each that comes to be the first meanwhile is refused as well unless it can go on.
-    pub(super) async fn wait(&mut self, worker: &Worker, close_idle: impl Fn(&Server)) -> bool {
+    /// Waits for what others may let go of. Now and then the first has `look` deal with clients that do nothing for
+    /// theirs, such as to read a reply. False: the queue has been stuck for as long as it may; each that comes to be
+    /// the first meanwhile is refused as well unless it can go on.
+    pub(super) async fn wait(&mut self, worker: &Worker, look: impl Fn(&Server, Look)) -> bool {
         let now = worker.server.tier.clock().now();
-        if let Some(stuck) = self.stuck_for(now) {
-            if stuck >= OTHERS_WAIT_MAX {
+        if let Some(stuck) = self.stuck(now) {
+            if stuck.time >= OTHERS_WAIT_MAX {
                 return false;
             }
-            if stuck >= IDLE_WAIT_MAX && now >= self.looked_at + IDLE_LOOK_EVERY {
+            if stuck.time >= IDLE_LOOK_EVERY && now >= self.looked_at + IDLE_LOOK_EVERY {
                 self.looked_at = now;
-                close_idle(&worker.server);
+                look(&worker.server, Look { grace: stuck.grace(), bytes: stuck.bytes });
             }
         }
         worker.upkeep_tick.notified().await;
         true
     }
 
-    /// How long the queue has been stuck. None: this is not its first.
-    fn stuck_for(&self, now: Duration) -> Option<Duration> {
+    /// None: this is not the first of the queue.
+    fn stuck(&self, now: Duration) -> Option<Stuck> {
         let mut line = self.queue.0.lock();
         let is_first = !line.is_behind(self.id);
-        is_first.then(|| now.saturating_sub(*line.stuck_since.get_or_insert(now)))
+        is_first.then(|| Stuck {
+            time: now.saturating_sub(*line.stuck_since.get_or_insert(now)),
+            crowded: now.saturating_sub(*line.crowded_since.get_or_insert(now)),
+            bytes: line.waiting.iter().map(|&(_, bytes)| bytes).sum(),
+        })
     }
 }
 
 impl Drop for ReservationPlace<'_> {
     fn drop(&mut self) {
         let mut line = self.queue.0.lock();
-        line.ids.retain(|&id| id != self.id);
-        if line.ids.is_empty() {
-            line.stuck_since = None;
+        line.waiting.retain(|&(id, _)| id != self.id);
+        if line.waiting.is_empty() {
+            (line.stuck_since, line.crowded_since) = (None, None);
         }
     }
 }
@@ -117,23 +155,48 @@ impl Drop for ReservationPlace<'_> {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stuck_for(place: &ReservationPlace<'_>, at: u32) -> Option<u64> {
+        place.stuck(at * SECOND).map(|stuck| stuck.time.as_secs())
+    }
+
     #[test]
     fn all_that_come_to_be_the_first_of_a_stuck_queue_have_waited_as_long_as_it() {
-        let seconds = Duration::from_secs;
         let queue = ReservationQueue::default();
-        let (first, second) = (queue.join(1), queue.join(2));
-        assert_eq!(first.stuck_for(seconds(5)), Some(seconds(0)));
-        assert_eq!(second.stuck_for(seconds(6)), None, "it is behind");
-        assert_eq!(first.stuck_for(seconds(15)), Some(seconds(10)));
+        let (first, second) = (queue.join(1, 0), queue.join(2, 0));
+        assert_eq!(stuck_for(&first, 5), Some(0));
+        assert_eq!(stuck_for(&second, 6), None, "it is behind");
+        assert_eq!(stuck_for(&first, 15), Some(10));
         drop(first);
-        assert_eq!(second.stuck_for(seconds(16)), Some(seconds(11)));
+        assert_eq!(stuck_for(&second, 16), Some(11));
         // One goes on, and those behind it wait anew.
-        let third = queue.join(3);
+        let third = queue.join(3, 0);
         assert!(!queue.try_pass(3, || true) && !queue.try_pass(2, || false));
         assert!(queue.try_pass(2, || true));
         drop(second);
-        assert_eq!(third.stuck_for(seconds(17)), Some(seconds(0)));
+        assert_eq!(stuck_for(&third, 17), Some(0));
         drop(third);
-        assert_eq!(queue.join(4).stuck_for(seconds(40)), Some(seconds(0)), "nobody was there");
+        assert_eq!(stuck_for(&queue.join(4, 0), 40), Some(0), "nobody was there");
+    }
+
+    #[test]
+    fn who_does_nothing_is_closed_sooner_where_others_go_on_waiting() {
+        let queue = ReservationQueue::default();
+        let mut first = queue.join(1, 5);
+        let grace = |place: &ReservationPlace<'_>, at| {
+            place.stuck(at * SECOND).and_then(|stuck| stuck.grace()).map(|grace| grace.as_secs())
+        };
+        assert_eq!([0, 3, 4, 5].map(|at| grace(&first, at)), [None, None, Some(4), Some(4)]);
+        // Others that do nothing go on, one after another.
+        for id in 2..5 {
+            let next = queue.join(id, 5);
+            assert!(queue.try_pass(id - 1, || true));
+            assert_eq!(first.stuck(5 * SECOND).map(|stuck| stuck.bytes), Some(10));
+            first = next;
+        }
+        assert_eq!([6, 8, 60].map(|at| grace(&first, at)), [Some(2), Some(1), Some(1)]);
+        drop(first);
+        assert_eq!(grace(&queue.join(9, 5), 61), None, "nobody waited");
     }
 }

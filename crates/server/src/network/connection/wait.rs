@@ -94,7 +94,7 @@ impl<T: Transport> Connection<T> {
             Wait::Crowd => self.worker.upkeep_tick.notified().await,
         }
         self.session.client.is_served.store(false, Ordering::Relaxed);
-        self.note_moved();
+        self.note_waited();
         // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
         // counted from there, and a pause would not end else.
         self.renew_clock();
@@ -163,7 +163,7 @@ impl<T: Transport> Connection<T> {
                 if self.counted.reserve_values(server, &client, amount) {
                     return true;
                 }
-                if !self.writing(place.wait_to_reserve(&worker, amount)).await {
+                if !self.writing(place.wait_to_reserve(&worker)).await {
                     return false;
                 }
             }

@@ -9,6 +9,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use resp::Frame;
@@ -893,4 +894,62 @@ fn collections_that_move_from_flash_to_another_key_ask_for_the_memory() {
     }
     assert_eq!(client.show("LLEN a0"), format!(":{ELEMENTS}"));
     assert_eq!(client.show("SCARD a1"), format!(":{ELEMENTS}"));
+}
+
+/// Clients that stop in the midst of a request, and others that send a byte of theirs now and then, do not keep those
+/// waiting that go on, one after another.
+#[test]
+fn requests_that_stand_still_hold_nobody_up_for_long() {
+    const STALLED: usize = 24;
+    let server = start("64mb", "512mb");
+    let begin = |number: usize| {
+        let mut client = server.connect();
+        client
+            .write(format!("*3\r\n$3\r\nSET\r\n$7\r\nhalf:{number:02}\r\n$1000000\r\n").as_bytes());
+        client.write(&vec![b'x'; 800_000]);
+        client
+    };
+    let mut stalled: Vec<Client> = (0..STALLED).map(begin).collect();
+    let is_answered = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let trickle = || {
+            while !is_answered.load(Ordering::Relaxed) {
+                // Those that were closed no longer take it.
+                stalled.iter_mut().step_by(2).for_each(|client| drop(client.try_write(b"x")));
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        };
+        scope.spawn(trickle);
+        let set = || show(&server.connect().call(&["SET", "whole", &"v".repeat(500_000)]));
+        let reply = scope.spawn(set).join();
+        is_answered.store(true, Ordering::Relaxed);
+        assert_eq!(reply.expect("it is answered"), "+OK");
+    });
+    assert_peak(&server, 64);
+}
+
+/// The same of clients that never read what they have asked for.
+#[test]
+fn replies_that_nobody_reads_hold_nobody_up_for_long() {
+    const ELEMENTS: usize = 60_000;
+    const STALLED: usize = 20;
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    let value = "v".repeat(50);
+    for first in (0..ELEMENTS).step_by(1_000) {
+        let elements = (first..first + 1_000).map(|element| format!("{element}:{value}"));
+        let words: Vec<String> =
+            ["RPUSH".to_owned(), "list".to_owned()].into_iter().chain(elements).collect();
+        client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    let begin = |_| {
+        let mut client = server.connect();
+        (0..4).for_each(|_| client.send(&["LRANGE", "list", "0", "-1"]));
+        client
+    };
+    let stalled: Vec<Client> = (0..STALLED).map(begin).collect();
+    let Frame::Array(elements) = client.line("LRANGE list 0 -1") else { panic!("an array") };
+    assert_eq!(elements.len(), ELEMENTS);
+    assert_peak(&server, 64);
+    drop(stalled);
 }

@@ -932,16 +932,10 @@ fn requests_that_stand_still_hold_nobody_up_for_long() {
 #[test]
 fn replies_that_nobody_reads_hold_nobody_up_for_long() {
     const ELEMENTS: usize = 60_000;
-    const STALLED: usize = 20;
+    const STALLED: usize = 30;
     let server = start("64mb", "512mb");
     let mut client = server.connect();
-    let value = "v".repeat(50);
-    for first in (0..ELEMENTS).step_by(1_000) {
-        let elements = (first..first + 1_000).map(|element| format!("{element}:{value}"));
-        let words: Vec<String> =
-            ["RPUSH".to_owned(), "list".to_owned()].into_iter().chain(elements).collect();
-        client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    }
+    push_elements(&mut client, "list", ELEMENTS);
     let begin = |_| {
         let mut client = server.connect();
         (0..4).for_each(|_| client.send(&["LRANGE", "list", "0", "-1"]));
@@ -952,4 +946,55 @@ fn replies_that_nobody_reads_hold_nobody_up_for_long() {
     assert_eq!(elements.len(), ELEMENTS);
     assert_peak(&server, 64);
     drop(stalled);
+}
+
+/// Makes a list or a set, as its name says, of so many elements of about 55 bytes.
+fn push_elements(client: &mut Client, name: &str, elements: usize) {
+    let (value, command) =
+        ("v".repeat(50), if name.starts_with("list") { "RPUSH" } else { "SADD" });
+    for first in (0..elements).step_by(1_000) {
+        let elements = (first..first + 1_000).map(|element| format!("{element}:{value}"));
+        let words: Vec<String> =
+            [command.to_owned(), name.to_owned()].into_iter().chain(elements).collect();
+        client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+/// What the commands of a transaction need of collections is reserved before any of them runs: leaves on flash,
+/// replies, copies.
+#[test]
+fn transactions_on_cold_collections_take_turns() {
+    const ELEMENTS: usize = 60_000;
+    const CLIENTS: usize = 8;
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    fill(&server, 20_000, 1000);
+    push_elements(&mut client, "list", ELEMENTS);
+    push_elements(&mut client, "set", ELEMENTS);
+    let reads = ["LRANGE list 0 -1", "INCR runs", "SMEMBERS set"].map(str::to_owned).to_vec();
+    let copies =
+        |number: usize| (0..2).map(|copy| format!("COPY list c{number}:{copy} REPLACE")).collect();
+    for round in 0..4 {
+        client.line("TIER DEMOTE ALL");
+        std::thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let lines: Vec<String> = if round < 2 { reads.clone() } else { copies(number) };
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    client.line("MULTI");
+                    lines.iter().for_each(|line| assert_eq!(client.show(line), "+QUEUED"));
+                    let Frame::Array(replies) = client.line("EXEC") else { panic!("an array") };
+                    match &replies[..] {
+                        [Frame::Array(list), Frame::Integer(_), Frame::Array(set)] => {
+                            assert_eq!((list.len(), set.len()), (ELEMENTS, ELEMENTS));
+                        }
+                        copied => assert!(copied.iter().all(|reply| show(reply) == ":1")),
+                    }
+                });
+            }
+        });
+    }
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_eq!(client.show("GET runs"), format!("${}", 2 * CLIENTS));
+    assert_peak(&server, 64);
 }

@@ -76,6 +76,9 @@ pub(crate) enum Part {
     First(usize),
     /// A few that follow those of an earlier run.
     Later,
+    /// All, to see what it takes: the result is [`CommandError::ReplyTooLong`], with the length of all replies, if
+    /// that is there.
+    Rehearsal,
 }
 
 /// Runs a handler on locked slots, and brings fetched values back into RAM where the promotion
@@ -103,7 +106,7 @@ pub(crate) fn run_locked(
         locked,
         keys: run.keys,
         array_len: match run.part {
-            Part::Whole => Some(run.keys.len()),
+            Part::Whole | Part::Rehearsal => Some(run.keys.len()),
             Part::First(of) => Some(of),
             Part::Later => None,
         },
@@ -124,6 +127,9 @@ pub(crate) fn run_locked(
         effects: Effects::new(listened, run.is_write),
     };
     let mut result = (run.handler)(&mut cx, run.args, reply);
+    if run.part == Part::Rehearsal && result.is_ok() {
+        result = Err(CommandError::too_long_of(&run.keys[0], reply.full_len() as u64));
+    }
     if listened != Classes::NONE {
         take_effects(server, worker.index, &mut cx, is_over(&result));
     }
@@ -138,19 +144,21 @@ pub(crate) fn run_locked(
         }
         _ => {}
     }
-    if !run.fetched.is_empty() {
+    if !run.fetched.is_empty() && run.part != Part::Rehearsal {
         // Of very many keys, some by chance.
         let count = match run.part {
             Part::Whole if run.keys.len() <= PROMOTED_AT_ONCE_MAX => PROMOTED_AT_ONCE_MAX,
             Part::Whole => PROMOTED_OF_MANY_MAX,
-            Part::First(_) | Part::Later => PROMOTED_OF_PIECE_MAX,
+            Part::First(_) | Part::Later | Part::Rehearsal => PROMOTED_OF_PIECE_MAX,
         };
         let first = worker.tier.next_random() as usize % run.keys.len().max(1);
         for key in run.keys[first..].iter().chain(&run.keys[..first]).take(count) {
             promote(caller, locked, key, (run.fetched, run.copies_large), &mut tally);
         }
     }
-    if !cold_leaves.is_empty() && result.is_ok() {
+    // In a transaction many would take the room of the commands behind.
+    let is_many = run.saved_bytes.is_some() && cold_leaves.len() > PROMOTED_AT_ONCE_MAX;
+    if !cold_leaves.is_empty() && result.is_ok() && !is_many {
         promote_leaves(caller, locked, &cold_leaves, run.fetched, &mut tally);
     }
     if changes > 0 {

@@ -12,6 +12,7 @@ pub(crate) mod need;
 pub(crate) mod outcome;
 pub(crate) mod read_many;
 pub(crate) mod refusal;
+mod rehearse;
 mod serve;
 mod transaction;
 pub(crate) mod upkeep;

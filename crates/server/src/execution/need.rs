@@ -67,6 +67,12 @@ impl NeededOf<'_> {
         }
     }
 
+    /// Adds memory for copies that are not known yet: all that is left of what a request may take.
+    pub(crate) fn add_copies_max(&mut self) {
+        let left = self.bytes_max.saturating_sub(self.bytes + self.needed.reply_bytes);
+        self.needed.copy_bytes = self.needed.copy_bytes.max(left);
+    }
+
     /// Adds what it takes to read the request in windows, if there may be as much.
     pub(crate) fn add_watches(&mut self, bytes: u64) {
         if self.needed.reply_bytes + bytes <= self.bytes_max {

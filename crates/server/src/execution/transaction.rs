@@ -22,6 +22,7 @@ use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, value_bytes};
 use crate::execution::outcome::{Lacked, Needed, Outcome};
+use crate::execution::rehearse::rehearse;
 use crate::execution::serve::{lock_served, serve_ready};
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, REPLY_BYTES_FREE};
@@ -120,10 +121,18 @@ fn exec(
         reply.null_array();
         return Ok(Outcome::Done);
     }
-    let needed = needs(session, &mut locked, fetched);
+    let mut needs = needs(session, &mut locked, fetched);
+    rehearse(session, &mut locked, (fetched, attempt), &mut needs, reply);
+    // What it has been granted it will need again.
+    let granted = (attempt.reply_granted as u64).saturating_sub(needs.needed.copy_bytes);
+    needs.needed.reply_bytes = needs.needed.reply_bytes.max(granted);
+    needs.are_too_much();
+    let mut needed = needs.needed;
+    needed.named = needed.wants.len();
     let has_values = needed.wants.iter().all(|want| fetched.has(want.record));
     fetched.rewind();
-    let has_room = needed.reply_bytes <= attempt.reply_bytes_max as u64;
+    let made_bytes = needed.reply_bytes + needed.copy_bytes;
+    let has_room = made_bytes <= attempt.reply_bytes_max as u64;
     if !(has_values && has_room) && attempt.number < ATTEMPTS_MAX {
         return Ok(Outcome::Fetch(needed));
     }
@@ -157,7 +166,7 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
 
 /// What the queued commands need. No more is looked for than a request may take. SELECT inside a
 /// transaction moves the commands behind it to another database.
-fn needs(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Needed {
+fn needs<'a>(session: &'a Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> NeededOf<'a> {
     let mut db = session.db;
     let mut needs = NeededOf::new(session.server());
     for queued in &session.transaction.queued {
@@ -172,7 +181,7 @@ fn needs(session: &Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> Ne
             needs.add(locked.slot(key.slot), table, (&key, at.needs, replies), fetched);
         }
     }
-    needs.needed
+    needs
 }
 
 /// What a transaction may take as it runs: its replies, what it brings into RAM, and what it reads then since it

@@ -738,6 +738,19 @@ fn strings_that_are_lengthened_from_many_sides_take_turns() {
     copy_from_many_sides(&server, (24, 2), line, "[:0]");
 }
 
+#[test]
+fn strings_that_are_combined_from_many_sides_take_turns() {
+    let server = start_with("RPUSH", |number| vec![member(number)]);
+    fill(&server, 100_000, 200);
+    let mut client = server.connect();
+    for name in ["a", "b"] {
+        assert_eq!(show(&client.call(&["SET", name, &name.repeat(4_700_000)])), "+OK");
+    }
+    client.line("TIER DEMOTE ALL");
+    copy_from_many_sides(&server, (8, 3), "BITOP AND TARGET a b", ":4700000");
+    copy_from_many_sides(&server, (30, 2), "BITOP NOT TARGET a", ":4700000");
+}
+
 /// Each first reads a leaf of the index, then all leaves, and then makes its copies.
 #[test]
 fn places_that_are_stored_from_many_sides_take_turns() {

@@ -754,7 +754,7 @@ fn strings_that_are_combined_from_many_sides_take_turns() {
 /// To grow by a part of its length a string moves, and is there twice meanwhile.
 #[test]
 fn strings_that_are_appended_to_from_many_sides_take_turns() {
-    const PARTS: usize = 60;
+    const PARTS: usize = 48;
     const PART_BYTES: usize = 250_000;
     let server = start_with("RPUSH", |number| vec![member(number)]);
     fill(&server, 100_000, 200);

@@ -741,6 +741,90 @@ fn strings_that_are_lengthened_from_many_sides_take_turns() {
     copy_from_many_sides(&server, (24, 2), line, "[:0]");
 }
 
+#[test]
+fn strings_that_are_combined_from_many_sides_take_turns() {
+    let server = start_with("RPUSH", |number| vec![member(number)]);
+    fill(&server, 100_000, 200);
+    let mut client = server.connect();
+    for name in ["a", "b"] {
+        assert_eq!(show(&client.call(&["SET", name, &name.repeat(4_700_000)])), "+OK");
+    }
+    client.line("TIER DEMOTE ALL");
+    copy_from_many_sides(&server, (8, 3), "BITOP AND TARGET a b", ":4700000");
+    copy_from_many_sides(&server, (30, 2), "BITOP NOT TARGET a", ":4700000");
+}
+
+/// To grow by a part of its length a string moves, and is there twice meanwhile.
+#[test]
+fn strings_that_are_appended_to_from_many_sides_take_turns() {
+    const PARTS: usize = 48;
+    const PART_BYTES: usize = 250_000;
+    let server = start_with("RPUSH", |number| vec![member(number)]);
+    fill(&server, 100_000, 200);
+    let part = "x".repeat(PART_BYTES);
+    let append = |mut client: Client, key: String| {
+        for count in 1..=PARTS {
+            let append = |_| match show(&client.call(&["APPEND", &key, &part])) {
+                reply if reply == OOM => {
+                    std::thread::sleep(RETRY_EVERY);
+                    None
+                }
+                reply => Some(reply),
+            };
+            let reply = (0..RETRIES_MAX).find_map(append);
+            assert_eq!(reply, Some(format!(":{}", count * PART_BYTES)));
+        }
+    };
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let client = server.connect();
+            scope.spawn(move || append(client, format!("to-{number}")));
+        }
+    });
+    assert_peak(&server, 64);
+}
+
+#[test]
+fn sorted_sets_that_are_stored_from_many_sides_take_turns() {
+    let element = |number: usize| vec![number.to_string(), format!("{number:0100}")];
+    let server = start_with("ZADD", element);
+    fill(&server, 20_000, 1_000);
+    let mut client = server.connect();
+    assert_eq!(client.show("ZRANGESTORE few s 0 32999"), ":33000");
+    for line in
+        ["ZRANGESTORE TARGET s 0 32999", "ZUNIONSTORE TARGET 1 few", "ZINTERSTORE TARGET 2 few few"]
+    {
+        client.line("TIER DEMOTE ALL");
+        copy_from_many_sides(&server, (16, 3), line, ":33000");
+    }
+}
+
+#[test]
+fn sorted_sets_of_large_requests_take_turns() {
+    const MEMBERS: usize = 25_000;
+    const CLIENTS: usize = 12;
+    let element = |number: usize| [number.to_string(), format!("{number:098}")];
+    let server = start_with("RPUSH", |number| vec![member(number)]);
+    fill(&server, 20_000, 1_000);
+    let pairs: Vec<String> = (0..MEMBERS).flat_map(element).collect();
+    for _ in 0..3 {
+        server.connect().line("TIER DEMOTE ALL");
+        std::thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let (mut client, pairs) = (server.connect(), &pairs);
+                scope.spawn(move || {
+                    let key = format!("to-{number}");
+                    client.line(&format!("DEL {key}"));
+                    let words = ["ZADD", &key].into_iter().chain(pairs.iter().map(String::as_str));
+                    let reply = client.call(&words.collect::<Vec<_>>());
+                    assert_eq!(show(&reply), format!(":{MEMBERS}"));
+                });
+            }
+        });
+    }
+    assert_peak(&server, 64);
+}
+
 /// Each first reads a leaf of the index, then all leaves, and then makes its copies.
 #[test]
 fn places_that_are_stored_from_many_sides_take_turns() {

@@ -9,6 +9,10 @@ pub(crate) const TURN_REQUESTS_MAX: usize = 8;
 pub(crate) const FETCH_BYTES_MAX: usize = 32 << 20;
 /// The same of the requests behind the one under way, as a part of `maxmemory`: 1/64.
 pub(crate) const FETCH_AHEAD_SHIFT: u32 = 6;
+/// Arguments from which on a request to one key counts as one that adds very many elements to it.
+pub(crate) const ELEMENTS_MIN: usize = 1_000;
+/// Bytes that each argument of such a request takes in the tables of a run.
+pub(crate) const ELEMENT_BYTES: u64 = 64;
 /// A request that takes no more claims no memory ahead to be made.
 pub(crate) const CLAIM_BYTES_MIN: u64 = 256 << 10;
 /// Bytes of a reply that need not be asked for.

@@ -218,8 +218,8 @@ impl Cx<'_, '_> {
     }
 
     /// Sets a key to a sorted set of members that are all different, whatever the key held; without members
-    /// the key is removed. It does not expire. `event` is reported, for so
-    /// many changes, where there are members.
+    /// the key is removed. It does not expire. However large it is, it is in one leaf until
+    /// [`Cx::end_stored_sorted_set`], so that the caller may let go of what it has made the members of before.
     ///
     /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
     pub fn store_sorted_set(
@@ -227,18 +227,24 @@ impl Cx<'_, '_> {
         key: &Key<'_>,
         members: &mut [(f64, &[u8])],
         made: Made,
-        (event, changes): (Event, u64),
     ) -> CommandResult {
         if members.is_empty() {
             self.remove(key);
             return Ok(());
         }
-        self.put_sorted_set(key, members, made)?;
-        self.report(key, event, changes);
-        Ok(())
+        self.put_sorted_set(key, members, made)
     }
 
-    /// The same of one member at least, and nothing is reported.
+    /// Makes a tree of a sorted set that was stored, if it is large, and reports `event` for so many changes,
+    /// unless it has no members.
+    pub fn end_stored_sorted_set(&mut self, key: &Key<'_>, (event, changes): (Event, u64)) {
+        if self.exists(key) {
+            self.settle_sorted_set(key);
+            self.report(key, event, changes);
+        }
+    }
+
+    /// The same of one member at least. [`Cx::settle_sorted_set`] ends it.
     ///
     /// Errors: [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
     pub fn put_sorted_set(
@@ -268,12 +274,15 @@ impl Cx<'_, '_> {
         }
         members.sort_unstable_by(|one, two| compare(*one, *two));
         let leaf = leaf_of(members.iter().copied());
-        let len = leaf.len();
         self.db(key).put_vec(key, packing.kind().bits(), leaf, Expiry::Clear);
-        if len > SINGLE_BYTES_MAX {
+        Ok(())
+    }
+
+    /// Makes a tree of a sorted set that was put as one leaf, if that is large.
+    pub fn settle_sorted_set(&mut self, key: &Key<'_>) {
+        if self.peek(key).is_some_and(|view| view.value_len() > SINGLE_BYTES_MAX) {
             self.grow_sorted_set(key);
         }
-        Ok(())
     }
 
     /// Lets the sorted set of a key, which exists, be one that Redis would keep in a skiplist.
@@ -354,7 +363,7 @@ fn change_all(leaf: &mut Vec<u8>, changes: &[ScoreChange<'_>]) {
     let mut members: Vec<(f64, &[u8])> =
         members.into_iter().map(|(member, score)| (score, member)).collect();
     members.sort_unstable_by(|one, two| compare(*one, *two));
-    *leaf = leaf_of(members.into_iter());
+    *leaf = leaf_of(members.iter().copied());
 }
 
 /// Changes the index of a tree. What is removed goes last: a leaf that becomes empty goes with it, and its

@@ -1,6 +1,6 @@
 //! Bitmaps: strings as rows of bits, the first of them the most significant bit of the first byte.
 
-use keyspace::Expiry;
+use keyspace::{Expiry, Key};
 use resp::{Args, Reply};
 use value::bitfield::{INVALID_OFFSET, parse_offset};
 use value::bits::{self, Operation};
@@ -253,27 +253,10 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     if operation == Operation::Not && sources.len() != 1 {
         return Err(NOT_OF_MANY);
     }
-    let mut result: Option<Vec<u8>> = None;
-    for source in sources {
-        let mut first = cx.take_spare();
-        cx.report_missed_read(source);
-        let bytes_max = cx.limits.memory_bytes_max();
-        let bytes = cx.read_string(source)?.unwrap_or_default();
-        if bytes.len() > bytes_max {
-            return Err(CommandError::OUT_OF_MEMORY);
-        }
-        match &mut result {
-            None => {
-                first.extend_from_slice(bytes);
-                result = Some(first);
-            }
-            Some(result) => bits::combine_with(operation, result, bytes),
-        }
-    }
-    let mut result = result.unwrap_or_default();
-    if operation == Operation::Not {
-        bits::invert(&mut result);
-    }
+    let len = longest(cx, sources);
+    // The result is new, whatever the target holds.
+    check_lengthened(cx, target, (0, len), reply)?;
+    let result = combine(cx, operation, sources, len)?;
     reply.integer(result.len() as i64);
     if result.is_empty() {
         cx.remove(target);
@@ -282,6 +265,39 @@ fn bitop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         cx.report(target, Event::SET, 1);
     }
     Ok(())
+}
+
+/// The length of the longest of the strings among these. What is none is refused when it is read, in its turn.
+fn longest(cx: &mut Cx<'_, '_>, keys: &[Key<'_>]) -> usize {
+    let len_of = |key| peek_string(cx, key).ok().flatten().map_or(0, |(len, _)| len);
+    keys.iter().map(len_of).max().unwrap_or_default()
+}
+
+/// Combines strings, of which the longest has `len` bytes, into one that is as long. It has its place from the
+/// start: to grow it later would take what it has once more.
+fn combine(
+    cx: &mut Cx<'_, '_>,
+    operation: Operation,
+    sources: &[Key<'_>],
+    len: usize,
+) -> Result<Vec<u8>, CommandError> {
+    let mut result = cx.take_spare();
+    if result.capacity() < len {
+        result = Vec::new();
+        result.reserve_exact(len);
+    }
+    for (index, source) in sources.iter().enumerate() {
+        cx.report_missed_read(source);
+        let bytes = cx.read_string(source)?.unwrap_or_default();
+        match index {
+            0 => result.extend_from_slice(bytes),
+            _ => bits::combine_with(operation, &mut result, bytes),
+        }
+    }
+    if operation == Operation::Not {
+        bits::invert(&mut result);
+    }
+    Ok(result)
 }
 
 fn parse_operation(name: &[u8]) -> Result<Operation, CommandError> {
@@ -500,6 +516,29 @@ mod tests {
             ] {
                 assert_eq!(server.run(line), expected, "{line}");
             }
+        }
+    }
+
+    #[test]
+    fn memory_for_a_large_combination_is_asked_for_once() {
+        for demote in [false, true] {
+            let mut server = Harness::new(demote);
+            server.run("SETBIT long 2400000 1");
+            server.run("SETBIT short 7 1");
+            server.run("SADD set a");
+            server.reply_bytes_free = 256;
+            for (line, expected) in [
+                ("BITOP NOT to long", ":300001"),
+                ("BITOP OR to short long", ":300001"),
+                ("BITOP AND to long short", ":300001"),
+            ] {
+                assert_eq!(server.run(line), expected, "{line}");
+                assert!(server.runs >= 2, "{line}: it has not asked");
+                assert!(server.runs <= if demote { 4 } else { 2 }, "{line}: {}", server.runs);
+            }
+            assert_eq!(server.run("BITOP OR to short short"), ":1");
+            assert!(server.runs <= if demote { 3 } else { 1 }, "{}", server.runs);
+            assert!(server.run("BITOP OR to long set").starts_with("-WRONGTYPE"));
         }
     }
 

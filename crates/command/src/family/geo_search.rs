@@ -437,7 +437,7 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
         }
     };
     match target {
-        Some(target) => store(cx, &target, (&query, form), (found, &copies), reply),
+        Some(target) => store(cx, &target, (&query, form), (found, copies), reply),
         None => answer(&query, (&found, &copies), memory, reply),
     }
 }
@@ -533,7 +533,7 @@ fn store(
     cx: &mut Cx<'_, '_>,
     target: &Key<'_>,
     (query, form): (&Query<'_>, Form),
-    (found, copies): (Vec<Found>, &Copies),
+    (found, copies): (Vec<Found>, Copies),
     reply: &mut Reply,
 ) -> CommandResult {
     let stored = |found: &Found| match (query.stores_distance, copies.member(found.at)) {
@@ -550,7 +550,10 @@ fn store(
         _ => Event::GEORADIUSSTORE,
     };
     let count = stored.len();
-    cx.store_sorted_set(target, &mut stored, Made::AtOnce, (event, count as u64))?;
+    cx.store_sorted_set(target, &mut stored, Made::AtOnce)?;
+    drop(stored);
+    drop(copies);
+    cx.end_stored_sorted_set(target, (event, count as u64));
     reply.integer(count as i64);
     Ok(())
 }

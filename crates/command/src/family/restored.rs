@@ -163,9 +163,13 @@ impl Restored {
                 cx.put_set(key, kind.kind(), &members)
             }
             Restored::SortedSet { members, scores, made } => {
-                let mut members: Vec<(f64, &[u8])> =
+                let mut scored: Vec<(f64, &[u8])> =
                     scores.into_iter().zip(members.iter()).collect();
-                cx.put_sorted_set(key, &mut members, made)
+                cx.put_sorted_set(key, &mut scored, made)?;
+                drop(scored);
+                drop(members);
+                cx.settle_sorted_set(key);
+                Ok(())
             }
             Restored::Hash { parts, expiries, is_packed } => {
                 let fields = expiries.iter().enumerate().map(|(at, &expire_at_ms)| NewField {

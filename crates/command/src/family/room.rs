@@ -55,6 +55,10 @@ pub(super) fn check_copies(
 /// allocated, and to run twice costs more than that.
 const GROWTH_BYTES_FREE: usize = 256 << 10;
 
+/// A long string that grows by a part of its length moves to where it fits, and is there twice meanwhile: from
+/// this length on it asks for that.
+const MOVED_BYTES_FREE: usize = 1 << 20;
+
 /// Whether a string of `old_len` bytes (0: there is none) may be lengthened to `len`, for which it may have
 /// to be copied.
 ///
@@ -69,10 +73,19 @@ pub(super) fn check_lengthened(
         return Ok(());
     }
     cx.check_memory(len)?;
-    match len - old_len > GROWTH_BYTES_FREE {
+    let moves = len > MOVED_BYTES_FREE && size_class(len) != size_class(old_len);
+    match len - old_len > GROWTH_BYTES_FREE || moves {
         true => check_stored(key, len as u64, cx.reply_bytes_max, reply),
         false => Ok(()),
     }
+}
+
+/// Which of the sizes of the allocator holds so many bytes, more than a few kilobytes: there are four to each
+/// doubling. Within one of them a string grows where it is.
+fn size_class(len: usize) -> usize {
+    let last = len.max(1 << 14) - 1;
+    let doublings = last.ilog2() as usize;
+    4 * doublings + (last >> (doublings - 2)) % 4
 }
 
 /// Elements of a reply that may not be longer than there is memory for. One that does not fit is left out, and
@@ -173,6 +186,27 @@ mod tests {
     use crate::harness::Harness;
 
     const COUNT: usize = 600;
+
+    /// To ask costs a run, which is worth it only where a long string has to move.
+    #[test]
+    fn a_long_string_asks_when_it_moves() {
+        let mut server = Harness::new(false);
+        server.reply_bytes_free = 256;
+        for (line, runs) in [
+            ("SETBIT k 8388607 1", 2),
+            // From here on it is in a place of 1.25 MiB.
+            ("APPEND k x", 2),
+            ("APPEND k x", 1),
+            ("SETRANGE k 1310719 x", 1),
+            ("APPEND k x", 2),
+            ("SETRANGE k 0 x", 1),
+            ("SETBIT short 800000 1", 1),
+            ("SETBIT short 1600000 1", 1),
+        ] {
+            server.run(line);
+            assert_eq!(server.runs, runs, "{line}");
+        }
+    }
 
     /// Collections of so many elements, of which some, the last of those that have an order, are longer.
     fn fill(server: &mut Harness, (len, long, long_len): (usize, usize, usize)) {

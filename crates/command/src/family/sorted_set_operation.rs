@@ -255,8 +255,12 @@ fn store(
     check_copies(cx, target, plan.copied_bytes_max() + plan.stored_bytes_max(), reply)?;
     let copies = plan.copy(cx)?;
     let mut members = plan.members(cx, &copies)?;
-    cx.store_sorted_set(target, &mut members, Made::AtOnce, (operation.event(), 1))?;
-    reply.integer(members.len() as i64);
+    cx.store_sorted_set(target, &mut members, Made::AtOnce)?;
+    let count = members.len();
+    drop(members);
+    drop(copies);
+    cx.end_stored_sorted_set(target, (operation.event(), 1));
+    reply.integer(count as i64);
     Ok(())
 }
 
@@ -510,6 +514,8 @@ impl<'a> Plan<'a> {
     fn copy(&self, cx: &mut Cx<'_, '_>) -> Result<Copies, CommandError> {
         let no_touch = std::mem::replace(&mut cx.no_touch, true);
         let mut copies = Copies::default();
+        let sum = |of: fn(&Source<'_>) -> u64| self.copied().iter().map(of).sum::<u64>() as usize;
+        copies.reserve(sum(|source| source.len), sum(|source| source.byte_len));
         let mut copy_all = || {
             for source in self.copied().iter().filter(|source| source.len > 0) {
                 let is_weighted = self.operation == Operation::Union;

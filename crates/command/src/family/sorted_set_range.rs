@@ -352,6 +352,7 @@ fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
             return Err(CommandError::OUT_OF_MEMORY);
         }
         check_stored(&source, bytes, reply_bytes_max, reply)?;
+        copies.reserve(members as usize, set.bytes_of(members) as usize);
         set.visit(ranks, query.backwards, |member, score| {
             copies.push(member, score);
             ControlFlow::Continue(())
@@ -364,8 +365,12 @@ fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
         Asked::Ranks(..) if comes_large => Made::AtOnce,
         _ => Made::OneByOne,
     };
-    cx.store_sorted_set(&target, &mut members, made, (Event::ZRANGESTORE, 1))?;
-    reply.integer(members.len() as i64);
+    cx.store_sorted_set(&target, &mut members, made)?;
+    let count = members.len();
+    drop(members);
+    drop(copies);
+    cx.end_stored_sorted_set(&target, (Event::ZRANGESTORE, 1));
+    reply.integer(count as i64);
     Ok(())
 }
 

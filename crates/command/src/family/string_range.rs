@@ -140,12 +140,8 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     if len > cx.limits.string_bytes_max() {
         return Err(TOO_LONG);
     }
-    cx.check_memory(len)?;
-    cx.update(&key, |kind, bytes| {
-        *kind = RAW;
-        bytes.reserve_exact(suffix.len());
-        bytes.extend_from_slice(suffix);
-    })?;
+    check_lengthened(cx, &key, (old_len, len), reply)?;
+    lengthen(cx, &key, len, |bytes| bytes[old_len..].copy_from_slice(suffix))?;
     cx.report(&key, Event::APPEND, 1);
     reply.integer(len as i64);
     Ok(())
@@ -309,6 +305,7 @@ mod tests {
             for (line, expected) in [
                 ("SETRANGE k 200 x", format!("$201 {text}x")),
                 ("SETBIT k 1607 1", format!("$201 {text}\\x01")),
+                ("APPEND k x", format!("$201 {text}x")),
                 ("BITFIELD k SET u8 1600 120", format!("$201 {text}x")),
             ] {
                 server.run(&format!("SET k {text} EX 100"));

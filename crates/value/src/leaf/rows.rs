@@ -740,6 +740,11 @@ impl RowsBuilder {
         RowsBuilder { shape, count: 0, fingerprints, numbers, lengths, parts }
     }
 
+    /// The same with room for a leaf of so many bytes in all: it is not there twice while it is made.
+    pub fn with_room(shape: Shape, bytes: usize) -> RowsBuilder {
+        RowsBuilder { parts: Vec::with_capacity(bytes), ..RowsBuilder::new(shape) }
+    }
+
     /// Puts a row behind all others. What the shape has no column for is left out. Panics: the parts are
     /// not those of the shape.
     pub fn push(&mut self, fingerprint: u8, number: u64, parts: &[&[u8]]) {
@@ -765,14 +770,25 @@ impl RowsBuilder {
     /// The leaf. Panics: it has more than [`ROWS_MAX`] rows.
     pub fn into_leaf(self) -> Vec<u8> {
         assert!(self.count <= ROWS_MAX, "more rows than a leaf has numbers for");
-        let mut leaf = self.shape.empty().to_vec();
-        leaf[1..HEAD_BYTES].copy_from_slice(&(self.count as u32).to_le_bytes()[..3]);
+        let mut head = self.shape.empty().to_vec();
+        head[1..HEAD_BYTES].copy_from_slice(&(self.count as u32).to_le_bytes()[..3]);
         if self.lengths.contains(&LONG) {
-            leaf[0] |= LONG_BIT;
+            head[0] |= LONG_BIT;
         }
-        let columns = [self.fingerprints, self.numbers, self.lengths, self.parts];
-        leaf.reserve_exact(columns.iter().map(Vec::len).sum());
-        columns.iter().for_each(|column| leaf.extend_from_slice(column));
+        let columns = [head, self.fingerprints, self.numbers, self.lengths];
+        let mut leaf = self.parts;
+        let (parts_len, front) = (leaf.len(), columns.iter().map(Vec::len).sum::<usize>());
+        if leaf.capacity() - parts_len < front {
+            return [columns.concat(), leaf].concat();
+        }
+        leaf.resize(parts_len + front, 0);
+        leaf.copy_within(..parts_len, front);
+        let mut rest = &mut leaf[..front];
+        for column in &columns {
+            let (place, behind) = rest.split_at_mut(column.len());
+            place.copy_from_slice(column);
+            rest = behind;
+        }
         leaf
     }
 }

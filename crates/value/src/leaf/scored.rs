@@ -278,9 +278,10 @@ impl<'a> ScoredMut<'a> {
     }
 }
 
-/// The leaf of members with their scores, which stand in order. Cost: one pass.
-pub fn leaf_of<'m>(members: impl Iterator<Item = (f64, &'m [u8])>) -> Vec<u8> {
-    let mut leaf = RowsBuilder::new(SHAPE);
+/// The leaf of members with their scores, which stand in order. Cost: two passes.
+pub fn leaf_of<'m>(members: impl Iterator<Item = (f64, &'m [u8])> + Clone) -> Vec<u8> {
+    let rows_bytes: usize = members.clone().map(|(_, member)| SHAPE.row_bytes(&[member])).sum();
+    let mut leaf = RowsBuilder::with_room(SHAPE, SHAPE.empty().len() + rows_bytes);
     members.for_each(|(score, member)| leaf.push(fingerprint(member), score.to_bits(), &[member]));
     leaf.into_leaf()
 }

@@ -48,12 +48,17 @@ impl Tree<'_> {
             return;
         }
         let encoding = Kind::from_bits(view.kind).encoding();
-        let parts = (self.form.divide)(leaf.to_vec(), Cut::Evenly);
+        // A copy would take as much once more.
+        let leaf = self.keys().update_unwatched(&key, |_, bytes| std::mem::take(bytes));
+        let leaf = leaf.expect("invariant: the key exists");
+        let mut parts = (self.form.divide)(leaf, Cut::Evenly);
         if parts.len() > 1 {
             let root = self.build(id, encoding, parts.into_iter());
             let kind = self.branch_kind();
             self.set_timer(WHOLE, 0);
             self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, root));
+        } else if let Some((_, leaf)) = parts.pop() {
+            self.keys().update_unwatched(&key, |_, bytes| *bytes = leaf);
         }
     }
 

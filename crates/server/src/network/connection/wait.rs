@@ -16,7 +16,10 @@ use crate::execution::gather::Gathering;
 use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::{Lacked, Needed};
 use crate::execution::read_many::Progress;
-use crate::limits::{CLAIM_BYTES_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES};
+use crate::limits::{
+    CLAIM_BYTES_MIN, ELEMENT_BYTES, ELEMENTS_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES,
+    READ_BUFFER_BYTES,
+};
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
 use crate::state::client_memory::{Amount, Arriving};
@@ -102,7 +105,7 @@ impl<T: Transport> Connection<T> {
 
     /// Waits until a write may bring its arguments, which are copied into the data set.
     async fn wait_for_memory(&mut self) {
-        let bytes = self.copied_bytes();
+        let bytes = self.copied_bytes() + self.made_of_elements();
         self.counted.reserve_copy(&self.worker.server, &self.session.client, bytes);
         let is_granted = self.claim(bytes).await;
         self.memory_granted = Some(is_granted);
@@ -123,6 +126,18 @@ impl<T: Transport> Connection<T> {
             true => args_bytes(self.batch.args(&request, &self.input)) + transaction.bytes() as u64,
             false => 0,
         }
+    }
+
+    /// Bytes that a request which adds very many elements to a key takes to make a collection of them, beside
+    /// the copy that becomes part of the data set: its tables, and the leaf that is divided.
+    fn made_of_elements(&self) -> u64 {
+        let Some(request) = self.batch.current() else { return 0 };
+        let args = self.batch.args(&request, &self.input);
+        let grows = request.entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM));
+        if !grows || args.len() < ELEMENTS_MIN || request.key(args).is_none() {
+            return 0;
+        }
+        args_bytes(args) + args.len() as u64 * ELEMENT_BYTES
     }
 
     /// Waits until there is memory for what the request under way has reserved. False: there is none.
@@ -343,7 +358,7 @@ impl<T: Transport> Connection<T> {
             self.copies_bytes = self.copies_bytes.max(needed.reply_bytes);
         }
         needed.reply_bytes = needed.reply_bytes.max(self.copies_bytes);
-        let made_bytes = needed.reply_bytes + needed.copy_bytes;
+        let made_bytes = self.made_bytes(&needed);
         self.worker.tier.buffers_released();
         // Until the memory is there: what has waited in vain runs again, and asks again.
         self.reply_granted = 0;
@@ -364,10 +379,19 @@ impl<T: Transport> Connection<T> {
         true
     }
 
+    /// Bytes of what is made of values. A run that has said what its copies take has counted among these what
+    /// it makes of cold values.
+    fn made_bytes(&self, needed: &Needed) -> u64 {
+        match self.copies_bytes > 0 {
+            true => needed.reply_bytes.max(needed.copy_bytes),
+            false => needed.reply_bytes + needed.copy_bytes,
+        }
+    }
+
     /// The same of values that take `values` bytes, or of a large reply.
     async fn fetch_large(&mut self, needed: Needed, values: u64) -> bool {
+        let made_bytes = self.made_bytes(&needed);
         let Needed { wants, order, reply_bytes, copy_bytes, watch_bytes, .. } = needed;
-        let made_bytes = reply_bytes + copy_bytes;
         let bytes = values + made_bytes + watch_bytes + self.copied_bytes();
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;

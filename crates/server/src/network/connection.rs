@@ -10,7 +10,7 @@ mod wait_for_keys;
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -139,13 +139,32 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Serves the client until it goes.
-    pub(crate) async fn serve(mut self) {
+    #[expect(clippy::manual_async_fn, reason = "that would have room for its argument twice")]
+    pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
+        async move {
+            self.run().await;
+            self.end();
+        }
+    }
+
+    /// The connection ends.
+    fn end(mut self) {
+        let (worker, client) = (self.worker.clone(), self.session.client.clone());
+        worker.give_buffer(std::mem::take(&mut self.input));
+        worker.give_buffer(self.reply.take());
+        self.counted.end(&worker.server, &client);
+        drop(self.session);
+        worker.server.clients.remove(client.id);
+    }
+
+    /// Reads, runs and answers requests until the client goes.
+    async fn run(&mut self) {
+        let client = self.session.client.clone();
         poll_fn(|cx| {
-            self.session.client.set_waker(cx.waker());
+            client.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
-        let client = self.session.client.clone();
         let mut keeps_turn = false;
         while self.session.closing != Closing::Now {
             if !std::mem::take(&mut keeps_turn) && self.end_turn(&client).await.is_none() {
@@ -181,7 +200,7 @@ impl<T: Transport> Connection<T> {
                     keeps_turn = self.goes_alone;
                 }
                 Next::Wait(wait) => {
-                    if unless_killed(&client, self.wait(wait)).await.is_none() {
+                    if unless_killed(&client, pin!(self.wait(wait))).await.is_none() {
                         break;
                     }
                 }
@@ -190,11 +209,6 @@ impl<T: Transport> Connection<T> {
                 break;
             }
         }
-        self.worker.give_buffer(std::mem::take(&mut self.input));
-        self.worker.give_buffer(self.reply.take());
-        self.counted.end(&self.worker.server, &client);
-        drop(self.session);
-        self.worker.server.clients.remove(client.id);
     }
 
     /// Waits for its turn if that is over. None when the client is killed first.
@@ -204,8 +218,9 @@ impl<T: Transport> Connection<T> {
         if self.worker.turn.is_over(is_heavy, &self.ticket) {
             self.note_large_reply();
             client.is_served.store(true, Ordering::Relaxed);
-            let wait = self.worker.turn.end(is_heavy, &mut self.ticket);
-            self.goes_alone = unless_killed(client, wait).await?;
+            let (turn, ticket) = (&self.worker.turn, &mut self.ticket);
+            let goes_alone = unless_killed(client, pin!(turn.end(is_heavy, ticket))).await;
+            self.goes_alone = goes_alone?;
             client.is_served.store(false, Ordering::Relaxed);
             self.note_moved();
             // Its batch may be under way: what is left of it runs now, not when it began.
@@ -829,9 +844,12 @@ impl<T: Transport> Connection<T> {
     }
 }
 
-/// What came of a wait; none when the client is killed first: the wait ends there.
-async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Option<T> {
-    let mut wait = pin!(wait);
+/// What came of a wait; none when the client is killed first: the wait ends there. It is pinned by the caller, as
+/// it would be kept twice here.
+async fn unless_killed<T>(
+    client: &Client,
+    mut wait: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
     poll_fn(|cx| match client.is_killed() {
         true => Poll::Ready(None),
         false => wait.as_mut().poll(cx).map(Some),

@@ -700,3 +700,15 @@ fn a_batch_of_long_requests_lets_others_have_their_turn() {
     }
     assert_eq!(calls(&worker) - before, REQUESTS);
 }
+
+/// There may be very many that say nothing.
+#[test]
+fn a_connection_is_kept_once() {
+    let worker = worker();
+    let client = Arc::new(Client::default());
+    let connection = Connection::new(worker, Rc::<RefCell<Wire>>::default(), client);
+    let own_bytes = size_of_val(&connection);
+    let bytes = size_of_val(&connection.serve());
+    println!("{own_bytes} bytes of a connection, {bytes} of its task");
+    assert!(bytes < 2 * own_bytes, "{bytes} bytes");
+}

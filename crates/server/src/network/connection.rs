@@ -26,8 +26,9 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, PUSHED_BYTES_MAX,
-    READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
+    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
+    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
+    WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
@@ -422,7 +423,7 @@ impl<T: Transport> Connection<T> {
             return Start::Nothing;
         }
         let limits = self.limits();
-        if self.batch.parse(&mut self.input, &limits, self.worker.server.registry) {
+        if self.parse(&limits) {
             if self.prefetch() {
                 return Start::Turn;
             }
@@ -437,6 +438,14 @@ impl<T: Transport> Connection<T> {
             self.session.closing = Closing::AfterReplies;
         }
         Start::Nothing
+    }
+
+    /// Parses what has arrived, in room that the worker lends.
+    fn parse(&mut self, limits: &Limits) -> bool {
+        if !self.batch.has_lists() {
+            self.batch.give_lists(self.worker.take_batch_lists());
+        }
+        self.batch.parse(&mut self.input, limits, self.worker.server.registry)
     }
 
     fn limits(&self) -> Limits {
@@ -495,9 +504,12 @@ impl<T: Transport> Connection<T> {
         self.counted.release(&self.worker.server, &self.session.client);
     }
 
-    /// Forgets the input that has been run.
+    /// Forgets the input that has been run. The batch must be used up.
     fn drop_input(&mut self) {
         let parsed = std::mem::take(&mut self.batch.parsed_bytes);
+        if self.batch.has_lists() {
+            self.worker.give_batch_lists(self.batch.take_lists());
+        }
         if parsed > 0 {
             // What follows asks anew, behind others: a client that sends without end is not the oldest
             // for ever.
@@ -507,7 +519,6 @@ impl<T: Transport> Connection<T> {
             if self.input.capacity() > 0 {
                 self.worker.give_buffer(std::mem::take(&mut self.input));
             }
-            self.batch.shrink();
         } else if parsed > 0 {
             self.input.drain(..parsed);
         }
@@ -568,7 +579,7 @@ impl<T: Transport> Connection<T> {
         }
         let limits = self.limits();
         self.renew_clock();
-        let found = self.batch.parse(&mut self.input, &limits, self.worker.server.registry);
+        let found = self.parse(&limits);
         if found {
             self.prefetch();
         } else {
@@ -654,7 +665,17 @@ impl<T: Transport> Connection<T> {
             // Others first: the turn is ended before the next requests.
             return Poll::Ready(Ok(()));
         }
-        self.grow_input();
+        if self.counted.must_brake(&self.worker.server) {
+            if !self.input.is_empty() {
+                self.keep_input();
+                return Poll::Ready(Ok(()));
+            }
+            // What is small is served all the same.
+            let small = Vec::with_capacity(BRAKED_READ_BYTES);
+            self.worker.give_buffer(std::mem::replace(&mut self.input, small));
+        } else {
+            self.grow_input();
+        }
         let result = self.transport.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drained = true;

@@ -28,17 +28,17 @@ fn a_wait_ends_when_its_client_is_killed() {
             Poll::Ready(())
         })
         .await;
-        assert_eq!(unless_killed(&client, async { 7 }).await, Some(7));
+        assert_eq!(unless_killed(&client, pin!(async { 7 })).await, Some(7));
         let wait = async {
             let _ended = scope_end(&ended);
             std::future::pending::<()>().await;
         };
         // The wait comes first in each turn: it is woken, not met by chance.
-        let (waited, ()) =
-            tokio::join!(biased; unless_killed(&client, wait), async { client.kill() });
+        let waiting = async { unless_killed(&client, pin!(wait)).await };
+        let (waited, ()) = tokio::join!(biased; waiting, async { client.kill() });
         assert_eq!(waited, None);
         assert!(ended.get(), "it was dropped");
-        assert_eq!(unless_killed(&client, async { 7 }).await, None);
+        assert_eq!(unless_killed(&client, pin!(async { 7 })).await, None);
     });
 }
 

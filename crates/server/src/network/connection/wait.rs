@@ -222,6 +222,10 @@ impl<T: Transport> Connection<T> {
         let client = self.session.client.clone();
         let expected_bytes = self.batch.bytes_expected() as u64;
         let arriving = Arriving { bytes: bytes as u64, expected_bytes };
+        if !self.counted.may_grow_input(&self.worker.server, &client, arriving) {
+            // Very many may wait, each with a little.
+            self.keep_input();
+        }
         self.counted.wait_for_input(&self.worker, &client, arriving).await;
         if self.input.capacity() < READ_BUFFER_BYTES {
             self.worker.note_lent();

@@ -464,6 +464,38 @@ fn ten_thousand_halves_of_requests_take_about_what_has_arrived() {
     assert_peak(&server, 100);
 }
 
+/// Small buffers of very many count, and so do the connections by themselves.
+#[test]
+fn what_ten_thousand_connections_hold_stays_within_maxmemory() {
+    let count = (raise_open_files() - SPARE_FILES).min(10_000);
+    let options = ["--workers", "2", "--maxmemory", "64mb", "--maxclients", "10010"];
+    let server = Server::kelvin_with_flash("512mb", &options);
+    let mut control = server.connect();
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| server.stream()).collect();
+    while info(&mut control, "connected_clients") <= count {}
+    assert_eq!(info(&mut control, "evicted_clients"), 0, "nobody is closed for being there");
+    assert!(info(&mut control, "mem_clients_normal") >= count * 2_000);
+    assert_peak(&server, 64);
+    let begun = [&b"*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$100000\r\n"[..], &[b'x'; 2_000]].concat();
+    for (number, client) in clients.iter_mut().enumerate() {
+        // One that was closed cannot send any more: that is what should happen.
+        let _closed = client.write_all(&begun);
+        if number % 20 == 0 {
+            // Ten thousand in half a second.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    for number in 0..100 {
+        assert_eq!(control.show(&format!("SET key-{number} value")), "+OK");
+        std::thread::sleep(RETRY_EVERY);
+    }
+    let (closed, left) =
+        (info(&mut control, "evicted_clients"), info(&mut control, "connected_clients"));
+    println!("{closed} closed, {left} left");
+    assert!(count < 10_000 || closed > 0 && left > 2_000);
+    assert_peak(&server, 64);
+}
+
 #[test]
 fn strangers_have_a_little_memory_of_their_own_and_go_first() {
     const STRANGERS: usize = 700;
@@ -1001,7 +1033,9 @@ fn requests_that_stand_still_hold_nobody_up_for_long() {
         let trickle = || {
             while !is_answered.load(Ordering::Relaxed) {
                 // Those that were closed no longer take it.
-                stalled.iter_mut().step_by(2).for_each(|client| drop(client.try_write(b"x")));
+                for client in stalled.iter_mut().step_by(2) {
+                    let _ = client.try_write(b"x");
+                }
                 std::thread::sleep(Duration::from_millis(200));
             }
         };

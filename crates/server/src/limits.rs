@@ -68,19 +68,29 @@ pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
 /// Arguments of one request, as with Redis. Each takes six bytes of input at least, which
 /// `client-query-buffer-limit` bounds.
 pub(crate) const ARGS_MAX: usize = i32::MAX as usize;
-/// Argument ranges that a connection keeps room for between its batches.
-pub(crate) const RANGES_KEPT_MAX: usize = 4096;
+/// Argument ranges that room for a batch, of which a worker keeps as many as buffers, is kept for.
+pub(crate) const RANGES_KEPT_MAX: usize = 1024;
 /// Part of `maxmemory` that all clients' buffers may take when `maxmemory-clients` says nothing:
 /// 1/4. Beyond it the largest is closed.
 pub(crate) const CLIENTS_SHARE_SHIFT: u32 = 2;
 /// That share is never less: whoever sets `maxmemory` to next to nothing is answered with errors, not
 /// closed.
 pub(crate) const CLIENTS_SHARE_BYTES_MIN: u64 = 4 << 20;
-/// Bytes by which a client's buffers grow before they are counted anew: 10,000 clients may take 40
+/// Bytes by which a client's buffers grow before they are counted anew: 10,000 clients may take 2.5
 /// MiB that nobody has counted yet.
-pub(crate) const CLIENT_STEP_BYTES: u64 = 4 << 10;
+pub(crate) const CLIENT_STEP_BYTES: u64 = 256;
+/// What a connection takes that has no buffers: its task, its place with the runtime and in the register, its
+/// addresses.
+pub(crate) const CONNECTION_BYTES: u64 = 2560;
+/// Part of what clients may take that connections by themselves may take besides: 1/8. What they take beyond
+/// leaves less for buffers, though never less than half.
+pub(crate) const CONNECTIONS_SHIFT: u32 = 3;
 /// Buffers of a client that waits while all together take too much.
 pub(crate) const CROWD_BYTES_MIN: u64 = 256 << 10;
+/// Beyond so much more than clients may take, 1/8, even small ones are not read until some have been closed.
+pub(crate) const BRAKE_SHIFT: u32 = 3;
+/// Bytes that are read even then of a client that has sent nothing yet: small requests.
+pub(crate) const BRAKED_READ_BYTES: usize = 512;
 /// All clients are counted anew, and the largest closed, when they have grown by this part of their
 /// limit since: 1/16.
 pub(crate) const RECOUNT_SHIFT: u32 = 4;

@@ -78,7 +78,7 @@ const SPEED_MAX: i64 = 4;
 pub struct MemoryUse {
     /// Allocated for the data set.
     pub data_bytes: i64,
-    /// Allocated for connections' buffers.
+    /// Allocated for connections and their buffers.
     pub client_bytes: i64,
     /// Held by the flash engine.
     pub engine_bytes: i64,
@@ -103,6 +103,8 @@ pub struct Budget {
     had_shrunk: AtomicBool,
     /// What batches that made the data set larger have added, in all.
     grown_bytes: AtomicU64,
+    /// What connections take by themselves.
+    connection_bytes: AtomicI64,
     buffer_bytes: AtomicI64,
     reserved_bytes: AtomicI64,
     /// Of that and of arguments, what large requests were let have and may not be resident yet.
@@ -159,6 +161,7 @@ impl Budget {
             data_at_measure: AtomicI64::new(0),
             had_shrunk: AtomicBool::new(false),
             grown_bytes: AtomicU64::new(0),
+            connection_bytes: AtomicI64::new(0),
             buffer_bytes: AtomicI64::new(0),
             reserved_bytes: AtomicI64::new(0),
             data_at_refusal: AtomicI64::new(i64::MIN),
@@ -270,7 +273,8 @@ impl Budget {
         self.reserved_bytes.load(Ordering::Relaxed)
     }
 
-    /// What clients take: buffers, and what their requests have reserved, in bytes.
+    /// What clients take besides their connections by themselves: buffers, and what their requests have reserved,
+    /// in bytes.
     pub fn client_bytes(&self) -> i64 {
         self.buffer_bytes() + self.reserved_bytes()
     }
@@ -298,6 +302,11 @@ impl Budget {
         self.grown_bytes.load(Ordering::Relaxed)
     }
 
+    /// Says what connections take by themselves.
+    pub fn set_connections(&self, bytes: i64) {
+        self.connection_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Says what connections' buffers take.
     pub fn set_buffers(&self, bytes: i64) {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
@@ -312,6 +321,7 @@ impl Budget {
     #[inline]
     fn tracked(&self) -> i64 {
         let counted = self.data_bytes.load(Ordering::Relaxed)
+            + self.connection_bytes.load(Ordering::Relaxed)
             + self.client_bytes()
             + self.engine_bytes.load(Ordering::Relaxed);
         counted.max(0)
@@ -432,7 +442,7 @@ impl Budget {
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
             data_bytes: self.data_bytes.load(Ordering::Relaxed),
-            client_bytes: self.client_bytes(),
+            client_bytes: self.connection_bytes.load(Ordering::Relaxed) + self.client_bytes(),
             engine_bytes: self.engine_bytes.load(Ordering::Relaxed),
             limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
             resident_bytes: self.resident_bytes.load(Ordering::Relaxed),

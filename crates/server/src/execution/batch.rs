@@ -21,13 +21,37 @@ pub(crate) struct Request {
     key: Option<(u32, u16, u64)>,
 }
 
+/// Room for parsed requests. Connections borrow it from their worker while they have some.
+#[derive(Default)]
+pub(crate) struct BatchLists {
+    requests: Vec<Request>,
+    ranges: Vec<ArgRange>,
+    scratch: Vec<ArgRange>,
+}
+
+impl BatchLists {
+    /// Empties it, and lets go of what a batch of very many arguments took.
+    fn clear(&mut self) {
+        self.requests.clear();
+        for ranges in [&mut self.ranges, &mut self.scratch] {
+            ranges.clear();
+            if ranges.capacity() > RANGES_KEPT_MAX {
+                ranges.shrink_to(RANGES_KEPT_MAX);
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<Request>()
+            + (self.ranges.capacity() + self.scratch.capacity()) * size_of::<ArgRange>()
+    }
+}
+
 /// Parsed requests over the connection's input.
 #[derive(Default)]
 pub(crate) struct Batch {
     parser: RequestParser,
-    requests: Vec<Request>,
-    ranges: Vec<ArgRange>,
-    scratch: Vec<ArgRange>,
+    lists: BatchLists,
     /// The next request to run.
     next: usize,
     /// Bytes of input that the parsed requests take.
@@ -45,17 +69,17 @@ impl Batch {
         registry: &'static Registry,
     ) -> bool {
         assert!(self.is_done());
-        self.requests.clear();
-        self.ranges.clear();
-        self.scratch.clear();
+        self.lists.requests.clear();
+        self.lists.ranges.clear();
+        self.lists.scratch.clear();
         self.next = 0;
         self.parsed_bytes = 0;
-        while self.requests.len() < BATCH_REQUESTS_MAX && self.error.is_none() {
+        while self.lists.requests.len() < BATCH_REQUESTS_MAX && self.error.is_none() {
             let base = self.parsed_bytes;
             if base == input.len() {
                 break;
             }
-            match self.parser.parse(&mut input[base..], &mut self.scratch, limits) {
+            match self.parser.parse(&mut input[base..], &mut self.lists.scratch, limits) {
                 Ok(Some(consumed)) => {
                     self.parsed_bytes += consumed;
                     if let Some(bytes) = self.parser.take_refused() {
@@ -68,18 +92,19 @@ impl Batch {
             }
             // Before it has authenticated, a client's next request may fall under other limits. An
             // empty one changes nothing, and nobody would come back for what follows it.
-            if !limits.authenticated && !self.requests.is_empty() {
+            if !limits.authenticated && !self.lists.requests.is_empty() {
                 break;
             }
         }
-        !self.requests.is_empty()
+        !self.lists.requests.is_empty()
     }
 
     fn push(&mut self, registry: &'static Registry, request: &[u8], base: usize) {
-        if self.scratch.is_empty() {
+        let BatchLists { requests, ranges, scratch } = &mut self.lists;
+        if scratch.is_empty() {
             return;
         }
-        let args = Args::new(request, &self.scratch);
+        let args = Args::new(request, scratch);
         let mut entry = registry.get(&args[0]);
         if let Some(container) = entry
             && !container.subcommands.is_empty()
@@ -88,43 +113,52 @@ impl Batch {
             entry = container.subcommand(name).or(entry);
         }
         let key = entry.and_then(|entry| single_key(entry, args));
-        let first = self.ranges.len() as u32;
+        let first = ranges.len() as u32;
         let base = base as u32;
-        self.ranges.extend(
-            self.scratch.iter().map(|range| ArgRange { start: range.start + base, len: range.len }),
+        ranges.extend(
+            scratch.iter().map(|range| ArgRange { start: range.start + base, len: range.len }),
         );
-        let count = self.scratch.len() as u32;
-        self.requests.push(Request { entry, first, count, key });
+        let count = scratch.len() as u32;
+        requests.push(Request { entry, first, count, key });
     }
 
     #[cold]
     fn push_refused(&mut self, bytes: usize) {
         let first = u32::try_from(bytes >> 10).unwrap_or(u32::MAX);
-        self.requests.push(Request { entry: None, first, count: 0, key: None });
+        self.lists.requests.push(Request { entry: None, first, count: 0, key: None });
     }
 
-    /// Lets go of what a batch of very many arguments took. The batch must be used up.
+    /// Whether there is room for requests, which takes memory.
     #[inline]
-    pub(crate) fn shrink(&mut self) {
-        if self.ranges.capacity() + self.scratch.capacity() > 2 * RANGES_KEPT_MAX {
-            self.requests.clear();
-            self.ranges.clear();
-            self.scratch.clear();
-            self.ranges.shrink_to(RANGES_KEPT_MAX);
-            self.scratch.shrink_to(RANGES_KEPT_MAX);
-            self.next = 0;
-        }
+    pub(crate) fn has_lists(&self) -> bool {
+        self.lists.requests.capacity() + self.lists.scratch.capacity() > 0
     }
 
-    /// Memory of what is known of a request under way.
+    /// Gives it room.
+    #[inline]
+    pub(crate) fn give_lists(&mut self, lists: BatchLists) {
+        self.lists = lists;
+    }
+
+    /// Takes the room away, emptied. The batch must be used up.
+    #[inline]
+    pub(crate) fn take_lists(&mut self) -> BatchLists {
+        assert!(self.is_done());
+        self.next = 0;
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.clear();
+        lists
+    }
+
+    /// Memory of parsed requests, and of what is known of the one that is arriving.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.parser.memory_bytes()
+        self.parser.memory_bytes() + self.lists.memory_bytes()
     }
 
     /// The next request.
     #[inline]
     pub(crate) fn current(&self) -> Option<Request> {
-        self.requests.get(self.next).copied()
+        self.lists.requests.get(self.next).copied()
     }
 
     #[inline]
@@ -133,17 +167,17 @@ impl Batch {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.next >= self.requests.len()
+        self.next >= self.lists.requests.len()
     }
 
     /// The requests from the next one on.
     pub(crate) fn rest(&self) -> &[Request] {
-        &self.requests[self.next..]
+        &self.lists.requests[self.next..]
     }
 
     /// Forgets what has not run.
     pub(crate) fn drop_rest(&mut self) {
-        self.next = self.requests.len();
+        self.next = self.lists.requests.len();
     }
 
     /// The arguments of a request.
@@ -151,7 +185,8 @@ impl Batch {
     pub(crate) fn args<'a>(&'a self, request: &Request, input: &'a [u8]) -> Args<'a> {
         let first = request.first as usize;
         // One that was refused has none.
-        let ranges = self.ranges.get(first..first + request.count as usize).unwrap_or_default();
+        let ranges =
+            self.lists.ranges.get(first..first + request.count as usize).unwrap_or_default();
         Args::new(input, ranges)
     }
 

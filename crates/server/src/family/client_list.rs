@@ -7,11 +7,9 @@ use command::CommandError;
 use resp::Args;
 
 use super::refusal::quoted;
+use crate::limits::CONNECTION_BYTES;
 use crate::state::clients::Client;
 use crate::state::registry::Registry;
-
-/// Bytes of a connection besides its buffers: its task and its entry in the register.
-const CLIENT_BYTES: u64 = 1024;
 
 /// A connection as one line. The fields are those of Redis 7.0 in its order, with the library's
 /// name and version of 7.2 behind them.
@@ -84,7 +82,7 @@ impl Line<'_> {
              rbs={output_capacity} rbp={output_capacity} obl=0 oll={} omem={} tot-mem={}",
             usize::from(is_unread) + client.pushes.len(),
             if is_unread { output_capacity } else { 0 } + client.pushes.bytes(),
-            client.memory_bytes() + CLIENT_BYTES,
+            client.memory_bytes() + CONNECTION_BYTES,
         )
     }
 }
@@ -293,7 +291,7 @@ mod tests {
             line.to_string(),
             "id=7 addr=10.0.0.1:5000 laddr=10.0.0.2:6379 fd=9 name=me age=9 idle=5 flags=N db=0 \
              sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 \
-             obl=0 oll=0 omem=0 tot-mem=1024 events=r cmd=NULL user=default redir=-1 resp=3 \
+             obl=0 oll=0 omem=0 tot-mem=2560 events=r cmd=NULL user=default redir=-1 resp=3 \
              lib-name=lib lib-ver="
         );
     }

@@ -10,7 +10,7 @@ mod wait_for_keys;
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,9 +26,9 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX, PROGRESS_BYTES,
-    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
-    WRITE_EARLY_BYTES,
+    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
+    PROGRESS_BYTES, PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX,
+    WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
@@ -143,13 +143,32 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Serves the client until it goes.
-    pub(crate) async fn serve(mut self) {
+    #[expect(clippy::manual_async_fn, reason = "that would have room for its argument twice")]
+    pub(crate) fn serve(mut self) -> impl Future<Output = ()> {
+        async move {
+            self.run().await;
+            self.end();
+        }
+    }
+
+    /// The connection ends.
+    fn end(mut self) {
+        let (worker, client) = (self.worker.clone(), self.session.client.clone());
+        worker.give_buffer(std::mem::take(&mut self.input));
+        worker.give_buffer(self.reply.take());
+        self.counted.end(&worker.server, &client);
+        drop(self.session);
+        worker.server.clients.remove(client.id);
+    }
+
+    /// Reads, runs and answers requests until the client goes.
+    async fn run(&mut self) {
+        let client = self.session.client.clone();
         poll_fn(|cx| {
-            self.session.client.set_waker(cx.waker());
+            client.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
-        let client = self.session.client.clone();
         let mut keeps_turn = false;
         while self.session.closing != Closing::Now {
             if !std::mem::take(&mut keeps_turn) && self.end_turn(&client).await.is_none() {
@@ -185,7 +204,7 @@ impl<T: Transport> Connection<T> {
                     keeps_turn = self.goes_alone;
                 }
                 Next::Wait(wait) => {
-                    if unless_killed(&client, self.wait(wait)).await.is_none() {
+                    if unless_killed(&client, pin!(self.wait(wait))).await.is_none() {
                         break;
                     }
                 }
@@ -194,11 +213,6 @@ impl<T: Transport> Connection<T> {
                 break;
             }
         }
-        self.worker.give_buffer(std::mem::take(&mut self.input));
-        self.worker.give_buffer(self.reply.take());
-        self.counted.end(&self.worker.server, &client);
-        drop(self.session);
-        self.worker.server.clients.remove(client.id);
     }
 
     /// Waits for its turn if that is over. None when the client is killed first.
@@ -208,8 +222,9 @@ impl<T: Transport> Connection<T> {
         if self.worker.turn.is_over(is_heavy, &self.ticket) {
             self.note_large_reply();
             client.is_served.store(true, Ordering::Relaxed);
-            let wait = self.worker.turn.end(is_heavy, &mut self.ticket);
-            self.goes_alone = unless_killed(client, wait).await?;
+            let (turn, ticket) = (&self.worker.turn, &mut self.ticket);
+            let goes_alone = unless_killed(client, pin!(turn.end(is_heavy, ticket))).await;
+            self.goes_alone = goes_alone?;
             client.is_served.store(false, Ordering::Relaxed);
             self.note_waited();
             // Its batch may be under way: what is left of it runs now, not when it began.
@@ -411,7 +426,7 @@ impl<T: Transport> Connection<T> {
             return Start::Nothing;
         }
         let limits = self.limits();
-        if self.batch.parse(&mut self.input, &limits, self.worker.server.registry) {
+        if self.parse(&limits) {
             if self.prefetch() {
                 return Start::Turn;
             }
@@ -426,6 +441,14 @@ impl<T: Transport> Connection<T> {
             self.session.closing = Closing::AfterReplies;
         }
         Start::Nothing
+    }
+
+    /// Parses what has arrived, in room that the worker lends.
+    fn parse(&mut self, limits: &Limits) -> bool {
+        if !self.batch.has_lists() {
+            self.batch.give_lists(self.worker.take_batch_lists());
+        }
+        self.batch.parse(&mut self.input, limits, self.worker.server.registry)
     }
 
     fn limits(&self) -> Limits {
@@ -484,9 +507,12 @@ impl<T: Transport> Connection<T> {
         self.counted.release(&self.worker.server, &self.session.client);
     }
 
-    /// Forgets the input that has been run.
+    /// Forgets the input that has been run. The batch must be used up.
     fn drop_input(&mut self) {
         let parsed = std::mem::take(&mut self.batch.parsed_bytes);
+        if self.batch.has_lists() {
+            self.worker.give_batch_lists(self.batch.take_lists());
+        }
         if parsed > 0 {
             // What follows asks anew, behind others: a client that sends without end is not the oldest
             // for ever.
@@ -496,7 +522,6 @@ impl<T: Transport> Connection<T> {
             if self.input.capacity() > 0 {
                 self.worker.give_buffer(std::mem::take(&mut self.input));
             }
-            self.batch.shrink();
         } else if parsed > 0 {
             self.input.drain(..parsed);
         }
@@ -557,7 +582,7 @@ impl<T: Transport> Connection<T> {
         }
         let limits = self.limits();
         self.renew_clock();
-        let found = self.batch.parse(&mut self.input, &limits, self.worker.server.registry);
+        let found = self.parse(&limits);
         if found {
             self.prefetch();
         } else {
@@ -643,7 +668,17 @@ impl<T: Transport> Connection<T> {
             // Others first: the turn is ended before the next requests.
             return Poll::Ready(Ok(()));
         }
-        self.grow_input();
+        if self.counted.must_brake(&self.worker.server) {
+            if !self.input.is_empty() {
+                self.keep_input();
+                return Poll::Ready(Ok(()));
+            }
+            // What is small is served all the same.
+            let small = Vec::with_capacity(BRAKED_READ_BYTES);
+            self.worker.give_buffer(std::mem::replace(&mut self.input, small));
+        } else {
+            self.grow_input();
+        }
         let result = self.transport.poll_read(cx, &mut self.input);
         if result.is_pending() {
             self.drained = true;
@@ -843,9 +878,12 @@ impl<T: Transport> Connection<T> {
     }
 }
 
-/// What came of a wait; none when the client is killed first: the wait ends there.
-async fn unless_killed<T>(client: &Client, wait: impl Future<Output = T>) -> Option<T> {
-    let mut wait = pin!(wait);
+/// What came of a wait; none when the client is killed first: the wait ends there. It is pinned by the caller, as
+/// it would be kept twice here.
+async fn unless_killed<T>(
+    client: &Client,
+    mut wait: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
     poll_fn(|cx| match client.is_killed() {
         true => Poll::Ready(None),
         false => wait.as_mut().poll(cx).map(Some),

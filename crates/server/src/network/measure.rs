@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tier::AllocatorStats;
 
-use crate::state::client_memory::keep_within_limit;
+use crate::state::client_memory::{connections_bytes, keep_within_limit};
 use crate::state::output_limit::close_slow;
 use crate::state::samples::RateCounts;
 use crate::state::server::Server;
@@ -44,6 +44,7 @@ impl Measurement {
     /// One round.
     pub(crate) fn round(&mut self) {
         let server = &self.server;
+        server.tier.budget.set_connections(connections_bytes(server) as i64);
         server.tier.measure();
         let now = server.tier.clock().now();
         if now >= self.sample_due {

@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,9 +19,9 @@ use tier::{Claim, Held, TierWorker};
 
 use crate::config::MemoryShare;
 use crate::limits::{
-    CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CROWD_BYTES_MIN,
-    INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES, RECOUNT_SHIFT, SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT,
-    SMALL_SHIFT, STRANGERS_BYTES_MAX,
+    BRAKE_SHIFT, CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CONNECTION_BYTES,
+    CONNECTIONS_SHIFT, CROWD_BYTES_MIN, INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES, RECOUNT_SHIFT,
+    SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT, SMALL_SHIFT, STRANGERS_BYTES_MAX,
 };
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
@@ -35,6 +35,11 @@ use crate::state::worker::Worker;
 const WAIT_TICKS_MAX: u32 = 20;
 /// A request that is arriving and has not got on for so long leaves its share to others.
 const STALLED_FOR: Duration = Duration::from_millis(200);
+/// The same of one with small buffers, which waits only while much more is taken than may be: thousands of clients
+/// are closed in less.
+const BRAKE_TICKS_MAX: u32 = 200;
+/// Between two counts of all clients while nothing is read from any.
+const RECOUNT_EVERY_MS: u64 = 20;
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
@@ -51,6 +56,10 @@ pub(crate) struct ClientMemory {
     /// The sum at which all clients were counted last because they took too much.
     recounted_at: AtomicI64,
     recount: Mutex<()>,
+    /// When all were counted last, Unix ms.
+    recounted_ms: AtomicU64,
+    /// Whether all took so much when one was counted last that even small clients are not read for a while.
+    is_braking: AtomicBool,
     /// Clients closed since the log said so.
     unlogged: AtomicU64,
     logged_ms: AtomicU64,
@@ -152,9 +161,16 @@ impl ClientMemory {
             inputs: Default::default(),
             recounted_at: AtomicI64::new(0),
             recount: Mutex::new(()),
+            recounted_ms: AtomicU64::new(0),
+            is_braking: AtomicBool::new(false),
             unlogged: AtomicU64::new(0),
             logged_ms: AtomicU64::new(0),
         }
+    }
+
+    #[inline]
+    fn is_braking(&self) -> bool {
+        self.is_braking.load(Ordering::Relaxed)
     }
 
     /// Memory of the machine; 0 when the kernel does not tell.
@@ -274,31 +290,52 @@ impl CountedBuffers {
         let stranger_grown = strange(is_stranger, bytes) - strange(self.is_stranger, self.bytes);
         (self.bytes, self.is_stranger) = (bytes, is_stranger);
         let strangers = &server.client_memory.stranger_bytes;
-        let stranger_bytes =
-            strangers.fetch_add(stranger_grown, Ordering::Relaxed) + stranger_grown;
+        let stranger_bytes = match stranger_grown {
+            0 => 0,
+            grown => strangers.fetch_add(grown, Ordering::Relaxed) + grown,
+        };
         let total = server.tier.budget.add_buffers(grown);
         if stranger_grown > 0 && stranger_bytes > STRANGERS_BYTES_MAX as i64 {
             keep_within_limit(server);
         } else if grown > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+            // Before the recount, which takes some ms where there are thousands of clients.
+            if is_too_much(server, false) {
+                server.client_memory.is_braking.store(true, Ordering::Relaxed);
+            }
             recount(server, total);
         }
     }
 
     /// Whether the connection must not fill its buffers further for a tick: all together take too
-    /// much, and the clients that were closed for it have not let go of theirs yet; or values have to
-    /// leave RAM for what is there already. Cost: a comparison for a connection whose buffers are
-    /// small.
+    /// much, and the clients that were closed for it have not let go of theirs yet. One whose buffers are
+    /// small waits only where many such take too much together. Cost: a comparison and a load for such a one.
     #[inline]
     pub(crate) fn must_wait(&mut self, server: &Server) -> bool {
-        self.bytes >= CROWD_BYTES_MIN && self.is_crowded(server)
+        let is_large = self.bytes >= CROWD_BYTES_MIN;
+        (is_large || self.bytes > 0 && server.client_memory.is_braking()) && self.is_crowded(server)
+    }
+
+    /// Whether only a little is to be read, and nothing more of an unfinished request before it has looked whether
+    /// it must wait. Cost: a load.
+    #[inline]
+    pub(crate) fn must_brake(&self, server: &Server) -> bool {
+        server.client_memory.is_braking()
+            && self.waited <= BRAKE_TICKS_MAX
+            && is_too_much(server, false)
     }
 
     #[cold]
     fn is_crowded(&mut self, server: &Server) -> bool {
-        let total = server.tier.budget.buffer_bytes();
-        let crowded = limit_bytes(server).is_some_and(|limit| total > limit as i64);
+        let is_large = self.bytes >= CROWD_BYTES_MIN;
+        let ticks_max = if is_large { WAIT_TICKS_MAX } else { BRAKE_TICKS_MAX };
+        let crowded = is_too_much(server, is_large);
         self.waited = if crowded { self.waited + 1 } else { 0 };
-        crowded && self.waited <= WAIT_TICKS_MAX
+        if !crowded {
+            server.client_memory.is_braking.store(false, Ordering::Relaxed);
+        } else if !is_large {
+            recount_again(server);
+        }
+        crowded && self.waited <= ticks_max
     }
 
     /// Whether memory is to be made for a large buffer, before it is filled: asked once for each size.
@@ -426,7 +463,13 @@ impl CountedBuffers {
         }
     }
 
-    fn may_grow_input(&self, server: &Server, client: &Client, arriving: Arriving) -> bool {
+    /// Whether the buffer of a request that is arriving may grow at once.
+    pub(crate) fn may_grow_input(
+        &self,
+        server: &Server,
+        client: &Client,
+        arriving: Arriving,
+    ) -> bool {
         let Some(limit) = limit_bytes(server) else { return true };
         let (size, bytes) = (self.input_size(server, arriving), arriving.bytes);
         let inputs = &server.client_memory.inputs[size as usize];
@@ -547,8 +590,21 @@ impl CountedBuffers {
     }
 }
 
-/// `maxmemory-clients` in bytes; none: there is no bound.
+/// What clients may take besides the connections by themselves, in bytes: `maxmemory-clients`, and less where
+/// there are very many connections. None: there is no bound.
 pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
+    let limit = share_bytes(server)?;
+    let beyond = connections_bytes(server).saturating_sub(limit >> CONNECTIONS_SHIFT);
+    Some(limit - beyond.min(limit / 2))
+}
+
+/// What connections take by themselves.
+pub(crate) fn connections_bytes(server: &Server) -> u64 {
+    server.clients.count() * CONNECTION_BYTES
+}
+
+/// `maxmemory-clients` in bytes; none: there is no bound.
+fn share_bytes(server: &Server) -> Option<u64> {
     let max_memory = server.config.maxmemory.load();
     match server.config.maxmemory_clients.load() {
         MemoryShare::Bytes(0) | MemoryShare::Percent(_) if max_memory == 0 => None,
@@ -568,6 +624,13 @@ pub(crate) fn request_bytes_max(server: &Server) -> u64 {
         bytes => bytes / 2,
     };
     limit_bytes(server).unwrap_or_else(of_machine).max(READ_BUFFER_BYTES as u64)
+}
+
+/// Whether all buffers together take so much that a large client waits, or even a small one.
+fn is_too_much(server: &Server, is_large: bool) -> bool {
+    let Some(limit) = limit_bytes(server) else { return false };
+    let bearable = if is_large { limit } else { limit + (limit >> BRAKE_SHIFT) };
+    server.tier.budget.buffer_bytes() > bearable as i64
 }
 
 /// Memory of the machine; 0 when the kernel does not tell.
@@ -622,12 +685,26 @@ fn recount(server: &Server, total: i64) {
     }
 }
 
+/// Counts all clients anew if that was some time ago. While they were counted last some may have changed, and where
+/// nobody is read nobody grows so that they would be counted again.
+fn recount_again(server: &Server) {
+    let memory = &server.client_memory;
+    let last_ms = memory.recounted_ms.load(Ordering::Relaxed);
+    if server.tier.clock().unix_ms() >= last_ms + RECOUNT_EVERY_MS
+        && let Some(_alone) = memory.recount.try_lock()
+    {
+        keep_within_limit(server);
+    }
+}
+
 /// Counts the buffers of all clients anew, tells the budget, and closes the largest while they
 /// exceed `maxmemory-clients`, or the bound of those who have not authenticated. Cost: linear in
 /// the clients.
 pub(crate) fn keep_within_limit(server: &Server) {
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
+    let now_ms = server.tier.clock().unix_ms();
+    server.client_memory.recounted_ms.store(now_ms, Ordering::Relaxed);
     server.tier.budget.set_buffers(total as i64);
     // What those take who are on their way out is as good as free.
     clients.retain(|client| !client.is_killed());

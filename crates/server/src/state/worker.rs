@@ -10,6 +10,7 @@ use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
+use crate::execution::batch::BatchLists;
 use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::state::clients::Client;
 use crate::state::cold_fields::ColdFields;
@@ -40,6 +41,8 @@ pub(crate) struct Worker {
     buffers: RefCell<Vec<Vec<u8>>>,
     /// How many of them connections have.
     buffers_lent: Cell<usize>,
+    /// Room for requests that connections borrow while they have some.
+    batch_lists: RefCell<Vec<BatchLists>>,
     pub(crate) turn: Turn,
     /// When its clients that wait give up.
     pub(crate) deadlines: Deadlines,
@@ -67,6 +70,7 @@ impl Worker {
             to_demote: RefCell::default(),
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
+            batch_lists: RefCell::default(),
             turn,
             deadlines: Deadlines::default(),
             cold_fields: ColdFields::default(),
@@ -201,6 +205,21 @@ impl Worker {
         self.note_lent();
         let kept = self.buffers.borrow_mut().pop();
         kept.unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
+    }
+
+    /// Room for the requests of a batch.
+    #[inline]
+    pub(crate) fn take_batch_lists(&self) -> BatchLists {
+        self.batch_lists.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Gives it back.
+    #[inline]
+    pub(crate) fn give_batch_lists(&self, lists: BatchLists) {
+        let mut kept = self.batch_lists.borrow_mut();
+        if kept.len() < BUFFERS_KEPT_MAX {
+            kept.push(lists);
+        }
     }
 
     /// Gives a buffer back. One that has grown is let go.

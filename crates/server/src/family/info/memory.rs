@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use tier::{AllocatorStats, MemoryUse};
 
+use crate::state::client_memory::connections_bytes;
 use crate::state::server::Server;
 
 use super::text::{Text, ratio};
@@ -41,7 +42,8 @@ impl Memory {
     pub(crate) fn measure(server: &Server) -> Memory {
         let allocator = AllocatorStats::read();
         let usage = server.tier.budget.memory_use();
-        let clients: u64 = server.clients.all().iter().map(|client| client.memory_bytes()).sum();
+        let buffers: u64 = server.clients.all().iter().map(|client| client.memory_bytes()).sum();
+        let clients = buffers + connections_bytes(server);
         let startup = server.totals.startup_bytes;
         let overhead = startup + clients + usage.engine_bytes.max(0) as u64;
         Memory {

@@ -28,17 +28,17 @@ fn a_wait_ends_when_its_client_is_killed() {
             Poll::Ready(())
         })
         .await;
-        assert_eq!(unless_killed(&client, async { 7 }).await, Some(7));
+        assert_eq!(unless_killed(&client, pin!(async { 7 })).await, Some(7));
         let wait = async {
             let _ended = scope_end(&ended);
             std::future::pending::<()>().await;
         };
         // The wait comes first in each turn: it is woken, not met by chance.
-        let (waited, ()) =
-            tokio::join!(biased; unless_killed(&client, wait), async { client.kill() });
+        let waiting = async { unless_killed(&client, pin!(wait)).await };
+        let (waited, ()) = tokio::join!(biased; waiting, async { client.kill() });
         assert_eq!(waited, None);
         assert!(ended.get(), "it was dropped");
-        assert_eq!(unless_killed(&client, async { 7 }).await, None);
+        assert_eq!(unless_killed(&client, pin!(async { 7 })).await, None);
     });
 }
 
@@ -699,4 +699,16 @@ fn a_batch_of_long_requests_lets_others_have_their_turn() {
         assert!(!serve(&mut connection));
     }
     assert_eq!(calls(&worker) - before, REQUESTS);
+}
+
+/// There may be very many that say nothing.
+#[test]
+fn a_connection_is_kept_once() {
+    let worker = worker();
+    let client = Arc::new(Client::default());
+    let connection = Connection::new(worker, Rc::<RefCell<Wire>>::default(), client);
+    let own_bytes = size_of_val(&connection);
+    let bytes = size_of_val(&connection.serve());
+    println!("{own_bytes} bytes of a connection, {bytes} of its task");
+    assert!(bytes < 2 * own_bytes, "{bytes} bytes");
 }

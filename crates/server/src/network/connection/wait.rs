@@ -54,53 +54,56 @@ pub(crate) enum Wait {
 impl<T: Transport> Connection<T> {
     /// Waits for what the request under way needs. The client may be killed meanwhile: this is dropped
     /// then, and leaves nothing behind.
-    pub(super) async fn wait(&mut self, wait: Wait) {
-        // To hold read buffers while waiting could make all wait for ever. What a request that waits for
-        // values keeps of those it has is in memory of its own.
-        if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
-            self.release_fetched();
-            self.reply_granted = 0;
-        }
-        if self.reply_granted == 0 {
-            self.note_large_reply();
-        }
-        self.session.client.is_served.store(true, Ordering::Relaxed);
-        // What is rare is boxed, for else each idle connection would have room for it.
-        match wait {
-            Wait::Gather(lacked) => Box::pin(self.gather(lacked)).await,
-            Wait::Fetch(needed) => _ = self.fetch(needed).await,
-            Wait::Reply => Box::pin(self.fill_reply()).await,
-            Wait::Memory => Box::pin(self.wait_for_memory()).await,
-            Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
-            Wait::Buffers => {
-                let bytes = self.input.capacity() as u64;
-                drop(self.worker.tier.wait_for_memory(bytes, self.counted.held()).await)
+    #[expect(clippy::manual_async_fn, reason = "that would have room for its argument twice")]
+    pub(super) fn wait(&mut self, wait: Wait) -> impl Future<Output = ()> {
+        async move {
+            // To hold read buffers while waiting could make all wait for ever. What a request that waits for
+            // values keeps of those it has is in memory of its own.
+            if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
+                self.release_fetched();
+                self.reply_granted = 0;
             }
-            Wait::Errand => {
-                let errand = self.session.errand.take();
-                self.session.errand = Box::pin(errand.run(&self.worker)).await;
+            if self.reply_granted == 0 {
+                self.note_large_reply();
             }
-            Wait::Keys => Box::pin(self.wait_for_keys()).await,
-            Wait::Pause => {
-                self.memory_granted = None;
-                self.session.client.is_blocked.store(true, Ordering::Relaxed);
-                let worker = self.worker.clone();
-                self.writing(worker.upkeep_tick.notified()).await;
-                self.session.client.is_blocked.store(false, Ordering::Relaxed);
-            }
-            Wait::Demotion => {
-                Box::pin(self.worker.clone().demote_now()).await;
-                if self.batch.is_done() {
-                    self.finish_batch();
+            self.session.client.is_served.store(true, Ordering::Relaxed);
+            // What is rare is boxed, for else each idle connection would have room for it.
+            match wait {
+                Wait::Gather(lacked) => Box::pin(self.gather(lacked)).await,
+                Wait::Fetch(needed) => _ = self.fetch(needed).await,
+                Wait::Reply => Box::pin(self.fill_reply()).await,
+                Wait::Memory => Box::pin(self.wait_for_memory()).await,
+                Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
+                Wait::Buffers => {
+                    let bytes = self.input.capacity() as u64;
+                    drop(self.worker.tier.wait_for_memory(bytes, self.counted.held()).await)
                 }
+                Wait::Errand => {
+                    let errand = self.session.errand.take();
+                    self.session.errand = Box::pin(errand.run(&self.worker)).await;
+                }
+                Wait::Keys => Box::pin(self.wait_for_keys()).await,
+                Wait::Pause => {
+                    self.memory_granted = None;
+                    self.session.client.is_blocked.store(true, Ordering::Relaxed);
+                    let worker = self.worker.clone();
+                    self.writing(worker.upkeep_tick.notified()).await;
+                    self.session.client.is_blocked.store(false, Ordering::Relaxed);
+                }
+                Wait::Demotion => {
+                    Box::pin(self.worker.clone().demote_now()).await;
+                    if self.batch.is_done() {
+                        self.finish_batch();
+                    }
+                }
+                Wait::Crowd => self.worker.upkeep_tick.notified().await,
             }
-            Wait::Crowd => self.worker.upkeep_tick.notified().await,
+            self.session.client.is_served.store(false, Ordering::Relaxed);
+            self.note_waited();
+            // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
+            // counted from there, and a pause would not end else.
+            self.renew_clock();
         }
-        self.session.client.is_served.store(false, Ordering::Relaxed);
-        self.note_waited();
-        // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
-        // counted from there, and a pause would not end else.
-        self.renew_clock();
     }
 
     /// Waits until a write may bring its arguments, which are copied into the data set.
@@ -234,6 +237,10 @@ impl<T: Transport> Connection<T> {
         let client = self.session.client.clone();
         let expected_bytes = self.batch.bytes_expected() as u64;
         let arriving = Arriving { bytes: bytes as u64, expected_bytes };
+        if !self.counted.may_grow_input(&self.worker.server, &client, arriving) {
+            // Very many may wait, each with a little.
+            self.keep_input();
+        }
         self.counted.wait_for_input(&self.worker, &client, arriving).await;
         if self.input.capacity() < READ_BUFFER_BYTES {
             self.worker.note_lent();
@@ -350,33 +357,36 @@ impl<T: Transport> Connection<T> {
 
     /// Fetches values once there is memory for them and for what is made of them: a reply, or a
     /// part of the data set. False: there was none yet, so that it asks again, or is refused.
-    pub(super) async fn fetch(&mut self, mut needed: Needed) -> bool {
-        let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
-        let values = wanted + self.fetched.memory_bytes();
-        // What a run has asked for its copies the next needs as well, whatever it lacks besides.
-        if needed.is_for_copies {
-            self.copies_bytes = self.copies_bytes.max(needed.reply_bytes);
+    #[expect(clippy::manual_async_fn, reason = "that would have room for its argument twice")]
+    pub(super) fn fetch(&mut self, mut needed: Needed) -> impl Future<Output = bool> {
+        async move {
+            let wanted = needed.wants.iter().map(value_bytes).sum::<u64>();
+            let values = wanted + self.fetched.memory_bytes();
+            // What a run has asked for its copies the next needs as well, whatever it lacks besides.
+            if needed.is_for_copies {
+                self.copies_bytes = self.copies_bytes.max(needed.reply_bytes);
+            }
+            needed.reply_bytes = needed.reply_bytes.max(self.copies_bytes);
+            let made_bytes = self.made_bytes(&needed);
+            self.worker.tier.buffers_released();
+            // Until the memory is there: what has waited in vain runs again, and asks again.
+            self.reply_granted = 0;
+            let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
+            let beside = made_bytes + needed.watch_bytes;
+            if values > READ_BUFFER_BYTES as u64 || beside > reply_bytes_free as u64 {
+                return Box::pin(self.fetch_large(needed, values)).await;
+            }
+            self.reply_granted = made_bytes as usize;
+            // In the read buffers, which count already, and then in the buffer of the replies. What was granted
+            // stays: a request that needs little first, such as a leaf of an index, and then much
+            // again would be the last of the queue again, and where all do so none would ever run.
+            if !self.counted.is_granted() {
+                self.counted.release(&self.worker.server, &self.session.client);
+            }
+            self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
+            self.fetched.push_order(&needed.order);
+            true
         }
-        needed.reply_bytes = needed.reply_bytes.max(self.copies_bytes);
-        let made_bytes = self.made_bytes(&needed);
-        self.worker.tier.buffers_released();
-        // Until the memory is there: what has waited in vain runs again, and asks again.
-        self.reply_granted = 0;
-        let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
-        let beside = made_bytes + needed.watch_bytes;
-        if values > READ_BUFFER_BYTES as u64 || beside > reply_bytes_free as u64 {
-            return Box::pin(self.fetch_large(needed, values)).await;
-        }
-        self.reply_granted = made_bytes as usize;
-        // In the read buffers, which count already, and then in the buffer of the replies. What was granted
-        // stays: a request that needs little first, such as a leaf of an index, and then much
-        // again would be the last of the queue again, and where all do so none would ever run.
-        if !self.counted.is_granted() {
-            self.counted.release(&self.worker.server, &self.session.client);
-        }
-        self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
-        self.fetched.push_order(&needed.order);
-        true
     }
 
     /// Bytes of what is made of values. A run that has said what its copies take has counted among these what

@@ -10,7 +10,7 @@ use support::{Client, Server, show, text};
 
 const MIB: u64 = 1 << 20;
 /// How often a write is tried again while pages come free.
-const RETRIES_MAX: usize = 100;
+const RETRIES_MAX: usize = 500;
 /// Keys that may fit where one was refused a moment ago: 2 MiB.
 const MORE_KEYS_MAX: u32 = 50_000;
 /// Writes that are refused in a row: seconds of measurements.

@@ -5,47 +5,9 @@ use keyspace::Key;
 use resp::{ArgRange, Args, Limits, ProtocolError, RequestParser};
 use smallvec::SmallVec;
 
-use crate::limits::{BATCH_REQUESTS_MAX, RANGES_KEPT_MAX};
+use crate::limits::BATCH_REQUESTS_MAX;
+use crate::state::batch_lists::{BatchLists, Request};
 use crate::state::registry::{Entry, Registry, Run};
-
-/// One request, cut out of the input.
-#[derive(Clone, Copy)]
-pub(crate) struct Request {
-    /// Its command; none when there is no such command.
-    pub(crate) entry: Option<&'static Entry>,
-    /// Its argument ranges within the batch's. Of one that was refused for its size, which has none:
-    /// that size, in KiB.
-    first: u32,
-    count: u32,
-    /// Slot and hash of its key, when it has exactly one.
-    key: Option<(u32, u16, u64)>,
-}
-
-/// Room for parsed requests. Connections borrow it from their worker while they have some.
-#[derive(Default)]
-pub(crate) struct BatchLists {
-    requests: Vec<Request>,
-    ranges: Vec<ArgRange>,
-    scratch: Vec<ArgRange>,
-}
-
-impl BatchLists {
-    /// Empties it, and lets go of what a batch of very many arguments took.
-    fn clear(&mut self) {
-        self.requests.clear();
-        for ranges in [&mut self.ranges, &mut self.scratch] {
-            ranges.clear();
-            if ranges.capacity() > RANGES_KEPT_MAX {
-                ranges.shrink_to(RANGES_KEPT_MAX);
-            }
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.requests.capacity() * size_of::<Request>()
-            + (self.ranges.capacity() + self.scratch.capacity()) * size_of::<ArgRange>()
-    }
-}
 
 /// Parsed requests over the connection's input.
 #[derive(Default)]
@@ -198,21 +160,6 @@ impl Batch {
     /// How long the request under way will be, about.
     pub(crate) fn bytes_expected(&self) -> usize {
         self.parser.bytes_expected()
-    }
-}
-
-impl Request {
-    /// The bytes that it announced, if it was refused for them, rounded down to KiB.
-    #[inline]
-    pub(crate) fn refused_bytes(&self) -> Option<u64> {
-        (self.count == 0).then(|| u64::from(self.first) << 10)
-    }
-
-    /// The key of a request that has exactly one.
-    #[inline]
-    pub(crate) fn key<'a>(&self, args: Args<'a>) -> Option<Key<'a>> {
-        let (index, slot, hash) = self.key?;
-        Some(Key { bytes: args.get(index as usize)?, slot, hash })
     }
 }
 

@@ -8,7 +8,7 @@ use keyspace::{Key, Keyspace, Locked};
 use resp::{Args, Reply};
 use tier::{FetchedSet, Tier, Want};
 
-use crate::execution::batch::{Batch, Request};
+use crate::execution::batch::Batch;
 use crate::execution::call::count;
 use crate::execution::gather::wants_many;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, promote_large, run_locked};
@@ -25,6 +25,7 @@ use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
 use crate::session::cold::all_cold;
 use crate::session::{ReplyMode, Session};
+use crate::state::batch_lists::Request;
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::saves::LOADING_ERROR;

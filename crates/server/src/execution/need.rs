@@ -67,10 +67,11 @@ impl NeededOf<'_> {
         }
     }
 
-    /// Adds memory for copies that are not known yet: all that is left of what a request may take.
-    pub(crate) fn add_copies_max(&mut self) {
+    /// Adds memory for copies, of which it is not known how large they are, as far as a request may take it.
+    pub(crate) fn add_copies(&mut self, bytes: u64) {
         let left = self.bytes_max.saturating_sub(self.bytes + self.needed.reply_bytes);
-        self.needed.copy_bytes = self.needed.copy_bytes.max(left);
+        let copies = self.needed.copy_bytes.saturating_add(bytes);
+        self.needed.copy_bytes = copies.min(left).max(self.needed.copy_bytes);
     }
 
     /// Adds what it takes to read the request in windows, if there may be as much.

@@ -4,16 +4,17 @@
 //!
 //! Those that only read are run, and what comes of it is dropped. The commands in front of
 //! them may change what they find, so that is an estimate; where one writes to a key, those behind it that read the
-//! key are left out. What a command takes that copies a collection is not known before it runs: it has all
-//! that a request may take.
+//! key are left out. A command that makes something of a collection, such as COPY, is taken to need thrice its
+//! bytes: for leaves that it reads, for copies, and for what it makes.
 
 use command::{CommandError, Flags, KeyFlags, Waits};
-use keyspace::{Key, Locked};
+use keyspace::{Key, Locked, Stored};
 use rapidhash::RapidHashSet;
 use resp::Reply;
 use smallvec::SmallVec;
 use tier::FetchedSet;
 use value::Kind;
+use value::leaf::branch::Root;
 
 use crate::execution::dispatch::{Attempt, wants_of};
 use crate::execution::gather::chosen_db;
@@ -23,6 +24,9 @@ use crate::execution::need::NeededOf;
 use crate::session::Session;
 use crate::session::transaction::Queued;
 use crate::state::registry::Run;
+
+/// What a command takes that makes something of a collection, of the collection's bytes.
+const COPIED_TIMES: u64 = 3;
 
 /// Adds to `needs` what the queued commands need of large collections. The slots of all their keys are locked.
 /// `reply` is as it was afterwards. Cost: a look at each key, and a run of each command that only reads a large
@@ -36,7 +40,6 @@ pub(super) fn rehearse(
 ) {
     let mut db = session.db;
     let mut written = RapidHashSet::default();
-    let mut copies = false;
     for queued in &session.transaction.queued {
         if needs.are_too_much() {
             break;
@@ -44,29 +47,38 @@ pub(super) fn rehearse(
         db = chosen_db(queued.entry, queued.args()).unwrap_or(db);
         let flags = queued.entry.spec.flags;
         let mut keys: SmallVec<[Key<'_>; 4]> = SmallVec::new();
-        let mut has_large = false;
+        let (mut has_large, mut made_of) = (false, 0);
         for (key, at) in keys_with_needs(queued.entry, queued.args()) {
-            let is_large = is_large(locked, db, &key);
-            has_large |= is_large && !written.contains(&(db, key.hash));
-            copies |= is_large && flags.has(Flags::WRITE) && at.flags.has(KeyFlags::RO);
+            if let Some(bytes) = large_bytes(session, locked, (db, &key), fetched) {
+                has_large |= !written.contains(&(db, key.hash));
+                made_of += if at.flags.has(KeyFlags::RO) { bytes } else { 0 };
+            }
             keys.push(key);
         }
         if flags.has(Flags::WRITE) {
+            needs.add_copies(made_of.saturating_mul(COPIED_TIMES));
             written.extend(keys.iter().map(|key| (db, key.hash)));
         } else if has_large && flags.has(Flags::READONLY) {
             rehearse_one(session, (queued, &keys, db), locked, (fetched, attempt), needs, reply);
         }
     }
-    if copies {
-        needs.add_copies_max();
-    }
 }
 
-/// Whether a key has a collection in many leaves.
-fn is_large(locked: &mut Locked<'_>, db: u8, key: &Key<'_>) -> bool {
+/// Bytes of a collection in many leaves, none while its root is on flash alone. None: a key has something else.
+fn large_bytes(
+    session: &Session,
+    locked: &mut Locked<'_>,
+    (db, key): (u8, &Key<'_>),
+    fetched: &FetchedSet,
+) -> Option<u64> {
     let table = locked.keyspace().table_of(db);
-    let view = locked.slot(key.slot).view(table, key);
-    view.is_some_and(|view| Kind::from_bits(view.kind).is_tree())
+    let view = locked.slot(key.slot).view(table, key)?;
+    let root = match view.stored {
+        _ if !Kind::from_bits(view.kind).is_tree() => return None,
+        Stored::Hot(root) | Stored::Clean(root, _) => Some(root),
+        Stored::Cold(at, _) => fetched.value(session.server().tier.record_id(at)),
+    };
+    Some(root.map_or(0, |root| Root::new(root).leaf_bytes()))
 }
 
 fn rehearse_one(

@@ -1,5 +1,6 @@
 //! What connections share: the server, and each worker's side of it.
 
+pub(crate) mod batch_lists;
 pub(crate) mod client_memory;
 pub(crate) mod clients;
 pub(crate) mod clock;

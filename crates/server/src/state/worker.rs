@@ -10,8 +10,8 @@ use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::execution::batch::BatchLists;
 use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
+use crate::state::batch_lists::BatchLists;
 use crate::state::clients::Client;
 use crate::state::cold_fields::ColdFields;
 use crate::state::deadlines::Deadlines;

@@ -367,7 +367,7 @@ impl<T: Transport> Connection<T> {
                 self.copies_bytes = self.copies_bytes.max(needed.reply_bytes);
             }
             needed.reply_bytes = needed.reply_bytes.max(self.copies_bytes);
-            let made_bytes = self.made_bytes(&needed);
+            let made_bytes = needed.reply_bytes + needed.copy_bytes;
             self.worker.tier.buffers_released();
             // Until the memory is there: what has waited in vain runs again, and asks again.
             self.reply_granted = 0;
@@ -389,19 +389,10 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Bytes of what is made of values. A run that has said what its copies take has counted among these what
-    /// it makes of cold values.
-    fn made_bytes(&self, needed: &Needed) -> u64 {
-        match self.copies_bytes > 0 {
-            true => needed.reply_bytes.max(needed.copy_bytes),
-            false => needed.reply_bytes + needed.copy_bytes,
-        }
-    }
-
     /// The same of values that take `values` bytes, or of a large reply.
     async fn fetch_large(&mut self, needed: Needed, values: u64) -> bool {
-        let made_bytes = self.made_bytes(&needed);
         let Needed { wants, order, reply_bytes, copy_bytes, watch_bytes, .. } = needed;
+        let made_bytes = reply_bytes + copy_bytes;
         let bytes = values + made_bytes + watch_bytes + self.copied_bytes();
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;

@@ -131,7 +131,8 @@ pub(crate) fn run_locked(
         result = Err(CommandError::too_long_of(&run.keys[0], reply.full_len() as u64));
     }
     if listened != Classes::NONE {
-        take_effects(server, worker.index, &mut cx, is_over(&result));
+        let is_over = is_over(&result) && run.part != Part::Rehearsal;
+        take_effects(server, worker.index, &mut cx, is_over);
     }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
     match &mut result {
@@ -141,6 +142,9 @@ pub(crate) fn run_locked(
         Err(CommandError::ReplyTooLong(long)) => {
             long.leaves.extend(cold_leaves.iter().map(|(_, value)| *value));
             reads.take_back(caller, locked, (run.keys, &long.key), &mut tally);
+        }
+        Err(_) if run.part == Part::Rehearsal => {
+            reads.take_back(caller, locked, (run.keys, &[]), &mut tally);
         }
         _ => {}
     }

@@ -40,7 +40,7 @@ pub(super) fn rehearse(
 ) {
     let mut db = session.db;
     let mut written = RapidHashSet::default();
-    for queued in &session.transaction.queued {
+    for (index, queued) in session.transaction.queued.iter().enumerate() {
         if needs.are_too_much() {
             break;
         }
@@ -56,10 +56,14 @@ pub(super) fn rehearse(
             keys.push(key);
         }
         if flags.has(Flags::WRITE) {
-            needs.add_copies(made_of.saturating_mul(COPIED_TIMES));
+            if flags.has(Flags::DENYOOM) {
+                needs.add_copies(made_of.saturating_mul(COPIED_TIMES));
+            }
             written.extend(keys.iter().map(|key| (db, key.hash)));
         } else if has_large && flags.has(Flags::READONLY) {
-            rehearse_one(session, (queued, &keys, db), locked, (fetched, attempt), needs, reply);
+            let random = session.random_of(index);
+            let caller = Caller { db, random, no_touch: true, ..Caller::of(session) };
+            rehearse_one(caller, (queued, &keys), locked, (fetched, attempt), needs, reply);
         }
     }
 }
@@ -82,8 +86,8 @@ fn large_bytes(
 }
 
 fn rehearse_one(
-    session: &Session,
-    (queued, keys, db): (&Queued, &[Key<'_>], u8),
+    caller: Caller<'_>,
+    (queued, keys): (&Queued, &[Key<'_>]),
     locked: &mut Locked<'_>,
     (fetched, attempt): (&FetchedSet, Attempt),
     needs: &mut NeededOf<'_>,
@@ -105,7 +109,6 @@ fn rehearse_one(
         waits: Waits::Never,
         saved_bytes: None,
     };
-    let caller = Caller { db, no_touch: true, ..Caller::of(session) };
     let result = run_locked(caller, locked, run, reply);
     let reply_bytes = match &result {
         Err(CommandError::NotResident(missing)) => missing.reply_bytes,
@@ -119,5 +122,5 @@ fn rehearse_one(
         Err(CommandError::ReplyTooLong(long)) => &long.leaves[..],
         _ => &[],
     };
-    wants_of(&session.server().tier, leaves).into_iter().for_each(|want| needs.add_want(want));
+    wants_of(&caller.worker.server.tier, leaves).into_iter().for_each(|want| needs.add_want(want));
 }

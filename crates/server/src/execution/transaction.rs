@@ -102,6 +102,9 @@ fn exec(
         session.discard();
         return Err("EXECABORT Transaction discarded because of previous errors.");
     }
+    if attempt.number == 0 {
+        session.random = session.worker.tier.next_random();
+    }
     let is_first = attempt.number == 0 && !session.transaction.has_changed_keys();
     if is_first && transaction_wants_many(session.server(), &session.transaction) {
         return Ok(Outcome::Gather(Lacked::default()));
@@ -123,11 +126,11 @@ fn exec(
     }
     let mut needs = needs(session, &mut locked, fetched);
     rehearse(session, &mut locked, (fetched, attempt), &mut needs, reply);
-    // What it has been granted it will need again.
-    let granted = (attempt.reply_granted as u64).saturating_sub(needs.needed.copy_bytes);
-    needs.needed.reply_bytes = needs.needed.reply_bytes.max(granted);
     needs.are_too_much();
     let mut needed = needs.needed;
+    // What it has been granted it will need again.
+    let granted = (attempt.reply_granted as u64).saturating_sub(needed.copy_bytes);
+    needed.reply_bytes = needed.reply_bytes.max(granted);
     needed.named = needed.wants.len();
     let has_values = needed.wants.iter().all(|want| fetched.has(want.record));
     fetched.rewind();
@@ -139,9 +142,9 @@ fn exec(
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
     let mut room = Room::new(session, reply, attempt.leaves_gaps);
-    for queued in &transaction.queued {
+    for (index, queued) in transaction.queued.iter().enumerate() {
         reply.set_protocol(session.protocol);
-        run_queued(session, queued, &mut locked, fetched, &mut room, reply);
+        run_queued(session, (queued, index), &mut locked, fetched, &mut room, reply);
     }
     drop(locked);
     serve_ready(&session.worker);
@@ -240,7 +243,7 @@ impl Room {
 
 fn run_queued(
     session: &mut Session,
-    queued: &Queued,
+    (queued, index): (&Queued, usize),
     locked: &mut Locked<'_>,
     fetched: &mut FetchedSet,
     room: &mut Room,
@@ -252,7 +255,7 @@ fn run_queued(
     let result = match queued.entry.run {
         Run::Keys(handler) => {
             let keys: Keys<'_> = keys_with_needs(queued.entry, args).map(|(key, _)| key).collect();
-            session.random = session.worker.tier.next_random();
+            let random = session.random_of(index);
             // Ends: with the slots held values stay where they are, so each turn reads another one,
             // and what was read before stays at hand.
             loop {
@@ -271,7 +274,8 @@ fn run_queued(
                     waits: Waits::Never,
                     saved_bytes: Some(room.saved_bytes),
                 };
-                let result = run_locked(Caller::of(session), locked, run, reply);
+                let caller = Caller { random, ..Caller::of(session) };
+                let result = run_locked(caller, locked, run, reply);
                 let missing = match result {
                     Err(CommandError::NotResident(missing)) => missing,
                     Err(CommandError::ReplyTooLong(_)) => {

@@ -74,6 +74,8 @@ pub(crate) struct Connection<T> {
     resident_reply: usize,
     /// A buffer for the large value that the request under way makes, with its pages.
     spare: Vec<u8>,
+    /// Whether nothing more was read of an unfinished request, since clients take too much: it waits.
+    is_braked: bool,
     /// Bytes of something large that have passed since its client was last noted to get on.
     moved_bytes: usize,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
@@ -133,6 +135,7 @@ impl<T: Transport> Connection<T> {
             copies_bytes: 0,
             resident_reply: 0,
             spare: Vec::new(),
+            is_braked: false,
             moved_bytes: 0,
             attempts: 0,
             named_max: 0,
@@ -269,7 +272,8 @@ impl<T: Transport> Connection<T> {
         }
         // Between requests: one that is under way has values in hand that would be let go.
         let is_between = self.attempts == 0 && !self.counted.is_granted();
-        if is_between && self.counted.must_wait(&self.worker.server) {
+        let is_braked = std::mem::take(&mut self.is_braked);
+        if is_between && self.counted.must_wait(&self.worker.server, is_braked) {
             return Next::Wait(Wait::Crowd);
         }
         // Where a reply is large, to write it gives the memory back.
@@ -493,6 +497,8 @@ impl<T: Transport> Connection<T> {
     /// Ends a batch. True: there is something to write before more is run.
     fn finish_batch(&mut self) -> bool {
         self.worker.after_batch();
+        let client = &self.session.client;
+        client.progressed_ms.store(self.session.now_ms, Ordering::Relaxed);
         self.release_fetched();
         self.drop_input();
         let unwritten = self.reply.len() - self.written;
@@ -671,6 +677,7 @@ impl<T: Transport> Connection<T> {
         if self.counted.must_brake(&self.worker.server) {
             if !self.input.is_empty() {
                 self.keep_input();
+                self.is_braked = true;
                 return Poll::Ready(Ok(()));
             }
             // What is small is served all the same.

@@ -146,6 +146,12 @@ impl Session {
         may_keep
     }
 
+    /// A random number for a command of its transaction.
+    pub(crate) fn random_of(&self, index: usize) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        self.random ^ (index as u64 + 1).wrapping_mul(ODD)
+    }
+
     /// Whether the server may keep so many bytes for the client, or has been asked for them.
     pub(crate) fn may_keep(&self, bytes: u64) -> bool {
         bytes <= self.asked_bytes || may_keep(self.server(), &self.client, bytes)

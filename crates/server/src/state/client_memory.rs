@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rapidhash::RapidHashMap;
+use rapidhash::RapidHashSet;
 use tier::{Claim, Held, TierWorker};
 
 use crate::config::MemoryShare;
@@ -33,13 +33,13 @@ use crate::state::worker::Worker;
 /// second when upkeep is idle. Not for ever, as clients that may not be closed can be what takes too
 /// much.
 const WAIT_TICKS_MAX: u32 = 20;
-/// A request that is arriving and has not got on for so long leaves its share to others.
-const STALLED_FOR: Duration = Duration::from_millis(200);
 /// The same of one with small buffers, which waits only while much more is taken than may be: thousands of clients
 /// are closed in less.
 const BRAKE_TICKS_MAX: u32 = 200;
 /// Between two counts of all clients while nothing is read from any.
 const RECOUNT_EVERY_MS: u64 = 20;
+/// A request that is arriving and has not got on for so long leaves its share to others.
+const STALLED_FOR: Duration = Duration::from_millis(200);
 /// Between two lines of the log about clients that were closed.
 const LOG_EVERY_MS: u64 = 1000;
 
@@ -110,25 +110,41 @@ struct LargeInputs {
 /// Clients that have a large request which is arriving, the oldest first.
 #[derive(Default)]
 struct Holders {
-    active: VecDeque<u64>,
-    /// Those that did not get on when the first of the queue looked, and what they held. They leave the share to
-    /// others, who go on within the limit of all clients.
-    stalled: VecDeque<(u64, u64)>,
+    active: VecDeque<Holder>,
+    /// Those that did not get on when the first of the queue looked. They leave the share to others, who go on
+    /// within the limit of all clients.
+    stalled: VecDeque<Holder>,
+}
+
+/// A client, and the bytes of the share that it has.
+#[derive(Clone, Copy)]
+struct Holder {
+    id: u64,
+    bytes: u64,
 }
 
 impl Holders {
     fn remove(&mut self, id: u64) {
-        self.active.retain(|&other| other != id);
-        self.stalled.retain(|&(other, _)| other != id);
+        self.active.retain(|holder| holder.id != id);
+        self.stalled.retain(|holder| holder.id != id);
+    }
+
+    /// Sets what a client has; a new one is the last.
+    fn set(&mut self, id: u64, bytes: u64) {
+        let mut holders = self.active.iter_mut().chain(&mut self.stalled);
+        match holders.find(|holder| holder.id == id) {
+            Some(holder) => holder.bytes = bytes,
+            None => self.active.push_back(Holder { id, bytes }),
+        }
     }
 
     /// Whether nobody else gets on, or came before this.
     fn is_oldest(&self, id: u64) -> bool {
-        self.active.front().is_none_or(|&oldest| oldest == id)
+        self.active.front().is_none_or(|oldest| oldest.id == id)
     }
 
     fn stalled_bytes(&self, but: u64) -> u64 {
-        self.stalled.iter().filter(|&&(id, _)| id != but).map(|&(_, bytes)| bytes).sum()
+        self.stalled.iter().filter(|holder| holder.id != but).map(|holder| holder.bytes).sum()
     }
 }
 
@@ -137,17 +153,11 @@ impl LargeInputs {
     fn look(&self, server: &Server) {
         let mut idle = server.clients.all();
         idle.retain(|client| is_idle(server, client, STALLED_FOR));
-        let held = |client: &Arc<Client>| client.input_capacity.load(Ordering::Relaxed);
-        let idle: RapidHashMap<u64, u64> =
-            idle.iter().map(|client| (client.id, held(client))).collect();
+        let idle: RapidHashSet<u64> = idle.iter().map(|client| client.id).collect();
         let mut holders = self.holders.lock();
         let Holders { active, stalled } = std::mem::take(&mut *holders);
-        for id in active.into_iter().chain(stalled.into_iter().map(|(id, _)| id)) {
-            match idle.get(&id) {
-                Some(&bytes) => holders.stalled.push_back((id, bytes)),
-                None => holders.active.push_back(id),
-            }
-        }
+        (holders.stalled, holders.active) =
+            active.into_iter().chain(stalled).partition(|holder| idle.contains(&holder.id));
     }
 }
 
@@ -308,11 +318,14 @@ impl CountedBuffers {
 
     /// Whether the connection must not fill its buffers further for a tick: all together take too
     /// much, and the clients that were closed for it have not let go of theirs yet. One whose buffers are
-    /// small waits only where many such take too much together. Cost: a comparison and a load for such a one.
+    /// small waits only where many such take too much together, and where nothing was read of it for that
+    /// (`is_braked`). Cost: a comparison and a load for such a one.
     #[inline]
-    pub(crate) fn must_wait(&mut self, server: &Server) -> bool {
-        let is_large = self.bytes >= CROWD_BYTES_MIN;
-        (is_large || self.bytes > 0 && server.client_memory.is_braking()) && self.is_crowded(server)
+    pub(crate) fn must_wait(&mut self, server: &Server, is_braked: bool) -> bool {
+        let may_wait = is_braked
+            || self.bytes >= CROWD_BYTES_MIN
+            || self.bytes > 0 && server.client_memory.is_braking();
+        may_wait && self.is_crowded(server)
     }
 
     /// Whether only a little is to be read, and nothing more of an unfinished request before it has looked whether
@@ -320,14 +333,13 @@ impl CountedBuffers {
     #[inline]
     pub(crate) fn must_brake(&self, server: &Server) -> bool {
         server.client_memory.is_braking()
-            && self.waited <= BRAKE_TICKS_MAX
+            && self.waited <= self.wait_ticks_max()
             && is_too_much(server, false)
     }
 
     #[cold]
     fn is_crowded(&mut self, server: &Server) -> bool {
         let is_large = self.bytes >= CROWD_BYTES_MIN;
-        let ticks_max = if is_large { WAIT_TICKS_MAX } else { BRAKE_TICKS_MAX };
         let crowded = is_too_much(server, is_large);
         self.waited = if crowded { self.waited + 1 } else { 0 };
         if !crowded {
@@ -335,7 +347,11 @@ impl CountedBuffers {
         } else if !is_large {
             recount_again(server);
         }
-        crowded && self.waited <= ticks_max
+        crowded && self.waited <= self.wait_ticks_max()
+    }
+
+    fn wait_ticks_max(&self) -> u32 {
+        if self.bytes >= CROWD_BYTES_MIN { WAIT_TICKS_MAX } else { BRAKE_TICKS_MAX }
     }
 
     /// Whether memory is to be made for a large buffer, before it is filled: asked once for each size.
@@ -443,12 +459,12 @@ impl CountedBuffers {
             let mut place = inputs.queue.join(client.id, arriving.bytes);
             let look_at_clients = |server: &Server, look: Look| {
                 inputs.look(server);
-                close_idle(server, &look);
+                close_idle(server, &look)
             };
             while !self.may_grow_input(server, client, arriving)
                 && place.wait(worker, look_at_clients).await
             {}
-            inputs.queue.begin_anew();
+            inputs.queue.begin_anew(arriving.bytes);
         }
         self.set_input(server, client, arriving);
     }
@@ -523,9 +539,8 @@ impl CountedBuffers {
         }
         let inputs = &server.client_memory.inputs[size as usize];
         let mut holders = inputs.holders.lock();
-        if self.input_as.replace(size).is_none() {
-            holders.active.push_back(client.id);
-        }
+        self.input_as = Some(size);
+        holders.set(client.id, bytes);
         let grown = bytes as i64 - self.input as i64;
         self.input = bytes;
         inputs.bytes.fetch_add(grown, Ordering::Relaxed);
@@ -723,15 +738,17 @@ pub(crate) fn keep_within_limit(server: &Server) {
     log_closed(server, count);
 }
 
-/// Closes the largest of the clients that have neither read nor sent anything for a while, whoever waits
-/// included, and for which nothing runs, until what all in a queue wait for fits beside the others. Cost: linear in
-/// the clients.
-fn close_idle(server: &Server, look: &Look) {
-    let (Some(limit), Some(grace)) = (limit_bytes(server), look.grace) else { return };
+/// Closes the largest of the clients that have neither read nor sent much for a while, whoever waits included, and
+/// for which nothing runs, until what others wait for in a queue fits: the first of them, and the rest as far as half
+/// of what clients may take goes. Those with a read buffer or less stay: so do subscribers, and who watches keys.
+/// Returns the bytes that they had. Cost: linear in the clients.
+fn close_idle(server: &Server, look: &Look) -> u64 {
+    let (Some(limit), Some(grace)) = (limit_bytes(server), look.grace) else { return 0 };
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
+    clients.retain(|client| client.memory_bytes() > READ_BUFFER_BYTES as u64);
     clients.retain(|client| is_idle(server, client, grace));
-    let bytes = look.bytes.min(limit);
+    let bytes = look.bytes.min(limit / 2).max(look.first_bytes);
     // What those take who are on their way out is as good as free.
     let (gone, mut idle): (Vec<_>, Vec<_>) =
         clients.into_iter().partition(|client| client.is_killed());
@@ -739,12 +756,15 @@ fn close_idle(server: &Server, look: &Look) {
     let closed = close_largest(&mut idle, (total + bytes).saturating_sub(limit + free));
     server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
     log_closed(server, closed.count);
+    closed.bytes
 }
 
-/// Whether a client has neither read nor sent much of anything large for so long, and nothing runs for it.
+/// Whether a client has neither read nor sent much of anything large for so long, no batch of it has run, and none
+/// waits or runs.
 fn is_idle(server: &Server, client: &Client, time: Duration) -> bool {
     let progressed_ms = client.progressed_ms.load(Ordering::Relaxed);
-    let is_served = client.is_served.load(Ordering::Relaxed);
+    let is_served =
+        client.is_served.load(Ordering::Relaxed) || client.is_blocked.load(Ordering::Relaxed);
     let now_ms = server.tier.clock().unix_ms();
     !is_served && now_ms >= progressed_ms + time.as_millis() as u64
 }

@@ -31,8 +31,10 @@ pub(super) struct ReservationQueue(Mutex<Line>);
 struct Line {
     /// The clients, and what they wait for in bytes. Bounds: one place for each.
     waiting: VecDeque<(u64, u64)>,
-    /// Since when somebody has waited.
+    /// Since when somebody has waited, unless some went on for whom nobody had to be closed.
     crowded_since: Option<Duration>,
+    /// What clients had that were closed, and nobody has gone on with yet, in bytes.
+    closed_bytes: u64,
     /// Since when no request could go on, whichever was the first.
     stuck_since: Option<Duration>,
 }
@@ -40,6 +42,15 @@ struct Line {
 impl Line {
     fn is_behind(&self, id: u64) -> bool {
         self.waiting.front().is_some_and(|&(first, _)| first != id)
+    }
+
+    /// A request for so many bytes goes on.
+    fn pass(&mut self, bytes: u64) {
+        self.stuck_since = None;
+        if self.closed_bytes < bytes {
+            self.crowded_since = None;
+        }
+        self.closed_bytes = self.closed_bytes.saturating_sub(bytes);
     }
 }
 
@@ -56,7 +67,8 @@ struct Stuck {
     time: Duration,
     /// How long somebody has waited in it.
     crowded: Duration,
-    /// What all of them wait for, in bytes.
+    /// What its first waits for, and what all do, in bytes.
+    first_bytes: u64,
     bytes: u64,
 }
 
@@ -72,7 +84,8 @@ impl Stuck {
 pub(super) struct Look {
     /// Those that have done nothing for so long may be closed. None: not yet.
     pub(super) grace: Option<Duration>,
-    /// What all that wait in the queue wait for, in bytes.
+    /// What the first of the queue waits for, and what all do, in bytes.
+    pub(super) first_bytes: u64,
     pub(super) bytes: u64,
 }
 
@@ -88,9 +101,9 @@ impl ReservationQueue {
         self.0.lock().is_behind(id)
     }
 
-    /// A request went on though nothing came free for it: those behind it wait anew.
-    pub(super) fn begin_anew(&self) {
-        self.0.lock().stuck_since = None;
+    /// A request for so many bytes went on by itself: those behind it wait anew.
+    pub(super) fn begin_anew(&self, bytes: u64) {
+        self.0.lock().pass(bytes);
     }
 
     /// Lets a client that is not behind others go on if `reserve` does so for it, while nobody else of this queue
@@ -99,7 +112,8 @@ impl ReservationQueue {
         let mut line = self.0.lock();
         let goes = !line.is_behind(id) && reserve();
         if goes {
-            line.stuck_since = None;
+            let bytes = line.waiting.front().map_or(0, |&(_, bytes)| bytes);
+            line.pass(bytes);
         }
         goes
     }
@@ -112,9 +126,13 @@ impl ReservationPlace<'_> {
     }
 
     /// Waits for what others may let go of. Now and then the first has `look` deal with clients that do nothing for
-    /// theirs, such as to read a reply. False: the queue has been stuck for as long as it may; each that comes to be
+    /// theirs, such as to read a reply, which returns the bytes of those that it closed. False: the queue has been stuck for as long as it may; each that comes to be
     /// the first meanwhile is refused as well unless it can go on.
-    pub(super) async fn wait(&mut self, worker: &Worker, look: impl Fn(&Server, Look)) -> bool {
+    pub(super) async fn wait(
+        &mut self,
+        worker: &Worker,
+        look: impl Fn(&Server, Look) -> u64,
+    ) -> bool {
         let now = worker.server.tier.clock().now();
         if let Some(stuck) = self.stuck(now) {
             if stuck.time >= OTHERS_WAIT_MAX {
@@ -122,7 +140,10 @@ impl ReservationPlace<'_> {
             }
             if stuck.time >= IDLE_LOOK_EVERY && now >= self.looked_at + IDLE_LOOK_EVERY {
                 self.looked_at = now;
-                look(&worker.server, Look { grace: stuck.grace(), bytes: stuck.bytes });
+                let Stuck { first_bytes, bytes, .. } = stuck;
+                let look_at = Look { grace: stuck.grace(), first_bytes, bytes };
+                let closed_bytes = look(&worker.server, look_at);
+                self.queue.0.lock().closed_bytes += closed_bytes;
             }
         }
         worker.upkeep_tick.notified().await;
@@ -136,6 +157,7 @@ impl ReservationPlace<'_> {
         is_first.then(|| Stuck {
             time: now.saturating_sub(*line.stuck_since.get_or_insert(now)),
             crowded: now.saturating_sub(*line.crowded_since.get_or_insert(now)),
+            first_bytes: line.waiting.front().map_or(0, |&(_, bytes)| bytes),
             bytes: line.waiting.iter().map(|&(_, bytes)| bytes).sum(),
         })
     }
@@ -146,7 +168,7 @@ impl Drop for ReservationPlace<'_> {
         let mut line = self.queue.0.lock();
         line.waiting.retain(|&(id, _)| id != self.id);
         if line.waiting.is_empty() {
-            (line.stuck_since, line.crowded_since) = (None, None);
+            *line = Line::default();
         }
     }
 }
@@ -188,15 +210,20 @@ mod tests {
             place.stuck(at * SECOND).and_then(|stuck| stuck.grace()).map(|grace| grace.as_secs())
         };
         assert_eq!([0, 3, 4, 5].map(|at| grace(&first, at)), [None, None, Some(4), Some(4)]);
-        // Others that do nothing go on, one after another.
+        // Others that do nothing go on, one after another, with what was closed for them.
         for id in 2..5 {
             let next = queue.join(id, 5);
+            queue.0.lock().closed_bytes += 5;
             assert!(queue.try_pass(id - 1, || true));
             assert_eq!(first.stuck(5 * SECOND).map(|stuck| stuck.bytes), Some(10));
             first = next;
         }
         assert_eq!([6, 8, 60].map(|at| grace(&first, at)), [Some(2), Some(1), Some(1)]);
+        let next = queue.join(9, 5);
+        assert!(queue.try_pass(4, || true), "others have let go of theirs");
         drop(first);
-        assert_eq!(grace(&queue.join(9, 5), 61), None, "nobody waited");
+        assert_eq!([61, 66].map(|at| grace(&next, at)), [None, Some(4)]);
+        drop(next);
+        assert_eq!(grace(&queue.join(10, 5), 70), None, "nobody waited");
     }
 }

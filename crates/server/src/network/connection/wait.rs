@@ -380,7 +380,8 @@ impl<T: Transport> Connection<T> {
             // In the read buffers, which count already, and then in the buffer of the replies. What was granted
             // stays: a request that needs little first, such as a leaf of an index, and then much
             // again would be the last of the queue again, and where all do so none would ever run.
-            if !self.counted.is_granted() {
+            // And so does what it was let have for its arguments.
+            if !self.counted.is_granted() && self.memory_granted != Some(true) {
                 self.counted.release(&self.worker.server, &self.session.client);
             }
             self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
@@ -393,7 +394,8 @@ impl<T: Transport> Connection<T> {
     async fn fetch_large(&mut self, needed: Needed, values: u64) -> bool {
         let Needed { wants, order, reply_bytes, copy_bytes, watch_bytes, .. } = needed;
         let made_bytes = reply_bytes + copy_bytes;
-        let bytes = values + made_bytes + watch_bytes + self.copied_bytes();
+        let args_bytes = self.copied_bytes() + self.made_of_elements();
+        let bytes = values + made_bytes + watch_bytes + args_bytes;
         // What the limit of clients is about: their bytes alone.
         let overhead = (wants.len() + self.fetched.len()) as u64 * VALUE_OVERHEAD_BYTES as u64;
         let of_client = made_bytes.max(values.saturating_sub(overhead));

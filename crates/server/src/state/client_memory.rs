@@ -206,6 +206,10 @@ impl ClientMemory {
 
 #[cfg(test)]
 impl ClientMemory {
+    pub(crate) fn brake(&self) {
+        self.is_braking.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn has_large_inputs(&self) -> bool {
         let is_held = |holders: &Holders| holders.active.len() + holders.stalled.len() > 0;
         self.inputs.iter().any(|inputs| is_held(&inputs.holders.lock()))

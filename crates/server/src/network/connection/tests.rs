@@ -12,7 +12,9 @@ use crate::config::Config;
 use crate::execution::outcome::Needed;
 use crate::execution::upkeep::Upkeep;
 use crate::family::REGISTRY;
-use crate::limits::{BATCH_REQUESTS_MAX, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_REQUESTS_MAX};
+use crate::limits::{
+    BATCH_REQUESTS_MAX, BUFFERS_LENT_MAX, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
+};
 use crate::state::server::Server;
 
 /// A client that takes more in one go is heavy.
@@ -711,4 +713,40 @@ fn a_connection_is_kept_once() {
     let bytes = size_of_val(&connection.serve());
     println!("{own_bytes} bytes of a connection, {bytes} of its task");
     assert!(bytes < 2 * own_bytes, "{bytes} bytes");
+}
+
+/// It neither reads on nor keeps the worker busy.
+#[test]
+fn a_request_that_has_begun_waits_while_clients_take_too_much() {
+    let config = Config::default();
+    config
+        .load_arguments(&[b"--maxmemory-clients".to_vec(), b"8mb".to_vec()])
+        .expect("an option that there is");
+    let worker = worker_with(config);
+    let (wire, mut connection) = connect(&worker);
+    let requests = |bytes: &[u8]| wire.borrow_mut().requests.extend_from_slice(bytes);
+    // So many have buffers that it keeps what has arrived in memory of its size, too little to count.
+    (0..=BUFFERS_LENT_MAX).for_each(|_| worker.note_lent());
+    requests(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$30");
+    assert!(!serve(&mut connection));
+    // Another takes too much, and none may be closed.
+    let large = Arc::new(Client { id: worker.server.clients.next_id(), ..Client::default() });
+    large.input_capacity.store(10 << 20, Ordering::Relaxed);
+    worker.server.clients.add(large.clone());
+    for client in worker.server.clients.all() {
+        client.no_evict.store(true, Ordering::Relaxed);
+    }
+    worker.server.tier.budget.add_buffers(10 << 20);
+    worker.server.client_memory.brake();
+    requests(b"\r\nv23456789012345678901234567890\r\n");
+    for _ in 0..3 {
+        worker.upkeep_tick.notify_waiters();
+        assert!(!serve(&mut connection));
+    }
+    assert!(!wire.borrow().requests.is_empty(), "nothing more is read of it");
+    large.input_capacity.store(0, Ordering::Relaxed);
+    worker.server.tier.budget.add_buffers(-10 << 20);
+    worker.upkeep_tick.notify_waiters();
+    assert!(!serve(&mut connection));
+    assert_eq!(wire.borrow().replies, b"+OK\r\n");
 }

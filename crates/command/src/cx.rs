@@ -277,7 +277,7 @@ impl<'a, 'k> Cx<'a, 'k> {
             return Ok(());
         };
         let Some(bytes) = self.fetched.value(at) else { return Err(not_resident(key, at, len)) };
-        let copy = copy_into(self.take_spare(), bytes);
+        let copy = self.copy(bytes);
         let promoted = self.db(key).promote(key, at, copy.into_boxed_slice());
         assert!(promoted, "the slot is locked, so the value is where it was");
         self.tally.read_flash += 1;
@@ -289,13 +289,32 @@ impl<'a, 'k> Cx<'a, 'k> {
         std::mem::take(self.spare)
     }
 
+    /// An empty buffer that has room for so many bytes: that for the large value, if it is large enough.
+    pub fn take_room(&mut self, bytes: usize) -> Vec<u8> {
+        let spare = self.take_spare();
+        if spare.capacity() >= bytes {
+            return spare;
+        }
+        // Not beside the other.
+        drop(spare);
+        let mut room = Vec::new();
+        room.reserve_exact(bytes);
+        room
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut copy = self.take_room(bytes.len());
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
     /// Sets a string, whether the key exists or not, which is the caller's to report. Its encoding follows from the bytes, as when
     /// a client SETs it.
     #[inline]
     pub fn set_string(&mut self, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
         let kind = Kind::of_string(bytes);
         if self.spare.capacity() > 0 && bytes.len() >= SPARE_BYTES_MIN {
-            let copy = copy_into(self.take_spare(), bytes);
+            let copy = self.copy(bytes);
             return self.set_string_vec(key, kind, copy, expiry);
         }
         self.db(key).put(key, kind.bits(), bytes, expiry);
@@ -339,13 +358,6 @@ impl<'a, 'k> Cx<'a, 'k> {
         }
         removed
     }
-}
-
-/// A copy in `buffer`, which may be too small and is empty.
-fn copy_into(mut buffer: Vec<u8>, bytes: &[u8]) -> Vec<u8> {
-    buffer.reserve_exact(bytes.len());
-    buffer.extend_from_slice(bytes);
-    buffer
 }
 
 #[cold]

@@ -529,12 +529,8 @@ fn a_collection_too_large_to_be_loaded_is_told() {
     assert_eq!(other.connect().show("LLEN list"), ":40000");
 }
 
-/// What a snapshot has to save first does not count against a client's write: the snapshot comes to nothing.
-#[test]
-fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
-    const LEN: usize = 7 << 20;
-    // The walk comes to the last of the slots when these have been written.
-    const NAMES: [&str; 3] = ["{ykq}a", "{ykq}b", "{ykq}c"];
+/// A server of 64 MB and a client of it, with so many values that a snapshot takes a while.
+fn filled() -> (Server, Client) {
     let options = ["--workers", "1", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];
     let server =
         Server::kelvin_with_flash("1gb", &[&options[..], &ALLOWED[..], &["--save", ""]].concat());
@@ -544,6 +540,24 @@ fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
         (first..first + 200).for_each(|key| client.send(&["SET", &format!("key:{key}"), &value]));
         (0..200).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
     }
+    (server, client)
+}
+
+/// Has a snapshot begin, up to its moment, which is a little later.
+fn begin_snapshot(client: &mut Client) {
+    assert_eq!(client.show("BGSAVE"), "+Background saving started");
+    while info(client, "current_save_keys_processed") == "0" {
+        assert_eq!(info(client, "rdb_bgsave_in_progress"), "1");
+    }
+}
+
+/// What a snapshot has to save first does not count against a client's write: the snapshot comes to nothing.
+#[test]
+fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
+    const LEN: usize = 7 << 20;
+    // The walk comes to the last of the slots when these have been written.
+    const NAMES: [&str; 3] = ["{ykq}a", "{ykq}b", "{ykq}c"];
+    let (_server, mut client) = filled();
     let deletions = NAMES.map(|name| format!("DEL {name}"));
     let at_once = [format!("DEL {}", NAMES.join(" "))];
     for (transaction, replies) in [(&deletions[..], "[:1 :1 :1]"), (&at_once[..], "[:3]")] {
@@ -552,15 +566,10 @@ fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
             assert!((0..20).map(set).any(|reply| reply == "+OK"));
         }
         client.line("TIER DEMOTE ALL");
-        assert_eq!(client.show("BGSAVE"), "+Background saving started");
-        // Its moment is a little later.
-        while info(&mut client, "current_save_keys_processed") == "0" {
-            assert_eq!(info(&mut client, "rdb_bgsave_in_progress"), "1");
-        }
+        begin_snapshot(&mut client);
         client.line("MULTI");
         transaction.iter().for_each(|line| drop(client.line(line)));
-        let reply = client.show("EXEC");
-        assert_eq!(reply, replies);
+        assert_eq!(client.show("EXEC"), replies);
         wait_for_snapshot(&mut client);
         assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
         // The next one is taken.
@@ -573,25 +582,15 @@ fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
 #[test]
 fn a_command_of_a_transaction_is_not_refused_for_what_a_snapshot_lacks() {
     const ELEMENTS: usize = 14_000;
-    let options = ["--workers", "1", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];
-    let server =
-        Server::kelvin_with_flash("1gb", &[&options[..], &ALLOWED[..], &["--save", ""]].concat());
-    let mut client = server.connect();
+    let (_server, mut client) = filled();
     let value = "v".repeat(1000);
-    for first in (0..60_000).step_by(200) {
-        (first..first + 200).for_each(|key| client.send(&["SET", &format!("key:{key}"), &value]));
-        (0..200).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
-    }
     // Its slot is the first, which has been saved soon.
     let words = [&["RPUSH", "{06S}list"][..], &[value.as_str(); 100]].concat();
     (0..ELEMENTS / 100).for_each(|_| drop(client.call(&words)));
     // And this is the last, which the walk comes to when the transaction has run.
     assert_eq!(show(&client.call(&["SET", "{ykq}", &"v".repeat(3 << 20)])), "+OK");
     client.line("TIER DEMOTE ALL");
-    assert_eq!(client.show("BGSAVE"), "+Background saving started");
-    while info(&mut client, "current_save_keys_processed") == "0" {
-        assert_eq!(info(&mut client, "rdb_bgsave_in_progress"), "1");
-    }
+    begin_snapshot(&mut client);
     // All leaves of the list come to less than a request may read, and not with the string. Of a command that
     // writes they are read with the slots held.
     for line in ["MULTI", "DEL {ykq}", "LREM {06S}list 0 nothing", "LLEN {06S}list"] {

@@ -213,19 +213,8 @@ impl SlotState {
     /// has come is not looked at, and it is no access.
     #[inline]
     pub fn cold(&self, table: u8, key: &Key<'_>) -> Option<(FlashRef, u32)> {
-        let (place, value_len) = self.extent(table, key)?;
-        Some((place?, value_len))
-    }
-
-    /// The length of a key's value, and its place if it is on flash alone; no access either.
-    #[inline]
-    pub fn extent(&self, table: u8, key: &Key<'_>) -> Option<(Option<FlashRef>, u32)> {
-        let entries = self.table(table)?;
-        let at = entries.find(key.hash, key.bytes)?;
-        Some(match entries.view(at).stored {
-            Stored::Cold(place, value_len) => (Some(place), value_len),
-            Stored::Hot(value) | Stored::Clean(value, _) => (None, value.len() as u32),
-        })
+        let Stored::Cold(place, value_len) = self.view(table, key)?.stored else { return None };
+        Some((place, value_len))
     }
 
     /// Asks for the line where the table would look for the key.

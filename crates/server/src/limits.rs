@@ -26,6 +26,9 @@ pub(crate) const FILLED_BYTES_MAX: usize = 512 << 10;
 /// How often a command is run again because a value went cold in between, before the value is read
 /// with its slot held.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
+/// Part of what a request may take that is read at most for a snapshot, which must see values before they change,
+/// while a transaction holds its slots: 1/4. Beyond, the snapshot fails.
+pub(crate) const SAVED_HELD_SHIFT: u32 = 2;
 /// Values fetched together that are promoted at their first use where there is room: more are a scan,
 /// whose values would be in RAM three times.
 pub(crate) const PROMOTED_AT_ONCE_MAX: usize = 1024;
@@ -106,9 +109,6 @@ pub(crate) const INPUT_STEP_BYTES_MAX: usize = 4 << 20;
 /// Part of what clients may take that large requests which are arriving share: 1/8. One alone may take
 /// all that others leave.
 pub(crate) const INPUTS_SHARE_SHIFT: u32 = 3;
-/// Part of what a request may take that is read at most for a snapshot, which must see values before they change,
-/// while a transaction holds its slots: 1/4. Beyond, the snapshot fails.
-pub(crate) const SAVED_HELD_SHIFT: u32 = 2;
 /// A request that takes at most this part of what clients may take is small: 1/8.
 pub(crate) const SMALL_SHIFT: u32 = 3;
 /// Part of it that small requests may take whatever large ones do: 1/4.

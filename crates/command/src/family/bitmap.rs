@@ -281,11 +281,7 @@ fn combine(
     sources: &[Key<'_>],
     len: usize,
 ) -> Result<Vec<u8>, CommandError> {
-    let mut result = cx.take_spare();
-    if result.capacity() < len {
-        result = Vec::new();
-        result.reserve_exact(len);
-    }
+    let mut result = cx.take_room(len);
     for (index, source) in sources.iter().enumerate() {
         cx.report_missed_read(source);
         let bytes = cx.read_string(source)?.unwrap_or_default();

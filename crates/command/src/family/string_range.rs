@@ -227,12 +227,8 @@ pub(super) fn lengthen<R>(
     }
     // What was fetched goes to its longer place at once. To bring it to RAM as it is and lengthen it there
     // would take its old length once more, for which no memory was asked.
-    let mut bytes = cx.take_spare();
+    let mut bytes = cx.take_room(len);
     let old = cx.read_string(key)?.unwrap_or_default();
-    if bytes.capacity() < len {
-        bytes = Vec::new();
-        bytes.reserve_exact(len);
-    }
     bytes.extend_from_slice(old);
     bytes.resize(len, 0);
     let result = change(&mut bytes);

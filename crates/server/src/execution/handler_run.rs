@@ -63,7 +63,8 @@ pub(crate) struct HandlerRun<'a> {
     /// Whether the command may change something.
     pub(crate) is_write: bool,
     pub(crate) waits: Waits,
-    /// What a transaction, or a request that has waited, has read for a snapshot with its slots held.
+    /// What was read for a snapshot with the slots held, of a run that holds them before and after: in a
+    /// transaction, or for a client that has waited.
     pub(crate) saved_bytes: Option<u64>,
 }
 
@@ -76,8 +77,8 @@ pub(crate) enum Part {
     First(usize),
     /// A few that follow those of an earlier run.
     Later,
-    /// All, to see what it takes: the result is [`CommandError::ReplyTooLong`], with the length of all replies, if
-    /// that is there.
+    /// All, to see what it takes. It has no effects, and never succeeds: one that comes to its end answers
+    /// [`CommandError::ReplyTooLong`] with the length of the reply and the leaves that it has read.
     Rehearsal,
 }
 
@@ -148,12 +149,13 @@ pub(crate) fn run_locked(
         }
         _ => {}
     }
-    if !run.fetched.is_empty() && run.part != Part::Rehearsal {
+    if !run.fetched.is_empty() {
         // Of very many keys, some by chance.
         let count = match run.part {
             Part::Whole if run.keys.len() <= PROMOTED_AT_ONCE_MAX => PROMOTED_AT_ONCE_MAX,
             Part::Whole => PROMOTED_OF_MANY_MAX,
-            Part::First(_) | Part::Later | Part::Rehearsal => PROMOTED_OF_PIECE_MAX,
+            Part::First(_) | Part::Later => PROMOTED_OF_PIECE_MAX,
+            Part::Rehearsal => 0,
         };
         let first = worker.tier.next_random() as usize % run.keys.len().max(1);
         for key in run.keys[first..].iter().chain(&run.keys[..first]).take(count) {

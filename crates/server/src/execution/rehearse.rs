@@ -2,9 +2,8 @@
 //! flash, and memory for long replies and copies. What has run cannot be undone, so a command in its midst could not
 //! wait for either.
 //!
-//! Those that only read are run, and what comes of it is dropped. The commands in front of
-//! them may change what they find, so that is an estimate; where one writes to a key, those behind it that read the
-//! key are left out. A command that makes something of a collection, such as COPY, is taken to need thrice its
+//! Those that only read are run, and what comes of it is dropped. The commands in front of them may change what they
+//! find, so that is an estimate; where one writes to a key, those behind it that read the key are left out. A command that makes something of a collection, such as COPY, is taken to need thrice its
 //! bytes: for leaves that it reads, for copies, and for what it makes.
 
 use command::{CommandError, Flags, KeyFlags, Waits};
@@ -77,8 +76,10 @@ fn large_bytes(
 ) -> Option<u64> {
     let table = locked.keyspace().table_of(db);
     let view = locked.slot(key.slot).view(table, key)?;
+    if !Kind::from_bits(view.kind).is_tree() {
+        return None;
+    }
     let root = match view.stored {
-        _ if !Kind::from_bits(view.kind).is_tree() => return None,
         Stored::Hot(root) | Stored::Clean(root, _) => Some(root),
         Stored::Cold(at, _) => fetched.value(session.server().tier.record_id(at)),
     };

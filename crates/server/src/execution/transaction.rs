@@ -125,7 +125,9 @@ fn exec(
         return Ok(Outcome::Done);
     }
     let mut needs = needs(session, &mut locked, fetched);
-    rehearse(session, &mut locked, (fetched, attempt), &mut needs, reply);
+    if needs.names_trees {
+        rehearse(session, &mut locked, (fetched, attempt), &mut needs, reply);
+    }
     needs.are_too_much();
     let mut needed = needs.needed;
     // What it has been granted it will need again.

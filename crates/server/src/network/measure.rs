@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tier::AllocatorStats;
 
-use crate::state::client_memory::{connections_bytes, keep_within_limit};
+use crate::state::client_eviction::keep_within_limit;
+use crate::state::client_memory::connections_bytes;
 use crate::state::output_limit::close_slow;
 use crate::state::samples::RateCounts;
 use crate::state::server::Server;

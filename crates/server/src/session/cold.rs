@@ -1,7 +1,8 @@
 //! Values that are on flash alone, and what values take.
 
-use keyspace::{Key, Locked, SlotState};
+use keyspace::{Key, Locked, SlotState, Stored};
 use tier::{FetchedSet, Tier, Want};
+use value::Kind;
 
 /// What to fetch for a key whose value is on flash alone.
 #[inline]
@@ -22,14 +23,23 @@ pub(crate) fn all_cold(
     wants.filter(|want| !fetched.has(want.record)).collect()
 }
 
-/// The length of a key's value, and what to fetch for it if it is on flash alone.
+/// What a key's value takes.
+pub(crate) struct Extent {
+    /// Bytes; of a collection in many leaves, of its root alone.
+    pub(crate) len: u64,
+    pub(crate) is_tree: bool,
+    /// What to fetch for it if it is on flash alone.
+    pub(crate) want: Option<Want>,
+}
+
+/// What the value of a key takes, if it exists.
 #[inline]
-pub(crate) fn extent(
-    tier: &Tier,
-    slot: &SlotState,
-    table: u8,
-    key: &Key<'_>,
-) -> Option<(Option<Want>, u64)> {
-    let (place, value_len) = slot.extent(table, key)?;
-    Some((place.map(|at| tier.want(key, at, value_len)), u64::from(value_len)))
+pub(crate) fn extent(tier: &Tier, slot: &SlotState, table: u8, key: &Key<'_>) -> Option<Extent> {
+    let view = slot.view(table, key)?;
+    let (len, want) = match view.stored {
+        Stored::Cold(at, len) => (len, Some(tier.want(key, at, len))),
+        Stored::Hot(value) | Stored::Clean(value, _) => (value.len() as u32, None),
+    };
+    let is_tree = Kind::from_bits(view.kind).is_tree();
+    Some(Extent { len: u64::from(len), is_tree, want })
 }

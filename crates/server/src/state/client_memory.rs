@@ -1,5 +1,4 @@
-//! What clients take: buffers, queued commands, values fetched for them; what one request may take;
-//! and who goes when it is too much.
+//! What clients take: buffers, queued commands, values fetched for them; and what one request may take.
 //!
 //! Every connection reports its buffers when they have grown or shrunk by a step, so that many
 //! clients that do not read their replies are stopped within a few steps, not at the next look at
@@ -7,25 +6,22 @@
 //! reserves before it takes it: the sum of all clients stays within `maxmemory-clients`, and the
 //! budget makes room for it first.
 
-use std::cmp::Reverse;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use parking_lot::Mutex;
-use rapidhash::RapidHashSet;
 use tier::{Claim, Held, TierWorker};
 
 use crate::config::MemoryShare;
 use crate::limits::{
     BRAKE_SHIFT, CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CONNECTION_BYTES,
-    CONNECTIONS_SHIFT, CROWD_BYTES_MIN, INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES, RECOUNT_SHIFT,
-    SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT, SMALL_SHIFT, STRANGERS_BYTES_MAX,
+    CONNECTIONS_SHIFT, CROWD_BYTES_MIN, READ_BUFFER_BYTES, SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT,
+    SMALL_SHIFT, STRANGERS_BYTES_MAX,
+};
+use crate::state::arriving_requests::{Arriving, ArrivingRequests, ArrivingShare};
+use crate::state::client_eviction::{
+    Evictions, close_idle, keep_within_limit, recount, recount_again,
 };
 use crate::state::clients::Client;
-use crate::state::clock::unix_ms;
-use crate::state::reservation_queue::{Look, ReservationPlace, ReservationQueue};
+use crate::state::reservation_queue::{ReservationPlace, ReservationQueue};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
 
@@ -36,12 +32,6 @@ const WAIT_TICKS_MAX: u32 = 20;
 /// The same of one with small buffers, which waits only while much more is taken than may be: thousands of clients
 /// are closed in less.
 const BRAKE_TICKS_MAX: u32 = 200;
-/// Between two counts of all clients while nothing is read from any.
-const RECOUNT_EVERY_MS: u64 = 20;
-/// A request that is arriving and has not got on for so long leaves its share to others.
-const STALLED_FOR: Duration = Duration::from_millis(200);
-/// Between two lines of the log about clients that were closed.
-const LOG_EVERY_MS: u64 = 1000;
 
 /// What all clients share to keep within their bounds.
 pub(crate) struct ClientMemory {
@@ -52,30 +42,24 @@ pub(crate) struct ClientMemory {
     /// Requests under way that reserved little and that reserved much, by [`Size`].
     reservations: [Reservations; Size::COUNT],
     /// Requests that are arriving and take more than a read buffer, by [`Size`].
-    inputs: [LargeInputs; Size::COUNT],
-    /// The sum at which all clients were counted last because they took too much.
-    recounted_at: AtomicI64,
-    recount: Mutex<()>,
-    /// When all were counted last, Unix ms.
-    recounted_ms: AtomicU64,
+    pub(super) inputs: [ArrivingRequests; Size::COUNT],
+    /// Counts of all clients, and those that were closed.
+    pub(super) evictions: Evictions,
     /// Whether all took so much when one was counted last that even small clients are not read for a while.
     is_braking: AtomicBool,
-    /// Clients closed since the log said so.
-    unlogged: AtomicU64,
-    logged_ms: AtomicU64,
 }
 
 /// Small and large requests do not wait for each other: each have a share of client memory, and a queue.
 /// So a crowd of large ones, or one that cannot be served, keeps no small one waiting, and no stream of
 /// small ones a large one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
+pub(super) enum Size {
     Small,
     Large,
 }
 
 impl Size {
-    const COUNT: usize = 2;
+    pub(super) const COUNT: usize = 2;
 
     /// The size of a request that is to have so many bytes of what all clients may take.
     fn of(limit: Option<u64>, bytes: u64) -> Size {
@@ -86,7 +70,7 @@ impl Size {
     }
 
     /// The size of a request that is arriving.
-    fn of_input(limit: u64, bytes: u64) -> Size {
+    pub(super) fn of_input(limit: u64, bytes: u64) -> Size {
         if bytes > limit >> SMALL_INPUT_SHIFT { Size::Large } else { Size::Small }
     }
 }
@@ -98,69 +82,6 @@ struct Reservations {
     queue: ReservationQueue,
 }
 
-/// Buffers of requests of one size that are arriving: all together within a share of what clients may take,
-/// but for that of the oldest, so that one always gets on.
-#[derive(Default)]
-struct LargeInputs {
-    bytes: AtomicI64,
-    holders: Mutex<Holders>,
-    queue: ReservationQueue,
-}
-
-/// Clients that have a large request which is arriving, the oldest first.
-#[derive(Default)]
-struct Holders {
-    active: VecDeque<Holder>,
-    /// Those that did not get on when the first of the queue looked. They leave the share to others, who go on
-    /// within the limit of all clients.
-    stalled: VecDeque<Holder>,
-}
-
-/// A client, and the bytes of the share that it has.
-#[derive(Clone, Copy)]
-struct Holder {
-    id: u64,
-    bytes: u64,
-}
-
-impl Holders {
-    fn remove(&mut self, id: u64) {
-        self.active.retain(|holder| holder.id != id);
-        self.stalled.retain(|holder| holder.id != id);
-    }
-
-    /// Sets what a client has; a new one is the last.
-    fn set(&mut self, id: u64, bytes: u64) {
-        let mut holders = self.active.iter_mut().chain(&mut self.stalled);
-        match holders.find(|holder| holder.id == id) {
-            Some(holder) => holder.bytes = bytes,
-            None => self.active.push_back(Holder { id, bytes }),
-        }
-    }
-
-    /// Whether nobody else gets on, or came before this.
-    fn is_oldest(&self, id: u64) -> bool {
-        self.active.front().is_none_or(|oldest| oldest.id == id)
-    }
-
-    fn stalled_bytes(&self, but: u64) -> u64 {
-        self.stalled.iter().filter(|holder| holder.id != but).map(|holder| holder.bytes).sum()
-    }
-}
-
-impl LargeInputs {
-    /// Looks which of them get on. Cost: linear in the clients.
-    fn look(&self, server: &Server) {
-        let mut idle = server.clients.all();
-        idle.retain(|client| is_idle(server, client, STALLED_FOR));
-        let idle: RapidHashSet<u64> = idle.iter().map(|client| client.id).collect();
-        let mut holders = self.holders.lock();
-        let Holders { active, stalled } = std::mem::take(&mut *holders);
-        (holders.stalled, holders.active) =
-            active.into_iter().chain(stalled).partition(|holder| idle.contains(&holder.id));
-    }
-}
-
 impl ClientMemory {
     /// Of no clients yet.
     pub(crate) fn new() -> ClientMemory {
@@ -169,12 +90,8 @@ impl ClientMemory {
             stranger_bytes: AtomicI64::new(0),
             reservations: Default::default(),
             inputs: Default::default(),
-            recounted_at: AtomicI64::new(0),
-            recount: Mutex::new(()),
-            recounted_ms: AtomicU64::new(0),
+            evictions: Evictions::default(),
             is_braking: AtomicBool::new(false),
-            unlogged: AtomicU64::new(0),
-            logged_ms: AtomicU64::new(0),
         }
     }
 
@@ -211,8 +128,7 @@ impl ClientMemory {
     }
 
     pub(crate) fn has_large_inputs(&self) -> bool {
-        let is_held = |holders: &Holders| holders.active.len() + holders.stalled.len() > 0;
-        self.inputs.iter().any(|inputs| is_held(&inputs.holders.lock()))
+        self.inputs.iter().any(ArrivingRequests::is_held)
     }
 }
 
@@ -240,15 +156,6 @@ pub(crate) struct Amount {
     pub(crate) in_all: u64,
 }
 
-/// A request that is arriving.
-#[derive(Clone, Copy)]
-pub(crate) struct Arriving {
-    /// What its buffer is to take now.
-    pub(crate) bytes: u64,
-    /// How long it will be, about, as far as that is known.
-    pub(crate) expected_bytes: u64,
-}
-
 impl Amount {
     fn size(&self, server: &Server) -> Size {
         Size::of(limit_bytes(server), self.in_all)
@@ -274,9 +181,7 @@ pub(crate) struct CountedBuffers {
     /// Of that, what the tier has let it have.
     claim: Option<Claim>,
     /// What it was let have for a large request that is arriving.
-    input: u64,
-    /// As one of which size.
-    input_as: Option<Size>,
+    input: ArrivingShare,
     /// Whether that was granted to the request under way, not left by one before.
     is_granted: bool,
     is_stranger: bool,
@@ -445,42 +350,14 @@ impl CountedBuffers {
         all - own
     }
 
-    /// Waits until the buffer of a large request that is arriving may grow to `bytes`: behind those
-    /// that asked before, and while other clients leave it the memory. It grows in the end, and the
-    /// largest clients are closed. Cost: some loads and locks when there is memory.
-    /// One that becomes larger than was expected has its part of the share of small ones while it waits: many
-    /// that do so would take much else.
+    /// Waits until the buffer of a large request that is arriving may grow ([`ArrivingShare::wait`]).
     pub(crate) async fn wait_for_input(
         &mut self,
         worker: &Worker,
         client: &Client,
         arriving: Arriving,
     ) {
-        let server = &*worker.server;
-        let size = self.input_size(server, arriving);
-        if !self.may_grow_input(server, client, arriving) {
-            let inputs = &server.client_memory.inputs[size as usize];
-            let mut place = inputs.queue.join(client.id, arriving.bytes);
-            let look_at_clients = |server: &Server, look: Look| {
-                inputs.look(server);
-                close_idle(server, &look)
-            };
-            while !self.may_grow_input(server, client, arriving)
-                && place.wait(worker, look_at_clients).await
-            {}
-            inputs.queue.begin_anew(arriving.bytes);
-        }
-        self.set_input(server, client, arriving);
-    }
-
-    /// One that was large stays so until it is let go of.
-    fn input_size(&self, server: &Server, arriving: Arriving) -> Size {
-        let bytes = arriving.bytes.max(arriving.expected_bytes);
-        match (self.input_as, limit_bytes(server)) {
-            (Some(Size::Large), _) => Size::Large,
-            (_, Some(limit)) => Size::of_input(limit, bytes),
-            (_, None) => Size::Small,
-        }
+        self.input.wait(worker, client, arriving, self.bytes).await;
     }
 
     /// Whether the buffer of a request that is arriving may grow at once.
@@ -490,64 +367,13 @@ impl CountedBuffers {
         client: &Client,
         arriving: Arriving,
     ) -> bool {
-        let Some(limit) = limit_bytes(server) else { return true };
-        let (size, bytes) = (self.input_size(server, arriving), arriving.bytes);
-        let inputs = &server.client_memory.inputs[size as usize];
-        let own = if self.input_as == Some(size) { self.input as i64 } else { 0 };
-        let (is_oldest, stalled_bytes) = {
-            let holders = inputs.holders.lock();
-            (holders.is_oldest(client.id), holders.stalled_bytes(client.id) as i64)
-        };
-        let of_others = inputs.bytes.load(Ordering::Relaxed) - own - stalled_bytes;
-        let fits_share = of_others + bytes as i64 <= (limit >> INPUTS_SHARE_SHIFT) as i64;
-        // The end of one that takes all it may is followed by a little.
-        let bytes = bytes.min(limit) as i64;
-        let budget = &server.tier.budget;
-        let held = match size {
-            // What large requests have reserved is not in its way.
-            Size::Small => budget.buffer_bytes(),
-            Size::Large => budget.client_bytes(),
-        };
-        let may_go = if own > 0 && is_oldest {
-            true
-        } else if inputs.queue.is_behind(client.id) {
-            false
-        } else {
-            fits_share || is_oldest
-        };
-        may_go && held - self.bytes as i64 + bytes <= limit as i64
+        self.input.may_grow(server, client, arriving, self.bytes)
     }
 
     /// The buffer of a large request has been let go of. Cost: a comparison when there was none.
     #[inline]
     pub(crate) fn release_input(&mut self, server: &Server, client: &Client) {
-        if self.input > 0 {
-            self.leave_inputs(server, client);
-        }
-    }
-
-    #[cold]
-    fn leave_inputs(&mut self, server: &Server, client: &Client) {
-        let Some(size) = self.input_as.take() else { return };
-        let inputs = &server.client_memory.inputs[size as usize];
-        let mut holders = inputs.holders.lock();
-        holders.remove(client.id);
-        inputs.bytes.fetch_sub(std::mem::take(&mut self.input) as i64, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn set_input(&mut self, server: &Server, client: &Client, arriving: Arriving) {
-        let (size, bytes) = (self.input_size(server, arriving), arriving.bytes);
-        if self.input_as != Some(size) {
-            self.leave_inputs(server, client);
-        }
-        let inputs = &server.client_memory.inputs[size as usize];
-        let mut holders = inputs.holders.lock();
-        self.input_as = Some(size);
-        holders.set(client.id, bytes);
-        let grown = bytes as i64 - self.input as i64;
-        self.input = bytes;
-        inputs.bytes.fetch_add(grown, Ordering::Relaxed);
+        self.input.release(server, client);
     }
 
     /// Reserves memory for a copy of arguments, which count as the client's already.
@@ -681,139 +507,9 @@ pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
     format!("ERR request needs more memory than {bound} ({bytes_max} bytes)")
 }
 
-/// Closes the largest clients if `total`, which all held when some were given messages, is too much. Cost: a
-/// comparison.
-#[inline]
-pub(crate) fn check_pushed(server: &Server, total: i64) {
-    if limit_bytes(server).is_some_and(|limit| total > limit as i64) {
-        recount(server, total);
-    }
-}
-
-/// Counts all clients anew, unless somebody does, or has since they took a step less.
-fn recount(server: &Server, total: i64) {
-    let memory = &server.client_memory;
-    let step = limit_bytes(server).unwrap_or(0) as i64 >> RECOUNT_SHIFT;
-    let last = memory.recounted_at.load(Ordering::Relaxed);
-    if (last..last + step).contains(&total) {
-        return;
-    }
-    if let Some(_alone) = memory.recount.try_lock() {
-        memory.recounted_at.store(total, Ordering::Relaxed);
-        keep_within_limit(server);
-    }
-}
-
-/// Counts all clients anew if that was some time ago. While they were counted last some may have changed, and where
-/// nobody is read nobody grows so that they would be counted again.
-fn recount_again(server: &Server) {
-    let memory = &server.client_memory;
-    let last_ms = memory.recounted_ms.load(Ordering::Relaxed);
-    if server.tier.clock().unix_ms() >= last_ms + RECOUNT_EVERY_MS
-        && let Some(_alone) = memory.recount.try_lock()
-    {
-        keep_within_limit(server);
-    }
-}
-
-/// Counts the buffers of all clients anew, tells the budget, and closes the largest while they
-/// exceed `maxmemory-clients`, or the bound of those who have not authenticated. Cost: linear in
-/// the clients.
-pub(crate) fn keep_within_limit(server: &Server) {
-    let mut clients = server.clients.all();
-    let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    let now_ms = server.tier.clock().unix_ms();
-    server.client_memory.recounted_ms.store(now_ms, Ordering::Relaxed);
-    server.tier.budget.set_buffers(total as i64);
-    // What those take who are on their way out is as good as free.
-    clients.retain(|client| !client.is_killed());
-    let sum = |clients: &[Arc<Client>]| -> u64 {
-        clients.iter().map(|client| client.memory_bytes()).sum()
-    };
-    let (mut strangers, mut others): (Vec<_>, Vec<_>) =
-        clients.into_iter().partition(|client| client.is_stranger.load(Ordering::Relaxed));
-    let strange = sum(&strangers);
-    let all = strange + sum(&others);
-    let over = limit_bytes(server).map_or(0, |limit| all.saturating_sub(limit));
-    let strangers_over = strange.saturating_sub(STRANGERS_BYTES_MAX);
-    let closed = close_largest(&mut strangers, over.max(strangers_over));
-    let count = closed.count + close_largest(&mut others, over.saturating_sub(closed.bytes)).count;
-    server.totals.evicted_clients.fetch_add(count, Ordering::Relaxed);
-    log_closed(server, count);
-}
-
-/// Closes the largest of the clients that have neither read nor sent much for a while, whoever waits included, and
-/// for which nothing runs, until what others wait for in a queue fits: the first of them, and the rest as far as half
-/// of what clients may take goes. Those with a read buffer or less stay: so do subscribers, and who watches keys.
-/// Returns the bytes that they had. Cost: linear in the clients.
-fn close_idle(server: &Server, look: &Look) -> u64 {
-    let (Some(limit), Some(grace)) = (limit_bytes(server), look.grace) else { return 0 };
-    let mut clients = server.clients.all();
-    let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    clients.retain(|client| client.memory_bytes() > READ_BUFFER_BYTES as u64);
-    clients.retain(|client| is_idle(server, client, grace));
-    let bytes = look.bytes.min(limit / 2).max(look.first_bytes);
-    // What those take who are on their way out is as good as free.
-    let (gone, mut idle): (Vec<_>, Vec<_>) =
-        clients.into_iter().partition(|client| client.is_killed());
-    let free: u64 = gone.iter().map(|client| client.memory_bytes()).sum();
-    let closed = close_largest(&mut idle, (total + bytes).saturating_sub(limit + free));
-    server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
-    log_closed(server, closed.count);
-    closed.bytes
-}
-
-/// Whether a client has neither read nor sent much of anything large for so long, no batch of it has run, and none
-/// waits or runs.
-fn is_idle(server: &Server, client: &Client, time: Duration) -> bool {
-    let progressed_ms = client.progressed_ms.load(Ordering::Relaxed);
-    let is_served =
-        client.is_served.load(Ordering::Relaxed) || client.is_blocked.load(Ordering::Relaxed);
-    let now_ms = server.tier.clock().unix_ms();
-    !is_served && now_ms >= progressed_ms + time.as_millis() as u64
-}
-
-struct Closed {
-    count: u64,
-    bytes: u64,
-}
-
-/// Closes the largest of these clients until `excess` bytes come free.
-fn close_largest(clients: &mut [Arc<Client>], excess: u64) -> Closed {
-    let mut closed = Closed { count: 0, bytes: 0 };
-    if excess == 0 {
-        return closed;
-    }
-    clients.sort_by_cached_key(|client| Reverse(client.memory_bytes()));
-    for client in clients {
-        let bytes = client.memory_bytes();
-        if closed.bytes >= excess || bytes == 0 {
-            break;
-        }
-        if !client.no_evict.load(Ordering::Relaxed) {
-            client.kill();
-            closed.bytes += bytes;
-            closed.count += 1;
-        }
-    }
-    closed
-}
-
-/// Says how many clients were closed: one line a second, however many there are.
-fn log_closed(server: &Server, count: u64) {
-    let memory = &server.client_memory;
-    let unlogged = memory.unlogged.fetch_add(count, Ordering::Relaxed) + count;
-    let (now_ms, last_ms) = (unix_ms(), memory.logged_ms.load(Ordering::Relaxed));
-    if unlogged == 0 || now_ms < last_ms + LOG_EVERY_MS {
-        return;
-    }
-    memory.logged_ms.store(now_ms, Ordering::Relaxed);
-    let closed = memory.unlogged.swap(0, Ordering::Relaxed);
-    tracing::warn!(closed, "closed the largest clients: maxmemory-clients");
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 
     use keyspace::Keyspace;
@@ -823,10 +519,10 @@ mod tests {
     use crate::config::Config;
     use crate::state::registry::Registry;
 
-    const MIB: u64 = 1 << 20;
+    pub(crate) const MIB: u64 = 1 << 20;
 
     /// A server whose clients may take 8 MiB.
-    fn server() -> Server {
+    pub(crate) fn server() -> Server {
         let config = Config::default();
         let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
         config.load_arguments(&options).expect("options that there are");
@@ -841,7 +537,7 @@ mod tests {
         Amount { of_client: bytes, stays: bytes, in_all: 2 * bytes }
     }
 
-    fn client(server: &Server, buffer_bytes: u64) -> Arc<Client> {
+    pub(crate) fn client(server: &Server, buffer_bytes: u64) -> Arc<Client> {
         let client = Arc::new(Client { id: server.clients.next_id(), ..Client::default() });
         client.input_capacity.store(buffer_bytes, Ordering::Relaxed);
         server.clients.add(client.clone());
@@ -977,67 +673,5 @@ mod tests {
             assert_eq!(counted.reserve_values(&server, &one, amount), goes, "{values} {stays}");
             counted.end(&server, &one);
         }
-    }
-
-    #[test]
-    fn the_oldest_of_the_requests_that_arrive_may_take_what_others_leave() {
-        let server = server();
-        let of = |bytes| Arriving { bytes, expected_bytes: 0 };
-        let clients: Vec<_> = (0..3).map(|_| client(&server, 0)).collect();
-        let mut counted: Vec<_> = (0..3).map(|_| CountedBuffers::default()).collect();
-        for (counted, client) in counted.iter_mut().zip(&clients).take(2) {
-            assert!(counted.may_grow_input(&server, client, of(MIB / 2)));
-            counted.set_input(&server, client, of(MIB / 2));
-        }
-        assert!(
-            !counted[2].may_grow_input(&server, &clients[2], of(MIB / 2)),
-            "the share is 1 MiB"
-        );
-        assert!(!counted[1].may_grow_input(&server, &clients[1], of(MIB)));
-        assert!(counted[0].may_grow_input(&server, &clients[0], of(8 * MIB)), "the oldest");
-
-        let inputs = &server.client_memory.inputs[Size::Large as usize];
-        let place = inputs.queue.join(clients[2].id, 0);
-        assert!(
-            counted[0].may_grow_input(&server, &clients[0], of(8 * MIB)),
-            "it waits for nobody"
-        );
-        let (small, mut buffers) = (client(&server, 0), CountedBuffers::default());
-        let begun = Arriving { bytes: MIB / 8, expected_bytes: MIB / 2 };
-        assert!(!buffers.may_grow_input(&server, &small, begun), "it will be large");
-        assert!(buffers.may_grow_input(&server, &small, of(MIB / 4)), "it is small");
-        buffers.set_input(&server, &small, of(MIB / 4));
-        assert!(!buffers.may_grow_input(&server, &small, of(MIB / 2)));
-        buffers.set_input(&server, &small, of(MIB / 2));
-        assert_eq!(inputs.bytes.load(Ordering::Relaxed), MIB as i64 * 3 / 2, "now it is large");
-        buffers.end(&server, &small);
-        counted[0].release_input(&server, &clients[0]);
-        assert!(counted[1].may_grow_input(&server, &clients[1], of(8 * MIB)), "the next");
-        drop(place);
-        counted[1].end(&server, &clients[1]);
-        assert_eq!(inputs.bytes.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn strangers_go_first_and_have_a_bound_of_their_own() {
-        let server = server();
-        let known = client(&server, 5 * MIB);
-        let strangers: Vec<_> = (1..=8).map(|bytes| client(&server, bytes * 100_000)).collect();
-        for stranger in &strangers {
-            stranger.is_stranger.store(true, Ordering::Relaxed);
-        }
-        keep_within_limit(&server);
-        let stayed =
-            |clients: &[Arc<Client>]| clients.iter().filter(|one| !one.is_killed()).count();
-        assert!(!known.is_killed());
-        assert_eq!(stayed(&strangers), 7, "3.6 MB and 5 MiB are more than 8 MiB: the largest goes");
-        known.input_capacity.store(0, Ordering::Relaxed);
-        let more: Vec<_> = (0..4).map(|_| client(&server, MIB)).collect();
-        for stranger in &more {
-            stranger.is_stranger.store(true, Ordering::Relaxed);
-        }
-        keep_within_limit(&server);
-        assert_eq!(stayed(&more), 1, "strangers alone have less");
-        assert_eq!(server.totals.evicted_clients.load(Ordering::Relaxed), 4);
     }
 }

@@ -1,6 +1,8 @@
 //! What connections share: the server, and each worker's side of it.
 
+pub(crate) mod arriving_requests;
 pub(crate) mod batch_lists;
+pub(crate) mod client_eviction;
 pub(crate) mod client_memory;
 pub(crate) mod clients;
 pub(crate) mod clock;

@@ -14,7 +14,7 @@ use resp::{Protocol, Reply};
 use smallvec::SmallVec;
 
 use crate::limits::{PUSH_OVERHEAD_BYTES, PUSHES_KEPT_MAX, PUSHES_UNCHECKED_BYTES_MAX};
-use crate::state::client_memory::check_pushed;
+use crate::state::client_eviction::check_pushed;
 use crate::state::clients::Client;
 use crate::state::output_limit::close_if_over;
 use crate::state::server::Server;

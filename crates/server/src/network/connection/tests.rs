@@ -725,7 +725,7 @@ fn a_request_that_has_begun_waits_while_clients_take_too_much() {
     let worker = worker_with(config);
     let (wire, mut connection) = connect(&worker);
     let requests = |bytes: &[u8]| wire.borrow_mut().requests.extend_from_slice(bytes);
-    // So many have buffers that it keeps what has arrived in memory of its size, too little to count.
+    // So many have buffers that it keeps what has arrived in memory of its size.
     (0..=BUFFERS_LENT_MAX).for_each(|_| worker.note_lent());
     requests(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$30");
     assert!(!serve(&mut connection));

@@ -22,7 +22,8 @@ use crate::limits::{
 };
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
-use crate::state::client_memory::{Amount, Arriving};
+use crate::state::arriving_requests::Arriving;
+use crate::state::client_memory::Amount;
 use crate::state::worker::Worker;
 
 /// What a request needs before it runs.

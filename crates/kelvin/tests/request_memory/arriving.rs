@@ -1,0 +1,197 @@
+//! Requests that are arriving: what is there of them, and what is announced.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::*;
+
+/// Connections that the test itself may need besides.
+const SPARE_FILES: u64 = 64;
+
+fn raise_open_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .expect("a process may raise its limit up to the hard one");
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_large_request_that_stops_does_not_hold_up_others_that_arrive() {
+    // Clients may take 32 MiB, of which large requests that arrive share 4, but for one that stands still.
+    let server = start("128mb", "512mb");
+    let mut stopped = server.connect();
+    stopped.write(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$12000000\r\n");
+    stopped.write(&vec![b'v'; 10 << 20]);
+    let mut client = server.connect();
+    assert_eq!(client.call(&["SET", "b", &"v".repeat(1 << 20)]), Frame::Simple(b"OK".to_vec()));
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    stopped.write(&vec![b'v'; 12_000_000 - (10 << 20)]);
+    stopped.write(b"\r\n");
+    assert_eq!(show(&stopped.read()), "+OK");
+}
+
+#[test]
+fn large_arguments_from_many_sides_are_taken_in_turn() {
+    const CLIENTS: usize = 8;
+    let server = start("100mb", "512mb");
+    let value = "v".repeat(24 << 20);
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (mut client, value) = (server.connect(), &value);
+            let key = format!("key-{number}");
+            scope.spawn(move || assert_eq!(show(&client.call(&["SET", &key, value])), "+OK"));
+        }
+    });
+    let mut client = server.connect();
+    assert_eq!(info(&mut client, "evicted_clients"), 0);
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn a_large_request_that_does_not_go_on_is_closed_for_others() {
+    let server = start("100mb", "256mb");
+    let mut stuck = server.connect();
+    stuck.write(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000000\r\n");
+    stuck.write(&[b'v'; 1 << 20]);
+    let mut client = server.connect();
+    while info(&mut client, "mem_clients_normal") < 20_000_000 {}
+    let value = "v".repeat(20_000_000);
+    assert_eq!(show(&client.call(&["SET", "key", &value])), "+OK");
+    assert_eq!(info(&mut client, "evicted_clients"), 1);
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn an_argument_that_cannot_fit_is_refused_by_its_header() {
+    const PIECE: usize = 1 << 20;
+    let server = start("100mb", "256mb");
+    let mut client = server.connect();
+    for (announced, refused) in [(30 * PIECE, refusal(100)), (500 * PIECE, OOM.to_owned())] {
+        client.write(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${announced}\r\n").as_bytes());
+        assert_eq!(show(&client.read()), refused, "before any of it has come");
+        let piece = vec![b'v'; PIECE];
+        (0..announced / PIECE).for_each(|_| client.write(&piece));
+        client.write(b"\r\n");
+        assert_eq!(client.show("GET k"), "_", "the next request");
+    }
+    assert_peak(&server, 100);
+}
+
+#[test]
+fn ten_thousand_halves_of_requests_take_about_what_has_arrived() {
+    let count = (raise_open_files() - SPARE_FILES).min(10_000);
+    assert!(count == 10_000, "{count} connections are not ten thousand");
+    let options = ["--workers", "2", "--maxmemory", "100mb", "--maxclients", "10010"];
+    let server = Server::kelvin(&options);
+    let mut control = server.connect();
+    control.call(&["SET", "key", "value"]);
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| server.stream()).collect();
+    for client in &mut clients {
+        client.write_all(b"*2\r\n$3\r\nGET\r\n$3\r\nk").expect("the server reads");
+    }
+    assert_eq!(control.show("GET key"), "$value");
+    for client in &mut clients {
+        client.write_all(b"ey\r\n").expect("nobody was closed");
+        let mut reply = [0; 11];
+        client.read_exact(&mut reply).expect("an answer");
+        assert_eq!(&reply, b"$5\r\nvalue\r\n");
+    }
+    assert_eq!(info(&mut control, "evicted_clients"), 0);
+    assert_peak(&server, 100);
+}
+
+/// Small buffers of very many count, and so do the connections by themselves.
+#[test]
+fn what_ten_thousand_connections_hold_stays_within_maxmemory() {
+    let count = (raise_open_files() - SPARE_FILES).min(10_000);
+    let options = ["--workers", "2", "--maxmemory", "64mb", "--maxclients", "10010"];
+    let server = Server::kelvin_with_flash("512mb", &options);
+    let mut control = server.connect();
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| server.stream()).collect();
+    while info(&mut control, "connected_clients") <= count {}
+    assert_eq!(info(&mut control, "evicted_clients"), 0, "nobody is closed for being there");
+    assert!(info(&mut control, "mem_clients_normal") >= count * 2_000);
+    assert_peak(&server, 64);
+    let begun = [&b"*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$100000\r\n"[..], &[b'x'; 2_000]].concat();
+    for (number, client) in clients.iter_mut().enumerate() {
+        // One that was closed cannot send any more: that is what should happen.
+        let _closed = client.write_all(&begun);
+        if number % 20 == 0 {
+            // Ten thousand in half a second.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    for number in 0..100 {
+        assert_eq!(control.show(&format!("SET key-{number} value")), "+OK");
+        std::thread::sleep(RETRY_EVERY);
+    }
+    let (closed, left) =
+        (info(&mut control, "evicted_clients"), info(&mut control, "connected_clients"));
+    println!("{closed} closed, {left} left");
+    assert!(count < 10_000 || closed > 0 && left > 2_000);
+    assert_peak(&server, 64);
+}
+
+#[test]
+fn strangers_have_a_little_memory_of_their_own_and_go_first() {
+    const STRANGERS: usize = 700;
+    let options = ["--workers", "1", "--maxmemory", "100mb", "--requirepass", "secret"];
+    let server = Server::kelvin(&options);
+    let mut client = server.connect();
+    assert_eq!(client.show("AUTH secret"), "+OK");
+    let before = server.resident_bytes();
+    let value = "v".repeat(200_000);
+    let request = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n{value}\r\n");
+    let (first, last) = request.split_at(request.len() / 2);
+    client.write(first.as_bytes());
+    let mut strangers: Vec<TcpStream> = (0..STRANGERS).map(|_| server.stream()).collect();
+    for stranger in &mut strangers {
+        // One that was closed cannot send any more: that is what should happen.
+        let _closed = stranger.write_all(&[b'x'; 60_000]);
+    }
+    let mut control = server.connect();
+    control.line("AUTH secret");
+    while info(&mut control, "evicted_clients") < STRANGERS as u64 / 2 {}
+    client.write(last.as_bytes());
+    assert_eq!(show(&client.read()), "+OK", "the one that has authenticated stays");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 * MIB, "{} KiB", grown >> 10);
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("maxmemory-clients")).count();
+    assert!(lines < 60, "{lines} lines of the log");
+}
+
+/// Clients that stop in the midst of a request, and others that send a byte of theirs now and then, do not keep those
+/// waiting that go on, one after another.
+#[test]
+fn requests_that_stand_still_hold_nobody_up_for_long() {
+    const STALLED: usize = 24;
+    let server = start("64mb", "512mb");
+    let begin = |number: usize| {
+        let mut client = server.connect();
+        client
+            .write(format!("*3\r\n$3\r\nSET\r\n$7\r\nhalf:{number:02}\r\n$1000000\r\n").as_bytes());
+        client.write(&vec![b'x'; 800_000]);
+        client
+    };
+    let mut stalled: Vec<Client> = (0..STALLED).map(begin).collect();
+    let is_answered = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let trickle = || {
+            while !is_answered.load(Ordering::Relaxed) {
+                // Those that were closed no longer take it.
+                for client in stalled.iter_mut().step_by(2) {
+                    let _ = client.try_write(b"x");
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        };
+        scope.spawn(trickle);
+        let set = || show(&server.connect().call(&["SET", "whole", &"v".repeat(500_000)]));
+        let reply = scope.spawn(set).join();
+        is_answered.store(true, Ordering::Relaxed);
+        assert_eq!(reply.expect("it is answered"), "+OK");
+    });
+    assert_peak(&server, 64);
+}

@@ -117,7 +117,7 @@ pub(crate) const SMALL_SHARE_SHIFT: u32 = 2;
 /// asks, of somewhat more than two read buffers, is one where clients may take 8 MiB or more.
 pub(crate) const SMALL_INPUT_SHIFT: u32 = 5;
 /// Bytes of a large request or reply that have to pass for its client to get on, in the time after which others
-/// that wait have it closed: one to four seconds.
+/// that wait have it closed: two to four seconds.
 pub(crate) const PROGRESS_BYTES: usize = 16 << 10;
 /// Bytes whose pages are asked for at a time.
 pub(crate) const PREFAULT_BYTES: usize = 512 << 10;

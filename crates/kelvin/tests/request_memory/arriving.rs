@@ -195,3 +195,28 @@ fn requests_that_stand_still_hold_nobody_up_for_long() {
     });
     assert_peak(&server, 64);
 }
+
+/// Nor do very many that stop with a little each, of which none is the largest client.
+#[test]
+fn small_requests_that_stand_still_do_not_keep_large_ones_out() {
+    const STALLED: usize = 1_500;
+    let server = start("64mb", "512mb");
+    raise_open_files();
+    let mut client = server.connect();
+    push_elements(&mut client, "list", 40_000);
+    let begin = |number: usize| {
+        let mut client = server.connect();
+        client.write(format!("*3\r\n$3\r\nSET\r\n$9\r\nhalf:{number:04}\r\n$60000\r\n").as_bytes());
+        let _ = client.try_write(&[b'x'; 30_000]);
+        client
+    };
+    let stalled: Vec<Client> = (0..STALLED).map(begin).collect();
+    for _ in 0..3 {
+        let reply = server.connect().call(&["SET", "whole", &"v".repeat(500_000)]);
+        assert_eq!(show(&reply), "+OK");
+        let Frame::Array(elements) = client.line("LRANGE list 0 -1") else { panic!("an array") };
+        assert_eq!(elements.len(), 40_000);
+    }
+    assert_peak(&server, 64);
+    drop(stalled);
+}

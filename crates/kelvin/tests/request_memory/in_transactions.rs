@@ -110,3 +110,20 @@ fn what_a_transaction_reads_of_large_collections_counts_once() {
     assert_eq!(seen[0], seen[1], "by themselves, and in a transaction");
     assert_eq!(seen[0].1, 2, "one for each that is missing");
 }
+
+/// Leaves that several commands read are needed once, and replies that are short need no memory.
+#[test]
+fn commands_that_read_the_same_collection_need_it_once() {
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    push_elements(&mut client, "list", 80_000);
+    push_elements(&mut client, "set", 40_000);
+    for line in ["LPOS list nothing", "SINTERCARD 2 set set"] {
+        client.line("TIER DEMOTE ALL");
+        client.line("MULTI");
+        (0..20).for_each(|_| drop(client.line(line)));
+        let Frame::Array(replies) = client.line("EXEC") else { panic!("an array") };
+        assert!(replies.iter().all(|reply| !show(reply).starts_with('-')), "{line}");
+    }
+    assert_peak(&server, 64);
+}

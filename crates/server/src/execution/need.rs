@@ -9,7 +9,7 @@ use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 use crate::execution::dispatch::{Pipeline, finish_reply};
 use crate::execution::keys::keys_with_needs;
 use crate::execution::outcome::{Needed, Outcome};
-use crate::limits::{FETCH_AHEAD_SHIFT, FETCH_BYTES_MAX, REPLY_OVERHEAD_BYTES};
+use crate::limits::{CLAIM_BYTES_MIN, FETCH_AHEAD_SHIFT, FETCH_BYTES_MAX, REPLY_OVERHEAD_BYTES};
 use crate::session::cold::{Extent, cold, extent};
 use crate::state::client_memory::{bytes_free, refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
@@ -24,8 +24,8 @@ pub(crate) struct NeededOf<'a> {
     pub(crate) needed: Needed,
     /// Keys that were looked at.
     pub(crate) keys_seen: usize,
-    /// Whether one of them has a collection in many leaves.
-    pub(crate) names_trees: bool,
+    /// Whether one of them has a collection in many leaves, or another large value.
+    pub(crate) names_large: bool,
     /// Records that are wanted: of those that several keys or commands name, each counts once.
     seen: RapidHashSet<RecordId>,
     /// Memory of its cold values.
@@ -37,7 +37,7 @@ impl NeededOf<'_> {
     pub(crate) fn new(server: &Server) -> NeededOf<'_> {
         let bytes_max = request_bytes_max(server);
         let (needed, seen) = Default::default();
-        NeededOf { server, needed, keys_seen: 0, names_trees: false, seen, bytes: 0, bytes_max }
+        NeededOf { server, needed, keys_seen: 0, names_large: false, seen, bytes: 0, bytes_max }
     }
 
     /// Adds what a command needs of a key: its value if it is on flash and wanted, or was fetched for it
@@ -52,7 +52,7 @@ impl NeededOf<'_> {
         self.keys_seen += 1;
         let Some(extent) = extent(&self.server.tier, slot, table, key) else { return };
         let Extent { want, len, is_tree } = extent;
-        self.names_trees |= is_tree;
+        self.names_large |= is_tree || len > CLAIM_BYTES_MIN;
         let is_wanted = needs == command::Needs::Value;
         if is_wanted && replies {
             self.needed.reply_bytes += len + REPLY_OVERHEAD_BYTES;

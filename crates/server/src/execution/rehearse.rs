@@ -1,10 +1,10 @@
-//! What the commands of a transaction need of large collections, looked for before any of them runs: leaves on
-//! flash, and memory for long replies and copies. What has run cannot be undone, so a command in its midst could not
-//! wait for either.
+//! What the commands of a transaction need of large collections, and for what they make of large values, looked for
+//! before any of them runs: leaves on flash, and memory for long replies and copies. What has run cannot be undone,
+//! so a command in its midst could not wait for either.
 //!
 //! Those that only read are run, and what comes of it is dropped. The commands in front of them may change what they
-//! find, so that is an estimate; where one writes to a key, those behind it that read the key are left out. A command that makes something of a collection, such as COPY, is taken to need thrice its
-//! bytes: for leaves that it reads, for copies, and for what it makes.
+//! find, so that is an estimate; where one writes to a key, those behind it that read the key are left out. A command that makes something of a large value, such as COPY, is taken to need thrice its
+//! bytes: for what it reads, for copies, and for what it makes.
 
 use command::{CommandError, Flags, KeyFlags, Waits};
 use keyspace::{Key, Locked, Stored};
@@ -20,14 +20,15 @@ use crate::execution::gather::chosen_db;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
 use crate::execution::keys::keys_with_needs;
 use crate::execution::need::NeededOf;
+use crate::limits::CLAIM_BYTES_MIN;
 use crate::session::Session;
 use crate::session::transaction::Queued;
 use crate::state::registry::Run;
 
-/// What a command takes that makes something of a collection, of the collection's bytes.
+/// What a command takes that makes something of a large value, of the value's bytes.
 const COPIED_TIMES: u64 = 3;
 
-/// Adds to `needs` what the queued commands need of large collections. The slots of all their keys are locked.
+/// Adds to `needs` what the queued commands need of large values. The slots of all their keys are locked.
 /// `reply` is as it was afterwards. Cost: a look at each key, and a run of each command that only reads a large
 /// collection.
 pub(super) fn rehearse(
@@ -46,11 +47,11 @@ pub(super) fn rehearse(
         db = chosen_db(queued.entry, queued.args()).unwrap_or(db);
         let flags = queued.entry.spec.flags;
         let mut keys: SmallVec<[Key<'_>; 4]> = SmallVec::new();
-        let (mut has_large, mut made_of) = (false, 0);
+        let (mut has_tree, mut made_of) = (false, 0);
         for (key, at) in keys_with_needs(queued.entry, queued.args()) {
-            if let Some(bytes) = large_bytes(session, locked, (db, &key), fetched) {
-                has_large |= !written.contains(&(db, key.hash));
-                made_of += if at.flags.has(KeyFlags::RO) { bytes } else { 0 };
+            if let Some(large) = large(session, locked, (db, &key), fetched) {
+                has_tree |= large.is_tree && !written.contains(&(db, key.hash));
+                made_of += if at.flags.has(KeyFlags::RO) { large.bytes } else { 0 };
             }
             keys.push(key);
         }
@@ -59,7 +60,7 @@ pub(super) fn rehearse(
                 needs.add_copies(made_of.saturating_mul(COPIED_TIMES));
             }
             written.extend(keys.iter().map(|key| (db, key.hash)));
-        } else if has_large && flags.has(Flags::READONLY) {
+        } else if has_tree && flags.has(Flags::READONLY) {
             let random = session.random_of(index);
             let caller = Caller { db, random, no_touch: true, ..Caller::of(session) };
             rehearse_one(caller, (queued, &keys), locked, (fetched, attempt), needs, reply);
@@ -67,23 +68,32 @@ pub(super) fn rehearse(
     }
 }
 
-/// Bytes of a collection in many leaves, none while its root is on flash alone. None: a key has something else.
-fn large_bytes(
+/// A value that is large enough to be looked at.
+struct Large {
+    /// Whether it is a collection in many leaves.
+    is_tree: bool,
+    /// None of one whose root is on flash alone.
+    bytes: u64,
+}
+
+/// What a key has, if it is large.
+fn large(
     session: &Session,
     locked: &mut Locked<'_>,
     (db, key): (u8, &Key<'_>),
     fetched: &FetchedSet,
-) -> Option<u64> {
+) -> Option<Large> {
     let table = locked.keyspace().table_of(db);
     let view = locked.slot(key.slot).view(table, key)?;
     if !Kind::from_bits(view.kind).is_tree() {
-        return None;
+        let bytes = view.value_len() as u64;
+        return (bytes > CLAIM_BYTES_MIN).then_some(Large { is_tree: false, bytes });
     }
     let root = match view.stored {
         Stored::Hot(root) | Stored::Clean(root, _) => Some(root),
         Stored::Cold(at, _) => fetched.value(session.server().tier.record_id(at)),
     };
-    Some(root.map_or(0, |root| Root::new(root).leaf_bytes()))
+    Some(Large { is_tree: true, bytes: root.map_or(0, |root| Root::new(root).leaf_bytes()) })
 }
 
 fn rehearse_one(
@@ -111,17 +121,23 @@ fn rehearse_one(
         saved_bytes: None,
     };
     let result = run_locked(caller, locked, run, reply);
-    let reply_bytes = match &result {
-        Err(CommandError::NotResident(missing)) => missing.reply_bytes,
-        Err(CommandError::ReplyTooLong(long)) => long.bytes.saturating_sub(full_length),
-        Ok(()) | Err(CommandError::Reply(_) | CommandError::Wait(_)) => 0,
-    };
     reply.truncate(length);
-    needs.needed.reply_bytes += reply_bytes;
+    let replies = queued.entry.spec.flags.has(Flags::REPLIES_VALUES);
     let leaves = match &result {
-        Err(CommandError::NotResident(missing)) => &missing.values[..],
-        Err(CommandError::ReplyTooLong(long)) => &long.leaves[..],
-        _ => &[],
+        Err(CommandError::NotResident(missing)) => {
+            needs.needed.reply_bytes += if replies { missing.reply_bytes } else { 0 };
+            &missing.values[..]
+        }
+        Err(CommandError::ReplyTooLong(long)) => {
+            let bytes = long.bytes.saturating_sub(full_length);
+            match long.is_for_copies && !replies {
+                // They go when the command has run.
+                true => needs.needed.copy_bytes = needs.needed.copy_bytes.max(bytes),
+                false => needs.needed.reply_bytes += bytes,
+            }
+            &long.leaves[..]
+        }
+        Ok(()) | Err(CommandError::Reply(_) | CommandError::Wait(_)) => &[],
     };
     wants_of(&caller.worker.server.tier, leaves).into_iter().for_each(|want| needs.add_want(want));
 }

@@ -125,7 +125,7 @@ fn exec(
         return Ok(Outcome::Done);
     }
     let mut needs = needs(session, &mut locked, fetched);
-    if needs.names_trees {
+    if needs.names_large {
         rehearse(session, &mut locked, (fetched, attempt), &mut needs, reply);
     }
     needs.are_too_much();

@@ -76,6 +76,8 @@ pub(crate) struct Connection<T> {
     spare: Vec<u8>,
     /// Whether nothing more was read of an unfinished request, since clients take too much: it waits.
     is_braked: bool,
+    /// Bytes of an unfinished request that were there when it was last left.
+    kept_bytes: usize,
     /// Bytes of something large that have passed since its client was last noted to get on.
     moved_bytes: usize,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
@@ -136,6 +138,7 @@ impl<T: Transport> Connection<T> {
             resident_reply: 0,
             spare: Vec::new(),
             is_braked: false,
+            kept_bytes: 0,
             moved_bytes: 0,
             attempts: 0,
             named_max: 0,
@@ -523,6 +526,7 @@ impl<T: Transport> Connection<T> {
             // What follows asks anew, behind others: a client that sends without end is not the oldest
             // for ever.
             self.counted.release_input(&self.worker.server, &self.session.client);
+            self.kept_bytes = 0;
         }
         if parsed == self.input.len() {
             if self.input.capacity() > 0 {
@@ -766,6 +770,13 @@ impl<T: Transport> Connection<T> {
             let kept = self.input.as_slice().to_vec();
             self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
         }
+        // Of one in a larger buffer it is noted as it is read.
+        if capacity <= READ_BUFFER_BYTES {
+            let arrived = self.input.len().saturating_sub(self.kept_bytes);
+            let has_begun = self.kept_bytes == 0;
+            self.note_moved(if has_begun { PROGRESS_BYTES } else { arrived });
+        }
+        self.kept_bytes = self.input.len();
         self.note_memory();
     }
 

@@ -12,7 +12,7 @@ use crate::limits::{READ_BUFFER_BYTES, RECOUNT_SHIFT, STRANGERS_BYTES_MAX};
 use crate::state::client_memory::limit_bytes;
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
-use crate::state::reservation_queue::Look;
+use crate::state::reservation_queue::{GRACE_MIN, Look};
 use crate::state::server::Server;
 
 /// Between two counts of all clients while nothing is read from any.
@@ -70,8 +70,8 @@ pub(super) fn recount_again(server: &Server) {
 }
 
 /// Counts the buffers of all clients anew, tells the budget, and closes the largest while they
-/// exceed `maxmemory-clients`, or the bound of those who have not authenticated. Cost: linear in
-/// the clients.
+/// exceed `maxmemory-clients`, or the bound of those who have not authenticated: strangers first, then those that do
+/// nothing for what they hold, then others. Cost: linear in the clients.
 pub(crate) fn keep_within_limit(server: &Server) {
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
@@ -83,30 +83,34 @@ pub(crate) fn keep_within_limit(server: &Server) {
     let sum = |clients: &[Arc<Client>]| -> u64 {
         clients.iter().map(|client| client.memory_bytes()).sum()
     };
-    let (mut strangers, mut others): (Vec<_>, Vec<_>) =
+    let (mut strangers, others): (Vec<_>, Vec<_>) =
         clients.into_iter().partition(|client| client.is_stranger.load(Ordering::Relaxed));
     let strange = sum(&strangers);
     let all = strange + sum(&others);
     let over = limit_bytes(server).map_or(0, |limit| all.saturating_sub(limit));
     let strangers_over = strange.saturating_sub(STRANGERS_BYTES_MAX);
-    let closed = close_largest(&mut strangers, over.max(strangers_over));
-    let count = closed.count + close_largest(&mut others, over.saturating_sub(closed.bytes)).count;
+    let mut closed = close_largest(&mut strangers, over.max(strangers_over));
+    // Those that get on last: they are the largest where others have filled memory with a little each.
+    let (mut stalled, mut active): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|client| is_stalled(server, client, GRACE_MIN));
+    for clients in [&mut stalled, &mut active] {
+        closed.add(close_largest(clients, over.saturating_sub(closed.bytes)));
+    }
+    let count = closed.count;
     server.totals.evicted_clients.fetch_add(count, Ordering::Relaxed);
     log_closed(server, count);
 }
 
-/// Closes the largest of the clients that have neither read nor sent much for a while, whoever waits included, and
-/// for which nothing runs, until what others wait for in a queue fits: the first of them, and the rest as far as half
-/// of what clients may take goes. Those with a read buffer or less stay: so do subscribers, and who watches keys.
-/// Returns the bytes that they had. Cost: linear in the clients.
+/// Closes the largest of the clients that do nothing for what they hold ([`is_stalled`]), whoever waits included,
+/// until what others wait for in a queue fits: the first of them, and the rest as far as half of what clients may
+/// take goes. Returns the bytes that they had. Cost: linear in the clients.
 pub(super) fn close_idle(server: &Server, look: &Look) -> u64 {
     let (Some(limit), Some(grace)) = (limit_bytes(server), look.grace) else { return 0 };
     let mut clients = server.clients.all();
     // What those take who are on their way out is as good as free.
     clients.retain(|client| !client.is_killed());
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    let is_large = |client: &Client| client.memory_bytes() > READ_BUFFER_BYTES as u64;
-    clients.retain(|client| is_large(client) && is_idle(server, client, grace));
+    clients.retain(|client| is_stalled(server, client, grace));
     let bytes = look.bytes.min(limit / 2).max(look.first_bytes);
     let closed = close_largest(&mut clients, (total + bytes).saturating_sub(limit));
     server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
@@ -124,9 +128,25 @@ pub(super) fn is_idle(server: &Server, client: &Client, time: Duration) -> bool 
     !is_served && now_ms >= progressed_ms + time.as_millis() as u64
 }
 
+/// The same of one that is in the midst of a request or a reply, or holds more than a read buffer. Others are not
+/// in the way of anybody: subscribers, who watches keys or waits for some.
+fn is_stalled(server: &Server, client: &Client, time: Duration) -> bool {
+    let is_in_midst = client.input_bytes.load(Ordering::Relaxed) > 0
+        || client.output_bytes.load(Ordering::Relaxed) > 0;
+    let holds_much = client.memory_bytes() > READ_BUFFER_BYTES as u64;
+    (is_in_midst || holds_much) && is_idle(server, client, time)
+}
+
 struct Closed {
     count: u64,
     bytes: u64,
+}
+
+impl Closed {
+    fn add(&mut self, more: Closed) {
+        self.count += more.count;
+        self.bytes += more.bytes;
+    }
 }
 
 /// Closes the largest of these clients until `excess` bytes come free.
@@ -213,5 +233,21 @@ mod tests {
         assert_eq!(close_idle(&server, &look(Some(1))), 0);
         assert!(!active.is_killed() && !blocked.is_killed());
         assert!(small.iter().all(|client| !client.is_killed()));
+    }
+
+    /// Many that stand still with a little each, in the midst of a request, are closed for one that gets on.
+    #[test]
+    fn those_that_stand_still_go_before_the_largest() {
+        let server = server();
+        let active = client(&server, 5 * MIB);
+        active.progressed_ms.store(server.tier.clock().unix_ms(), Ordering::Relaxed);
+        let stalled: Vec<_> = (0..200).map(|_| client(&server, 30_000)).collect();
+        stalled.iter().for_each(|client| client.input_bytes.store(30_000, Ordering::Relaxed));
+        keep_within_limit(&server);
+        assert!(!active.is_killed());
+        let gone = stalled.iter().filter(|client| client.is_killed()).count();
+        assert_eq!(gone, 96, "5.2 and 6 MB are more than 8 MiB");
+        let look = Look { grace: Some(GRACE_MIN), first_bytes: MIB, bytes: MIB };
+        assert!(close_idle(&server, &look) >= MIB - 30_000);
     }
 }

@@ -18,8 +18,8 @@ const IDLE_WAIT_MAX: Duration = Duration::from_secs(4);
 /// Where requests go on waiting, that time is halved each time that so much has passed: others that do nothing may
 /// have come in the place of those that were closed.
 const GRACE_HALVED_EVERY: Duration = Duration::from_secs(2);
-/// But it is never less.
-const GRACE_MIN: Duration = Duration::from_secs(1);
+/// But it is never less: what is on its way in sockets' buffers takes a while to be read.
+pub(super) const GRACE_MIN: Duration = Duration::from_secs(2);
 /// Between two looks for such clients, and how long the first has been stuck then.
 const IDLE_LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -218,7 +218,7 @@ mod tests {
             assert_eq!(first.stuck(5 * SECOND).map(|stuck| stuck.bytes), Some(10));
             first = next;
         }
-        assert_eq!([6, 8, 60].map(|at| grace(&first, at)), [Some(2), Some(1), Some(1)]);
+        assert_eq!([6, 8, 60].map(|at| grace(&first, at)), [Some(2); 3]);
         let next = queue.join(9, 5);
         assert!(queue.try_pass(4, || true), "others have let go of theirs");
         drop(first);

@@ -124,6 +124,9 @@ pub(crate) const PREFAULT_BYTES: usize = 512 << 10;
 /// Read buffers of a worker that connections keep while they wait for the rest of a request; beyond,
 /// they keep what has arrived in memory of its size.
 pub(crate) const BUFFERS_LENT_MAX: usize = 16;
+/// The same of connections whose requests wait for values or for memory. It is more since most wait shortly, and
+/// each has one to read into and one for its replies.
+pub(crate) const WAITING_BUFFERS_MAX: usize = 128;
 /// Bytes that a worker's clients read and are answered before it looks for new events: the others
 /// wait no longer than that takes.
 pub(crate) const TURN_BYTES_MAX: u64 = 2 << 20;

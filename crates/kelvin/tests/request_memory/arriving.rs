@@ -8,6 +8,8 @@ use super::*;
 
 /// Connections that the test itself may need besides.
 const SPARE_FILES: u64 = 64;
+/// After that a client that has not got on is closed before those that have.
+const STANDS_STILL: Duration = Duration::from_millis(2500);
 
 fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
@@ -211,6 +213,8 @@ fn small_requests_that_stand_still_do_not_keep_large_ones_out() {
         client
     };
     let stalled: Vec<Client> = (0..STALLED).map(begin).collect();
+    // Until then they may be about to get on, and the largest of all clients go.
+    std::thread::sleep(STANDS_STILL);
     for _ in 0..3 {
         let reply = server.connect().call(&["SET", "whole", &"v".repeat(500_000)]);
         assert_eq!(show(&reply), "+OK");

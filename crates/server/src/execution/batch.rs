@@ -112,6 +112,14 @@ impl Batch {
         lists
     }
 
+    /// Moves what is parsed to memory of its size, and returns the room, emptied.
+    pub(crate) fn shrink_lists(&mut self) -> BatchLists {
+        let shrunk = self.lists.shrunk();
+        let mut lists = std::mem::replace(&mut self.lists, shrunk);
+        lists.clear();
+        lists
+    }
+
     /// Memory of parsed requests, and of what is known of the one that is arriving.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.parser.memory_bytes() + self.lists.memory_bytes()

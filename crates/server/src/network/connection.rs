@@ -5,6 +5,7 @@
 //! still read and run, as with Redis (clients that send a whole pipeline before they read depend on
 //! it); what it leaves unread counts in the memory budget and is bounded by the output limits.
 
+mod buffers;
 mod wait;
 mod wait_for_keys;
 
@@ -26,7 +27,7 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_GROWTH, INPUT_STEP_BYTES_MAX,
+    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX,
     PROGRESS_BYTES, PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX,
     WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
@@ -516,27 +517,6 @@ impl<T: Transport> Connection<T> {
         self.counted.release(&self.worker.server, &self.session.client);
     }
 
-    /// Forgets the input that has been run. The batch must be used up.
-    fn drop_input(&mut self) {
-        let parsed = std::mem::take(&mut self.batch.parsed_bytes);
-        if self.batch.has_lists() {
-            self.worker.give_batch_lists(self.batch.take_lists());
-        }
-        if parsed > 0 {
-            // What follows asks anew, behind others: a client that sends without end is not the oldest
-            // for ever.
-            self.counted.release_input(&self.worker.server, &self.session.client);
-            self.kept_bytes = 0;
-        }
-        if parsed == self.input.len() {
-            if self.input.capacity() > 0 {
-                self.worker.give_buffer(std::mem::take(&mut self.input));
-            }
-        } else if parsed > 0 {
-            self.input.drain(..parsed);
-        }
-    }
-
     /// The same as [`Connection::poll_io`]; a turn of its own ends when there is nothing to do. Whoever was
     /// woken to write more of a large reply waits for its turn if that is spent.
     fn poll_io_in_turn(&mut self, cx: &mut Context<'_>, is_woken: bool) -> Poll<io::Result<()>> {
@@ -733,53 +713,6 @@ impl<T: Transport> Connection<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes room for what is read next: a buffer of the worker's, or for a long argument as much as
-    /// is announced, a few times what has arrived at most.
-    fn grow_input(&mut self) {
-        let len = self.input.len();
-        let spare = self.input.capacity() - len;
-        let wanted = self.batch.bytes_wanted();
-        if spare > 0 && spare >= wanted {
-            return;
-        }
-        if len + wanted > READ_BUFFER_BYTES {
-            if self.input.capacity() < READ_BUFFER_BYTES {
-                self.worker.note_lent();
-            }
-            let trusted = (len * (INPUT_GROWTH - 1)).max(READ_BUFFER_BYTES);
-            match wanted {
-                0 => self.input.reserve(READ_BUFFER_BYTES),
-                _ => self.input.reserve_exact((wanted + READ_BUFFER_BYTES).min(trusted)),
-            }
-        } else if len <= READ_BUFFER_BYTES / 2 {
-            let mut buffer = self.worker.take_buffer();
-            buffer.extend_from_slice(&self.input);
-            self.worker.give_buffer(std::mem::replace(&mut self.input, buffer));
-        } else {
-            self.input.reserve(READ_BUFFER_BYTES);
-        }
-    }
-
-    /// Keeps the start of a request, in memory of its size when many connections have one.
-    #[cold]
-    fn keep_input(&mut self) {
-        let is_small = self.input.len() <= READ_BUFFER_BYTES / 2;
-        let capacity = self.input.capacity();
-        let is_scarce = capacity >= READ_BUFFER_BYTES && self.worker.lacks_buffers();
-        if is_small && (is_scarce || capacity > 2 * READ_BUFFER_BYTES) {
-            let kept = self.input.as_slice().to_vec();
-            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
-        }
-        // Of one in a larger buffer it is noted as it is read.
-        if capacity <= READ_BUFFER_BYTES {
-            let arrived = self.input.len().saturating_sub(self.kept_bytes);
-            let has_begun = self.kept_bytes == 0;
-            self.note_moved(if has_begun { PROGRESS_BYTES } else { arrived });
-        }
-        self.kept_bytes = self.input.len();
-        self.note_memory();
-    }
-
     /// Takes messages behind the replies that are not written yet, as long as these are few.
     fn take_pushes(&mut self) {
         let is_open = self.session.closing == Closing::No;
@@ -790,14 +723,6 @@ impl<T: Transport> Connection<T> {
             let capacity = self.reply.capacity();
             self.session.take_pushes(&mut self.reply, self.written + PUSHED_BYTES_MAX);
             self.note_grown(capacity, self.reply.capacity());
-        }
-    }
-
-    /// Notes that the connection has one buffer more, if what it kept in less memory has grown to the size
-    /// of one; the worker counts it down when it is given back.
-    fn note_grown(&self, before: usize, after: usize) {
-        if before > 0 && before < READ_BUFFER_BYTES && after >= READ_BUFFER_BYTES {
-            self.worker.note_lent();
         }
     }
 

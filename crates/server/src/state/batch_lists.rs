@@ -54,6 +54,16 @@ impl BatchLists {
         }
     }
 
+    /// The requests in memory of their size.
+    pub(crate) fn shrunk(&self) -> BatchLists {
+        // A clone of a vector has no spare capacity.
+        BatchLists {
+            requests: self.requests.clone(),
+            ranges: self.ranges.clone(),
+            scratch: Vec::new(),
+        }
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         self.requests.capacity() * size_of::<Request>()
             + (self.ranges.capacity() + self.scratch.capacity()) * size_of::<ArgRange>()

@@ -10,7 +10,7 @@ use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
+use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES, WAITING_BUFFERS_MAX};
 use crate::state::batch_lists::BatchLists;
 use crate::state::clients::Client;
 use crate::state::cold_fields::ColdFields;
@@ -181,6 +181,12 @@ impl Worker {
     /// is to give its own back.
     pub(crate) fn lacks_buffers(&self) -> bool {
         self.buffers_lent.get() > BUFFERS_LENT_MAX
+    }
+
+    /// Whether so many connections have buffers that those whose requests wait must do without.
+    #[inline]
+    pub(crate) fn lends_too_many_buffers(&self) -> bool {
+        self.buffers_lent.get() > WAITING_BUFFERS_MAX
     }
 
     /// Whether connections have no more buffers than the worker keeps: another one may hold its reply

@@ -66,6 +66,7 @@ impl<T: Transport> Connection<T> {
             }
             if self.reply_granted == 0 {
                 self.note_large_reply();
+                self.shrink_scarce_buffers();
             }
             self.session.client.is_served.store(true, Ordering::Relaxed);
             // What is rare is boxed, for else each idle connection would have room for it.

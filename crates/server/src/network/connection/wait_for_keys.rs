@@ -22,7 +22,7 @@ impl<T: Transport> Connection<T> {
         // A client that does not read or write meanwhile is idle.
         client.is_served.store(false, Ordering::Relaxed);
         client.is_blocked.store(true, Ordering::Relaxed);
-        self.keep_own_input();
+        self.shrink_buffers();
         let due = (deadline_ms != 0).then(|| worker.deadlines.add(deadline_ms, &client));
         poll_fn(|cx| self.poll_keys(cx, &waiter, due.as_ref())).await;
         drop(due);
@@ -96,16 +96,6 @@ impl<T: Transport> Connection<T> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Ok(())
-    }
-
-    /// Keeps the request in memory of its size: it may wait for long.
-    fn keep_own_input(&mut self) {
-        let kept = self.input.as_slice().to_vec();
-        self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
-        if self.reply.is_empty() && self.reply.capacity() > 0 {
-            self.worker.give_buffer(self.reply.take());
-        }
-        self.note_memory();
     }
 
     fn answer_wait(&mut self, state: WaiterState) {

@@ -1,0 +1,106 @@
+//! The buffers of a connection, which it borrows from its worker: made ready to read into, kept in memory of their
+//! size where many connections have some, and given back.
+
+use super::Connection;
+use crate::limits::{INPUT_GROWTH, PROGRESS_BYTES, READ_BUFFER_BYTES};
+use crate::network::stream::Transport;
+
+impl<T: Transport> Connection<T> {
+    /// Makes room for what is read next: a buffer of the worker's, or for a long argument as much as
+    /// is announced, a few times what has arrived at most.
+    pub(super) fn grow_input(&mut self) {
+        let len = self.input.len();
+        let spare = self.input.capacity() - len;
+        let wanted = self.batch.bytes_wanted();
+        if spare > 0 && spare >= wanted {
+            return;
+        }
+        if len + wanted > READ_BUFFER_BYTES {
+            if self.input.capacity() < READ_BUFFER_BYTES {
+                self.worker.note_lent();
+            }
+            let trusted = (len * (INPUT_GROWTH - 1)).max(READ_BUFFER_BYTES);
+            match wanted {
+                0 => self.input.reserve(READ_BUFFER_BYTES),
+                _ => self.input.reserve_exact((wanted + READ_BUFFER_BYTES).min(trusted)),
+            }
+        } else if len <= READ_BUFFER_BYTES / 2 {
+            let mut buffer = self.worker.take_buffer();
+            buffer.extend_from_slice(&self.input);
+            self.worker.give_buffer(std::mem::replace(&mut self.input, buffer));
+        } else {
+            self.input.reserve(READ_BUFFER_BYTES);
+        }
+    }
+
+    /// Keeps the start of a request, in memory of its size when many connections have one.
+    #[cold]
+    pub(super) fn keep_input(&mut self) {
+        let is_small = self.input.len() <= READ_BUFFER_BYTES / 2;
+        let capacity = self.input.capacity();
+        let is_scarce = capacity >= READ_BUFFER_BYTES && self.worker.lacks_buffers();
+        if is_small && (is_scarce || capacity > 2 * READ_BUFFER_BYTES) {
+            let kept = self.input.as_slice().to_vec();
+            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
+        }
+        // Of one in a larger buffer it is noted as it is read.
+        if capacity <= READ_BUFFER_BYTES {
+            let arrived = self.input.len().saturating_sub(self.kept_bytes);
+            let has_begun = self.kept_bytes == 0;
+            self.note_moved(if has_begun { PROGRESS_BYTES } else { arrived });
+        }
+        self.kept_bytes = self.input.len();
+        self.note_memory();
+    }
+
+    /// Forgets the input that has been run. The batch must be used up.
+    pub(super) fn drop_input(&mut self) {
+        let parsed = std::mem::take(&mut self.batch.parsed_bytes);
+        if self.batch.has_lists() {
+            self.worker.give_batch_lists(self.batch.take_lists());
+        }
+        if parsed > 0 {
+            // What follows asks anew, behind others: a client that sends without end is not the oldest
+            // for ever.
+            self.counted.release_input(&self.worker.server, &self.session.client);
+            self.kept_bytes = 0;
+        }
+        if parsed == self.input.len() {
+            if self.input.capacity() > 0 {
+                self.worker.give_buffer(std::mem::take(&mut self.input));
+            }
+        } else if parsed > 0 {
+            self.input.drain(..parsed);
+        }
+    }
+
+    /// Notes that the connection has one buffer more, if what it kept in less memory has grown to the size
+    /// of one; the worker counts it down when it is given back.
+    pub(super) fn note_grown(&self, before: usize, after: usize) {
+        if before > 0 && before < READ_BUFFER_BYTES && after >= READ_BUFFER_BYTES {
+            self.worker.note_lent();
+        }
+    }
+
+    /// Keeps no more than it must while a request waits, when many connections of the worker have buffers.
+    pub(super) fn shrink_scarce_buffers(&mut self) {
+        if self.worker.lends_too_many_buffers() {
+            self.shrink_buffers();
+        }
+    }
+
+    /// Keeps the requests that have not run in memory of their size, and no empty buffer for replies. Cost: three
+    /// allocations and a copy of the input.
+    #[cold]
+    pub(super) fn shrink_buffers(&mut self) {
+        if self.input.capacity() > self.input.len() {
+            let kept = self.input.as_slice().to_vec();
+            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
+        }
+        self.worker.give_batch_lists(self.batch.shrink_lists());
+        if self.reply.is_empty() && self.reply.capacity() > 0 {
+            self.worker.give_buffer(self.reply.take());
+        }
+        self.note_memory();
+    }
+}

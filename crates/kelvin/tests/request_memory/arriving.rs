@@ -135,6 +135,39 @@ fn what_ten_thousand_connections_hold_stays_within_maxmemory() {
     assert_peak(&server, 64);
 }
 
+/// Requests of very many that come at once, each small, do not each hold read buffers while they wait.
+#[test]
+fn small_requests_of_ten_thousand_at_once_stay_within_maxmemory() {
+    const KEYS: u64 = 20_000;
+    const SETS: usize = 20;
+    let count = (raise_open_files() - SPARE_FILES).min(9_500);
+    let server = start("64mb", "512mb");
+    fill(&server, KEYS, 1_000);
+    let mut control = server.connect();
+    control.line("TIER DEMOTE ALL");
+    let mut clients: Vec<TcpStream> = (0..count).map(|_| server.stream()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let get = format!("GET memtier-{}\r\n", 1 + number as u64 % KEYS);
+        client.write_all(get.as_bytes()).expect("the server reads");
+    }
+    for client in &mut clients {
+        let mut reply = [0; 1_000 + "$1000\r\n\r\n".len()];
+        client.read_exact(&mut reply).expect("nobody is closed");
+        assert!(reply.starts_with(b"$1000\r\n"));
+    }
+    assert_peak(&server, 64);
+    let set = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000\r\n"[..], &[b'x'; 1_000], b"\r\n"].concat();
+    for client in &mut clients {
+        // These are more than clients may take: some are closed.
+        let _closed = client.write_all(&set.repeat(SETS));
+    }
+    let answered =
+        |client: &mut TcpStream| client.read_exact(&mut [0; SETS * "+OK\r\n".len()]).is_ok();
+    let answered = clients.iter_mut().filter_map(|client| answered(client).then_some(())).count();
+    assert!(answered > count as usize / 2, "{answered} of {count} answered");
+    assert_peak(&server, 64);
+}
+
 #[test]
 fn strangers_have_a_little_memory_of_their_own_and_go_first() {
     const STRANGERS: usize = 700;

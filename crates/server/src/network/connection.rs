@@ -27,8 +27,8 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
-    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX,
-    PROGRESS_BYTES, PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX,
+    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX, PROGRESS_BYTES,
+    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, READ_COST_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX,
     WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
@@ -228,6 +228,7 @@ impl<T: Transport> Connection<T> {
         let is_heavy = self.was_heavy || self.worker.turn.is_heavy(self.taken);
         if self.worker.turn.is_over(is_heavy, &self.ticket) {
             self.note_large_reply();
+            self.shrink_scarce_buffers();
             client.is_served.store(true, Ordering::Relaxed);
             let (turn, ticket) = (&self.worker.turn, &mut self.ticket);
             let goes_alone = unless_killed(client, pin!(turn.end(is_heavy, ticket))).await;
@@ -690,6 +691,9 @@ impl<T: Transport> Connection<T> {
         self.worker.stats.net_input_bytes.add(count as u64);
         self.worker.stats.reads.add(1);
         self.take(count);
+        if !self.goes_alone {
+            self.worker.turn.add(READ_COST_BYTES);
+        }
         if self.input.capacity() > READ_BUFFER_BYTES || !self.session.authenticated {
             self.note_moved(count);
             self.note_memory();

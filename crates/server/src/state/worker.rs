@@ -10,7 +10,9 @@ use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES, WAITING_BUFFERS_MAX};
+use crate::limits::{
+    BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES, WAITING_BUFFERS_MAX,
+};
 use crate::state::batch_lists::BatchLists;
 use crate::state::clients::Client;
 use crate::state::cold_fields::ColdFields;

@@ -177,8 +177,30 @@ impl<'a, 'k> Cx<'a, 'k> {
         }
     }
 
-    /// Reports that a key that was to be read does not exist: for what is looked up without its value
-    /// ([`Cx::peek`]).
+    /// Counts a key that was looked up to be read without its value ([`Cx::peek`]), and reports it if it does not
+    /// exist.
+    #[inline]
+    pub fn count_lookup(&mut self, key: &Key<'_>, exists: bool) {
+        self.count_quiet_lookup(exists);
+        if !exists {
+            self.report_miss(key);
+        }
+    }
+
+    /// The same without a report.
+    #[inline]
+    pub fn count_quiet_lookup(&mut self, exists: bool) {
+        let count = if exists { &mut self.tally.found } else { &mut self.tally.missed };
+        *count += 1;
+    }
+
+    /// A key that was found and counted in this run is read again: that counts nothing.
+    #[inline]
+    pub fn discount_lookup(&mut self) {
+        self.tally.found -= 1;
+    }
+
+    /// Reports that a key that was to be read does not exist.
     #[inline]
     pub fn report_miss(&mut self, key: &Key<'_>) {
         if self.effects.listened.has(Classes::KEY_MISS) {
@@ -242,12 +264,12 @@ impl<'a, 'k> Cx<'a, 'k> {
         let Some((view, tally)) = found else { return Ok(None) };
         let (bytes, source) = match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
-                tally.read_ram += 1;
+                (tally.found, tally.read_ram) = (tally.found + 1, tally.read_ram + 1);
                 (bytes, None)
             }
             Stored::Cold(at, len) => match fetched.value_for_reply(at) {
                 Some(value) => {
-                    tally.read_flash += 1;
+                    (tally.found, tally.read_flash) = (tally.found + 1, tally.read_flash + 1);
                     value
                 }
                 None => return Err(not_resident(key, at, len)),

@@ -191,3 +191,104 @@ fn latencies_stand_with_their_percentiles() {
         .collect();
     assert!(values.len() == 2 && values[0] > 0.0 && values[0] <= values[1], "{line}");
 }
+
+/// A key that is read counts once, as with Redis, however large it is and wherever it is.
+#[test]
+fn hits_and_misses_of_collections_are_those_of_redis() {
+    const READS: [&str; 60] = [
+        "LRANGE list 0 -1",
+        "LINDEX list 5000",
+        "LLEN list",
+        "LLEN none",
+        "LPOS list 77",
+        "SMEMBERS set",
+        "SISMEMBER set 7",
+        "SMISMEMBER set 7 none",
+        "SCARD none",
+        "SRANDMEMBER set 3",
+        "SINTER set set",
+        "SINTERCARD 2 set other",
+        "SUNION set other none",
+        "SDIFF set other",
+        "HGETALL hash",
+        "HGET hash 77",
+        "HMGET hash 1 2 none",
+        "HGET none 1",
+        "HLEN hash",
+        "HSTRLEN hash 5",
+        "HRANDFIELD hash",
+        "HSCAN hash 0",
+        "ZRANGE sorted 0 -1",
+        "ZSCORE sorted 55",
+        "ZMSCORE sorted 5 6",
+        "ZRANK sorted none",
+        "ZCARD none",
+        "ZRANGEBYSCORE sorted 5 10",
+        "ZUNION 2 sorted set",
+        "ZSCAN sorted 0",
+        "GET string",
+        "GET list",
+        "STRLEN string",
+        "STRLEN none",
+        "GETRANGE string 0 1",
+        "MGET string none string",
+        "EXISTS list none",
+        "TOUCH list none",
+        "TYPE list",
+        "TYPE none",
+        "TTL list",
+        "PTTL none",
+        "XRANGE stream - +",
+        "XLEN none",
+        "XREAD STREAMS stream 0",
+        "SORT list LIMIT 0 5",
+        "SORT_RO set ALPHA LIMIT 0 5",
+        "SORT list BY none:* GET string:* LIMIT 0 2",
+        "OBJECT ENCODING hash",
+        "OBJECT FREQ none",
+        "OBJECT REFCOUNT list",
+        "RENAME other another",
+        "COPY another other",
+        "COPY none other",
+        "SETRANGE string 0 x",
+        "APPEND string x",
+        "HSET hash 1 2",
+        "BITCOUNT string",
+        "PFCOUNT none",
+        "DUMP hash",
+    ];
+    let kelvin = Server::kelvin_with_flash("256mb", &["--maxmemory", "64mb"]);
+    let redis = Server::redis(&[]);
+    let mut clients = [kelvin.connect(), redis.connect()];
+    let numbers = |step: usize| -> String {
+        (0..10_000).step_by(step).map(|number| format!(" {number}")).collect()
+    };
+    let pairs: String = (0..10_000).map(|number| format!(" {number} {number}")).collect();
+    for client in &mut clients {
+        for line in [
+            format!("RPUSH list{}", numbers(1)),
+            format!("SADD set{}", numbers(1)),
+            format!("SADD other{}", numbers(2)),
+            format!("HSET hash{pairs}"),
+            format!("ZADD sorted{pairs}"),
+            "SET string value".to_owned(),
+            "XADD stream * field value".to_owned(),
+        ] {
+            client.line(&line);
+        }
+    }
+    let mut different = Vec::new();
+    for line in READS {
+        clients[0].line("TIER DEMOTE ALL");
+        let counted = clients.each_mut().map(|client| {
+            client.line("CONFIG RESETSTAT");
+            client.line(line);
+            let stats = fields(client, "stats");
+            (stats["keyspace_hits"].clone(), stats["keyspace_misses"].clone())
+        });
+        if counted[0] != counted[1] {
+            different.push((line, counted));
+        }
+    }
+    assert_eq!(different, [], "hits and misses, of Kelvin and of Redis");
+}

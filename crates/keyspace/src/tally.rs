@@ -109,6 +109,8 @@ pub struct Tally {
     pub read_ram: u64,
     /// Reads that needed flash.
     pub read_flash: u64,
+    /// Reads of keys that exist, however many leaves of them are read.
+    pub found: u64,
     /// Reads of keys that do not exist.
     pub missed: u64,
     /// Writes to a key that is new or whose value was in RAM.

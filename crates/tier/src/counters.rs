@@ -79,7 +79,7 @@ impl Counters {
         count(&self.expired, &mut tally.expired);
         count(&self.read_ram, &mut tally.read_ram);
         count(&self.read_flash, &mut tally.read_flash);
-        tally.missed = 0;
+        (tally.found, tally.missed) = (0, 0);
         count(&self.write_ram, &mut tally.write_ram);
         count(&self.write_flash, &mut tally.write_flash);
         count(&self.delete_ram, &mut tally.delete_ram);

@@ -108,10 +108,14 @@ impl Cx<'_, '_> {
         }
         match Kind::from_bits(db.view_at(at).kind) {
             kind if !is_wanted(kind) => {
-                db.tally().read_ram += 1;
+                let tally = db.tally();
+                (tally.found, tally.read_ram) = (tally.found + 1, tally.read_ram + 1);
                 Err(CommandError::WRONG_TYPE)
             }
-            kind if kind.is_tree() => Ok(Found::Tree(at)),
+            kind if kind.is_tree() => {
+                db.tally().found += 1;
+                Ok(Found::Tree(at))
+            }
             _ => Ok(Found::Leaf(at)),
         }
     }
@@ -194,12 +198,12 @@ impl Cx<'_, '_> {
         let (view, tally) = db.into_counted_view_at(at);
         match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
-                tally.read_ram += 1;
+                (tally.found, tally.read_ram) = (tally.found + 1, tally.read_ram + 1);
                 Ok(bytes)
             }
             Stored::Cold(place, len) => match fetched.value(place) {
                 Some(bytes) => {
-                    tally.read_flash += 1;
+                    (tally.found, tally.read_flash) = (tally.found + 1, tally.read_flash + 1);
                     Ok(bytes)
                 }
                 None => Err(not_resident_value(key, place, len)),

@@ -279,11 +279,10 @@ fn pexpiretime(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Comma
 
 fn get(cx: &mut Cx<'_, '_>, reply: &mut Reply, unit: Unit, origin: Origin) -> CommandResult {
     let key = cx.key(0);
-    let number = match cx.peek(&key).map(|view| view.expire_at_ms) {
-        None => {
-            cx.report_miss(&key);
-            NO_KEY
-        }
+    let expire_at_ms = cx.peek(&key).map(|view| view.expire_at_ms);
+    cx.count_lookup(&key, expire_at_ms.is_some());
+    let number = match expire_at_ms {
+        None => NO_KEY,
         Some(0) => NO_EXPIRY,
         Some(at_ms) => {
             let ms = match origin {

@@ -180,20 +180,18 @@ fn remove(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 fn exists(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     count(cx, reply, |cx, key| {
         let exists = cx.exists(key);
-        if !exists {
-            cx.report_miss(key);
-        }
+        cx.count_lookup(key, exists);
         exists
     })
 }
 
 fn touch(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     count(cx, reply, |cx, key| {
-        let exists = cx.db(key).into_read(key).is_some();
-        if !exists {
+        let found = cx.db(key).into_read(key).map(|(_, tally)| tally.found += 1);
+        if found.is_none() {
             cx.report_miss(key);
         }
-        exists
+        found.is_some()
     })
 }
 
@@ -212,9 +210,7 @@ fn count<'a, 'k>(
 fn type_of(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let kind = cx.peek(&key).map(|view| Kind::from_bits(view.kind));
-    if kind.is_none() {
-        cx.report_miss(&key);
-    }
+    cx.count_lookup(&key, kind.is_some());
     let name = kind.map_or("none", |kind| kind.type_name());
     reply.simple(name);
     Ok(())
@@ -249,8 +245,9 @@ fn copy(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     if options.db == cx.db && source.bytes == target.bytes {
         return Err(SAME_OBJECT);
     }
-    if !cx.exists(&source) {
-        cx.report_miss(&source);
+    let exists = cx.exists(&source);
+    cx.count_lookup(&source, exists);
+    if !exists {
         reply.integer(0);
         return Ok(());
     }

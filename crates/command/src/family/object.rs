@@ -115,6 +115,8 @@ fn unknown(_cx: &mut Cx<'_, '_>, args: Args<'_>, _reply: &mut Reply) -> CommandR
 
 fn encoding(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
+    let exists = cx.exists(&key);
+    cx.count_quiet_lookup(exists);
     let Some(view) = cx.peek(&key) else {
         reply.null();
         return Ok(());
@@ -138,7 +140,9 @@ pub fn encoding_name(view: &View<'_>) -> &'static str {
 
 fn frequency(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    match cx.db(&key).frequency(&key) {
+    let frequency = cx.db(&key).frequency(&key);
+    cx.count_quiet_lookup(frequency.is_some());
+    match frequency {
         Some(_) if !cx.limits.counts_uses() => return Err(LFU_NOT_SELECTED),
         Some(frequency) => reply.integer(i64::from(frequency) * FREQUENCY_SCALE),
         None => reply.null(),
@@ -148,7 +152,9 @@ fn frequency(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Command
 
 fn idle_time(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    let Some(frequency) = cx.db(&key).frequency(&key) else {
+    let frequency = cx.db(&key).frequency(&key);
+    cx.count_quiet_lookup(frequency.is_some());
+    let Some(frequency) = frequency else {
         reply.null();
         return Ok(());
     };
@@ -162,6 +168,8 @@ fn idle_time(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> Command
 
 fn reference_count(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, lfu) = (cx.key(0), cx.limits.counts_uses());
+    let exists = cx.exists(&key);
+    cx.count_quiet_lookup(exists);
     match cx.peek(&key) {
         Some(view) if !lfu && is_shared_integer(&view) => reply.integer(SHARED_REFERENCES),
         Some(_) => reply.integer(1),

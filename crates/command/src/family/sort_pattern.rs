@@ -55,10 +55,8 @@ impl<'a> Pattern<'a> {
         let name = self.key(element);
         let key = Key::new(&name);
         let kind = cx.peek(&key).map(|view| Kind::from_bits(view.kind));
-        if kind.is_none() {
-            cx.report_miss(&key);
-        }
         if !kind.is_some_and(|kind| self.is_wanted(kind)) {
+            cx.count_lookup(&key, kind.is_some());
             return Ok(then(None));
         }
         match self.field {

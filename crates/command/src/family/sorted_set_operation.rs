@@ -458,6 +458,7 @@ impl<'a> Source<'a> {
 
     /// The set again, which is no further access. Panics: it has no members.
     fn read_again<'s>(&'s self, cx: &'s mut Cx<'_, '_>) -> Result<Scores<'s>, CommandError> {
+        cx.discount_lookup();
         let found = Scores::read(cx, &self.key)?;
         Ok(found.expect("invariant: the set was found in the same run"))
     }

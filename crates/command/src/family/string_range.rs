@@ -150,9 +150,7 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 fn strlen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
     let found = peek_string(cx, &key)?;
-    if found.is_none() {
-        cx.report_miss(&key);
-    }
+    cx.count_lookup(&key, found.is_some());
     let len = found.map_or(0, |(len, _)| len);
     reply.integer(len as i64);
     Ok(())

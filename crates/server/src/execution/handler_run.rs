@@ -246,15 +246,35 @@ fn is_over(result: &CommandResult) -> bool {
 /// Reads that a tally has counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reads {
+    /// Of values and leaves.
     ram: u64,
     flash: u64,
+    /// Of keys.
+    found: u64,
     missed: u64,
 }
 
 impl Reads {
     #[inline]
     pub(super) fn of(tally: &Tally) -> Reads {
-        Reads { ram: tally.read_ram, flash: tally.read_flash, missed: tally.missed }
+        let (ram, flash) = (tally.read_ram, tally.read_flash);
+        Reads { ram, flash, found: tally.found, missed: tally.missed }
+    }
+
+    #[inline]
+    fn put_into(self, tally: &mut Tally) {
+        (tally.read_ram, tally.read_flash) = (self.ram, self.flash);
+        (tally.found, tally.missed) = (self.found, self.missed);
+    }
+
+    #[inline]
+    fn plus(self, more: Reads) -> Reads {
+        Reads {
+            ram: self.ram + more.ram,
+            flash: self.flash + more.flash,
+            found: self.found + more.found,
+            missed: self.missed + more.missed,
+        }
     }
 
     #[inline]
@@ -262,25 +282,20 @@ impl Reads {
         Reads {
             ram: self.ram - before.ram,
             flash: self.flash - before.flash,
+            found: self.found - before.found,
             missed: self.missed - before.missed,
         }
     }
 
     /// Takes those that a tally has counted since `before` out of it, and adds them to these.
     pub(super) fn take_from(&mut self, tally: &mut Tally, before: Reads) {
-        let taken = Reads::of(tally).minus(before);
-        (tally.read_ram, tally.read_flash, tally.missed) =
-            (before.ram, before.flash, before.missed);
-        self.ram += taken.ram;
-        self.flash += taken.flash;
-        self.missed += taken.missed;
+        *self = self.plus(Reads::of(tally).minus(before));
+        before.put_into(tally);
     }
 
     /// Adds them to a tally, and counts them for INFO.
     pub(super) fn give_to(self, caller: Caller<'_>, tally: &mut Tally) {
-        tally.read_ram += self.ram;
-        tally.read_flash += self.flash;
-        tally.missed += self.missed;
+        Reads::of(tally).plus(self).put_into(tally);
         self.count(caller);
     }
 
@@ -288,7 +303,7 @@ impl Reads {
     #[inline]
     fn count(self, caller: Caller<'_>) {
         let stats = &caller.worker.stats;
-        stats.keyspace_hits.add(self.ram + self.flash);
+        stats.keyspace_hits.add(self.found);
         stats.keyspace_misses.add(self.missed);
     }
 
@@ -303,10 +318,9 @@ impl Reads {
         (keys, missing): (&[Key<'_>], &[u8]),
         tally: &mut Tally,
     ) {
-        let count = (tally.read_ram - self.ram)
-            + (tally.read_flash - self.flash)
-            + (tally.missed - self.missed);
-        (tally.read_ram, tally.read_flash, tally.missed) = (self.ram, self.flash, self.missed);
+        let since = Reads::of(tally).minus(*self);
+        self.put_into(tally);
+        let count = since.found + since.missed;
         let Some(last) = keys.iter().position(|key| key.bytes == missing) else { return };
         if caller.no_touch {
             return;

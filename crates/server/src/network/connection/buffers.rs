@@ -82,9 +82,10 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Keeps no more than it must while a request waits, when many connections of the worker have buffers.
+    /// Keeps no more than it must while a request waits, when many connections of the worker have buffers: unless it
+    /// was let have a buffer for its reply, which is about to be filled.
     pub(super) fn shrink_scarce_buffers(&mut self) {
-        if self.worker.lends_too_many_buffers() {
+        if self.reply_granted == 0 && self.worker.lends_too_many_buffers() {
             self.shrink_buffers();
         }
     }

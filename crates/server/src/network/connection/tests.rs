@@ -14,6 +14,7 @@ use crate::execution::upkeep::Upkeep;
 use crate::family::REGISTRY;
 use crate::limits::{
     BATCH_REQUESTS_MAX, BUFFERS_LENT_MAX, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
+    WAITING_BUFFERS_MAX,
 };
 use crate::state::server::Server;
 
@@ -384,6 +385,35 @@ fn buffers_that_grow_while_their_client_waits_are_counted() {
         assert!(client.take_replies().ends_with(b"+OK\r\n"));
     }
     assert_eq!(worker.buffers_lent(), held);
+}
+
+#[test]
+fn requests_that_wait_leave_buffers_to_others_when_many_do() {
+    // As many reads as a turn has time for are twice as many.
+    const CLIENTS: usize = 250;
+    let worker = worker();
+    let mut control = HandServed::connect(&worker);
+    control.call("SET k value");
+    control.call("CLIENT PAUSE 100000 ALL");
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| HandServed::connect(&worker)).collect();
+    for client in &mut clients {
+        client.send("PING");
+        client.send("GET k");
+        // Some come when the turn is spent.
+        (0..POLLS_MAX).for_each(|_| client.poll());
+    }
+    let all = worker.server.clients.all();
+    let is_blocked = |client: &&Arc<Client>| client.is_blocked.load(Ordering::Relaxed);
+    assert_eq!(all.iter().filter(is_blocked).count(), CLIENTS);
+    let lent = worker.buffers_lent();
+    assert!((WAITING_BUFFERS_MAX / 2..=WAITING_BUFFERS_MAX + 2).contains(&lent), "{lent}");
+    control.call("CLIENT UNPAUSE");
+    worker.upkeep_tick.notify_waiters();
+    for client in &mut clients {
+        (0..POLLS_MAX).for_each(|_| client.poll());
+        assert_eq!(client.take_replies(), b"+PONG\r\n$5\r\nvalue\r\n");
+    }
+    assert_eq!(worker.buffers_lent(), 0);
 }
 
 #[test]

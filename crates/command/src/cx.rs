@@ -154,12 +154,13 @@ impl<'a, 'k> Cx<'a, 'k> {
         }
     }
 
-    /// The same of what a command that writes is about to read: [`Cx::read`] reports it for those that do not.
+    /// Counts a hit or a miss of what a command that writes is about to read, and reports a miss: [`Cx::read`] does
+    /// for those that do not write.
     #[inline]
-    pub fn report_missed_read(&mut self, key: &Key<'_>) {
-        let is_reported = self.effects.reports_misses;
-        if self.effects.listened.has(Classes::KEY_MISS) && !is_reported && !self.exists(key) {
-            self.report(key, Event::KEY_MISS, 0);
+    pub fn count_read(&mut self, key: &Key<'_>) {
+        if !self.effects.counts_reads {
+            let exists = self.exists(key);
+            self.count_lookup(key, exists);
         }
     }
 
@@ -182,8 +183,8 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn count_lookup(&mut self, key: &Key<'_>, exists: bool) {
         self.count_quiet_lookup(exists);
-        if !exists {
-            self.report_miss(key);
+        if !exists && self.effects.listened.has(Classes::KEY_MISS) {
+            self.report(key, Event::KEY_MISS, 0);
         }
     }
 
@@ -194,18 +195,10 @@ impl<'a, 'k> Cx<'a, 'k> {
         *count += 1;
     }
 
-    /// A key that was found and counted in this run is read again: that counts nothing.
+    /// Has the reads that follow count nothing: of keys that this run has counted.
     #[inline]
-    pub fn discount_lookup(&mut self) {
-        self.tally.found -= 1;
-    }
-
-    /// Reports that a key that was to be read does not exist.
-    #[inline]
-    pub fn report_miss(&mut self, key: &Key<'_>) {
-        if self.effects.listened.has(Classes::KEY_MISS) {
-            self.report(key, Event::KEY_MISS, 0);
-        }
+    pub fn end_counting_reads(&mut self) {
+        self.effects.counts_reads = false;
     }
 
     /// Has the look-ups of several keys, which come next, wait for memory together.
@@ -255,21 +248,22 @@ impl<'a, 'k> Cx<'a, 'k> {
     /// Errors: [`CommandError::NotResident`] when it is on flash and was not fetched.
     #[inline]
     pub fn read(&mut self, key: &Key<'_>) -> Result<Option<Value<'_>>, CommandError> {
-        let (fetched, no_touch) = (self.fetched, self.no_touch);
-        if self.effects.reports_misses && !self.exists(key) {
-            self.report_miss(key);
+        let (fetched, no_touch, counts) = (self.fetched, self.no_touch, self.effects.counts_reads);
+        if counts && self.effects.listened.has(Classes::KEY_MISS) && !self.exists(key) {
+            self.report(key, Event::KEY_MISS, 0);
         }
         let db = self.db(key);
-        let found = if no_touch { db.into_quiet_read(key) } else { db.into_read(key) };
+        let found =
+            if no_touch { db.into_quiet_read(key, counts) } else { db.into_read(key, counts) };
         let Some((view, tally)) = found else { return Ok(None) };
         let (bytes, source) = match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
-                (tally.found, tally.read_ram) = (tally.found + 1, tally.read_ram + 1);
+                tally.read_ram += 1;
                 (bytes, None)
             }
             Stored::Cold(at, len) => match fetched.value_for_reply(at) {
                 Some(value) => {
-                    (tally.found, tally.read_flash) = (tally.found + 1, tally.read_flash + 1);
+                    tally.read_flash += 1;
                     value
                 }
                 None => return Err(not_resident(key, at, len)),

@@ -222,8 +222,9 @@ pub struct Effects {
     pub changes: u64,
     /// What somebody listens to.
     pub listened: Classes,
-    /// Whether every read of a key that does not exist is reported: not those of commands that write.
-    pub reports_misses: bool,
+    /// Whether every read of a key counts as a hit or a miss: not those of commands that write, which say which
+    /// of theirs do.
+    pub counts_reads: bool,
     /// What has happened, in its order. Bound: what the run changes.
     pub noted: Vec<Effect>,
 }
@@ -232,8 +233,7 @@ impl Effects {
     /// Nothing yet, for those who listen to these classes.
     #[inline]
     pub fn new(listened: Classes, is_write: bool) -> Effects {
-        let reports_misses = listened.has(Classes::KEY_MISS) && !is_write;
-        Effects { changes: 0, listened, reports_misses, noted: Vec::new() }
+        Effects { changes: 0, listened, counts_reads: !is_write, noted: Vec::new() }
     }
 
     /// Takes note of what the keyspace has noted so far, and of an event behind it.

@@ -147,24 +147,30 @@ impl<'a> Db<'a> {
     }
 
     /// The same, counting as an access, with the counters for the caller to say where the value
-    /// was found.
+    /// was found. Whether there is such a key is counted if it `counts`.
     #[inline(always)]
-    pub fn into_read(mut self, key: &Key<'_>) -> Option<(View<'a>, &'a mut Tally)> {
+    pub fn into_read(mut self, key: &Key<'_>, counts: bool) -> Option<(View<'a>, &'a mut Tally)> {
         let Some(at) = self.locate(key) else {
-            self.tally.missed += 1;
+            self.tally.missed += u64::from(counts);
             return None;
         };
+        self.tally.found += u64::from(counts);
         let entries = self.slot.table_mut(self.table);
         entries.entry_mut(at).touch();
         Some((entries.view(at), self.tally))
     }
 
     /// The same without being an access: for clients that watch and do not use.
-    pub fn into_quiet_read(mut self, key: &Key<'_>) -> Option<(View<'a>, &'a mut Tally)> {
+    pub fn into_quiet_read(
+        mut self,
+        key: &Key<'_>,
+        counts: bool,
+    ) -> Option<(View<'a>, &'a mut Tally)> {
         let Some(at) = self.locate(key) else {
-            self.tally.missed += 1;
+            self.tally.missed += u64::from(counts);
             return None;
         };
+        self.tally.found += u64::from(counts);
         Some((self.slot.table_mut(self.table).view(at), self.tally))
     }
 

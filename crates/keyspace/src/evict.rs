@@ -220,7 +220,8 @@ mod tests {
 
     fn use_once(slot: &mut SlotState, name: &str) {
         let mut tally = Tally::default();
-        let read = Db::new(slot, 0, 1, &mut tally).into_read(&Key::new(name.as_bytes())).is_some();
+        let read =
+            Db::new(slot, 0, 1, &mut tally).into_read(&Key::new(name.as_bytes()), true).is_some();
         assert!(read);
     }
 

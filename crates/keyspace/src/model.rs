@@ -283,7 +283,7 @@ impl World {
             _ => {
                 let name = name(id.1);
                 let db = Db::new(&mut self.slot, id.0, self.now_ms, &mut self.sum);
-                assert_eq!(db.into_read(&Key::new(&name)).is_some(), item.is_some());
+                assert_eq!(db.into_read(&Key::new(&name), true).is_some(), item.is_some());
             }
         }
     }

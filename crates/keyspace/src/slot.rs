@@ -750,7 +750,7 @@ mod tests {
 
     fn read(slot: &mut SlotState, name: &str) {
         let db = Db::new(slot, 0, NOW_MS, &mut Tally::default())
-            .into_read(&Key::new(name.as_bytes()))
+            .into_read(&Key::new(name.as_bytes()), true)
             .is_some();
         assert!(db);
     }

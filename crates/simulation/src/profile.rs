@@ -130,6 +130,8 @@ impl Profile {
                 own_turn_nanos_max,
                 // Two that are ready are a crowd.
                 turn_bytes_max: 4 << 10,
+                read_cost_bytes: 64,
+                waiting_buffers_max: 2,
                 granted_at_once_max: 1,
             }
         } else {

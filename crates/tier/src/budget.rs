@@ -32,6 +32,8 @@ use crate::process_memory::ResidentSet;
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
 /// fill at full speed was resident at 1.026 times `maxmemory` for a moment.
 const MARGIN_SHIFT: u32 = 5;
+/// `maxmemory` is overrun when this part of it is resident besides: 1/64.
+const OVERRUN_SHIFT: u32 = 6;
 /// Demotion begins this part of the limit below it: 1/64.
 const WATERMARK_SHIFT: u32 = 6;
 /// Below this many tracked bytes the ratio says nothing.
@@ -381,6 +383,13 @@ impl Budget {
         }
     }
 
+    /// Whether `maxmemory` was overrun by half of the margin at the last measurement.
+    #[inline]
+    pub(crate) fn is_overrun(&self) -> bool {
+        let max = self.max_bytes();
+        max != 0 && self.resident_bytes.load(Ordering::Relaxed) > max + (max >> OVERRUN_SHIFT)
+    }
+
     /// Whether that is so but for the margin.
     pub(crate) fn is_nearly_full(&self) -> bool {
         let max = self.max_bytes();
@@ -524,16 +533,15 @@ impl Meter {
             true => (RATIO_STEP_SHIFT_OVER, EXCESS_MEASURES),
             false => (RATIO_STEP_SHIFT_OVER_RAM, EXCESS_MEASURES_RAM),
         };
-        let step_max = if excess > max_bytes >> MARGIN_SHIFT {
-            self.ratio >> step_shift_over
-        } else {
-            self.ratio >> RATIO_STEP_SHIFT
-        };
+        let is_over = excess > max_bytes >> MARGIN_SHIFT;
+        let step_of =
+            |shift_over: u32| self.ratio >> if is_over { shift_over } else { RATIO_STEP_SHIFT };
+        let (step_down, step_max) = (step_of(RATIO_STEP_SHIFT_OVER), step_of(step_shift_over));
         let step_up = match excess {
             1.. => step_max.min(self.ratio * excess / max_bytes / excess_measures),
             _ => step_max,
         };
-        self.ratio = wanted.clamp(self.ratio - step_max * speed, self.ratio + step_up * speed);
+        self.ratio = wanted.clamp(self.ratio - step_down * speed, self.ratio + step_up * speed);
         self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
     }
 }
@@ -637,6 +645,21 @@ mod tests {
             assert_eq!(last >= first, is_borne, "{first} {last}");
             assert_eq!(last - (last >> WATERMARK_SHIFT) < tracked, !is_borne);
         }
+    }
+
+    /// Larger values than those that go find no room in their pages.
+    #[test]
+    fn the_limit_follows_an_overrun_faster_without_flash() {
+        let max = 64 << 20;
+        let overrun = |demotes| {
+            let mut meter = Meter { demotes, ratio: RATIO_FIRST, ..meter() };
+            let mut measure = || meter.limit(max, max + (max >> MARGIN_SHIFT), 44 << 20);
+            let first = measure();
+            let last = (0..10).map(|_| measure()).last().expect("measured");
+            (first - last) * 100 / first
+        };
+        let (with_flash, without) = (overrun(true), overrun(false));
+        assert!(without > 2 * with_flash && without < 25, "{with_flash} % and {without} %");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub(crate) struct Figures {
     pub(crate) over_watermark: i64,
     pub(crate) limit_bytes: i64,
     pub(crate) resident: Resident,
+    /// Whether it is overrun, without flash, by pages that keys have left which were evicted.
+    pub(crate) is_overrun: bool,
     pub(crate) has_flash: bool,
     /// Whether the policy lets any key go that there is.
     pub(crate) may_evict: bool,
@@ -160,10 +162,10 @@ impl Next {
 
 impl Figures {
     /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
-    /// the limit is an estimate of what comes to that. Without, a large one does; with flash that alone
+    /// the limit is an estimate of what comes to that. Without, a large one does, and others while it is overrun; with flash that alone
     /// decides for it, since what is resident was measured for it.
     pub(crate) fn pressure(&self) -> Pressure {
-        if (self.has_flash || self.is_large) && self.is_full() {
+        if (self.has_flash || self.is_large) && self.is_full() || self.is_overrun {
             Pressure::Wait
         } else if self.has_flash && self.is_large {
             Pressure::Demote
@@ -245,6 +247,11 @@ impl Figures {
             return if done.is_late { Next::AdmitAll } else { Next::AwaitMeasure };
         }
         let evicted = done.evicted.unwrap_or_default();
+        if self.is_overrun && self.over_limit <= 0 && !done.is_late {
+            // Defragmentation empties the pages that the evicted have left.
+            let gets_on = done.moved > 0 || evicted.keys > 0;
+            return if gets_on { Next::Continue } else { Next::AwaitMeasure };
+        }
         if evicted.keys > 0 && !self.has_flash && !self.is_large && self.over_limit < deficit {
             // Eviction gets on, and each write that goes on leaves less over the limit than the
             // last: `maxmemory` was lowered, and nobody waits until it is kept, unless for much.

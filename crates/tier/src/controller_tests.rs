@@ -75,6 +75,7 @@ impl World {
             over_watermark: self.allocated() - (limit - limit / 64),
             limit_bytes: limit,
             resident,
+            is_overrun: false,
             has_flash: self.has_flash,
             may_evict: self.may_evict && self.keys > 0,
             data_bytes: self.keys * KEY + self.hot * VALUE,

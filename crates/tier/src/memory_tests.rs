@@ -222,7 +222,7 @@ impl Machine {
         let key = Key::new(name.as_bytes());
         let mut slot = self.tier().keyspace.lock(key.slot);
         let mut tally = Tally::default();
-        let _ = Db::new(&mut slot, 0, 1, &mut tally).into_read(&key);
+        let _ = Db::new(&mut slot, 0, 1, &mut tally).into_read(&key, true);
     }
 
     fn check_counts(&self) {

@@ -236,7 +236,7 @@ impl Tier {
     /// the limit is an estimate of what comes to that. Cost: a few relaxed loads.
     #[inline]
     pub fn pressure(&self) -> Pressure {
-        if self.engine.is_some() && self.budget.is_full() {
+        if self.engine.is_some() && self.budget.is_full() || self.is_overrun_by_keys() {
             Pressure::Wait
         } else if self.budget.over_watermark() <= 0 {
             Pressure::None
@@ -245,6 +245,14 @@ impl Tier {
         } else {
             Pressure::Wait
         }
+    }
+
+    /// Whether `maxmemory` is overrun, without flash, by what keys that were evicted have left in sparse pages.
+    #[inline]
+    fn is_overrun_by_keys(&self) -> bool {
+        self.engine.is_none()
+            && self.budget.is_overrun()
+            && self.evictable(self.settings.policy()).is_some()
     }
 
     /// What is to be demoted, in bytes, for writes that wait on other workers; 0 when none do.
@@ -295,6 +303,7 @@ impl Tier {
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
             resident,
+            is_overrun: self.is_overrun_by_keys(),
             is_large: wanted_bytes > 0,
             is_held_up: wanted_bytes > 0 && self.is_held_up(resident, missing_bytes),
             has_flash: self.engine.is_some(),

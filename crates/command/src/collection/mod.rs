@@ -94,28 +94,24 @@ impl Cx<'_, '_> {
         key: &Key<'_>,
         is_wanted: impl Fn(Kind) -> bool,
     ) -> Result<Found, CommandError> {
-        let no_touch = self.no_touch;
+        let (no_touch, counts) = (self.no_touch, self.effects.counts_reads);
         let mut db = self.db(key);
         let Some(at) = db.find(key) else {
-            db.tally().missed += 1;
-            if self.effects.reports_misses {
-                self.report_miss(key);
+            if counts {
+                self.count_lookup(key, false);
             }
             return Ok(Found::Missing);
         };
+        db.tally().found += u64::from(counts);
         if !no_touch {
             db.touch_at(at);
         }
         match Kind::from_bits(db.view_at(at).kind) {
             kind if !is_wanted(kind) => {
-                let tally = db.tally();
-                (tally.found, tally.read_ram) = (tally.found + 1, tally.read_ram + 1);
+                db.tally().read_ram += 1;
                 Err(CommandError::WRONG_TYPE)
             }
-            kind if kind.is_tree() => {
-                db.tally().found += 1;
-                Ok(Found::Tree(at))
-            }
+            kind if kind.is_tree() => Ok(Found::Tree(at)),
             _ => Ok(Found::Leaf(at)),
         }
     }
@@ -198,12 +194,12 @@ impl Cx<'_, '_> {
         let (view, tally) = db.into_counted_view_at(at);
         match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
-                (tally.found, tally.read_ram) = (tally.found + 1, tally.read_ram + 1);
+                tally.read_ram += 1;
                 Ok(bytes)
             }
             Stored::Cold(place, len) => match fetched.value(place) {
                 Some(bytes) => {
-                    (tally.found, tally.read_flash) = (tally.found + 1, tally.read_flash + 1);
+                    tally.read_flash += 1;
                     Ok(bytes)
                 }
                 None => Err(not_resident_value(key, place, len)),

@@ -283,7 +283,7 @@ fn combine(
 ) -> Result<Vec<u8>, CommandError> {
     let mut result = cx.take_room(len);
     for (index, source) in sources.iter().enumerate() {
-        cx.report_missed_read(source);
+        cx.count_read(source);
         let bytes = cx.read_string(source)?.unwrap_or_default();
         match index {
             0 => result.extend_from_slice(bytes),

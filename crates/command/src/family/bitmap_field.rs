@@ -185,7 +185,7 @@ fn parse_overflow(name: &[u8]) -> Result<Overflow, CommandError> {
 
 fn read(cx: &mut Cx<'_, '_>, operations: &[Operation], reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    cx.report_missed_read(&key);
+    cx.count_read(&key);
     let bytes = cx.read_string(&key)?.unwrap_or_default();
     reply.array(operations.len());
     for operation in operations {

@@ -187,11 +187,9 @@ fn exists(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
 
 fn touch(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     count(cx, reply, |cx, key| {
-        let found = cx.db(key).into_read(key).map(|(_, tally)| tally.found += 1);
-        if found.is_none() {
-            cx.report_miss(key);
-        }
-        found.is_some()
+        let exists = cx.db(key).into_read(key, false).is_some();
+        cx.count_lookup(key, exists);
+        exists
     })
 }
 

@@ -413,7 +413,7 @@ fn search(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     let (keys, reply_bytes_max, bytes_max) =
         (cx.keys, cx.reply_bytes_max, cx.limits.memory_bytes_max() as u64);
     let mut memory = Gathering::new(&source, reply_bytes_max, reply).of_copies();
-    cx.report_missed_read(&source);
+    cx.count_read(&source);
     let mut set = cx.read_sorted_set(&source)?;
     let query = Query::parse(args.from(behind), form, &mut set, &args[0])?;
     let is_stored = form.stores || query.store.is_some();

@@ -190,7 +190,7 @@ fn count_one(cx: &mut Cx<'_, '_>) -> Result<u64, CommandError> {
 fn unite(cx: &mut Cx<'_, '_>) -> Result<(Union, bool), CommandError> {
     let (mut union, mut is_dense) = (Union::default(), false);
     for index in 0..cx.keys.len() {
-        cx.report_missed_read(&cx.key(index));
+        cx.count_read(&cx.key(index));
         if let Some((bytes, encoding)) = read(cx, index)? {
             is_dense |= encoding == Encoding::Dense;
             union.add(bytes)?;

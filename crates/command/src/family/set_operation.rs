@@ -324,7 +324,7 @@ impl<'a> Plan<'a> {
         keys: &'a [Key<'a>],
     ) -> Result<Plan<'a>, CommandError> {
         let look_up = |key: &'a Key<'a>| -> Result<Option<Source<'a>>, CommandError> {
-            cx.report_missed_read(key);
+            cx.count_read(key);
             let found = cx.read_set(key)?;
             Ok(found.map(|set| Source {
                 key: *key,

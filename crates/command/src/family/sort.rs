@@ -269,12 +269,10 @@ fn load(
 ) -> Result<Elements, CommandError> {
     let key = cx.key(0);
     let mut elements = Elements::default();
+    cx.count_read(&key);
     match cx.peek(&key).map(|view| Kind::from_bits(view.kind)) {
-        None => {
-            // For the statistics.
-            cx.read(&key)?;
-            cx.report_missed_read(&key);
-        }
+        // For the statistics.
+        None => drop(cx.read(&key)?),
         Some(kind) if kind.is_list() => {
             if let Some(mut list) = cx.read_list(&key)? {
                 let (len, bytes) = (list.len(), list.byte_len());

@@ -59,6 +59,7 @@ impl<'a> Pattern<'a> {
             cx.count_lookup(&key, kind.is_some());
             return Ok(then(None));
         }
+        cx.count_read(&key);
         match self.field {
             None => Ok(then(cx.read_string(&key)?)),
             Some(field) => match cx.read_hash(&key)? {

@@ -448,7 +448,7 @@ impl<'a> Source<'a> {
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     fn find_all(cx: &mut Cx<'_, '_>, keys: &'a [Key<'a>]) -> Result<Vec<Source<'a>>, CommandError> {
         let find = |key: &Key<'a>| {
-            cx.report_missed_read(key);
+            cx.count_read(key);
             let found = Scores::read(cx, key)?;
             let (len, byte_len) = found.map_or((0, 0), |set| (set.len(), set.byte_len()));
             Ok(Source { key: *key, len, byte_len, weight: 1.0 })
@@ -458,7 +458,7 @@ impl<'a> Source<'a> {
 
     /// The set again, which is no further access. Panics: it has no members.
     fn read_again<'s>(&'s self, cx: &'s mut Cx<'_, '_>) -> Result<Scores<'s>, CommandError> {
-        cx.discount_lookup();
+        cx.end_counting_reads();
         let found = Scores::read(cx, &self.key)?;
         Ok(found.expect("invariant: the set was found in the same run"))
     }

@@ -342,7 +342,7 @@ fn zrangestore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
     let (target, source, reply_bytes_max) = (cx.key(0), cx.key(1), cx.reply_bytes_max);
     let bytes_max = cx.limits.memory_bytes_max() as u64;
     let mut copies = Copies::default();
-    cx.report_missed_read(&source);
+    cx.count_read(&source);
     if let Some(mut set) = cx.read_sorted_set(&source)? {
         let ranks = query.ranks(&mut set)?;
         let members = ranks.end - ranks.start;

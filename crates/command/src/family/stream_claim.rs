@@ -140,7 +140,7 @@ fn write_claimed(
 
 fn xclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, now_ms, reply_bytes_max) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
-    cx.report_missed_read(&key);
+    cx.count_read(&key);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
         Some(stream) => GroupEdit::open(stream, &args[2])?,
@@ -261,7 +261,7 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let (mut count, just_ids) = parse_auto_claim(args)?;
     let (key, now_ms, reply_bytes_max) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
     let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
-    cx.report_missed_read(&key);
+    cx.count_read(&key);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
         Some(stream) => GroupEdit::open(stream, &args[2])?,

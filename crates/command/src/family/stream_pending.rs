@@ -70,7 +70,7 @@ pub(super) fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
 
 fn xack(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
-    cx.report_missed_read(&key);
+    cx.count_read(&key);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
         Some(stream) => GroupEdit::open(stream, &args[2])?,

@@ -313,7 +313,7 @@ fn read_group(
 fn open_group(cx: &mut Cx<'_, '_>, key: &Key<'_>, group: &[u8]) -> Result<GroupEdit, CommandError> {
     let has_waited = cx.has_waited();
     if !has_waited {
-        cx.report_missed_read(key);
+        cx.count_read(key);
     } else if !cx.peek(key).is_some_and(|view| Kind::from_bits(view.kind).is_stream()) {
         return Err(STREAM_LOST);
     }

@@ -301,7 +301,7 @@ fn reply_value(
 
 /// [`reply_value`] for a command that also writes.
 fn get_old(cx: &mut Cx<'_, '_>, key: &Key<'_>, reply: &mut Reply) -> Result<bool, CommandError> {
-    cx.report_missed_read(key);
+    cx.count_read(key);
     reply_value(cx, key, reply)
 }
 
@@ -358,7 +358,7 @@ fn set_until(cx: &mut Cx<'_, '_>, key: &Key<'_>, bytes: &[u8], expiry: Expiry) {
 fn getex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ending = parse_getex(args)?;
     let (key, now_ms, room) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
-    cx.report_missed_read(&key);
+    cx.count_read(&key);
     let Some(value) = cx.read(&key)? else {
         reply.null();
         return Ok(());

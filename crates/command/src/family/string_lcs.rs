@@ -79,11 +79,10 @@ fn run_lcs(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
     let (left, right) = (cx.key(0), cx.key(1));
     // As in Redis of both, before anything is looked at.
     for key in [&left, &right] {
-        if !cx.exists(key) {
-            cx.report_miss(key);
-        }
+        let exists = cx.exists(key);
+        cx.count_lookup(key, exists);
     }
-    cx.effects.reports_misses = false;
+    cx.end_counting_reads();
     for key in [&left, &right] {
         peek_string(cx, key).map_err(|_| NOT_STRINGS)?;
     }

@@ -149,8 +149,9 @@ fn append(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
 
 fn strlen(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let key = cx.key(0);
+    let exists = cx.exists(&key);
+    cx.count_lookup(&key, exists);
     let found = peek_string(cx, &key)?;
-    cx.count_lookup(&key, found.is_some());
     let len = found.map_or(0, |(len, _)| len);
     reply.integer(len as i64);
     Ok(())

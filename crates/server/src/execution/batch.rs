@@ -112,6 +112,14 @@ impl Batch {
         lists
     }
 
+    /// Whether they have more room than what is parsed takes.
+    pub(crate) fn has_loose_lists(&self) -> bool {
+        let BatchLists { requests, ranges, scratch } = &self.lists;
+        requests.capacity() > requests.len()
+            || ranges.capacity() > ranges.len()
+            || scratch.capacity() > 0
+    }
+
     /// Moves what is parsed to memory of its size, and returns the room, emptied.
     pub(crate) fn shrink_lists(&mut self) -> BatchLists {
         let shrunk = self.lists.shrunk();

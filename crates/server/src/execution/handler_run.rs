@@ -326,7 +326,9 @@ impl Reads {
             return;
         }
         let table = locked.keyspace().table_of(caller.db);
-        for key in &keys[last.saturating_sub(count as usize)..=last] {
+        // It is counted itself, but by commands that write.
+        let before = (count as usize).saturating_sub(1);
+        for key in &keys[last.saturating_sub(before)..=last] {
             if locked.holds(key.slot) {
                 let slot = locked.slot(key.slot);
                 keyspace::Db::new(slot, table, 0, tally).take_back_access(key);

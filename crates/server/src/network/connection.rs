@@ -28,8 +28,8 @@ use crate::execution::outcome::Outcome;
 use crate::execution::read_many::ReadMany;
 use crate::limits::{
     ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX, PROGRESS_BYTES,
-    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, READ_COST_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX,
-    WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
+    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
+    WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
@@ -79,6 +79,8 @@ pub(crate) struct Connection<T> {
     is_braked: bool,
     /// Bytes of an unfinished request that were there when it was last left.
     kept_bytes: usize,
+    /// Buffers that it has, as the worker was told.
+    buffers_noted: u8,
     /// Bytes of something large that have passed since its client was last noted to get on.
     moved_bytes: usize,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
@@ -140,6 +142,7 @@ impl<T: Transport> Connection<T> {
             spare: Vec::new(),
             is_braked: false,
             kept_bytes: 0,
+            buffers_noted: 0,
             moved_bytes: 0,
             attempts: 0,
             named_max: 0,
@@ -163,6 +166,7 @@ impl<T: Transport> Connection<T> {
         let (worker, client) = (self.worker.clone(), self.session.client.clone());
         worker.give_buffer(std::mem::take(&mut self.input));
         worker.give_buffer(self.reply.take());
+        self.note_buffers();
         self.counted.end(&worker.server, &client);
         drop(self.session);
         worker.server.clients.remove(client.id);
@@ -227,9 +231,10 @@ impl<T: Transport> Connection<T> {
         self.goes_alone = false;
         let is_heavy = self.was_heavy || self.worker.turn.is_heavy(self.taken);
         if self.worker.turn.is_over(is_heavy, &self.ticket) {
+            // Before its memory is counted: it does not stand still.
+            client.is_served.store(true, Ordering::Relaxed);
             self.note_large_reply();
             self.shrink_scarce_buffers();
-            client.is_served.store(true, Ordering::Relaxed);
             let (turn, ticket) = (&self.worker.turn, &mut self.ticket);
             let goes_alone = unless_killed(client, pin!(turn.end(is_heavy, ticket))).await;
             self.goes_alone = goes_alone?;
@@ -245,9 +250,8 @@ impl<T: Transport> Connection<T> {
     fn run_turn(&mut self) -> Next {
         let (used, answered) = (self.worker.turn.used(), self.reply.len());
         self.run_began = (used, answered);
-        let capacity = self.reply.capacity();
         let next = self.run_requests();
-        self.note_grown(capacity, self.reply.capacity());
+        self.note_buffers();
         self.taken += self.worker.turn.used() - used;
         if self.goes_alone {
             self.worker.turn.take_back(used);
@@ -261,6 +265,16 @@ impl<T: Transport> Connection<T> {
         self.taken += bytes as u64;
         if !self.goes_alone {
             self.worker.turn.add(bytes);
+        }
+    }
+
+    /// Counts a read that has brought so many bytes.
+    fn take_read(&mut self, bytes: usize) {
+        self.worker.stats.net_input_bytes.add(bytes as u64);
+        self.worker.stats.reads.add(1);
+        self.take(bytes);
+        if !self.goes_alone {
+            self.worker.turn.add(self.worker.server.slices.read_cost_bytes);
         }
     }
 
@@ -418,7 +432,7 @@ impl<T: Transport> Connection<T> {
         }
         let least = match self.batch.bytes_wanted() {
             // Arguments of which none is large.
-            0 if len == capacity => len + READ_BUFFER_BYTES,
+            0 if len == capacity && len >= READ_BUFFER_BYTES => len + READ_BUFFER_BYTES,
             0 => return Next::Io,
             wanted => len + wanted,
         };
@@ -528,6 +542,7 @@ impl<T: Transport> Connection<T> {
             return Poll::Ready(Ok(()));
         }
         let result = self.poll_io(cx);
+        self.note_buffers();
         self.goes_alone &= result.is_ready();
         result
     }
@@ -688,12 +703,7 @@ impl<T: Transport> Connection<T> {
         if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
-        self.worker.stats.net_input_bytes.add(count as u64);
-        self.worker.stats.reads.add(1);
-        self.take(count);
-        if !self.goes_alone {
-            self.worker.turn.add(READ_COST_BYTES);
-        }
+        self.take_read(count);
         if self.input.capacity() > READ_BUFFER_BYTES || !self.session.authenticated {
             self.note_moved(count);
             self.note_memory();
@@ -724,9 +734,7 @@ impl<T: Transport> Connection<T> {
             if self.reply.capacity() == 0 {
                 self.reply.give(self.worker.take_buffer());
             }
-            let capacity = self.reply.capacity();
             self.session.take_pushes(&mut self.reply, self.written + PUSHED_BYTES_MAX);
-            self.note_grown(capacity, self.reply.capacity());
         }
     }
 
@@ -781,6 +789,7 @@ impl<T: Transport> Connection<T> {
 
     /// Shows the connection's memory to the register.
     fn note_memory(&mut self) {
+        self.note_buffers();
         let client = &self.session.client;
         let unread = (self.reply.len() - self.written) as u64;
         client.output_bytes.store(unread, Ordering::Relaxed);

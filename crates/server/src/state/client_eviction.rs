@@ -43,12 +43,17 @@ pub(crate) fn check_pushed(server: &Server, total: i64) {
     }
 }
 
-/// Counts all clients anew, unless somebody does, or has since they took a step less.
+/// Counts all clients anew, unless somebody does, or has since they took a step less, or has just now: where many
+/// come and are closed, each would count them.
 pub(super) fn recount(server: &Server, total: i64) {
     let evictions = &server.client_memory.evictions;
     let step = limit_bytes(server).unwrap_or(0) as i64 >> RECOUNT_SHIFT;
     let last = evictions.recounted_at.load(Ordering::Relaxed);
-    if (last..last + step).contains(&total) {
+    let is_recent = || {
+        let last_ms = evictions.recounted_ms.load(Ordering::Relaxed);
+        server.tier.clock().unix_ms() < last_ms + RECOUNT_EVERY_MS
+    };
+    if (last..last + step).contains(&total) || total < last && is_recent() {
         return;
     }
     if let Some(_alone) = evictions.recount.try_lock() {

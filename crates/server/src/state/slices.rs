@@ -1,8 +1,8 @@
 //! In what slices large requests are served, and clients have their turns.
 
 use crate::limits::{
-    FILLED_BYTES_MAX, GATHERED_KEYS_MAX, GRANTED_AT_ONCE_MAX, OWN_TURN_NANOS_MAX, REPLY_BYTES_FREE,
-    TURN_BYTES_MAX,
+    FILLED_BYTES_MAX, GATHERED_KEYS_MAX, GRANTED_AT_ONCE_MAX, OWN_TURN_NANOS_MAX, READ_COST_BYTES,
+    REPLY_BYTES_FREE, TURN_BYTES_MAX, WAITING_BUFFERS_MAX,
 };
 
 /// The bounds of slices and turns. The simulation makes them small, so that small requests come in several,
@@ -20,6 +20,10 @@ pub struct Slices {
     pub own_turn_nanos_max: u64,
     /// Bytes that a worker's clients read and are answered before it looks for new events.
     pub turn_bytes_max: u64,
+    /// Bytes that each read counts for besides those that it brings.
+    pub read_cost_bytes: usize,
+    /// Read buffers of a worker beyond which connections whose requests wait keep none.
+    pub waiting_buffers_max: usize,
     /// Light clients that go on after one such look.
     pub granted_at_once_max: usize,
 }
@@ -32,6 +36,8 @@ impl Default for Slices {
             filled_bytes_max: FILLED_BYTES_MAX,
             own_turn_nanos_max: OWN_TURN_NANOS_MAX,
             turn_bytes_max: TURN_BYTES_MAX,
+            read_cost_bytes: READ_COST_BYTES,
+            waiting_buffers_max: WAITING_BUFFERS_MAX,
             granted_at_once_max: GRANTED_AT_ONCE_MAX,
         }
     }

@@ -10,9 +10,7 @@ use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::limits::{
-    BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES, WAITING_BUFFERS_MAX,
-};
+use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
 use crate::state::batch_lists::BatchLists;
 use crate::state::clients::Client;
 use crate::state::cold_fields::ColdFields;
@@ -185,10 +183,10 @@ impl Worker {
         self.buffers_lent.get() > BUFFERS_LENT_MAX
     }
 
-    /// Whether so many connections have buffers that those whose requests wait must do without.
+    /// Whether connections have so many buffers that one whose request waits is to give its own back.
     #[inline]
-    pub(crate) fn lends_too_many_buffers(&self) -> bool {
-        self.buffers_lent.get() > WAITING_BUFFERS_MAX
+    pub(crate) fn lacks_waiting_buffers(&self) -> bool {
+        self.buffers_lent.get() > self.server.slices.waiting_buffers_max
     }
 
     /// Whether connections have no more buffers than the worker keeps: another one may hold its reply
@@ -197,9 +195,10 @@ impl Worker {
         self.buffers_lent.get() <= BUFFERS_KEPT_MAX
     }
 
-    /// A connection has a buffer more, from wherever.
-    pub(crate) fn note_lent(&self) {
-        self.buffers_lent.set(self.buffers_lent.get() + 1);
+    /// A connection has so many buffers more, or less.
+    pub(crate) fn note_lent(&self, count: i32) {
+        let lent = self.buffers_lent.get().checked_add_signed(count as isize);
+        self.buffers_lent.set(lent.expect("invariant: each tells of its own"));
     }
 
     /// How many buffers connections have.
@@ -210,7 +209,6 @@ impl Worker {
 
     /// An empty buffer to read into.
     pub(crate) fn take_buffer(&self) -> Vec<u8> {
-        self.note_lent();
         let kept = self.buffers.borrow_mut().pop();
         kept.unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
     }
@@ -232,9 +230,6 @@ impl Worker {
 
     /// Gives a buffer back. One that has grown is let go.
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
-        // A smaller one is no buffer of ours.
-        let is_lent = buffer.capacity() >= READ_BUFFER_BYTES;
-        self.buffers_lent.set(self.buffers_lent.get().saturating_sub(usize::from(is_lent)));
         let mut buffers = self.buffers.borrow_mut();
         if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < BUFFERS_KEPT_MAX {
             buffer.clear();

@@ -9,16 +9,14 @@ impl<T: Transport> Connection<T> {
     /// Makes room for what is read next: a buffer of the worker's, or for a long argument as much as
     /// is announced, a few times what has arrived at most.
     pub(super) fn grow_input(&mut self) {
-        let len = self.input.len();
-        let spare = self.input.capacity() - len;
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let spare = capacity - len;
         let wanted = self.batch.bytes_wanted();
-        if spare > 0 && spare >= wanted {
+        // What was kept in memory of its size may have a little to spare: a read would bring no more.
+        if capacity >= READ_BUFFER_BYTES && spare > 0 && spare >= wanted {
             return;
         }
         if len + wanted > READ_BUFFER_BYTES {
-            if self.input.capacity() < READ_BUFFER_BYTES {
-                self.worker.note_lent();
-            }
             let trusted = (len * (INPUT_GROWTH - 1)).max(READ_BUFFER_BYTES);
             match wanted {
                 0 => self.input.reserve(READ_BUFFER_BYTES),
@@ -36,12 +34,10 @@ impl<T: Transport> Connection<T> {
     /// Keeps the start of a request, in memory of its size when many connections have one.
     #[cold]
     pub(super) fn keep_input(&mut self) {
-        let is_small = self.input.len() <= READ_BUFFER_BYTES / 2;
         let capacity = self.input.capacity();
         let is_scarce = capacity >= READ_BUFFER_BYTES && self.worker.lacks_buffers();
-        if is_small && (is_scarce || capacity > 2 * READ_BUFFER_BYTES) {
-            let kept = self.input.as_slice().to_vec();
-            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
+        if is_scarce || capacity > 2 * READ_BUFFER_BYTES {
+            self.shrink_input();
         }
         // Of one in a larger buffer it is noted as it is read.
         if capacity <= READ_BUFFER_BYTES {
@@ -51,6 +47,15 @@ impl<T: Transport> Connection<T> {
         }
         self.kept_bytes = self.input.len();
         self.note_memory();
+    }
+
+    /// Moves what there is of the input to memory of its size, if it is small: a large one has asked for its buffer.
+    fn shrink_input(&mut self) {
+        let len = self.input.len();
+        if len <= READ_BUFFER_BYTES / 2 && self.input.capacity() > len {
+            let kept = self.input.as_slice().to_vec();
+            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
+        }
     }
 
     /// Forgets the input that has been run. The batch must be used up.
@@ -74,34 +79,46 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Notes that the connection has one buffer more, if what it kept in less memory has grown to the size
-    /// of one; the worker counts it down when it is given back.
-    pub(super) fn note_grown(&self, before: usize, after: usize) {
-        if before > 0 && before < READ_BUFFER_BYTES && after >= READ_BUFFER_BYTES {
-            self.worker.note_lent();
+    /// Tells the worker how many of its buffers the connection has: whatever has the size of one. Cost: two
+    /// comparisons.
+    #[inline]
+    pub(super) fn note_buffers(&mut self) {
+        let has = |capacity: usize| u8::from(capacity >= READ_BUFFER_BYTES);
+        let count = has(self.input.capacity()) + has(self.reply.capacity());
+        if count != self.buffers_noted {
+            self.worker.note_lent(i32::from(count) - i32::from(self.buffers_noted));
+            self.buffers_noted = count;
         }
     }
 
     /// Keeps no more than it must while a request waits, when many connections of the worker have buffers: unless it
     /// was let have a buffer for its reply, which is about to be filled.
     pub(super) fn shrink_scarce_buffers(&mut self) {
-        if self.reply_granted == 0 && self.worker.lends_too_many_buffers() {
+        if self.reply_granted == 0 && self.worker.lacks_waiting_buffers() {
             self.shrink_buffers();
         }
     }
 
-    /// Keeps the requests that have not run in memory of their size, and no empty buffer for replies. Cost: three
-    /// allocations and a copy of the input.
+    /// Keeps the requests that have not run, and the replies that are not written, in memory of their size, if they
+    /// are small. Cost: some allocations, and a copy of both.
     #[cold]
     pub(super) fn shrink_buffers(&mut self) {
-        if self.input.capacity() > self.input.len() {
-            let kept = self.input.as_slice().to_vec();
-            self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
+        self.shrink_input();
+        if self.batch.has_loose_lists() {
+            self.worker.give_batch_lists(self.batch.shrink_lists());
         }
-        self.worker.give_batch_lists(self.batch.shrink_lists());
-        if self.reply.is_empty() && self.reply.capacity() > 0 {
-            self.worker.give_buffer(self.reply.take());
-        }
+        self.shrink_reply();
         self.note_memory();
+    }
+
+    /// Moves replies that are not written yet to memory of their size, if they are small.
+    fn shrink_reply(&mut self) {
+        let (len, capacity) = (self.reply.len(), self.reply.capacity());
+        if len <= READ_BUFFER_BYTES / 2 && capacity > len && !self.reply.has_gaps() {
+            let buffer = self.reply.take();
+            // Places in it are kept, such as where what is written ends.
+            self.reply.restore(buffer[..len].to_vec());
+            self.worker.give_buffer(buffer);
+        }
     }
 }

@@ -64,11 +64,12 @@ impl<T: Transport> Connection<T> {
                 self.release_fetched();
                 self.reply_granted = 0;
             }
+            // Before its memory is counted: it does not stand still.
+            self.session.client.is_served.store(true, Ordering::Relaxed);
             if self.reply_granted == 0 {
                 self.note_large_reply();
                 self.shrink_scarce_buffers();
             }
-            self.session.client.is_served.store(true, Ordering::Relaxed);
             // What is rare is boxed, for else each idle connection would have room for it.
             match wait {
                 Wait::Gather(lacked) => Box::pin(self.gather(lacked)).await,
@@ -101,6 +102,7 @@ impl<T: Transport> Connection<T> {
                 Wait::Crowd => self.worker.upkeep_tick.notified().await,
             }
             self.session.client.is_served.store(false, Ordering::Relaxed);
+            self.note_buffers();
             self.note_waited();
             // What waited runs at the time at which it runs, not at that of its arrival: an expiry is
             // counted from there, and a pause would not end else.
@@ -244,9 +246,6 @@ impl<T: Transport> Connection<T> {
             self.keep_input();
         }
         self.counted.wait_for_input(&self.worker, &client, arriving).await;
-        if self.input.capacity() < READ_BUFFER_BYTES {
-            self.worker.note_lent();
-        }
         let growth = bytes.saturating_sub(self.input.capacity()) as u64;
         self.input.reserve_exact(bytes - self.input.len());
         self.note_memory();

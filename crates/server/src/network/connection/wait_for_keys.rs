@@ -69,9 +69,7 @@ impl<T: Transport> Connection<T> {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             Poll::Ready(Ok(count)) => {
-                let capacity = self.input.capacity();
                 self.input.extend_from_slice(&buffer);
-                self.note_grown(capacity, self.input.capacity());
                 // There may be more, when others have had their turn.
                 cx.waker().wake_by_ref();
                 match self.note_input(count) {
@@ -85,9 +83,7 @@ impl<T: Transport> Connection<T> {
     }
 
     fn note_input(&mut self, count: usize) -> io::Result<()> {
-        self.worker.stats.net_input_bytes.add(count as u64);
-        self.worker.stats.reads.add(1);
-        self.take(count);
+        self.take_read(count);
         self.note_memory();
         let bytes_max = self.worker.server.config.client_query_buffer_limit.load();
         if self.input.len() as u64 > bytes_max {

@@ -127,6 +127,8 @@ pub(crate) const BUFFERS_LENT_MAX: usize = 16;
 /// The same of connections whose requests wait for values or for memory. It is more since most wait shortly, and
 /// each has one to read into and one for its replies.
 pub(crate) const WAITING_BUFFERS_MAX: usize = 128;
+/// Part of what clients may take that such buffers of all workers take at most, where that is less: 1/8.
+pub(crate) const WAITING_BUFFERS_SHIFT: u32 = 3;
 /// Bytes that a worker's clients read and are answered before it looks for new events: the others
 /// wait no longer than that takes.
 pub(crate) const TURN_BYTES_MAX: u64 = 2 << 20;

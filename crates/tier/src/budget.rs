@@ -652,7 +652,7 @@ mod tests {
     fn the_limit_follows_an_overrun_faster_without_flash() {
         let max = 64 << 20;
         let overrun = |demotes| {
-            let mut meter = Meter { demotes, ratio: RATIO_FIRST, ..meter() };
+            let mut meter = Meter { demotes, ..meter() };
             let mut measure = || meter.limit(max, max + (max >> MARGIN_SHIFT), 44 << 20);
             let first = measure();
             let last = (0..10).map(|_| measure()).last().expect("measured");

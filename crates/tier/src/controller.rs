@@ -79,6 +79,8 @@ pub(crate) struct Figures {
     pub(crate) may_defrag: bool,
     /// Whether the write that waits first takes much.
     pub(crate) is_large: bool,
+    /// Bytes of keys that are to go for it though what is allocated is within the limit.
+    pub(crate) owed_bytes: i64,
     /// Whether it does, and what is in its way may go by itself: what other large requests have claimed or
     /// run with, values on their way to flash, what other clients hold.
     pub(crate) is_held_up: bool,
@@ -226,7 +228,9 @@ impl Figures {
     /// about.
     pub(crate) fn slice_for_waiting(&self, waiting: usize, moved: u64, asked: u64) -> Slice {
         if self.waits_for_pages() {
-            return Slice::default();
+            let evicts = self.keys_may_go() && self.owed_bytes > 0;
+            let evict_bytes = if evicts { self.owed_bytes.min(SLICE_BYTES_MAX) } else { 0 };
+            return Slice { demote_bytes: 0, evict_bytes };
         }
         let wanted = self.over_limit.max(0) + (waiting as i64).min(WRITES_MAX) * WRITE_BYTES;
         // While `maxmemory` is resident, the limit was too high, whatever it says. But first come
@@ -243,10 +247,14 @@ impl Figures {
         if self.pressure() != Pressure::Wait {
             return Next::AdmitAll;
         }
-        if self.waits_for_pages() {
-            return if done.is_late { Next::AdmitAll } else { Next::AwaitMeasure };
-        }
         let evicted = done.evicted.unwrap_or_default();
+        if self.waits_for_pages() {
+            return match done.is_late {
+                true => Next::AdmitAll,
+                false if evicted.keys > 0 => Next::Continue,
+                false => Next::AwaitMeasure,
+            };
+        }
         if self.is_overrun && self.over_limit <= 0 && !done.is_late {
             // Defragmentation empties the pages that the evicted have left.
             let gets_on = done.moved > 0 || evicted.keys > 0;
@@ -264,8 +272,9 @@ impl Figures {
     }
 
     /// Whether a large write waits, without flash, for pages alone: what is allocated is within the limit,
-    /// so no key goes for it, but `maxmemory` would be resident.
-    fn waits_for_pages(&self) -> bool {
+    /// but `maxmemory` would be resident. Keys of what is missing go for it, once, and no more: pages that such
+    /// keys have left come free late.
+    pub(crate) fn waits_for_pages(&self) -> bool {
         !self.has_flash && self.is_large && self.over_limit <= 0
     }
 

@@ -85,6 +85,7 @@ impl World {
             own_hand_may_find: true,
             other_hands_may_find: false,
             is_large: false,
+            owed_bytes: 0,
             missing_bytes: self.resident - self.max,
             is_held_up: false,
             shrinks: false,

@@ -252,6 +252,9 @@ impl Tier {
     fn is_overrun_by_keys(&self) -> bool {
         self.engine.is_none()
             && self.budget.is_overrun()
+            && self.budget.is_loose()
+            && self.heap.is_some()
+            && self.settings.defrags()
             && self.evictable(self.settings.policy()).is_some()
     }
 
@@ -305,6 +308,7 @@ impl Tier {
             resident,
             is_overrun: self.is_overrun_by_keys(),
             is_large: wanted_bytes > 0,
+            owed_bytes: 0,
             is_held_up: wanted_bytes > 0 && self.is_held_up(resident, missing_bytes),
             has_flash: self.engine.is_some(),
             may_evict: self.evictable(self.settings.policy()).is_some(),

@@ -86,12 +86,15 @@ impl HeldByWaiting {
     }
 }
 
+#[derive(Default)]
 struct WaitingWrite {
     since: Duration,
     /// What it is about to take.
     bytes: u64,
     /// What its client holds already; no buffers when it takes little.
     held: Held,
+    /// Bytes of keys that are still to go for it, once it is the first and waits for pages.
+    owed_bytes: Cell<Option<i64>>,
     answer: Cell<Option<Result<Claim, ()>>>,
     is_answered: Cell<bool>,
     waker: Cell<Option<Waker>>,
@@ -171,8 +174,8 @@ impl WaitQueue {
             held.buffer_bytes = 0;
         }
         tier.held_by_waiting.add(held);
-        let (answer, is_answered, waker) = Default::default();
-        let write = Rc::new(WaitingWrite { since, bytes, held, answer, is_answered, waker });
+        let write = WaitingWrite { since, bytes, held, ..WaitingWrite::default() };
+        let write = Rc::new(write);
         self.writes.borrow_mut().push_back(write.clone());
         Place { tier, queue: self, write }
     }
@@ -253,6 +256,26 @@ impl WaitQueue {
     /// What the first write is about to take, if that is much.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         self.writes.borrow().front().map_or(0, |write| large(write.bytes))
+    }
+
+    /// Bytes of keys that are to go for the first write, of which so many are missing.
+    fn owed_bytes(&self, missing_bytes: i64) -> i64 {
+        let writes = self.writes.borrow();
+        let owed = writes.front().map(|write| {
+            let owed = write.owed_bytes.get().unwrap_or(missing_bytes);
+            write.owed_bytes.set(Some(owed));
+            owed
+        });
+        owed.unwrap_or(0)
+    }
+
+    /// Keys have gone, for the first write if it was owed some.
+    fn note_evicted(&self, bytes: i64) {
+        if let Some(write) = self.writes.borrow().front()
+            && let Some(owed) = write.owed_bytes.get()
+        {
+            write.owed_bytes.set(Some(owed - bytes));
+        }
     }
 
     /// How many go on when there is memory: a large one, for which it was measured, alone.
@@ -529,7 +552,11 @@ impl TierWorker {
     }
 
     fn waiting_figures(&self) -> Figures {
-        self.figures(self.waiting.wanted_bytes())
+        let mut figures = self.figures(self.waiting.wanted_bytes());
+        if figures.waits_for_pages() {
+            figures.owed_bytes = self.waiting.owed_bytes(figures.missing_bytes);
+        }
+        figures
     }
 
     /// One slice: defragments, demotes, collects and evicts as the controller says. Returns what it freed
@@ -543,6 +570,7 @@ impl TierWorker {
         );
         let mut done = self.run_slice(slice, self.waiting.wanted_bytes());
         done.moved = packed.moved;
+        self.waiting.note_evicted(done.evicted.map_or(0, |evicted| evicted.freed_bytes));
         let figures = self.waiting_figures();
         done.is_overdue = self.waiting_for(WAIT_MAX) > 0 || self.is_as_at_large_refusal(&figures);
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();

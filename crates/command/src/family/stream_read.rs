@@ -321,6 +321,10 @@ fn open_group(cx: &mut Cx<'_, '_>, key: &Key<'_>, group: &[u8]) -> Result<GroupE
         Some(mut stream) => GroupEdit::open(&mut stream, group)?,
         None => None,
     };
+    if edit.is_some() && !has_waited {
+        // Redis looks for its group first, and then up the stream again.
+        cx.count_read(key);
+    }
     edit.ok_or_else(|| if has_waited { GROUP_LOST } else { no_group(key, group) })
 }
 

@@ -10,8 +10,11 @@ use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::limits::{BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES};
+use crate::limits::{
+    BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES, WAITING_BUFFERS_SHIFT,
+};
 use crate::state::batch_lists::BatchLists;
+use crate::state::client_memory::limit_bytes;
 use crate::state::clients::Client;
 use crate::state::cold_fields::ColdFields;
 use crate::state::deadlines::Deadlines;
@@ -186,7 +189,18 @@ impl Worker {
     /// Whether connections have so many buffers that one whose request waits is to give its own back.
     #[inline]
     pub(crate) fn lacks_waiting_buffers(&self) -> bool {
-        self.buffers_lent.get() > self.server.slices.waiting_buffers_max
+        let lent = self.buffers_lent.get();
+        lent > BUFFERS_LENT_MAX.min(self.server.slices.waiting_buffers_max)
+            && lent > self.waiting_buffers_max()
+    }
+
+    /// Buffers that connections may keep while their requests wait: in all workers a part of what clients may take.
+    fn waiting_buffers_max(&self) -> usize {
+        let server = &*self.server;
+        let workers = server.tier.workers as u64;
+        let share = limit_bytes(server).map_or(u64::MAX, |limit| limit >> WAITING_BUFFERS_SHIFT);
+        let count = share / (READ_BUFFER_BYTES as u64 * workers);
+        server.slices.waiting_buffers_max.min(count as usize)
     }
 
     /// Whether connections have no more buffers than the worker keeps: another one may hold its reply

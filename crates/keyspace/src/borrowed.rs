@@ -63,6 +63,18 @@ impl<'a> BorrowedMut<'a> {
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
+    /// Takes a hot value out ([`Record::take_hot`]).
+    #[inline]
+    pub(crate) fn take_hot(&mut self) -> Option<(u8, Vec<u8>)> {
+        self.0.take_hot()
+    }
+
+    /// Puts another one there ([`Record::put_hot`]).
+    #[inline]
+    pub(crate) fn put_hot(&mut self, kind: u8, value: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.0.put_hot(kind, value)
+    }
+
     #[inline]
     pub(crate) fn set_kind(&mut self, kind: u8) {
         self.0.set_kind(kind);

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::entry::Entry;
 use crate::key::{Hint, Key};
-use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
+use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View, rounded};
 use crate::slot::{Judge, SlotState, Verdict, holds_keys};
 use crate::table::{Position, Table};
 use crate::tally::{DeadCopy, DetachedTree, Noted, Tally};
@@ -360,15 +360,15 @@ impl<'a> Db<'a> {
     }
 
     /// The same for a key that was found.
+    #[inline]
     pub fn into_value_mut_at(mut self, key: &Key<'_>, at: Position) -> Option<&'a mut [u8]> {
-        let view = self.slot.table_mut(self.table).view(at);
-        match view.stored {
-            Stored::Cold(..) => return None,
-            Stored::Clean(..) => {
-                push_dead(&view, self.tally);
-                self.rebuild(at, |carried| carried.flash = None);
-            }
-            Stored::Hot(_) => {}
+        let record = self.slot.table_mut(self.table).record(at);
+        if record.is_cold() {
+            return None;
+        }
+        if record.is_clean() {
+            push_dead(&record.view(), self.tally);
+            self.rebuild(at, |carried| carried.flash = None);
         }
         self.tally.write_ram += 1;
         self.slot.changed(self.table, key.bytes);
@@ -421,14 +421,72 @@ impl<'a> Db<'a> {
         at: Position,
         change: impl FnOnce(&mut u8, &mut Vec<u8>) -> Changed<R>,
     ) -> Option<Changed<R>> {
+        let mut record = self.slot.table_mut(self.table).record_mut(at);
+        let (result, copy) = match record.take_hot() {
+            Some(taken) => (self.change_hot(at, taken, change), None),
+            None => self.change_stored(at, change)?,
+        };
+        self.entries().entry_mut(at).touch();
+        if let Changed::Yes(_) = result {
+            if let Some(at) = copy {
+                let key_len = key.bytes.len() as u32;
+                self.tally.dead.push(DeadCopy { at, key_len });
+            }
+            self.tally.write_ram += 1;
+            self.tally.written_bytes += key.bytes.len() as u64;
+        }
+        Some(result)
+    }
+
+    /// Changes a value that was taken out of its record, and puts it back. Cost: the record is written over where
+    /// its length allows; only what differs is counted.
+    #[inline]
+    fn change_hot<R>(
+        &mut self,
+        at: Position,
+        (mut kind, mut value): (u8, Vec<u8>),
+        change: impl FnOnce(&mut u8, &mut Vec<u8>) -> Changed<R>,
+    ) -> Changed<R> {
+        let old_len = value.len();
+        let result = change(&mut kind, &mut value);
+        let len = value.len();
+        // The record, which may be counted below, has an empty value.
+        self.tally.value_bytes -= rounded(old_len) as i64;
+        self.tally.hot_bytes -= old_len as i64;
         let entries = self.slot.table_mut(self.table);
-        let View { kind, expire_at_ms, stored, .. } = entries.view(at);
+        match entries.record_mut(at).put_hot(kind, value) {
+            Ok(()) => {
+                self.tally.value_bytes += rounded(len) as i64;
+                self.tally.hot_bytes += len as i64;
+                const { assert!(INLINE_BYTES_MAX >= DEMOTE_BYTES_MIN) };
+                entries.entry_mut(at).set_demotable(!stays_in_ram(kind));
+            }
+            Err(value) => change_record(entries, at, self.table, self.tally, |old| {
+                let expire_at_ms = old.view().expire_at_ms;
+                let state = match value.len() <= INLINE_BYTES_MAX {
+                    true => NewState::Inline(&value),
+                    false => NewState::Hot(value.into_boxed_slice()),
+                };
+                old.change(kind, expire_at_ms, state)
+            }),
+        }
+        result
+    }
+
+    /// Changes a value that stands in its record, or that has a copy on flash, the place of which is returned.
+    fn change_stored<R>(
+        &mut self,
+        at: Position,
+        change: impl FnOnce(&mut u8, &mut Vec<u8>) -> Changed<R>,
+    ) -> Option<(Changed<R>, Option<FlashRef>)> {
+        let entries = self.slot.table_mut(self.table);
+        let View { mut kind, expire_at_ms, stored, .. } = entries.view(at);
         let copy = match stored {
             Stored::Cold(..) => return None,
             Stored::Hot(_) => None,
             Stored::Clean(_, place) => Some(place),
         };
-        let (mut kind, mut result) = (kind, None);
+        let mut result = None;
         change_record(entries, at, self.table, self.tally, |old| {
             // An empty box leaves the record as long as it was.
             let (old, mut value) = if old.is_inline() {
@@ -449,17 +507,7 @@ impl<'a> Db<'a> {
             };
             (old.change(kind, expire_at_ms, state).0, None)
         });
-        self.entries().entry_mut(at).touch();
-        let result = result.expect("invariant: the record was changed");
-        if let Changed::Yes(_) = result {
-            if let Some(at) = copy {
-                let key_len = key.bytes.len() as u32;
-                self.tally.dead.push(DeadCopy { at, key_len });
-            }
-            self.tally.write_ram += 1;
-            self.tally.written_bytes += key.bytes.len() as u64;
-        }
-        Some(result)
+        Some((result.expect("invariant: the record was changed"), copy))
     }
 
     /// Takes a record apart, lets `change` edit the parts, and makes a new one of them.

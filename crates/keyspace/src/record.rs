@@ -351,6 +351,62 @@ impl Record {
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
+    /// Takes out a value that stands apart and is in RAM alone, with its kind, for a change. The record has an
+    /// empty one meanwhile, in as many bytes, so it stays as long as it is. None: it is another value.
+    pub(crate) fn take_hot(&mut self) -> Option<(u8, Vec<u8>)> {
+        if self.byte(0) >> STATE_SHIFT != STATE_HOT {
+            return None;
+        }
+        let view = self.view();
+        let kind = view.kind;
+        let value = self.boxed_value(&view).expect("invariant: a hot value stands apart");
+        self.put_hot_len(0);
+        // SAFETY: the record names no byte of the value any more.
+        Some((kind, unsafe { Box::from_raw(value) }.into_vec()))
+    }
+
+    /// Puts a value in the place of the empty one that [`Record::take_hot`] has left, with its kind. Errors: its
+    /// length takes other bytes than the record has for it, or it is to stand in the record: it is handed back.
+    pub(crate) fn put_hot(&mut self, kind: u8, value: Vec<u8>) -> Result<(), Vec<u8>> {
+        let (len_at, len_bytes) = self.hot_len_place();
+        let fits = value.len() > INLINE_BYTES_MAX && varint_bytes(length(&value)) == len_bytes;
+        if !fits {
+            return Err(value);
+        }
+        self.set_kind(kind);
+        self.put_hot_len(length(&value));
+        let address = value_address(value.into_boxed_slice());
+        self.pen(len_at + len_bytes, ADDRESS_BYTES).put(&address.to_le_bytes());
+        Ok(())
+    }
+
+    /// Where the length of a hot value stands, and in how many bytes.
+    #[inline]
+    fn hot_len_place(&self) -> (usize, usize) {
+        let (key_start, key_len) = self.key_range();
+        let mut len_at = key_start + key_len;
+        if self.is_volatile() {
+            let is_wide = self.little_endian::<EXPIRY_BYTES>(len_at) == EXPIRY_WIDE;
+            len_at += EXPIRY_BYTES + if is_wide { EXPIRY_WIDE_BYTES } else { 0 };
+        }
+        let mut end = len_at;
+        self.varint(&mut end);
+        (len_at, end - len_at)
+    }
+
+    /// Writes the length of a hot value in the bytes that it has. Panics: they are too few.
+    #[inline]
+    fn put_hot_len(&mut self, mut len: u32) {
+        let (at, bytes) = self.hot_len_place();
+        let mut pen = self.pen(at, bytes);
+        for _ in 1..bytes {
+            pen.put(&[len as u8 | 0x80]);
+            len >>= 7;
+        }
+        assert!(len < 0x80, "a length in as many bytes");
+        pen.put(&[len as u8]);
+    }
+
     /// Asks for the first lines of a value that stands apart.
     #[inline]
     pub(crate) fn prefetch_value(&self) {
@@ -364,6 +420,12 @@ impl Record {
     /// Whether the value stands in the record itself.
     pub(crate) fn is_inline(&self) -> bool {
         self.byte(0) >> STATE_SHIFT == STATE_INLINE
+    }
+
+    /// Whether the value is in RAM and on flash.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.byte(0) >> STATE_SHIFT == STATE_CLEAN
     }
 
     /// Whether the value is on flash alone.
@@ -625,6 +687,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_hot_value_is_taken_out_and_another_put_there_if_its_length_has_as_many_bytes() {
+        for key_len in [0usize, 12, 300] {
+            let key = vec![b'k'; key_len];
+            for expiry in [0u64, 1_700_000_000_000, u64::MAX] {
+                for (old_len, new_len, fits) in [
+                    (200, 129, true),
+                    (200, 16_383, true),
+                    (16_383, 16_384, false),
+                    (200, 128, false),
+                    (200, 0, false),
+                    (2_097_151, 20_000, true),
+                ] {
+                    let state = NewState::Hot(vec![7; old_len].into());
+                    let mut record = Record::new(9, expiry, &key, state);
+                    let size = record.parse().1;
+                    let (kind, mut value) = record.take_hot().expect("it is hot");
+                    assert_eq!((kind, value.len()), (9, old_len));
+                    assert_eq!(record.view().stored, Stored::Hot(&[]));
+                    assert_eq!(record.parse().1, size);
+                    value.resize(new_len, 8);
+                    let expected = value.clone();
+                    match record.put_hot(10, value) {
+                        Ok(()) => {
+                            assert!(fits);
+                            let view = record.view();
+                            assert_eq!((view.kind, view.expire_at_ms), (10, expiry));
+                            assert_eq!(view.stored, Stored::Hot(&expected));
+                            assert_eq!((view.key, record.parse().1), (&key[..], size));
+                        }
+                        Err(value) => assert!(!fits && value == expected),
+                    }
+                    record.free();
+                }
+            }
+        }
+        let mut record = Record::new(9, 0, b"k", NewState::Inline(b"short"));
+        assert!(record.take_hot().is_none());
+        record.free();
     }
 
     #[test]

@@ -186,10 +186,11 @@ impl SlotState {
         self.table(table)?.find(key.hash, key.bytes)
     }
 
-    /// The same for one that was seen at `hint`, from where it may have gone. Cost: no look-up if it is there.
+    /// The same for one that was seen at `hint`, from where it may have gone. Cost: no look-up, and no hash, if it
+    /// is there.
     #[inline]
-    pub fn find_from(&self, table: u8, key: &Key<'_>, hint: Position) -> Option<Position> {
-        self.table(table)?.find_from(hint, key.hash, key.bytes)
+    pub fn find_from(&self, table: u8, key: &[u8], hint: Position) -> Option<Position> {
+        self.table(table)?.find_from(hint, key)
     }
 
     /// What is known of a key or node that was found, and not moved since. Panics: there is none.

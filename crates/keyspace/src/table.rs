@@ -241,20 +241,38 @@ impl Table {
         let index = self.segment(segment).find(tag(hash), |entry| {
             // SAFETY: the table is borrowed, so the entry stays while its key is compared.
             let record = unsafe { Borrowed::new(entry) };
-            record.key() == key
+            key::is_same(record.key(), key)
         })?;
         Some(Position { segment, index: index as u32 })
     }
 
-    /// The same for a key that was seen at `hint`, from where it may have gone: no look-up if it is there.
+    /// The same for a key that was seen at `hint`, from where it may have gone. Cost: if it is there, a look at its
+    /// record; it is not hashed.
     #[inline]
-    pub(crate) fn find_from(&self, hint: Position, hash: u64, key: &[u8]) -> Option<Position> {
-        if self.holds(hint, hash, key) { Some(hint) } else { self.find(hash, key) }
+    pub(crate) fn find_from(&self, hint: Position, key: &[u8]) -> Option<Position> {
+        if self.holds(hint, key) { Some(hint) } else { self.find_gone(key) }
+    }
+
+    #[cold]
+    fn find_gone(&self, key: &[u8]) -> Option<Position> {
+        self.find(key::hash(key), key)
     }
 
     #[inline]
-    fn holds(&self, at: Position, hash: u64, key: &[u8]) -> bool {
-        self.fits(at, hash) && self.record(at).key() == key
+    fn holds(&self, at: Position, key: &[u8]) -> bool {
+        self.has_entry(at) && key::is_same(self.record(at).key(), key)
+    }
+
+    /// Whether there is an entry at a place, which may be none any more.
+    #[inline]
+    fn has_entry(&self, at: Position) -> bool {
+        let segment = match &self.directory {
+            None => (at.segment == 0).then_some(&self.root),
+            Some(directory) => {
+                directory.segments.get(at.segment as usize).map(|leaf| &leaf.segment)
+            }
+        };
+        segment.is_some_and(|segment| !segment.peek(at.index as usize).is_empty())
     }
 
     #[inline]

@@ -12,6 +12,16 @@ const PRECISION: usize = 17;
 /// `-0.0000` and seventeen digits, or `-d.dddddddddddddddde-308`: both are shorter.
 const TEXT_BYTES_MAX: usize = 32;
 
+/// From here on a number is printed with an exponent.
+const WHOLE_MAX: f64 = 1e17;
+
+/// The integer that a number is, if it is printed as one: no digits are searched for then. A negative zero is none.
+fn whole_number(number: f64) -> Option<i64> {
+    let whole = number as i64;
+    let is_whole = number.abs() < WHOLE_MAX && whole as f64 == number;
+    (is_whole && (whole != 0 || number.is_sign_positive())).then_some(whole)
+}
+
 /// A double as text, on the stack.
 #[derive(Clone, Copy)]
 pub struct DoubleText {
@@ -27,6 +37,8 @@ impl DoubleText {
             text.push(b"nan");
         } else if number.is_infinite() {
             text.push(if number > 0.0 { b"inf" } else { b"-inf" });
+        } else if let Some(whole) = whole_number(number) {
+            text.push(itoa::Buffer::new().format(whole).as_bytes());
         } else {
             text.push_finite(number);
         }
@@ -136,6 +148,8 @@ mod tests {
             (0.00001, "1.0000000000000001e-05"),
             (1e16, "10000000000000000"),
             (12345678901234567.0, "12345678901234568"),
+            (-99999999999999984.0, "-99999999999999984"),
+            (-1e17, "-1e+17"),
             (1e17, "1e+17"),
             (123456789012345678.0, "1.2345678901234568e+17"),
             (1e21, "1e+21"),

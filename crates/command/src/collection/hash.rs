@@ -1,20 +1,25 @@
 //! Hashes: the fields of one leaf, or of a tree of leaves by the hashes of their fields.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use keyspace::{Changed, Expiry, Key};
+use smallvec::SmallVec;
 use value::Kind;
 use value::leaf::fields::{Fields, FieldsMut, SHAPE};
 use value::leaf::rows::{ROWS_MAX, RowsBuilder};
 use value::leaf::{Shape, fingerprint};
 
 use crate::collection::form::{HASH, order};
+use crate::collection::place::Place;
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{ColdValue, CommandError, CommandResult};
+
+/// A value that is made of another one.
+pub type NewValue = SmallVec<[u8; 32]>;
 
 /// A field and its value.
 type Field<'a> = (&'a [u8], &'a [u8]);
@@ -237,8 +242,8 @@ impl Hash<'_> {
 }
 
 /// A hash to be changed. What had expired in a leaf is removed when that is changed, or all if there is but one.
-pub struct HashMut<'a> {
-    form: FormMut<'a>,
+pub struct HashMut<'a, 't> {
+    form: FormMut<'a, 't>,
     packed_max: PackedMax,
     is_changed: bool,
     now_ms: u64,
@@ -254,10 +259,9 @@ struct Removed {
     asked: usize,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one command")]
-enum FormMut<'a> {
+enum FormMut<'a, 't> {
     Leaf(&'a mut Kind, FieldsMut<'a>),
-    Tree(Tree<'a>),
+    Tree(&'a mut Tree<'t>),
 }
 
 /// When a field gets another expiry.
@@ -301,7 +305,7 @@ pub enum ExpiryChange {
     Removed,
 }
 
-impl HashMut<'_> {
+impl HashMut<'_, '_> {
     /// Sets a field, which never expires then. Returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         self.put(field, value, |fields| fields.set(field, value))
@@ -323,18 +327,20 @@ impl HashMut<'_> {
             FormMut::Tree(tree) => overwrite(tree, field, value),
         };
         let is_new = !is_overwritten && self.change(field, put);
-        let len = match &self.form {
-            FormMut::Leaf(_, fields) => fields.fields().len() as u64,
-            FormMut::Tree(tree) => tree.elements(),
-        };
-        let longest = field.len().max(value.len()) as u64;
-        if longest > self.packed_max.element_bytes || len > self.packed_max.entries {
-            match &mut self.form {
-                FormMut::Leaf(kind, _) => **kind = Kind::HASH,
-                FormMut::Tree(tree) => tree.set_encoding(Kind::HASH.encoding()),
-            }
-        }
+        self.unpack(field.len().max(value.len()));
         is_new
+    }
+
+    /// Notes that Redis would not keep the hash in a listpack, if it would not with an element of this length.
+    fn unpack(&mut self, longest: usize) {
+        match &mut self.form {
+            FormMut::Leaf(kind, fields) => {
+                if !self.packed_max.holds(fields.fields().len() as u64, longest) {
+                    **kind = Kind::HASH;
+                }
+            }
+            FormMut::Tree(tree) => unpack_tree(tree, self.packed_max, longest),
+        }
     }
 
     /// Removes a field. Returns whether it was there.
@@ -420,6 +426,15 @@ fn overwrite(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> bool {
     true
 }
 
+/// The same as [`HashMut::unpack`] of a tree. Cost: one look at the root.
+fn unpack_tree(tree: &mut Tree<'_>, packed_max: PackedMax, longest: usize) {
+    let root = tree.place.root(tree.slot);
+    let unpacked = Kind::HASH.encoding();
+    if root.encoding() != unpacked && !packed_max.holds(root.elements(), longest) {
+        tree.set_encoding(unpacked);
+    }
+}
+
 /// A field of a hash that is made at once.
 #[derive(Clone, Copy, Debug)]
 pub struct NewField<'a> {
@@ -487,7 +502,7 @@ impl Cx<'_, '_> {
         &mut self,
         key: &Key<'_>,
         fields: impl Iterator<Item = &'f [u8]>,
-        change: impl FnOnce(&mut HashMut<'_>) -> R,
+        change: impl FnOnce(&mut HashMut<'_, '_>) -> R,
     ) -> Result<R, CommandError> {
         let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
         let found = self.find_to_edit(key, Kind::is_hash)?;
@@ -496,12 +511,15 @@ impl Cx<'_, '_> {
         let result = if let Found::Tree(at) = found {
             let place = self.place_at(key, at);
             let known = self.promote_leaves(place, fields.map(order))?;
-            let form = FormMut::Tree(Tree { known, ..self.edit_tree_of(place, &HASH) });
+            let mut tree = self.edit_tree_of(place, &HASH);
+            tree.known = known;
+            let form = FormMut::Tree(&mut tree);
             let mut hash = HashMut { form, packed_max, is_changed, now_ms, removed };
             let result = change(&mut hash);
             removed = hash.removed;
-            let FormMut::Tree(mut tree) = hash.form else { unreachable!("it was made above") };
-            tree.settle();
+            if hash.is_changed {
+                tree.settle();
+            }
             result
         } else {
             let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
@@ -517,6 +535,81 @@ impl Cx<'_, '_> {
             })
         };
         self.report_expired(key, removed);
+        Ok(result)
+    }
+
+    /// Gives a field of the hash of a key, an empty one if the key does not exist, the value that `change` makes of
+    /// the one it has. It expires when it did before. The field is looked up once, and counts as read.
+    ///
+    /// Errors: as [`Cx::read_hash`], and those of `change`; nothing is changed then.
+    pub fn change_field<R>(
+        &mut self,
+        key: &Key<'_>,
+        field: &[u8],
+        change: impl FnOnce(Option<&[u8]>, &mut NewValue) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let found = self.find_to_read(key, Kind::is_hash)?;
+        if let Found::Tree(at) = found {
+            return self.change_field_of_tree(self.place_at(key, at), field, change);
+        }
+        if let Found::Leaf(_) = found {
+            let read_flash = self.tally.read_flash;
+            self.make_resident(key)?;
+            self.tally.read_ram += u64::from(self.tally.read_flash == read_flash);
+        }
+        let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
+        let mut removed = Removed::default();
+        let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
+        let result = self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
+            let mut new = NewValue::new();
+            let result = match change(Fields::at_time(leaf, now_ms).get(field), &mut new) {
+                Ok(result) => result,
+                Err(error) => return Changed::No(Err(error)),
+            };
+            let mut fields = FieldsMut::at_time(leaf, now_ms);
+            removed.expired = fields.remove_expired();
+            let form = FormMut::Leaf(kind, fields);
+            let mut hash = HashMut { form, packed_max, is_changed: false, now_ms, removed };
+            hash.set_value(field, &new);
+            Changed::Yes(Ok(result))
+        });
+        self.report_expired(key, removed);
+        result
+    }
+
+    fn change_field_of_tree<R>(
+        &mut self,
+        place: Place<'_>,
+        field: &[u8],
+        change: impl FnOnce(Option<&[u8]>, &mut NewValue) -> Result<R, CommandError>,
+    ) -> Result<R, CommandError> {
+        let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
+        let order = order(field);
+        let path = place.find(self.locked.slot(place.key.slot), &order);
+        let read_flash = self.tally.read_flash;
+        self.promote_leaf(place, &path)?;
+        self.tally.read_ram += u64::from(self.tally.read_flash == read_flash);
+        let mut tree = self.edit_tree_of(place, &HASH);
+        let leaf = tree.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
+        let place_of_old = Fields::at_time(leaf, now_ms).place_of_value(field);
+        let mut new = NewValue::new();
+        let result = change(place_of_old.clone().map(|place| &leaf[place]), &mut new)?;
+        let is_as_long = |place: &Range<usize>| place.len() == new.len();
+        if let Some(place) = place_of_old.filter(is_as_long)
+            && Fields::new(leaf).first_expiry() == 0
+        {
+            tree.write(&path, place.start, &new);
+            unpack_tree(&mut tree, packed_max, field.len().max(new.len()));
+            return Ok(result);
+        }
+        tree.known.push(&order, path);
+        let form = FormMut::Tree(&mut tree);
+        let removed = Removed::default();
+        let mut hash = HashMut { form, packed_max, is_changed: false, now_ms, removed };
+        hash.set_value(field, &new);
+        let removed = hash.removed;
+        tree.settle();
+        self.report_expired(&place.key, removed);
         Ok(result)
     }
 

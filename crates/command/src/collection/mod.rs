@@ -23,7 +23,7 @@ mod tree;
 pub(crate) use check::{check_timers, check_tree};
 pub use detached::DetachedNodes;
 pub use field_expiry::{ColdLeaf, Expired, expire_fetched, expire_fields};
-pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut, NewField};
+pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut, NewField, NewValue};
 pub use list::{End, List};
 pub use prefetch::Element;
 pub(crate) use reader::leaves_not_resident;
@@ -53,6 +53,14 @@ pub struct PackedMax {
     pub entries: u64,
     /// Bytes of an element.
     pub element_bytes: u64,
+}
+
+impl PackedMax {
+    /// Whether a collection of so many entries, the longest of so many bytes, is kept so.
+    #[inline]
+    pub(crate) fn holds(&self, entries: u64, longest: usize) -> bool {
+        entries <= self.entries && longest as u64 <= self.element_bytes
+    }
 }
 
 /// The limits of encodings, as they are configured.

@@ -160,13 +160,11 @@ impl<'a> Place<'a> {
 
     /// Where the root stands.
     pub(crate) fn find_root(&self, slot: &SlotState) -> Option<Position> {
-        let find = |table, key: &Key<'_>| match self.seen_at {
-            Some(hint) => slot.find_from(table, key, hint),
-            None => slot.find(table, key),
-        };
-        match self.root_name() {
-            None => find(self.table, &self.key),
-            Some(name) => find(node_table(self.table), &name.key(self.key.slot)),
+        match (self.root_name(), self.seen_at) {
+            (None, Some(hint)) => slot.find_from(self.table, self.key.bytes, hint),
+            (None, None) => slot.find(self.table, &self.key),
+            (Some(name), Some(hint)) => slot.find_from(node_table(self.table), &name.0, hint),
+            (Some(name), None) => slot.find(node_table(self.table), &name.key(self.key.slot)),
         }
     }
 
@@ -198,7 +196,7 @@ impl<'a> Place<'a> {
     /// Where the leaf at the end of a path stands.
     pub(super) fn find_leaf(&self, slot: &SlotState, path: &Path) -> Position {
         let (table, name) = (node_table(self.table), path.name());
-        let at = slot.find_from(table, &name.key(self.key.slot), path.leaf_seen_at());
+        let at = slot.find_from(table, &name.0, path.leaf_seen_at());
         at.expect("invariant: a node that a branch names is there")
     }
 
@@ -228,7 +226,7 @@ impl<'a> Place<'a> {
     /// Where the branch of a step of a path stands, which is not the root.
     pub(super) fn find_branch(&self, slot: &SlotState, path: &Path, step: usize) -> Position {
         let (table, name) = (node_table(self.table), NodeName::new(path.id, path.steps[step].0));
-        let at = slot.find_from(table, &name.key(self.key.slot), path.seen_at[step]);
+        let at = slot.find_from(table, &name.0, path.seen_at[step]);
         at.expect("invariant: a node that a branch names is there")
     }
 

@@ -52,8 +52,29 @@ impl TreeReader<'_> {
         &self,
         orders: impl Iterator<Item = O>,
     ) -> CommandResult {
-        let names = orders.map(|order| self.place.find(self.slot, order.as_ref()).name());
-        self.not_fetched(names)
+        let mut lack = Lack::default();
+        for order in orders {
+            let path = self.place.find(self.slot, order.as_ref());
+            lack.add_found(self.place, self.slot, self.fetched, &path);
+        }
+        lack.result(&self.place.key, self.cold_leaves)
+    }
+
+    /// The same, and returns the ways there.
+    ///
+    /// Errors: [`CommandError::NotResident`], with all that are on flash alone.
+    pub(super) fn ways<O: AsRef<[u8]>>(
+        &self,
+        orders: impl Iterator<Item = O>,
+    ) -> Result<Vec<Path>, CommandError> {
+        let (mut lack, mut ways) = (Lack::default(), Vec::with_capacity(orders.size_hint().0));
+        for order in orders {
+            let path = self.place.find(self.slot, order.as_ref());
+            lack.add_found(self.place, self.slot, self.fetched, &path);
+            ways.push(path);
+        }
+        lack.result(&self.place.key, self.cold_leaves)?;
+        Ok(ways)
     }
 
     /// The leaf that holds what stands at `order`.
@@ -88,7 +109,19 @@ impl TreeReader<'_> {
         count: impl FnOnce(&[u8]) -> usize,
     ) -> Result<u64, CommandError> {
         let path = self.place.find(self.slot, order);
-        let before = self.place.elements_before(self.slot, &path);
+        self.elements_within(&path, count)
+    }
+
+    /// How many elements stand in front of the leaf at the end of a path that was found just now, and within it as
+    /// many as `count` says.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    pub(super) fn elements_within(
+        &mut self,
+        path: &Path,
+        count: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<u64, CommandError> {
+        let before = self.place.elements_before(self.slot, path);
         Ok(before + count(self.read_at(&path.name(), path.leaf_seen_at())?) as u64)
     }
 
@@ -428,9 +461,33 @@ impl Lack {
     ) {
         for name in names {
             let Some((at, value_len)) = place.cold(slot, &name) else { continue };
-            self.values.push(cold_value(&name, at, value_len));
-            self.is_any |= fetched.value(at).is_none();
+            self.add_cold(&name, (at, value_len), fetched);
         }
+    }
+
+    /// Adds the leaf at the end of a path that was found just now, if it is one of them.
+    #[inline]
+    fn add_found(
+        &mut self,
+        place: Place<'_>,
+        slot: &SlotState,
+        fetched: &dyn Fetched,
+        path: &Path,
+    ) {
+        if let Stored::Cold(at, value_len) = place.view_found(slot, path).stored {
+            self.add_cold(&path.name(), (at, value_len), fetched);
+        }
+    }
+
+    #[cold]
+    fn add_cold(
+        &mut self,
+        name: &NodeName,
+        (at, value_len): (FlashRef, u32),
+        fetched: &dyn Fetched,
+    ) {
+        self.values.push(cold_value(name, at, value_len));
+        self.is_any |= fetched.value(at).is_none();
     }
 
     /// Errors: [`CommandError::NotResident`], of `key`, with what was read from flash before: the next run

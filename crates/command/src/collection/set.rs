@@ -138,19 +138,18 @@ impl Set<'_> {
 }
 
 /// A set to be changed.
-pub struct SetMut<'a> {
-    form: FormMut<'a>,
+pub struct SetMut<'a, 't> {
+    form: FormMut<'a, 't>,
     integers_max: u64,
     is_changed: bool,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one command")]
-enum FormMut<'a> {
+enum FormMut<'a, 't> {
     Leaf(&'a mut Kind, MembersMut<'a>),
-    Tree(Tree<'a>),
+    Tree(&'a mut Tree<'t>),
 }
 
-impl SetMut<'_> {
+impl SetMut<'_, '_> {
     fn len(&self) -> u64 {
         match &self.form {
             FormMut::Leaf(_, members) => members.members().len() as u64,
@@ -301,7 +300,7 @@ impl Cx<'_, '_> {
         &mut self,
         key: &Key<'_>,
         members: impl Iterator<Item = &'m [u8]>,
-        change: impl FnOnce(&mut SetMut<'_>) -> R,
+        change: impl FnOnce(&mut SetMut<'_, '_>) -> R,
     ) -> Result<R, CommandError> {
         let found = self.find_to_edit(key, Kind::is_set)?;
         let known = match found {
@@ -318,7 +317,7 @@ impl Cx<'_, '_> {
         &mut self,
         key: &Key<'_>,
         positions: &[u64],
-        change: impl FnOnce(&mut SetMut<'_>) -> R,
+        change: impl FnOnce(&mut SetMut<'_, '_>) -> R,
     ) -> Result<R, CommandError> {
         let found = self.find_to_edit(key, Kind::is_set)?;
         if let Found::Tree(at) = found {
@@ -340,7 +339,7 @@ impl Cx<'_, '_> {
     fn edit_found_set<R>(
         &mut self,
         (key, found, known): (&Key<'_>, Found, KnownPaths),
-        change: impl FnOnce(&mut SetMut<'_>) -> R,
+        change: impl FnOnce(&mut SetMut<'_, '_>) -> R,
     ) -> R {
         let integers_max = self.encodings.intset_entries_max();
         let Found::Tree(at) = found else {
@@ -353,10 +352,11 @@ impl Cx<'_, '_> {
             });
         };
         let place = self.place_at(key, at);
-        let form = FormMut::Tree(Tree { known, ..self.edit_tree_of(place, &SET) });
+        let mut tree = self.edit_tree_of(place, &SET);
+        tree.known = known;
+        let form = FormMut::Tree(&mut tree);
         let mut set = SetMut { form, integers_max, is_changed: false };
         let result = change(&mut set);
-        let FormMut::Tree(mut tree) = set.form else { unreachable!("it was made above") };
         tree.settle();
         result
     }

@@ -16,6 +16,7 @@ use value::leaf::scored::{Scored, order_behind_score, order_of, order_of_score};
 use value::range::{MemberEnd, MemberRange, ScoreRange};
 
 use crate::collection::Found;
+use crate::collection::place::Path;
 use crate::collection::reader::TreeReader;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
@@ -192,14 +193,14 @@ impl SortedSet<'_> {
         &mut self,
         ranges: &[ScoreRange],
     ) -> Result<Vec<Range<u64>>, CommandError> {
-        if let SortedSet::Tree(tree) = self {
-            tree.announce(ranges.iter().flat_map(ends))?;
-        }
-        let ranks = ranges.iter().map(|range| self.ranks_by_score(range));
+        let SortedSet::Tree(tree) = self else {
+            return ranges.iter().map(|range| self.ranks_by_score(range)).collect();
+        };
+        let ways = tree.ways(ranges.iter().flat_map(ends))?;
+        let ranks = ranges.iter().zip(ways.as_chunks().0);
+        let ranks = ranks.map(|(range, ways)| ranks_between(tree, range, ways));
         let ranks = ranks.collect::<Result<Vec<Range<u64>>, CommandError>>()?;
-        if let SortedSet::Tree(tree) = self {
-            tree.announce_ranges(&ranks)?;
-        }
+        tree.announce_ranges(&ranks)?;
         Ok(ranks)
     }
 
@@ -302,18 +303,27 @@ fn ranks_by_score(
     range: &ScoreRange,
 ) -> Result<Range<u64>, CommandError> {
     let [first, last] = ends(range);
-    let start = |tree: &mut TreeReader<'_>| {
-        tree.elements_below(&first, |leaf| {
-            Scored::new(leaf).ranks_below(range.min, range.excludes_min)
-        })
-    };
     if range.max == f64::INFINITY && !range.excludes_max {
         // It ends with the set: no look for where.
-        return Ok(start(tree)?..tree.elements());
+        let start = tree.elements_below(&first, |leaf| {
+            Scored::new(leaf).ranks_below(range.min, range.excludes_min)
+        })?;
+        return Ok(start..tree.elements());
     }
-    tree.announce([first, last].iter())?;
-    let start = start(tree)?;
-    let end = tree.elements_below(&last, |leaf| {
+    let ways = tree.ways([first, last].iter())?;
+    ranks_between(tree, range, &ways.as_chunks().0[0])
+}
+
+/// The same where the ways to both ends are known.
+fn ranks_between(
+    tree: &mut TreeReader<'_>,
+    range: &ScoreRange,
+    [first, last]: &[Path; 2],
+) -> Result<Range<u64>, CommandError> {
+    let start = tree.elements_within(first, |leaf| {
+        Scored::new(leaf).ranks_below(range.min, range.excludes_min)
+    })?;
+    let end = tree.elements_within(last, |leaf| {
         Scored::new(leaf).ranks_below(range.max, !range.excludes_max)
     })?;
     Ok(start..end.max(start))

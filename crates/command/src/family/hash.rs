@@ -295,7 +295,7 @@ fn set_all(cx: &mut Cx<'_, '_>, args: Args<'_>, command: &str) -> Result<i64, Co
 pub(super) fn set_pairs(
     cx: &mut Cx<'_, '_>,
     args: Args<'_>,
-    mut set: impl FnMut(&mut HashMut<'_>, &[u8], &[u8]) -> bool,
+    mut set: impl FnMut(&mut HashMut<'_, '_>, &[u8], &[u8]) -> bool,
 ) -> Result<usize, CommandError> {
     let (key, pairs) = (cx.key(0), args.len() / 2);
     // A hash in one leaf must not grow long before it is divided; and nothing is changed before all
@@ -342,14 +342,12 @@ fn hdel(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 fn hincrby(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let increment = parse_i64(&args[3]).ok_or(CommandError::NOT_INTEGER)?;
     let key = cx.key(0);
-    let old = match get(&mut cx.read_hash(&key)?, &args[2])? {
-        Some(value) => parse_i64(value).ok_or(NOT_INTEGER)?,
-        None => 0,
-    };
-    let new = old.checked_add(increment).ok_or(OVERFLOW)?;
-    let mut text = itoa::Buffer::new();
-    let field = args.from(2).iter().take(1);
-    cx.edit_hash(&key, field, |hash| hash.set_value(&args[2], text.format(new).as_bytes()))?;
+    let new = cx.change_field(&key, &args[2], |old, new| {
+        let old = old.map_or(Some(0), parse_i64).ok_or(NOT_INTEGER)?;
+        let sum = old.checked_add(increment).ok_or(OVERFLOW)?;
+        new.extend_from_slice(itoa::Buffer::new().format(sum).as_bytes());
+        Ok(sum)
+    })?;
     cx.report(&key, Event::HINCRBY, 1);
     reply.integer(new);
     Ok(())
@@ -361,16 +359,14 @@ fn hincrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comma
         return Err(NOT_FINITE_INCREMENT);
     }
     let key = cx.key(0);
-    let new = {
-        let mut hash = cx.read_hash(&key)?;
-        let value = get(&mut hash, &args[2])?.unwrap_or(b"0");
-        long_double::increment(value, &args[3]).map_err(|error| match error {
-            FloatError::NotAFloat => NOT_FLOAT,
-            FloatError::NotFinite => NOT_FINITE,
-        })?
-    };
-    cx.edit_hash(&key, args.from(2).iter().take(1), |hash| {
-        hash.set_value(&args[2], new.as_bytes())
+    let new = cx.change_field(&key, &args[2], |old, new| {
+        let sum =
+            long_double::increment(old.unwrap_or(b"0"), &args[3]).map_err(|error| match error {
+                FloatError::NotAFloat => NOT_FLOAT,
+                FloatError::NotFinite => NOT_FINITE,
+            })?;
+        new.extend_from_slice(sum.as_bytes());
+        Ok(sum)
     })?;
     cx.report(&key, Event::HINCRBYFLOAT, 1);
     reply.bulk(new.as_bytes());
@@ -536,6 +532,13 @@ mod tests {
             });
             assert_eq!(server.run("HINCRBY h counter 5"), ":5");
             assert_eq!(server.run("HINCRBY h counter 5"), ":10");
+            // Written over where it stands, and in a leaf with an expiry not.
+            assert_eq!(server.run("HINCRBY h counter 5"), ":15");
+            assert_eq!(server.run("HGET h counter"), "$2 15");
+            assert_eq!(server.run("HINCRBY h f1 1"), "-ERR hash value is not an integer");
+            assert_eq!(server.run("HPEXPIRE h 10000 FIELDS 1 counter"), "[:1]");
+            assert_eq!(server.run("HINCRBYFLOAT h counter 1"), "$2 16");
+            assert_eq!(server.run("HPTTL h FIELDS 1 counter"), "[:10000]");
             assert_eq!(server.run("HDEL h counter none f0"), ":2");
             assert_eq!(server.run("COPY h copy"), ":1");
             assert_eq!(server.run("RENAME h other"), "+OK");

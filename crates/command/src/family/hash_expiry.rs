@@ -239,7 +239,7 @@ fn change(
     cx: &mut Cx<'_, '_>,
     fields: Args<'_>,
     may_change: impl Fn(u64) -> bool,
-    mut change: impl FnMut(&mut crate::collection::HashMut<'_>, &[u8]) -> ExpiryChange,
+    mut change: impl FnMut(&mut crate::collection::HashMut<'_, '_>, &[u8]) -> ExpiryChange,
 ) -> Result<Vec<ExpiryChange>, CommandError> {
     let key = cx.key(0);
     let mut seen = Vec::with_capacity(fields.len());

@@ -200,7 +200,7 @@ fn change(
     cx: &mut Cx<'_, '_>,
     fields: Args<'_>,
     event: Event,
-    mut change: impl FnMut(&mut HashMut<'_>, &[u8]) -> ExpiryChange,
+    mut change: impl FnMut(&mut HashMut<'_, '_>, &[u8]) -> ExpiryChange,
 ) -> CommandResult {
     let key = cx.key(0);
     let changed = cx.edit_hash(&key, fields.iter(), |hash| {

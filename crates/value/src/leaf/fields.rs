@@ -87,6 +87,12 @@ impl<'a> Fields<'a> {
         Some(self.rows.second(self.find(field)?))
     }
 
+    /// Where in the leaf the value of a field stands.
+    #[inline]
+    pub fn place_of_value(&self, field: &[u8]) -> Option<Range<usize>> {
+        Some(self.rows.place_of_second(self.find(field)?))
+    }
+
     /// Where in the leaf the value of a field stands, if no field of the leaf expires. None: it is not there, or
     /// some do.
     #[inline]
@@ -94,7 +100,7 @@ impl<'a> Fields<'a> {
         if self.rows.shape().numbers {
             return None;
         }
-        Some(self.rows.place_of_second(self.rows.find(fingerprint(field), field)?))
+        self.place_of_value(field)
     }
 
     /// When a field expires: Unix milliseconds, 0 for never. None: it is not there.

@@ -275,10 +275,14 @@ impl<'a> Rows<'a> {
 
     /// The numbers of all rows. Panics: rows have none.
     pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
+        self.number_bytes().iter().map(|number| u64::from_le_bytes(*number))
+    }
+
+    /// The same as they stand there, in little endian.
+    #[inline]
+    pub(crate) fn number_bytes(&self) -> &'a [[u8; NUMBER_BYTES]] {
         assert!(self.shape().numbers);
-        let (numbers, _) =
-            self.bytes[self.numbers_start()..self.lengths_start()].as_chunks::<NUMBER_BYTES>();
-        numbers.iter().map(|number| u64::from_le_bytes(*number))
+        self.bytes[self.numbers_start()..self.lengths_start()].as_chunks().0
     }
 
     /// The bytes of the leaf.

@@ -116,13 +116,10 @@ impl<'a> Scored<'a> {
 
     /// How many members stand in front of the first of which the score is not `is_before`; those of which
     /// it is stand in front of all others.
+    #[inline]
     fn partition(&self, is_before: impl Fn(f64) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_before(self.score_at(middle)) { low = middle + 1 } else { high = middle }
-        }
-        low
+        let scores = self.0.number_bytes();
+        scores.partition_point(|score| is_before(f64::from_bits(u64::from_le_bytes(*score))))
     }
 
     /// How many members stand in front of the place of a member with a score. Cost: logarithmic, and a
@@ -134,12 +131,19 @@ impl<'a> Scored<'a> {
         first + before.count()
     }
 
-    /// Whether a member is there with a score.
+    /// The rank of a member with a score. None: it is not there. Cost: as [`Scored::rank_of_place`].
     #[inline]
     pub fn rank_of(&self, score: f64, member: &[u8]) -> Option<usize> {
-        let rank = self.rank_of_place(score, member);
-        let is_there = rank < self.len() && self.0.first(rank) == member;
-        (is_there && self.score_at(rank) == score).then_some(rank)
+        let first = self.partition(|other| other < score);
+        for (rank, (other, its)) in (first..).zip(self.iter_from(first)) {
+            if its != score || other > member {
+                return None;
+            }
+            if other == member {
+                return Some(rank);
+            }
+        }
+        None
     }
 
     /// How many members have lower scores, or the same where `with_same`.

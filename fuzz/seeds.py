@@ -85,6 +85,9 @@ def main():
     for number, reply in enumerate(replies):
         write(folder, "resp_reply", number, reply)
         write(folder, "load_reply", number, b"\x20\x40\x60\x80\xa0\xc0\x00" + reply)
+    arguments = "1:10 4-4 8:1,16:3 50,99.9 G:Z allkeys 100B:90%,4KiB:10% 8TB/day 150k/s 20% 1DWPD zipf:0.99 20%:80%"
+    for number, argument in enumerate(arguments.split(" ") + ["MOVED 3999 127.0.0.1:6381", "SET __key__ 'a b'"]):
+        write(folder, "arguments", number, argument.encode())
     options = (ROOT / "crates/server/src/config").glob("*.rs")
     names = sorted({
         name

@@ -15,7 +15,7 @@ mod cx;
 mod effect;
 mod error;
 pub mod family;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 mod harness;

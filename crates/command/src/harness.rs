@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use keyspace::{
-    DB_COUNT, FlashRef, Key, Keyspace, ScanPosition, Tally, Timer, Verdict, node_table,
+    DB_COUNT, FlashRef, Key, Keyspace, ScanPosition, Stored, Tally, Timer, Verdict, node_table,
 };
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
@@ -376,7 +376,18 @@ impl Harness {
                 Err(CommandError::ReplyTooLong(long)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
                     reply.truncate(length);
-                    let bytes = usize::try_from(long.bytes).unwrap_or(usize::MAX);
+                    let table = self.keyspace.table_of(self.db);
+                    let values = keys.iter().filter_map(|key| {
+                        let slot = locked.holds(key.slot).then(|| locked.slot(key.slot))?;
+                        let view = slot.view(table, key)?;
+                        Some(match view.stored {
+                            Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.len(),
+                            Stored::Cold(at, _) => self.flash.values[&at.units].len(),
+                        })
+                    });
+                    // A handler need not say that it takes what its values take.
+                    let values = values.sum::<usize>();
+                    let bytes = usize::try_from(long.bytes).unwrap_or(usize::MAX).max(values);
                     if bytes > self.reply_bytes_max {
                         return reply.error(b"OOM the reply is too long");
                     }
@@ -514,8 +525,8 @@ impl Harness {
                         if self.spared.as_mut().is_some_and(|random| random.below(3) > 0) {
                             return Verdict::Keep;
                         }
-                        let keyspace::Stored::Hot(bytes) = view.stored else {
-                            let keyspace::Stored::Clean(_, at) = view.stored else {
+                        let Stored::Hot(bytes) = view.stored else {
+                            let Stored::Clean(_, at) = view.stored else {
                                 panic!("a cold value is not demotable");
                             };
                             return Verdict::Demote(at);

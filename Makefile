@@ -4,6 +4,7 @@
 #   make test   formats, lints, unit, property, differential and client tests
 #   make simulate  100,000 runs of the simulation (FIRST= and SEEDS= choose others)
 #   make contention  every type under contention, for ten minutes
+#   make fuzz   every parser and decoder on damaged bytes, a minute each (FUZZ_SECONDS= chooses another time)
 #   make bench  the acceptance benchmarks against redis-server (quiet machine, about an hour)
 
 SHELL := /bin/bash
@@ -77,7 +78,12 @@ report-test:
 bench: build
 	python3 benches/run_all.py --kelvin $(CARGO_TARGET_DIR)/release/kelvin
 
-# An hour for each parser and decoder.
+# Every fuzz target in turn, for so many seconds each: corpora are kept from run to run. Needs a nightly toolchain
+# and `cargo install cargo-fuzz`; no other target does.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $$(cargo +nightly fuzz list)
 fuzz:
-	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
-		cargo +nightly fuzz run $$target -- -max_total_time=3600 || exit 1; done
+	python3 fuzz/seeds.py fuzz/corpus
+	cd fuzz && for target in $(FUZZ_TARGETS); do \
+		cargo +nightly fuzz run --target-dir $(CARGO_TARGET_DIR)/fuzz $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=3000 -timeout=60 || exit 1; done

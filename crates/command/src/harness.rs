@@ -2,11 +2,15 @@
 //!
 //! Every case runs twice: with all values in RAM, and with every value demoted after each command,
 //! so that a handler that forgets about flash fails beside its own code. The counters are summed up
-//! as a server would, and compared with a recount at the end.
+//! as a server would, and compared with a recount at the end. Fuzz targets run it as well (`fuzzing.rs`).
+
+#![cfg_attr(not(test), allow(dead_code, reason = "fuzz targets use less than tests"))]
 
 use std::collections::{BTreeSet, HashMap};
 
-use keyspace::{DB_COUNT, FlashRef, Key, Keyspace, Tally, Timer, Verdict, node_table};
+use keyspace::{
+    DB_COUNT, FlashRef, Key, Keyspace, ScanPosition, Stored, Tally, Timer, Verdict, node_table,
+};
 use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
@@ -90,6 +94,8 @@ pub(crate) struct Harness {
     pub(crate) memory_bytes_max: usize,
     /// Bytes of a reply that need not be granted.
     pub(crate) reply_bytes_free: usize,
+    /// Bytes of a reply that are granted at most.
+    pub(crate) reply_bytes_max: usize,
     /// How often the last command was run.
     pub(crate) runs: u32,
     /// Whether another reply stands in front of that of a command, as in a batch.
@@ -207,10 +213,15 @@ impl FakeFlash {
 
 impl Harness {
     pub(crate) fn new(demote: bool) -> Self {
+        Harness::with_keyspace(Keyspace::default(), demote)
+    }
+
+    /// The same with a keyspace that has no keys.
+    pub(crate) fn with_keyspace(keyspace: Keyspace, demote: bool) -> Self {
         // So that a test that fails does so again.
         stdx::fix_hash_seed(0x5EED);
         Harness {
-            keyspace: Keyspace::default(),
+            keyspace,
             flash: FakeFlash::default(),
             counts: Counts::default(),
             demote,
@@ -223,6 +234,7 @@ impl Harness {
             string_bytes_max: 512 << 20,
             memory_bytes_max: usize::MAX,
             reply_bytes_free: usize::MAX,
+            reply_bytes_max: usize::MAX,
             runs: 0,
             follows: false,
             random: 7,
@@ -243,11 +255,16 @@ impl Harness {
         let mut ranges: Vec<ArgRange> = Vec::new();
         resp::split_words(&mut buffer, &mut ranges).expect("balanced quotes");
         let args = Args::new(&buffer, &ranges);
-        let mut reply = Reply::new(Protocol::Resp3);
         if args[0].eq_ignore_ascii_case(b"SELECT") {
             self.db = value::parse_i64(&args[1]).expect("a number") as u8;
             return "+OK".into();
         }
+        show(&self.run_args(args, handler))
+    }
+
+    /// Runs the command of these arguments, by another handler, if one is given. Returns its reply.
+    pub(crate) fn run_args(&mut self, args: Args<'_>, handler: Option<Handler>) -> Vec<u8> {
+        let mut reply = Reply::new(Protocol::Resp3);
         if self.follows {
             reply.ok();
         }
@@ -265,7 +282,7 @@ impl Harness {
         if self.demote {
             self.demote_all();
         }
-        show(&reply.as_slice()[length..])
+        reply.as_slice()[length..].to_vec()
     }
 
     /// Values that the last command had fetched from flash when it ran for the last time.
@@ -359,7 +376,21 @@ impl Harness {
                 Err(CommandError::ReplyTooLong(long)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
                     reply.truncate(length);
-                    let bytes = long.bytes as usize;
+                    let table = self.keyspace.table_of(self.db);
+                    let values = keys.iter().filter_map(|key| {
+                        let slot = locked.holds(key.slot).then(|| locked.slot(key.slot))?;
+                        let view = slot.view(table, key)?;
+                        Some(match view.stored {
+                            Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.len(),
+                            Stored::Cold(at, _) => self.flash.values[&at.units].len(),
+                        })
+                    });
+                    // A handler need not say that it takes what its values take.
+                    let values = values.sum::<usize>();
+                    let bytes = usize::try_from(long.bytes).unwrap_or(usize::MAX).max(values);
+                    if bytes > self.reply_bytes_max {
+                        return reply.error(b"OOM the reply is too long");
+                    }
                     assert!(bytes > granted, "{} was granted {granted}: {bytes}", command.name);
                     granted = bytes;
                 }
@@ -437,13 +468,41 @@ impl Harness {
         self.slots.iter().map(count).sum()
     }
 
+    /// The keyspace without its keys and their tables, as if it were new. None: databases were swapped.
+    pub(crate) fn into_keyspace(self) -> Option<Keyspace> {
+        let mut tally = Tally::default();
+        for &slot in &self.slots {
+            let mut state = self.keyspace.lock(slot);
+            for table in 0..DB_COUNT as u8 {
+                let detached = state.clear(table, &mut tally);
+                detached.into_iter().for_each(|detached| detached.free(&mut tally));
+            }
+        }
+        let is_as_new = (0..DB_COUNT as u8).all(|db| self.keyspace.table_of(db) == db);
+        is_as_new.then_some(self.keyspace)
+    }
+
+    /// The keys of the selected database.
+    pub(crate) fn keys(&self) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        for &slot in &self.slots {
+            let table = self.keyspace.table_of(self.db);
+            self.keyspace.lock(slot).scan(table, ScanPosition::default(), |view| {
+                keys.push(view.key.into());
+                false
+            });
+        }
+        keys
+    }
+
     /// Compares what the branches of a key's tree say with its leaves. Does nothing for other values.
-    pub(crate) fn check_tree(&self, key: &str) {
-        let key = Key::new(key.as_bytes());
+    pub(crate) fn check_tree(&self, key: impl AsRef<[u8]>) {
+        let key = Key::new(key.as_ref());
         let slot = self.keyspace.lock(key.slot);
         let table = self.keyspace.table_of(self.db);
         let view = slot.view(table, &key).expect("the key exists");
-        if value::Kind::from_bits(view.kind).is_tree() {
+        let kind = value::Kind::from_bits(view.kind);
+        if kind.is_tree() && !kind.is_stream() {
             let flash = |at: FlashRef| &*self.flash.values[&at.units];
             crate::collection::check_tree(&slot, (table, &key), &flash);
         }
@@ -466,8 +525,8 @@ impl Harness {
                         if self.spared.as_mut().is_some_and(|random| random.below(3) > 0) {
                             return Verdict::Keep;
                         }
-                        let keyspace::Stored::Hot(bytes) = view.stored else {
-                            let keyspace::Stored::Clean(_, at) = view.stored else {
+                        let Stored::Hot(bytes) = view.stored else {
+                            let Stored::Clean(_, at) = view.stored else {
                                 panic!("a cold value is not demotable");
                             };
                             return Verdict::Demote(at);

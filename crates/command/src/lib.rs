@@ -15,7 +15,9 @@ mod cx;
 mod effect;
 mod error;
 pub mod family;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+#[cfg(any(test, feature = "fuzzing"))]
 mod harness;
 mod keys;
 mod lookup;

@@ -21,6 +21,8 @@ mod demote;
 mod environment;
 mod evict;
 mod fetch;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gc;
 mod hand;
 mod limits;

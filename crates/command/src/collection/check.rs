@@ -1,4 +1,4 @@
-//! A recount of large collections, for tests.
+//! A recount of large collections, for tests and fuzz targets.
 
 use keyspace::{
     DB_COUNT, FlashRef, Key, ScanPosition, SlotState, Stored, Timer, WHOLE, node_table,

@@ -1,7 +1,7 @@
 //! Collections as handlers see them: read as a whole, changed through [`Cx::edit`].
 
 mod carry;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod check;
 mod detached;
 mod field_expiry;
@@ -19,7 +19,7 @@ mod stream;
 mod tests;
 mod tree;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use check::{check_timers, check_tree};
 pub use detached::DetachedNodes;
 pub use field_expiry::{ColdLeaf, Expired, expire_fetched, expire_fields};

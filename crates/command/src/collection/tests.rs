@@ -380,7 +380,7 @@ impl Sets {
         let shown = self.server.run(&format!("SMEMBERS s{set}"));
         let found: BTreeSet<String> = parse_all(&shown).into_iter().collect();
         assert!(found == self.models[set]);
-        self.server.check_tree(&format!("s{set}"));
+        self.server.check_tree(format!("s{set}"));
     }
 }
 

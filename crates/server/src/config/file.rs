@@ -137,6 +137,11 @@ impl Config {
 
     fn load_lines(&self, path: &Path, depth: usize) -> Result<(), LoadError> {
         let text = read_bounded(path).map_err(|error| file_error(path, &error))?;
+        self.load_text(&text, depth)
+    }
+
+    /// Options from the text of a file.
+    pub(super) fn load_text(&self, text: &[u8], depth: usize) -> Result<(), LoadError> {
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             self.load_line(line, Origin::File { number: index + 1 }, depth)?;
         }

@@ -11,6 +11,8 @@ mod cell;
 mod check;
 mod directive;
 mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod inert;
 mod kind;
 mod list;

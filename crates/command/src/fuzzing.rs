@@ -1,0 +1,560 @@
+//! What the fuzz targets `restore` and `commands` run: whatever is restored, and whatever clients ask for, no handler
+//! panics, counters agree with a recount, and replies are the same with all values in RAM and with all of them on
+//! flash. Compiled for tests and with the feature `fuzzing`.
+
+use std::cell::RefCell;
+
+use keyspace::{DB_COUNT, Keyspace};
+use rdb::payload::{Payload, finish};
+use resp::{ArgRange, Args};
+
+use crate::family::FAMILIES;
+use crate::harness::Harness;
+use crate::spec::Command;
+
+/// Longer strings are refused, so that one input takes little memory.
+const STRING_BYTES_MAX: usize = 1 << 20;
+/// The same for what is made of a payload, and for replies.
+const MEMORY_BYTES_MAX: usize = 16 << 20;
+/// Longer replies have to be granted.
+const REPLY_BYTES_FREE: usize = 64 << 10;
+
+thread_local! {
+    /// Keyspaces without keys: to make and to drop one takes longer than most inputs.
+    static EMPTY: RefCell<Vec<Keyspace>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A server whose values are all on flash, or in RAM.
+fn server(demote: bool) -> Harness {
+    let keyspace = EMPTY.with_borrow_mut(Vec::pop).unwrap_or_default();
+    let mut server = Harness::with_keyspace(keyspace, demote);
+    server.string_bytes_max = STRING_BYTES_MAX;
+    server.memory_bytes_max = MEMORY_BYTES_MAX;
+    server.reply_bytes_max = MEMORY_BYTES_MAX;
+    server.reply_bytes_free = REPLY_BYTES_FREE;
+    server
+}
+
+/// Runs a request of these words.
+fn run(server: &mut Harness, words: &[&[u8]]) -> Vec<u8> {
+    let (mut buffer, mut ranges) = (Vec::new(), Vec::new());
+    for word in words {
+        ranges.push(ArgRange { start: buffer.len() as u32, len: word.len() as u32 });
+        buffer.extend_from_slice(word);
+    }
+    server.run_args(Args::new(&buffer, &ranges), None)
+}
+
+/// The bytes of a bulk string that is the whole reply.
+fn bulk(reply: &[u8]) -> &[u8] {
+    let end = reply.iter().position(|&byte| byte == b'\n').expect("a line");
+    assert_eq!(reply[0], b'$', "{}", reply.escape_ascii());
+    &reply[end + 1..reply.len() - 2]
+}
+
+/// One input of `restore`: a byte that chooses the version, a type, and an object. It is restored with a right
+/// checksum. If that succeeds, all of it is read, dumped, restored again, and changed.
+pub fn restore(input: &[u8]) {
+    let Some((&choice, object)) = input.split_first() else { return };
+    let version = [10, 12, 80][usize::from(choice) % 3];
+    let mut payload = object.to_vec();
+    finish(&mut payload, 0, version);
+    let [in_ram, on_flash] = [false, true].map(|demote| restored(&payload, choice, demote));
+    for (one, two) in in_ram.iter().zip(&on_flash) {
+        assert_eq!(one, two, "replies differ where values are on flash");
+    }
+    assert_eq!(in_ram.len(), on_flash.len());
+}
+
+/// What a server replies to the restored payload and to what is asked of it then.
+fn restored(payload: &[u8], choice: u8, demote: bool) -> Vec<(String, Vec<u8>)> {
+    let mut server = server(demote);
+    if choice & 0x80 != 0 {
+        // Fields that expire have a past.
+        server.now_ms = 1_000;
+    }
+    let mut told = Vec::new();
+    let mut ask = |server: &mut Harness, words: &[&[u8]]| {
+        let shown: Vec<String> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+        let reply = run(server, words);
+        told.push((shown.join(" "), reply.clone()));
+        reply
+    };
+    let reply = ask(&mut server, &[b"RESTORE", b"k", b"0", payload]);
+    if reply != b"+OK\r\n" {
+        settle(server);
+        return told;
+    }
+    let is_there = ask(&mut server, &[b"EXISTS", b"k"]) == b":1\r\n";
+    assert!(is_there, "it was restored");
+    let object = Payload::check(payload).and_then(|payload| payload.object());
+    let (object_type, _) = object.expect("it was restored");
+    server.check_tree(b"k");
+    for line in READING {
+        ask(&mut server, &words(line));
+    }
+    let dump = ask(&mut server, &[b"DUMP", b"k"]);
+    if dump.starts_with(b"$") && dump != b"$-1\r\n" {
+        let again = ask(&mut server, &[b"RESTORE", b"again", b"0", bulk(&dump)]);
+        assert_eq!(
+            again,
+            b"+OK\r\n",
+            "a dump of {object_type:?} is restored: {}",
+            dump.escape_ascii()
+        );
+        let second = ask(&mut server, &[b"DUMP", b"again"]);
+        let third = ask(&mut server, &[b"RESTORE", b"again", b"0", bulk(&second), b"REPLACE"]);
+        assert_eq!(third, b"+OK\r\n");
+        let third = ask(&mut server, &[b"DUMP", b"again"]);
+        assert_eq!(third, second, "a dump of what was dumped is the same");
+        ask(&mut server, &[b"COPY", b"k", b"copy"]);
+        let copied = ask(&mut server, &[b"DUMP", b"copy"]);
+        assert_eq!(copied, dump, "a copy is the same");
+    }
+    for (at, line) in CHANGING.iter().enumerate() {
+        // Half of the inputs leave out every other change.
+        if choice & 0x40 == 0 || at % 2 == usize::from(choice >> 5 & 1) {
+            ask(&mut server, &words(line));
+        }
+        if choice & 0x10 != 0 {
+            server.now_ms += 1_000;
+            server.expire_fields();
+        }
+    }
+    for line in READING {
+        ask(&mut server, &words(line));
+    }
+    settle(server);
+    told
+}
+
+fn words(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+/// What ends every input: counters agree with a recount, and where there is nothing left they say so.
+fn settle(mut server: Harness) {
+    server.expire_fields();
+    server.check_counts();
+    for db in 0..DB_COUNT as u8 {
+        server.db = db;
+        for key in server.keys() {
+            server.check_tree(&key);
+            run(&mut server, &[b"DUMP", &key]);
+            run(&mut server, &[b"DEL", &key]);
+        }
+    }
+    server.check_empty();
+    EMPTY.with_borrow_mut(|empty| empty.extend(server.into_keyspace()));
+}
+
+/// Commands that read a key of any type: most are refused for its type.
+const READING: &[&str] = &[
+    "TYPE k",
+    "OBJECT ENCODING k",
+    "GET k",
+    "STRLEN k",
+    "GETRANGE k 1 -2",
+    "BITCOUNT k",
+    "BITPOS k 1",
+    "BITFIELD k GET u63 3 GET i64 #1",
+    "PFCOUNT k",
+    "LCS k k",
+    "LLEN k",
+    "LRANGE k 0 -1",
+    "LRANGE k -3 -2",
+    "LPOS k 1 COUNT 0 RANK -1",
+    "SCARD k",
+    "SMEMBERS k",
+    "SRANDMEMBER k 5",
+    "SRANDMEMBER k -5",
+    "SSCAN k 0 COUNT 1000",
+    "SINTERCARD 2 k k",
+    "ZCARD k",
+    "ZRANGE k 0 -1 WITHSCORES",
+    "ZREVRANGE k 0 -1",
+    "ZRANGEBYSCORE k (1 +inf LIMIT 1 5",
+    "ZRANGEBYLEX k [a (c",
+    "ZCOUNT k -inf (3",
+    "ZLEXCOUNT k - +",
+    "ZRANDMEMBER k 5 WITHSCORES",
+    "ZSCAN k 0 COUNT 1000",
+    "ZRANK k a",
+    "ZSCORE k a",
+    "GEOPOS k a b",
+    "GEOSEARCH k FROMLONLAT 1 1 BYRADIUS 20000 km ASC WITHDIST WITHHASH WITHCOORD",
+    "HLEN k",
+    "HGETALL k",
+    "HKEYS k",
+    "HRANDFIELD k 5 WITHVALUES",
+    "HSCAN k 0 COUNT 1000",
+    "HGET k a",
+    "HSTRLEN k f",
+    "HPTTL k FIELDS 2 a f",
+    "HEXPIRETIME k FIELDS 2 a f",
+    "XLEN k",
+    "XRANGE k - +",
+    "XREVRANGE k + - COUNT 3",
+    "XINFO STREAM k",
+    "XINFO STREAM k FULL COUNT 0",
+    "XINFO GROUPS k",
+    "XINFO CONSUMERS k h",
+    "XPENDING k h",
+    "XPENDING k h - + 100",
+    "XREAD COUNT 2 STREAMS k 1-1",
+    "SORT k ALPHA",
+    "SORT k BY nosort GET #",
+    "TTL k",
+];
+
+/// Commands that change it, and their likes on others.
+const CHANGING: &[&str] = &[
+    "PFADD k a b c",
+    "PFMERGE m k",
+    "APPEND k xyz",
+    "SETRANGE k 30 z",
+    "SETBIT k 77 1",
+    "BITFIELD k SET u8 100 200 INCRBY i5 3 9",
+    "INCRBY k 5",
+    "INCRBYFLOAT k 0.5",
+    "BITOP NOT m k",
+    "RPUSH k a 1 b",
+    "LPUSH k z",
+    "LINSERT k BEFORE a y",
+    "LSET k 1 longer-than-it-was",
+    "LREM k 2 a",
+    "LMOVE k l LEFT RIGHT",
+    "RPOP k 2",
+    "LTRIM k 1 -2",
+    "SADD k a 1 b 99999999999",
+    "SREM k 1 x",
+    "SMOVE k s b",
+    "SUNIONSTORE s k s",
+    "SPOP k 2",
+    "ZADD k 1 a 2 b -inf c",
+    "ZADD k GT CH 7 a",
+    "ZINCRBY k 3 b",
+    "ZUNIONSTORE z 2 k s WEIGHTS 2 3",
+    "ZRANGESTORE z k 0 5",
+    "ZREM k c x",
+    "ZPOPMIN k 2",
+    "ZREMRANGEBYRANK k 1 2",
+    "ZREMRANGEBYSCORE k 3 (9",
+    "GEOADD k 13 38 p",
+    "HSET k a 1 g long-value-long-value",
+    "HINCRBY k a 7",
+    "HINCRBYFLOAT k a 0.25",
+    "HPEXPIRE k 1500 FIELDS 2 a f",
+    "HPERSIST k FIELDS 1 f",
+    "HGETEX k PX 2500 FIELDS 1 g",
+    "HDEL k f x",
+    "HSET k a 2",
+    "XADD k * a 1",
+    "XADD k 18446744073709551615-18446744073709551614 a 1 b 2",
+    "XADD k MAXLEN ~ 3 * c 3",
+    "XGROUP CREATE k n 0",
+    "XREADGROUP GROUP n c COUNT 2 STREAMS k >",
+    "XREADGROUP GROUP h alice COUNT 3 STREAMS k >",
+    "XREADGROUP GROUP h alice COUNT 3 STREAMS k 0",
+    "XACK k h 1-1 5-0",
+    "XCLAIM k h carol 0 1-1 6-0 FORCE RETRYCOUNT 3",
+    "XAUTOCLAIM k h carol 0 0 COUNT 10",
+    "XGROUP CREATECONSUMER k h dave",
+    "XGROUP DELCONSUMER k h alice",
+    "XGROUP SETID k h $ ENTRIESREAD 2",
+    "XDEL k 1-1 5-0",
+    "XSETID k 18446744073709551615-18446744073709551615 ENTRIESADDED 9 MAXDELETEDID 6-0",
+    "XTRIM k MAXLEN 1",
+    "XGROUP DESTROY k n",
+    "XTRIM k MINID 7",
+    "SORT k ALPHA STORE sorted",
+    "PEXPIRE k 50000",
+    "RENAME k moved",
+    "RENAME moved k",
+];
+
+/// Keys of the commands.
+const KEYS: [&str; 5] = ["k", "a", "b", "c", "l"];
+
+/// Words that some command takes for something special.
+const WORDS: [&[u8]; 64] = [
+    b"0",
+    b"1",
+    b"-1",
+    b"2",
+    b"3",
+    b"7",
+    b"10",
+    b"-5",
+    b"100",
+    b"1000",
+    b"65536",
+    b"-100000",
+    b"2147483647",
+    b"4294967296",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"18446744073709551615",
+    b"1.5",
+    b"-0.25",
+    b"1e300",
+    b"-1e-300",
+    b"inf",
+    b"-inf",
+    b"nan",
+    b"0x1p-5",
+    b"(1",
+    b"(inf",
+    b"[a",
+    b"(b",
+    b"-",
+    b"+",
+    b"*",
+    b"$",
+    b">",
+    b"#",
+    b"#2",
+    b"",
+    b"a",
+    b"b",
+    b"f",
+    b"member",
+    b"u8",
+    b"i64",
+    b"u63",
+    b"1-1",
+    b"5-*",
+    b"0-0",
+    b"18446744073709551615-18446744073709551615",
+    b"a*",
+    b"k*->f",
+    b"[a-c]?",
+    b"\\",
+    b"nosort",
+    b"km",
+    b"1700000000001",
+    b"1700000001",
+    b"1699999999999",
+    b"\x00",
+    b"\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x7f\xff",
+    b"HYLL\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x41\x00\x84\x7e\xfb",
+    b"a-word-that-is-longer-than-what-is-kept-packed-in-collections-which-is-64-bytes",
+    b"\xc3\x28\xe2\x82\xac",
+    b"left",
+];
+
+/// Bytes of the input, one by one; zeros behind the end.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn next(&mut self) -> u8 {
+        let Some((&byte, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        byte
+    }
+
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+}
+
+/// From here on a choice is one of a collection that grows, up to those that let time pass.
+const GROW_FROM: u16 = 0xf000;
+/// Commands of an input at most.
+const COMMANDS_MAX: usize = 60;
+/// Commands that tell where values are, or by what has been used lately.
+const DIFFERENT: &[&str] = &["MEMORY|USAGE", "OBJECT|IDLETIME", "OBJECT|FREQ"];
+/// Words of a command at most.
+const WORDS_MAX: usize = 40;
+
+/// One input of `commands`: which commands, and how each follows its syntax.
+pub fn commands(input: &[u8]) {
+    let (mut in_ram, mut on_flash) = (server(false), server(true));
+    let mut bytes = Bytes(input);
+    for _ in 0..COMMANDS_MAX {
+        if bytes.0.is_empty() {
+            break;
+        }
+        let choice = u16::from_le_bytes([bytes.next(), bytes.next()]);
+        if choice >= 0xff00 {
+            for server in [&mut in_ram, &mut on_flash] {
+                server.db = (choice as u8) % 3;
+                server.now_ms += u64::from(choice as u8) << 4;
+                server.expire_fields();
+            }
+            continue;
+        }
+        let rows: Vec<&Command> = FAMILIES.iter().copied().flatten().collect();
+        let command = rows[usize::from(choice) % rows.len()];
+        // They take long, for there is little to be found.
+        let is_rare = command.name == "PFSELFTEST" || command.name.starts_with("FLUSH");
+        if is_rare && choice >> 8 != 1 {
+            continue;
+        }
+        let words = match choice {
+            GROW_FROM.. => growth(choice, bytes.next()),
+            _ => words_of(command, &mut bytes),
+        };
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let reply = run(&mut in_ram, &words);
+        let second = run(&mut on_flash, &words);
+        let shown: Vec<String> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+        if !DIFFERENT.contains(&command.name) {
+            assert!(
+                reply == second,
+                "{}\nin RAM   {}\non flash {}",
+                shown.join(" "),
+                reply.escape_ascii(),
+                second.escape_ascii()
+            );
+        }
+        in_ram.random = in_ram.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        on_flash.random = in_ram.random;
+    }
+    settle(in_ram);
+    settle(on_flash);
+}
+
+/// A request that makes a collection large.
+fn growth(choice: u16, seed: u8) -> Vec<Vec<u8>> {
+    let name = ["RPUSH", "SADD", "ZADD", "HSET", "XADD", "LPUSH", "SADD", "HSET"];
+    let name = name[usize::from(choice % 8)];
+    let key = KEYS[usize::from(choice >> 3) % KEYS.len()];
+    let mut words = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec()];
+    if name == "XADD" {
+        words.push(b"*".to_vec());
+    }
+    for number in 0..(usize::from(seed) + 1) * 2 {
+        // Scores, and names with values.
+        if name == "ZADD" || number % 2 == 1 && name != "SADD" {
+            words.push((number * usize::from(seed) % 97).to_string().into_bytes());
+        }
+        if name == "ZADD" || number % 2 == 0 || name == "SADD" {
+            let len = 1 + usize::from(choice >> 6 & 3) * 20;
+            words.push(format!("{number:0len$}").into_bytes());
+        }
+    }
+    words
+}
+
+/// A request of a command that follows its syntax, as far as the input lets it.
+fn words_of(command: &Command, bytes: &mut Bytes<'_>) -> Vec<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> =
+        command.name.split('|').map(|word| word.as_bytes().to_vec()).collect();
+    let syntax: Vec<&str> = command.docs.syntax.split(' ').collect();
+    // Where the group in brackets began that may be repeated.
+    let (mut at, mut group, mut repeats) = (0, 0, 0);
+    while at < syntax.len() && words.len() < WORDS_MAX {
+        let token = syntax[at];
+        if token.starts_with('[') {
+            group = at;
+        }
+        if token.starts_with("...") {
+            if bytes.next() % 2 == 1 && repeats < 8 {
+                repeats += 1;
+                at = group;
+                continue;
+            }
+        } else {
+            let word = token.trim_matches(['[', ']', '<', '>', '|']);
+            push_word(&mut words, word, bytes);
+        }
+        at += 1;
+    }
+    // Whatever else there may be.
+    if bytes.next() % 8 == 7 {
+        words.push(value(bytes));
+    }
+    words
+}
+
+/// Adds what stands for a word of the syntax, or leaves it out.
+fn push_word(words: &mut Vec<Vec<u8>>, word: &str, bytes: &mut Bytes<'_>) {
+    let is_value = word.starts_with(|first: char| first.is_ascii_lowercase());
+    if word.is_empty() {
+        return;
+    }
+    let choice = bytes.next();
+    if !is_value {
+        if choice % 2 == 1 {
+            words.push(word.as_bytes().to_vec());
+        }
+        return;
+    }
+    let names_key = ["key", "source", "dest", "dst", "src", "newkey"];
+    match choice {
+        0..8 => {}
+        8..24 => words.push(value(bytes)),
+        _ if names_key.iter().any(|name| word.starts_with(name)) => {
+            words.push(KEYS[usize::from(choice) % KEYS.len()].as_bytes().to_vec());
+        }
+        _ if word.starts_with("num") => words.push((choice % 4 + 1).to_string().into_bytes()),
+        _ if word.starts_with("timeout") => words.push(b"0".to_vec()),
+        _ if word.starts_with("serialized") => words.push(payload(bytes)),
+        _ => words.push(value(bytes)),
+    }
+}
+
+/// A word, from those that are special or of the input itself.
+fn value(bytes: &mut Bytes<'_>) -> Vec<u8> {
+    match bytes.next() {
+        choice @ 0..192 => WORDS[usize::from(choice) % WORDS.len()].to_vec(),
+        choice @ 192..240 => bytes.take(usize::from(choice) - 192).to_vec(),
+        // Long ones, and so many that a collection of them is large.
+        choice => vec![choice; 1 << (choice % 12)],
+    }
+}
+
+/// A payload with a right checksum, of an object of the input.
+fn payload(bytes: &mut Bytes<'_>) -> Vec<u8> {
+    let len = usize::from(bytes.next());
+    let mut payload = bytes.take(len).to_vec();
+    finish(&mut payload, 0, 12);
+    payload
+}
+
+#[cfg(test)]
+mod tests {
+    use stdx::Random;
+
+    use super::*;
+
+    /// Bytes of an input.
+    const INPUT_BYTES: usize = 400;
+
+    #[test]
+    fn requests_drawn_at_random_agree() {
+        for seed in 0..60 {
+            let mut random = Random::new(seed);
+            let mut input = [0; INPUT_BYTES];
+            random.fill(&mut input);
+            // Some collections are large.
+            input[..6].copy_from_slice(&[seed as u8, 0xf0, 90, seed as u8 + 1, 0xf1, 120]);
+            commands(&input);
+        }
+    }
+
+    #[test]
+    fn payloads_and_damaged_ones_agree() {
+        let objects: [&[u8]; 5] = [
+            b"\x01\x02\x01a\xc0\x05",
+            b"\x02\x03\x01a\x01b\xc0\x07",
+            b"\x03\x03\x01a\x031.5\x01b\xfe\x01c\xff",
+            b"\x16\x02\x00\x01f\x01v\x53\x88\x01g\x01w",
+            b"\x00\xc3\x09\x40\xc8\x01aa\xe0\xbb\x00\x01aa",
+        ];
+        for object in objects {
+            for choice in [0x00, 0x10, 0x40, 0xb0] {
+                restore(&[&[choice], object].concat());
+            }
+            for at in 0..object.len() {
+                let mut damaged = [&[0], object].concat();
+                damaged[at + 1] ^= 1 << (at % 8);
+                restore(&damaged);
+            }
+        }
+    }
+}

@@ -75,6 +75,17 @@ fn a_fill_at_full_speed_stays_within_maxmemory() {
     }
 }
 
+/// Without flash keys go, which leave holes in pages: values that find no room there wait until pages are emptied.
+#[test]
+fn values_larger_than_those_that_go_stay_within_maxmemory() {
+    let options = ["--workers", "1", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
+    let server = Server::kelvin(&options);
+    assert!(fill(&server, 80_000, &["-d", "1000"]));
+    assert!(fill(&server, 10_000, &["-d", "20000"]));
+    let peak = resident_peak(&server);
+    assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
+}
+
 #[test]
 fn keys_that_fill_memory_alone_are_refused_and_what_is_there_is_served() {
     let options = [&OPTIONS[..], &["--maxmemory", "64mb"]].concat();

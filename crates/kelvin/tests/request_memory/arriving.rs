@@ -174,6 +174,26 @@ fn small_requests_of_ten_thousand_at_once_stay_within_maxmemory() {
     assert_peak(&server, 64);
 }
 
+/// Those that are served together each have a reply to write, which is small: none is closed for a buffer.
+#[test]
+fn elements_for_a_thousand_that_wait_reach_all_of_them() {
+    const CLIENTS: usize = 1_000;
+    let server = start("64mb", "512mb");
+    raise_open_files();
+    let mut control = server.connect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write(b"BLPOP list 0\r\n"));
+    while info(&mut control, "blocked_clients") < CLIENTS as u64 {}
+    let elements: String = (0..CLIENTS).map(|number| format!(" {number}")).collect();
+    assert_eq!(control.show(&format!("RPUSH list{elements}")), format!(":{CLIENTS}"));
+    for (number, client) in clients.iter_mut().enumerate() {
+        let Frame::Array(reply) = client.read() else { panic!("a key and an element") };
+        assert_eq!(show(&reply[1]), format!("${number}"), "in order of arrival");
+    }
+    assert_eq!(info(&mut control, "evicted_clients"), 0);
+    assert_peak(&server, 64);
+}
+
 #[test]
 fn strangers_have_a_little_memory_of_their_own_and_go_first() {
     const STRANGERS: usize = 700;

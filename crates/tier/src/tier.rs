@@ -252,7 +252,6 @@ impl Tier {
     fn is_overrun_by_keys(&self) -> bool {
         self.engine.is_none()
             && self.budget.is_overrun()
-            && self.budget.is_loose()
             && self.heap.is_some()
             && self.settings.defrags()
             && self.evictable(self.settings.policy()).is_some()

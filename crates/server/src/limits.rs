@@ -132,8 +132,8 @@ pub(crate) const WAITING_BUFFERS_SHIFT: u32 = 3;
 /// Bytes that a worker's clients read and are answered before it looks for new events: the others
 /// wait no longer than that takes.
 pub(crate) const TURN_BYTES_MAX: u64 = 2 << 20;
-/// Bytes that each read counts for besides those that it brings, which is about the time that the call takes: else
-/// thousands of clients with a small request each would hold a buffer in one turn.
+/// Bytes that each read counts for besides those that it brings where many buffers are lent, which is about the time
+/// that the call takes: else thousands of clients with a small request each would hold a buffer in one turn.
 pub(crate) const READ_COST_BYTES: usize = 4 << 10;
 /// Time that their requests run before that, in nanoseconds.
 pub(crate) const TURN_NANOS_MAX: u64 = 1_000_000;

@@ -31,18 +31,12 @@ impl TierWorker {
         }
         let pressure = self.tier.pressure();
         if pressure == Pressure::None && self.tier.asked_bytes() == 0 {
-            return if self.engine.is_none() { self.look_without_flash(grown) } else { pressure };
+            // Without flash `maxmemory` may be overrun while less is allocated than may be: by values that find no
+            // room in the holes that evicted keys have left.
+            let has_looked = self.engine.is_none() && self.look_after(grown);
+            return if has_looked { self.tier.pressure() } else { pressure };
         }
         self.relieve(grown)
-    }
-
-    /// Without flash, `maxmemory` may be overrun while less is allocated than may be: values that find no room in the
-    /// holes that evicted keys have left.
-    fn look_without_flash(&self, grown: i64) -> Pressure {
-        if self.tier.budget.max_bytes() > 0 {
-            self.look_after(grown);
-        }
-        self.tier.pressure()
     }
 
     /// Returns the bytes that came free.
@@ -120,15 +114,16 @@ impl TierWorker {
     }
 
     /// Looks at resident memory after so much growth: a fast writer does not wait for the next
-    /// measurement, which a busy machine may delay.
-    fn look_after(&self, grown: i64) {
+    /// measurement, which a busy machine may delay. Whether it did.
+    fn look_after(&self, grown: i64) -> bool {
         let unseen = self.unseen_bytes.get() + grown.max(0);
         let step = self.tier.budget.max_bytes() >> LOOK_SHIFT;
-        let is_due = unseen as u64 * self.tier.workers as u64 >= step;
+        let is_due = step > 0 && unseen as u64 * self.tier.workers as u64 >= step;
         self.unseen_bytes.set(if is_due { 0 } else { unseen });
         if is_due {
             self.tier.look_for_memory(0);
         }
+        is_due
     }
 
     /// The worker's share of upkeep, to be called every few milliseconds and when

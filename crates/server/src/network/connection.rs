@@ -273,7 +273,9 @@ impl<T: Transport> Connection<T> {
         self.worker.stats.net_input_bytes.add(bytes as u64);
         self.worker.stats.reads.add(1);
         self.take(bytes);
-        if !self.goes_alone {
+        if !self.goes_alone && self.worker.lacks_waiting_buffers() {
+            // Else one turn would lend a buffer to each of thousands of clients. Where there are few it would end
+            // turns for nothing.
             self.worker.turn.add(self.worker.server.slices.read_cost_bytes);
         }
     }

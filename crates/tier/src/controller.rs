@@ -25,6 +25,8 @@ use crate::tier::Pressure;
 const VALUES_SHIFT: u32 = 4;
 /// Values that take less than this part of it are few: a 64th.
 const FEW_VALUES_SHIFT: u32 = 6;
+/// What is resident beyond `maxmemory` is little up to this part of the limit: a 64th.
+const OVER_SHIFT: u32 = 6;
 /// Keys of this part of the data set are few: an eighth.
 const FEW_KEYS_SHIFT: u32 = 3;
 /// A data set that takes less than this part of the limit does not fill RAM: a half.
@@ -180,6 +182,11 @@ impl Figures {
         }
     }
 
+    /// Whether `maxmemory` is resident, and a 64th of the limit more.
+    fn is_well_over(&self) -> bool {
+        self.is_full() && (self.is_large || self.missing_bytes > self.limit_bytes >> OVER_SHIFT)
+    }
+
     fn is_full(&self) -> bool {
         matches!(self.resident, Resident::Full | Resident::FullForNow)
     }
@@ -302,9 +309,9 @@ impl Figures {
             Some(StopReason::Busy) if in_time => Next::AwaitDevice,
             Some(StopReason::Full) if in_time && done.gc_frees => Next::AwaitDevice,
             // What was deleted may be written anew, though its pages are still resident and the limit
-            // takes them for overhead.
+            // takes them for overhead: there is room in them.
             Some(StopReason::Spent)
-                if self.freed_since_refusal >= WRITE_BYTES && !self.is_full() =>
+                if self.freed_since_refusal >= WRITE_BYTES && !self.is_well_over() =>
             {
                 Next::Admit((self.freed_since_refusal / WRITE_BYTES) as usize)
             }

@@ -383,23 +383,26 @@ fn no_key_is_evicted_for_buffers_that_fill_memory_until_a_write_has_waited_for_l
 }
 
 #[test]
-fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_all_is_resident() {
+fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_much_more_is_resident() {
     let world = World::new(16 << 20, 50_000, false);
-    let judge = |resident, freed_since_refusal, stopped| {
+    let over = world.figures().limit_bytes >> 6;
+    let judge = |(resident, missing_bytes), freed_since_refusal, stopped| {
         let figures = Figures {
             over_limit: 1,
             over_watermark: 1,
             resident,
+            missing_bytes,
             freed_since_refusal,
             ..world.figures()
         };
         let done = Done { stopped: Some(stopped), is_late: true, ..Done::default() };
         figures.judge(&done, i64::MAX)
     };
-    let (nearly, spent) = (Resident::NearlyFull, StopReason::Spent);
+    let (nearly, spent) = ((Resident::NearlyFull, -1), StopReason::Spent);
     assert_eq!(judge(nearly, 5 * WRITE_BYTES, spent), Next::Admit(5));
     assert_eq!(judge(nearly, WRITE_BYTES - 1, spent), Next::Refuse);
-    assert_eq!(judge(Resident::Full, 5 * WRITE_BYTES, spent), Next::Refuse);
+    let full = |missing_bytes| judge((Resident::Full, missing_bytes), 5 * WRITE_BYTES, spent);
+    assert_eq!([full(over), full(over + 1)], [Next::Admit(5), Next::Refuse]);
     assert_eq!(judge(nearly, 5 * WRITE_BYTES, StopReason::Busy), Next::AwaitDevice);
 }
 

@@ -52,17 +52,10 @@ const RATIO_STEP_SHIFT: u32 = 10;
 /// The same while more is resident than `maxmemory` and half the margin: writers had better wait a
 /// little than the bound be broken.
 const RATIO_STEP_SHIFT_OVER: u32 = 9;
-/// The same without flash: 1/128. Pages that keys have left among others do not come free for larger values, and
-/// these do not wait. Writers of 50 B to 400 KB over a full set of 1 KB values at 64 MB: 1.08 to 1.09 times
-/// `maxmemory` resident for half a second with the step and the rate of a server with flash, 1.05 to 1.06 for 40 ms
-/// with these.
-const RATIO_STEP_SHIFT_OVER_RAM: u32 = 7;
 /// An excess is met at the rate that would end it in so many measurements: a quarter of a second. At
 /// full speed from the start, what is resident swings about the target, and each swing leaves holes:
 /// a fill of 1 GiB ended with 7.3 % of its values in RAM, and ends with 8.9 % this way.
 const EXCESS_MEASURES: i64 = 12;
-/// The same without flash.
-const EXCESS_MEASURES_RAM: i64 = 3;
 /// Measurements in a row after which full is full: five seconds. A small budget that is filled at
 /// full speed may have `maxmemory` resident for a second, though values have gone.
 const FULL_MEASURES: u32 = 250;
@@ -529,19 +522,16 @@ impl Meter {
     /// 0), in proportion to the excess.
     fn follow(&mut self, wanted: i64, max_bytes: i64, excess: i64) {
         let speed = speed(max_bytes);
-        let (step_shift_over, excess_measures) = match self.demotes {
-            true => (RATIO_STEP_SHIFT_OVER, EXCESS_MEASURES),
-            false => (RATIO_STEP_SHIFT_OVER_RAM, EXCESS_MEASURES_RAM),
+        let step_max = if excess > max_bytes >> MARGIN_SHIFT {
+            self.ratio >> RATIO_STEP_SHIFT_OVER
+        } else {
+            self.ratio >> RATIO_STEP_SHIFT
         };
-        let is_over = excess > max_bytes >> MARGIN_SHIFT;
-        let step_of =
-            |shift_over: u32| self.ratio >> if is_over { shift_over } else { RATIO_STEP_SHIFT };
-        let (step_down, step_max) = (step_of(RATIO_STEP_SHIFT_OVER), step_of(step_shift_over));
         let step_up = match excess {
-            1.. => step_max.min(self.ratio * excess / max_bytes / excess_measures),
+            1.. => step_max.min(self.ratio * excess / max_bytes / EXCESS_MEASURES),
             _ => step_max,
         };
-        self.ratio = wanted.clamp(self.ratio - step_down * speed, self.ratio + step_up * speed);
+        self.ratio = wanted.clamp(self.ratio - step_max * speed, self.ratio + step_up * speed);
         self.ratio = self.ratio.clamp(RATIO_ONE, RATIO_MAX);
     }
 }
@@ -645,21 +635,6 @@ mod tests {
             assert_eq!(last >= first, is_borne, "{first} {last}");
             assert_eq!(last - (last >> WATERMARK_SHIFT) < tracked, !is_borne);
         }
-    }
-
-    /// Larger values than those that go find no room in their pages.
-    #[test]
-    fn the_limit_follows_an_overrun_faster_without_flash() {
-        let max = 64 << 20;
-        let overrun = |demotes| {
-            let mut meter = Meter { demotes, ..meter() };
-            let mut measure = || meter.limit(max, max + (max >> MARGIN_SHIFT), 44 << 20);
-            let first = measure();
-            let last = (0..10).map(|_| measure()).last().expect("measured");
-            (first - last) * 100 / first
-        };
-        let (with_flash, without) = (overrun(true), overrun(false));
-        assert!(without > 2 * with_flash && without < 25, "{with_flash} % and {without} %");
     }
 
     #[test]

@@ -360,10 +360,11 @@ class Bench:
 
     # Servers.
 
-    def kelvin(self, maxmemory_mib, flash_size="16gb", workers=1, cores=SERVER_CORE, more=()):
-        """Starts the server under test, without flash if its size is None. With a redis-server as binary, it is a dry run."""
+    def kelvin(self, maxmemory_mib, flash_size="16gb", workers=1, cores=SERVER_CORE, more=(), binary=None):
+        """Starts the server under test, or another build of it, without flash if its size is None. With a
+        redis-server as binary, it is a dry run."""
         port = self._port()
-        binary = self.options.kelvin
+        binary = binary or self.options.kelvin
         if Path(binary).name.startswith("redis-server"):
             return self._start("redis-as-kelvin", redis_command(binary, port), port, cores)
         command = [

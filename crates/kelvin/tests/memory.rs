@@ -19,6 +19,10 @@ const REFUSALS: u64 = 10_000;
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 const OPTIONS: [&str; 4] = ["--workers", "1", "--flash-segment-size", "4mb"];
 
+/// Without flash.
+const EVICTING: [&str; 6] =
+    ["--workers", "1", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
+
 /// The most that was ever resident: the kernel's own mark, which no moment escapes.
 fn resident_peak(server: &Server) -> u64 {
     let status =
@@ -51,8 +55,13 @@ fn searches(client: &mut Client) -> u64 {
     counter(client, "tier_pressure_waits:")
 }
 
+/// What keys and values take, in bytes.
+fn dataset_bytes(client: &mut Client) -> u64 {
+    counter(client, "used_memory_dataset:")
+}
+
 fn counter(client: &mut Client, name: &str) -> u64 {
-    let info = text(&client.line("INFO tiering"));
+    let info = text(&client.line("INFO everything"));
     let value = info.lines().find_map(|line| line.strip_prefix(name)).expect("a counter");
     value.trim().parse().expect("a number")
 }
@@ -78,12 +87,60 @@ fn a_fill_at_full_speed_stays_within_maxmemory() {
 /// Without flash keys go, which leave holes in pages: values that find no room there wait until pages are emptied.
 #[test]
 fn values_larger_than_those_that_go_stay_within_maxmemory() {
-    let options = ["--workers", "1", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
-    let server = Server::kelvin(&options);
+    let server = Server::kelvin(&EVICTING);
     assert!(fill(&server, 80_000, &["-d", "1000"]));
     assert!(fill(&server, 10_000, &["-d", "20000"]));
     let peak = resident_peak(&server);
     assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
+    assert!(dataset_bytes(&mut server.connect()) >= 64 * MIB * 5 / 8);
+}
+
+/// A large value needs whole pages, and keys that go for it leave holes in many: no more of them go for that.
+#[test]
+fn large_values_without_flash_evict_about_what_they_take() {
+    let server = Server::kelvin(&EVICTING);
+    let mut client = server.connect();
+    let value = "v".repeat(80);
+    for hash in 0..1_200 {
+        let key = format!("hash-{hash}");
+        let fields: Vec<String> = (0..1_000).map(|field| format!("field-{field}")).collect();
+        let mut words = vec!["HSET", &key];
+        fields.iter().for_each(|field| words.extend([field, value.as_str()]));
+        client.call(&words);
+    }
+    let before = dataset_bytes(&mut client);
+    let large = "v".repeat(MIB as usize);
+    for number in 0..6 {
+        assert_eq!(show(&client.call(&["SET", &format!("large-{number}"), &large])), "+OK");
+    }
+    let left = dataset_bytes(&mut client);
+    assert!(left >= before * 5 / 6, "{left} of {before} bytes are left");
+    assert!(resident_peak(&server) <= 64 * MIB * 21 / 20);
+}
+
+#[test]
+fn large_replies_without_flash_evict_about_what_they_take() {
+    const REPLIES: usize = 100;
+    let server = Server::kelvin(&EVICTING);
+    let mut client = server.connect();
+    let element = "e".repeat(100);
+    let mut words = vec!["RPUSH", "list"];
+    words.extend([element.as_str(); 3_000]);
+    client.call(&words);
+    for keys in [200_000, 400_000] {
+        assert!(fill(&server, keys, &["-d", "100"]));
+        // It is in use.
+        client.line("LRANGE list 0 0");
+    }
+    let before = dataset_bytes(&mut client);
+    let mut readers: Vec<Client> = (0..REPLIES).map(|_| server.connect()).collect();
+    readers.iter_mut().for_each(|reader| reader.send(&["LRANGE", "list", "0", "-1"]));
+    for reader in &mut readers {
+        let Frame::Array(elements) = reader.read() else { panic!("an array") };
+        assert_eq!(elements.len(), 3_000);
+    }
+    let left = dataset_bytes(&mut client);
+    assert!(left >= before / 3, "{left} of {before} bytes are left");
 }
 
 #[test]

@@ -354,7 +354,7 @@ impl Record {
     /// Takes out a value that stands apart and is in RAM alone, with its kind, for a change. The record has an
     /// empty one meanwhile, in as many bytes, so it stays as long as it is. None: it is another value.
     pub(crate) fn take_hot(&mut self) -> Option<(u8, Vec<u8>)> {
-        if self.byte(0) >> STATE_SHIFT != STATE_HOT {
+        if !self.is_hot() {
             return None;
         }
         let view = self.view();
@@ -367,8 +367,12 @@ impl Record {
 
     /// Puts a value in the place of the empty one that [`Record::take_hot`] has left, with its kind. Errors: its
     /// length takes other bytes than the record has for it, or it is to stand in the record: it is handed back.
+    ///
+    /// Panics: nothing was taken out.
     pub(crate) fn put_hot(&mut self, kind: u8, value: Vec<u8>) -> Result<(), Vec<u8>> {
         let (len_at, len_bytes) = self.hot_len_place();
+        let mut at = len_at;
+        assert!(self.is_hot() && self.varint(&mut at) == 0, "its value is taken out first");
         let fits = value.len() > INLINE_BYTES_MAX && varint_bytes(length(&value)) == len_bytes;
         if !fits {
             return Err(value);
@@ -420,6 +424,12 @@ impl Record {
     /// Whether the value stands in the record itself.
     pub(crate) fn is_inline(&self) -> bool {
         self.byte(0) >> STATE_SHIFT == STATE_INLINE
+    }
+
+    /// Whether the value stands apart and is in RAM alone.
+    #[inline]
+    fn is_hot(&self) -> bool {
+        self.byte(0) >> STATE_SHIFT == STATE_HOT
     }
 
     /// Whether the value is in RAM and on flash.

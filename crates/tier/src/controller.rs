@@ -25,8 +25,6 @@ use crate::tier::Pressure;
 const VALUES_SHIFT: u32 = 4;
 /// Values that take less than this part of it are few: a 64th.
 const FEW_VALUES_SHIFT: u32 = 6;
-/// What is resident beyond `maxmemory` is little up to this part of the limit: a 64th.
-const OVER_SHIFT: u32 = 6;
 /// Keys of this part of the data set are few: an eighth.
 const FEW_KEYS_SHIFT: u32 = 3;
 /// A data set that takes less than this part of the limit does not fill RAM: a half.
@@ -58,8 +56,11 @@ pub(crate) struct Figures {
     pub(crate) over_watermark: i64,
     pub(crate) limit_bytes: i64,
     pub(crate) resident: Resident,
-    /// Whether it is overrun, without flash, by pages that keys have left which were evicted.
+    /// Whether `maxmemory` is resident, and a 64th of it more.
     pub(crate) is_overrun: bool,
+    /// Whether pages that evicted keys have left can be emptied, without flash: writes wait for that while
+    /// `maxmemory` is overrun.
+    pub(crate) may_empty_pages: bool,
     pub(crate) has_flash: bool,
     /// Whether the policy lets any key go that there is.
     pub(crate) may_evict: bool,
@@ -165,11 +166,11 @@ impl Next {
 }
 
 impl Figures {
-    /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident:
-    /// the limit is an estimate of what comes to that. Without, a large one does, and others while it is overrun; with flash that alone
-    /// decides for it, since what is resident was measured for it.
+    /// How urgently memory is needed. With flash a write waits, too, while `maxmemory` is resident: the limit is an
+    /// estimate of what comes to that. Without flash, a large one does, and others while it is overrun. With flash
+    /// a large one waits for nothing else, since what is resident was measured for it.
     pub(crate) fn pressure(&self) -> Pressure {
-        if (self.has_flash || self.is_large) && self.is_full() || self.is_overrun {
+        if (self.has_flash || self.is_large) && self.is_full() || self.is_overrun_by_keys() {
             Pressure::Wait
         } else if self.has_flash && self.is_large {
             Pressure::Demote
@@ -182,9 +183,14 @@ impl Figures {
         }
     }
 
-    /// Whether `maxmemory` is resident, and a 64th of the limit more.
+    /// Whether `maxmemory` is overrun by pages that evicted keys have left.
+    fn is_overrun_by_keys(&self) -> bool {
+        self.is_overrun && self.may_empty_pages
+    }
+
+    /// Whether `maxmemory` is resident with a large write, or overrun.
     fn is_well_over(&self) -> bool {
-        self.is_full() && (self.is_large || self.missing_bytes > self.limit_bytes >> OVER_SHIFT)
+        if self.is_large { self.is_full() } else { self.is_overrun }
     }
 
     fn is_full(&self) -> bool {
@@ -256,16 +262,22 @@ impl Figures {
         }
         let evicted = done.evicted.unwrap_or_default();
         if self.waits_for_pages() {
-            return match done.is_late {
-                true => Next::AdmitAll,
-                false if evicted.keys > 0 => Next::Continue,
-                false => Next::AwaitMeasure,
+            let is_overrun = self.is_overrun_by_keys();
+            return match () {
+                () if is_overrun && done.is_overdue => Next::Refuse,
+                () if !is_overrun && done.is_late => Next::AdmitAll,
+                () if evicted.keys > 0 || done.moved > 0 => Next::Continue,
+                () => Next::AwaitMeasure,
             };
         }
-        if self.is_overrun && self.over_limit <= 0 && !done.is_late {
+        if self.is_overrun_by_keys() && self.over_limit <= 0 {
             // Defragmentation empties the pages that the evicted have left.
             let gets_on = done.moved > 0 || evicted.keys > 0;
-            return if gets_on { Next::Continue } else { Next::AwaitMeasure };
+            return match done.is_late {
+                true => Next::AdmitAll,
+                false if gets_on => Next::Continue,
+                false => Next::AwaitMeasure,
+            };
         }
         if evicted.keys > 0 && !self.has_flash && !self.is_large && self.over_limit < deficit {
             // Eviction gets on, and each write that goes on leaves less over the limit than the

@@ -75,7 +75,8 @@ impl World {
             over_watermark: self.allocated() - (limit - limit / 64),
             limit_bytes: limit,
             resident,
-            is_overrun: false,
+            is_overrun: self.resident > self.max + self.max / 64,
+            may_empty_pages: false,
             has_flash: self.has_flash,
             may_evict: self.may_evict && self.keys > 0,
             data_bytes: self.keys * KEY + self.hot * VALUE,
@@ -385,25 +386,82 @@ fn no_key_is_evicted_for_buffers_that_fill_memory_until_a_write_has_waited_for_l
 #[test]
 fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_much_more_is_resident() {
     let world = World::new(16 << 20, 50_000, false);
-    let over = world.figures().limit_bytes >> 6;
-    let judge = |(resident, missing_bytes), freed_since_refusal, stopped| {
+    let judge = |(resident, is_overrun), freed_since_refusal, stopped| {
         let figures = Figures {
             over_limit: 1,
             over_watermark: 1,
             resident,
-            missing_bytes,
+            is_overrun,
             freed_since_refusal,
             ..world.figures()
         };
         let done = Done { stopped: Some(stopped), is_late: true, ..Done::default() };
         figures.judge(&done, i64::MAX)
     };
-    let (nearly, spent) = ((Resident::NearlyFull, -1), StopReason::Spent);
+    let (nearly, spent) = ((Resident::NearlyFull, false), StopReason::Spent);
     assert_eq!(judge(nearly, 5 * WRITE_BYTES, spent), Next::Admit(5));
     assert_eq!(judge(nearly, WRITE_BYTES - 1, spent), Next::Refuse);
-    let full = |missing_bytes| judge((Resident::Full, missing_bytes), 5 * WRITE_BYTES, spent);
-    assert_eq!([full(over), full(over + 1)], [Next::Admit(5), Next::Refuse]);
+    let full = |is_overrun| judge((Resident::Full, is_overrun), 5 * WRITE_BYTES, spent);
+    assert_eq!([full(false), full(true)], [Next::Admit(5), Next::Refuse]);
     assert_eq!(judge(nearly, 5 * WRITE_BYTES, StopReason::Busy), Next::AwaitDevice);
+}
+
+#[test]
+fn without_flash_a_large_write_has_keys_go_once_and_waits_for_their_pages() {
+    let world = World::new(16 << 20, 0, true);
+    let figures = |owed_bytes, is_overrun| Figures {
+        over_limit: -1,
+        resident: Resident::Full,
+        is_large: true,
+        may_evict: true,
+        may_empty_pages: true,
+        owed_bytes,
+        is_overrun,
+        ..world.figures()
+    };
+    for (owed_bytes, evict_bytes) in [(-1, 0), (5, 5), (2 * SLICE_BYTES_MAX, SLICE_BYTES_MAX)] {
+        let slice = figures(owed_bytes, true).slice_for_waiting(3, 0, 100);
+        assert_eq!(slice, Slice { demote_bytes: 0, evict_bytes });
+    }
+    let evicted = Some(EvictedKeys { keys: 1, freed_bytes: 100, ..EvictedKeys::default() });
+    let nothing = Done::default();
+    let late = Done { is_late: true, ..nothing };
+    let overdue = Done { is_late: true, is_overdue: true, ..nothing };
+    for (done, is_overrun, next) in [
+        (Done { evicted, ..nothing }, false, Next::Continue),
+        (Done { moved: 1, ..nothing }, true, Next::Continue),
+        (nothing, false, Next::AwaitMeasure),
+        (late, false, Next::AdmitAll),
+        (late, true, Next::AwaitMeasure),
+        (Done { evicted, ..late }, true, Next::Continue),
+        (overdue, false, Next::AdmitAll),
+        (overdue, true, Next::Refuse),
+    ] {
+        assert_eq!(figures(0, is_overrun).judge(&done, i64::MAX), next, "{done:?} {is_overrun}");
+    }
+    // Pages that cannot be emptied are not waited for.
+    let figures = Figures { may_empty_pages: false, ..figures(0, true) };
+    assert_eq!(figures.judge(&late, i64::MAX), Next::AdmitAll);
+}
+
+#[test]
+fn without_flash_a_small_write_waits_shortly_for_pages_while_memory_is_overrun() {
+    let world = World::new(16 << 20, 0, true);
+    let figures = |is_overrun, may_empty_pages| Figures {
+        over_limit: -1,
+        over_watermark: -1,
+        resident: Resident::Full,
+        is_overrun,
+        may_empty_pages,
+        ..world.figures()
+    };
+    let judge = |done: &Done| figures(true, true).judge(done, i64::MAX);
+    assert_eq!(judge(&Done::default()), Next::AwaitMeasure);
+    assert_eq!(judge(&Done { moved: 1, ..Done::default() }), Next::Continue);
+    assert_eq!(judge(&Done { is_late: true, ..Done::default() }), Next::AdmitAll);
+    for figures in [figures(false, true), figures(true, false)] {
+        assert_eq!(figures.pressure(), Pressure::None);
+    }
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl TierWorker {
         let budget = &self.tier.budget;
         self.tier.heap.is_some()
             && self.tier.settings.defrags()
-            && budget.is_loose()
+            && (budget.is_loose() || self.engine.is_none() && budget.is_overrun())
             && !self.defrag.rests(budget.measures())
     }
 
@@ -125,11 +125,11 @@ impl TierWorker {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
         let (region, scope) = (defrag.hand.region(REGIONS), defrag.scope.get());
-        let how = match self.tier.budget.is_full() {
-            // Writers wait, though not for a round over all keys.
-            true => Defrag { heap, scope: Scope::Values, region, free_shift: SPARSE_SHIFT_FULL },
-            false => Defrag { heap, scope, region, free_shift: SPARSE_SHIFT },
-        };
+        let is_full = self.tier.budget.is_full();
+        // Writers wait while `maxmemory` is resident, though with flash not for a round over all keys.
+        let scope = if is_full && self.engine.is_some() { Scope::Values } else { scope };
+        let free_shift = if is_full { SPARSE_SHIFT_FULL } else { SPARSE_SHIFT };
+        let how = Defrag { heap, scope, region, free_shift };
         let mut detached = defrag.detached.borrow_mut();
         heap.flush_thread();
         for _ in 0..SLICE_SLOTS_MAX {

@@ -70,8 +70,8 @@ impl EvictionHand {
 }
 
 impl EvictedKeys {
-    /// What is free or is about to be.
-    fn sum(&self) -> i64 {
+    /// Bytes that are free or are about to be.
+    pub(crate) fn sum(&self) -> i64 {
         self.freed_bytes + self.detached_bytes
     }
 

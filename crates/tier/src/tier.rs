@@ -236,7 +236,8 @@ impl Tier {
     /// the limit is an estimate of what comes to that. Cost: a few relaxed loads.
     #[inline]
     pub fn pressure(&self) -> Pressure {
-        if self.engine.is_some() && self.budget.is_full() || self.is_overrun_by_keys() {
+        let is_overrun_by_keys = || self.budget.is_overrun() && self.may_empty_pages();
+        if self.engine.is_some() && self.budget.is_full() || is_overrun_by_keys() {
             Pressure::Wait
         } else if self.budget.over_watermark() <= 0 {
             Pressure::None
@@ -247,11 +248,9 @@ impl Tier {
         }
     }
 
-    /// Whether `maxmemory` is overrun, without flash, by what keys that were evicted have left in sparse pages.
-    #[inline]
-    fn is_overrun_by_keys(&self) -> bool {
+    /// Whether pages that evicted keys have left can be emptied, without flash.
+    fn may_empty_pages(&self) -> bool {
         self.engine.is_none()
-            && self.budget.is_overrun()
             && self.heap.is_some()
             && self.settings.defrags()
             && self.evictable(self.settings.policy()).is_some()
@@ -305,7 +304,8 @@ impl Tier {
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
             resident,
-            is_overrun: self.is_overrun_by_keys(),
+            is_overrun: self.budget.is_overrun(),
+            may_empty_pages: self.may_empty_pages(),
             is_large: wanted_bytes > 0,
             owed_bytes: 0,
             is_held_up: wanted_bytes > 0 && self.is_held_up(resident, missing_bytes),

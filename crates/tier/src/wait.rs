@@ -258,7 +258,8 @@ impl WaitQueue {
         self.writes.borrow().front().map_or(0, |write| large(write.bytes))
     }
 
-    /// Bytes of keys that are to go for the first write, of which so many are missing.
+    /// Bytes of keys that are to go for the first write: `missing_bytes` when it became the first, less what has
+    /// gone for it since.
     fn owed_bytes(&self, missing_bytes: i64) -> i64 {
         let writes = self.writes.borrow();
         let owed = writes.front().map(|write| {
@@ -472,8 +473,8 @@ impl TierWorker {
         let budget = &self.tier.budget;
         // Without flash keys are evicted, and nobody waits for a lowered `maxmemory` to be kept.
         let gets_on = self.engine.is_none() && freed_bytes > 0;
-        let is_scarce =
-            budget.is_nearly_full() && (self.engine.is_some() || budget.over_limit() > 0);
+        let is_scarce = budget.is_nearly_full()
+            && (self.engine.is_some() || budget.over_limit() > 0 || budget.is_overrun());
         if !is_scarce || gets_on || self.tier.pressure() != Pressure::Wait {
             queue.allow_smaller(freed_bytes, budget.measures(), is_scarce);
             queue.admit_smaller(&self.tier);
@@ -554,7 +555,9 @@ impl TierWorker {
     fn waiting_figures(&self) -> Figures {
         let mut figures = self.figures(self.waiting.wanted_bytes());
         if figures.waits_for_pages() {
-            figures.owed_bytes = self.waiting.owed_bytes(figures.missing_bytes);
+            // What keys that went for others have left is free, though their pages are resident still.
+            figures.owed_bytes =
+                self.waiting.owed_bytes(figures.missing_bytes + figures.over_limit);
         }
         figures
     }
@@ -570,7 +573,7 @@ impl TierWorker {
         );
         let mut done = self.run_slice(slice, self.waiting.wanted_bytes());
         done.moved = packed.moved;
-        self.waiting.note_evicted(done.evicted.map_or(0, |evicted| evicted.freed_bytes));
+        self.waiting.note_evicted(done.evicted.map_or(0, |evicted| evicted.sum()));
         let figures = self.waiting_figures();
         done.is_overdue = self.waiting_for(WAIT_MAX) > 0 || self.is_as_at_large_refusal(&figures);
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();

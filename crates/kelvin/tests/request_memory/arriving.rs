@@ -59,7 +59,7 @@ fn a_large_request_that_does_not_go_on_is_closed_for_others() {
     stuck.write(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000000\r\n");
     stuck.write(&[b'v'; 1 << 20]);
     let mut client = server.connect();
-    while info(&mut client, "mem_clients_normal") < 20_000_000 {}
+    wait_for(&mut client, "mem_clients_normal", |value| value >= 20_000_000);
     let value = "v".repeat(20_000_000);
     assert_eq!(show(&client.call(&["SET", "key", &value])), "+OK");
     assert_eq!(info(&mut client, "evicted_clients"), 1);
@@ -113,7 +113,7 @@ fn what_ten_thousand_connections_hold_stays_within_maxmemory() {
     let server = Server::kelvin_with_flash("512mb", &options);
     let mut control = server.connect();
     let mut clients: Vec<TcpStream> = (0..count).map(|_| server.stream()).collect();
-    while info(&mut control, "connected_clients") <= count {}
+    wait_for(&mut control, "connected_clients", |value| value > count);
     assert_eq!(info(&mut control, "evicted_clients"), 0, "nobody is closed for being there");
     assert!(info(&mut control, "mem_clients_normal") >= count * 2_000);
     assert_peak(&server, 64);
@@ -184,7 +184,7 @@ fn elements_for_a_thousand_that_wait_reach_all_of_them() {
     let mut control = server.connect();
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.write(b"BLPOP list 0\r\n"));
-    while info(&mut control, "blocked_clients") < CLIENTS as u64 {}
+    wait_for(&mut control, "blocked_clients", |value| value >= CLIENTS as u64);
     let elements: String = (0..CLIENTS).map(|number| format!(" {number}")).collect();
     assert_eq!(control.show(&format!("RPUSH list{elements}")), format!(":{CLIENTS}"));
     let element = |client: &mut Client| {
@@ -216,7 +216,7 @@ fn strangers_have_a_little_memory_of_their_own_and_go_first() {
     }
     let mut control = server.connect();
     control.line("AUTH secret");
-    while info(&mut control, "evicted_clients") < STRANGERS as u64 / 2 {}
+    wait_for(&mut control, "evicted_clients", |value| value >= STRANGERS as u64 / 2);
     client.write(last.as_bytes());
     assert_eq!(show(&client.read()), "+OK", "the one that has authenticated stays");
     let grown = server.resident_bytes().saturating_sub(before);

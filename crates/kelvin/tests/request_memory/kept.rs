@@ -69,9 +69,7 @@ fn watched_keys_count_as_their_clients() {
     // Whoever is alone may watch more, and has it count once.
     drop(clients);
     let mut client = server.connect();
-    while info(&mut client, "connected_clients") > 1 {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&mut client, "connected_clients", |value| value == 1);
     for _ in 0..5 {
         assert_eq!(watch(&mut client, 40_000), "+OK");
         for line in ["MULTI", "SET done 1", "EXEC"] {

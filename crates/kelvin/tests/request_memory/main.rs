@@ -16,7 +16,7 @@ mod replies;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use resp::Frame;
 use support::{Client, Server, show, text};
@@ -26,6 +26,8 @@ const MIB: u64 = 1 << 20;
 const RETRIES_MAX: usize = 60;
 /// What has been refused for want of memory is refused until memory is measured again.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
+/// How long a figure of INFO may take to become what a test waits for.
+const FIGURE_TIME_MAX: Duration = Duration::from_secs(60);
 /// Elements of a collection that many clients store copies of.
 const COPIED: usize = 100_000;
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
@@ -76,6 +78,19 @@ fn info(client: &mut Client, name: &str) -> u64 {
     let info = text(&client.line("INFO everything"));
     let value = info.lines().find_map(|line| line.strip_prefix(name)).expect("a figure");
     value.trim_start_matches(':').trim().parse().expect("a number")
+}
+
+/// Waits until a figure of INFO is as it must become.
+fn wait_for(client: &mut Client, name: &str, is_there: impl Fn(u64) -> bool) {
+    let deadline = Instant::now() + FIGURE_TIME_MAX;
+    loop {
+        let value = info(client, name);
+        if is_there(value) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{name}: still {value} after {FIGURE_TIME_MAX:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Makes a list or a set, as its name says, of so many elements of about 55 bytes.

@@ -405,9 +405,7 @@ fn replies_that_nobody_reads_hold_nobody_up_for_long() {
     };
     let stalled: Vec<Client> = (0..STALLED).map(begin).collect();
     // What their sockets do not take is in the way of others.
-    while info(&mut client, "tier_ram_clients_bytes") < 12 * MIB {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for(&mut client, "tier_ram_clients_bytes", |value| value >= 12 * MIB);
     std::thread::sleep(Duration::from_millis(300));
     let Frame::Array(elements) = client.line("LRANGE list 0 -1") else { panic!("an array") };
     assert_eq!(elements.len(), ELEMENTS);

@@ -27,7 +27,7 @@ pub(super) struct Evictions {
     recounted_at: AtomicI64,
     /// Held by whoever counts them.
     recount: Mutex<()>,
-    /// When all were counted last, Unix ms.
+    /// When all were counted last, in milliseconds of the tier's clock.
     recounted_ms: AtomicU64,
     /// Clients closed since the log said so.
     unlogged: AtomicU64,
@@ -51,15 +51,19 @@ pub(super) fn recount(server: &Server, total: i64) {
     let last = evictions.recounted_at.load(Ordering::Relaxed);
     let is_recent = || {
         let last_ms = evictions.recounted_ms.load(Ordering::Relaxed);
-        server.tier.clock().unix_ms() < last_ms + RECOUNT_EVERY_MS
+        now_ms(server) < last_ms + RECOUNT_EVERY_MS
     };
     if (last..last + step).contains(&total) || total < last && is_recent() {
         return;
     }
     if let Some(_alone) = evictions.recount.try_lock() {
-        evictions.recounted_at.store(total, Ordering::Relaxed);
         keep_within_limit(server);
     }
+}
+
+/// Milliseconds of the tier's clock, which never goes back.
+fn now_ms(server: &Server) -> u64 {
+    server.tier.clock().now().as_millis() as u64
 }
 
 /// Counts all clients anew if that was some time ago. While they were counted last some may have changed, and where
@@ -67,7 +71,7 @@ pub(super) fn recount(server: &Server, total: i64) {
 pub(super) fn recount_again(server: &Server) {
     let evictions = &server.client_memory.evictions;
     let last_ms = evictions.recounted_ms.load(Ordering::Relaxed);
-    if server.tier.clock().unix_ms() >= last_ms + RECOUNT_EVERY_MS
+    if now_ms(server) >= last_ms + RECOUNT_EVERY_MS
         && let Some(_alone) = evictions.recount.try_lock()
     {
         keep_within_limit(server);
@@ -80,8 +84,9 @@ pub(super) fn recount_again(server: &Server) {
 pub(crate) fn keep_within_limit(server: &Server) {
     let mut clients = server.clients.all();
     let total: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
-    let now_ms = server.tier.clock().unix_ms();
-    server.client_memory.evictions.recounted_ms.store(now_ms, Ordering::Relaxed);
+    let evictions = &server.client_memory.evictions;
+    evictions.recounted_ms.store(now_ms(server), Ordering::Relaxed);
+    evictions.recounted_at.store(total as i64, Ordering::Relaxed);
     server.tier.budget.set_buffers(total as i64);
     // What those take who are on their way out is as good as free.
     clients.retain(|client| !client.is_killed());

@@ -65,6 +65,8 @@ const LOOSE_SHIFT: u32 = 3;
 const HOLES_SHIFT: u32 = 4;
 /// Measurements whose average tells whether what is resident rises: half a second.
 const LEVEL_MEASURES: i64 = 25;
+/// Measurements for which what defragmentation moved may have pages come free: a fifth of a second.
+const PACKED_MEASURES: u32 = 10;
 /// Less than this part of `maxmemory` above that average is no rise, and below it no fall.
 const LEVEL_SHIFT: u32 = 12;
 /// What the peak of tracked bytes loses at each measurement: 1/2048, so that it follows a data set
@@ -123,6 +125,8 @@ pub struct Budget {
     measures: AtomicU32,
     /// Whether pages take much more than what is in them, and `maxmemory` is nearly resident.
     is_loose: AtomicBool,
+    /// The last measurement at which defragmentation moved something.
+    packed_at: AtomicU32,
     meter: Mutex<Meter>,
 }
 
@@ -175,6 +179,7 @@ impl Budget {
             full_measures: AtomicU32::new(0),
             measures: AtomicU32::new(0),
             is_loose: AtomicBool::new(false),
+            packed_at: AtomicU32::new(0u32.wrapping_sub(PACKED_MEASURES)),
             meter: Mutex::new(meter),
         };
         budget.measure();
@@ -400,6 +405,17 @@ impl Budget {
         self.measures.load(Ordering::Relaxed)
     }
 
+    /// Says that defragmentation has moved something.
+    pub(crate) fn note_packed(&self) {
+        self.packed_at.store(self.measures(), Ordering::Relaxed);
+    }
+
+    /// Whether it has lately.
+    fn is_packing(&self) -> bool {
+        let since = self.measures().wrapping_sub(self.packed_at.load(Ordering::Relaxed));
+        since < PACKED_MEASURES
+    }
+
     /// Whether `maxmemory` is nearly resident, and much of that is pages' and not of what is in them.
     #[inline]
     pub fn is_loose(&self) -> bool {
@@ -439,7 +455,7 @@ impl Budget {
         }
         let limit = match self.max_bytes() {
             0 => i64::MAX,
-            max => meter.limit(max as i64, resident as i64, self.tracked()),
+            max => meter.limit(max as i64, resident as i64, self.tracked(), self.is_packing()),
         };
         let max = self.max_bytes() as i64;
         let is_loose = meter.is_loose(max, resident as i64, self.tracked());
@@ -474,7 +490,7 @@ impl Meter {
             && overhead > tracked >> LOOSE_SHIFT
     }
 
-    fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64) -> i64 {
+    fn limit(&mut self, max_bytes: i64, resident: i64, tracked: i64, is_packing: bool) -> i64 {
         let margin = max_bytes >> MARGIN_SHIFT;
         let target = max_bytes - margin - self.holes_to_come(max_bytes, resident, tracked);
         self.peak_bytes = tracked.max(self.peak_bytes - (self.peak_bytes >> PEAK_DECAY_SHIFT));
@@ -487,8 +503,11 @@ impl Meter {
             self.level_bytes += (resident - self.level_bytes) / LEVEL_MEASURES;
             let bearable = resident <= high || resident < max_bytes && !rises;
             // Without flash what goes are keys, and what is resident falls as pages empty: keys that
-            // went a moment ago must not make others go, unless `maxmemory` stays overrun.
-            let settles = far_from_peak && !self.demotes && (falls || resident < max_bytes);
+            // went a moment ago must not make others go, unless `maxmemory` stays resident. While what is left is
+            // packed, it may be by a little: each key that goes leaves a hole, which would look like more overhead.
+            let is_overrun = resident > max_bytes + (max_bytes >> OVERRUN_SHIFT);
+            let settles = !self.demotes
+                && (is_packing && !is_overrun || far_from_peak && (falls || resident < max_bytes));
             let holds = bearable && (resident >= target || far_from_peak) || settles;
             let wanted = if holds { measured.min(self.ratio) } else { measured };
             self.follow(wanted, max_bytes, resident - high);
@@ -580,7 +599,7 @@ mod tests {
         let mut meter = meter();
         let max = 1 << 30;
         let tracked = 500 << 20;
-        let mut measure = || meter.limit(max, (10 << 20) + tracked + tracked / 10, tracked);
+        let mut measure = || meter.limit(max, (10 << 20) + tracked + tracked / 10, tracked, false);
         let first = measure();
         let limit = (0..400).map(|_| measure()).last().expect("measured");
         assert!(first > limit, "the limit moves in steps");
@@ -595,8 +614,8 @@ mod tests {
     fn freed_memory_that_is_still_resident_is_not_taken_for_overhead() {
         // Without flash: with it, the limit rises by what is kept for holes to come.
         let mut meter = Meter { demotes: false, ..meter() };
-        let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20);
-        let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20);
+        let before = meter.limit(1 << 30, (10 << 20) + (500 << 20), 500 << 20, false);
+        let after = meter.limit(1 << 30, (10 << 20) + (500 << 20), 200 << 20, false);
         assert_eq!(before, after);
     }
 
@@ -629,7 +648,7 @@ mod tests {
         for (excess, is_borne) in [(margin / 4, true), (margin, false)] {
             let mut meter = meter();
             let tracked = 800 << 20;
-            let mut measure = || meter.limit(max, max - margin + excess, tracked);
+            let mut measure = || meter.limit(max, max - margin + excess, tracked, false);
             let first = measure();
             let last = (0..2_000).map(|_| measure()).last().expect("measured");
             assert_eq!(last >= first, is_borne, "{first} {last}");
@@ -645,7 +664,7 @@ mod tests {
             let (mut meter, mut tracked) = (meter(), 800 << 20);
             for _ in 0..10_000 {
                 // Pages do not come free, however many values leave them.
-                let limit = meter.limit(max, max - margin + excess, tracked);
+                let limit = meter.limit(max, max - margin + excess, tracked, false);
                 tracked = tracked.min(limit - (limit >> WATERMARK_SHIFT));
             }
             assert_eq!(tracked > 700 << 20, is_borne, "{tracked}");
@@ -653,13 +672,28 @@ mod tests {
     }
 
     #[test]
+    fn without_flash_keys_do_not_go_for_holes_that_are_being_filled_unless_memory_is_overrun() {
+        let max = 64 << 20;
+        for (excess, is_packing, is_borne) in
+            [(max >> 8, true, true), (max >> 8, false, false), (max >> 5, true, false)]
+        {
+            let mut meter = Meter { demotes: false, ..meter() };
+            let tracked = 47 << 20;
+            let mut measure = || meter.limit(max, max + excess, tracked, is_packing);
+            let first = measure();
+            let last = (0..500).map(|_| measure()).last().expect("measured");
+            assert_eq!(last >= first, is_borne, "{first} {last} {excess} {is_packing}");
+        }
+    }
+
+    #[test]
     fn there_is_room_while_less_is_resident_than_may_be() {
         let mut meter = meter();
         meter.ratio = 3 * RATIO_ONE;
-        let limit = meter.limit(1 << 30, 500 << 20, 200 << 20);
+        let limit = meter.limit(1 << 30, 500 << 20, 200 << 20, false);
         assert!(limit > 500 << 20, "{limit}");
         let at_target = (1 << 30) - ((1 << 30) >> MARGIN_SHIFT);
-        let later = meter.limit(1 << 30, at_target, limit);
+        let later = meter.limit(1 << 30, at_target, limit, false);
         assert!(later > limit - limit / 50, "{later}: it must not fall at once");
     }
 

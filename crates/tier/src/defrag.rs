@@ -151,6 +151,9 @@ impl TierWorker {
         }
         detached.free();
         heap.flush_thread();
+        if done.moved > 0 {
+            self.tier.budget.note_packed();
+        }
         let counters = &self.tier.counters;
         counters.defrag_moved.fetch_add(done.moved, Ordering::Relaxed);
         counters.defrag_left.fetch_add(done.asked - done.moved, Ordering::Relaxed);

@@ -52,6 +52,27 @@ fn places_in_the_queues_of_keys_are_asked_for_first() {
 }
 
 #[test]
+fn names_that_clients_give_themselves_count_as_theirs() {
+    const CLIENTS: usize = 40;
+    let server = start("64mb", "512mb");
+    let name = "n".repeat(2 << 20);
+    let clients: Vec<Client> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = server.connect();
+            client.send(&["CLIENT", "SETNAME", &name]);
+            client
+        })
+        .collect();
+    // They may take 16 MiB: eight of them, or fewer.
+    let mut client = server.connect();
+    wait_for(&mut client, "evicted_clients", |value| value >= CLIENTS as u64 - 8);
+    let named = text(&client.line("CLIENT LIST")).matches("name=nnn").count();
+    assert!(named <= 8, "{named}");
+    assert_peak(&server, 64);
+    drop(clients);
+}
+
+#[test]
 fn watched_keys_count_as_their_clients() {
     let server = start("64mb", "512mb");
     fill(&server, 80_000, 1000);

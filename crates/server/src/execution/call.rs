@@ -8,7 +8,7 @@ use resp::Args;
 use crate::session::Session;
 use crate::state::registry::Entry;
 use crate::state::secrets::{REDACTED, secret_args};
-use crate::state::slowlog::{SlowCommand, trimmed};
+use crate::state::slowlog::{self, SlowCommand, trimmed, trimmed_name};
 
 /// Counts a call, notes it when it was slow, and shows it to those who watch.
 #[inline]
@@ -42,9 +42,10 @@ fn note_slow(session: &Session, entry: &Entry, args: Args<'_>, ticks: u64) {
             duration_us,
             args,
             address: session.client.address.clone(),
-            client_name: session.client.labels.lock().name.clone(),
+            client_name: trimmed_name(&session.client.labels.lock().name),
         };
-        server.slowlog.add(command, server.config.slowlog_max_len.load() as usize);
+        let bytes_max = slowlog::bytes_max(server.config.maxmemory.load());
+        server.slowlog.add(command, server.config.slowlog_max_len.load() as usize, bytes_max);
     }
     let threshold_ms = server.config.latency_monitor_threshold.load();
     if threshold_ms > 0 && duration_us / 1000 >= threshold_ms as u64 {

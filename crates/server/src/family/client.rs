@@ -215,9 +215,10 @@ fn set_info(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> Command
             "ERR {attribute} cannot contain spaces, newlines or special characters."
         )));
     };
-    let mut labels = session.client.labels.lock();
-    let label = if is_name { &mut labels.library_name } else { &mut labels.library_version };
-    *label = value.to_owned();
+    session.client.change_labels(|labels| {
+        let label = if is_name { &mut labels.library_name } else { &mut labels.library_version };
+        *label = value.to_owned();
+    });
     reply.ok();
     Ok(())
 }

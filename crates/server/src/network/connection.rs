@@ -804,7 +804,8 @@ impl<T: Transport> Connection<T> {
         let listens = client.subscription_bytes.load(Ordering::Relaxed) as usize;
         let transaction = &mut self.session.transaction;
         transaction.note_counted();
-        let queued = transaction.bytes() + transaction.watched_bytes() + listens;
+        let labels = client.label_bytes.load(Ordering::Relaxed) as usize;
+        let queued = transaction.bytes() + transaction.watched_bytes() + listens + labels;
         if self.input.capacity() <= 2 * READ_BUFFER_BYTES {
             self.counted.release_input(&self.worker.server, client);
         }

@@ -184,7 +184,7 @@ impl Session {
         self.set_authenticated(authenticated);
         self.reply_mode = ReplyMode::On;
         // The library stays what it is.
-        self.client.labels.lock().name.clear();
+        self.client.change_labels(|labels| labels.name = String::new());
         self.client.no_evict.store(false, Ordering::Relaxed);
         self.set_no_touch(false);
     }
@@ -209,7 +209,8 @@ impl Session {
                 "ERR Client names cannot contain spaces, newlines or special characters.",
             ));
         }
-        self.client.labels.lock().name = String::from_utf8_lossy(name).into_owned();
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.client.change_labels(|labels| labels.name = name);
         Ok(())
     }
 

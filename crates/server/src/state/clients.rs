@@ -54,6 +54,8 @@ pub(crate) struct Client {
     pub(crate) subscriptions: [AtomicU32; Topic::ALL.len()],
     /// What their names take.
     pub(crate) subscription_bytes: AtomicU64,
+    /// What the names take that it gave itself.
+    pub(crate) label_bytes: AtomicU64,
     /// What the request under way has reserved beside its buffers.
     pub(crate) reserved_bytes: AtomicU64,
     /// Whether it has yet to authenticate.
@@ -79,6 +81,13 @@ pub(crate) struct Labels {
     pub(crate) library_version: String,
 }
 
+impl Labels {
+    fn memory_bytes(&self) -> u64 {
+        let Labels { name, library_name, library_version } = self;
+        (name.capacity() + library_name.capacity() + library_version.capacity()) as u64
+    }
+}
+
 impl Client {
     /// Remembers how to wake the connection's task.
     pub(crate) fn set_waker(&self, waker: &Waker) {
@@ -90,6 +99,13 @@ impl Client {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
+    }
+
+    /// Changes the names that the client gave itself; they count as its memory.
+    pub(crate) fn change_labels(&self, change: impl FnOnce(&mut Labels)) {
+        let mut labels = self.labels.lock();
+        change(&mut labels);
+        self.label_bytes.store(labels.memory_bytes(), Ordering::Relaxed);
     }
 
     /// Whether it comes from this machine.
@@ -113,13 +129,15 @@ impl Client {
         self.killed.load(Ordering::Acquire)
     }
 
-    /// Memory of the connection's buffers, of what it watches and listens to and of messages on their way to it.
+    /// Memory of the connection's buffers, of what it watches and listens to, of its names and of messages on their
+    /// way to it.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.input_capacity.load(Ordering::Relaxed)
             + self.output_capacity.load(Ordering::Relaxed)
             + self.queued_bytes.load(Ordering::Relaxed)
             + self.watched_bytes.load(Ordering::Relaxed)
             + self.subscription_bytes.load(Ordering::Relaxed)
+            + self.label_bytes.load(Ordering::Relaxed)
             + self.pushes.bytes()
     }
 }

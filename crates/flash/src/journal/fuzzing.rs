@@ -11,7 +11,7 @@ use super::sim::SimFolder;
 use super::storage::Storage;
 use super::tuning::Tuning;
 use super::writer::Next;
-use super::{Journal, JournalOptions, Position, Recovery, SyncPolicy, TornTail};
+use super::{Journal, JournalError, JournalOptions, Position, Recovery, SyncPolicy, TornTail};
 
 const SMALL: Tuning = Tuning {
     seed: 3,
@@ -40,25 +40,24 @@ fn options() -> JournalOptions {
 }
 
 fn put(folder: &SimFolder, name: &str, bytes: &[u8]) {
-    let written = folder.create(name).and_then(|file| file.write_at(0, bytes));
+    let written = folder.create(name).and_then(|file| {
+        file.write_at(0, bytes)?;
+        file.sync()?;
+        folder.sync_folder()
+    });
     written.expect("nothing fails");
 }
 
-/// Reads all there is. None: it is refused.
-fn read(folder: &SimFolder) -> Option<(Recovery, Vec<Vec<u8>>)> {
-    let mut recovery = Recovery::open_on(Arc::new(folder.clone()), options(), SMALL).ok()?;
+/// Reads all there is. Errors: it is refused.
+fn read(folder: &SimFolder) -> Result<(Recovery, Vec<Vec<u8>>), JournalError> {
+    let mut recovery = Recovery::open_on(Arc::new(folder.clone()), options(), SMALL)?;
     let mut records = Vec::new();
     let mut last = recovery.checkpoint();
     loop {
-        match recovery.read() {
-            Ok(Some(record)) => {
-                assert!(record.position > last && !record.payload.is_empty());
-                last = record.position;
-                records.push(record.payload.to_vec());
-            }
-            Ok(None) => return Some((recovery, records)),
-            Err(_) => return None,
-        }
+        let Some(record) = recovery.read()? else { return Ok((recovery, records)) };
+        assert!(record.position > last && !record.payload.is_empty());
+        last = record.position;
+        records.push(record.payload.to_vec());
     }
 }
 
@@ -97,30 +96,36 @@ fn any_files(bytes: &[u8]) {
         put(&folder, MANIFEST, if kind & 4 == 0 { &encoded } else { manifest });
         put(&folder, &Journal::snapshot_name(Position(header.position)), b"");
     }
-    if let Some((recovery, records)) = read(&folder) {
+    if let Ok((recovery, records)) = read(&folder) {
         go_on(&folder, recovery, records);
     }
 }
 
-/// Records of any lengths and parts, with right checksums, and marks of any position among them.
+/// Records of any lengths and parts, with right checksums, and marks among them of what is in front.
 fn right_records(mut bytes: &[u8]) {
     let header = Header { journal: 1, run: 2, number: 1, position: 0, life: 0 };
     let mut file = header.encode(Kind::Segment).to_vec();
+    let mut ends = vec![0];
     while let Some((&[length, flags], rest)) = bytes.split_first_chunk::<2>() {
-        let place = Place { run: 2, position: (file.len() - HEADER_BYTES) as u64 };
+        let position = |file: &Vec<u8>| (file.len() - HEADER_BYTES) as u64;
+        let place = Place { run: 2, position: position(&file) };
         let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));
         bytes = rest;
         if flags & 7 == 0 || payload.is_empty() {
-            file.extend_from_slice(&record::encode_mark(u64::from(length), place));
+            let durable = ends[usize::from(length) % ends.len()];
+            file.extend_from_slice(&record::encode_mark(durable, place));
             continue;
         }
         let part = if flags & 8 == 0 { Part::Last } else { Part::GoesOn };
         file.extend_from_slice(&Unplaced::new(&[payload], part).place(place));
         file.extend_from_slice(payload);
+        if part == Part::Last {
+            ends.push(position(&file));
+        }
     }
     let folder = SimFolder::new(1);
     put(&folder, "journal.000001", &file);
-    if let Some((recovery, records)) = read(&folder) {
+    if let Ok((recovery, records)) = read(&folder) {
         go_on(&folder, recovery, records);
     }
 }
@@ -154,7 +159,7 @@ fn damaged(bytes: &[u8]) {
             }
         });
     }
-    if let Some((recovery, records)) = read(&folder) {
+    if let Ok((recovery, records)) = read(&folder) {
         let expected: Vec<_> = (0..RECORDS).map(payload).take(records.len()).collect();
         assert!(records == expected, "a prefix of what was appended");
         go_on(&folder, recovery, records);

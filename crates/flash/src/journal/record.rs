@@ -159,9 +159,12 @@ mod tests {
 
     #[test]
     fn the_format_does_not_change() {
-        assert_eq!(encode(b"payload", Part::Last, PLACE), b"....\x07\0\0\0payload");
-        assert_eq!(encode(b"part", Part::GoesOn, PLACE), b"....\x04\0\0\x40part");
-        assert_eq!(encode_mark(0x0102, PLACE), *b"....\x08\0\0\x80\x02\x01\0\0\0\0\0\0");
+        assert_eq!(encode(b"payload", Part::Last, PLACE), b"\x65\x69\xED\x8D\x07\0\0\0payload");
+        assert_eq!(encode(b"part", Part::GoesOn, PLACE), b"\x04\xEE\x7D\x20\x04\0\0\x40part");
+        assert_eq!(
+            encode_mark(0x0102, PLACE),
+            *b"\x95\x31\x91\x7B\x08\0\0\x80\x02\x01\0\0\0\0\0\0"
+        );
     }
 
     #[test]

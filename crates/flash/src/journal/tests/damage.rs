@@ -9,7 +9,7 @@ use super::super::storage::Storage;
 use super::super::{JournalError, JournalOptions, Recovery, SyncPolicy, TornTail};
 use super::scene::{SMALL, Scene, options};
 
-/// Segments 1 to 3, closed as it should be.
+/// Two full segments.
 fn journal() -> Scene {
     let mut scene = Scene::new(1);
     scene.open().expect("it opens");
@@ -18,7 +18,7 @@ fn journal() -> Scene {
         scene.pass(Duration::from_millis(1_001));
         scene.step();
     }
-    assert_eq!(scene.journal().status().segments, 3);
+    assert_eq!(scene.journal().status().segments, 2);
     scene
 }
 
@@ -61,33 +61,34 @@ fn every_flipped_bit_of_a_closed_journal_is_seen() {
 #[test]
 fn what_was_not_synced_is_cut_off_at_the_last_whole_record() {
     let mut scene = journal();
-    let name = "journal.000004";
+    let name = "journal.000003";
     scene.journal().set_sync(SyncPolicy::Never);
-    scene.step();
-    scene.append(100);
-    scene.pass(Duration::from_millis(6));
-    scene.step();
-    let end = scene.folder.bytes(name).len();
-    scene.append(200);
-    scene.pass(Duration::from_millis(6));
-    scene.step();
-    let size = scene.folder.bytes(name).len();
+    // The first is synced as the segment is begun, the others are not.
+    let mut ends = Vec::new();
+    for bytes in [50, 100, 200] {
+        scene.append(bytes);
+        scene.pass(Duration::from_millis(6));
+        scene.step();
+        ends.push(scene.folder.bytes(name).len());
+    }
     scene.kill();
-    assert_eq!(read(&scene.folder, TornTail::Refuse), Ok(12));
-    scene.folder.overwrite(name, flip(end + 50));
-    let torn = read(&scene.folder, TornTail::Refuse).expect_err("it is torn");
-    assert!(matches!(torn, JournalError::Torn { offset, .. } if offset == end as u64), "{torn}");
-    assert_eq!(read(&scene.folder, TornTail::Cut), Ok(11));
-    // In front of it, too, as nothing says that it was durable.
-    scene.folder.overwrite(name, flip(end - 50));
-    assert_eq!(read(&scene.folder, TornTail::Cut), Ok(10));
-    scene.folder.overwrite(name, flip(end - 50));
+    assert_eq!(read(&scene.folder, TornTail::Refuse), Ok(13));
+    scene.folder.overwrite(name, flip(HEADER_BYTES + 20));
+    let damaged = read(&scene.folder, TornTail::Cut).expect_err("it was durable");
+    assert!(matches!(damaged, JournalError::Damaged { .. }), "{damaged}");
+    scene.folder.overwrite(name, flip(HEADER_BYTES + 20));
+    for (index, records) in [(1, 12), (0, 11)] {
+        scene.folder.overwrite(name, flip(ends[index] + 20));
+        let torn = read(&scene.folder, TornTail::Refuse).expect_err("it is torn");
+        let JournalError::Torn { offset, .. } = torn else { panic!("{torn}") };
+        assert_eq!(offset, ends[index] as u64);
+        assert_eq!(read(&scene.folder, TornTail::Cut), Ok(records));
+    }
     scene.durable = 0;
     scene.open().expect("it opens");
-    assert_eq!(scene.folder.bytes(name).len(), end, "cut from {size}");
     scene.append(10);
     assert!(scene.close());
-    assert_eq!(read(&scene.folder, TornTail::Refuse), Ok(12));
+    assert_eq!(read(&scene.folder, TornTail::Refuse), Ok(12), "what was torn counts no more");
 }
 
 #[test]

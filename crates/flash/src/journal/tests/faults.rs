@@ -40,6 +40,16 @@ fn open(sync: SyncPolicy) -> Scene {
     scene
 }
 
+/// The same, with a segment.
+fn open_and_begin(sync: SyncPolicy) -> Scene {
+    let mut scene = open(sync);
+    scene.append(10);
+    scene.step();
+    assert_eq!(scene.journal().durable(), scene.journal().appended());
+    scene.pass(Duration::from_millis(6));
+    scene
+}
+
 #[test]
 fn whoever_waits_is_woken_once_it_is_durable_and_not_before() {
     let mut scene = open(SyncPolicy::Always);
@@ -57,7 +67,7 @@ fn whoever_waits_is_woken_once_it_is_durable_and_not_before() {
 
 #[test]
 fn every_second_means_every_second() {
-    let mut scene = open(SyncPolicy::EverySecond);
+    let mut scene = open_and_begin(SyncPolicy::EverySecond);
     let end = scene.append(10);
     scene.step();
     scene.pass(Duration::from_millis(999));
@@ -72,7 +82,7 @@ fn every_second_means_every_second() {
 
 #[test]
 fn never_syncs_for_size_alone() {
-    let mut scene = open(SyncPolicy::Never);
+    let mut scene = open_and_begin(SyncPolicy::Never);
     let end = scene.append(100);
     scene.step();
     scene.pass(Duration::from_secs(3_600));

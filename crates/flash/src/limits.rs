@@ -79,8 +79,9 @@ pub const JOURNAL_SEGMENT_BYTES: u64 = 64 << 20;
 /// Bytes of a piece of the journal's buffer.
 pub const JOURNAL_CHUNK_BYTES: usize = 256 << 10;
 
-/// Such pieces that are kept for later: what one sync writes at full speed, about.
-pub const JOURNAL_SPARE_CHUNKS_MAX: usize = 16;
+/// Such pieces that are kept for later while records come: what one sync writes at full speed. New memory for each costs
+/// as much as the copies into it.
+pub const JOURNAL_SPARE_CHUNKS_MAX: usize = JOURNAL_SYNC_BYTES as usize / JOURNAL_CHUNK_BYTES;
 
 /// For so long records gather for one write while nobody waits for them: 200 writes a second cost little, and a process
 /// that is killed loses no more than that.

@@ -89,14 +89,22 @@ impl Buffer {
         self.bytes = 0;
     }
 
-    /// Gives chunks back that are not needed any more.
-    pub(crate) fn give_back(&mut self, chunks: &mut Vec<Vec<u8>>) {
-        for mut chunk in chunks.drain(..) {
-            if chunk.capacity() == self.chunk_bytes && self.spare.len() < JOURNAL_SPARE_CHUNKS_MAX {
+    /// Takes back chunks to be used again, as many as it keeps. The others stay, to be freed without the lock.
+    pub(crate) fn take_back(&mut self, chunks: &mut Vec<Vec<u8>>) {
+        chunks.retain_mut(|chunk| {
+            let is_kept =
+                chunk.capacity() == self.chunk_bytes && self.spare.len() < JOURNAL_SPARE_CHUNKS_MAX;
+            if is_kept {
                 chunk.clear();
-                self.spare.push(chunk);
+                self.spare.push(std::mem::take(chunk));
             }
-        }
+            !is_kept
+        });
+    }
+
+    /// Hands over the chunks that it keeps for later, to be freed without the lock.
+    pub(crate) fn take_spare(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.spare)
     }
 
     fn place(&self) -> Place {

@@ -125,8 +125,9 @@ impl Writer {
     /// Takes what was appended, if it is time to.
     fn take(&mut self, now: Instant) -> Request {
         let durable = self.shared.durable();
-        if self.is_idle() && now >= self.synced_at + JOURNAL_SYNC_EVERY {
-            self.mark_if_lacking();
+        if self.is_idle() && now >= self.synced_at + JOURNAL_SYNC_EVERY && self.mark_if_lacking() {
+            let spare = self.shared.queue.lock().buffer.take_spare();
+            drop(spare);
         }
         let mut queue = self.shared.queue.lock();
         if self.retries_at.is_some() || queue.is_due(now, self.gathers_until, durable) {
@@ -159,10 +160,11 @@ impl Writer {
         self.give_back();
     }
 
-    /// Gives chunks to the buffer, to be used again.
+    /// Gives chunks to the buffer, to be used again, as many as it takes.
     fn give_back(&mut self) {
         if !self.chunks.is_empty() {
-            self.shared.queue.lock().buffer.give_back(&mut self.chunks);
+            self.shared.queue.lock().buffer.take_back(&mut self.chunks);
+            self.chunks.clear();
         }
     }
 

@@ -156,25 +156,6 @@ impl SimFolder {
         })))
     }
 
-    pub(crate) fn set_faults(&self, faults: SimFaults) {
-        self.0.lock().faults = faults;
-    }
-
-    /// Operations so far.
-    pub(crate) fn operations(&self) -> u64 {
-        self.0.lock().operations
-    }
-
-    /// Operations that a fault has hit.
-    pub(crate) fn failures(&self) -> u64 {
-        self.0.lock().failures
-    }
-
-    /// Whether the power is gone.
-    pub(crate) fn is_off(&self) -> bool {
-        self.0.lock().is_off
-    }
-
     /// The power goes, if it has not, and comes back. There are no faults any more.
     pub(crate) fn lose_power(&self) {
         let state = &mut *self.0.lock();
@@ -194,12 +175,6 @@ impl SimFolder {
         }
     }
 
-    /// The bytes of a file that is there.
-    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
-        let state = self.0.lock();
-        state.files[state.names[name]].bytes.clone()
-    }
-
     /// Changes the bytes of a file for good, whatever the journal wrote.
     pub(crate) fn overwrite(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let state = &mut *self.0.lock();
@@ -207,6 +182,34 @@ impl SimFolder {
         change(&mut file.bytes);
         file.synced = file.bytes.clone();
         file.pending.clear();
+    }
+}
+
+#[cfg(test)]
+impl SimFolder {
+    pub(crate) fn set_faults(&self, faults: SimFaults) {
+        self.0.lock().faults = faults;
+    }
+
+    /// Operations so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+
+    /// Operations that a fault has hit.
+    pub(crate) fn failures(&self) -> u64 {
+        self.0.lock().failures
+    }
+
+    /// Whether the power is gone.
+    pub(crate) fn is_off(&self) -> bool {
+        self.0.lock().is_off
+    }
+
+    /// The bytes of a file that is there.
+    pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
+        let state = self.0.lock();
+        state.files[state.names[name]].bytes.clone()
     }
 }
 

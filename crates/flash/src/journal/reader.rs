@@ -35,7 +35,13 @@ impl SegmentReader {
     /// Errors: the file cannot be read.
     pub(crate) fn new(file: Box<dyn StoredFile>, header: Header) -> io::Result<Self> {
         let size = file.size()?;
-        Ok(Self { file, header, size, offset: HEADER_BYTES as u64, window: Window::default() })
+        Ok(Self {
+            file,
+            header,
+            size,
+            offset: HEADER_BYTES as u64,
+            window: Window { size, ..Window::default() },
+        })
     }
 
     /// The position at which the next record begins.
@@ -135,6 +141,8 @@ impl SegmentReader {
 /// A part of the file in memory.
 #[derive(Default)]
 struct Window {
+    /// Bytes of the file.
+    size: u64,
     /// Where in the file it begins.
     offset: u64,
     bytes: Vec<u8>,
@@ -151,7 +159,9 @@ impl Window {
     ) -> io::Result<Range<usize>> {
         let end = self.offset + self.bytes.len() as u64;
         if offset < self.offset || offset + bytes as u64 > end {
-            self.read(file, offset, bytes.max(JOURNAL_READ_BYTES))?;
+            let left = self.size.saturating_sub(offset);
+            let bytes = bytes.max(JOURNAL_READ_BYTES) as u64;
+            self.read(file, offset, bytes.min(left) as usize)?;
         }
         let start = (offset - self.offset) as usize;
         Ok(start..(start + bytes).min(self.bytes.len()))
@@ -159,9 +169,9 @@ impl Window {
 
     fn read(&mut self, file: &dyn StoredFile, offset: u64, bytes: usize) -> io::Result<()> {
         // No longer than it need be behind a long record.
-        if bytes == JOURNAL_READ_BYTES {
-            self.bytes.truncate(bytes);
-            self.bytes.shrink_to(bytes);
+        if bytes <= JOURNAL_READ_BYTES {
+            self.bytes.truncate(JOURNAL_READ_BYTES);
+            self.bytes.shrink_to(JOURNAL_READ_BYTES);
         }
         self.bytes.resize(bytes, 0);
         self.offset = offset;

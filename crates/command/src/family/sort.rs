@@ -395,8 +395,14 @@ fn order(
         }
         weights => weights?,
     };
+    let key = cx.key(0);
+    // The order in which it was read tells nothing.
+    let is_set = cx.peek(&key).is_some_and(|view| Kind::from_bits(view.kind).is_set());
     positions.sort_by(|&left, &right| {
-        let order = weights.compare(elements, left, right);
+        let mut order = weights.compare(elements, left, right);
+        if is_set {
+            order = order.then_with(|| elements.at(left).cmp(elements.at(right)));
+        }
         if options.descends { order.reverse() } else { order }
     });
     Ok(positions)

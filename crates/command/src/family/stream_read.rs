@@ -16,6 +16,7 @@ use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed, shown};
+use crate::logged::Arg;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 use crate::wait::{Deadline, Wait};
 
@@ -263,6 +264,8 @@ struct Reading<'k> {
     /// Times that it was served, and whether the consumer is new.
     served: u64,
     creates: bool,
+    /// Entries that were delivered for the first time.
+    delivered: usize,
 }
 
 /// Writes what XREADGROUP asks for, and notes what it delivers. False: there is nothing, and nothing was
@@ -291,7 +294,7 @@ fn read_group(
         });
         if let Entry::Vacant(at) = at_of.entry(key.bytes) {
             at.insert(readings.len());
-            readings.push(Reading { key: *key, group: edit, served: 0, creates: false });
+            readings.push(Reading { key: *key, group: edit, served: 0, creates: false, delivered: 0 });
         }
     }
     let (begin, mut served) = (reply.len(), 0);
@@ -305,8 +308,34 @@ fn read_group(
         served += usize::from(was_served);
     }
     end_streams(begin, served, reply);
+    let (delivered, creates) =
+        readings.first().map_or((0, false), |reading| (reading.delivered, reading.creates));
     apply(cx, readings)?;
+    if served > 0 && cx.has_waited() && cx.is_logged() {
+        log_waited(cx, options, delivered, creates);
+    }
     Ok(served > 0)
+}
+
+/// Logs what was delivered to who has waited for a key, as if it had been there at once. Where it was gone again,
+/// nothing but that the consumer is new.
+fn log_waited(cx: &mut Cx<'_, '_>, options: &ReadOptions<'_>, delivered: usize, creates: bool) {
+    let (group, consumer) = options.group.expect("invariant: XREADGROUP has a group");
+    let [group, consumer] = [group, consumer].map(Arg::Bytes);
+    let key = Arg::Bytes(cx.candidate_keys()[0].bytes);
+    if delivered == 0 {
+        if creates {
+            let [xgroup, create] = [&b"XGROUP"[..], b"CREATECONSUMER"].map(Arg::Bytes);
+            cx.log_as(&[xgroup, create, key, group, consumer]);
+        }
+        return;
+    }
+    let words = [&b"XREADGROUP"[..], b"GROUP", b"COUNT", b"STREAMS", b">", b"NOACK"];
+    let [read, of_group, at_most, streams, new, no_ack] = words.map(Arg::Bytes);
+    let mut args = vec![read, of_group, group, consumer, at_most, Arg::Number(delivered as i64)];
+    args.extend(options.no_ack.then_some(no_ack));
+    args.extend([streams, key, new]);
+    cx.log_as(&args);
 }
 
 /// The group of a key's stream. Who has waited for it is told that it has lost it.
@@ -333,7 +362,7 @@ fn apply(cx: &mut Cx<'_, '_>, readings: Vec<Reading<'_>>) -> CommandResult {
     let readings: Vec<_> = readings
         .into_iter()
         .filter(|reading| reading.served > 0)
-        .map(|Reading { key, group, served, creates }| (key, group.finish(), served, creates))
+        .map(|Reading { key, group, served, creates, .. }| (key, group.finish(), served, creates))
         .collect();
     for (key, edits, ..) in &readings {
         cx.prepare_rows(key, edits)?;
@@ -395,6 +424,7 @@ fn deliver(
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
     let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
     reading.creates |= is_new;
+    reading.delivered = ids.len();
     for &id in &ids {
         let read = read_up_to(&mut stream, group, id)?;
         group.set_last(id, read);

@@ -241,7 +241,7 @@ impl FakeFlash {
 impl Harness {
     pub(crate) fn new(demote: bool) -> Self {
         let mut server = Harness::with_keyspace(Keyspace::default(), demote);
-        server.replica = Some(Box::new(Harness::replica_of(Keyspace::default())));
+        server.add_replica(Keyspace::default());
         server
     }
 
@@ -289,6 +289,7 @@ impl Harness {
         resp::split_words(&mut buffer, &mut ranges).expect("balanced quotes");
         let args = Args::new(&buffer, &ranges);
         if args[0].eq_ignore_ascii_case(b"SELECT") {
+            self.records.clear();
             self.db = value::parse_i64(&args[1]).expect("a number") as u8;
             return "+OK".into();
         }

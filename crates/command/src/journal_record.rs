@@ -60,12 +60,8 @@ impl<'a> Record<'a> {
         self.bytes
     }
 
-    /// Adds a command.
-    pub(crate) fn add(
-        &mut self,
-        db: u8,
-        args: impl ExactSizeIterator<Item = &'a [u8]>,
-    ) {
+    /// Adds a command, which is run again at the time of the record.
+    pub fn add(&mut self, db: u8, args: impl ExactSizeIterator<Item = &'a [u8]>) {
         self.begin(db, args.len());
         args.for_each(|arg| self.add_argument(arg));
     }
@@ -323,7 +319,8 @@ mod tests {
             (b"\x01\x02\x00", 3, "a command without a name"),
             (b"\x01\x02\x02\x00", 3, "a number of arguments that is none"),
             (b"\x01\x02\x01\x02a", 4, beyond),
-            (b"\x01\x02\x02\x01aa", 5, none),
+            (b"\x01\x02\x02\x01aa", 6, beyond),
+            (b"\x01\x02\x02\x01a", 5, none),
         ] {
             assert_eq!(read(bytes), Err(BadRecord { offset, what }), "{}", bytes.escape_ascii());
         }

@@ -196,6 +196,6 @@ fn remove_expired(leaf: &mut Vec<u8>, now_ms: u64, is_asked: bool) -> Vec<Box<[u
 }
 
 /// The fields of a leaf that have expired.
-pub(super) fn expired(leaf: &[u8], now_ms: u64) -> Vec<Box<[u8]>> {
+fn expired(leaf: &[u8], now_ms: u64) -> Vec<Box<[u8]>> {
     Fields::at_time(leaf, now_ms).expired().map(Box::from).collect()
 }

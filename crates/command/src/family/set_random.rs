@@ -133,8 +133,10 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
     reply.set(positions.len());
     write_nth(&key, &mut set, &positions, reply_bytes_max, reply)?;
     let mut logged = Vec::new();
-    for &position in positions.iter().filter(|_| is_logged) {
-        logged.push(set.at(position)?.to_vec());
+    if is_logged {
+        for &position in &positions {
+            logged.push(set.at(position)?.to_vec());
+        }
     }
     cx.edit_set_at(&key, &positions, |set| set.remove_all_at(&positions))?;
     if is_renewed {

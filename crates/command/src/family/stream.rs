@@ -253,10 +253,11 @@ fn xadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
             cx.report(&key, Event::XTRIM, 0);
         }
         if trim.by_leaf && cx.is_logged() {
-            let [add, to, exactly] = [&b"XADD"[..], b"MAXLEN", b"="].map(Arg::Bytes);
+            let [name, to, exactly] = [&b"XADD"[..], b"MAXLEN", b"="].map(Arg::Bytes);
             let length = Arg::Number(cx.stream_length(&key)? as i64);
+            // Its ID stands in front of its fields.
             let entry = Arg::SentFrom(fields_at - 1);
-            cx.log_as(&[add, Arg::Sent(1), to, exactly, length, entry]);
+            cx.log_as(&[name, Arg::Sent(1), to, exactly, length, entry]);
         }
     }
     write_id(id, reply);
@@ -311,9 +312,9 @@ fn xtrim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     if removed > 0 {
         cx.report(&key, Event::XTRIM, removed);
         if trim.by_leaf && cx.is_logged() {
-            let [trim, to, exactly] = [&b"XTRIM"[..], b"MAXLEN", b"="].map(Arg::Bytes);
+            let [name, to, exactly] = [&b"XTRIM"[..], b"MAXLEN", b"="].map(Arg::Bytes);
             let length = Arg::Number(cx.stream_length(&key)? as i64);
-            cx.log_as(&[trim, Arg::Sent(1), to, exactly, length]);
+            cx.log_as(&[name, Arg::Sent(1), to, exactly, length]);
         }
     }
     reply.integer(removed as i64);

@@ -42,9 +42,16 @@ impl fmt::Debug for Content {
 }
 
 impl Harness {
-    pub(super) fn replica_of(keyspace: Keyspace) -> Harness {
+    /// Has all that is logged run again on a keyspace that has no keys, in another server.
+    pub(crate) fn add_replica(&mut self, keyspace: Keyspace) {
         let server = Harness::with_keyspace(keyspace, false);
-        Harness { is_replica: true, random: 1 << 40, waits: Waits::Never, ..server }
+        let replica = Harness { is_replica: true, random: 1 << 40, waits: Waits::Never, ..server };
+        self.replica = Some(Box::new(replica));
+    }
+
+    /// That server.
+    pub(crate) fn take_replica(&mut self) -> Option<Harness> {
+        self.replica.take().map(|replica| *replica)
     }
 
     /// Runs what was logged again.
@@ -140,7 +147,7 @@ impl Harness {
     fn bytes_of<'v>(&'v self, view: &View<'v>) -> &'v [u8] {
         match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes,
-            Stored::Cold(at, _) => &self.flash.values[&at.units],
+            Stored::Cold(at, _) => &self.flash.values[&at.units][..],
         }
     }
 
@@ -194,7 +201,7 @@ fn add_leaf(kind: Kind, leaf: &[u8], items: &mut Vec<Vec<u8>>) {
         for entry in Entries::new(leaf).iter() {
             let mut item = entry.id.to_string().into_bytes();
             for (field, value) in entry.iter() {
-                item.extend([b" ", field, b"=", value].concat());
+                item.extend([&b" "[..], field, b"=", value].concat());
             }
             items.push(item);
         }

@@ -129,8 +129,8 @@ pub(crate) struct Harness {
     pub(crate) events: Vec<String>,
     /// What the last command has logged, record by record.
     records: Vec<Vec<u8>>,
-    /// Commands so far.
-    commands: u64,
+    /// Bytes of values that may be compared with those of the replica.
+    compared_bytes: i64,
     /// Where all that is logged is run again.
     replica: Option<Box<Harness>>,
     /// Whether it is such a replica itself.
@@ -195,10 +195,18 @@ impl Statistics for Counts {
     }
 }
 
-/// The limits of encodings that Redis 7.0 has by default.
-struct RedisDefaults;
+/// The limits of encodings that Redis 7.0 has by default, or others for the leaves of streams: those of a replica end
+/// elsewhere.
+struct FixedEncodings {
+    stream_leaf: StreamLeafMax,
+}
 
-impl Encodings for RedisDefaults {
+const REDIS_DEFAULTS: FixedEncodings =
+    FixedEncodings { stream_leaf: StreamLeafMax { entries: 100, bytes: 4_096 } };
+const OF_REPLICA: FixedEncodings =
+    FixedEncodings { stream_leaf: StreamLeafMax { entries: 70, bytes: 3_000 } };
+
+impl Encodings for FixedEncodings {
     fn hash(&self) -> PackedMax {
         PackedMax { entries: 512, element_bytes: 64 }
     }
@@ -216,7 +224,7 @@ impl Encodings for RedisDefaults {
     }
 
     fn stream_leaf(&self) -> StreamLeafMax {
-        StreamLeafMax { entries: 100, bytes: 4_096 }
+        self.stream_leaf
     }
 }
 
@@ -271,7 +279,7 @@ impl Harness {
             changes: 0,
             events: Vec::new(),
             records: Vec::new(),
-            commands: 0,
+            compared_bytes: 0,
             replica: None,
             is_replica: false,
         }
@@ -369,7 +377,7 @@ impl Harness {
                 tally: &mut tally,
                 fetched: &self.flash,
                 statistics: &self.counts,
-                encodings: &RedisDefaults,
+                encodings: if self.is_replica { &OF_REPLICA } else { &REDIS_DEFAULTS },
                 limits: &limits,
                 no_touch: self.no_touch,
                 detached: Vec::new(),

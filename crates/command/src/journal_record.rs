@@ -303,7 +303,10 @@ mod tests {
         put_command(&mut gone, (3, At::TimeZero), [&b"DEL"[..], b"k"].into_iter());
         record.add_commands(&gone);
         record.add(0, [&b"SET"[..], b"k", b""].into_iter());
-        assert_eq!(record.pieces().concat(), b"\xAC\x02\x07\x02\x03DEL\x01k\x00\x03\x03SET\x01k\x00");
+        assert_eq!(
+            record.pieces().concat(),
+            b"\xAC\x02\x07\x02\x03DEL\x01k\x00\x03\x03SET\x01k\x00"
+        );
     }
 
     #[test]
@@ -330,8 +333,8 @@ mod tests {
     fn damage_never_panics() {
         let mut random = Random::new(2);
         for _ in 0..300 {
-            let mut record = Record::new(Vec::new(), random.below(1 << 42));
             let commands = random_commands(&mut random);
+            let mut record = Record::new(Vec::new(), random.below(1 << 42));
             commands.iter().for_each(|(db, _, args)| record.add(*db, slices(args)));
             let mut bytes = record.pieces().concat();
             bytes.truncate(200);

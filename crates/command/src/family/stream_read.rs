@@ -23,6 +23,8 @@ use crate::wait::{Deadline, Wait};
 const BLOCKING: Flags = Flags::BLOCKING.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES);
 const OPTIONS: &[(&str, usize)] = &[("BLOCK", 1), ("COUNT", 1), ("GROUP", 2), ("NOACK", 0)];
 
+/// Behind this ID nothing is pending.
+const BEHIND_ALL: &[u8] = b"18446744073709551615-18446744073709551614";
 /// Entries of a stream at most for who has waited and names no number.
 const COUNT_WAITED: u64 = 1_000;
 
@@ -294,7 +296,13 @@ fn read_group(
         });
         if let Entry::Vacant(at) = at_of.entry(key.bytes) {
             at.insert(readings.len());
-            readings.push(Reading { key: *key, group: edit, served: 0, creates: false, delivered: 0 });
+            readings.push(Reading {
+                key: *key,
+                group: edit,
+                served: 0,
+                creates: false,
+                delivered: 0,
+            });
         }
     }
     let (begin, mut served) = (reply.len(), 0);
@@ -308,33 +316,26 @@ fn read_group(
         served += usize::from(was_served);
     }
     end_streams(begin, served, reply);
-    let (delivered, creates) =
-        readings.first().map_or((0, false), |reading| (reading.delivered, reading.creates));
+    let delivered = readings.first().map_or(0, |reading| reading.delivered);
     apply(cx, readings)?;
     if served > 0 && cx.has_waited() && cx.is_logged() {
-        log_waited(cx, options, delivered, creates);
+        log_waited(cx, options, delivered);
     }
     Ok(served > 0)
 }
 
-/// Logs what was delivered to who has waited for a key, as if it had been there at once. Where it was gone again,
-/// nothing but that the consumer is new.
-fn log_waited(cx: &mut Cx<'_, '_>, options: &ReadOptions<'_>, delivered: usize, creates: bool) {
+/// Logs what was delivered to who has waited for a key, as if it had been there at once. Where it was gone again, a
+/// read of what the consumer has had behind all of that, by which it has been seen.
+fn log_waited(cx: &mut Cx<'_, '_>, options: &ReadOptions<'_>, delivered: usize) {
     let (group, consumer) = options.group.expect("invariant: XREADGROUP has a group");
-    let [group, consumer] = [group, consumer].map(Arg::Bytes);
+    let words = [&b"XREADGROUP"[..], b"GROUP", group, consumer, b"COUNT", b"STREAMS", b"NOACK"];
+    let [read, of_group, group, consumer, at_most, streams, no_ack] = words.map(Arg::Bytes);
     let key = Arg::Bytes(cx.candidate_keys()[0].bytes);
-    if delivered == 0 {
-        if creates {
-            let [xgroup, create] = [&b"XGROUP"[..], b"CREATECONSUMER"].map(Arg::Bytes);
-            cx.log_as(&[xgroup, create, key, group, consumer]);
-        }
-        return;
-    }
-    let words = [&b"XREADGROUP"[..], b"GROUP", b"COUNT", b"STREAMS", b">", b"NOACK"];
-    let [read, of_group, at_most, streams, new, no_ack] = words.map(Arg::Bytes);
-    let mut args = vec![read, of_group, group, consumer, at_most, Arg::Number(delivered as i64)];
+    let from = Arg::Bytes(if delivered == 0 { BEHIND_ALL } else { b">" });
+    let mut args = vec![read, of_group, group, consumer, at_most];
+    args.push(Arg::Number(delivered.max(1) as i64));
     args.extend(options.no_ack.then_some(no_ack));
-    args.extend([streams, key, new]);
+    args.extend([streams, key, from]);
     cx.log_as(&args);
 }
 

@@ -22,9 +22,10 @@ use crate::keys::find_keys;
 use crate::spec::Command;
 use crate::wait::Waits;
 
-/// A longer value is compared behind every so many commands alone.
-const COMPARED_BYTES: usize = 4_096;
-const COMPARED_EVERY: u64 = 64;
+/// Bytes of values that are compared for a command, on average: a longer value waits until they add up to it.
+const COMPARED_BYTES: i64 = 4_096;
+/// What an element takes to be compared besides, as bytes.
+const ITEM_BYTES: usize = 64;
 
 /// What a key holds, however it is kept: what has expired and is still there among it.
 #[derive(PartialEq, Eq)]
@@ -32,6 +33,13 @@ struct Content {
     type_name: &'static str,
     expire_at_ms: u64,
     items: Vec<Vec<u8>>,
+}
+
+impl Content {
+    /// What it takes to be compared, as bytes.
+    fn cost(&self) -> i64 {
+        self.items.iter().map(|item| (item.len() + ITEM_BYTES) as i64).sum()
+    }
 }
 
 impl fmt::Debug for Content {
@@ -56,19 +64,21 @@ impl Harness {
 
     /// Runs what was logged again.
     pub(super) fn replay(&mut self) {
-        let Some(replica) = &mut self.replica else { return };
-        for record in &self.records {
-            let mut commands = Commands::read(record).expect("it was written so");
-            while let Some(command) = commands.read_next().expect("it was written so") {
-                replica.run_logged(command);
-            }
+        if let Some(replica) = &mut self.replica {
+            self.records.iter().for_each(|record| replica.run_record(record));
         }
     }
 
-    fn run_logged(&mut self, LoggedCommand { db, now_ms, args }: LoggedCommand<'_>) {
-        (self.db, self.now_ms) = (db, now_ms);
-        let reply = self.run_args(args, None);
-        assert!(!reply.starts_with(b"-"), "{args:?} fails: {}", reply.escape_ascii());
+    /// Runs the commands of a record, as a replica.
+    pub(crate) fn run_record(&mut self, record: &[u8]) {
+        assert!(self.is_replica);
+        let mut commands = Commands::read(record).expect("it was written so");
+        while let Some(command) = commands.read_next().expect("it was written so") {
+            let LoggedCommand { db, now_ms, args } = command;
+            (self.db, self.now_ms) = (db, now_ms);
+            let reply = self.run_args(args, None);
+            assert!(!reply.starts_with(b"-"), "{args:?} fails: {}", reply.escape_ascii());
+        }
     }
 
     /// What the last command has logged: `SET k v, 1:DEL k`, with `@0` in front of what runs at time zero.
@@ -81,7 +91,8 @@ impl Harness {
             {
                 let at = if now_ms == 0 { "@0 " } else { "" };
                 let db = if db == 0 { String::new() } else { format!("{db}:") };
-                let words: Vec<String> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
+                let words: Vec<String> =
+                    args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
                 shown.push(format!("{at}{db}{}", words.join(" ")));
             }
         }
@@ -91,7 +102,8 @@ impl Harness {
     /// Runs what a command has logged again, and compares what its keys hold with what they hold then.
     pub(super) fn compare_keys(&mut self, command: &Command, args: Args<'_>) {
         self.replay();
-        self.commands += 1;
+        self.compared_bytes += COMPARED_BYTES;
+        let mut left = self.compared_bytes;
         let Some(replica) = &self.replica else { return };
         let mut found = smallvec::SmallVec::new();
         find_keys(command.keys, args, &mut found);
@@ -100,13 +112,14 @@ impl Harness {
             for db in 0..DB_COUNT as u8 {
                 let (one, other) = (self.value_len(db, &key), replica.value_len(db, &key));
                 assert_eq!(one.is_some(), other.is_some(), "{args:?}, logged: {}", self.logged());
-                let is_long = one > Some(COMPARED_BYTES);
-                if !is_long || self.commands.is_multiple_of(COMPARED_EVERY) {
+                if one.is_some_and(|len| len as i64 <= left) {
                     let (one, other) = (self.content(db, &key), replica.content(db, &key));
                     assert_eq!(one, other, "{args:?}, logged: {}", self.logged());
+                    left -= one.map_or(0, |content| content.cost());
                 }
             }
         }
+        self.compared_bytes = left;
     }
 
     /// Compares all that there is.

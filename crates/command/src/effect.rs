@@ -252,6 +252,12 @@ impl Effects {
         Effects { listened, counts_reads: !is_write, ..Effects::default() }
     }
 
+    /// Whether nothing has been reported, and nothing is to be logged.
+    #[inline]
+    pub fn are_none(&self) -> bool {
+        self.changes == 0 && self.noted.is_empty() && self.logged.is_none()
+    }
+
     /// Takes note of what the keyspace has noted so far, and of an event behind it.
     #[cold]
     pub(crate) fn note(

@@ -304,6 +304,10 @@ mod tests {
             ("LREM m 0 x", ""),
             ("SORT m ALPHA STORE n", "SORT m ALPHA STORE n"),
             ("SORT m ALPHA", ""),
+            ("SORT m BY w_* STORE n", "DEL n, RPUSH n c f"),
+            ("SORT m BY nosort GET w_* STORE n", "DEL n, RPUSH n  "),
+            ("SORT x BY w_* STORE n", "DEL n"),
+            ("SORT x BY w_* STORE n", ""),
         ]);
     }
 

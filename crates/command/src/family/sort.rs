@@ -17,6 +17,7 @@ use super::sort_pattern::{ColdValues, Pattern};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed, until_nul};
+use crate::logged::Arg;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const SORTED: KeySpec = KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value);
@@ -526,6 +527,7 @@ fn store(
         cx.store_list(&target, stored.iter())?;
         cx.report(&target, Event::SORTSTORE, stored.len() as u64);
     }
+    log_stored(cx, stored.iter());
     reply.integer(stored.len() as i64);
     Ok(())
 }
@@ -546,11 +548,27 @@ fn store_elements(
     if answered.is_empty() {
         cx.remove(&target);
     } else {
-        cx.store_list(&target, stored)?;
+        cx.store_list(&target, stored.clone())?;
         cx.report(&target, Event::SORTSTORE, answered.len() as u64);
     }
+    log_stored(cx, stored);
     reply.integer(answered.len() as i64);
     Ok(())
+}
+
+/// Logs what was stored where it follows from keys that the request does not name: a snapshot does not have these
+/// as they were when they have expired since.
+fn log_stored<'e, 'c: 'e>(cx: &mut Cx<'c, '_>, elements: impl Iterator<Item = &'e [u8]>) {
+    if !cx.is_logged() || !cx.locked.holds_all() || cx.effects.changes == 0 {
+        return;
+    }
+    let target = cx.key(1);
+    cx.log_as(&[Arg::Bytes(b"DEL"), Arg::Bytes(target.bytes)]);
+    let mut args = Vec::new();
+    args.extend([&b"RPUSH"[..], target.bytes].into_iter().chain(elements).map(Arg::Bytes));
+    if args.len() > 2 {
+        cx.log_as(&args);
+    }
 }
 
 #[cfg(test)]

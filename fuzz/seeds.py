@@ -85,6 +85,12 @@ def main():
     for number, reply in enumerate(replies):
         write(folder, "resp_reply", number, reply)
         write(folder, "load_reply", number, b"\x20\x40\x60\x80\xa0\xc0\x00" + reply)
+    records = [
+        b"\xac\x02\x07\x02\x03DEL\x01k\x00\x03\x03SET\x01k\x00",
+        b"\x80\xd0\x95\xff\xbc1\x00\x03\x05RPUSH\x01l\xac\x02" + b"v" * 300,
+    ]
+    for number, record in enumerate(records):
+        write(folder, "journal_record", number, record)
     arguments = "1:10 4-4 8:1,16:3 50,99.9 G:Z allkeys 100B:90%,4KiB:10% 8TB/day 150k/s 20% 1DWPD zipf:0.99 20%:80%"
     for number, argument in enumerate(arguments.split(" ") + ["MOVED 3999 127.0.0.1:6381", "SET __key__ 'a b'"]):
         write(folder, "arguments", number, argument.encode())

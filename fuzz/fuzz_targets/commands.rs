@@ -1,5 +1,5 @@
 //! Requests of all commands on keys, whatever their arguments are: replies are the same with values in RAM and on
-//! flash, and counters agree with a recount.
+//! flash, counters agree with a recount, and what is logged leads to the same data when it is run again.
 
 #![no_main]
 

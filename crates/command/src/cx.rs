@@ -148,7 +148,7 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn report_in(&mut self, db: u8, key: &Key<'_>, event: Event, changes: u64) {
         self.effects.changes += changes;
-        if self.effects.listened != Classes::NONE {
+        if self.is_heard() {
             let notes = &mut self.tally.notes;
             self.effects.note(self.locked.keyspace(), notes, (db, key, event));
         }
@@ -167,7 +167,7 @@ impl<'a, 'k> Cx<'a, 'k> {
     /// Whether anybody listens to what is reported.
     #[inline]
     pub fn is_heard(&self) -> bool {
-        self.effects.listened != Classes::NONE
+        self.effects.listened.has_events()
     }
 
     /// Reports that a collection is gone with its last element, if it is, behind the removal of that.

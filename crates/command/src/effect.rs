@@ -8,6 +8,8 @@
 use keyspace::{Key, Keyspace, Note, Noted, Noting};
 use value::Kind;
 
+use crate::logged::Logged;
+
 /// A set of classes of events, as bits: the flags of `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Classes(pub u32);
@@ -43,7 +45,9 @@ impl Classes {
     pub const MODULE: Classes = Classes(1 << 13);
     /// `n`: keys that did not exist before.
     pub const NEW: Classes = Classes(1 << 14);
-    /// Clients wait for keys. Ours alone, and not configured.
+    /// The journal listens: not to events, but to what it is to log of a run. Ours alone, and not configured.
+    pub const LOGGED: Classes = Classes(1 << 28);
+    /// Clients wait for keys. Likewise.
     pub const WAITED: Classes = Classes(1 << 31);
     /// `A`: all but `K`, `E`, `m` and `n`.
     pub const ALL: Classes = Classes(
@@ -70,10 +74,18 @@ impl Classes {
         Classes(self.0 | other.0)
     }
 
-    /// What the keyspace is to note for who listens to these: if clients wait for keys, the end of streams, too.
+    /// What the keyspace is to note for who listens to these: if clients wait for keys, the end of streams, too; for
+    /// the journal not that keys are new, but which fields have expired.
     pub fn noting(self) -> Noting {
         let ends_of = if self.has(Self::WAITED) { Kind::STREAMS } else { 0 };
-        Noting { is_on: self != Self::NONE, ends_of }
+        let elements = self.has(Self::LOGGED);
+        Noting { new: self.has_events(), gone: self.has_events() || elements, elements, ends_of }
+    }
+
+    /// Whether there are any that events are of.
+    #[inline]
+    pub const fn has_events(self) -> bool {
+        self.without(Self::LOGGED).0 != 0
     }
 
     /// Those that are in both.
@@ -225,15 +237,25 @@ pub struct Effects {
     /// Whether every read of a key counts as a hit or a miss: not those of commands that write, which say which
     /// of theirs do.
     pub counts_reads: bool,
+    /// Whether fields that have expired stay where others are changed: a replay is told of each that went.
+    pub(crate) keeps_expired: bool,
     /// What has happened, in its order. Bound: what the run changes.
     pub noted: Vec<Effect>,
+    /// What is logged otherwise than as it was sent.
+    pub(crate) logged: Option<Box<Logged>>,
 }
 
 impl Effects {
     /// Nothing yet, for those who listen to these classes.
     #[inline]
     pub fn new(listened: Classes, is_write: bool) -> Effects {
-        Effects { changes: 0, listened, counts_reads: !is_write, noted: Vec::new() }
+        Effects { listened, counts_reads: !is_write, ..Effects::default() }
+    }
+
+    /// Whether nothing has been reported, and nothing is to be logged.
+    #[inline]
+    pub fn are_none(&self) -> bool {
+        self.changes == 0 && self.noted.is_empty() && self.logged.is_none()
     }
 
     /// Takes note of what the keyspace has noted so far, and of an event behind it.
@@ -254,16 +276,25 @@ impl Effects {
     #[cold]
     pub fn take_notes(&mut self, keyspace: &Keyspace, notes: &mut Vec<Note>) {
         for Note { table, key, noted } in notes.drain(..) {
+            let db = keyspace.db_of(table);
+            if self.are_logged() {
+                match &noted {
+                    Noted::Expired => self.log_expired(db, &key),
+                    Noted::Evicted => self.log_evicted(db, &key),
+                    Noted::ElementsExpired(fields) => self.log_expired_fields(db, &key, fields),
+                    Noted::New | Noted::Emptied | Noted::Ended => {}
+                }
+            }
             let event = match noted {
                 Noted::New => Event::NEW,
                 Noted::Expired => Event::EXPIRED,
                 Noted::Evicted => Event::EVICTED,
-                Noted::ElementsExpired => Event::HEXPIRED,
+                Noted::ElementsExpired(_) => Event::HEXPIRED,
                 Noted::Emptied => Event::DEL,
                 Noted::Ended => Event::ENDED,
             };
             if event.classes.has(self.listened) {
-                self.noted.push(Effect { db: keyspace.db_of(table), key, event });
+                self.noted.push(Effect { db, key, event });
             }
         }
     }
@@ -273,6 +304,9 @@ impl Effects {
     #[cold]
     pub fn take_back(&mut self) {
         self.noted.retain(|effect| matches!(effect.event, Event::EXPIRED | Event::ENDED));
+        if let Some(logged) = &mut self.logged {
+            logged.take_back();
+        }
     }
 }
 

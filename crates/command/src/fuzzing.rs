@@ -1,6 +1,6 @@
 //! What the fuzz targets `restore` and `commands` run: whatever is restored, and whatever clients ask for, no handler
-//! panics, counters agree with a recount, and replies are the same with all values in RAM and with all of them on
-//! flash. Compiled for tests and with the feature `fuzzing`.
+//! panics, counters agree with a recount, replies are the same with all values in RAM and with all of them on flash,
+//! and what is logged leads to the same data. And what `journal_record` runs. Compiled for tests and with the feature `fuzzing`.
 
 use std::cell::RefCell;
 
@@ -10,6 +10,7 @@ use resp::{ArgRange, Args};
 
 use crate::family::FAMILIES;
 use crate::harness::Harness;
+use crate::journal_record::{At, BadRecord, Commands, LoggedCommand, Record, put_command};
 use crate::spec::Command;
 
 /// Longer strings are refused, so that one input takes little memory.
@@ -32,6 +33,9 @@ fn server(demote: bool) -> Harness {
     server.memory_bytes_max = MEMORY_BYTES_MAX;
     server.reply_bytes_max = MEMORY_BYTES_MAX;
     server.reply_bytes_free = REPLY_BYTES_FREE;
+    if !demote {
+        server.add_replica(EMPTY.with_borrow_mut(Vec::pop).unwrap_or_default());
+    }
     server
 }
 
@@ -144,8 +148,35 @@ fn settle(mut server: Harness) {
             run(&mut server, &[b"DEL", &key]);
         }
     }
-    server.check_empty();
-    EMPTY.with_borrow_mut(|empty| empty.extend(server.into_keyspace()));
+    let replica = server.take_replica();
+    for server in replica.into_iter().chain([server]) {
+        server.check_empty();
+        EMPTY.with_borrow_mut(|empty| empty.extend(server.into_keyspace()));
+    }
+}
+
+/// One input of `journal_record`: bytes that may be a record. What is read of one is written again, and then read.
+pub fn journal_record(input: &[u8]) {
+    let Ok(first) = read_record(input) else { return };
+    let now_ms = first.iter().map(|(_, now_ms, _)| *now_ms).max().unwrap_or(0);
+    let mut record = Record::new(Vec::new(), now_ms);
+    for (db, now_ms, args) in &first {
+        let at = if *now_ms == 0 { At::TimeZero } else { At::ItsTime };
+        let mut bytes = Vec::new();
+        put_command(&mut bytes, (*db, at), args.iter().map(Vec::as_slice));
+        record.add_commands(&bytes);
+    }
+    assert_eq!(read_record(&record.pieces().concat()), Ok(first));
+}
+
+type ReadCommand = (u8, u64, Vec<Vec<u8>>);
+
+fn read_record(bytes: &[u8]) -> Result<Vec<ReadCommand>, BadRecord> {
+    let (mut commands, mut read) = (Commands::read(bytes)?, Vec::new());
+    while let Some(LoggedCommand { db, now_ms, args }) = commands.read_next()? {
+        read.push((db, now_ms, args.iter().map(<[u8]>::to_vec).collect()));
+    }
+    Ok(read)
 }
 
 /// Commands that read a key of any type: most are refused for its type.
@@ -534,6 +565,20 @@ mod tests {
             // Some collections are large.
             input[..6].copy_from_slice(&[seed as u8, 0xf0, 90, seed as u8 + 1, 0xf1, 120]);
             commands(&input);
+        }
+    }
+
+    #[test]
+    fn records_and_damaged_ones_agree() {
+        let record = b"\xac\x02\x07\x02\x03DEL\x01k\x00\x03\x03SET\x01k\x00";
+        journal_record(record);
+        for at in 0..record.len() {
+            for bit in 0..8 {
+                let mut damaged = *record;
+                damaged[at] ^= 1 << bit;
+                journal_record(&damaged);
+                journal_record(&damaged[..at]);
+            }
         }
     }
 

@@ -2,9 +2,12 @@
 //!
 //! Every case runs twice: with all values in RAM, and with every value demoted after each command,
 //! so that a handler that forgets about flash fails beside its own code. The counters are summed up
-//! as a server would, and compared with a recount at the end. Fuzz targets run it as well (`fuzzing.rs`).
+//! as a server would, and compared with a recount at the end. What each run logs is run again on a second
+//! keyspace, which must come to hold the same (`replay.rs`). Fuzz targets run it as well (`fuzzing.rs`).
 
 #![cfg_attr(not(test), allow(dead_code, reason = "fuzz targets use less than tests"))]
+
+mod replay;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,6 +24,7 @@ use crate::cx::{Cx, Fetched, Limits, Statistics};
 use crate::effect::{Classes, Effect, Effects};
 use crate::error::CommandError;
 use crate::family::FAMILIES;
+use crate::journal_record::Record;
 use crate::keys::find_keys;
 use crate::spec::{Command, Flags, Handler, Locks, Needs};
 use crate::wait::Waits;
@@ -51,6 +55,20 @@ pub(crate) fn check_events(cases: &[(&str, &str)]) {
             let got = server.events.join(", ");
             assert_eq!(got, *expected, "{line} (values on flash: {demote})");
         }
+        server.check_counts();
+    }
+}
+
+/// Runs `(command line, what it logs)` pairs in order, the latter as in [`Harness::logged`].
+#[cfg(test)]
+pub(crate) fn check_logged(cases: &[(&str, &str)]) {
+    for demote in [false, true] {
+        let mut server = Harness::new(demote);
+        for (line, expected) in cases {
+            server.run(line);
+            assert_eq!(server.logged(), *expected, "{line} (values on flash: {demote})");
+        }
+        server.check_counts();
     }
 }
 
@@ -59,8 +77,9 @@ const RUNS_MAX: u32 = 50;
 /// Bytes that a reply may be longer than was granted: what stands around its last element.
 const UNGRANTED_BYTES_MAX: usize = 32;
 
-/// Every class of events.
-const LISTENED: Classes = Classes::ALL.and(Classes::KEY_MISS).and(Classes::NEW);
+/// Every class of events, and the journal.
+const LISTENED: Classes =
+    Classes::ALL.and(Classes::KEY_MISS).and(Classes::NEW).and(Classes::LOGGED);
 
 fn show_effect(effect: &Effect) -> String {
     let (name, key) = (effect.event.name, effect.key.escape_ascii());
@@ -108,6 +127,14 @@ pub(crate) struct Harness {
     pub(crate) changes: u64,
     /// What they have reported: `set k`, or `1:move_to k` in another database than 0.
     pub(crate) events: Vec<String>,
+    /// What the last command has logged, record by record.
+    records: Vec<Vec<u8>>,
+    /// Bytes of values that may be compared with those of the replica.
+    compared_bytes: i64,
+    /// Where all that is logged is run again.
+    replica: Option<Box<Harness>>,
+    /// Whether it is such a replica itself.
+    is_replica: bool,
 }
 
 struct FixedLimits {
@@ -168,10 +195,18 @@ impl Statistics for Counts {
     }
 }
 
-/// The limits of encodings that Redis 7.0 has by default.
-struct RedisDefaults;
+/// The limits of encodings that Redis 7.0 has by default, or others for the leaves of streams: those of a replica end
+/// elsewhere.
+struct FixedEncodings {
+    stream_leaf: StreamLeafMax,
+}
 
-impl Encodings for RedisDefaults {
+const REDIS_DEFAULTS: FixedEncodings =
+    FixedEncodings { stream_leaf: StreamLeafMax { entries: 100, bytes: 4_096 } };
+const OF_REPLICA: FixedEncodings =
+    FixedEncodings { stream_leaf: StreamLeafMax { entries: 70, bytes: 3_000 } };
+
+impl Encodings for FixedEncodings {
     fn hash(&self) -> PackedMax {
         PackedMax { entries: 512, element_bytes: 64 }
     }
@@ -189,7 +224,7 @@ impl Encodings for RedisDefaults {
     }
 
     fn stream_leaf(&self) -> StreamLeafMax {
-        StreamLeafMax { entries: 100, bytes: 4_096 }
+        self.stream_leaf
     }
 }
 
@@ -213,7 +248,9 @@ impl FakeFlash {
 
 impl Harness {
     pub(crate) fn new(demote: bool) -> Self {
-        Harness::with_keyspace(Keyspace::default(), demote)
+        let mut server = Harness::with_keyspace(Keyspace::default(), demote);
+        server.add_replica(Keyspace::default());
+        server
     }
 
     /// The same with a keyspace that has no keys.
@@ -241,6 +278,10 @@ impl Harness {
             waits: Waits::May,
             changes: 0,
             events: Vec::new(),
+            records: Vec::new(),
+            compared_bytes: 0,
+            replica: None,
+            is_replica: false,
         }
     }
 
@@ -256,6 +297,7 @@ impl Harness {
         resp::split_words(&mut buffer, &mut ranges).expect("balanced quotes");
         let args = Args::new(&buffer, &ranges);
         if args[0].eq_ignore_ascii_case(b"SELECT") {
+            self.records.clear();
             self.db = value::parse_i64(&args[1]).expect("a number") as u8;
             return "+OK".into();
         }
@@ -269,6 +311,11 @@ impl Harness {
             reply.ok();
         }
         let length = reply.len();
+        self.records.clear();
+        if handler.is_some() {
+            // What it logs is run again by that of the table.
+            self.replica = None;
+        }
         let command = find(args);
         let command = &Command { run: handler.unwrap_or(command.run), ..*command };
         if command.spec().takes(args.len()) {
@@ -279,6 +326,7 @@ impl Harness {
                 command.name.to_ascii_lowercase()
             ));
         }
+        self.compare_keys(command, args);
         if self.demote {
             self.demote_all();
         }
@@ -310,8 +358,11 @@ impl Harness {
                     self.keyspace.lock_many(keys.iter().map(|key| key.slot).collect())
                 }
             };
-            let mut tally = Tally { noting: LISTENED.noting(), ..Tally::default() };
-            let is_write = command.flags.has(Flags::WRITE);
+            let effects = match self.is_replica {
+                true => Effects::of_replay(),
+                false => Effects::new(LISTENED, command.flags.has(Flags::WRITE)),
+            };
+            let mut tally = Tally { noting: effects.listened.noting(), ..Tally::default() };
             let limits = FixedLimits {
                 string_bytes_max: self.string_bytes_max,
                 memory_bytes_max: self.memory_bytes_max,
@@ -326,7 +377,7 @@ impl Harness {
                 tally: &mut tally,
                 fetched: &self.flash,
                 statistics: &self.counts,
-                encodings: &RedisDefaults,
+                encodings: if self.is_replica { &OF_REPLICA } else { &REDIS_DEFAULTS },
                 limits: &limits,
                 no_touch: self.no_touch,
                 detached: Vec::new(),
@@ -335,7 +386,7 @@ impl Harness {
                 cold_leaves: Vec::new(),
                 random: self.random,
                 waits: self.waits,
-                effects: Effects::new(LISTENED, is_write),
+                effects,
             };
             let result = (command.run)(&mut cx, args, reply);
             let mut effects = std::mem::take(&mut cx.effects);
@@ -346,6 +397,9 @@ impl Harness {
                 effects.take_back();
             }
             self.events.extend(effects.noted.iter().map(show_effect));
+            let mut record = Record::new(Vec::new(), self.now_ms);
+            effects.log(self.db, args, &mut record);
+            self.records.extend((!record.is_empty()).then(|| record.pieces().concat()));
             detached.into_iter().for_each(|detached| detached.free(&mut tally));
             for tree in std::mem::take(&mut tally.trees) {
                 let slot = locked.slot(tree.slot);
@@ -363,6 +417,7 @@ impl Harness {
                     return;
                 }
                 Err(CommandError::Reply(text)) => {
+                    assert!(effects.changes == 0, "{} changed something, and failed", command.name);
                     reply.truncate(length);
                     return reply.error(text.as_bytes());
                 }
@@ -432,6 +487,10 @@ impl Harness {
         let mut effects = Effects::new(LISTENED, true);
         effects.take_notes(&self.keyspace, &mut tally.notes);
         self.events.extend(effects.noted.iter().map(show_effect));
+        let mut record = Record::new(Vec::new(), self.now_ms);
+        effects.log(self.db, Args::new(&[], &[]), &mut record);
+        self.records = vec![record.pieces().concat()];
+        self.replay();
     }
 
     /// The timers of all keys.
@@ -441,6 +500,7 @@ impl Harness {
     }
 
     pub(crate) fn check_counts(&self) {
+        self.compare();
         let flash = |at: FlashRef| &*self.flash.values[&at.units];
         for &number in &self.slots {
             check_timers(&self.keyspace.lock(number), number, &flash);

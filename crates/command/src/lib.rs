@@ -19,7 +19,9 @@ pub mod family;
 pub mod fuzzing;
 #[cfg(any(test, feature = "fuzzing"))]
 mod harness;
+mod journal_record;
 mod keys;
+mod logged;
 mod lookup;
 pub mod saved;
 mod spec;
@@ -28,7 +30,9 @@ mod wait;
 pub use cx::{Cx, Fetched, Limits, NothingFetched, SPARE_BYTES_MIN, Statistics, Value};
 pub use effect::{Classes, Effect, Effects, Event};
 pub use error::{ColdValue, CommandError, CommandResult, LongReply, NotResident, fixed};
+pub use journal_record::{BadRecord, Commands, LoggedCommand, Record};
 pub use keys::{KeyAt, find_keys};
+pub use logged::Arg;
 pub use lookup::{CommandTable, Name, names_are_short_enough};
 pub use spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs, Row, Spec,

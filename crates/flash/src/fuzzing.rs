@@ -1,4 +1,4 @@
-//! What the fuzz target `log_record` runs: bytes from a drive, whatever they are, never panic and
+//! What the fuzz targets `log_record` and `journal` run: bytes from a drive, whatever they are, never panic and
 //! never pass for a record that was not written. Compiled with the feature `fuzzing` only, because
 //! the formats are nobody else's business.
 
@@ -15,7 +15,12 @@ use crate::record::{
     self, Lane, PieceChecker, Place, RECORD_HEADER_BYTES, Record, RecordMeta, record_size,
 };
 
-/// One input of the fuzzer. The first byte chooses what is fed with the rest.
+/// One input of the target `journal`.
+pub fn journal(input: &[u8]) {
+    crate::journal::fuzzing::journal(input);
+}
+
+/// One input of the target `log_record`. The first byte chooses what is fed with the rest.
 pub fn log_record(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else { return };
     // A whole log takes a thousand times as long as a decoder.

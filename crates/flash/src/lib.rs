@@ -7,6 +7,9 @@
 //! - `Owner`: what a gc run may ask of the keyspace.
 //!
 //! Reading order: `location`, `record` (the byte format), `engine` (the seam).
+//!
+//! Beside the store stands the journal (`journal/`): records in one order that are durable when it says so. The two share
+//! nothing.
 
 #![deny(unsafe_code)]
 
@@ -15,6 +18,7 @@ mod engine;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod journal;
 mod limits;
 mod location;
 mod log;
@@ -27,6 +31,10 @@ pub use engine::{
     Completion, Engine, EngineWorker, FreeSpace, GcProgress, Liveness, Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
+pub use journal::{
+    Journal, JournalError, JournalOptions, JournalRecord, JournalStatus, Position, Recovery,
+    SyncPolicy, TornTail,
+};
 pub use limits::*;
 pub use location::{Location, RecordId};
 pub use log::{Backend, LogConfig, open_log, open_sim};

@@ -1,5 +1,7 @@
 //! Every bound of this crate, with its unit and the reason for its size.
 
+use std::time::Duration;
+
 /// Records start at multiples of this many bytes, so that 40 bits address 16 TiB.
 pub const RECORD_ALIGN: usize = 16;
 
@@ -61,6 +63,43 @@ pub const PATHS_MAX: usize = 64;
 
 /// Threads of the thread-pool backend for each worker.
 pub const POOL_THREADS: usize = 8;
+
+/// Bytes of the journal that wait to become durable, beyond which nothing is to be appended. They are in memory. As much
+/// as a drive of 250 MB/s takes in a quarter of a second.
+pub const JOURNAL_HELD_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of the journal that are written and not synced, beyond which they are synced whatever the policy: so that what
+/// may have to be written anew is in memory still, and no sync takes long.
+pub const JOURNAL_SYNC_BYTES: u64 = 16 << 20;
+
+/// Bytes from which on a segment of the journal is left for the next. To begin one takes three syncs; what a checkpoint
+/// makes needless is removed segment by segment.
+pub const JOURNAL_SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Bytes of a piece of the journal's buffer.
+pub const JOURNAL_CHUNK_BYTES: usize = 256 << 10;
+
+/// Such pieces that are kept for later while records come: what one sync writes at full speed. New memory for each costs
+/// as much as the copies into it.
+pub const JOURNAL_SPARE_CHUNKS_MAX: usize = JOURNAL_SYNC_BYTES as usize / JOURNAL_CHUNK_BYTES;
+
+/// For so long records gather for one write while nobody waits for them: 200 writes a second cost little, and a process
+/// that is killed loses no more than that.
+pub const JOURNAL_GATHER: Duration = Duration::from_millis(5);
+
+/// Bytes that are written without such a wait.
+pub const JOURNAL_GATHER_BYTES: usize = 256 << 10;
+
+/// When `EverySecond` syncs.
+pub const JOURNAL_SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// When a write or a sync of the journal that failed is tried again.
+pub const JOURNAL_RETRY: Duration = Duration::from_millis(250);
+
+/// Bytes that are read of a journal at a time, or a record if it is longer.
+pub const JOURNAL_READ_BYTES: usize = 1 << 20;
+
+const _: () = assert!(2 * JOURNAL_SYNC_BYTES <= JOURNAL_HELD_BYTES_MAX);
 
 // Five streams may have one open each while a large record is written; one more must be left.
 const _: () = assert!(WRITE_BUFFERS > 5 + LARGE_PIECES_IN_FLIGHT_MAX);

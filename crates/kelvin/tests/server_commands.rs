@@ -272,9 +272,9 @@ fn expired_keys_stay_while_debug_says_so() {
 }
 
 #[test]
-fn persistence_that_is_not_there_is_not_pretended() {
+fn a_journal_is_not_read_by_debug() {
     let server = Server::kelvin(&["--enable-debug-command", "yes"]);
     let mut client = server.connect();
-    let expected = "-ERR DEBUG LOADAOF needs persistence, which is not supported";
+    let expected = "-ERR the journal is read when the server starts, and not by DEBUG LOADAOF";
     assert_eq!(client.show("DEBUG LOADAOF"), expected);
 }

@@ -296,7 +296,7 @@ impl<'a> Db<'a> {
 
     fn insert(&mut self, key: &Key<'_>, kind: u8, state: NewState<'_>, expiry: Expiry) {
         self.tally.write_ram += 1;
-        self.tally.note(self.table, key.bytes, Noted::New);
+        self.tally.note_new(self.table, key.bytes);
         let expire_at_ms = if let Expiry::At(at_ms) = expiry { at_ms } else { 0 };
         let record = Record::new(kind, expire_at_ms, key.bytes, state);
         if expire_at_ms != 0 {
@@ -824,9 +824,9 @@ pub(crate) fn account_gone(record: &Record, table: u8, tally: &mut Tally, gone: 
         (Gone::Removed, _) => tally.delete_ram += 1,
         (Gone::Expired, _) => {
             tally.expired += 1;
-            tally.note(table, view.key, Noted::Expired);
+            tally.note_gone(table, view.key, Noted::Expired);
         }
         // Whoever evicts counts it.
-        (Gone::Evicted, _) => tally.note(table, view.key, Noted::Evicted),
+        (Gone::Evicted, _) => tally.note_gone(table, view.key, Noted::Evicted),
     }
 }

@@ -28,8 +28,12 @@ pub struct DetachedTree {
 /// What is noted of keys: nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noting {
-    /// That they are new, have expired or were evicted.
-    pub is_on: bool,
+    /// That they are new.
+    pub new: bool,
+    /// That they, or elements of theirs, have expired, or that they were evicted.
+    pub gone: bool,
+    /// Which elements have expired.
+    pub elements: bool,
     /// That values of these kinds, a bit for each, end, whatever ends them.
     pub ends_of: u32,
 }
@@ -46,7 +50,7 @@ pub struct Note {
 }
 
 /// What a [`Note`] tells of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// It did not exist before.
     New,
@@ -54,8 +58,8 @@ pub enum Noted {
     Expired,
     /// It was removed because memory was short.
     Evicted,
-    /// Elements of it were removed because their time had come.
-    ElementsExpired,
+    /// Elements of it were removed because their time had come: these, if somebody wants to know.
+    ElementsExpired(Vec<Box<[u8]>>),
     /// It was removed with the last of them.
     Emptied,
     /// Its value has ended: the key is gone, or holds one of a kind whose end is not noted.
@@ -143,11 +147,19 @@ impl Tally {
         self.index_bytes + self.value_bytes
     }
 
-    /// Takes note of what becomes of a key, if somebody listens.
+    /// Takes note that a key is gone, or elements of it are, if somebody listens.
     #[inline]
-    pub fn note(&mut self, table: u8, key: &[u8], noted: Noted) {
-        if self.noting.is_on && holds_keys(table) {
+    pub fn note_gone(&mut self, table: u8, key: &[u8], noted: Noted) {
+        if self.noting.gone && holds_keys(table) {
             self.push_note(table, key, noted);
+        }
+    }
+
+    /// Takes note that a key is new, likewise.
+    #[inline]
+    pub(crate) fn note_new(&mut self, table: u8, key: &[u8]) {
+        if self.noting.new && holds_keys(table) {
+            self.push_note(table, key, Noted::New);
         }
     }
 
@@ -202,7 +214,8 @@ mod tests {
 
     /// How many ends are noted when a value has met with `change`.
     fn ends(value: &[u8], change: impl FnOnce(&mut Db<'_>, &Key<'_>)) -> usize {
-        let noting = Noting { is_on: false, ends_of: ENDING.map(|kind| 1 << kind).iter().sum() };
+        let ends_of = ENDING.map(|kind| 1 << kind).iter().sum();
+        let noting = Noting { ends_of, ..Noting::default() };
         let (mut slot, mut tally) = (SlotState::default(), Tally { noting, ..Tally::default() });
         let (key, other) = (Key::new(b"key"), Key::new(b"other"));
         let mut db = Db::new(&mut slot, 0, 1_000, &mut tally);

@@ -51,6 +51,8 @@ pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
 /// Keys of detached tables that a worker frees itself; more go to a thread of their own.
 pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
+/// Bytes of a buffer for records of the journal that a worker keeps.
+pub(crate) const RECORD_BUFFER_BYTES_MAX: usize = 64 << 10;
 /// Output at which a connection writes before it runs more requests.
 pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;
 /// Bytes of lines that a MONITOR client may fall behind.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use flash::{Backend, Engine, LogConfig};
+use flash::{Backend, Engine, JournalError, LogConfig};
 use keyspace::{ADDRESS_BITS_MAX, Heap, Keyspace, can_hold_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
@@ -18,7 +18,9 @@ use crate::config::{Config, FlashIo, LoadError};
 use crate::execution::effects::hear_keyspace;
 use crate::family::REGISTRY;
 use crate::network::listener::{Accepted, Listeners};
-use crate::session::load::NotLoaded;
+use crate::network::supervisor::Announcement;
+use crate::session::journal::journal_folder;
+use crate::session::load::{NotLoaded, refuse_until_loaded};
 use crate::session::save::{save_and_shut_down, save_points, snapshot_path};
 use crate::state::server::{KELVIN_VERSION, Server};
 
@@ -88,6 +90,7 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
 fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     let mut senders = Vec::new();
     let mut threads = Vec::new();
+    refuse_until_loaded(server);
     let (loaded_sender, loaded) = oneshot::channel();
     let mut loaded_sender = Some(loaded_sender);
     for index in 0..workers {
@@ -125,10 +128,13 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     while server.saves.purpose().is_some() && start.elapsed() < SAVE_ENDS_WITHIN {
         std::thread::sleep(Duration::from_millis(1));
     }
+    if let Some(journal) = server.journaling.journal() {
+        journal.close().context("the last writes are not all in the journal")?;
+    }
     served
 }
 
-/// Serves once the snapshot's file is loaded.
+/// Listens; who needs the data is refused until it is loaded.
 async fn load_and_listen(
     server: &Arc<Server>,
     workers: Vec<mpsc::Sender<Accepted>>,
@@ -136,32 +142,24 @@ async fn load_and_listen(
 ) -> anyhow::Result<()> {
     tokio::spawn(crate::network::measure::measure(server.clone()));
     let mut signals = Signals::watch()?;
+    let listeners = Listeners::bind(server)?;
+    let mut serving = pin!(listeners.serve(server.clone(), workers));
     tokio::select! {
-        loaded = loaded => {
-            let (dir, name) = snapshot_path(server);
-            let path = dir.join(name);
-            let loaded = loaded.context("the worker that loads has ended")?;
-            let way_out = match &loaded {
-                // What is in the file can be had.
-                Err(NotLoaded::TooLarge { .. }) => "",
-                _ => "; move it away to start with empty databases",
-            };
-            loaded.with_context(|| format!("cannot load {}{way_out}", path.display()))?;
+        biased;
+        () = &mut serving => {
+            remove_socket(server);
+            return Ok(());
         }
         name = signals.next() => {
             tracing::info!("{name}: stopping");
+            remove_socket(server);
             return Ok(());
         }
+        loaded = loaded => {
+            let loaded = loaded.context("the worker that loads has ended")?;
+            loaded.map_err(|error| not_loaded(server, error))?;
+        }
     }
-    listen(server, workers, signals).await
-}
-
-async fn listen(
-    server: &Arc<Server>,
-    workers: Vec<mpsc::Sender<Accepted>>,
-    mut signals: Signals,
-) -> anyhow::Result<()> {
-    let listeners = Listeners::bind(server)?;
     let port = server.tcp_port.load(Ordering::Relaxed);
     tracing::info!(
         version = KELVIN_VERSION,
@@ -170,7 +168,7 @@ async fn listen(
         workers = server.tier.workers,
         "ready to accept connections"
     );
-    let mut serving = pin!(listeners.serve(server.clone(), workers));
+    let _announcement = Announcement::make(&server.config);
     loop {
         let name = tokio::select! {
             () = &mut serving => break,
@@ -184,6 +182,11 @@ async fn listen(
             }
         }
     }
+    remove_socket(server);
+    Ok(())
+}
+
+fn remove_socket(server: &Server) {
     let path = server.config.unixsocket.load();
     if !path.is_empty() {
         let path = String::from_utf8_lossy(&path).into_owned();
@@ -191,20 +194,37 @@ async fn listen(
             tracing::debug!(%error, path, "the socket was gone already");
         }
     }
-    Ok(())
+}
+
+/// Says what could not be loaded, and what to do.
+fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
+    let (dir, name) = snapshot_path(server);
+    let path = if error.is_of_journal() { journal_folder(server) } else { dir.join(name) };
+    let way_out = match error {
+        // What is there can be had.
+        NotLoaded::TooLarge { .. } | NotLoaded::NotSaved => "",
+        NotLoaded::Journal(JournalError::InUse { .. }) => "",
+        _ => "; move it away to start with empty databases",
+    };
+    let what = format!("cannot load {}{way_out}", path.display());
+    anyhow::Error::new(error).context(what)
 }
 
 /// SIGINT and SIGTERM.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// Watched for, so that a file that may not grow is an error of a write, and not the end of the process.
+    _file_too_large: Signal,
 }
 
 impl Signals {
     fn watch() -> anyhow::Result<Signals> {
         let interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
         let terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
-        Ok(Signals { interrupt, terminate })
+        let file_too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+            .context("cannot watch for SIGXFSZ")?;
+        Ok(Signals { interrupt, terminate, _file_too_large: file_too_large })
     }
 
     /// The name of the next.

@@ -309,7 +309,7 @@ impl Budget {
         self.grown_bytes.load(Ordering::Relaxed)
     }
 
-    /// Says what connections take by themselves.
+    /// Says what connections take by themselves, and the journal.
     pub fn set_connections(&self, bytes: i64) {
         self.connection_bytes.store(bytes, Ordering::Relaxed);
     }

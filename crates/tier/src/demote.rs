@@ -326,8 +326,10 @@ impl TierWorker {
             demoter.slot = key.slot;
             demoter.keeps_expiring = false;
             let mut state = self.tier.keyspace.lock(key.slot);
+            tally.noting = self.tier.noting();
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
             verdict = db.demote_by(key, demoter).unwrap_or(Verdict::Keep);
+            self.tier.tell(tally);
         });
         self.want_submit();
         match verdict {

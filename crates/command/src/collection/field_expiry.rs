@@ -138,32 +138,38 @@ fn leaf_of(slot: &SlotState, timer: &Timer, key: &Key<'_>) -> Option<(u8, Box<[u
 /// Removes what has expired from a leaf in RAM.
 fn expire_leaf(slot: &mut SlotState, timer: &Timer, key: &Key<'_>, now_ms: u64, tally: &mut Tally) {
     let place = Place::new(*key, timer.table);
-    if timer.leaf == WHOLE {
-        expire_whole(place, slot, now_ms, tally);
-    } else {
-        expire_in_tree(place, slot, timer.leaf, now_ms, tally);
-    }
-    tally.note(timer.table, key.bytes, Noted::ElementsExpired);
+    let removed = match timer.leaf {
+        WHOLE => expire_whole(place, slot, now_ms, tally),
+        leaf => expire_in_tree(place, slot, leaf, now_ms, tally),
+    };
+    tally.note_gone(timer.table, key.bytes, Noted::ElementsExpired(removed));
     if slot.view(timer.table, key).is_none() {
-        tally.note(timer.table, key.bytes, Noted::Emptied);
+        tally.note_gone(timer.table, key.bytes, Noted::Emptied);
     }
 }
 
-fn expire_whole(place: Place<'_>, slot: &mut SlotState, now_ms: u64, tally: &mut Tally) {
+/// Returns the fields that it has removed, if somebody wants to know, as does [`expire_in_tree`].
+fn expire_whole(
+    place: Place<'_>,
+    slot: &mut SlotState,
+    now_ms: u64,
+    tally: &mut Tally,
+) -> Vec<Box<[u8]>> {
     let Place { key, table, .. } = place;
+    let is_asked = tally.noting.elements;
     let mut db = Db::new(slot, table, now_ms, tally);
     let left = db.update(&key, |_, leaf| {
-        remove_expired(leaf, now_ms);
+        let removed = remove_expired(leaf, now_ms, is_asked);
         let fields = Fields::new(leaf);
-        (fields.len(), fields.first_expiry())
+        (removed, fields.len(), fields.first_expiry())
     });
-    match left {
-        Some((0, _)) => {
-            db.remove(&key);
-        }
-        Some((_, first_ms)) => slot.set_timer((table, &key), WHOLE, first_ms, tally),
-        None => unreachable!("the leaf is in RAM"),
+    let (removed, len, first_ms) = left.expect("invariant: the leaf is in RAM");
+    if len == 0 {
+        db.remove(&key);
+    } else {
+        slot.set_timer((table, &key), WHOLE, first_ms, tally);
     }
+    removed
 }
 
 fn expire_in_tree(
@@ -172,15 +178,24 @@ fn expire_in_tree(
     leaf: u32,
     now_ms: u64,
     tally: &mut Tally,
-) {
+) -> Vec<Box<[u8]>> {
+    let is_asked = tally.noting.elements;
     let mut tree = Tree { place, slot, tally, now_ms, form: &HASH, known: KnownPaths::default() };
     let fields = tree.leaf_numbered(leaf).expect("invariant: the leaf is in RAM");
     let path = place.find(tree.slot, &order(Rows::new(fields).first(0)));
     assert!(path.leaf.node == leaf, "its fields lead to a leaf");
-    tree.change_leaf(path, |leaf| remove_expired(leaf, now_ms));
+    let removed = tree.change_leaf(path, |leaf| remove_expired(leaf, now_ms, is_asked));
     tree.settle();
+    removed
 }
 
-fn remove_expired(leaf: &mut Vec<u8>, now_ms: u64) {
+fn remove_expired(leaf: &mut Vec<u8>, now_ms: u64, is_asked: bool) -> Vec<Box<[u8]>> {
+    let removed = if is_asked { expired(leaf, now_ms) } else { Vec::new() };
     FieldsMut::at_time(leaf, now_ms).remove_expired();
+    removed
+}
+
+/// The fields of a leaf that have expired.
+fn expired(leaf: &[u8], now_ms: u64) -> Vec<Box<[u8]>> {
+    Fields::at_time(leaf, now_ms).expired().map(Box::from).collect()
 }

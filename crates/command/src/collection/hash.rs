@@ -246,17 +246,44 @@ pub struct HashMut<'a, 't> {
     form: FormMut<'a, 't>,
     packed_max: PackedMax,
     is_changed: bool,
-    now_ms: u64,
+    expiring: Expiring,
     removed: Removed,
 }
 
 /// Fields that were removed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Removed {
     /// Because they had expired.
     expired: usize,
+    /// These, if the journal listens.
+    logged: Vec<Box<[u8]>>,
     /// By the command.
     asked: usize,
+}
+
+/// What becomes of fields that have expired where others are changed.
+#[derive(Clone, Copy, Debug)]
+struct Expiring {
+    now_ms: u64,
+    are_logged: bool,
+    are_kept: bool,
+}
+
+impl Expiring {
+    fn of(cx: &Cx<'_, '_>) -> Expiring {
+        let are_logged = cx.effects.are_logged();
+        Expiring { now_ms: cx.now_ms, are_logged, are_kept: cx.effects.keeps_expired }
+    }
+
+    fn remove(self, fields: &mut FieldsMut<'_>, removed: &mut Removed) {
+        if self.are_kept {
+            return;
+        }
+        if self.are_logged {
+            removed.logged.extend(fields.fields().expired().map(Box::from));
+        }
+        removed.expired += fields.remove_expired();
+    }
 }
 
 enum FormMut<'a, 't> {
@@ -358,7 +385,7 @@ impl HashMut<'_, '_> {
         match self.expiry(field) {
             None => ExpiryChange::NoField,
             Some(old_ms) if !condition.is_met(old_ms, at_ms) => ExpiryChange::NotMet,
-            Some(_) if at_ms <= self.now_ms => {
+            Some(_) if at_ms <= self.expiring.now_ms => {
                 self.remove(field);
                 ExpiryChange::Removed
             }
@@ -390,7 +417,7 @@ impl HashMut<'_, '_> {
                 let path = tree.place.find(tree.slot, &order(field));
                 // The leaf where it stood may have been removed with its last field: it falls to a neighbour
                 // then, which may be on flash.
-                Fields::at_time(tree.leaf_in_ram(&path)?, self.now_ms).expiry(field)
+                Fields::at_time(tree.leaf_in_ram(&path)?, self.expiring.now_ms).expiry(field)
             }
         }
     }
@@ -402,10 +429,10 @@ impl HashMut<'_, '_> {
             FormMut::Leaf(_, fields) => return change(fields),
             FormMut::Tree(tree) => tree,
         };
-        let (now_ms, expired) = (self.now_ms, &mut self.removed.expired);
+        let (expiring, removed) = (self.expiring, &mut self.removed);
         tree.change_leaf_at(&order(field), |leaf| {
-            let mut fields = FieldsMut::at_time(leaf, now_ms);
-            *expired += fields.remove_expired();
+            let mut fields = FieldsMut::at_time(leaf, expiring.now_ms);
+            expiring.remove(&mut fields, removed);
             change(&mut fields)
         })
     }
@@ -504,7 +531,7 @@ impl Cx<'_, '_> {
         fields: impl Iterator<Item = &'f [u8]>,
         change: impl FnOnce(&mut HashMut<'_, '_>) -> R,
     ) -> Result<R, CommandError> {
-        let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
+        let (packed_max, expiring) = (self.encodings.hash(), Expiring::of(self));
         let found = self.find_to_edit(key, Kind::is_hash)?;
         let mut removed = Removed::default();
         let is_changed = false;
@@ -514,23 +541,25 @@ impl Cx<'_, '_> {
             let mut tree = self.edit_tree_of(place, &HASH);
             tree.known = known;
             let form = FormMut::Tree(&mut tree);
-            let mut hash = HashMut { form, packed_max, is_changed, now_ms, removed };
+            let mut hash = HashMut { form, packed_max, is_changed, expiring, removed };
             let result = change(&mut hash);
+            let is_changed = hash.is_changed;
             removed = hash.removed;
-            if hash.is_changed {
+            if is_changed {
                 tree.settle();
             }
             result
         } else {
             let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
             self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
-                let mut fields = FieldsMut::at_time(leaf, now_ms);
-                removed.expired = fields.remove_expired();
+                let mut fields = FieldsMut::at_time(leaf, expiring.now_ms);
+                expiring.remove(&mut fields, &mut removed);
                 let form = FormMut::Leaf(kind, fields);
-                let mut hash = HashMut { form, packed_max, is_changed, now_ms, removed };
+                let before = std::mem::take(&mut removed);
+                let mut hash = HashMut { form, packed_max, is_changed, expiring, removed: before };
                 let result = change(&mut hash);
+                let is_changed = hash.is_changed || hash.removed.expired > 0;
                 removed = hash.removed;
-                let is_changed = hash.is_changed || removed.expired > 0;
                 if is_changed { Changed::Yes(result) } else { Changed::No(result) }
             })
         };
@@ -557,7 +586,8 @@ impl Cx<'_, '_> {
             self.make_resident(key)?;
             self.tally.read_ram += u64::from(self.tally.read_flash == read_flash);
         }
-        let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
+        let (packed_max, expiring) = (self.encodings.hash(), Expiring::of(self));
+        let now_ms = expiring.now_ms;
         let mut removed = Removed::default();
         let empty = (Kind::HASH_PACKED, &SHAPE.empty()[..]);
         let result = self.edit_leaf((key, found), empty, &HASH, |kind, leaf| {
@@ -567,10 +597,13 @@ impl Cx<'_, '_> {
                 Err(error) => return Changed::No(Err(error)),
             };
             let mut fields = FieldsMut::at_time(leaf, now_ms);
-            removed.expired = fields.remove_expired();
+            expiring.remove(&mut fields, &mut removed);
             let form = FormMut::Leaf(kind, fields);
-            let mut hash = HashMut { form, packed_max, is_changed: false, now_ms, removed };
+            let before = std::mem::take(&mut removed);
+            let is_changed = false;
+            let mut hash = HashMut { form, packed_max, is_changed, expiring, removed: before };
             hash.set_value(field, &new);
+            removed = hash.removed;
             Changed::Yes(Ok(result))
         });
         self.report_expired(key, removed);
@@ -583,7 +616,8 @@ impl Cx<'_, '_> {
         field: &[u8],
         change: impl FnOnce(Option<&[u8]>, &mut NewValue) -> Result<R, CommandError>,
     ) -> Result<R, CommandError> {
-        let (packed_max, now_ms) = (self.encodings.hash(), self.now_ms);
+        let (packed_max, expiring) = (self.encodings.hash(), Expiring::of(self));
+        let now_ms = expiring.now_ms;
         let order = order(field);
         let path = place.find(self.locked.slot(place.key.slot), &order);
         let read_flash = self.tally.read_flash;
@@ -605,7 +639,7 @@ impl Cx<'_, '_> {
         tree.known.push(&order, path);
         let form = FormMut::Tree(&mut tree);
         let removed = Removed::default();
-        let mut hash = HashMut { form, packed_max, is_changed: false, now_ms, removed };
+        let mut hash = HashMut { form, packed_max, is_changed: false, expiring, removed };
         hash.set_value(field, &new);
         let removed = hash.removed;
         tree.settle();
@@ -618,6 +652,9 @@ impl Cx<'_, '_> {
     fn report_expired(&mut self, key: &Key<'_>, removed: Removed) {
         if removed.expired == 0 {
             return;
+        }
+        if !removed.logged.is_empty() {
+            self.log_expired_fields(key, &removed.logged);
         }
         self.report(key, Event::HEXPIRED, removed.expired as u64);
         if removed.asked == 0 {

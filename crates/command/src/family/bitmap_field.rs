@@ -17,6 +17,7 @@ use super::string_range::{RAW, lengthen, peek_string, set_raw};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::logged::Arg;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 /// The rows of this file.
@@ -223,6 +224,9 @@ fn write(
     };
     if written > 0 {
         cx.report(&key, Event::SETBIT, written);
+    } else if old.is_none_or(|(old_len, _)| old_len < len) {
+        // It is longer, though nothing was written.
+        cx.log_as(&[Arg::SentFrom(0)]);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use crate::collection::{Hash, HashMut};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::logged::Arg;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const READ: Flags = Flags::READONLY.and(Flags::FAST);
@@ -369,6 +370,10 @@ fn hincrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comma
         Ok(sum)
     })?;
     cx.report(&key, Event::HINCRBYFLOAT, 1);
+    // Unlike HSET, it leaves the field's expiry.
+    let [set, keep, fields] = [&b"HSETEX"[..], b"KEEPTTL", b"FIELDS"].map(Arg::Bytes);
+    let (field, sum) = (Arg::Sent(2), Arg::Bytes(new.as_bytes()));
+    cx.log_as(&[set, Arg::Sent(1), keep, fields, Arg::Number(1), field, sum]);
     reply.bulk(new.as_bytes());
     Ok(())
 }

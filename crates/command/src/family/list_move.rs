@@ -10,6 +10,7 @@ use crate::collection::End;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::room::check_room;
+use crate::logged::Arg;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 pub(super) const POPPED: KeyFlags = KeyFlags::RW.and(KeyFlags::ACCESS).and(KeyFlags::DELETE);
@@ -169,7 +170,10 @@ pub(super) fn pop_of_first(
         reply.array((popped.end - popped.start) as usize);
         let of = (key, reply_bytes_max);
         write_elements(&mut list, popped.clone(), end == End::Right, of, reply)?;
+        let count = popped.end - popped.start;
         remove_popped(cx, key, (end, popped, len))?;
+        let name = end.popped().name.as_bytes();
+        cx.log_as(&[Arg::Bytes(name), Arg::Bytes(key.bytes), Arg::Number(count as i64)]);
         return Ok(true);
     }
     Ok(false)

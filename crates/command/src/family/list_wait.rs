@@ -9,6 +9,7 @@ use crate::collection::End;
 use crate::cx::Cx;
 use crate::error::CommandResult;
 use crate::family::room::check_room;
+use crate::logged::Arg;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeySpec, Locks, Needs};
 use crate::wait::{Deadline, Wait};
 
@@ -129,6 +130,7 @@ fn pop(cx: &mut Cx<'_, '_>, args: Args<'_>, end: End, reply: &mut Reply) -> Comm
         if is_popped {
             cx.report(key, end.popped(), 1);
             cx.report_if_gone(key);
+            cx.log_as(&[Arg::Bytes(end.popped().name.as_bytes()), Arg::Bytes(key.bytes)]);
             return Ok(());
         }
     }
@@ -138,24 +140,28 @@ fn pop(cx: &mut Cx<'_, '_>, args: Args<'_>, end: End, reply: &mut Reply) -> Comm
 fn blmove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ends = parse_ends(args)?;
     let deadline = Deadline::after_seconds(&args[5], cx.now_ms)?;
-    move_or_wait(cx, ends, deadline, reply)
+    let [source, target, from, to] = [1, 2, 3, 4].map(Arg::Sent);
+    let logged = [Arg::Bytes(b"LMOVE"), source, target, from, to];
+    move_or_wait(cx, ends, (deadline, &logged), reply)
 }
 
 fn brpoplpush(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let deadline = Deadline::after_seconds(&args[3], cx.now_ms)?;
-    move_or_wait(cx, (End::Right, End::Left), deadline, reply)
+    let logged = [Arg::Bytes(b"RPOPLPUSH"), Arg::Sent(1), Arg::Sent(2)];
+    move_or_wait(cx, (End::Right, End::Left), (deadline, &logged), reply)
 }
 
 fn move_or_wait(
     cx: &mut Cx<'_, '_>,
     ends: (End, End),
-    deadline: Deadline,
+    (deadline, logged): (Deadline, &[Arg<'_>]),
     reply: &mut Reply,
 ) -> CommandResult {
-    match move_one(cx, ends, reply)? {
-        true => Ok(()),
-        false => cx.wait(Wait::until(deadline), reply, Reply::null),
+    if !move_one(cx, ends, reply)? {
+        return cx.wait(Wait::until(deadline), reply, Reply::null);
     }
+    cx.log_as(logged);
+    Ok(())
 }
 
 fn blmpop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {

@@ -13,6 +13,7 @@ use crate::family::hash_all::parse_count;
 use crate::family::room::{FRAME_BYTES, Room, check_room};
 use crate::family::sample::{CHOICE_BYTES, sample};
 use crate::family::set::check_all;
+use crate::logged::Arg;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const TAKEN: &[KeySpec] =
@@ -72,7 +73,7 @@ fn spop(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
 
 fn pop_one(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, is_logged) = (cx.key(0), cx.reply_bytes_max, cx.is_logged());
     let Some(mut set) = cx.read_set(&key)? else {
         reply.null();
         return Ok(());
@@ -81,15 +82,27 @@ fn pop_one(cx: &mut Cx<'_, '_>, reply: &mut Reply) -> CommandResult {
     let member = set.at(position)?;
     check_room(&key, member.len() as u64, reply_bytes_max, reply)?;
     reply.bulk(member);
+    let logged = is_logged.then(|| member.to_vec());
     cx.edit_set_at(&key, &[position], |set| set.remove_all_at(&[position]))?;
     cx.report(&key, Event::SPOP, 1);
     cx.report_if_gone(&key);
+    log_removed(cx, logged);
     Ok(())
+}
+
+/// Logs that members were taken out.
+fn log_removed(cx: &mut Cx<'_, '_>, members: impl IntoIterator<Item = Vec<u8>>) {
+    if cx.is_logged() {
+        let members: Vec<Vec<u8>> = members.into_iter().collect();
+        let mut args = vec![Arg::Bytes(b"SREM"), Arg::Sent(1)];
+        args.extend(members.iter().map(|member| Arg::Bytes(member)));
+        cx.log_as(&args);
+    }
 }
 
 fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult {
     let mut random = Random::new(cx.random);
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, is_logged) = (cx.key(0), cx.reply_bytes_max, cx.is_logged());
     let Some(mut set) = cx.read_set(&key)? else {
         reply.set(0);
         return Ok(());
@@ -107,6 +120,7 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
         cx.db(&key).remove(&key);
         cx.report(&key, Event::SPOP, taken);
         cx.report_if_gone(&key);
+        cx.log_as(&[Arg::Bytes(b"DEL"), Arg::Sent(1)]);
         return Ok(());
     }
     check_chosen(&key, &set, taken, reply_bytes_max, reply)?;
@@ -118,11 +132,18 @@ fn pop_some(cx: &mut Cx<'_, '_>, count: u64, reply: &mut Reply) -> CommandResult
     }
     reply.set(positions.len());
     write_nth(&key, &mut set, &positions, reply_bytes_max, reply)?;
+    let mut logged = Vec::new();
+    if is_logged {
+        for &position in &positions {
+            logged.push(set.at(position)?.to_vec());
+        }
+    }
     cx.edit_set_at(&key, &positions, |set| set.remove_all_at(&positions))?;
     if is_renewed {
         cx.renew_set_kind(&key)?;
     }
     cx.report(&key, Event::SPOP, taken);
+    log_removed(cx, logged);
     Ok(())
 }
 

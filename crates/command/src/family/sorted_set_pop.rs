@@ -11,6 +11,7 @@ use super::sorted_set::SCORED_FRAME_BYTES;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::logged::Arg;
 use crate::spec::{
     Begin, Command, Docs, Find, Flags, Group, Handler, KeyFlags, KeySpec, Locks, Needs,
 };
@@ -237,6 +238,10 @@ pub(super) fn pop_from_first(
             cx.remove_ranks(key, ranks)?;
             cx.report(key, end.popped(), popped);
             cx.report_if_gone(key);
+        }
+        if popped > 0 && matches!(form, Form::KeyAndFlat | Form::KeyAndPairs) {
+            let name = Arg::Bytes(end.popped().name.as_bytes());
+            cx.log_as(&[name, Arg::Bytes(key.bytes), Arg::Number(popped as i64)]);
         }
         return Ok(true);
     }

@@ -8,6 +8,7 @@ use crate::collection::{NewEntry, Trim, TrimTo};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::logged::Arg;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const WRITE: Flags = Flags::WRITE.and(Flags::FAST);
@@ -222,9 +223,9 @@ impl Options {
 }
 
 fn xadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let (options, fields) = Options::parse(args, true)?;
+    let (options, fields_at) = Options::parse(args, true)?;
     let trim = options.trim(cx)?;
-    let fields = args.from(fields.min(args.len()));
+    let fields = args.from(fields_at);
     if fields.len() < 2 || !fields.len().is_multiple_of(2) {
         return Err(fixed("ERR wrong number of arguments for 'xadd' command"));
     }
@@ -247,10 +248,17 @@ fn xadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
         return Ok(());
     };
     cx.report(&key, Event::XADD, 1);
-    if let Some(trim) = trim
-        && cx.trim_stream(&key, &trim)? > 0
-    {
-        cx.report(&key, Event::XTRIM, 0);
+    if let Some(trim) = trim {
+        if cx.trim_stream(&key, &trim)? > 0 {
+            cx.report(&key, Event::XTRIM, 0);
+        }
+        if trim.by_leaf && cx.is_logged() {
+            let [name, to, exactly] = [&b"XADD"[..], b"MAXLEN", b"="].map(Arg::Bytes);
+            let length = Arg::Number(cx.stream_length(&key)? as i64);
+            // Its ID stands in front of its fields.
+            let entry = Arg::SentFrom(fields_at - 1);
+            cx.log_as(&[name, Arg::Sent(1), to, exactly, length, entry]);
+        }
     }
     write_id(id, reply);
     Ok(())
@@ -303,6 +311,11 @@ fn xtrim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let removed = cx.trim_stream(&key, &trim)?;
     if removed > 0 {
         cx.report(&key, Event::XTRIM, removed);
+        if trim.by_leaf && cx.is_logged() {
+            let [name, to, exactly] = [&b"XTRIM"[..], b"MAXLEN", b"="].map(Arg::Bytes);
+            let length = Arg::Number(cx.stream_length(&key)? as i64);
+            cx.log_as(&[name, Arg::Sent(1), to, exactly, length]);
+        }
     }
     reply.integer(removed as i64);
     Ok(())

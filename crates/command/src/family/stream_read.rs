@@ -16,12 +16,15 @@ use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed, shown};
+use crate::logged::Arg;
 use crate::spec::{Begin, Command, Docs, Find, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 use crate::wait::{Deadline, Wait};
 
 const BLOCKING: Flags = Flags::BLOCKING.and(Flags::MOVABLEKEYS).and(Flags::REPLIES_VALUES);
 const OPTIONS: &[(&str, usize)] = &[("BLOCK", 1), ("COUNT", 1), ("GROUP", 2), ("NOACK", 0)];
 
+/// Behind this ID nothing is pending.
+const BEHIND_ALL: &[u8] = b"18446744073709551615-18446744073709551614";
 /// Entries of a stream at most for who has waited and names no number.
 const COUNT_WAITED: u64 = 1_000;
 
@@ -263,6 +266,8 @@ struct Reading<'k> {
     /// Times that it was served, and whether the consumer is new.
     served: u64,
     creates: bool,
+    /// Entries that were delivered for the first time.
+    delivered: usize,
 }
 
 /// Writes what XREADGROUP asks for, and notes what it delivers. False: there is nothing, and nothing was
@@ -291,7 +296,13 @@ fn read_group(
         });
         if let Entry::Vacant(at) = at_of.entry(key.bytes) {
             at.insert(readings.len());
-            readings.push(Reading { key: *key, group: edit, served: 0, creates: false });
+            readings.push(Reading {
+                key: *key,
+                group: edit,
+                served: 0,
+                creates: false,
+                delivered: 0,
+            });
         }
     }
     let (begin, mut served) = (reply.len(), 0);
@@ -305,8 +316,27 @@ fn read_group(
         served += usize::from(was_served);
     }
     end_streams(begin, served, reply);
+    let delivered = readings.first().map_or(0, |reading| reading.delivered);
     apply(cx, readings)?;
+    if served > 0 && cx.has_waited() && cx.is_logged() {
+        log_waited(cx, options, delivered);
+    }
     Ok(served > 0)
+}
+
+/// Logs what was delivered to who has waited for a key, as if it had been there at once. Where it was gone again, a
+/// read of what the consumer has had behind all of that, by which it has been seen.
+fn log_waited(cx: &mut Cx<'_, '_>, options: &ReadOptions<'_>, delivered: usize) {
+    let (group, consumer) = options.group.expect("invariant: XREADGROUP has a group");
+    let words = [&b"XREADGROUP"[..], b"GROUP", group, consumer, b"COUNT", b"STREAMS", b"NOACK"];
+    let [read, of_group, group, consumer, at_most, streams, no_ack] = words.map(Arg::Bytes);
+    let key = Arg::Bytes(cx.candidate_keys()[0].bytes);
+    let from = Arg::Bytes(if delivered == 0 { BEHIND_ALL } else { b">" });
+    let mut args = vec![read, of_group, group, consumer, at_most];
+    args.push(Arg::Number(delivered.max(1) as i64));
+    args.extend(options.no_ack.then_some(no_ack));
+    args.extend([streams, key, from]);
+    cx.log_as(&args);
 }
 
 /// The group of a key's stream. Who has waited for it is told that it has lost it.
@@ -333,7 +363,7 @@ fn apply(cx: &mut Cx<'_, '_>, readings: Vec<Reading<'_>>) -> CommandResult {
     let readings: Vec<_> = readings
         .into_iter()
         .filter(|reading| reading.served > 0)
-        .map(|Reading { key, group, served, creates }| (key, group.finish(), served, creates))
+        .map(|Reading { key, group, served, creates, .. }| (key, group.finish(), served, creates))
         .collect();
     for (key, edits, ..) in &readings {
         cx.prepare_rows(key, edits)?;
@@ -395,6 +425,7 @@ fn deliver(
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
     let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
     reading.creates |= is_new;
+    reading.delivered = ids.len();
     for &id in &ids {
         let read = read_up_to(&mut stream, group, id)?;
         group.set_last(id, read);

@@ -10,6 +10,7 @@ use value::parse_i64;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
+use crate::logged::Arg;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const READ_FAST: Flags = Flags::READONLY.and(Flags::FAST);
@@ -328,6 +329,9 @@ fn set_with_options(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> C
     };
     if sets {
         set_until(cx, &key, &args[2], expiry);
+        if options.get && cx.effects.changes > 0 {
+            log_set(cx, expiry);
+        }
     }
     match (options.get, sets) {
         (true, _) => {}
@@ -335,6 +339,18 @@ fn set_with_options(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> C
         (false, false) => reply.null(),
     }
     Ok(())
+}
+
+/// Logs a SET without the options that read what was there.
+fn log_set(cx: &mut Cx<'_, '_>, expiry: Expiry) {
+    let [set, del, keep, until] = [&b"SET"[..], b"DEL", b"KEEPTTL", b"PXAT"].map(Arg::Bytes);
+    let (key, value) = (Arg::Sent(1), Arg::Sent(2));
+    match expiry {
+        Expiry::Clear => cx.log_as(&[set, key, value]),
+        Expiry::Keep => cx.log_as(&[set, key, value, keep]),
+        Expiry::At(at_ms) if at_ms <= cx.now_ms => cx.log_as(&[del, key]),
+        Expiry::At(at_ms) => cx.log_as(&[set, key, value, until, Arg::Number(at_ms as i64)]),
+    }
 }
 
 /// Sets a string. One whose time has come already is not stored only to expire: the key goes.
@@ -375,9 +391,17 @@ fn getex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     match ending {
         Ending::Time(form, _) if form.is_absolute() && expire_at_ms <= now_ms => {
             cx.remove(&key);
+            cx.log_as(&[Arg::Bytes(b"DEL"), Arg::Sent(1)]);
         }
-        Ending::Time(..) => set_expiry(cx, &key, expire_at_ms),
-        Ending::Never if is_volatile => set_expiry(cx, &key, 0),
+        Ending::Time(..) => {
+            set_expiry(cx, &key, expire_at_ms);
+            let at_ms = Arg::Number(expire_at_ms as i64);
+            cx.log_as(&[Arg::Bytes(b"PEXPIREAT"), Arg::Sent(1), at_ms]);
+        }
+        Ending::Never if is_volatile => {
+            set_expiry(cx, &key, 0);
+            cx.log_as(&[Arg::Bytes(b"PERSIST"), Arg::Sent(1)]);
+        }
         _ => {}
     }
     Ok(())
@@ -409,6 +433,7 @@ fn getdel(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandRes
     let key = cx.key(0);
     if get_old(cx, &key, reply)? {
         cx.remove(&key);
+        cx.log_as(&[Arg::Bytes(b"DEL"), Arg::Sent(1)]);
     }
     Ok(())
 }
@@ -418,6 +443,7 @@ fn getset(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     get_old(cx, &key, reply)?;
     cx.set_string(&key, &args[2], Expiry::Clear);
     cx.report(&key, Event::SET, 1);
+    log_set(cx, Expiry::Clear);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use value::{Kind, parse_i64};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
+use crate::logged::Arg;
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const FLAGS: Flags = Flags::WRITE.and(Flags::DENYOOM).and(Flags::FAST);
@@ -140,6 +141,8 @@ fn incrbyfloat(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Comman
     // Never `int`, even where the sum is one: Redis keeps it as the text that it printed.
     let encoding = if new.len() <= EMBSTR_BYTES_MAX { Encoding::Embstr } else { Encoding::Raw };
     reply.bulk(new.as_bytes());
+    let sum = Arg::Bytes(new.as_bytes());
+    cx.log_as(&[Arg::Bytes(b"SET"), Arg::Sent(1), sum, Arg::Bytes(b"KEEPTTL")]);
     cx.set_string_vec(&key, Kind::string(encoding), new.into_bytes(), Expiry::Keep);
     cx.report(&key, Event::INCRBYFLOAT, 1);
     Ok(())

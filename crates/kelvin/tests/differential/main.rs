@@ -33,7 +33,7 @@ use support::Server;
 /// wrong, in a debug build too.
 const COMMANDS_DEFAULT: usize = 40_000;
 /// The tests that share them.
-const TESTS: usize = 5;
+const TESTS: usize = 6;
 /// Streams of the test that runs several at once.
 const STREAMS: u8 = 4;
 const SEED_DEFAULT: u64 = 20_260_000;
@@ -41,6 +41,8 @@ const SEED_DEFAULT: u64 = 20_260_000;
 const FILLED_MIN: usize = 100_000;
 /// Commands between two comparisons of all data.
 const DIGEST_EVERY: usize = 20_000;
+/// What tests of both servers need.
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 /// Steps before the difference that are shown when it does not show again.
 const SHOWN_STEPS: usize = 60;
 
@@ -62,6 +64,28 @@ fn one_worker_with_promotion_on_access() {
 #[test]
 fn two_workers_with_promotion_on_access() {
     check(4, &["--workers", "2", "--tier-promotion", "access", "--tier-compression", "none"]);
+}
+
+/// What the journal has, which is begun anew now and then, is the same data again.
+#[test]
+fn two_workers_with_a_journal() {
+    let grows = ["--auto-aof-rewrite-min-size", "256kb", "--auto-aof-rewrite-percentage", "30"];
+    let options = [&["--workers", "2", "--appendonly", "yes"], &grows[..]].concat();
+    let Pair { redis, mut kelvin } = check(6, &options);
+    kelvin.connect().send(&["SHUTDOWN"]);
+    assert!(kelvin.wait().success());
+    let dir = kelvin.directory().to_str().expect("a path in UTF-8");
+    let again = start_kelvin(&[&options[..], &["--dir", dir]].concat());
+    let pair = Pair { redis, kelvin: again };
+    for server in [&pair.redis, &pair.kelvin] {
+        // Small sorted sets are packed as they are loaded from a snapshot, and have no -0 then, in Redis as well.
+        assert_eq!(support::show(&server.connect().call(&["DEBUG", "RELOAD"])), "+OK");
+    }
+    if let Err(difference) = pair.connect().run(&[Step::digest()]) {
+        panic!("the data are not the same: {} {}", difference.redis, difference.kelvin);
+    }
+    let info = support::text(&pair.kelvin.connect().call(&["INFO", "persistence"]));
+    assert!(info.contains("aof_enabled:1"), "{info}");
 }
 
 /// Each client has databases of its own, so that its replies do not depend on the others.
@@ -137,14 +161,16 @@ struct Failure {
 
 /// Both servers, Kelvin with little of everything.
 fn start(options: &[&str]) -> Pair {
-    let debug = ["--enable-debug-command", "yes"];
-    let all = ["--maxmemory", "48mb", "--flash-segment-size", "1mb"];
-    let options: Vec<&str> = debug.iter().chain(&all).chain(options).copied().collect();
-    Pair { redis: Server::redis(&debug), kelvin: Server::kelvin_with_flash("72mb", &options) }
+    Pair { redis: Server::redis(&DEBUG), kelvin: start_kelvin(options) }
 }
 
-/// Sends this test's share of the commands.
-fn check(test: u64, options: &[&str]) {
+fn start_kelvin(options: &[&str]) -> Server {
+    let all = ["--maxmemory", "48mb", "--flash-segment-size", "1mb"];
+    Server::kelvin_with_flash("72mb", &[&DEBUG[..], &all, options].concat())
+}
+
+/// Sends this test's share of the commands. Returns the servers.
+fn check(test: u64, options: &[&str]) -> Pair {
     let Settings { seed, commands } = Settings::from_environment(test);
     let pair = start(options);
     let fill = if commands < FILLED_MIN { Vec::new() } else { fill(seed) };
@@ -154,6 +180,7 @@ fn check(test: u64, options: &[&str]) {
         Err(failure) => fail(&pair, &run, failure),
     }
     eprintln!("  {}", check_moves(&pair.kelvin));
+    pair
 }
 
 /// Sends a stream. Returns how many commands were answered alike.

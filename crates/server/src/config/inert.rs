@@ -1,7 +1,7 @@
 //! Redis's options that have no effect here, so that its files can be read and CONFIG knows them.
 //!
 //! They concern what is not there, or what cannot be chosen. Values are checked as Redis does, kept
-//! and shown. What would promise something that cannot be kept (durability, replicas, encryption,
+//! and shown. What would promise something that cannot be kept (replicas, encryption,
 //! users) is refused. When the server starts it names those that ask for something
 //! ([`Config::without_effect`]). An option that gets an effect moves to `options`.
 
@@ -45,13 +45,6 @@ choices! {
         No = "no",
         Yes = "yes",
         Clients = "clients",
-    }
-
-    /// When a write counts as done.
-    AppendFsync {
-        Everysec = "everysec",
-        Always = "always",
-        No = "no",
     }
 
     /// What an error in the stream does.
@@ -194,22 +187,10 @@ options! {
     stop_writes_on_bgsave_error: Atomic<YesNo> = YesNo::either(), "stop-writes-on-bgsave-error", "yes", RUNTIME;
     /// Whether payloads of RESTORE are checked in depth.
     sanitize_dump_payload: Atomic<Choice<SanitizePayload>> = Choice::new(), "sanitize-dump-payload", "no", RUNTIME;
-    /// Only `no`.
-    appendonly: Atomic<YesNo> = YesNo::only_no("append only persistence is not supported"), "appendonly", "no", RUNTIME;
     /// The append-only file's name.
     appendfilename: Shared<Text> = Text::checked(check::appendfilename), "appendfilename", "appendonly.aof", IMMUTABLE;
-    /// The append-only file's directory.
-    appenddirname: Shared<Text> = Text::checked(check::appenddirname), "appenddirname", "appendonlydir", IMMUTABLE;
-    /// When a write to the append-only file counts as done.
-    appendfsync: Atomic<Choice<AppendFsync>> = Choice::new(), "appendfsync", "everysec", RUNTIME;
     /// Not flushing the append-only file while a child writes.
     no_appendfsync_on_rewrite: Atomic<YesNo> = YesNo::either(), "no-appendfsync-on-rewrite", "no", RUNTIME;
-    /// Percent of growth after which the append-only file is rewritten.
-    auto_aof_rewrite_percentage: Atomic<Integer> = Integer::between(0, INT_MAX), "auto-aof-rewrite-percentage", "100", RUNTIME;
-    /// Bytes of an append-only file that is worth rewriting.
-    auto_aof_rewrite_min_size: Atomic<Memory> = Memory::between(0, BYTES_MAX), "auto-aof-rewrite-min-size", "64mb", RUNTIME;
-    /// Loading an append-only file that was cut off.
-    aof_load_truncated: Atomic<YesNo> = YesNo::either(), "aof-load-truncated", "yes", RUNTIME;
     /// A snapshot at the head of the append-only file.
     aof_use_rdb_preamble: Atomic<YesNo> = YesNo::either(), "aof-use-rdb-preamble", "yes", RUNTIME;
     /// Times in the append-only file.

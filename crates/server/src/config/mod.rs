@@ -34,8 +34,8 @@ pub use self::file::LoadError;
 pub use self::kind::{MemoryShare, Names, parse_memory};
 pub use self::list::{ClientClass, OutputLimit, OutputLimitTable};
 pub use self::options::{
-    Config, FlashIo, LogLevel, MaxmemoryPolicy, ProtectedAction, Supervised, TierCompression,
-    TierPromotion,
+    AppendFsync, Config, FlashIo, LogLevel, MaxmemoryPolicy, ProtectedAction, Supervised,
+    TierCompression, TierPromotion,
 };
 pub use self::row::{Flags, OptionRow};
 

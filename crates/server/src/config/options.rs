@@ -88,6 +88,16 @@ choices! {
         Threads = "threads",
     }
 
+    /// When the journal is synced.
+    AppendFsync {
+        /// Once a second.
+        Everysec = "everysec",
+        /// Before a reply tells of what it has.
+        Always = "always",
+        /// When the system does.
+        No = "no",
+    }
+
     /// Which process supervisor to talk to.
     Supervised {
         /// Upstart, which nobody uses any more: not supported.
@@ -197,7 +207,7 @@ options! {
 
     // Snapshots.
 
-    /// Directory of the snapshot. Other paths are relative to where the server was started.
+    /// Directory of the snapshot and of the journal. Other paths are relative to where the server was started.
     dir: Shared<Text> = Text::checked(check::dir), "dir", ".", PROTECTED;
     /// The snapshot's file name: it is loaded at the start.
     dbfilename: Shared<Text> = Text::checked(check::dbfilename), "dbfilename", "dump.rdb", PROTECTED;
@@ -212,6 +222,21 @@ options! {
     shutdown_on_sigint: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigint", "default", RUNTIME;
     /// What SIGTERM does besides ending the server.
     shutdown_on_sigterm: Shared<Words> = Words::checked(check::shutdown), "shutdown-on-sigterm", "default", RUNTIME;
+
+    // The journal.
+
+    /// Whether writes are journaled, so that they survive a restart.
+    appendonly: Atomic<YesNo> = YesNo::either(), "appendonly", "no", RUNTIME;
+    /// When the journal is synced.
+    appendfsync: Atomic<Choice<AppendFsync>> = Choice::new(), "appendfsync", "everysec", RUNTIME;
+    /// The journal's directory, within `dir`.
+    appenddirname: Shared<Text> = Text::checked(check::appenddirname), "appenddirname", "appendonlydir", IMMUTABLE;
+    /// Percent by which the journal grows until it is rewritten; 0 never.
+    auto_aof_rewrite_percentage: Atomic<Integer> = Integer::between(0, INT_MAX), "auto-aof-rewrite-percentage", "100", RUNTIME;
+    /// Bytes of a journal that is worth rewriting.
+    auto_aof_rewrite_min_size: Atomic<Memory> = Memory::between(0, BYTES_MAX), "auto-aof-rewrite-min-size", "64mb", RUNTIME;
+    /// Whether to start with a journal whose last record was cut off, without that record.
+    aof_load_truncated: Atomic<YesNo> = YesNo::either(), "aof-load-truncated", "yes", RUNTIME;
 
     // Encodings, as OBJECT ENCODING names them.
 

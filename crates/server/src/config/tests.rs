@@ -139,7 +139,7 @@ fn refuses_values_with_a_reason() {
         ("maxmemory-clients", "%", "argument must be a memory or percent value"),
         ("maxmemory-policy", "foo", POLICIES),
         ("latency-tracking", "maybe", "argument must be 'yes' or 'no'"),
-        ("appendonly", "yes", "append only persistence is not supported"),
+        ("appendonly", "maybe", "argument must be 'yes' or 'no'"),
         ("hz", "x", "argument couldn't be parsed into an integer"),
         ("timeout", "0 ", "argument couldn't be parsed into an integer"),
         ("timeout", "-1", "argument must be between 0 and 2147483647 inclusive"),
@@ -353,7 +353,6 @@ fn says_which_line_is_wrong() {
         ("dir /nonexistent", "No such file or directory"),
         ("include a b", "Bad directive or wrong number of arguments"),
         // What would promise something that cannot be kept.
-        ("appendonly yes", "append only persistence is not supported"),
         (
             "shutdown-on-sigterm save nosave",
             "shutdown options SAVE and NOSAVE can't be used simultaneously",
@@ -447,8 +446,8 @@ fn reads_over_lines_that_change_nothing() {
 fn names_what_has_no_effect_once_it_asks_for_something() {
     for (arguments, expected) in [
         (&["--hz", "20", "--maxmemory", "1gb"] as &[&str], &[] as &[&str]),
-        (&["--appendonly", "no"], &["save (by default)"]),
-        (&["--appendonly", "no", "--save"], &[]),
+        (&["--tls-port", "0"], &["save (by default)"]),
+        (&["--tls-port", "0", "--save"], &[]),
         (&["--io-threads", "4", "--save", ""], &["io-threads"]),
         (
             &["--slave-priority", "1", "--replica-priority", "2", "--save", ""],
@@ -665,6 +664,11 @@ const SHARED_NAMES: &[&str] = &[
     "maxmemory-samples",
     "databases",
     "unixsocketperm",
+    "appendfsync",
+    "appenddirname",
+    "auto-aof-rewrite-percentage",
+    "auto-aof-rewrite-min-size",
+    "aof-load-truncated",
     "no-such-option",
 ];
 
@@ -746,7 +750,6 @@ const SHARED_VALUES: &[&str] = &[
 /// Options without effect of which redis-server takes other values, or not the same way: those that
 /// promise something, those of later versions, and those that it must be able to act on.
 const OWN_NAMES: &[&str] = &[
-    "appendonly",
     "min-replicas-to-write",
     "oom-score-adj",
     "oom-score-adj-values",

@@ -67,13 +67,7 @@ impl Batch {
             return;
         }
         let args = Args::new(request, scratch);
-        let mut entry = registry.get(&args[0]);
-        if let Some(container) = entry
-            && !container.subcommands.is_empty()
-            && let Some(name) = args.get(1)
-        {
-            entry = container.subcommand(name).or(entry);
-        }
+        let entry = registry.find(args);
         let key = entry.and_then(|entry| single_key(entry, args));
         let first = ranges.len() as u32;
         let base = base as u32;

@@ -237,7 +237,8 @@ impl Runner<'_> {
         self.run(reply)
     }
 
-    /// Has it wait for the end of a pause, or refuses it because a file is being loaded.
+    /// Has it wait for the end of a pause or for the journal, or refuses it because a file is being loaded or the
+    /// journal takes nothing.
     #[cold]
     fn hold_up(&mut self, reply: &mut Reply) -> Option<Outcome> {
         let (session, flags) = (&*self.session, self.entry.spec.flags);
@@ -250,7 +251,19 @@ impl Runner<'_> {
         }
         let writes = flags.has(Flags::WRITE) || self.is_exec_with_writes();
         let is_stopped = pause.stops(writes, session.now_ms) && !self.passes_pause();
-        is_stopped.then_some(Outcome::Paused)
+        if is_stopped {
+            return Some(Outcome::Paused);
+        }
+        // Who watches whether the server is well hears of it, too, as in Redis.
+        let asks_journal = writes || self.entry.spec.name == "PING";
+        if !asks_journal || !pause.is_journaled() {
+            return None;
+        }
+        let journaling = &session.server().journaling;
+        if let Some(text) = journaling.refusal() {
+            return Some(self.refuse(reply, text));
+        }
+        (writes && !journaling.takes_writes()).then_some(Outcome::Paused)
     }
 
     fn run(&mut self, reply: &mut Reply) -> Outcome {
@@ -411,6 +424,7 @@ impl Runner<'_> {
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
                 saved_bytes: None,
+                record: None,
             };
             match run_locked(Caller::of(self.session), &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,

@@ -1,25 +1,40 @@
-//! What becomes of what a run has reported, while its slots are still held: keys that clients wait for are
-//! marked, and keyspace notifications published. So those of a key come in the order of its changes.
+//! What becomes of what a run has reported, while its slots are still held: changes are journaled, keys that clients
+//! wait for are marked, and keyspace notifications published. So those of a key come in the order of its changes.
 
 use std::io::Write;
 use std::sync::{Arc, Weak};
 
-use command::{Classes, Cx, Effect, Effects, Event};
+use command::{Classes, Cx, Effect, Effects, Event, Record};
 use keyspace::{Note, Noting};
+use resp::Args;
 use tier::Listener;
 
+use crate::execution::journal::{journal_gone, journal_run};
 use crate::state::server::Server;
+use crate::state::worker::Worker;
 
-/// Takes what a run has reported. One that is to be run again (`is_over` is false) has done nothing but remove
-/// keys whose time had come.
+/// Takes what a run has reported. What is to be journaled of a run in a transaction goes into the record of that. One
+/// that is to be run again (`is_over` is false) has done nothing but remove keys whose time had come.
 #[cold]
-pub(super) fn take_effects(server: &Server, worker: usize, cx: &mut Cx<'_, '_>, is_over: bool) {
+pub(super) fn take_effects<'r>(
+    worker: &Worker,
+    cx: &mut Cx<'_, '_>,
+    (args, record): (Args<'r>, Option<&mut Record<'r>>),
+    is_over: bool,
+) {
+    let server = &*worker.server;
     cx.effects.take_notes(&server.tier.keyspace, &mut cx.tally.notes);
     if !is_over {
         cx.effects.take_back();
     }
+    if cx.effects.listened.has(Classes::LOGGED) {
+        match record {
+            Some(record) => cx.effects.log(cx.db, args, record),
+            None => journal_run(worker, cx, args),
+        }
+    }
     let effects = std::mem::take(&mut cx.effects.noted);
-    hear(server, Some(worker), &effects);
+    hear(server, Some(worker.index), &effects);
 }
 
 /// Has a server hear of keys that expire and are evicted.
@@ -39,6 +54,9 @@ impl Listener for OfKeyspace {
         let Some(server) = self.0.upgrade() else { return };
         let mut effects = Effects::new(server.listening.classes(), true);
         effects.take_notes(&server.tier.keyspace, notes);
+        if effects.listened.has(Classes::LOGGED) {
+            journal_gone(&server, &effects);
+        }
         hear(&server, None, &effects.noted);
     }
 }

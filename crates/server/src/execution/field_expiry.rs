@@ -19,9 +19,13 @@ const LEAVES_MAX: usize = 32;
 const READ_LEAVES_MAX: usize = 32;
 const READ_BYTES_MAX: u64 = 256 << 10;
 
-/// Whether what has expired is removed now.
+/// Whether what has expired is removed now. Not while data is loaded: records of the journal tell what had expired
+/// when.
 pub(super) fn is_on(server: &Server, now_ms: u64) -> bool {
-    server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms)
+    server.active_expire.load(Ordering::Relaxed)
+        && !server.pause.is_on(now_ms)
+        && !server.saves.is_loading()
+        && server.journaling.takes_writes()
 }
 
 /// Removes fields from some leaves of a slot. Returns whether to go on with this slot: more may be due in RAM.

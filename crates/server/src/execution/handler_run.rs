@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use command::collection::ColdLeaves;
-use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler, Waits};
+use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler, Record, Waits};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
@@ -46,11 +46,11 @@ impl<'a> Caller<'a> {
 }
 
 /// A handler with what it works on.
-pub(crate) struct HandlerRun<'a> {
+pub(crate) struct HandlerRun<'a, 'r> {
     pub(crate) handler: Handler,
     pub(crate) keys: &'a [Key<'a>],
     pub(crate) part: Part,
-    pub(crate) args: Args<'a>,
+    pub(crate) args: Args<'r>,
     pub(crate) fetched: &'a FetchedSet,
     /// Bytes of the reply up to which there is memory for it.
     pub(crate) reply_bytes_max: usize,
@@ -66,6 +66,8 @@ pub(crate) struct HandlerRun<'a> {
     /// What was read for a snapshot with the slots held, of a run that holds them before and after: in a
     /// transaction, or for a client that has waited.
     pub(crate) saved_bytes: Option<u64>,
+    /// The record of the transaction under way, if writes are journaled.
+    pub(crate) record: Option<&'a mut Record<'r>>,
 }
 
 /// Which keys of its request a run is on.
@@ -88,7 +90,7 @@ pub(crate) enum Part {
 pub(crate) fn run_locked(
     caller: Caller<'_>,
     locked: &mut Locked<'_>,
-    run: HandlerRun<'_>,
+    run: HandlerRun<'_, '_>,
     reply: &mut Reply,
 ) -> CommandResult {
     let worker = caller.worker;
@@ -131,9 +133,9 @@ pub(crate) fn run_locked(
     if run.part == Part::Rehearsal && result.is_ok() {
         result = Err(CommandError::too_long_of(&run.keys[0], reply.full_len() as u64));
     }
-    if listened != Classes::NONE {
+    if listened != Classes::NONE && !(cx.effects.are_none() && cx.tally.notes.is_empty()) {
         let is_over = is_over(&result) && run.part != Part::Rehearsal;
-        take_effects(server, worker.index, &mut cx, is_over);
+        take_effects(worker, &mut cx, (run.args, run.record), is_over);
     }
     let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
     match &mut result {
@@ -179,6 +181,7 @@ pub(crate) fn run_locked(
     if worker.demotes_after_command() && is_over(&result) {
         worker.demote_later(run.keys.iter().map(|key| key.slot));
     }
+    server.tier.tell(&mut tally);
     result
 }
 
@@ -187,7 +190,11 @@ pub(crate) fn run_locked(
 ///
 /// Errors: [`CommandError::NotResident`]; a file is being loaded; the server is about to end.
 #[cold]
-fn save_before(worker: &Worker, locked: &mut Locked<'_>, run: &HandlerRun<'_>) -> CommandResult {
+fn save_before(
+    worker: &Worker,
+    locked: &mut Locked<'_>,
+    run: &HandlerRun<'_, '_>,
+) -> CommandResult {
     let saves = &worker.server.saves;
     if worker.server.pause.is_loading() {
         return Err(command::fixed(LOADING_ERROR));
@@ -389,6 +396,7 @@ pub(crate) fn promote_large<'a>(
         promote_one(caller, (&mut slot, &key), true, &mut tally, |record| {
             fetched.take_longer(record, large_bytes).map(Vec::into_boxed_slice)
         });
+        worker.server.tier.tell(&mut tally);
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod effects;
 pub(crate) mod field_expiry;
 pub(crate) mod gather;
 mod handler_run;
+mod journal;
 mod keys;
 pub(crate) mod need;
 pub(crate) mod outcome;

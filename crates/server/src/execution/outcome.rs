@@ -70,7 +70,7 @@ pub(crate) enum Outcome {
     Gather(Lacked),
     /// It must wait for memory, then it is to be run again.
     Memory,
-    /// It must wait for the end of a pause.
+    /// It must wait for the end of a pause, or until the journal takes writes.
     Paused,
     /// Its client waits in the queues of its keys (`Session::place`).
     Waits,

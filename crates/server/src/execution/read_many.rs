@@ -179,6 +179,7 @@ impl Pipeline<'_> {
             is_write: false,
             waits: Waits::Never,
             saved_bytes: None,
+            record: None,
         };
         run_locked(Caller::of(self.session), &mut locked, run, self.reply).ok()?;
         read.reads.take_from(&mut worker.tally.borrow_mut(), before);
@@ -201,6 +202,7 @@ impl Pipeline<'_> {
             if expire_at_ms != 0 {
                 read.expires_ms = read.expires_ms.min(expire_at_ms);
             }
+            read.worker.server.tier.tell(&mut tally);
         }
         locked.slot(key.slot).watch(table, key.bytes, &read.changed);
         read.watched.push(key.slot);
@@ -220,7 +222,7 @@ impl Pipeline<'_> {
                 let key = Key::new(key);
                 let mut slot = keyspace.lock(key.slot);
                 let table = keyspace.table_of(self.session.db);
-                Db::new(&mut slot, table, self.session.now_ms, &mut tally).take_back_access(&key);
+                Db::new(&mut slot, table, 0, &mut tally).take_back_access(&key);
             }
         }
         read.read = first;

@@ -119,6 +119,7 @@ fn rehearse_one(
         is_write: false,
         waits: Waits::Never,
         saved_bytes: None,
+        record: None,
     };
     let result = run_locked(caller, locked, run, reply);
     reply.truncate(length);

@@ -126,8 +126,11 @@ fn kind_of(
 ) -> Option<Kind> {
     let table = locked.keyspace().table_of(db);
     let tally = &mut worker.tally.borrow_mut();
+    tally.noting = worker.server.tier.noting();
     let view = Db::new(locked.slot(key.slot), table, now_ms, tally).into_view(key);
-    view.map(|view| Kind::from_bits(view.kind))
+    let kind = view.map(|view| Kind::from_bits(view.kind));
+    worker.server.tier.tell(tally);
+    kind
 }
 
 /// Whether a client waits for values of this kind, or is to be told that it is none of those.
@@ -227,6 +230,7 @@ fn run(
             is_write: waiter.entry.spec.flags.has(command::Flags::WRITE),
             waits: Waits::For(index),
             saved_bytes: Some(saved_bytes),
+            record: None,
         };
         let result = run_locked(caller, locked, run, reply);
         let Err(CommandError::NotResident(missing)) = result else { return result };

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use command::{CommandError, Flags, NotResident, Waits};
+use command::{CommandError, Flags, NotResident, Record, Waits};
 use keyspace::{Keyspace, Locked};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
@@ -19,6 +19,7 @@ use crate::execution::call::count;
 use crate::execution::dispatch::{Attempt, wants_of};
 use crate::execution::gather::{chosen_db, transaction_wants_many};
 use crate::execution::handler_run::{Caller, HandlerRun, Part, run_locked};
+use crate::execution::journal::{begin_record, end_record};
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, value_bytes};
 use crate::execution::outcome::{Lacked, Needed, Outcome};
@@ -116,7 +117,9 @@ fn exec(
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
         tally.noting = server.tier.noting();
-        session.transaction.is_disturbed(&mut locked, session.now_ms, tally)
+        let is_disturbed = session.transaction.is_disturbed(&mut locked, session.now_ms, tally);
+        server.tier.tell(tally);
+        is_disturbed
     };
     if is_disturbed {
         drop(locked);
@@ -144,9 +147,15 @@ fn exec(
     let transaction = std::mem::take(&mut session.transaction);
     reply.array(transaction.queued.len());
     let mut room = Room::new(session, reply, attempt.leaves_gaps);
+    let is_logged = server.listening.is_logged();
+    let mut record = is_logged.then(|| begin_record(&session.worker, session.now_ms));
     for (index, queued) in transaction.queued.iter().enumerate() {
         reply.set_protocol(session.protocol);
-        run_queued(session, (queued, index), &mut locked, fetched, &mut room, reply);
+        let of_all = (&mut room, &mut record);
+        run_queued(session, (queued, index), &mut locked, fetched, of_all, reply);
+    }
+    if let Some(record) = record {
+        end_record(&session.worker, record);
     }
     drop(locked);
     serve_ready(&session.worker);
@@ -243,12 +252,12 @@ impl Room {
     }
 }
 
-fn run_queued(
+fn run_queued<'r>(
     session: &mut Session,
-    (queued, index): (&Queued, usize),
+    (queued, index): (&'r Queued, usize),
     locked: &mut Locked<'_>,
     fetched: &mut FetchedSet,
-    room: &mut Room,
+    (room, record): (&mut Room, &mut Option<Record<'r>>),
     reply: &mut Reply,
 ) {
     let args = queued.args();
@@ -275,6 +284,7 @@ fn run_queued(
                     is_write: queued.entry.spec.flags.has(Flags::WRITE),
                     waits: Waits::Never,
                     saved_bytes: Some(room.saved_bytes),
+                    record: record.as_mut(),
                 };
                 let caller = Caller { random, ..Caller::of(session) };
                 let result = run_locked(caller, locked, run, reply);

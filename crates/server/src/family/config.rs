@@ -1,5 +1,7 @@
 //! CONFIG: options, shown and changed while the server runs.
 
+use std::sync::Arc;
+
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
 use resp::{Args, Reply};
 use value::glob;
@@ -10,6 +12,9 @@ use crate::config::{ConfigError, ProtectedAction, ProtectedOptions};
 use crate::session::Session;
 use crate::session::errand::{Change, Errand};
 use crate::state::server::Server;
+
+const IN_TRANSACTION: CommandError =
+    command::fixed("ERR appendonly cannot be changed in a transaction");
 
 /// Flags of all subcommands but HELP.
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
@@ -102,17 +107,23 @@ fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let allowed = session.is_allowed(session.server().config.enable_protected_configs.load());
     let protected = if allowed { ProtectedOptions::Allowed } else { ProtectedOptions::Refused };
     let words: Vec<Vec<u8>> = args.from(2).iter().map(<[u8]>::to_vec).collect();
-    let change = move |server: &Server| {
+    let is_journal = |name: &Vec<u8>| name.eq_ignore_ascii_case(b"appendonly");
+    if session.is_in_exec() && words.iter().step_by(2).any(is_journal) {
+        // It takes every slot, and the transaction holds some.
+        return Err(IN_TRANSACTION);
+    }
+    let change = move |server: &Arc<Server>| {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        server
-            .config
-            .set(&words, protected, &mut |rows| crate::state::settings::apply(server, rows))
+        server.config.set(&words, protected, &mut |rows| {
+            crate::state::settings::apply(server, rows)?;
+            crate::session::journal::apply(server, rows)
+        })
     };
     change_options(session, Box::new(change), reply)
 }
 
 fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let change = |server: &Server| {
+    let change = |server: &Arc<Server>| {
         let written = server.config.rewrite();
         match &written {
             Ok(()) => tracing::info!("CONFIG REWRITE: the configuration file is up to date"),
@@ -128,7 +139,7 @@ fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> Command
 fn change_options(session: &mut Session, change: Change, reply: &mut Reply) -> CommandResult {
     let changed = match session.errand.take() {
         Errand::Changed(changed) => changed,
-        _ if session.is_in_exec() => change(session.server()),
+        _ if session.is_in_exec() => change(&session.worker.server),
         _ => {
             session.errand = Errand::Change(change);
             return Ok(());

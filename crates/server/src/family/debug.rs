@@ -28,6 +28,8 @@ use crate::state::saves::LOADING_ERROR;
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 /// Keys that DEBUG POPULATE makes between two looks at memory.
 const POPULATE_STEP: u64 = 1024;
+/// How long it waits for the journal at a time.
+const JOURNAL_PAUSE: Duration = Duration::from_millis(1);
 /// The longest value that it makes.
 const POPULATE_BYTES_MAX: u64 = 512 << 20;
 
@@ -38,6 +40,8 @@ const NOT_ALLOWED: CommandError = command::fixed(
 );
 const IN_TRANSACTION: CommandError =
     command::fixed("ERR this subcommand of DEBUG is not allowed in a transaction");
+const NO_LOADAOF: CommandError =
+    command::fixed("ERR the journal is read when the server starts, and not by DEBUG LOADAOF");
 const NOT_POSITIVE: CommandError = command::fixed("ERR value is out of range, must be positive");
 
 /// Settings of Redis's insides that there is nothing like here: name, words of the request.
@@ -118,7 +122,7 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         (b"DIGEST-VALUE", _) => return digest_values(session, args, reply),
         (b"HELP", 2) => return write_help(HELP, reply),
         (b"HTSTATS", 3) => return table_stats(session, &args[2], reply),
-        (b"LOADAOF", _) => return Err(not_persistent(&name)),
+        (b"LOADAOF", _) => return Err(NO_LOADAOF),
         (b"RELOAD", _) => return reload(session, args, reply),
         (b"LOG", 3) => tracing::warn!("DEBUG LOG: {}", args[2].escape_ascii()),
         (b"OBJECT", 3) => return object(session, &args[2], reply),
@@ -170,11 +174,6 @@ fn reload(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
 
 fn is_without_effect(name: &[u8], words: usize) -> bool {
     WITHOUT_EFFECT.iter().any(|(other, count)| other.as_bytes() == name && *count == words)
-}
-
-fn not_persistent(name: &[u8]) -> CommandError {
-    let name = String::from_utf8_lossy(name);
-    CommandError::owned(format!("ERR DEBUG {name} needs persistence, which is not supported"))
 }
 
 /// Stops the worker, as Redis stops the server: that is what tests use it for.
@@ -258,6 +257,7 @@ fn object(session: &Session, key: &[u8], reply: &mut Reply) -> CommandResult {
              lru_seconds_idle:0"
         )
     });
+    tier.tell(&mut tally);
     drop(slot);
     tier.add_tally(&mut tally);
     reply.simple(&text.ok_or(CommandError::NO_SUCH_KEY)?);
@@ -303,6 +303,10 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
         let mut db = Db::new(&mut slot, table, session.now_ms, &mut tally);
         if db.peek(&key).is_none() {
             let kind = Kind::of_string(&value).bits();
+            if session.server().listening.is_logged() {
+                let words: [&[u8]; 3] = [b"SET", &name, &value];
+                session.server().journaling.append_command(session.db, session.now_ms, &words);
+            }
             db.put_vec(&key, kind, value, Expiry::Clear);
         }
         if session.worker.demotes_after_command() {
@@ -310,6 +314,9 @@ fn populate(session: &Session, args: Args<'_>) -> CommandResult {
         }
         drop(slot);
         if number % POPULATE_STEP == 0 {
+            while !session.server().journaling.takes_writes() {
+                std::thread::sleep(JOURNAL_PAUSE);
+            }
             let pressure = session.worker.tier.after_batch(&mut tally);
             if pressure == Pressure::Wait {
                 return Err(command::fixed(

@@ -1,4 +1,4 @@
-//! Commands of snapshots: SAVE, BGSAVE, LASTSAVE.
+//! Commands of snapshots and of the journal: SAVE, BGSAVE, LASTSAVE, BGREWRITEAOF.
 
 use std::sync::atomic::Ordering;
 
@@ -14,6 +14,18 @@ use crate::state::saves::Purpose;
 const IN_PROGRESS: CommandError = command::fixed("ERR Background save already in progress");
 const HALF_LOADED: CommandError = command::fixed(
     "ERR the file could not be loaded as a whole: SAVE says that it is to be replaced",
+);
+/// Redis has a process write each, and speaks of those.
+const REWRITING: CommandError = command::fixed(
+    "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a \
+     BGSAVE whenever possible.",
+);
+const REWRITE_IN_PROGRESS: CommandError =
+    command::fixed("ERR Background append only file rewriting already in progress");
+const NO_JOURNAL: CommandError =
+    command::fixed("ERR there is no journal to rewrite: CONFIG SET appendonly yes begins one");
+const REWRITE_FAILED: CommandError = command::fixed(
+    "ERR Can't execute an AOF background rewriting. Please check the server logs for more information.",
 );
 /// Redis's error without a text: the log says why.
 const FAILED: CommandError = command::fixed("ERR");
@@ -34,6 +46,11 @@ pub(crate) const COMMANDS: &[SessionCommand] = &[
         ("LASTSAVE", 1, Flags::LOADING.and(Flags::STALE).and(Flags::FAST), "1.0.0"),
         ("Tells when the last snapshot was done: Unix seconds.", "O(1)", ""),
         lastsave,
+    ),
+    row(
+        ("BGREWRITEAOF", 1, ADMIN, "1.0.0"),
+        ("Begins the journal of `appendonly` anew, with a snapshot of all databases.", "O(1)", ""),
+        bgrewriteaof,
     ),
 ];
 
@@ -65,13 +82,18 @@ fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
         return Err(CommandError::SYNTAX);
     }
     let server = session.worker.server.clone();
-    if server.saves.purpose().is_some() {
-        return Err(IN_PROGRESS);
-    }
+    let is_rewriting = match server.saves.purpose() {
+        None => false,
+        Some(Purpose::Checkpoint) => true,
+        Some(_) => return Err(IN_PROGRESS),
+    };
     if server.saves.is_half_loaded() {
         return Err(HALF_LOADED);
     }
-    if session.is_in_exec() {
+    if is_rewriting && args.len() == 1 {
+        return Err(REWRITING);
+    }
+    if is_rewriting || session.is_in_exec() {
         // It begins with every slot held, and the transaction holds some.
         server.saves.is_scheduled.store(true, Ordering::Relaxed);
         reply.simple("Background saving scheduled");
@@ -83,6 +105,32 @@ fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
         Err(error) => {
             tracing::error!(%error, "Can't save in background");
             return Err(FAILED);
+        }
+    }
+    Ok(())
+}
+
+fn bgrewriteaof(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
+    let server = session.worker.server.clone();
+    if !server.listening.is_logged() {
+        return Err(NO_JOURNAL);
+    }
+    match server.saves.purpose() {
+        Some(Purpose::Checkpoint) => return Err(REWRITE_IN_PROGRESS),
+        None if !session.is_in_exec() => {}
+        // That ends first; or the transaction does, which holds slots.
+        _ => {
+            server.journaling.is_scheduled.store(true, Ordering::Relaxed);
+            reply.simple("Background append only file rewriting scheduled");
+            return Ok(());
+        }
+    }
+    match start_save(&server, Purpose::Checkpoint, drop) {
+        Ok(true) => reply.simple("Background append only file rewriting started"),
+        Ok(false) => return Err(REWRITE_FAILED),
+        Err(error) => {
+            tracing::error!(%error, "Can't rewrite append only file in background");
+            return Err(REWRITE_FAILED);
         }
     }
     Ok(())

@@ -98,7 +98,9 @@ fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> Comman
     if asked.abort {
         return Err(command::fixed("ERR No shutdown in progress."));
     }
-    let saves = asked.save || !asked.no_save && !save_points(session.server()).is_empty();
+    let wants_saved = asked.save || !asked.no_save && !save_points(session.server()).is_empty();
+    // As in Redis: what is there is a part of the file.
+    let saves = wants_saved && !session.server().saves.is_loading();
     match session.errand.take() {
         Errand::Saved(true) => {}
         Errand::Saved(false) if asked.force => {

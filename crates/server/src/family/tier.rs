@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use command::collection::{LeafAt, all_leaves};
 use command::{CommandError, CommandResult, Docs, Flags, Group, Locks, Row};
-use keyspace::{Db, FlashRef, Key, Stored, Tally};
+use keyspace::{Db, FlashRef, Key, Stored};
 use resp::{Args, Reply};
 use tier::StopReason;
 use value::Kind;
@@ -177,6 +177,7 @@ fn with_db<R>(session: &Session, key: &Key<'_>, act: impl FnOnce(&mut Db<'_>) ->
     let mut tally = tier.tally();
     let table = tier.keyspace.table_of(session.db);
     let result = act(&mut Db::new(&mut slot, table, session.now_ms, &mut tally));
+    tier.tell(&mut tally);
     drop(slot);
     tier.add_tally(&mut tally);
     result
@@ -254,9 +255,10 @@ fn promote_in_table(session: &Session, table: u8, key: &Key<'_>) -> Result<bool,
         return Err(CommandError::owned(format!("ERR cannot read the value of a key: {failure}")));
     }
     let value = fetched.value(want.record).expect("invariant: the slot is held, so it is there");
-    let mut tally = Tally::default();
+    let mut tally = tier.tally();
     let mut db = Db::new(locked.slot(key.slot), table, session.now_ms, &mut tally);
     let promoted = db.promote(key, want.at, value.into());
+    tier.tell(&mut tally);
     drop(locked);
     tier.add_tally(&mut tally);
     tier.counters.promoted.fetch_add(promoted.into(), Ordering::Relaxed);

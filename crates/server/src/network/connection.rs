@@ -6,6 +6,7 @@
 //! it); what it leaves unread counts in the memory budget and is bounded by the output limits.
 
 mod buffers;
+mod durable;
 mod wait;
 mod wait_for_keys;
 
@@ -21,6 +22,7 @@ use command::collection::Element;
 use resp::{Limits, Reply};
 use tier::FetchedSet;
 
+use self::durable::Gate;
 use self::wait::Wait;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::{Attempt, Pipeline};
@@ -49,6 +51,8 @@ pub(crate) struct Connection<T> {
     reply: Reply,
     /// Bytes of `reply` that the socket has taken.
     written: usize,
+    /// How much of `reply` may be written.
+    gate: Gate,
     /// Whether others have their turn in the midst of writing it.
     writes_on: bool,
     /// What it has taken of its worker's turns since all had run that it had sent, as far as was known.
@@ -127,6 +131,7 @@ impl<T: Transport> Connection<T> {
             input: Vec::new(),
             batch: Batch::default(),
             written: 0,
+            gate: Gate::default(),
             writes_on: false,
             taken: 0,
             was_heavy: false,
@@ -250,7 +255,9 @@ impl<T: Transport> Connection<T> {
     fn run_turn(&mut self) -> Next {
         let (used, answered) = (self.worker.turn.used(), self.reply.len());
         self.run_began = (used, answered);
+        let journaled = self.worker.journaled();
         let next = self.run_requests();
+        self.gate.has_written |= self.worker.journaled() != journaled;
         self.note_buffers();
         self.taken += self.worker.turn.used() - used;
         if self.goes_alone {
@@ -622,6 +629,7 @@ impl<T: Transport> Connection<T> {
             kept.extend_from_slice(&buffer[self.written..]);
             self.worker.give_buffer(buffer);
             self.reply.restore(kept);
+            self.gate.cut(self.written);
             self.written = 0;
             self.note_memory();
         }
@@ -636,7 +644,14 @@ impl<T: Transport> Connection<T> {
                 self.note_memory();
                 return Poll::Pending;
             }
-            let bytes = &self.reply.as_slice()[self.written..];
+            let end = match self.poll_durable(cx) {
+                Poll::Ready(end) => end?,
+                Poll::Pending => {
+                    self.note_memory();
+                    return Poll::Pending;
+                }
+            };
+            let bytes = &self.reply.as_slice()[self.written..end];
             let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
             let count = match self.transport.poll_write(cx, bytes) {
                 Poll::Ready(result) => result?,
@@ -657,6 +672,7 @@ impl<T: Transport> Connection<T> {
             self.worker.stats.writes.add(1);
         }
         self.written = 0;
+        self.gate = Gate::default();
         self.reply.clear();
         if self.reply.capacity() > 0 {
             self.worker.give_buffer(self.reply.take());

@@ -15,7 +15,6 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::Sender;
 
-use crate::network::supervisor::Announcement;
 use crate::state::clients::Client;
 use crate::state::clock::unix_ms;
 use crate::state::server::Server;
@@ -91,7 +90,6 @@ impl Listeners {
         if let Some(listener) = self.unix {
             tokio::spawn(accept_unix(listener, server.clone(), workers.clone()));
         }
-        let _announcement = Announcement::make(&server.config);
         server.stopped().await;
     }
 }

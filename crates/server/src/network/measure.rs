@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tier::AllocatorStats;
 
+use crate::config::AppendFsync;
 use crate::state::client_eviction::keep_within_limit;
 use crate::state::client_memory::connections_bytes;
 use crate::state::output_limit::close_slow;
@@ -45,8 +46,11 @@ impl Measurement {
     /// One round.
     pub(crate) fn round(&mut self) {
         let server = &self.server;
-        server.tier.budget.set_connections(connections_bytes(server) as i64);
+        let held_bytes = connections_bytes(server) + server.journaling.held_bytes();
+        server.tier.budget.set_connections(held_bytes as i64);
         server.tier.measure();
+        let is_every_second = server.config.appendfsync.load() == AppendFsync::Everysec;
+        server.journaling.look(is_every_second, server.config.maxmemory.load());
         let now = server.tier.clock().now();
         if now >= self.sample_due {
             self.sample_due = now + SAMPLE_EVERY;

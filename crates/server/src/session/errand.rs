@@ -5,6 +5,7 @@
 //! then finds what came of it. Such commands are not allowed in transactions, which cannot wait.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tier::Demoted;
 use tokio::sync::oneshot;
@@ -18,7 +19,7 @@ use crate::state::server::Server;
 use crate::state::worker::Worker;
 
 /// A change of options. It may wait for drives, so it has a thread of its own.
-pub(crate) type Change = Box<dyn FnOnce(&Server) -> Result<(), ConfigError> + Send>;
+pub(crate) type Change = Box<dyn FnOnce(&Arc<Server>) -> Result<(), ConfigError> + Send>;
 
 /// What is to be done, or what came of it.
 #[derive(Default)]

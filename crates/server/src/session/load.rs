@@ -1,4 +1,4 @@
-//! The snapshot's file is read into the databases: at the start, and for DEBUG RELOAD.
+//! A snapshot's file is read into the databases: at the start, and for DEBUG RELOAD.
 //!
 //! Values go through the tier like those that clients write: they are demoted as memory fills, and what finds no
 //! room ends it.
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use command::saved::LoadedValue;
 use command::{Classes, Cx, Effects, NothingFetched, Waits};
+use flash::JournalError;
 use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
 use rdb::Error;
 use rdb::file::{FileError, FileReader, KeyPart, Part};
@@ -21,6 +22,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::session::errand::save;
+use crate::session::replay::load_journal;
 use crate::session::save::snapshot_path;
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
@@ -73,6 +75,47 @@ pub(crate) enum NotLoaded {
         /// Why.
         reason: &'static str,
     },
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The snapshot that it begins with.
+    #[error("its snapshot {name}: {reason}")]
+    Checkpoint {
+        /// Which.
+        name: String,
+        /// Why.
+        reason: Box<NotLoaded>,
+    },
+    /// There is a file of Redis where the journal is to be.
+    #[error(
+        "an append-only file of Redis is there, which Kelvin does not read: have Redis write a snapshot (SAVE) to start with"
+    )]
+    OfRedis,
+    /// What was loaded could not be saved for the journal to begin with.
+    #[error("no checkpoint could be saved to begin with")]
+    NotSaved,
+    /// A record that cannot be run again.
+    #[error("the record that ends at position {position}: {reason}")]
+    Record {
+        /// Where it ends.
+        position: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl NotLoaded {
+    /// Whether it is the journal that is not loaded.
+    pub(crate) fn is_of_journal(&self) -> bool {
+        matches!(
+            self,
+            NotLoaded::Journal(_)
+                | NotLoaded::Checkpoint { .. }
+                | NotLoaded::Record { .. }
+                | NotLoaded::NotSaved
+                | NotLoaded::OfRedis
+        )
+    }
 }
 
 /// What DEBUG RELOAD does.
@@ -107,11 +150,22 @@ impl Load {
         if self.flushes {
             flush(worker);
         }
-        load_begun(worker, self.merges).await.map_err(|error| {
+        let merging = if self.merges { Merging::Over } else { Merging::Not };
+        load_begun(worker, merging).await.map_err(|error| {
             tracing::error!(%error, "not loaded");
             "ERR Error trying to load the RDB dump, check server logs.".to_owned()
-        })
+        })?;
+        if worker.server.listening.is_logged() && !save(worker, Purpose::Checkpoint).await {
+            return Err("ERR the journal could not be begun anew, check server logs.".to_owned());
+        }
+        Ok(())
     }
+}
+
+/// Has requests that need the data refused until [`load_at_start`] has loaded it.
+pub(crate) fn refuse_until_loaded(server: &Server) {
+    let refusing = Refusing::begin(server).expect("invariant: nothing is loaded yet");
+    std::mem::forget(refusing);
 }
 
 /// While it is there, others' requests that need the data are refused, those that are under way as well.
@@ -154,32 +208,69 @@ async fn begin_loading(worker: &Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the snapshot's file, if there is one, before anybody is served.
+/// Loads the journal, or else the snapshot's file, if there is one. Behind [`refuse_until_loaded`].
 ///
 /// Errors: not all of it could be loaded.
 pub(crate) async fn load_at_start(worker: &Worker) -> Result<(), NotLoaded> {
     let has_begun = worker.server.saves.begin_loading();
     assert!(has_begun, "invariant: nobody saves yet");
-    load_begun(worker, false).await
+    match worker.server.config.appendonly.load() {
+        false => load_begun(worker, Merging::Not).await?,
+        true => load_journal(worker).await?,
+    }
+    drop(Refusing(&worker.server));
+    Ok(())
 }
 
-async fn load_begun(worker: &Worker, merges: bool) -> Result<(), NotLoaded> {
+/// Loads the snapshot's file, if there is one, and ends that.
+async fn load_begun(worker: &Worker, merging: Merging) -> Result<(), NotLoaded> {
+    let loaded = load_saved(worker, merging).await;
+    end_loading(worker, loaded.is_ok());
+    loaded.map(drop)
+}
+
+/// Loads the snapshot's file. False: there is none.
+pub(super) async fn load_saved(worker: &Worker, merging: Merging) -> Result<bool, NotLoaded> {
     let (dir, name) = snapshot_path(&worker.server);
-    let path = dir.join(name);
-    let loaded = match File::open(&path) {
-        Ok(file) => Loading { worker, merges, start: Instant::now() }.load(&path, file).await,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error.into()),
-    };
-    worker.tier.after_batch(&mut worker.tally.borrow_mut());
-    let changes = loaded.is_ok().then(|| worker.server.changes());
+    match load_file(worker, &dir.join(name), merging).await {
+        Ok(()) => Ok(true),
+        Err(NotLoaded::Open(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends what [`begin_loading`] has begun.
+pub(super) fn end_loading(worker: &Worker, is_whole: bool) {
+    let changes = is_whole.then(|| worker.server.changes());
     worker.server.saves.end_loading(changes);
+}
+
+/// Loads a file.
+pub(super) async fn load_file(
+    worker: &Worker,
+    path: &Path,
+    merging: Merging,
+) -> Result<(), NotLoaded> {
+    let file = File::open(path)?;
+    let loaded = Loading { worker, merging, start: Instant::now() }.load(path, file).await;
+    worker.tier.after_batch(&mut worker.tally.borrow_mut());
     loaded
+}
+
+/// How the keys of a file go together with what is there, or comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Merging {
+    /// They are all that is there.
+    Not,
+    /// Keys may be there already.
+    Over,
+    /// Records of the journal follow, which tell when keys went: none is passed over because its time has come.
+    Before,
 }
 
 struct Loading<'a> {
     worker: &'a Worker,
-    merges: bool,
+    merging: Merging,
     start: Instant,
 }
 
@@ -188,6 +279,7 @@ impl Loading<'_> {
         let server = &*self.worker.server;
         let file_bytes = file.metadata()?.len();
         let bytes_max = request_bytes_max(server);
+        server.saves.loading.begin_file(file_bytes);
         let mut reader = FileReader::new(file, bytes_max)?;
         tracing::info!(path = %path.display(), version = reader.version(), file_bytes, "loading");
         let (mut step, mut logged) = (Step::default(), self.start);
@@ -220,6 +312,7 @@ impl Loading<'_> {
             if step.is_over() {
                 step = Step::default();
                 self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
+                server.saves.loading.note(reader.offset());
                 tokio::task::yield_now().await;
                 if logged.elapsed() > PROGRESS_EVERY {
                     logged = Instant::now();
@@ -251,7 +344,8 @@ impl Loading<'_> {
         let db = u8::try_from(part.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
         let db = db.ok_or("there are fewer databases")?;
         let now_ms = unix_ms();
-        if part.expire_at_ms > 0 && part.expire_at_ms <= now_ms {
+        let keeps_expired = self.merging == Merging::Before;
+        if part.expire_at_ms > 0 && part.expire_at_ms <= now_ms && !keeps_expired {
             server.saves.loaded_expired.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
@@ -264,7 +358,7 @@ impl Loading<'_> {
             keys: &[key],
             array_len: None,
             db,
-            now_ms,
+            now_ms: if keeps_expired { 0 } else { now_ms },
             tally: &mut tally,
             fetched: &NothingFetched,
             statistics: server,
@@ -279,7 +373,7 @@ impl Loading<'_> {
             waits: Waits::Never,
             effects: Effects::new(Classes::NONE, true),
         };
-        if !self.merges && cx.exists(&key) {
+        if self.merging != Merging::Over && cx.exists(&key) {
             return Err("it is there twice");
         }
         value.put(&mut cx, part).map_err(|_| "there is no memory for it")?;
@@ -290,18 +384,18 @@ impl Loading<'_> {
 
 /// What was loaded since memory was looked at.
 #[derive(Default)]
-struct Step {
+pub(super) struct Step {
     keys: u64,
     bytes: u64,
 }
 
 impl Step {
-    fn add(&mut self, bytes: u64) {
+    pub(super) fn add(&mut self, bytes: u64) {
         self.keys += 1;
         self.bytes += bytes;
     }
 
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.keys >= STEP_KEYS || self.bytes >= STEP_BYTES
     }
 }

@@ -3,7 +3,9 @@
 pub(crate) mod cold;
 pub(crate) mod digest;
 pub(crate) mod errand;
+pub(crate) mod journal;
 pub(crate) mod load;
+pub(crate) mod replay;
 pub(crate) mod save;
 pub(crate) mod subscriptions;
 pub(crate) mod transaction;

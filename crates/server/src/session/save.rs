@@ -1,13 +1,15 @@
 //! Snapshots are taken: a thread of its own walks over all slots (`state/snapshot.rs` says how that is of one
 //! moment).
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command::{ColdValue, Fetched};
+use flash::{Journal, Position};
 use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
@@ -16,6 +18,7 @@ use tier::{FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX};
+use crate::session::journal::{begin_logging, is_rewrite_due};
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
@@ -58,6 +61,19 @@ pub(crate) fn start_save(
     server.threads.start("save", Box::new(save)).map(|()| true)
 }
 
+/// Takes a checkpoint of the journal on this thread, which may wait: for the snapshot that is under way, and for its
+/// own. False: there is none.
+pub(super) fn take_checkpoint(server: &Arc<Server>) -> bool {
+    let purpose = Purpose::Checkpoint;
+    while !server.saves.begin(purpose) {
+        if server.is_stopping() || server.saves.is_half_loaded() {
+            return false;
+        }
+        std::thread::sleep(BEHIND);
+    }
+    Begun { server: server.clone(), purpose, changes: None }.save()
+}
+
 /// A snapshot under way. It is over when this is dropped, however that came.
 struct Begun {
     server: Arc<Server>,
@@ -72,6 +88,9 @@ impl Begun {
         let (server, purpose) = (&*self.server, self.purpose);
         let start = Instant::now();
         tracing::info!(?purpose, "saving");
+        if purpose == Purpose::Checkpoint {
+            server.journaling.begin_rewrite();
+        }
         let mut result = Err(Failure::Overtaken);
         for _ in 0..BEGUN_MAX {
             result = Saving { server, purpose }.save();
@@ -89,6 +108,9 @@ impl Begun {
                 tracing::error!("not saved: databases were flushed again and again")
             }
             Err(Failure::Failed(reason)) => tracing::error!(reason, "not saved"),
+        }
+        if purpose == Purpose::Checkpoint {
+            server.journaling.end_rewrite(result.is_ok());
         }
         self.changes = result.ok().map(|saved| saved.changes);
         self.changes.is_some()
@@ -151,8 +173,13 @@ pub(crate) async fn save_and_shut_down(
     }
 }
 
-/// Begins a snapshot if one is scheduled, or a save point asks for it.
+/// Begins a snapshot if one is scheduled, or a save point asks for it; or a checkpoint of the journal likewise.
 pub(crate) fn save_if_due(server: &Arc<Server>) {
+    if is_rewrite_due(server)
+        && let Err(error) = start_save(server, Purpose::Checkpoint, drop)
+    {
+        tracing::error!(%error, "Can't rewrite append only file in background");
+    }
     let is_due = server.saves.is_scheduled.load(Ordering::Relaxed)
         || match server.saves.due(&save_points(server), server.changes()) {
             Some((seconds, changes)) if server.saves.purpose().is_none() => {
@@ -192,9 +219,18 @@ struct Done {
     changes: u64,
 }
 
+/// The moment of a snapshot.
+struct Moment {
+    snapshot: Arc<Snapshot>,
+    /// Changes before it.
+    changes: u64,
+    /// Of a checkpoint, where the journal was.
+    position: Option<Position>,
+}
+
 impl Saving<'_> {
     fn save(&self) -> Result<Done, Failure> {
-        let (dir, name) = snapshot_path(self.server);
+        let (dir, name) = self.place();
         let failed = |what: &str, error: std::io::Error| {
             let (dir, name) = (dir.display(), name.display());
             Failure::Failed(format!("{what} {name} (in {dir}): {error}"))
@@ -205,7 +241,8 @@ impl Saving<'_> {
             .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
         let version = self.version();
         let has_checksum = self.server.config.rdbchecksum.load();
-        let (snapshot, changes) = self.begin(FileWriter::new(pipe, version, has_checksum));
+        let moment = self.begin(FileWriter::new(pipe, version, has_checksum));
+        let Moment { snapshot, changes, position } = moment;
         let walked = self.walk(&snapshot, &reader, &file);
         let writer = self.end(&snapshot);
         let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
@@ -216,8 +253,8 @@ impl Saving<'_> {
             finished.map_err(|error| Failure::Failed(error.to_string()))
         });
         match result {
-            Ok(()) => file
-                .put(&name)
+            Ok(()) => self
+                .put(file, &name, position)
                 .map(|()| Done { keys, bytes, changes })
                 .map_err(|error| failed("Error moving temp DB file on the final", error)),
             Err(failure) => match file.remove() {
@@ -227,13 +264,36 @@ impl Saving<'_> {
         }
     }
 
+    /// The journal that it is a checkpoint of.
+    fn journal(&self) -> Option<&Journal> {
+        let is_checkpoint = self.purpose == Purpose::Checkpoint;
+        self.server.journaling.journal().filter(|_| is_checkpoint)
+    }
+
+    /// Its directory, and what its file is called.
+    fn place(&self) -> (PathBuf, PathBuf) {
+        match self.journal() {
+            None => snapshot_path(self.server),
+            Some(journal) => (journal.folder().to_owned(), PathBuf::from("checkpoint")),
+        }
+    }
+
+    /// Puts the file where it belongs, and has the journal begin with it.
+    fn put(&self, file: SnapshotFile, name: &Path, position: Option<Position>) -> io::Result<()> {
+        let Some((journal, position)) = self.journal().zip(position) else {
+            return file.put(name);
+        };
+        file.put(Path::new(&Journal::snapshot_name(position)))?;
+        journal.end_checkpoint(position).map_err(io::Error::other)
+    }
+
     /// Redis 7.0 knows no fields that expire, and says so at once.
     fn version(&self) -> u16 {
         if self.server.tier.counters.has_timers() { VERSION_7_4 } else { VERSION_7_0 }
     }
 
-    /// Begins the snapshot: this is its moment. Returns the changes before it as well.
-    fn begin(&self, file: FileWriter<FilePipe>) -> (Arc<Snapshot>, u64) {
+    /// Begins the snapshot: this is its moment. From that of a checkpoint on, changes are journaled.
+    fn begin(&self, file: FileWriter<FilePipe>) -> Moment {
         let server = self.server;
         let compresses = server.config.rdbcompression.load();
         let names_bytes_max = match server.config.maxmemory.load() {
@@ -247,9 +307,13 @@ impl Saving<'_> {
         let is_ending = self.purpose == Purpose::Shutdown;
         server.saves.is_ending.store(is_ending, Ordering::Relaxed);
         server.listening.set_saving(true);
+        let position = self.journal().map(|journal| {
+            begin_logging(server, journal);
+            journal.begin_checkpoint()
+        });
         let changes = server.changes();
         drop(all);
-        (snapshot, changes)
+        Moment { snapshot, changes, position }
     }
 
     /// Ends it: nobody saves for it any more. Behind the last one nothing is written.
@@ -292,7 +356,7 @@ impl Saving<'_> {
         file.aux("redis-bits", "64")?;
         file.aux("ctime", &(unix_ms() / 1_000).to_string())?;
         file.aux("used-mem", &tier.counters.ram_bytes().max(0).to_string())?;
-        file.aux("aof-base", "0")?;
+        file.aux("aof-base", if self.journal().is_some() { "1" } else { "0" })?;
         for db in 0..DB_COUNT as u8 {
             let counts = tier.counters.table(tier.keyspace.table_of(db));
             if counts.keys > 0 {
@@ -405,9 +469,9 @@ impl Sought {
 }
 
 /// What was fetched, for who holds the slot.
-struct AtHand<'a> {
-    tier: &'a Tier,
-    set: &'a FetchedSet,
+pub(super) struct AtHand<'a> {
+    pub(super) tier: &'a Tier,
+    pub(super) set: &'a FetchedSet,
 }
 
 impl Fetched for AtHand<'_> {

@@ -144,6 +144,7 @@ impl Transaction {
         tally.noting = tier.noting();
         // A key that has expired goes before the watch begins: its removal is no change.
         keyspace::Db::new(&mut slot, table, now_ms, tally).peek(key);
+        tier.tell(tally);
         if slot.watch(table, key.bytes, flag) {
             self.watched_bytes += watched_key_bytes(key.bytes);
             self.watched.push(Watched { db, key: key.bytes.into() });

@@ -1,6 +1,6 @@
 //! What somebody wants to hear of that happens to keys: the classes of events that `notify-keyspace-events`
-//! names, whether clients wait for keys, whether a snapshot is being taken, and whether a file is being
-//! loaded. Handlers look at it once a run, so it is one number.
+//! names, whether clients wait for keys, whether changes are journaled, whether a snapshot is being taken, and
+//! whether a file is being loaded. Handlers look at it once a run, so it is one number.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 const LOADING: Classes = Classes(1 << 29);
 /// A snapshot is being taken. No class of events, but looked at together with them.
 const SAVING: Classes = Classes(1 << 30);
+/// What options of notifications do not change.
+const KEPT: Classes = SAVING.and(LOADING).and(Classes::LOGGED);
 
 #[derive(Default)]
 pub(crate) struct Listening {
@@ -45,6 +47,17 @@ impl Listening {
         self.set(LOADING, is_loading);
     }
 
+    /// Every slot is held likewise.
+    pub(crate) fn set_logged(&self, is_logged: bool) {
+        self.set(Classes::LOGGED, is_logged);
+    }
+
+    /// Whether changes are journaled.
+    #[inline]
+    pub(crate) fn is_logged(&self) -> bool {
+        Classes(self.classes.load(Ordering::Relaxed)).has(Classes::LOGGED)
+    }
+
     fn set(&self, bit: Classes, is_on: bool) {
         match is_on {
             true => self.classes.fetch_or(bit.0, Ordering::Relaxed),
@@ -58,7 +71,7 @@ impl Listening {
         let is_any = classes.has(Classes::BY_KEY.and(Classes::BY_EVENT));
         let notified = if is_any { classes } else { Classes::NONE };
         let waited = if *waiting > 0 { Classes::WAITED } else { Classes::NONE };
-        let set = |bits| Some(Classes(bits).only(SAVING.and(LOADING)).and(notified).and(waited).0);
+        let set = |bits| Some(Classes(bits).only(KEPT).and(notified).and(waited).0);
         let _ = self.classes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
     }
 
@@ -106,5 +119,10 @@ mod tests {
         assert_eq!(listening.split(), (notified, true));
         listening.set_loading(false);
         assert_eq!(listening.split(), (notified, false));
+        listening.set_logged(true);
+        listening.set_notified(Classes::NONE);
+        assert_eq!(listening.split(), (Classes::LOGGED, false));
+        listening.set_logged(false);
+        assert!(!listening.is_logged());
     }
 }

@@ -1,10 +1,14 @@
 //! What keeps commands from running: CLIENT PAUSE, which has them wait until a time, and DEBUG RELOAD, which has
-//! them refused.
+//! them refused; and whether writes are journaled, so that the journal is asked before they run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file is being loaded. Kept with a time, so that it costs nothing to look at.
 const LOADING: u64 = 1 << 63;
+/// Writes are journaled. Kept so likewise.
+const JOURNALED: u64 = 1 << 62;
+/// What is no time.
+const NO_TIME: u64 = LOADING | JOURNALED;
 
 /// Which commands wait, until when. Both bounds are Unix milliseconds, 0 for none.
 #[derive(Default, Debug)]
@@ -29,14 +33,14 @@ impl Pause {
             Paused::All => &self.all_until_ms,
             Paused::Writes => &self.writes_until_ms,
         };
-        let until_ms = until_ms & !LOADING;
-        let later = |old| Some(old & LOADING | until_ms.max(old & !LOADING));
+        let until_ms = until_ms & !NO_TIME;
+        let later = |old| Some(old & NO_TIME | until_ms.max(old & !NO_TIME));
         let _ = bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// Ends every pause.
     pub(crate) fn end(&self) {
-        self.all_until_ms.fetch_and(LOADING, Ordering::Relaxed);
+        self.all_until_ms.fetch_and(NO_TIME, Ordering::Relaxed);
         self.writes_until_ms.store(0, Ordering::Relaxed);
     }
 
@@ -54,6 +58,18 @@ impl Pause {
         self.all_until_ms.load(Ordering::Relaxed) & LOADING != 0
     }
 
+    pub(crate) fn set_journaled(&self, is_on: bool) {
+        match is_on {
+            true => self.all_until_ms.fetch_or(JOURNALED, Ordering::Relaxed),
+            false => self.all_until_ms.fetch_and(!JOURNALED, Ordering::Relaxed),
+        };
+    }
+
+    /// Whether the journal is to be asked before a write.
+    pub(crate) fn is_journaled(&self) -> bool {
+        self.all_until_ms.load(Ordering::Relaxed) & JOURNALED != 0
+    }
+
     /// Whether there may be anything that keeps commands from running. Cost: two loads.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
@@ -64,7 +80,7 @@ impl Pause {
     /// Whether a command must wait.
     #[inline]
     pub(crate) fn stops(&self, writes: bool, now_ms: u64) -> bool {
-        let all = self.all_until_ms.load(Ordering::Relaxed) & !LOADING;
+        let all = self.all_until_ms.load(Ordering::Relaxed) & !NO_TIME;
         let some = self.writes_until_ms.load(Ordering::Relaxed);
         all > now_ms || (writes && some > now_ms)
     }

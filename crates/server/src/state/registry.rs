@@ -59,6 +59,16 @@ impl Registry {
         self.names.get(name)
     }
 
+    /// The command, or the subcommand, of a request.
+    #[inline]
+    pub(crate) fn find(&self, args: Args<'_>) -> Option<&'static Entry> {
+        let entry = self.get(&args[0])?;
+        match args.get(1) {
+            Some(name) if !entry.subcommands.is_empty() => entry.subcommand(name).or(Some(entry)),
+            _ => Some(entry),
+        }
+    }
+
     /// All commands by name, each before its subcommands.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &'static Entry> {
         let own = |entry: &&'static Entry| {

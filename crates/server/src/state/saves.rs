@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     Background,
     /// The server ends with it: nothing is written any more.
     Shutdown,
+    /// The journal begins with it anew.
+    Checkpoint,
 }
 
 pub(crate) struct Saves {
@@ -49,6 +51,41 @@ pub(crate) struct Saves {
     is_half_loaded: AtomicBool,
     pub(crate) loaded_keys: AtomicU64,
     pub(crate) loaded_expired: AtomicU64,
+    pub(crate) loading: LoadingProgress,
+}
+
+/// How far a load has come.
+#[derive(Default)]
+pub(crate) struct LoadingProgress {
+    /// When it began: Unix seconds.
+    pub(crate) began_unix: AtomicU64,
+    /// Bytes of the files, as far as that is known.
+    pub(crate) total_bytes: AtomicU64,
+    /// Of these, those of the files before the one that is read.
+    before_bytes: AtomicU64,
+    pub(crate) done_bytes: AtomicU64,
+}
+
+impl LoadingProgress {
+    fn begin(&self) {
+        self.began_unix.store(unix_ms() / 1_000, Ordering::Relaxed);
+        for bytes in [&self.total_bytes, &self.before_bytes, &self.done_bytes] {
+            bytes.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Another file is read, of so many bytes.
+    pub(crate) fn begin_file(&self, bytes: u64) {
+        let before = self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.before_bytes.store(before, Ordering::Relaxed);
+        self.note(0);
+    }
+
+    /// So many bytes of it were read.
+    pub(crate) fn note(&self, bytes: u64) {
+        let done = self.before_bytes.load(Ordering::Relaxed) + bytes;
+        self.done_bytes.store(done, Ordering::Relaxed);
+    }
 }
 
 impl Saves {
@@ -68,6 +105,7 @@ impl Saves {
             is_half_loaded: AtomicBool::new(false),
             loaded_keys: AtomicU64::new(0),
             loaded_expired: AtomicU64::new(0),
+            loading: LoadingProgress::default(),
         }
     }
 
@@ -80,8 +118,10 @@ impl Saves {
         }
         let now = unix_ms() / 1_000;
         *under_way = Some((purpose, now));
-        self.is_scheduled.store(false, Ordering::Relaxed);
-        self.last_try_unix.store(now, Ordering::Relaxed);
+        if purpose != Purpose::Checkpoint {
+            self.is_scheduled.store(false, Ordering::Relaxed);
+            self.last_try_unix.store(now, Ordering::Relaxed);
+        }
         true
     }
 
@@ -90,6 +130,10 @@ impl Saves {
         let now = unix_ms() / 1_000;
         let mut under_way = self.under_way.lock();
         let (purpose, began) = under_way.take().expect("invariant: one was begun");
+        if purpose == Purpose::Checkpoint {
+            // Its file is the journal's.
+            return;
+        }
         if let Some(changes) = changes {
             self.last_unix.store(now, Ordering::Relaxed);
             self.saved_changes.store(changes, Ordering::Relaxed);
@@ -160,6 +204,7 @@ impl Saves {
         self.is_loading.store(true, Ordering::Relaxed);
         self.loaded_keys.store(0, Ordering::Relaxed);
         self.loaded_expired.store(0, Ordering::Relaxed);
+        self.loading.begin();
         true
     }
 
@@ -237,5 +282,17 @@ mod tests {
         assert!(saves.begin(Purpose::Save));
         saves.end(Some(4));
         assert!(saves.begin(Purpose::Shutdown));
+    }
+
+    #[test]
+    fn a_checkpoint_is_no_save() {
+        let saves = Saves::new(7);
+        assert!(saves.begin(Purpose::Checkpoint));
+        assert!(!saves.begin(Purpose::Background));
+        saves.end(None);
+        assert!(!saves.has_failed());
+        assert!(saves.begin(Purpose::Checkpoint));
+        saves.end(Some(4));
+        assert_eq!((saves.unsaved(4), saves.count(), saves.last_unix()), (4, 0, 7));
     }
 }

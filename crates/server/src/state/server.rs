@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::state::client_memory::{ClientMemory, request_bytes_max};
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
+use crate::state::journaling::Journaling;
 use crate::state::kept_memory::KeptMemory;
 use crate::state::latency::LatencyMonitor;
 use crate::state::listening::Listening;
@@ -58,6 +59,7 @@ pub(crate) struct Server {
     pub(crate) slowlog: SlowLog,
     pub(crate) latency: LatencyMonitor,
     pub(crate) saves: Saves,
+    pub(crate) journaling: Journaling,
     /// One for each worker.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
     pub(crate) totals: Totals,
@@ -106,6 +108,7 @@ impl Server {
             slowlog: SlowLog::default(),
             latency: LatencyMonitor::default(),
             saves: Saves::new(unix_ms() / 1000),
+            journaling: Journaling::default(),
             stats,
             totals: Totals::default(),
             samples: Samples::default(),

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flash::EngineError;
+use flash::Position;
 use keyspace::{DetachedTable, Tally};
 use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{
-    BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES, WAITING_BUFFERS_SHIFT,
+    BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES,
+    RECORD_BUFFER_BYTES_MAX, WAITING_BUFFERS_SHIFT,
 };
 use crate::state::batch_lists::BatchLists;
 use crate::state::client_memory::limit_bytes;
@@ -53,6 +55,10 @@ pub(crate) struct Worker {
     pub(crate) cold_fields: ColdFields,
     /// Held by the one request that gathers needs in several windows.
     pub(crate) gathers: Semaphore,
+    /// Where the last record of the journal ends that a client of it has made.
+    journaled: Cell<Position>,
+    /// What the next record is made in.
+    record_buffer: Cell<Vec<u8>>,
 }
 
 impl Worker {
@@ -78,6 +84,8 @@ impl Worker {
             deadlines: Deadlines::default(),
             cold_fields: ColdFields::default(),
             gathers: Semaphore::new(1),
+            journaled: Cell::default(),
+            record_buffer: Cell::default(),
         }))
     }
 
@@ -178,6 +186,27 @@ impl Worker {
         let post = &self.server.posts[client.worker];
         post.add(client.clone());
         post.tell();
+    }
+
+    /// Where the last record of the journal ends that a client of it has made.
+    pub(crate) fn journaled(&self) -> Position {
+        self.journaled.get()
+    }
+
+    pub(crate) fn note_journaled(&self, position: Position) {
+        self.journaled.set(position);
+    }
+
+    /// A buffer to make a record of the journal in.
+    pub(crate) fn take_record_buffer(&self) -> Vec<u8> {
+        self.record_buffer.take()
+    }
+
+    /// Gives it back. One that has grown much is let go.
+    pub(crate) fn give_record_buffer(&self, buffer: Vec<u8>) {
+        if buffer.capacity() <= RECORD_BUFFER_BYTES_MAX {
+            self.record_buffer.set(buffer);
+        }
     }
 
     /// Whether connections have so many buffers that one which only keeps the start of a request

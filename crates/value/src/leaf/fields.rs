@@ -70,6 +70,12 @@ impl<'a> Fields<'a> {
         self.rows.byte_len()
     }
 
+    /// The fields that have expired and were not removed yet. Cost: none where no field expires.
+    pub fn expired(self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let rows = if self.rows.shape().numbers { 0..self.len() } else { 0..0 };
+        rows.filter(move |&row| !self.is_live(row)).map(move |row| self.rows.row(row).first)
+    }
+
     #[inline]
     fn is_live(&self, row: usize) -> bool {
         let expire_at_ms = self.rows.number(row);

@@ -318,6 +318,13 @@ impl Cx<'_, '_> {
         })
     }
 
+    /// How many entries the stream of a key has, which is no access.
+    ///
+    /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
+    pub(crate) fn stream_length(&mut self, key: &Key<'_>) -> Result<u64, CommandError> {
+        Ok(self.stream_head(key)?.map_or(0, |head| head.length))
+    }
+
     /// Whether the stream of a key is a tree, and else puts it into RAM.
     ///
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].

@@ -42,7 +42,7 @@ pub(crate) enum Wait {
     Buffers,
     /// Something in the keys of the request under way.
     Keys,
-    /// The end of CLIENT PAUSE.
+    /// The end of CLIENT PAUSE, or the journal to take writes.
     Pause,
     /// The buffers of clients that are on their way out, because all together took too much.
     Crowd,

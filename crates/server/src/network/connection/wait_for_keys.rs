@@ -99,6 +99,8 @@ impl<T: Transport> Connection<T> {
             self.reply.give(self.worker.take_buffer());
         }
         let length = self.reply.len();
+        // Whoever served it may have written for it.
+        self.gate.has_written = true;
         self.reply.set_protocol(self.session.protocol);
         let (has_failed, ticks) = match state {
             WaiterState::Served(Served { reply, has_failed, ticks }) => {

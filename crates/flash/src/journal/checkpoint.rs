@@ -1,0 +1,100 @@
+//! Checkpoints: a snapshot takes the place of all records in front of it.
+
+use std::path::Path;
+
+use super::error::JournalError;
+use super::header::{Header, Kind};
+use super::names::{self, MANIFEST, MANIFEST_NEW, Name};
+use super::queue::Cut;
+use super::storage::Storage;
+use super::{Journal, Position};
+
+impl Journal {
+    /// The moment of a checkpoint: a segment begins at the position that is returned. What the records in front of it
+    /// make is to be written to the file [`Journal::snapshot_name`] in [`Journal::folder`], and nothing else. One that
+    /// was begun before and has not ended is called off.
+    pub fn begin_checkpoint(&self) -> Position {
+        Position(self.shared.queue.begin_cut())
+    }
+
+    /// The checkpoint has a snapshot, which is durable, its name as well: it takes the place of the records in front of
+    /// it, which are removed, as is the snapshot before. Waits for the writer to come to the position.
+    ///
+    /// Errors: the checkpoint before is still the one that counts, or this one is if its manifest is there in spite of
+    /// the error. So the file stays: the next checkpoint removes it, or the next start does.
+    pub fn end_checkpoint(&self, position: Position) -> Result<(), JournalError> {
+        let cut = self.shared.queue.wait_for_cut(position, &self.shared)?;
+        let _alone = self.checkpoint.lock();
+        let name = names::snapshot(position);
+        let failed = |operation| {
+            let path = self.storage.path(&name);
+            move |error: std::io::Error| JournalError::io(path, operation, &error)
+        };
+        let file = self.storage.open(&name).map_err(failed("open of the snapshot"))?;
+        let snapshot_bytes = file.size().map_err(failed("look at the snapshot"))?;
+        let header = self.manifest(cut);
+        write_manifest(&*self.storage, &header)?;
+        let mut facts = self.shared.facts.lock();
+        facts.checkpoint = position.0;
+        facts.snapshot_bytes = snapshot_bytes;
+        facts.segments.retain(|&number| number >= cut.number);
+        drop(facts);
+        remove_obsolete(&*self.storage, &header);
+        Ok(())
+    }
+
+    fn manifest(&self, cut: Cut) -> Header {
+        Header { number: cut.number, position: cut.position, run: 0, ..self.identity }
+    }
+
+    /// The name of the file that is the snapshot of a checkpoint.
+    pub fn snapshot_name(position: Position) -> String {
+        names::snapshot(position)
+    }
+
+    /// The journal's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Puts a manifest in place of the one that is there.
+fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalError> {
+    let failed = |operation| {
+        let path = storage.path(MANIFEST_NEW);
+        move |error: std::io::Error| JournalError::io(path, operation, &error)
+    };
+    let file = storage.create(MANIFEST_NEW).map_err(failed("creation"))?;
+    file.write_at(0, &header.encode(Kind::Manifest)).map_err(failed("write"))?;
+    file.sync().map_err(failed("sync"))?;
+    storage.rename(MANIFEST_NEW, MANIFEST).map_err(failed("rename"))?;
+    storage.sync_folder().map_err(failed("sync of the folder"))
+}
+
+/// Removes what a manifest, which is durable, does not need. What stays is removed next time.
+pub(super) fn remove_obsolete(storage: &dyn Storage, manifest: &Header) {
+    let names = match storage.list() {
+        Ok(names) => names,
+        Err(error) => {
+            tracing::warn!(%error, "old segments of the journal are not removed");
+            return;
+        }
+    };
+    for name in names {
+        let is_obsolete = match Name::parse(&name) {
+            Name::Segment(number) => number < manifest.number,
+            Name::Snapshot(position) => position.0 < manifest.position,
+            Name::Unfinished | Name::Other => false,
+        };
+        if is_obsolete {
+            remove(storage, &name);
+        }
+    }
+}
+
+/// Removes a file that nobody needs.
+pub(super) fn remove(storage: &dyn Storage, name: &str) {
+    if let Err(error) = storage.remove(name) {
+        tracing::warn!(%error, path = storage.path(name), "not removed");
+    }
+}

@@ -1,0 +1,7 @@
+//! The journal on simulated and on real folders.
+
+mod damage;
+mod faults;
+mod files;
+mod power_loss;
+mod scene;

@@ -1,0 +1,185 @@
+//! A journal on a simulated folder, driven step by step, and all that is known of what must be in it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stdx::Random;
+
+use super::super::sim::SimFolder;
+use super::super::storage::Storage;
+use super::super::tuning::Tuning;
+use super::super::writer::{Next, Writer};
+use super::super::{
+    Journal, JournalError, JournalOptions, Position, Recovery, SyncPolicy, TornTail,
+};
+
+/// Sizes with which a short history meets segments, chunks and parts.
+pub(super) const SMALL: Tuning = Tuning {
+    seed: 5,
+    segment_bytes: 3_000,
+    sync_bytes: 2_500,
+    held_bytes_max: 6_000,
+    chunk_bytes: 1_600,
+    part_bytes_max: 900,
+};
+
+pub(super) fn options() -> JournalOptions {
+    let (sync, torn_tail) = (SyncPolicy::EverySecond, TornTail::Cut);
+    JournalOptions { folder: "sim".into(), sync, torn_tail }
+}
+
+/// A record as it was appended, and where it ends.
+type Appended = (u64, Vec<u8>);
+
+pub(super) struct Scene {
+    pub(super) folder: SimFolder,
+    pub(super) random: Random,
+    pub(super) now: Instant,
+    pub(super) journal: Option<(Journal, Writer)>,
+    /// All records, as long as they may be there.
+    pub(super) records: Vec<Appended>,
+    /// Up to where they must be there.
+    pub(super) durable: u64,
+    serial: u64,
+}
+
+impl Scene {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            folder: SimFolder::new(seed),
+            random: Random::new(seed ^ 0x5CE4E),
+            now: Instant::now(),
+            journal: None,
+            records: Vec::new(),
+            durable: 0,
+            serial: 0,
+        }
+    }
+
+    pub(super) fn journal(&self) -> &Journal {
+        &self.journal.as_ref().expect("it is open").0
+    }
+
+    /// Opens the journal, and looks whether all is there that must be, and nothing that may not.
+    pub(super) fn open(&mut self) -> Result<(), JournalError> {
+        assert!(self.journal.is_none());
+        let recovery = self.recover()?;
+        self.journal = Some(recovery.finish(self.now)?);
+        self.durable = self.journal().durable().0;
+        Ok(())
+    }
+
+    /// The same, up to the end of what is read.
+    pub(super) fn recover(&mut self) -> Result<Recovery, JournalError> {
+        let tuning = Tuning { seed: self.random.next_u64(), ..SMALL };
+        let mut recovery = Recovery::open_on(Arc::new(self.folder.clone()), options(), tuning)?;
+        let mut found = match recovery.snapshot() {
+            Some(_) => read_snapshot(&self.folder, recovery.checkpoint()),
+            None => Vec::new(),
+        };
+        assert!(found.iter().all(|(end, _)| *end <= recovery.checkpoint().0));
+        while let Some(record) = recovery.read()? {
+            found.push((record.position.0, record.payload.to_vec()));
+        }
+        assert!(found.len() <= self.records.len(), "more than was appended");
+        for (index, (found, appended)) in found.iter().zip(&self.records).enumerate() {
+            assert!(found == appended, "record {index} is another: {found:?} {appended:?}");
+        }
+        let lost = &self.records[found.len()..];
+        let first_lost = lost.first().map_or(u64::MAX, |(end, _)| *end);
+        assert!(first_lost > self.durable, "{first_lost} is lost, durable was {}", self.durable);
+        self.records = found;
+        Ok(recovery)
+    }
+
+    /// Appends a record of so many bytes, in pieces.
+    pub(super) fn append(&mut self, bytes: usize) -> Position {
+        self.serial += 1;
+        let mut payload = self.serial.to_le_bytes().to_vec();
+        payload.resize(bytes.max(8), 0);
+        self.random.fill(&mut payload[8..]);
+        let (front, back) = payload.split_at(self.random.below(payload.len() as u64) as usize);
+        let end = self.journal().append(&[front, back]);
+        self.records.push((end.0, payload));
+        end
+    }
+
+    /// The writer works once. What it has published must stay.
+    pub(super) fn step(&mut self) -> Next {
+        let (journal, writer) = self.journal.as_mut().expect("it is open");
+        let next = writer.step(self.now);
+        assert!(journal.durable() <= journal.appended());
+        assert!(journal.durable().0 >= self.durable);
+        self.durable = journal.durable().0;
+        next
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// Takes a checkpoint. False: something failed.
+    pub(super) fn checkpoint(&mut self) -> bool {
+        let at = self.journal().begin_checkpoint();
+        let records = self.records.clone();
+        for _ in 0..self.random.below(3) {
+            self.append(50);
+        }
+        self.step();
+        write_snapshot(&self.folder, at, &records).is_ok()
+            && self.journal().end_checkpoint(at).is_ok()
+    }
+
+    /// Ends the journal as a server does that is told to. False: something failed.
+    pub(super) fn close(&mut self) -> bool {
+        self.journal().shared.close();
+        while self.step() != Next::End {}
+        let (journal, _) = self.journal.take().expect("it is open");
+        journal.close().is_ok()
+    }
+
+    /// The process ends where it is.
+    pub(super) fn kill(&mut self) {
+        self.journal = None;
+    }
+
+    /// The process ends, and the power goes.
+    pub(super) fn lose_power(&mut self) {
+        self.kill();
+        self.folder.lose_power();
+    }
+}
+
+/// Writes a snapshot as a server does.
+fn write_snapshot(folder: &SimFolder, at: Position, records: &[Appended]) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    for (end, payload) in records {
+        bytes.extend_from_slice(&end.to_le_bytes());
+        bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(payload);
+    }
+    let file = folder.create("temp-7.rdb")?;
+    file.write_at(0, &bytes)?;
+    file.sync()?;
+    folder.rename("temp-7.rdb", &Journal::snapshot_name(at))?;
+    folder.sync_folder()
+}
+
+fn read_snapshot(folder: &SimFolder, at: Position) -> Vec<Appended> {
+    let bytes = folder.bytes(&Journal::snapshot_name(at));
+    let mut rest = &bytes[..];
+    let number = |rest: &mut &[u8]| {
+        let (number, back) = rest.split_first_chunk().expect("a whole snapshot");
+        *rest = back;
+        u64::from_le_bytes(*number)
+    };
+    let mut records = Vec::new();
+    while !rest.is_empty() {
+        let end = number(&mut rest);
+        let bytes = number(&mut rest);
+        let (payload, back) = rest.split_at(bytes as usize);
+        records.push((end, payload.to_vec()));
+        rest = back;
+    }
+    records
+}

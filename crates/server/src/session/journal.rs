@@ -1,0 +1,146 @@
+//! The journal of `appendonly`: it is switched on and off, and begun anew with a checkpoint.
+//!
+//! It is on from the moment of a checkpoint on, with every slot held. What was written while it was off is in no record,
+//! so a gap stands in front: who reads the journal before that checkpoint is there stops at the gap.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use flash::{Journal, JournalOptions, Recovery, SyncPolicy, TornTail};
+
+use crate::config::{AppendFsync, ApplyError, OptionRow};
+use crate::session::save::take_checkpoint;
+use crate::state::server::Server;
+
+/// A record of no command, which says that there are changes of which there is none.
+pub(super) const GAP: &[u8] = &[0];
+
+/// Where the journal is.
+pub(crate) fn journal_folder(server: &Server) -> PathBuf {
+    let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
+    path(&server.config.dir.load()).join(path(&server.config.appenddirname.load()))
+}
+
+/// The same, and how it is kept.
+pub(super) fn journal_options(server: &Server) -> JournalOptions {
+    JournalOptions {
+        folder: journal_folder(server),
+        sync: sync_policy(server),
+        torn_tail: match server.config.aof_load_truncated.load() {
+            true => TornTail::Cut,
+            false => TornTail::Refuse,
+        },
+    }
+}
+
+fn sync_policy(server: &Server) -> SyncPolicy {
+    match server.config.appendfsync.load() {
+        AppendFsync::Always => SyncPolicy::Always,
+        AppendFsync::Everysec => SyncPolicy::EverySecond,
+        AppendFsync::No => SyncPolicy::Never,
+    }
+}
+
+/// Has changes journaled from the checkpoint on that begins now. Every slot is held.
+pub(super) fn begin_logging(server: &Server, journal: &Journal) {
+    if !server.listening.is_logged() {
+        journal.append(&[GAP]);
+        set_logging(server, true);
+    }
+}
+
+/// Has changes journaled behind those that were loaded.
+pub(super) fn resume_logging(server: &Server) {
+    let all = server.tier.keyspace.lock_all();
+    set_logging(server, true);
+    drop(all);
+}
+
+/// Has no more changes journaled.
+fn end_logging(server: &Server) {
+    let all = server.tier.keyspace.lock_all();
+    set_logging(server, false);
+    drop(all);
+}
+
+/// Every slot is held.
+fn set_logging(server: &Server, is_on: bool) {
+    server.listening.set_logged(is_on);
+    server.pause.set_journaled(is_on);
+}
+
+/// Acts on options of the journal that CONFIG SET has stored, on a thread that may wait.
+///
+/// Errors: the journal cannot be switched on; the caller puts the old values back and applies again.
+pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result<(), ApplyError> {
+    let is_on = server.config.appendonly.load();
+    let is_changed = rows.iter().any(|row| row.name == "appendonly");
+    if is_changed && server.saves.is_loading() {
+        let reason = "cannot be changed while the data is loaded".to_owned();
+        return Err(ApplyError { name: "appendonly", reason });
+    }
+    if is_changed && is_on != server.listening.is_logged() {
+        match is_on {
+            true => {
+                switch_on(server).map_err(|reason| ApplyError { name: "appendonly", reason })?
+            }
+            false => switch_off(server),
+        }
+    }
+    apply_sync(server);
+    Ok(())
+}
+
+/// Has the journal sync as the options say.
+pub(super) fn apply_sync(server: &Server) {
+    let policy = sync_policy(server);
+    if let Some(journal) = server.journaling.journal() {
+        journal.set_sync(policy);
+    }
+    let waits = server.listening.is_logged() && policy == SyncPolicy::Always;
+    server.journaling.set_waits_for_sync(waits);
+}
+
+/// Begins to journal: from a checkpoint on.
+fn switch_on(server: &Arc<Server>) -> Result<(), String> {
+    if server.journaling.journal().is_none() {
+        // What it has is of no interest: a checkpoint follows.
+        let journal = Recovery::open(journal_options(server)).and_then(Recovery::start_anew);
+        let journal = journal.map_err(|error| {
+            tracing::error!(%error, "cannot open the journal");
+            error.for_client()
+        })?;
+        server.journaling.set_journal(journal);
+    }
+    if take_checkpoint(server) {
+        return Ok(());
+    }
+    end_logging(server);
+    Err("the data could not be saved to begin with: the log says why".to_owned())
+}
+
+fn switch_off(server: &Server) {
+    end_logging(server);
+    if let Some(journal) = server.journaling.journal() {
+        journal.sync_soon();
+    }
+}
+
+/// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough.
+pub(super) fn is_rewrite_due(server: &Server) -> bool {
+    let (journaling, config) = (&server.journaling, &server.config);
+    if !server.listening.is_logged()
+        || server.saves.purpose().is_some()
+        || server.saves.is_loading()
+    {
+        return false;
+    }
+    let percent = config.auto_aof_rewrite_percentage.load() as u64;
+    let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());
+    if is_due {
+        tracing::info!("Starting automatic rewriting of AOF");
+    }
+    is_due || journaling.is_scheduled.load(Ordering::Relaxed)
+}

@@ -1,0 +1,274 @@
+//! The journal is read at the start: the snapshot of its checkpoint, then its records, whose commands are run again as
+//! they ran, at their time.
+//!
+//! Nothing expires by itself meanwhile: records tell what had gone when. What is evicted since there is less memory than
+//! there was is in no record, so the journal is begun anew with a checkpoint before anybody is served.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use command::{
+    BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Handler, KeyAt, Limits, Locks,
+    LoggedCommand, Waits, find_keys,
+};
+use flash::{Journal, JournalRecord, Recovery};
+use keyspace::{Key, Keyspace, Locked, Noting};
+use resp::{Args, Protocol, Reply};
+use smallvec::SmallVec;
+use tier::{Claim, FetchedSet, Held, Want};
+
+use crate::session::errand::save;
+use crate::session::journal::{GAP, apply_sync, journal_folder, journal_options, resume_logging};
+use crate::session::load::{Merging, NotLoaded, Step, end_loading, load_file, load_saved};
+use crate::session::save::AtHand;
+use crate::state::registry::Run;
+use crate::state::saves::Purpose;
+use crate::state::server::Server;
+use crate::state::worker::Worker;
+
+/// Between two lines of the log.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+
+/// Loads the journal, or what was saved when there was none, and has changes go to it from then on.
+///
+/// Errors: it cannot be opened, or not all that it has could be loaded.
+pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
+    let server = &*worker.server;
+    let (journal, needs_checkpoint) = read_journal(worker).await.inspect_err(|_| {
+        end_loading(worker, false);
+    })?;
+    server.journaling.set_journal(journal);
+    if !needs_checkpoint {
+        resume_logging(server);
+    }
+    end_loading(worker, true);
+    if needs_checkpoint && !save(worker, Purpose::Checkpoint).await {
+        return Err(NotLoaded::NotSaved);
+    }
+    server.journaling.note_base();
+    apply_sync(server);
+    Ok(())
+}
+
+/// Loads what the journal has. Returns it, and whether a checkpoint is to be taken before anything is appended.
+async fn read_journal(worker: &Worker) -> Result<(Journal, bool), NotLoaded> {
+    let mut recovery = Recovery::open(journal_options(&worker.server))?;
+    let evicted_before = worker.server.tier.counters.evicted.load(Ordering::Relaxed);
+    let snapshot = recovery.snapshot();
+    if let Some(path) = &snapshot {
+        load_file(worker, path, Merging::Before).await.map_err(|reason| {
+            let name = path.file_name().unwrap_or(path.as_os_str());
+            let name = name.to_string_lossy().into_owned();
+            NotLoaded::Checkpoint { name, reason: Box::new(reason) }
+        })?;
+    }
+    let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
+    let mut replay = Replay { worker, reply, step, commands: 0, evicted_before };
+    let has_gap = replay.run_all(&mut recovery).await?;
+    worker.after_batch();
+    let is_new = snapshot.is_none() && replay.commands == 0;
+    if is_new && has_files_of_redis(&worker.server) {
+        return Err(NotLoaded::OfRedis);
+    }
+    let was_saved = is_new && load_saved(worker, Merging::Not).await?;
+    let needs_checkpoint = has_gap || was_saved || replay.has_evicted();
+    // What stands behind a gap counts for nothing.
+    let journal = if has_gap { recovery.start_anew()? } else { recovery.start()? };
+    Ok((journal, needs_checkpoint))
+}
+
+/// Whether an append-only file of Redis is where the journal is to be. To pass over it would be to lose what it has.
+fn has_files_of_redis(server: &Server) -> bool {
+    let Ok(entries) = std::fs::read_dir(journal_folder(server)) else { return false };
+    let is_of_redis = |name: &OsStr| {
+        [".aof", ".manifest"].iter().any(|end| name.as_bytes().ends_with(end.as_bytes()))
+    };
+    entries.flatten().any(|entry| is_of_redis(&entry.file_name()))
+}
+
+/// Runs commands of records again.
+struct Replay<'a> {
+    worker: &'a Worker,
+    /// What is answered is dropped.
+    reply: Reply,
+    step: Step,
+    commands: u64,
+    /// Keys that were evicted before.
+    evicted_before: u64,
+}
+
+impl Replay<'_> {
+    /// Runs all records again, up to the end or to a gap. Whether there is one.
+    async fn run_all(&mut self, recovery: &mut Recovery) -> Result<bool, NotLoaded> {
+        let (start, bytes) = (Instant::now(), recovery.bytes());
+        let (from, mut logged) = (recovery.checkpoint().0, start);
+        let worker = self.worker;
+        let progress = &worker.server.saves.loading;
+        progress.begin_file(bytes);
+        while let Some(JournalRecord { position, payload }) = recovery.read()? {
+            if payload == GAP {
+                tracing::warn!(position = position.0, "the journal was off from here on");
+                return Ok(true);
+            }
+            let ran = self.run_record(payload).await;
+            ran.map_err(|reason| NotLoaded::Record { position: position.0, reason })?;
+            let done = position.0 - from;
+            progress.note(done);
+            if logged.elapsed() > PROGRESS_EVERY {
+                logged = Instant::now();
+                tracing::info!(done, bytes, commands = self.commands, "replaying the journal");
+            }
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        tracing::info!(bytes, commands = self.commands, seconds, "the journal was replayed");
+        Ok(false)
+    }
+
+    /// Runs the commands of a record.
+    async fn run_record(&mut self, payload: &[u8]) -> Result<(), String> {
+        let bad = |error: BadRecord| error.to_string();
+        let mut commands = Commands::read(payload).map_err(bad)?;
+        while let Some(command) = commands.read_next().map_err(bad)? {
+            let _claim = self.give_way(command.args).await?;
+            if let Err(reason) = self.run(command) {
+                let name = command.args[0].escape_ascii();
+                let reason = format!("{name}: {reason}");
+                if !self.has_evicted() {
+                    return Err(reason);
+                }
+                tracing::warn!(reason, "a command was not run again, since keys were evicted");
+            }
+            self.commands += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether keys were evicted.
+    fn has_evicted(&self) -> bool {
+        let evicted = self.worker.server.tier.counters.evicted.load(Ordering::Relaxed);
+        evicted > self.evicted_before
+    }
+
+    /// Waits until there is memory for a command, which has it until it has run. Errors: there is none.
+    async fn give_way(&mut self, args: Args<'_>) -> Result<Option<Claim>, String> {
+        let tier = &self.worker.tier;
+        let bytes = args.iter().map(|arg| arg.len() as u64).sum();
+        self.step.add(bytes);
+        if self.step.is_over() {
+            self.step = Step::default();
+            self.worker.after_batch();
+            tokio::task::yield_now().await;
+        }
+        if !tier.must_wait_for(bytes) {
+            return Ok(None);
+        }
+        let claim = tier.wait_for_memory(bytes, Held::default()).await;
+        claim.map(Some).map_err(|error| error.to_string())
+    }
+
+    fn run(&mut self, command: LoggedCommand<'_>) -> Result<(), String> {
+        let (server, args) = (&*self.worker.server, command.args);
+        let entry = server.registry.find(args).filter(|entry| entry.spec.takes(args.len()));
+        let Some((entry, Run::Keys(handler))) = entry.map(|entry| (entry, entry.run)) else {
+            return Err("there is no such command on keys".to_owned());
+        };
+        let mut found: SmallVec<[KeyAt; 4]> = SmallVec::new();
+        find_keys(entry.spec.keys, args, &mut found);
+        let keys = found.iter().filter_map(|at| args.get(at.index)).map(Key::new);
+        let keys: SmallVec<[Key<'_>; 4]> = keys.collect();
+        let mut locked = lock(&server.tier.keyspace, entry.spec.locks.of_request(args), &keys);
+        let mut fetched = FetchedSet::default();
+        // Ends: with the slots held values stay where they are, so each turn reads another one.
+        loop {
+            self.reply.clear();
+            match self.run_once(handler, command, (&mut locked, &keys), &fetched) {
+                Ok(()) => return Ok(()),
+                Err(CommandError::NotResident(missing)) => {
+                    let want = |value: &command::ColdValue| {
+                        server.tier.want_at(value.at, value.key_len, value.value_len)
+                    };
+                    let mut wants: Vec<Want> = missing.values.iter().map(want).collect();
+                    let failures = wants.iter().map(|want| fetched.failure(want.record));
+                    if let Some(failure) = failures.flatten().next() {
+                        return Err(format!("cannot read the value of a key: {failure}"));
+                    }
+                    wants.retain(|want| !fetched.has(want.record));
+                    assert!(!wants.is_empty(), "a value that is there is found");
+                    fetched.extend(self.worker.tier.fetch_blocking(wants));
+                }
+                Err(CommandError::Reply(text)) => return Err(text.into_owned()),
+                Err(CommandError::ReplyTooLong(_)) => {
+                    return Err("there is no memory for it".to_owned());
+                }
+                Err(CommandError::Wait(_)) => return Err("it waits".to_owned()),
+            }
+        }
+    }
+
+    fn run_once(
+        &mut self,
+        handler: Handler,
+        LoggedCommand { db, now_ms, args }: LoggedCommand<'_>,
+        (locked, keys): (&mut Locked<'_>, &[Key<'_>]),
+        fetched: &FetchedSet,
+    ) -> CommandResult {
+        let server = &*self.worker.server;
+        let mut tally = self.worker.tally.borrow_mut();
+        tally.noting = Noting::default();
+        let mut cx = Cx {
+            locked,
+            keys,
+            array_len: Some(keys.len()),
+            db,
+            now_ms,
+            tally: &mut tally,
+            fetched: &AtHand { tier: &server.tier, set: fetched },
+            statistics: server,
+            encodings: server,
+            limits: &WithoutLimits { counts_uses: server.tier.settings.policy().is_lfu() },
+            no_touch: true,
+            detached: Vec::new(),
+            reply_bytes_max: usize::MAX,
+            spare: &mut Vec::new(),
+            cold_leaves: Vec::new(),
+            random: 0,
+            waits: Waits::Never,
+            effects: Effects::of_replay(),
+        };
+        let result = handler(&mut cx, args, &mut self.reply);
+        let detached = cx.detached;
+        if !detached.is_empty() {
+            self.worker.free_later(detached);
+        }
+        result
+    }
+}
+
+/// What has run once is run again, whatever the options are now.
+struct WithoutLimits {
+    counts_uses: bool,
+}
+
+impl Limits for WithoutLimits {
+    fn string_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn memory_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn counts_uses(&self) -> bool {
+        self.counts_uses
+    }
+}
+
+fn lock<'k>(keyspace: &'k Keyspace, locks: Locks, keys: &[Key<'_>]) -> Locked<'k> {
+    match (locks, keys) {
+        (Locks::All, _) => keyspace.lock_all(),
+        (_, [key]) => keyspace.lock_one(key.slot),
+        (_, keys) => keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
+    }
+}

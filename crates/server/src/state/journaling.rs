@@ -1,0 +1,232 @@
+//! The journal of `appendonly` as all workers know it: where records go, whether writes may run, and how rewrites
+//! have ended.
+//!
+//! 1. A record is appended while the slots of what it changes are held, so the journal's order is the order of changes.
+//! 2. A journal that was opened stays open until the process ends. Whether records go to it is told by
+//!    `Listening`, which changes with every slot held.
+//! 3. Before it is on, a gap is appended: what is behind that follows from a checkpoint alone.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use command::Record;
+use flash::{Journal, Position};
+use parking_lot::Mutex;
+
+use crate::state::clock::unix_ms;
+
+/// After a rewrite that failed the next one that nobody asked for begins no sooner.
+const RETRY_SECONDS: u64 = 60;
+/// How far behind what is to be synced every second may be before writes wait for it, as in Redis.
+const BEHIND_MAX: Duration = Duration::from_secs(2);
+
+/// Part of `maxmemory` that records may take which are not durable, a 16th, but no less than this. Writes wait then.
+const HELD_SHIFT: u32 = 4;
+const HELD_BYTES_MIN: u64 = 4 << 20;
+
+/// What is known of the journal.
+#[derive(Default)]
+pub(crate) struct Journaling {
+    journal: OnceLock<Journal>,
+    /// Whether replies wait for what they tell of to be durable.
+    waits_for_sync: AtomicBool,
+    /// Whether what is to be synced every second was not when it was last looked at.
+    is_behind: AtomicBool,
+    /// `maxmemory`, as it was then.
+    max_memory: AtomicU64,
+    /// How often writes began to wait because the journal was behind.
+    pub(crate) delayed: AtomicU64,
+    /// Whether a rewrite is to begin as soon as may be.
+    pub(crate) is_scheduled: AtomicBool,
+    pub(crate) rewrites: Mutex<Rewrites>,
+}
+
+/// How checkpoints have ended, and what the journal has come to.
+#[derive(Debug, Default)]
+pub(crate) struct Rewrites {
+    /// When the one under way began: Unix seconds.
+    began: Option<u64>,
+    /// When one was last begun.
+    last_try: u64,
+    /// How long the last took.
+    pub(crate) last_seconds: Option<u64>,
+    pub(crate) failures_in_a_row: u64,
+    pub(crate) count: u64,
+    /// What all came to after the last rewrite, or at the start.
+    pub(crate) base_bytes: u64,
+}
+
+impl Journaling {
+    /// The journal, once it was opened.
+    #[inline]
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.journal.get()
+    }
+
+    /// Keeps a journal that was opened; there is none yet.
+    pub(crate) fn set_journal(&self, journal: Journal) {
+        let is_first = self.journal.set(journal).is_ok();
+        assert!(is_first, "invariant: a journal is opened once");
+    }
+
+    /// Appends a record, of changes whose slots are held.
+    #[inline]
+    pub(crate) fn append(&self, payload: &[&[u8]]) -> Position {
+        self.journal.get().expect("invariant: there is a journal for records").append(payload)
+    }
+
+    /// Appends a command that changes what no handler does, of which the slot is held.
+    pub(crate) fn append_command(&self, db: u8, now_ms: u64, words: &[&[u8]]) {
+        let mut record = Record::new(Vec::new(), now_ms);
+        record.add(db, words.iter().copied());
+        self.append(&record.pieces());
+    }
+
+    /// Whether replies wait for what they tell of to be durable. Cost: a load.
+    #[inline]
+    pub(crate) fn waits_for_sync(&self) -> bool {
+        self.waits_for_sync.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_waits_for_sync(&self, waits: bool) {
+        self.waits_for_sync.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether a write may run now: it is not to wait for room, or for what is behind.
+    pub(crate) fn takes_writes(&self) -> bool {
+        let Some(journal) = self.journal.get() else { return true };
+        let is_held_up = self.is_behind.load(Ordering::Relaxed);
+        !is_held_up && journal.has_room() && held_bytes(journal) < self.held_bytes_max()
+    }
+
+    /// Bytes of records that are in memory until they are durable.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.journal.get().map_or(0, held_bytes)
+    }
+
+    fn held_bytes_max(&self) -> u64 {
+        match self.max_memory.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            bytes => (bytes >> HELD_SHIFT).max(HELD_BYTES_MIN),
+        }
+    }
+
+    /// The error of a write while the journal cannot be written, as Redis gives it.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let journal = self.journal.get().filter(|journal| journal.is_failing())?;
+        let reason = journal.status().error.map(|error| error.for_client());
+        let reason = reason.unwrap_or_else(|| "unknown".to_owned());
+        Some(format!("MISCONF Errors writing to the AOF file: {reason}"))
+    }
+
+    /// Looks whether what is to be synced every second is, and has it synced sooner where it takes much of the memory.
+    pub(crate) fn look(&self, is_every_second: bool, max_memory: u64) {
+        let Some(journal) = self.journal.get() else { return };
+        self.max_memory.store(max_memory, Ordering::Relaxed);
+        if held_bytes(journal) > self.held_bytes_max() / 2 {
+            journal.sync_soon();
+        }
+        let is_behind = is_every_second && journal.behind() > BEHIND_MAX;
+        let was_behind = self.is_behind.swap(is_behind, Ordering::Relaxed);
+        if is_behind && !was_behind {
+            self.delayed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins a rewrite.
+    pub(crate) fn begin_rewrite(&self) {
+        self.is_scheduled.store(false, Ordering::Relaxed);
+        self.rewrites.lock().begin(unix_ms() / 1_000);
+    }
+
+    /// Ends it.
+    pub(crate) fn end_rewrite(&self, is_done: bool) {
+        let current_bytes = is_done.then(|| self.current_bytes());
+        self.rewrites.lock().end(unix_ms() / 1_000, current_bytes);
+    }
+
+    /// Notes what the journal comes to at the start.
+    pub(crate) fn note_base(&self) {
+        self.rewrites.lock().base_bytes = self.current_bytes();
+    }
+
+    /// Bytes of the checkpoint and of what is behind it.
+    pub(crate) fn current_bytes(&self) -> u64 {
+        let status = self.journal.get().map(Journal::status);
+        status.map_or(0, |status| status.snapshot_bytes + status.bytes)
+    }
+
+    /// Whether the journal has grown by so many percent since it was rewritten, and is worth that again.
+    pub(crate) fn is_due(&self, percent: u64, bytes_min: u64) -> bool {
+        let current_bytes = self.current_bytes();
+        self.rewrites.lock().are_due(current_bytes, percent, bytes_min, unix_ms() / 1_000)
+    }
+}
+
+fn held_bytes(journal: &Journal) -> u64 {
+    // In this order: what is durable was appended.
+    let durable = journal.durable().0;
+    journal.appended().0 - durable
+}
+
+impl Rewrites {
+    /// Begins one, at this time: Unix seconds.
+    fn begin(&mut self, now: u64) {
+        self.began = Some(now);
+        self.last_try = now;
+    }
+
+    /// Ends it. `current_bytes`: what is there if it is done.
+    fn end(&mut self, now: u64, current_bytes: Option<u64>) {
+        let began = self.began.take().unwrap_or(now);
+        self.last_seconds = Some(now.saturating_sub(began));
+        self.count += 1;
+        match current_bytes {
+            None => self.failures_in_a_row += 1,
+            Some(bytes) => (self.failures_in_a_row, self.base_bytes) = (0, bytes),
+        }
+    }
+
+    /// For how many seconds one has been under way.
+    pub(crate) fn current_seconds(&self, now: u64) -> Option<u64> {
+        self.began.map(|began| now.saturating_sub(began))
+    }
+
+    fn are_due(&self, current_bytes: u64, percent: u64, bytes_min: u64, now: u64) -> bool {
+        let base = self.base_bytes.max(1);
+        let growth = u128::from(current_bytes.saturating_sub(base)) * 100 / u128::from(base);
+        let may_try =
+            self.failures_in_a_row == 0 || now.saturating_sub(self.last_try) > RETRY_SECONDS;
+        percent > 0 && current_bytes > bytes_min && growth >= u128::from(percent) && may_try
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rewrite_is_due_by_growth() {
+        let mut rewrites = Rewrites { base_bytes: 1_200, ..Rewrites::default() };
+        for (current_bytes, percent, bytes_min, is_due) in [
+            (2_400, 100, 0, true),
+            (2_399, 100, 0, false),
+            (2_400, 100, 2_400, false),
+            (2_400, 0, 0, false),
+            (u64::MAX, u64::MAX, 0, false),
+        ] {
+            let due = rewrites.are_due(current_bytes, percent, bytes_min, 100);
+            assert_eq!(due, is_due, "{current_bytes} {percent} {bytes_min}");
+        }
+        rewrites.begin(100);
+        assert_eq!(rewrites.current_seconds(105), Some(5));
+        rewrites.end(110, None);
+        assert!(!rewrites.are_due(2_400, 100, 0, 150), "it failed a moment ago");
+        assert!(rewrites.are_due(2_400, 100, 0, 161));
+        rewrites.begin(161);
+        rewrites.end(162, Some(2_000));
+        assert_eq!((rewrites.base_bytes, rewrites.failures_in_a_row), (2_000, 0));
+        assert_eq!((rewrites.last_seconds, rewrites.count), (Some(1), 2));
+    }
+}

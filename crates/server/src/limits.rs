@@ -172,3 +172,15 @@ pub(crate) const SAVED_PIECE_BYTES: usize = 128 << 10;
 pub(crate) const SAVED_KEYS_MAX: usize = 128;
 /// Bytes of their values.
 pub(crate) const SAVED_BYTES_MAX: usize = 256 << 10;
+/// Pieces of values that are loaded from a file before others have their turn.
+pub(crate) const LOADED_KEYS_MAX: usize = 64;
+/// Bytes of them, and of a piece of a large collection.
+pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+/// Batches of them that are read ahead.
+pub(crate) const LOADED_BATCHES_MAX: usize = 2;
+/// Beside a batch that takes so much none is read ahead.
+pub(crate) const LOADED_LARGE_BYTES: u64 = 1 << 20;
+/// Elements of a piece: each may need leaves that are on flash, of which so many bytes count for each. No piece may
+/// take more than a client.
+pub(crate) const LOADED_ELEMENTS_MAX: usize = 1024;
+pub(crate) const LOADED_ELEMENT_BYTES: u64 = 16 << 10;

@@ -35,6 +35,7 @@ pub use stream::{
     Delivery, GroupEdit, IdRange, NewEntry, RowEdits, Stream, StreamLeafMax, Trim, TrimTo, Visit,
     WholeGroup, distance_from_first_ever,
 };
+pub(crate) use stream::{NOBODY, NewRows};
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;

@@ -1,10 +1,12 @@
 //! Values as files keep them: written while their slot is held, a large collection leaf by leaf, so that no more
-//! of it is in memory than a leaf takes.
+//! of it is in memory than a leaf takes; and read in pieces.
 
+mod append;
 mod load;
+mod load_stream;
 mod stream;
 
-pub use load::LoadedValue;
+pub use load::{Piece, PieceMax, read_pieces};
 
 use keyspace::{Key, SlotState, Stored};
 use rdb::write::{

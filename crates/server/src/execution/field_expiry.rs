@@ -19,9 +19,11 @@ const LEAVES_MAX: usize = 32;
 const READ_LEAVES_MAX: usize = 32;
 const READ_BYTES_MAX: u64 = 256 << 10;
 
-/// Whether what has expired is removed now.
+/// Whether what has expired is removed now. Not while a file is loaded: a hash whose first fields have expired would be
+/// gone before its last come.
 pub(super) fn is_on(server: &Server, now_ms: u64) -> bool {
-    server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms)
+    let is_loading = server.pause.is_loading() || server.saves.is_loading();
+    server.active_expire.load(Ordering::Relaxed) && !server.pause.is_on(now_ms) && !is_loading
 }
 
 /// Removes fields from some leaves of a slot. Returns whether to go on with this slot: more may be due in RAM.

@@ -4,6 +4,7 @@ pub(crate) mod cold;
 pub(crate) mod digest;
 pub(crate) mod errand;
 pub(crate) mod load;
+mod load_file;
 pub(crate) mod save;
 pub(crate) mod subscriptions;
 pub(crate) mod transaction;

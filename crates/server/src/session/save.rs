@@ -16,7 +16,6 @@ use tier::{FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX};
-use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
@@ -240,9 +239,8 @@ impl Saving<'_> {
             0 => NAMES_BYTES_MAX,
             bytes => bytes >> NAMES_SHIFT,
         };
-        let bounds = (names_bytes_max, request_bytes_max(server));
         let all = server.tier.keyspace.lock_all();
-        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, bounds));
+        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, names_bytes_max));
         server.saves.set_snapshot(Some(snapshot.clone()));
         let is_ending = self.purpose == Purpose::Shutdown;
         server.saves.is_ending.store(is_ending, Ordering::Relaxed);
@@ -405,9 +403,9 @@ impl Sought {
 }
 
 /// What was fetched, for who holds the slot.
-struct AtHand<'a> {
-    tier: &'a Tier,
-    set: &'a FetchedSet,
+pub(crate) struct AtHand<'a> {
+    pub(crate) tier: &'a Tier,
+    pub(crate) set: &'a FetchedSet,
 }
 
 impl Fetched for AtHand<'_> {

@@ -49,6 +49,30 @@ pub(crate) struct Saves {
     is_half_loaded: AtomicBool,
     pub(crate) loaded_keys: AtomicU64,
     pub(crate) loaded_expired: AtomicU64,
+    pub(crate) loading: Loading,
+}
+
+/// How far the file that is being loaded, or was last, has been read.
+#[derive(Default)]
+pub(crate) struct Loading {
+    /// When it was begun: Unix seconds.
+    pub(crate) began_unix: AtomicU64,
+    /// Bytes of the file.
+    pub(crate) total_bytes: AtomicU64,
+    /// Those that have been read.
+    pub(crate) bytes: AtomicU64,
+    /// Memory that the data took where it was saved, if the file tells.
+    pub(crate) used_bytes: AtomicU64,
+}
+
+impl Loading {
+    /// Begins to read a file of so many bytes.
+    pub(crate) fn begin(&self, total_bytes: u64) {
+        self.began_unix.store(unix_ms() / 1_000, Ordering::Relaxed);
+        self.total_bytes.store(total_bytes, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+        self.used_bytes.store(0, Ordering::Relaxed);
+    }
 }
 
 impl Saves {
@@ -68,6 +92,7 @@ impl Saves {
             is_half_loaded: AtomicBool::new(false),
             loaded_keys: AtomicU64::new(0),
             loaded_expired: AtomicU64::new(0),
+            loading: Loading::default(),
         }
     }
 

@@ -37,8 +37,6 @@ pub(crate) struct Snapshot {
     compresses: bool,
     names_bytes: AtomicU64,
     names_bytes_max: u64,
-    /// What a value may take to be loaded.
-    loaded_bytes_max: u64,
     /// Keys that were saved.
     pub(crate) keys: AtomicU64,
     /// Keys when it began.
@@ -92,7 +90,7 @@ impl Snapshot {
         tier: &Tier,
         file: FileWriter<FilePipe>,
         compresses: bool,
-        (names_bytes_max, loaded_bytes_max): (u64, u64),
+        names_bytes_max: u64,
     ) -> Snapshot {
         let mut databases = [0; DB_COUNT];
         for db in 0..DB_COUNT as u8 {
@@ -105,7 +103,6 @@ impl Snapshot {
             compresses,
             names_bytes: AtomicU64::new(0),
             names_bytes_max,
-            loaded_bytes_max,
             keys: AtomicU64::new(0),
             keys_at_first: (0..DB_COUNT as u8).map(|table| tier.counters.table(table).keys).sum(),
             failure: Mutex::new(None),
@@ -233,7 +230,6 @@ impl Snapshot {
         let file = file.as_mut().ok_or_else(taken).map_err(unwritten)?;
         file.key(db, key.bytes, expire_at_ms, &out).map_err(unwritten)?;
         out.clear();
-        let begins = file.bytes();
         for some in leaves.chunks(SAVED_LEAVES_MAX) {
             let views = some.iter().map(|leaf| {
                 let view = slot.view(leaf.table(), &leaf.key());
@@ -269,20 +265,7 @@ impl Snapshot {
             }
         }
         tree.finish(&mut out);
-        file.more(&out).map_err(unwritten)?;
-        self.warn_of_large(key, file.bytes() - begins);
-        Ok(())
-    }
-
-    /// Says that a load would refuse what was saved: it takes twice its bytes at least.
-    fn warn_of_large(&self, key: &Key<'_>, bytes: u64) {
-        let (key, loaded_bytes_max) = (key.bytes.escape_ascii(), self.loaded_bytes_max);
-        if bytes.saturating_mul(2) > loaded_bytes_max {
-            tracing::warn!(
-                %key, bytes, loaded_bytes_max,
-                "saved, but too large to be loaded but with a larger maxmemory-clients"
-            );
-        }
+        file.more(&out).map_err(unwritten)
     }
 }
 

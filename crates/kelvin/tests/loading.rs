@@ -1,0 +1,186 @@
+//! Files that are loaded: collections of any size within little memory, and what clients are told meanwhile.
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::Server;
+
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+const MAXMEMORY: u64 = 64 << 20;
+/// A test waits no longer than this for a server to load.
+const LOADED_WITHIN: Duration = Duration::from_secs(120);
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// The most that was resident of a server. Units: bytes.
+fn resident_peak_bytes(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()));
+    let status = status.expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the kernel tells it in kB") << 10
+}
+
+/// What makes a large collection of each type: with how many elements, and by which command of element `i`, of which
+/// `text` is long and tells it from all others.
+const COLLECTIONS: [(&str, usize, &str); 5] = [
+    ("hash", 600_000, "redis.call('HSET', KEYS[1], 'field:' .. i, text)"),
+    ("set", 300_000, "redis.call('SADD', KEYS[1], text)"),
+    ("list", 600_000, "redis.call('RPUSH', KEYS[1], text)"),
+    ("zset", 300_000, "redis.call('ZADD', KEYS[1], (i * 7919) % 1000003, text)"),
+    ("stream", 300_000, "redis.call('XADD', KEYS[1], i .. '-1', 'field', text)"),
+];
+
+#[test]
+fn large_collections_are_loaded_in_little_memory() {
+    let redis = Server::redis(&DEBUG);
+    let mut of_redis = redis.connect();
+    for (key, count, command) in COLLECTIONS {
+        let script = format!(
+            "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+               local text = redis.sha1hex('{key}' .. i) .. redis.sha1hex(i .. 'more')
+               {command}
+             end"
+        );
+        for first in (1..=count).step_by(100_000) {
+            let (from, to) = (first.to_string(), (first + 99_999).min(count).to_string());
+            of_redis.call(&["EVAL", &script, "1", key, &from, &to]);
+        }
+    }
+    for line in [
+        "XGROUP CREATE stream group 0 ENTRIESREAD 5",
+        "XGROUP CREATE stream idle $",
+        "PEXPIREAT hash 9999999999999",
+    ] {
+        of_redis.line(line);
+    }
+    for (consumer, count) in [("alice", "50000"), ("bob", "1"), ("alice", "20000")] {
+        let words = ["XREADGROUP", "GROUP", "group", consumer, "COUNT", count];
+        of_redis.call(&[&words[..], &["STREAMS", "stream", ">"]].concat());
+    }
+    assert_eq!(of_redis.show("SAVE"), "+OK");
+    let dir = path_text(redis.directory());
+    let options = ["--maxmemory", "64mb", "--workers", "2", "--dir", dir];
+    let kelvin = Server::kelvin_with_flash("2gb", &[&options[..], &DEBUG].concat());
+    let mut of_kelvin = kelvin.connect();
+    let peak = resident_peak_bytes(&kelvin);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
+    for (key, count, _) in COLLECTIONS {
+        let line = format!("DEBUG DIGEST-VALUE {key}");
+        assert_eq!(of_kelvin.show(&line), of_redis.show(&line), "{key}");
+        let command = match key {
+            "hash" => "HLEN",
+            "set" => "SCARD",
+            "list" => "LLEN",
+            "zset" => "ZCARD",
+            _ => "XLEN",
+        };
+        assert_eq!(of_kelvin.show(&format!("{command} {key}")), format!(":{count}"));
+        for line in ["OBJECT ENCODING", "PEXPIRETIME", "TYPE"] {
+            let line = format!("{line} {key}");
+            assert_eq!(of_kelvin.show(&line), of_redis.show(&line), "{line}");
+        }
+    }
+    for line in [
+        "XPENDING stream group",
+        "XPENDING stream group 69990-1 + 20",
+        "XPENDING stream group - + 20 bob",
+        "XINFO GROUPS stream",
+        "ZRANGE zset 1000 1010 WITHSCORES",
+        "ZRANK zset 5b1f9cb4dbc5bd1ad2a2c8fa1b0b6c6c6f2c9e4d",
+        "LINDEX list 599999",
+        "HGET hash field:123456",
+    ] {
+        assert_eq!(of_kelvin.show(line), of_redis.show(line), "{line}");
+    }
+    // And once more, on top of what is there.
+    assert_eq!(of_kelvin.show("DEBUG RELOAD"), "+OK");
+    let line = "DEBUG DIGEST-VALUE hash set list zset stream";
+    assert_eq!(of_kelvin.show(line), of_redis.show(line));
+    let peak = resident_peak_bytes(&kelvin);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
+}
+
+#[test]
+fn fields_that_expire_are_loaded_in_pieces() {
+    let server = Server::kelvin(&DEBUG);
+    let mut client = server.connect();
+    client.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    for first in (0..30_000).step_by(100) {
+        let words: Vec<String> = (first..first + 100)
+            .flat_map(|number| [format!("field:{number}"), "v".repeat(40)])
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        client.call(&[&["HSET", "hash"][..], &words].concat());
+    }
+    client.line("HPEXPIREAT hash 9999999999999 FIELDS 2 field:7 field:29999");
+    // All that come first in the file but for some.
+    for number in 0..3_000 {
+        client.send(&["HPEXPIRE", "hash", "30", "FIELDS", "1", &format!("field:{number}")]);
+    }
+    (0..3_000).for_each(|_| drop(client.read()));
+    client.line("HPERSIST hash FIELDS 1 field:8");
+    assert_eq!(client.show("SAVE"), "+OK");
+    std::thread::sleep(Duration::from_millis(40));
+    let other = Server::kelvin(&["--dir", path_text(server.directory())]);
+    let mut client = other.connect();
+    assert_eq!(
+        client.show("HPEXPIRETIME hash FIELDS 3 field:8 field:29999 field:9"),
+        "[:-1 :9999999999999 :-2]"
+    );
+    let start = Instant::now();
+    while client.show("HLEN hash") != ":27001" {
+        assert!(start.elapsed() < LOADED_WITHIN, "{}", client.show("HLEN hash"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_element_that_is_there_twice_is_told_wherever_it_stands() {
+    let kelvin = Server::kelvin(&[]);
+    let path = kelvin.directory().join("dump.rdb");
+    // Types 2 and 4: a number of members, or of fields with values, of 12 bytes each. The last is the first again.
+    for (object_type, per_element) in [(2u8, 1), (4, 2)] {
+        let mut bytes = [b"REDIS0003", &[object_type, 1, b'k'][..]].concat();
+        let count: u32 = 20_000;
+        bytes.push(0x80);
+        bytes.extend((count + 1).to_be_bytes());
+        for number in (0..count).chain([0]) {
+            for _ in 0..per_element {
+                bytes.push(12);
+                bytes.extend(format!("{number:012}").as_bytes());
+            }
+        }
+        bytes.push(0xff);
+        std::fs::write(&path, bytes).expect("it can be written");
+        let log = Server::failed_kelvin(&["--dir", path_text(kelvin.directory())]);
+        assert!(
+            log.contains("the key k of database 0") && log.contains("an element twice"),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn an_element_too_large_to_be_loaded_is_told() {
+    let server = Server::kelvin(&["--maxmemory-clients", "64mb"]);
+    let mut client = server.connect();
+    client.call(&["RPUSH", "list", &"x".repeat(1_500_000), "y"]);
+    for _ in 0..40 {
+        client.call(&[&["RPUSH", "list"][..], &["some element"; 1_000]].concat());
+    }
+    assert_eq!(client.show("SAVE"), "+OK");
+    let dir = ["--dir", path_text(server.directory())];
+    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "2mb"]].concat());
+    assert!(log.contains("start with a larger maxmemory-clients"), "{log}");
+    assert!(!log.contains("move it away"), "{log}");
+    // All of it may be larger than a request.
+    client.line("LPOP list");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let other = Server::kelvin(&[&dir[..], &["--maxmemory-clients", "256kb"]].concat());
+    assert_eq!(other.connect().show("LLEN list"), ":40001");
+}

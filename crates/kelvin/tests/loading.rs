@@ -5,7 +5,8 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::Server;
+use resp::Frame;
+use support::{Client, Server, show, text};
 
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 const MAXMEMORY: u64 = 64 << 20;
@@ -14,6 +15,12 @@ const LOADED_WITHIN: Duration = Duration::from_secs(120);
 
 fn path_text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
+}
+
+fn info(client: &mut Client, section: &str, name: &str) -> String {
+    let all = text(&client.call(&["INFO", section]));
+    let field = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    field.unwrap_or_else(|| panic!("{name}: {all}")).to_owned()
 }
 
 /// The most that was resident of a server. Units: bytes.
@@ -183,4 +190,62 @@ fn an_element_too_large_to_be_loaded_is_told() {
     assert_eq!(client.show("SAVE"), "+OK");
     let other = Server::kelvin(&[&dir[..], &["--maxmemory-clients", "256kb"]].concat());
     assert_eq!(other.connect().show("LLEN list"), ":40001");
+}
+
+/// A collection that is on flash is saved some leaves at a time; who writes to it waits, and nobody else.
+#[test]
+fn a_write_to_a_large_cold_collection_waits_for_a_snapshot_alone() {
+    const FIELDS: usize = 300_000;
+    let options = ["--workers", "1", "--maxmemory", "64mb", "--save", ""];
+    let server = Server::kelvin_with_flash("1gb", &[&options[..], &DEBUG].concat());
+    let mut client = server.connect();
+    client.line("DEBUG POPULATE 100000 key 200");
+    // In the last of the slots.
+    let hash = "{ykq}hash";
+    for first in (0..FIELDS).step_by(500) {
+        let words: Vec<String> = (first..(first + 500).min(FIELDS))
+            .flat_map(|number| [number.to_string(), format!("{number}:{}", "v".repeat(100))])
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        client.call(&[&["HSET", hash][..], &words].concat());
+    }
+    client.line("TIER DEMOTE ALL");
+    let mut writer = server.connect();
+    assert_eq!(client.show("BGSAVE"), "+Background saving started");
+    while info(&mut client, "persistence", "current_save_keys_processed") == "0" {}
+    writer.send(&["HSET", hash, "7", "changed"]);
+    let mut in_transaction = server.connect();
+    for line in ["MULTI", "SET beside v", &format!("HDEL {hash} 8")] {
+        in_transaction.line(line);
+    }
+    in_transaction.send(&["EXEC"]);
+    let mut longest = Duration::ZERO;
+    let mut number = 0;
+    while info(&mut client, "persistence", "rdb_bgsave_in_progress") == "1" {
+        let start = Instant::now();
+        assert_eq!(client.show(&format!("SET key:{} {number}", number % 100_000)), "+OK");
+        assert_eq!(client.show(&format!("HGET {hash} 11")).len(), "$11:".len() + 100);
+        longest = longest.max(start.elapsed());
+        number += 1;
+    }
+    assert!(matches!(writer.read(), Frame::Integer(0)));
+    assert_eq!(show(&in_transaction.read()), "[+OK :1]");
+    assert_eq!(
+        info(&mut client, "persistence", "rdb_last_bgsave_status"),
+        "ok",
+        "{}",
+        server.log()
+    );
+    assert!(longest < Duration::from_millis(500), "{longest:?} {number}");
+    let peak = resident_peak_bytes(&server);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
+    // What is saved is of the moment before.
+    let redis = Server::redis(&["--dir", path_text(server.directory())]);
+    let mut of_redis = redis.connect();
+    assert_eq!(of_redis.show(&format!("HLEN {hash}")), format!(":{FIELDS}"));
+    assert_eq!(of_redis.show(&format!("HGET {hash} 7")).len(), "$7:".len() + 100);
+    assert_eq!(of_redis.show("EXISTS beside"), ":0");
+    assert_eq!(of_redis.show("DBSIZE"), ":100001");
+    assert_eq!(client.show(&format!("HGET {hash} 7")), "$changed");
+    assert_eq!(client.show(&format!("HLEN {hash}")), format!(":{}", FIELDS - 1));
 }

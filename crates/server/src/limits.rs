@@ -164,10 +164,12 @@ pub(crate) const COLD_FIELDS_LEAVES_MAX: usize = 1024;
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
-/// Leaves of a large collection that are read together for a snapshot.
-pub(crate) const SAVED_LEAVES_MAX: usize = 256;
-/// Bytes of a large collection that are handed to the file at a time.
-pub(crate) const SAVED_PIECE_BYTES: usize = 128 << 10;
+/// Leaves of a large collection that are read together for a snapshot, and written with their slot held.
+pub(crate) const SAVED_LEAVES_MAX: usize = 128;
+/// Bytes of a collection that is saved at once, all of it in memory and with its slot held.
+pub(crate) const SAVED_AT_ONCE_BYTES_MAX: u64 = 128 << 10;
+/// Larger ones that are saved before others because somebody waits.
+pub(crate) const SAVED_WANTED_MAX: usize = 1024;
 /// Keys of a slot that a snapshot looks at before others have their turn with the slot.
 pub(crate) const SAVED_KEYS_MAX: usize = 128;
 /// Bytes of their values.

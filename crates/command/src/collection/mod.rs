@@ -41,7 +41,8 @@ use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;
 
 use crate::collection::form::Form;
-use crate::collection::place::{KnownPaths, NodeName, Path, Place};
+use crate::collection::place::{KnownPaths, NodeName};
+pub(crate) use crate::collection::place::{Path, Place};
 use crate::collection::reader::Lack;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::{Cx, not_resident as not_resident_value};

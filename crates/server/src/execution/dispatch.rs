@@ -421,6 +421,9 @@ impl Runner<'_> {
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
+                    if missing.values.is_empty() {
+                        return Outcome::Saving;
+                    }
                     let lacked = wants_of(&worker.server.tier, &missing.values);
                     let failures = lacked.iter().map(|want| self.fetched.failure(want.record));
                     if let Some(failure) = failures.flatten().next() {

@@ -192,6 +192,68 @@ fn an_element_too_large_to_be_loaded_is_told() {
     assert_eq!(other.connect().show("LLEN list"), ":40001");
 }
 
+#[test]
+fn writes_are_refused_after_a_snapshot_has_failed() {
+    let options = ["--enable-protected-configs", "yes", "--save", "3600 1000000"];
+    let (kelvin, redis) = (Server::kelvin(&options), Server::redis(&options));
+    // `Server::redis` has said that there are none.
+    redis.connect().call(&["CONFIG", "SET", "save", "3600 1000000"]);
+    let mut replies: [Vec<String>; 2] = Default::default();
+    for (server, replies) in [&kelvin, &redis].into_iter().zip(&mut replies) {
+        let mut client = server.connect();
+        let gone = server.directory().join("gone");
+        std::fs::create_dir(&gone).expect("a directory");
+        client.call(&["CONFIG", "SET", "dir", path_text(&gone)]);
+        std::fs::remove_dir(&gone).expect("it is empty");
+        let mut note = |client: &mut Client, line: &str| replies.push(client.show(line));
+        for line in ["SET k v", "BGSAVE"] {
+            note(&mut client, line);
+        }
+        let start = Instant::now();
+        while info(&mut client, "persistence", "rdb_last_bgsave_status") != "err" {
+            assert!(start.elapsed() < LOADED_WITHIN, "it does not fail");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for line in [
+            "SET k w",
+            "GET k",
+            "PING",
+            "DEL k",
+            "ECHO hello",
+            "PUBLISH channel message",
+            "MULTI",
+            "SET k x",
+            "EXEC",
+            "MULTI",
+            "GET k",
+            "EXEC",
+            "CONFIG SET stop-writes-on-bgsave-error no",
+            "SET k y",
+            "MULTI",
+            "SET k z",
+            "CONFIG SET stop-writes-on-bgsave-error yes",
+            "EXEC",
+            "SET k a",
+            "CONFIG SET save \"\"",
+            "SET k b",
+            "PING",
+            "CONFIG SET save \"3600 1000000\"",
+            "SET k c",
+        ] {
+            note(&mut client, line);
+        }
+        // One that is waited for cures it.
+        client.call(&["CONFIG", "SET", "dir", path_text(server.directory())]);
+        for line in ["SAVE", "SET k d", "PING"] {
+            note(&mut client, line);
+        }
+        assert_eq!(info(&mut client, "persistence", "rdb_last_bgsave_status"), "ok");
+    }
+    let [of_kelvin, of_redis] = replies;
+    assert!(of_redis.iter().any(|reply| reply.starts_with("-MISCONF")), "{of_redis:?}");
+    assert_eq!(of_kelvin, of_redis);
+}
+
 /// A collection that is on flash is saved some leaves at a time; who writes to it waits, and nobody else.
 #[test]
 fn a_write_to_a_large_cold_collection_waits_for_a_snapshot_alone() {

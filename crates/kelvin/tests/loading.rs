@@ -3,6 +3,7 @@
 mod support;
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use resp::Frame;
@@ -190,6 +191,109 @@ fn an_element_too_large_to_be_loaded_is_told() {
     assert_eq!(client.show("SAVE"), "+OK");
     let other = Server::kelvin(&[&dir[..], &["--maxmemory-clients", "256kb"]].concat());
     assert_eq!(other.connect().show("LLEN list"), ":40001");
+}
+
+/// A server that has not loaded its file yet, and a client of it.
+struct LoadingServer {
+    process: std::process::Child,
+    socket: std::path::PathBuf,
+}
+
+impl LoadingServer {
+    fn start(dir: &Path, options: &[&str]) -> LoadingServer {
+        let socket = dir.join("loading.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
+        command.args(["server", "--port", "0", "--bind", "127.0.0.1", "--dir", path_text(dir)]);
+        command.arg("--unixsocket").arg(&socket).args(options).stdout(std::process::Stdio::null());
+        let process = command.spawn().expect("the program starts");
+        LoadingServer { process, socket }
+    }
+
+    fn connect(&self) -> Client {
+        let start = Instant::now();
+        loop {
+            if let Some(client) = Client::of_socket(&self.socket) {
+                return client;
+            }
+            assert!(start.elapsed() < LOADED_WITHIN, "it does not listen");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for LoadingServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn clients_are_told_that_the_file_is_being_loaded() {
+    let server = Server::kelvin(&DEBUG);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 400000 key 100"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let file_bytes = std::fs::metadata(server.directory().join("dump.rdb")).expect("a file").len();
+    let loading = LoadingServer::start(server.directory(), &["--save", "1 1"]);
+    let mut client = loading.connect();
+    const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
+    for line in ["GET key:7", "SET k v", "DBSIZE", "PING", "KEYS *", "BGSAVE"] {
+        assert_eq!(client.show(line), LOADING, "{line}");
+    }
+    for line in ["MULTI", "SET k v"] {
+        client.line(line);
+    }
+    let refused = client.show("EXEC");
+    assert!(refused.starts_with("-EXECABORT"), "{refused}");
+    assert_eq!(client.show("CONFIG GET maxmemory-samples"), "[$maxmemory-samples $5]");
+    assert_eq!(client.show("CLIENT SETNAME me"), "+OK");
+    assert_eq!(info(&mut client, "persistence", "loading"), "1");
+    assert_eq!(info(&mut client, "persistence", "async_loading"), "0");
+    let figure = |client: &mut Client, name: &str| {
+        info(client, "persistence", name).parse::<f64>().expect("a number")
+    };
+    assert_eq!(figure(&mut client, "loading_total_bytes") as u64, file_bytes);
+    assert!(figure(&mut client, "loading_start_time") > 1.7e9);
+    assert!(figure(&mut client, "loading_rdb_used_mem") > 1e6);
+    let mut last = 0.0;
+    while info(&mut client, "persistence", "loading") == "1" {
+        let all = text(&client.call(&["INFO", "persistence"]));
+        let value = |name: &str| {
+            let found = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            found.map(|text| text.parse::<f64>().expect("a number"))
+        };
+        let Some(loaded) = value("loading_loaded_bytes") else { break };
+        assert!(loaded >= last && loaded <= file_bytes as f64, "{last} {loaded}");
+        let part = value("loading_loaded_perc").expect("it is told");
+        assert!((part - 100.0 * loaded / file_bytes as f64).abs() < 0.01, "{all}");
+        assert!(value("loading_eta_seconds").is_some(), "{all}");
+        last = loaded;
+    }
+    let start = Instant::now();
+    while client.show("DBSIZE") != ":400000" {
+        assert!(start.elapsed() < LOADED_WITHIN, "it does not end");
+    }
+    assert_eq!(client.show("GET key:7").len(), "$".len() + 100);
+    let after = text(&client.call(&["INFO", "persistence"]));
+    assert!(after.contains("loading:0") && !after.contains("loading_total_bytes"), "{after}");
+}
+
+#[test]
+fn a_server_that_loads_can_be_stopped() {
+    let server = Server::kelvin(&DEBUG);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 400000 key 100"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let path = server.directory().join("dump.rdb");
+    let whole = std::fs::read(&path).expect("the file is there");
+    let mut loading = LoadingServer::start(server.directory(), &["--save", "1 1"]);
+    let mut client = loading.connect();
+    // What there is takes no file's place, though there are save points.
+    client.write(b"SHUTDOWN\r\n");
+    assert_eq!(client.try_read(), None);
+    assert!(loading.process.wait().expect("it ends").success());
+    assert!(std::fs::read(&path).expect("the file is there") == whole);
 }
 
 #[test]

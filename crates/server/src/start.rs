@@ -1,6 +1,5 @@
 //! From the command line to a running server.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +17,8 @@ use crate::config::{Config, FlashIo, LoadError};
 use crate::execution::effects::hear_keyspace;
 use crate::family::REGISTRY;
 use crate::network::listener::{Accepted, Listeners};
-use crate::session::load::NotLoaded;
+use crate::network::supervisor::Announcement;
+use crate::session::load::{NotLoaded, begin_at_start};
 use crate::session::save::{save_and_shut_down, save_points, snapshot_path};
 use crate::state::server::{KELVIN_VERSION, Server};
 
@@ -82,6 +82,7 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     let server = Arc::new(Server::new(config, &REGISTRY, tier));
     hear_keyspace(&server);
     crate::state::settings::apply_all(&server);
+    begin_at_start(&server);
     serve(&server, workers)
 }
 
@@ -128,7 +129,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     served
 }
 
-/// Serves once the snapshot's file is loaded.
+/// Listens, and serves all that clients ask for once the snapshot's file is loaded.
 async fn load_and_listen(
     server: &Arc<Server>,
     workers: Vec<mpsc::Sender<Accepted>>,
@@ -136,54 +137,8 @@ async fn load_and_listen(
 ) -> anyhow::Result<()> {
     tokio::spawn(crate::network::measure::measure(server.clone()));
     let mut signals = Signals::watch()?;
-    tokio::select! {
-        loaded = loaded => {
-            let (dir, name) = snapshot_path(server);
-            let path = dir.join(name);
-            let loaded = loaded.context("the worker that loads has ended")?;
-            let way_out = match &loaded {
-                // What is in the file can be had.
-                Err(NotLoaded::TooLarge { .. }) => "",
-                _ => "; move it away to start with empty databases",
-            };
-            loaded.with_context(|| format!("cannot load {}{way_out}", path.display()))?;
-        }
-        name = signals.next() => {
-            tracing::info!("{name}: stopping");
-            return Ok(());
-        }
-    }
-    listen(server, workers, signals).await
-}
-
-async fn listen(
-    server: &Arc<Server>,
-    workers: Vec<mpsc::Sender<Accepted>>,
-    mut signals: Signals,
-) -> anyhow::Result<()> {
-    let listeners = Listeners::bind(server)?;
-    let port = server.tcp_port.load(Ordering::Relaxed);
-    tracing::info!(
-        version = KELVIN_VERSION,
-        pid = std::process::id(),
-        port,
-        workers = server.tier.workers,
-        "ready to accept connections"
-    );
-    let mut serving = pin!(listeners.serve(server.clone(), workers));
-    loop {
-        let name = tokio::select! {
-            () = &mut serving => break,
-            name = signals.next() => name,
-        };
-        tokio::select! {
-            () = &mut serving => break,
-            may_stop = save_for_signal(server, name) => if may_stop {
-                tracing::info!("{name}: stopping");
-                break;
-            }
-        }
-    }
+    Listeners::bind(server)?.accept(server, &workers);
+    let served = serve_loaded(server, &mut signals, loaded).await;
     let path = server.config.unixsocket.load();
     if !path.is_empty() {
         let path = String::from_utf8_lossy(&path).into_owned();
@@ -191,7 +146,58 @@ async fn listen(
             tracing::debug!(%error, path, "the socket was gone already");
         }
     }
-    Ok(())
+    served
+}
+
+async fn serve_loaded(
+    server: &Arc<Server>,
+    signals: &mut Signals,
+    loaded: oneshot::Receiver<Result<(), NotLoaded>>,
+) -> anyhow::Result<()> {
+    let port = server.tcp_port.load(Ordering::Relaxed);
+    tracing::info!(port, "listening");
+    tokio::select! {
+        biased;
+        () = server.stopped() => return Ok(()),
+        loaded = loaded => check_loaded(server, loaded.context("the worker that loads has ended")?)?,
+        name = signals.next() => {
+            tracing::info!("{name}: stopping");
+            return Ok(());
+        }
+    }
+    tracing::info!(
+        version = KELVIN_VERSION,
+        pid = std::process::id(),
+        port,
+        workers = server.tier.workers,
+        "ready to accept connections"
+    );
+    let _announcement = Announcement::make(&server.config);
+    loop {
+        let name = tokio::select! {
+            () = server.stopped() => return Ok(()),
+            name = signals.next() => name,
+        };
+        tokio::select! {
+            () = server.stopped() => return Ok(()),
+            may_stop = save_for_signal(server, name) => if may_stop {
+                tracing::info!("{name}: stopping");
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Errors: the snapshot's file was not loaded.
+fn check_loaded(server: &Server, loaded: Result<(), NotLoaded>) -> anyhow::Result<()> {
+    let (dir, name) = snapshot_path(server);
+    let path = dir.join(name);
+    let way_out = match &loaded {
+        // What is in the file can be had.
+        Err(NotLoaded::TooLarge { .. }) => "",
+        _ => "; move it away to start with empty databases",
+    };
+    loaded.with_context(|| format!("cannot load {}{way_out}", path.display()))
 }
 
 /// SIGINT and SIGTERM.

@@ -98,7 +98,10 @@ fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> Comman
     if asked.abort {
         return Err(command::fixed("ERR No shutdown in progress."));
     }
-    let saves = asked.save || !asked.no_save && !save_points(session.server()).is_empty();
+    let server = session.server();
+    // A file that is not loaded as a whole is better than what there is of it.
+    let saves = !server.saves.is_loading()
+        && (asked.save || !asked.no_save && !save_points(server).is_empty());
     match session.errand.take() {
         Errand::Saved(true) => {}
         Errand::Saved(false) if asked.force => {

@@ -8,6 +8,6 @@ pub(crate) mod listener;
 pub(crate) mod measure;
 mod prefault;
 pub(crate) mod stream;
-mod supervisor;
+pub(crate) mod supervisor;
 mod upkeep_timer;
 mod wake;

@@ -155,13 +155,22 @@ async fn begin_loading(worker: &Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the snapshot's file, if there is one, before anybody is served.
+/// Has all that needs the data refused until [`load_at_start`] has ended. Before anybody is served.
+pub(crate) fn begin_at_start(server: &Server) {
+    assert!(server.pause.start_loading(), "invariant: nothing is being loaded yet");
+    server.listening.set_loading(true);
+    assert!(server.saves.begin_loading(), "invariant: nobody saves yet");
+}
+
+/// Loads the snapshot's file, if there is one, after [`begin_at_start`].
 ///
-/// Errors: not all of it could be loaded.
+/// Errors: not all of it could be loaded. Nobody is served what there is of it.
 pub(crate) async fn load_at_start(worker: &Worker) -> Result<(), NotLoaded> {
-    let has_begun = worker.server.saves.begin_loading();
-    assert!(has_begun, "invariant: nobody saves yet");
-    load_begun(worker, false).await
+    let loaded = load_begun(worker, false).await;
+    if loaded.is_ok() {
+        drop(Refusing(&worker.server));
+    }
+    loaded
 }
 
 async fn load_begun(worker: &Worker, merges: bool) -> Result<(), NotLoaded> {

@@ -1,11 +1,12 @@
 //! INFO persistence: snapshots. There is no append-only file.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::state::saves::Purpose;
+use crate::state::clock::unix_ms;
+use crate::state::saves::{Loading, Purpose};
 use crate::state::server::Server;
 
-use super::text::Text;
+use super::text::{Text, ratio};
 
 /// INFO persistence.
 pub(super) fn persistence(server: &Server, text: &mut Text) {
@@ -37,4 +38,26 @@ pub(super) fn persistence(server: &Server, text: &mut Text) {
     text.field("aof_last_write_status", "ok");
     text.fields(&["aof_last_cow_size", "module_fork_in_progress"], 0);
     text.field("module_fork_last_cow_size", 0);
+    if saves.is_loading() {
+        loading(&saves.loading, text);
+    }
+}
+
+/// How far a file has been loaded.
+fn loading(loading: &Loading, text: &mut Text) {
+    let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+    let (began, bytes) = (figure(&loading.began_unix), figure(&loading.bytes));
+    let total = figure(&loading.total_bytes).max(bytes);
+    let seconds = (unix_ms() / 1_000).saturating_sub(began);
+    // Redis, too, says a second as long as it does not know better.
+    let rest = match seconds {
+        0 => 1,
+        seconds => u128::from(seconds) * u128::from(total - bytes) / (u128::from(bytes) + 1),
+    };
+    text.field("loading_start_time", began);
+    text.field("loading_total_bytes", total);
+    text.field("loading_rdb_used_mem", figure(&loading.used_bytes));
+    text.field("loading_loaded_bytes", bytes);
+    text.field("loading_loaded_perc", format_args!("{:.2}", 100.0 * ratio(bytes, total)));
+    text.field("loading_eta_seconds", rest);
 }

@@ -65,6 +65,12 @@ const COMMANDS: &[Command] = &[
         run: suite::cli::compare,
     },
     Command {
+        words: &["import"],
+        arguments: "FILE|DIRECTORY [OPTIONS]",
+        about: "send what a Redis has saved to a running server: an RDB file, an append-only log",
+        run: import::main,
+    },
+    Command {
         words: &["plan"],
         arguments: "endurance|size [OPTIONS]",
         about: "drive life, and what a data set needs beside a deployment that is all RAM",

@@ -71,9 +71,16 @@ fn lines_that_print(server: &Server, results: &Results) -> Vec<String> {
     for format in ["text", "json", "csv", "html"] {
         lines.push(format!("bench compare {results} {results} --format {format}"));
     }
-    for program in
-        ["", "server ", "bench run ", "bench suite ", "bench report ", "bench compare ", "plan "]
-    {
+    for program in [
+        "",
+        "server ",
+        "bench run ",
+        "bench suite ",
+        "bench report ",
+        "bench compare ",
+        "plan ",
+        "import ",
+    ] {
         lines.push(format!("{program}--help"));
         lines.push(format!("{program}--version"));
     }
@@ -117,6 +124,7 @@ fn complaints_that_cannot_be_written_leave_the_exit_code() {
         ("bench suite --only nosuch", 2),
         ("bench report /nonexistent", 1),
         ("plan size", 1),
+        ("import /nonexistent", 1),
     ] {
         for stderr in [closed_pipe(), full()] {
             let mut command = kelvin(line);

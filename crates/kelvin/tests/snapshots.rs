@@ -505,30 +505,6 @@ fn what_was_not_loaded_does_not_take_the_place_of_the_file() {
     assert_eq!(client.show("BGSAVE"), "+Background saving started");
 }
 
-#[test]
-fn a_collection_too_large_to_be_loaded_is_told() {
-    let server = Server::kelvin(&["--maxmemory-clients", "64mb"]);
-    let mut client = server.connect();
-    let element = "x".repeat(50);
-    let words = [&["RPUSH", "list"][..], &[element.as_str(); 1_000]].concat();
-    for _ in 0..40 {
-        client.call(&words);
-    }
-    client.call(&["CONFIG", "SET", "maxmemory-clients", "2mb"]);
-    assert_eq!(client.show("SAVE"), "+OK");
-    let start = Instant::now();
-    while !server.log().contains("larger maxmemory-clients") {
-        assert!(start.elapsed() < SNAPSHOT_WITHIN, "{}", server.log());
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let dir = ["--dir", path_text(server.directory())];
-    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "2mb"]].concat());
-    assert!(log.contains("start with a larger maxmemory-clients"), "{log}");
-    assert!(!log.contains("move it away"), "{log}");
-    let other = Server::kelvin(&[&dir[..], &["--maxmemory-clients", "64mb"]].concat());
-    assert_eq!(other.connect().show("LLEN list"), ":40000");
-}
-
 /// A server of 64 MB and a client of it, with so many values that a snapshot takes a while.
 fn filled() -> (Server, Client) {
     let options = ["--workers", "1", "--flash-segment-size", "4mb", "--maxmemory", "64mb"];

@@ -112,6 +112,36 @@ impl ObjectType {
         })
     }
 
+    /// The number of the type, in the dialect that has it.
+    pub fn byte(self) -> u8 {
+        use ObjectType::*;
+        match self {
+            String => 0,
+            List => 1,
+            Set => 2,
+            SortedSetText => 3,
+            Hash => 4,
+            SortedSet => 5,
+            HashZipmap => 9,
+            ListZiplist => 10,
+            SetIntset => 11,
+            SortedSetZiplist => 12,
+            HashZiplist => 13,
+            ListQuicklist => 14,
+            Stream1 => 15,
+            HashListpack => 16,
+            SortedSetListpack => 17,
+            ListQuicklist2 => 18,
+            Stream2 => 19,
+            SetListpack => 20,
+            Stream3 => 21,
+            HashExpiringEarly | HashExpiringValkey => 22,
+            HashListpackExpiringEarly => 23,
+            HashExpiring => 24,
+            HashListpackExpiring => 25,
+        }
+    }
+
     /// Whether it is one of the forms that Redis has for what is small. It stays in that form however long its
     /// elements are, as long as they are few.
     pub fn is_packed(self) -> bool {

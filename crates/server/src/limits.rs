@@ -166,11 +166,25 @@ pub(crate) const COLD_FIELDS_LEAVES_MAX: usize = 1024;
 pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
-/// Leaves of a large collection that are read together for a snapshot.
-pub(crate) const SAVED_LEAVES_MAX: usize = 256;
-/// Bytes of a large collection that are handed to the file at a time.
-pub(crate) const SAVED_PIECE_BYTES: usize = 128 << 10;
+/// Leaves of a large collection that are read together for a snapshot, and written with their slot held.
+pub(crate) const SAVED_LEAVES_MAX: usize = 128;
+/// Bytes of a collection that is saved at once, all of it in memory and with its slot held.
+pub(crate) const SAVED_AT_ONCE_BYTES_MAX: u64 = 128 << 10;
+/// Larger ones that are saved before others because somebody waits.
+pub(crate) const SAVED_WANTED_MAX: usize = 1024;
 /// Keys of a slot that a snapshot looks at before others have their turn with the slot.
 pub(crate) const SAVED_KEYS_MAX: usize = 128;
 /// Bytes of their values.
 pub(crate) const SAVED_BYTES_MAX: usize = 256 << 10;
+/// Pieces of values that are loaded from a file before others have their turn.
+pub(crate) const LOADED_KEYS_MAX: usize = 64;
+/// Bytes of them, and of a piece of a large collection.
+pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+/// Batches of them that are read ahead.
+pub(crate) const LOADED_BATCHES_MAX: usize = 2;
+/// Beside a batch that takes so much none is read ahead.
+pub(crate) const LOADED_LARGE_BYTES: u64 = 1 << 20;
+/// Elements of a piece: each may need leaves that are on flash, of which so many bytes count for each. No piece may
+/// take more than a client.
+pub(crate) const LOADED_ELEMENTS_MAX: usize = 1024;
+pub(crate) const LOADED_ELEMENT_BYTES: u64 = 16 << 10;

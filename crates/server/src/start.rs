@@ -1,6 +1,5 @@
 //! From the command line to a running server.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use crate::family::REGISTRY;
 use crate::network::listener::{Accepted, Listeners};
 use crate::network::supervisor::Announcement;
 use crate::session::journal::journal_folder;
-use crate::session::load::{NotLoaded, refuse_until_loaded};
+use crate::session::load::{NotLoaded, begin_at_start};
 use crate::session::save::{save_and_shut_down, save_points, snapshot_path};
 use crate::state::server::{KELVIN_VERSION, Server};
 
@@ -84,13 +83,13 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     let server = Arc::new(Server::new(config, &REGISTRY, tier));
     hear_keyspace(&server);
     crate::state::settings::apply_all(&server);
+    begin_at_start(&server);
     serve(&server, workers)
 }
 
 fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     let mut senders = Vec::new();
     let mut threads = Vec::new();
-    refuse_until_loaded(server);
     let (loaded_sender, loaded) = oneshot::channel();
     let mut loaded_sender = Some(loaded_sender);
     for index in 0..workers {
@@ -134,7 +133,7 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     served
 }
 
-/// Listens; who needs the data is refused until it is loaded.
+/// Listens, and serves all that clients ask for once the snapshot's file is loaded.
 async fn load_and_listen(
     server: &Arc<Server>,
     workers: Vec<mpsc::Sender<Accepted>>,
@@ -142,25 +141,37 @@ async fn load_and_listen(
 ) -> anyhow::Result<()> {
     tokio::spawn(crate::network::measure::measure(server.clone()));
     let mut signals = Signals::watch()?;
-    let listeners = Listeners::bind(server)?;
-    let mut serving = pin!(listeners.serve(server.clone(), workers));
+    Listeners::bind(server)?.accept(server, &workers);
+    let served = serve_loaded(server, &mut signals, loaded).await;
+    let path = server.config.unixsocket.load();
+    if !path.is_empty() {
+        let path = String::from_utf8_lossy(&path).into_owned();
+        if let Err(error) = std::fs::remove_file(&path) {
+            tracing::debug!(%error, path, "the socket was gone already");
+        }
+    }
+    served
+}
+
+async fn serve_loaded(
+    server: &Arc<Server>,
+    signals: &mut Signals,
+    loaded: oneshot::Receiver<Result<(), NotLoaded>>,
+) -> anyhow::Result<()> {
+    let port = server.tcp_port.load(Ordering::Relaxed);
+    tracing::info!(port, "listening");
     tokio::select! {
         biased;
-        () = &mut serving => {
-            remove_socket(server);
-            return Ok(());
-        }
-        name = signals.next() => {
-            tracing::info!("{name}: stopping");
-            remove_socket(server);
-            return Ok(());
-        }
+        () = server.stopped() => return Ok(()),
         loaded = loaded => {
             let loaded = loaded.context("the worker that loads has ended")?;
             loaded.map_err(|error| not_loaded(server, error))?;
         }
+        name = signals.next() => {
+            tracing::info!("{name}: stopping");
+            return Ok(());
+        }
     }
-    let port = server.tcp_port.load(Ordering::Relaxed);
     tracing::info!(
         version = KELVIN_VERSION,
         pid = std::process::id(),
@@ -171,27 +182,15 @@ async fn load_and_listen(
     let _announcement = Announcement::make(&server.config);
     loop {
         let name = tokio::select! {
-            () = &mut serving => break,
+            () = server.stopped() => return Ok(()),
             name = signals.next() => name,
         };
         tokio::select! {
-            () = &mut serving => break,
+            () = server.stopped() => return Ok(()),
             may_stop = save_for_signal(server, name) => if may_stop {
                 tracing::info!("{name}: stopping");
-                break;
+                return Ok(());
             }
-        }
-    }
-    remove_socket(server);
-    Ok(())
-}
-
-fn remove_socket(server: &Server) {
-    let path = server.config.unixsocket.load();
-    if !path.is_empty() {
-        let path = String::from_utf8_lossy(&path).into_owned();
-        if let Err(error) = std::fs::remove_file(&path) {
-            tracing::debug!(%error, path, "the socket was gone already");
         }
     }
 }

@@ -35,12 +35,14 @@ pub use stream::{
     Delivery, GroupEdit, IdRange, NewEntry, RowEdits, Stream, StreamLeafMax, Trim, TrimTo, Visit,
     WholeGroup, distance_from_first_ever,
 };
+pub(crate) use stream::{NOBODY, NewRows};
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;
 
 use crate::collection::form::Form;
-use crate::collection::place::{KnownPaths, NodeName, Path, Place};
+use crate::collection::place::{KnownPaths, NodeName};
+pub(crate) use crate::collection::place::{Path, Place};
 use crate::collection::reader::Lack;
 use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::{Cx, not_resident as not_resident_value};

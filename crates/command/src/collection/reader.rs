@@ -396,6 +396,11 @@ pub struct LeafAt {
 }
 
 impl LeafAt {
+    /// A leaf of the collection of a key in a table.
+    pub(crate) fn new(slot: u16, table: u8, name: NodeName) -> LeafAt {
+        LeafAt { slot, table: node_table(table), name }
+    }
+
     /// Its name among the values of its slot.
     pub fn key(&self) -> Key<'_> {
         self.name.key(self.slot)
@@ -420,7 +425,7 @@ pub fn all_leaves(slot: &SlotState, table: u8, key: &Key<'_>) -> Vec<LeafAt> {
 }
 
 fn leaves_at(slot: u16, table: u8, names: Vec<NodeName>) -> Vec<LeafAt> {
-    names.into_iter().map(|name| LeafAt { slot, table: node_table(table), name }).collect()
+    names.into_iter().map(|name| LeafAt::new(slot, table, name)).collect()
 }
 
 /// Bytes of leaves that one call of a scan visits, but for the last of them, whatever its COUNT says.

@@ -34,7 +34,7 @@ pub(super) fn needed_bytes(
 }
 
 /// Bytes that an item takes on its way.
-fn item_bytes(item: &Item<'_>) -> u64 {
+pub(crate) fn item_bytes(item: &Item<'_>) -> u64 {
     match item {
         Item::String(bytes) => bytes.len() as u64,
         Item::Element(text) | Item::Member(text) | Item::Scored(text, _) => {
@@ -72,6 +72,68 @@ pub(crate) enum Restored {
     Stream(RestoredStream),
 }
 
+/// Items of an object that is no stream, until a value is made of them.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    texts: Elements,
+    scores: Vec<f64>,
+    expiries: Vec<u64>,
+    kind: Option<Kind>,
+}
+
+impl Gathered {
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        if self.expiries.is_empty() { self.texts.len() } else { self.expiries.len() }
+    }
+
+    /// Adds an item.
+    pub(crate) fn add(&mut self, item: &Item<'_>) {
+        match *item {
+            Item::String(text) => {
+                self.texts.push(text);
+                self.kind = Some(Kind::of_string(text));
+            }
+            Item::Element(text) => self.texts.push(text),
+            Item::Member(text) => {
+                self.texts.push(text);
+                self.kind = Some(Kind::SET);
+            }
+            Item::Scored(text, score) => {
+                self.texts.push(text);
+                self.scores.push(score);
+            }
+            Item::Field { field, value, expire_at_ms } => {
+                self.texts.push(field);
+                self.texts.push(value);
+                self.expiries.push(expire_at_ms);
+            }
+            Item::Stream(_) => unreachable!("it is no stream"),
+        }
+    }
+
+    /// Makes a value of them. Errors: two that must differ are the same.
+    pub(crate) fn finish(self, object_type: ObjectType) -> Result<Restored, Error> {
+        let Gathered { texts, scores, expiries, kind } = self;
+        let (is_packed, kind) = (object_type.is_packed(), kind.unwrap_or(Kind::LIST));
+        Ok(if !scores.is_empty() {
+            let made = if is_packed { Made::Packed } else { Made::AtOnce };
+            check_different(texts.iter().collect())?;
+            Restored::SortedSet { members: texts, scores, made }
+        } else if !expiries.is_empty() {
+            check_different(texts.iter().step_by(2).collect())?;
+            Restored::Hash { parts: texts, expiries, is_packed }
+        } else if kind.is_set() {
+            check_different(texts.iter().collect())?;
+            Restored::Set(texts)
+        } else if kind.is_string() {
+            Restored::String(texts.bytes)
+        } else {
+            Restored::List(texts)
+        })
+    }
+}
+
 impl Restored {
     /// Reads an object, and returns what it took, as [`needed_bytes`] says.
     ///
@@ -99,50 +161,13 @@ impl Restored {
             stream.finish()?;
             return Ok((Restored::Stream(stream), needed));
         }
-        let (mut texts, mut scores, mut expiries) = (Elements::default(), Vec::new(), Vec::new());
-        let mut kind = Kind::LIST;
+        let mut gathered = Gathered::default();
         read_object(source, object_type, &mut |item| {
             count(&item)?;
-            match item {
-                Item::String(text) => {
-                    texts.push(text);
-                    kind = Kind::of_string(text);
-                }
-                Item::Element(text) => texts.push(text),
-                Item::Member(text) => {
-                    texts.push(text);
-                    kind = Kind::SET;
-                }
-                Item::Scored(text, score) => {
-                    texts.push(text);
-                    scores.push(score);
-                }
-                Item::Field { field, value, expire_at_ms } => {
-                    texts.push(field);
-                    texts.push(value);
-                    expiries.push(expire_at_ms);
-                }
-                Item::Stream(_) => unreachable!("it is no stream"),
-            }
+            gathered.add(&item);
             Ok(())
         })?;
-        let is_packed = object_type.is_packed();
-        let restored = if !scores.is_empty() {
-            let made = if is_packed { Made::Packed } else { Made::AtOnce };
-            check_different(texts.iter().collect())?;
-            Restored::SortedSet { members: texts, scores, made }
-        } else if !expiries.is_empty() {
-            check_different(texts.iter().step_by(2).collect())?;
-            Restored::Hash { parts: texts, expiries, is_packed }
-        } else if kind.is_set() {
-            check_different(texts.iter().collect())?;
-            Restored::Set(texts)
-        } else if kind.is_string() {
-            Restored::String(texts.bytes)
-        } else {
-            Restored::List(texts)
-        };
-        Ok((restored, needed))
+        Ok((gathered.finish(object_type)?, needed))
     }
 
     /// Makes a key of it, whatever that held. It does not expire.

@@ -11,7 +11,7 @@ use value::leaf::stream_rows::{
     owned_key, pending_key,
 };
 
-use crate::collection::{StreamLeafMax, distance_from_first_ever};
+use crate::collection::{NOBODY, StreamLeafMax, distance_from_first_ever};
 use crate::cx::Cx;
 use crate::error::CommandResult;
 
@@ -42,9 +42,6 @@ struct OpenGroup {
     pending: Vec<(StreamId, Nack)>,
     consumers: Vec<(Vec<u8>, Consumer)>,
 }
-
-/// The number of no consumer.
-const NOBODY: u32 = u32::MAX;
 
 impl RestoredStream {
     pub(super) fn new(leaf_max: StreamLeafMax) -> RestoredStream {

@@ -205,16 +205,16 @@ impl Elements {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    pub(super) fn at(&self, position: usize) -> &[u8] {
+    pub(crate) fn at(&self, position: usize) -> &[u8] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] };
         &self.bytes[start..self.ends[position]]
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|position| self.at(position))
     }
 }

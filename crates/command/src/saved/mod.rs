@@ -1,10 +1,12 @@
 //! Values as files keep them: written while their slot is held, a large collection leaf by leaf, so that no more
-//! of it is in memory than a leaf takes.
+//! of it is in memory than a leaf takes; and read in pieces.
 
+mod append;
 mod load;
+mod load_stream;
 mod stream;
 
-pub use load::LoadedValue;
+pub use load::{Piece, PieceMax, read_pieces};
 
 use keyspace::{Key, SlotState, Stored};
 use rdb::write::{
@@ -18,7 +20,7 @@ use value::leaf::scored::Scored;
 use value::leaf::stream::{Head, Packed};
 use value::{Kind, parse_i64};
 
-use crate::collection::{LeafAt, all_leaves, leaves};
+use crate::collection::{End, LeafAt, Path, Place};
 use stream::SavedStream;
 
 /// Writes a value that is no root of a large collection, its type in front. `compresses`: a string, if that is
@@ -79,26 +81,40 @@ fn save_hash(out: &mut Vec<u8>, kind: Kind, fields: &Fields<'_>) {
     writer.finish();
 }
 
-/// A large collection on its way to a file. Its slot is held from the first to the last of it.
+/// Bytes of the leaves of a key's large collection that are saved.
+pub fn tree_bytes(slot: &SlotState, table: u8, key: &Key<'_>) -> u64 {
+    let place = Place::new(*key, table);
+    let view = slot.view(table, key).expect("invariant: the key is there");
+    let of_rows = match Kind::from_bits(view.kind).is_stream() {
+        true => place.existing_index(slot).map_or(0, |rows| rows.leaf_bytes(slot)),
+        false => 0,
+    };
+    place.leaf_bytes(slot) + of_rows
+}
+
+/// A large collection on its way to a file. Nothing of it changes from the first to the last of it, but that leaves
+/// go to flash and come from there.
 pub struct SavedTree {
     kind: Kind,
+    /// Tells it from another that the key may hold later.
+    id: u64,
     /// When the first field of a hash expires.
     first_ms: u64,
     stream: Option<SavedStream>,
+    /// The next leaf, and whether it is one of the rows of a stream.
+    next: Option<(bool, Path)>,
 }
 
 impl SavedTree {
-    /// Begins to write the collection of a key, its type in front. Returns its leaves, which are to be added in
-    /// this order.
+    /// Begins to write the collection of a key, its type in front. None: the key holds none.
     pub fn begin(
         out: &mut Vec<u8>,
         slot: &SlotState,
         table: u8,
         key: &Key<'_>,
-    ) -> (SavedTree, Vec<LeafAt>) {
-        let view = slot.view(table, key).expect("invariant: the key is there");
-        let Stored::Hot(root) = view.stored else { panic!("a root stays in RAM") };
-        let (kind, root) = (Kind::from_bits(view.kind), Root::new(root));
+    ) -> Option<SavedTree> {
+        let (kind, root) = tree_of(slot, table, key)?;
+        let place = Place::new(*key, table);
         let (mut first_ms, mut stream) = (0, None);
         if kind.is_list() {
             write::begin_list(out, root.elements());
@@ -112,11 +128,44 @@ impl SavedTree {
         } else {
             let head = Head::from_bytes(root.extra());
             // Its only leaf is empty when the stream is.
-            let nodes = if head.length == 0 { 0 } else { leaves(slot, table, key).len() as u64 };
+            let nodes = if head.length == 0 { 0 } else { place.leaf_count(slot) };
             stream = Some(SavedStream::begin(out, head, nodes));
-            return (SavedTree { kind, first_ms, stream }, all_leaves(slot, table, key));
         }
-        (SavedTree { kind, first_ms, stream }, leaves(slot, table, key))
+        let next = Some((false, place.at_end(slot, End::Left)));
+        Some(SavedTree { kind, id: root.id(), first_ms, stream, next })
+    }
+
+    /// Whether the key still holds it.
+    pub fn is_there(&self, slot: &SlotState, table: u8, key: &Key<'_>) -> bool {
+        tree_of(slot, table, key).is_some_and(|(_, root)| root.id() == self.id)
+    }
+
+    /// The next leaves, which are to be added in this order: so many, or the last. None are left when there are
+    /// fewer.
+    pub fn next_leaves(
+        &mut self,
+        slot: &SlotState,
+        table: u8,
+        key: &Key<'_>,
+        count: usize,
+    ) -> Vec<LeafAt> {
+        let place = Place::new(*key, table);
+        let mut leaves = Vec::new();
+        while leaves.len() < count
+            && let Some((is_row, path)) = self.next.take()
+        {
+            leaves.push(LeafAt::new(key.slot, table, path.name()));
+            let place = if is_row { place.of_index(slot) } else { place };
+            self.next = match place.next(slot, &path) {
+                Some(next) => Some((is_row, next)),
+                None if is_row || self.stream.is_none() => None,
+                None => {
+                    let rows = place.existing_index(slot);
+                    rows.map(|rows| (true, rows.at_end(slot, End::Left)))
+                }
+            };
+        }
+        leaves
     }
 
     /// Adds a leaf.
@@ -144,4 +193,15 @@ impl SavedTree {
             stream.finish(out);
         }
     }
+}
+
+/// The large collection of a key: its kind, and its root.
+fn tree_of<'s>(slot: &'s SlotState, table: u8, key: &Key<'_>) -> Option<(Kind, Root<'s>)> {
+    let view = slot.view(table, key)?;
+    let kind = Kind::from_bits(view.kind);
+    if !kind.is_tree() {
+        return None;
+    }
+    let Stored::Hot(root) = view.stored else { panic!("a root stays in RAM") };
+    Some((kind, Root::new(root)))
 }

@@ -331,6 +331,14 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client of whoever listens on a socket file; none as long as nobody does.
+    pub fn of_socket(path: &Path) -> Option<Client> {
+        let stream = UnixStream::connect(path).ok()?;
+        let timeout = Some(Duration::from_secs(REPLY_SECONDS_MAX));
+        stream.set_read_timeout(timeout).expect("a socket option");
+        Some(Client::new(Stream::Unix(stream)))
+    }
+
     fn new(stream: Stream) -> Client {
         Client { stream, received: Vec::new(), taken: 0 }
     }

@@ -1,6 +1,6 @@
 //! Writes files, as Redis 7.0 does unless it is told another version.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use crate::checksum::Checksum;
 use crate::file::{AUX, DATABASE, END, EXPIRE_MS, MAGIC_REDIS, RESIZE};
@@ -28,6 +28,30 @@ impl<W: Write> FileWriter<W> {
         buffer.extend_from_slice(format!("{version:04}").as_bytes());
         let checksum = has_checksum.then(Checksum::default);
         FileWriter { output, buffer, checksum, db: None, written: 0 }
+    }
+
+    /// Begins keys that will be appended to a file ([`FileWriter::append`]).
+    pub fn part(output: W) -> FileWriter<W> {
+        FileWriter { output, buffer: Vec::new(), checksum: None, db: None, written: 0 }
+    }
+
+    /// Ends them, and returns what they were written to. Errors: they cannot be written.
+    pub fn finish_part(mut self) -> io::Result<W> {
+        self.write_out()?;
+        self.output.flush()?;
+        Ok(self.output)
+    }
+
+    /// Appends keys that were written by themselves. Errors: they cannot be read or written.
+    pub fn append(&mut self, part: &mut impl Read) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(WRITE_BYTES);
+        while part.by_ref().take(WRITE_BYTES as u64).read_to_end(&mut bytes)? > 0 {
+            self.more(&bytes)?;
+            bytes.clear();
+        }
+        // Which database they ended with is not known.
+        self.db = None;
+        Ok(())
     }
 
     /// Bytes so far.

@@ -183,8 +183,6 @@ options! {
     rdb_del_sync_files: Atomic<YesNo> = YesNo::either(), "rdb-del-sync-files", "no", RUNTIME;
     /// Flushing snapshots as they are written.
     rdb_save_incremental_fsync: Atomic<YesNo> = YesNo::either(), "rdb-save-incremental-fsync", "yes", RUNTIME;
-    /// Refusing writes after a snapshot failed.
-    stop_writes_on_bgsave_error: Atomic<YesNo> = YesNo::either(), "stop-writes-on-bgsave-error", "yes", RUNTIME;
     /// Whether payloads of RESTORE are checked in depth.
     sanitize_dump_payload: Atomic<Choice<SanitizePayload>> = Choice::new(), "sanitize-dump-payload", "no", RUNTIME;
     /// The append-only file's name.

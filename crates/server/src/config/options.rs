@@ -216,6 +216,8 @@ options! {
     save: Shared<Words> = Words::checked(check::save), "save", "", RUNTIME;
     /// Whether strings in snapshots are compressed.
     rdbcompression: Atomic<YesNo> = YesNo::either(), "rdbcompression", "yes", RUNTIME;
+    /// Whether writes are refused after a snapshot in the background has failed, if there are save points.
+    stop_writes_on_bgsave_error: Atomic<YesNo> = YesNo::either(), "stop-writes-on-bgsave-error", "yes", RUNTIME;
     /// Whether snapshots end with a checksum.
     rdbchecksum: Atomic<YesNo> = YesNo::either(), "rdbchecksum", "yes", IMMUTABLE;
     /// What SIGINT does besides ending the server.

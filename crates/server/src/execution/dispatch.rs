@@ -24,12 +24,21 @@ use crate::execution::transaction;
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
 use crate::session::cold::all_cold;
+use crate::session::save::save_points;
 use crate::session::{ReplyMode, Session};
 use crate::state::batch_lists::Request;
 use crate::state::client_memory::{refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::saves::LOADING_ERROR;
 use crate::state::waiters::{WaitFor, line_up};
+
+/// The error of Redis for what would write after a snapshot has failed.
+const SNAPSHOT_FAILED: &str = concat!(
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that ",
+    "may modify the data set are disabled, because this instance is configured to report errors during writes if RDB ",
+    "snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB ",
+    "error."
+);
 
 /// The requests of a connection that have arrived, and what running them needs of it.
 pub(crate) struct Pipeline<'a> {
@@ -227,6 +236,9 @@ impl Runner<'_> {
                 }
             }
         }
+        if self.session.server().saves.has_failed() && self.is_refused_for_snapshot() {
+            return self.refuse(reply, SNAPSHOT_FAILED);
+        }
         let uses_data = spec.flags.has(Flags::READONLY | Flags::WRITE);
         if self.session.is_monitor && uses_data {
             return self.refuse(reply, "ERR Replica can't interact with the keyspace");
@@ -348,6 +360,17 @@ impl Runner<'_> {
         name.starts_with("CLIENT|") || matches!(name, "INFO" | "AUTH" | "HELLO" | "QUIT" | "RESET")
     }
 
+    /// Whether it is refused because the last snapshot in the background has failed. PING tells of it, too.
+    #[cold]
+    fn is_refused_for_snapshot(&self) -> bool {
+        let (server, spec) = (self.session.server(), &self.entry.spec);
+        let is_told =
+            spec.flags.has(Flags::WRITE) || self.is_exec_with_writes() || spec.name == "PING";
+        is_told
+            && server.config.stop_writes_on_bgsave_error.load()
+            && !save_points(server).is_empty()
+    }
+
     fn is_exec_with_writes(&self) -> bool {
         matches!(self.entry.run, Run::Transaction(Verb::Exec))
             && self.session.transaction.has_flag(Flags::WRITE)
@@ -435,6 +458,9 @@ impl Runner<'_> {
                 Err(CommandError::Reply(text)) => return self.fail(reply, length, &text),
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
+                    if missing.values.is_empty() {
+                        return Outcome::Saving;
+                    }
                     let lacked = wants_of(&worker.server.tier, &missing.values);
                     let failures = lacked.iter().map(|want| self.fetched.failure(want.record));
                     if let Some(failure) = failures.flatten().next() {

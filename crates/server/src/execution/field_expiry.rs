@@ -19,13 +19,22 @@ const LEAVES_MAX: usize = 32;
 const READ_LEAVES_MAX: usize = 32;
 const READ_BYTES_MAX: u64 = 256 << 10;
 
-/// Whether what has expired is removed now. Not while data is loaded: records of the journal tell what had expired
-/// when.
+/// Whether what has expired is removed now. Not while data is loaded: records of the journal tell what had expired when,
+/// and a hash whose first fields have expired would be gone before its last come.
 pub(super) fn is_on(server: &Server, now_ms: u64) -> bool {
+    let is_loading = server.pause.is_loading() || server.saves.is_loading();
     server.active_expire.load(Ordering::Relaxed)
         && !server.pause.is_on(now_ms)
-        && !server.saves.is_loading()
+        && !is_loading
         && server.journaling.takes_writes()
+}
+
+/// Whether what has expired stays in a slot, which is held: a snapshot is writing a large collection of it, and has
+/// said how many elements there are.
+#[inline]
+pub(super) fn is_held_up(server: &Server, slot: u16) -> bool {
+    server.listening.split().1
+        && server.saves.snapshot().is_some_and(|snapshot| snapshot.is_writing_in(slot))
 }
 
 /// Removes fields from some leaves of a slot. Returns whether to go on with this slot: more may be due in RAM.
@@ -83,6 +92,9 @@ fn look_again(worker: &Worker, number: u16, now_ms: u64) -> Vec<ColdLeaf> {
     let mut tally = Tally::default();
     let expired = {
         let mut slot = tier.keyspace.lock(number);
+        if is_held_up(&worker.server, number) {
+            return Vec::new();
+        }
         tally.noting = tier.noting();
         let expired = expire_fields(&mut slot, number, now_ms, &mut tally, LEAVES_MAX);
         tier.tell(&mut tally);
@@ -138,7 +150,8 @@ fn expire_read(
         let mut slot = tier.keyspace.lock(leaf.slot);
         tally.noting = tier.noting();
         // Another record may lie there by now.
-        if leaf.is_in(&slot) && tier.record_id(leaf.at) == record {
+        let is_same = leaf.is_in(&slot) && tier.record_id(leaf.at) == record;
+        if is_same && !is_held_up(&worker.server, leaf.slot) {
             expire_fetched(&mut slot, leaf, bytes, now_ms, &mut tally);
         }
         tier.tell(&mut tally);

@@ -211,20 +211,33 @@ fn save_before(
     let tier = &*worker.server.tier;
     let fetched = FetchedValues { set: run.fetched, tier, leaves_gaps: false };
     let read_held = TierWorker::fetch_blocking;
-    let reading = Reading { tier: &worker.tier, fetched: &fetched, read_held, is_walk: false };
-    let mut lacked = SmallVec::new();
+    // It holds its slots before and after, or is a part of a request.
+    let at_once = run.saved_bytes.is_some() || run.part != Part::Whole;
+    let (tier_worker, is_walk) = (&worker.tier, false);
+    let reading = Reading { tier: tier_worker, fetched: &fetched, read_held, is_walk, at_once };
+    let (mut lacked, mut waits_for) = (SmallVec::new(), None);
     for key in run.keys {
         if !locked.holds(key.slot) {
             continue;
         }
-        if let Saved::Lacks(values) = snapshot.save(locked.slot(key.slot), key, &reading) {
-            let failures = values.iter().map(|value| run.fetched.failure(tier.record_id(value.at)));
-            match failures.flatten().next() {
-                // The write need not wait for what is lost.
-                Some(failure) => snapshot.fail(unreadable(failure)),
-                None => lacked.extend(values),
+        let values = match snapshot.save(locked.slot(key.slot), key, &reading) {
+            Saved::Yes => continue,
+            Saved::Lacks(values) => values,
+            Saved::Large => {
+                snapshot.want(key);
+                waits_for = Some(key);
+                continue;
             }
+        };
+        let failures = values.iter().map(|value| run.fetched.failure(tier.record_id(value.at)));
+        match failures.flatten().next() {
+            // The write need not wait for what is lost.
+            Some(failure) => snapshot.fail(unreadable(failure)),
+            None => lacked.extend(values),
         }
+    }
+    if let Some(key) = waits_for {
+        return Err(CommandError::NotResident(lacks(key, SmallVec::new())));
     }
     let Some(key) = run.keys.first().filter(|_| !lacked.is_empty()) else { return Ok(()) };
     let bytes: u64 = wants_of(tier, &lacked).iter().map(value_bytes).sum();

@@ -127,6 +127,9 @@ fn exec(
         reply.null_array();
         return Ok(Outcome::Done);
     }
+    if server.listening.split().1 && must_wait_for_snapshot(session, &mut locked) {
+        return Ok(Outcome::Saving);
+    }
     let mut needs = needs(session, &mut locked, fetched);
     if needs.names_large {
         rehearse(session, &mut locked, (fetched, attempt), &mut needs, reply);
@@ -176,6 +179,26 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     }
     slots.extend(transaction.watched_slots());
     keyspace.lock_many(slots)
+}
+
+/// Whether a snapshot has to save large collections before the queued commands change them: in their midst they could
+/// not wait for it.
+#[cold]
+fn must_wait_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> bool {
+    let Some(snapshot) = session.server().saves.snapshot() else { return false };
+    let mut waits = false;
+    for queued in &session.transaction.queued {
+        if !queued.entry.spec.flags.has(Flags::WRITE) {
+            continue;
+        }
+        for (key, _) in keys_with_needs(queued.entry, queued.args()) {
+            if locked.holds(key.slot) && snapshot.must_wait_for(locked.slot(key.slot), &key) {
+                snapshot.want(&key);
+                waits = true;
+            }
+        }
+    }
+    waits
 }
 
 /// What the queued commands need. No more is looked for than a request may take. SELECT inside a

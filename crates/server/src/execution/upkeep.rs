@@ -154,6 +154,9 @@ enum Due {
 fn expire_in_slot(worker: &Worker, number: u16, now_ms: u64, tally: &mut Tally) -> Due {
     let tier = &worker.server.tier;
     let Some(mut state) = tier.keyspace.try_lock(number) else { return Due::Nothing };
+    if field_expiry::is_held_up(&worker.server, number) {
+        return Due::Nothing;
+    }
     let keys = state.may_have_expired(now_ms);
     let fields = tier.counters.has_timers() && state.has_due_timers(now_ms);
     if !keys && !fields {

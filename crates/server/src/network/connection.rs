@@ -361,6 +361,10 @@ impl<T: Transport> Connection<T> {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Pause);
                     }
+                    Outcome::Saving => {
+                        self.worker.after_batch();
+                        return Next::Wait(Wait::Saving);
+                    }
                     Outcome::Waits => {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Keys);

@@ -82,15 +82,14 @@ impl Listeners {
         Ok(Listeners { tcp, unix: bind_unix(server)? })
     }
 
-    /// Accepts connections until the server stops.
-    pub(crate) async fn serve(self, server: Arc<Server>, workers: Vec<Sender<Accepted>>) {
+    /// Accepts connections for as long as the runtime is there.
+    pub(crate) fn accept(self, server: &Arc<Server>, workers: &[Sender<Accepted>]) {
         for listener in self.tcp {
-            tokio::spawn(accept_tcp(listener, server.clone(), workers.clone()));
+            tokio::spawn(accept_tcp(listener, server.clone(), workers.to_vec()));
         }
         if let Some(listener) = self.unix {
-            tokio::spawn(accept_unix(listener, server.clone(), workers.clone()));
+            tokio::spawn(accept_unix(listener, server.clone(), workers.to_vec()));
         }
-        server.stopped().await;
     }
 }
 

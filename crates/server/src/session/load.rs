@@ -1,8 +1,10 @@
 //! A snapshot's file is read into the databases: at the start, and for DEBUG RELOAD.
 //!
 //! Values go through the tier like those that clients write: they are demoted as memory fills, and what finds no
-//! room ends it.
+//! room ends it. A large collection comes in pieces, each of which is added to what the key holds; the leaves that
+//! change may be on flash by then, and are fetched for it.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -10,20 +12,20 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use command::saved::LoadedValue;
-use command::{Classes, Cx, Effects, NothingFetched, Waits};
+use command::{Classes, ColdValue, CommandError, Cx, Effects, Waits};
 use flash::JournalError;
 use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
-use rdb::Error;
-use rdb::file::{FileError, FileReader, KeyPart, Part};
+use rdb::file::FileError;
 use thiserror::Error as ThisError;
-use tier::Held;
+use tier::{FetchedSet, Held, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
+use crate::limits::ATTEMPTS_MAX;
 use crate::session::errand::save;
+use crate::session::load_file::{Batch, LoadedPiece, start_reading};
 use crate::session::replay::load_journal;
-use crate::session::save::snapshot_path;
+use crate::session::save::{AtHand, snapshot_path};
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::saves::{LOADING_ERROR, Purpose};
@@ -31,10 +33,6 @@ use crate::state::server::Server;
 use crate::state::snapshot::Failure;
 use crate::state::worker::Worker;
 
-/// Keys between two looks at memory and at the time.
-const STEP_KEYS: u64 = 64;
-/// Bytes of values likewise.
-const STEP_BYTES: u64 = 64 << 10;
 /// Between two lines of the log.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
@@ -48,13 +46,16 @@ pub(crate) enum NotLoaded {
     /// It is damaged, or has something that is not supported.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A value that may not be in memory as a whole.
+    /// The thread that reads it has ended before.
+    #[error("nobody reads it any more")]
+    Thread,
+    /// A string or an element that may not be in memory.
     #[error(
-        "at byte {offset}: the key {key} of database {db}: its value takes more than {bytes_max} bytes to load, which \
-         is what one request may take: start with a larger maxmemory-clients (for instance 100%) to load it"
+        "at byte {offset}: the key {key} of database {db}: something in its value takes more than {bytes_max} bytes to \
+         load, which is what one request may take: start with a larger maxmemory-clients (for instance 100%) to load it"
     )]
     TooLarge {
-        /// Where its value ends.
+        /// Where that is.
         offset: u64,
         /// Which.
         key: String,
@@ -66,14 +67,14 @@ pub(crate) enum NotLoaded {
     /// A key that cannot be made.
     #[error("at byte {offset}: the key {key} of database {db}: {reason}")]
     Key {
-        /// Where its value ends.
+        /// Where its value begins.
         offset: u64,
         /// Which.
         key: String,
         /// Its database.
         db: u64,
         /// Why.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// The journal cannot be read.
     #[error(transparent)]
@@ -162,12 +163,6 @@ impl Load {
     }
 }
 
-/// Has requests that need the data refused until [`load_at_start`] has loaded it.
-pub(crate) fn refuse_until_loaded(server: &Server) {
-    let refusing = Refusing::begin(server).expect("invariant: nothing is loaded yet");
-    std::mem::forget(refusing);
-}
-
 /// While it is there, others' requests that need the data are refused, those that are under way as well.
 struct Refusing<'a>(&'a Server);
 
@@ -208,18 +203,25 @@ async fn begin_loading(worker: &Worker) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the journal, or else the snapshot's file, if there is one. Behind [`refuse_until_loaded`].
+/// Has all that needs the data refused until [`load_at_start`] has ended. Before anybody is served.
+pub(crate) fn begin_at_start(server: &Server) {
+    assert!(server.pause.start_loading(), "invariant: nothing is being loaded yet");
+    server.listening.set_loading(true);
+    assert!(server.saves.begin_loading(), "invariant: nobody saves yet");
+}
+
+/// Loads the journal, or else the snapshot's file, if there is one, after [`begin_at_start`].
 ///
-/// Errors: not all of it could be loaded.
+/// Errors: not all of it could be loaded. Nobody is served what there is of it.
 pub(crate) async fn load_at_start(worker: &Worker) -> Result<(), NotLoaded> {
-    let has_begun = worker.server.saves.begin_loading();
-    assert!(has_begun, "invariant: nobody saves yet");
-    match worker.server.config.appendonly.load() {
-        false => load_begun(worker, Merging::Not).await?,
-        true => load_journal(worker).await?,
+    let loaded = match worker.server.config.appendonly.load() {
+        false => load_begun(worker, Merging::Not).await,
+        true => load_journal(worker).await,
+    };
+    if loaded.is_ok() {
+        drop(Refusing(&worker.server));
     }
-    drop(Refusing(&worker.server));
-    Ok(())
+    loaded
 }
 
 /// Loads the snapshot's file, if there is one, and ends that.
@@ -276,61 +278,32 @@ struct Loading<'a> {
 
 impl Loading<'_> {
     async fn load(&self, path: &Path, file: File) -> Result<(), NotLoaded> {
-        let server = &*self.worker.server;
+        let server = &self.worker.server;
         let file_bytes = file.metadata()?.len();
-        let bytes_max = request_bytes_max(server);
+        tracing::info!(path = %path.display(), file_bytes, "loading");
         server.saves.loading.begin_file(file_bytes);
-        let mut reader = FileReader::new(file, bytes_max)?;
-        tracing::info!(path = %path.display(), version = reader.version(), file_bytes, "loading");
-        let (mut step, mut logged) = (Step::default(), self.start);
+        let mut batches = start_reading(server, file, request_bytes_max(server))?;
+        let (mut putting, mut logged) = (Putting::default(), self.start);
         loop {
-            let part = match reader.next_part()? {
-                Part::End => break,
-                Part::Key(part) => part,
-                Part::Skipped(what) => {
-                    tracing::warn!(?what, offset = reader.offset(), "passed over: not supported");
-                    continue;
-                }
-                Part::Aux { name, value } => {
-                    let (name, value) = (name.escape_ascii(), value.escape_ascii());
-                    tracing::debug!(%name, %value, "the file says");
-                    continue;
-                }
-                Part::Size { .. } => continue,
-            };
-            let value = LoadedValue::read(&mut reader, &part, server, bytes_max);
-            let (value, bytes) = value.map_err(|error| match error {
-                Error::Stopped => NotLoaded::TooLarge {
-                    offset: reader.offset(),
-                    key: part.key.escape_ascii().to_string(),
-                    db: part.db,
-                    bytes_max,
-                },
-                error => reader.error(error).into(),
-            })?;
-            step.add(bytes);
-            if step.is_over() {
-                step = Step::default();
-                self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
-                server.saves.loading.note(reader.offset());
-                tokio::task::yield_now().await;
-                if logged.elapsed() > PROGRESS_EVERY {
-                    logged = Instant::now();
-                    let (offset, keys) =
-                        (reader.offset(), server.saves.loaded_keys.load(Ordering::Relaxed));
-                    tracing::info!(offset, file_bytes, keys, "loading");
-                }
+            let Batch { pieces, put, .. } = batches.recv().await.ok_or(NotLoaded::Thread)??;
+            if pieces.is_empty() {
+                break;
             }
-            // It is the value's until the key has it.
-            let _claim = match self.worker.tier.must_wait_for(bytes) {
-                false => None,
-                true => {
-                    Some(self.worker.tier.wait_for_memory(bytes, Held::default()).await.map_err(
-                        |_| refused(&reader, &part, "there is no memory for it within maxmemory"),
-                    )?)
-                }
-            };
-            self.put(&part, value).map_err(|reason| refused(&reader, &part, reason))?;
+            for piece in pieces {
+                self.put(&mut putting, piece).await?;
+            }
+            if let Some(put) = put {
+                // The thread may have ended.
+                let _ = put.send(());
+            }
+            self.worker.tier.after_batch(&mut self.worker.tally.borrow_mut());
+            tokio::task::yield_now().await;
+            if logged.elapsed() > PROGRESS_EVERY {
+                logged = Instant::now();
+                let read = server.saves.loading.done_bytes.load(Ordering::Relaxed);
+                let keys = server.saves.loaded_keys.load(Ordering::Relaxed);
+                tracing::info!(read, file_bytes, keys, "loading");
+            }
         }
         let keys = server.saves.loaded_keys.load(Ordering::Relaxed);
         let expired = server.saves.loaded_expired.load(Ordering::Relaxed);
@@ -339,70 +312,142 @@ impl Loading<'_> {
         Ok(())
     }
 
-    fn put(&self, part: &KeyPart, value: LoadedValue) -> Result<(), &'static str> {
-        let (worker, server) = (self.worker, &*self.worker.server);
-        let db = u8::try_from(part.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
-        let db = db.ok_or("there are fewer databases")?;
-        let now_ms = unix_ms();
-        let keeps_expired = self.merging == Merging::Before;
-        if part.expire_at_ms > 0 && part.expire_at_ms <= now_ms && !keeps_expired {
-            server.saves.loaded_expired.fetch_add(1, Ordering::Relaxed);
+    /// Makes a key of a piece, or adds it to that, with the leaves at hand that it needs.
+    async fn put(&self, putting: &mut Putting, mut piece: LoadedPiece) -> Result<(), NotLoaded> {
+        let LoadedPiece { part, piece: value, .. } = &piece;
+        if value.is_first() {
+            let is_over = part.expire_at_ms > 0 && part.expire_at_ms <= unix_ms();
+            putting.has_expired = is_over && self.merging != Merging::Before;
+            let saves = &self.worker.server.saves;
+            let loaded =
+                if putting.has_expired { &saves.loaded_expired } else { &saves.loaded_keys };
+            loaded.fetch_add(1, Ordering::Relaxed);
+        }
+        if putting.has_expired {
             return Ok(());
         }
-        let key = Key::new(&part.key);
-        let mut locked = server.tier.keyspace.lock_one(key.slot);
-        let mut tally = worker.tally.borrow_mut();
-        tally.noting = Noting::default();
-        let mut cx = Cx {
-            locked: &mut locked,
-            keys: &[key],
-            array_len: None,
-            db,
-            now_ms: if keeps_expired { 0 } else { now_ms },
-            tally: &mut tally,
-            fetched: &NothingFetched,
-            statistics: server,
-            encodings: server,
-            limits: server,
-            no_touch: true,
-            detached: Vec::new(),
-            reply_bytes_max: usize::MAX,
-            spare: &mut Vec::new(),
-            cold_leaves: Vec::new(),
-            random: 0,
-            waits: Waits::Never,
-            effects: Effects::new(Classes::NONE, true),
-        };
-        if self.merging != Merging::Over && cx.exists(&key) {
-            return Err("it is there twice");
+        let tier = &self.worker.tier;
+        let mut bytes = value.bytes();
+        let (mut fetched, mut wants) = (FetchedSet::default(), Vec::new());
+        for attempt in 0.. {
+            // It is the piece's until the key has it.
+            let _claim =
+                match tier.must_wait_for(bytes) {
+                    false => None,
+                    true => {
+                        let claim = tier.wait_for_memory(bytes, Held::default()).await;
+                        Some(claim.map_err(|_| {
+                            piece.refused("there is no memory for it within maxmemory")
+                        })?)
+                    }
+                };
+            if !wants.is_empty() {
+                fetched.extend(tier.fetch(std::mem::take(&mut wants)).await);
+            }
+            wants = self.put_now(&mut piece, &mut fetched, attempt >= ATTEMPTS_MAX)?;
+            if wants.is_empty() {
+                break;
+            }
+            fetched.keep(&wants);
+            wants.retain(|want| !fetched.has(want.record));
+            // A leaf is there twice for a moment.
+            let of_wants = |want: &Want| 2 * want.value_len as usize + VALUE_OVERHEAD_BYTES;
+            bytes += wants.iter().map(of_wants).sum::<usize>() as u64;
         }
-        value.put(&mut cx, part).map_err(|_| "there is no memory for it")?;
-        server.saves.loaded_keys.fetch_add(1, Ordering::Relaxed);
+        if !fetched.is_empty() {
+            // What was changed came from flash, and may go back there.
+            tier.after_batch(&mut self.worker.tally.borrow_mut());
+        }
         Ok(())
     }
+
+    /// Puts a piece. Returns what it lacks; if that moves again and again, `is_held` has it read with the slot held.
+    fn put_now(
+        &self,
+        loaded: &mut LoadedPiece,
+        fetched: &mut FetchedSet,
+        is_held: bool,
+    ) -> Result<Vec<Want>, NotLoaded> {
+        let (worker, server) = (self.worker, &*self.worker.server);
+        let part = loaded.part.clone();
+        let db = u8::try_from(part.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
+        let db = db.ok_or_else(|| loaded.refused("there are fewer databases"))?;
+        let key = Key::new(&part.key);
+        let mut locked = server.tier.keyspace.lock_one(key.slot);
+        loop {
+            let at_hand = AtHand { tier: &server.tier, set: fetched };
+            let mut tally = worker.tally.borrow_mut();
+            tally.noting = Noting::default();
+            let mut cx = Cx {
+                locked: &mut locked,
+                keys: &[key],
+                array_len: None,
+                db,
+                now_ms: if self.merging == Merging::Before { 0 } else { unix_ms() },
+                tally: &mut tally,
+                fetched: &at_hand,
+                statistics: server,
+                encodings: server,
+                limits: server,
+                no_touch: true,
+                detached: Vec::new(),
+                reply_bytes_max: usize::MAX,
+                spare: &mut Vec::new(),
+                cold_leaves: Vec::new(),
+                random: 0,
+                waits: Waits::Never,
+                effects: Effects::new(Classes::NONE, true),
+            };
+            if loaded.piece.is_first() && self.merging != Merging::Over && cx.exists(&key) {
+                return Err(loaded.refused("it is there twice"));
+            }
+            let missing = match loaded.piece.put(&mut cx, &part) {
+                Ok(()) => return Ok(Vec::new()),
+                Err(CommandError::NotResident(missing)) => missing,
+                Err(error) => return Err(loaded.refused(reason_of(&error))),
+            };
+            drop(tally);
+            // With the slot held, so that the records are those that are meant.
+            let want =
+                |value: &ColdValue| server.tier.want_at(value.at, value.key_len, value.value_len);
+            let mut wants: Vec<Want> = missing.values.iter().map(want).collect();
+            sort_wants(&mut wants);
+            if let Some(failure) = wants.iter().find_map(|want| fetched.failure(want.record)) {
+                return Err(
+                    loaded.refused(format!("cannot read a part of it from flash: {failure}"))
+                );
+            }
+            if !is_held {
+                return Ok(wants);
+            }
+            wants.retain(|want| !fetched.has(want.record));
+            fetched.extend(worker.tier.fetch_blocking(wants));
+        }
+    }
 }
 
-/// What was loaded since memory was looked at.
+/// What is known of the key that is being put.
 #[derive(Default)]
-pub(super) struct Step {
-    keys: u64,
-    bytes: u64,
+struct Putting {
+    /// It is passed over.
+    has_expired: bool,
 }
 
-impl Step {
-    pub(super) fn add(&mut self, bytes: u64) {
-        self.keys += 1;
-        self.bytes += bytes;
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.keys >= STEP_KEYS || self.bytes >= STEP_BYTES
+impl LoadedPiece {
+    fn refused(&self, reason: impl Into<Cow<'static, str>>) -> NotLoaded {
+        let LoadedPiece { part, offset, .. } = self;
+        let key = part.key.escape_ascii().to_string();
+        NotLoaded::Key { offset: *offset, key, db: part.db, reason: reason.into() }
     }
 }
 
-fn refused<R: io::Read>(reader: &FileReader<R>, part: &KeyPart, reason: &'static str) -> NotLoaded {
-    let key = part.key.escape_ascii().to_string();
-    NotLoaded::Key { offset: reader.offset(), key, db: part.db, reason }
+fn reason_of(error: &CommandError) -> Cow<'static, str> {
+    match error {
+        CommandError::Reply(text) if *error != CommandError::OUT_OF_MEMORY => {
+            text.strip_prefix("ERR ").unwrap_or(text).to_owned().into()
+        }
+        _ => "there is no memory for it".into(),
+    }
 }
 
 /// What comes without saving what was there first ends a snapshot that is being taken: it is begun again. A slot

@@ -5,6 +5,7 @@ pub(crate) mod digest;
 pub(crate) mod errand;
 pub(crate) mod journal;
 pub(crate) mod load;
+mod load_file;
 pub(crate) mod replay;
 pub(crate) mod save;
 pub(crate) mod subscriptions;

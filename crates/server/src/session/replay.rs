@@ -21,7 +21,7 @@ use tier::{Claim, FetchedSet, Held, Want};
 
 use crate::session::errand::save;
 use crate::session::journal::{GAP, apply_sync, journal_folder, journal_options, resume_logging};
-use crate::session::load::{Merging, NotLoaded, Step, end_loading, load_file, load_saved};
+use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::save::AtHand;
 use crate::state::registry::Run;
 use crate::state::saves::Purpose;
@@ -30,6 +30,10 @@ use crate::state::worker::Worker;
 
 /// Between two lines of the log.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+/// Commands between two looks at memory and at the time.
+const STEP_COMMANDS: u64 = 64;
+/// Bytes of their arguments likewise.
+const STEP_BYTES: u64 = 64 << 10;
 
 /// Loads the journal, or what was saved when there was none, and has changes go to it from then on.
 ///
@@ -88,6 +92,24 @@ fn has_files_of_redis(server: &Server) -> bool {
     entries.flatten().any(|entry| is_of_redis(&entry.file_name()))
 }
 
+/// What has been run since others had their turn.
+#[derive(Default)]
+struct Step {
+    commands: u64,
+    bytes: u64,
+}
+
+impl Step {
+    fn add(&mut self, bytes: u64) {
+        self.commands += 1;
+        self.bytes += bytes;
+    }
+
+    fn is_over(&self) -> bool {
+        self.commands >= STEP_COMMANDS || self.bytes >= STEP_BYTES
+    }
+}
+
 /// Runs commands of records again.
 struct Replay<'a> {
     worker: &'a Worker,
@@ -103,7 +125,7 @@ impl Replay<'_> {
     /// Runs all records again, up to the end or to a gap. Whether there is one.
     async fn run_all(&mut self, recovery: &mut Recovery) -> Result<bool, NotLoaded> {
         let (start, bytes) = (Instant::now(), recovery.bytes());
-        let (from, mut logged) = (recovery.checkpoint().0, start);
+        let (from, mut done, mut logged) = (recovery.checkpoint().0, 0, start);
         let worker = self.worker;
         let progress = &worker.server.saves.loading;
         progress.begin_file(bytes);
@@ -114,8 +136,8 @@ impl Replay<'_> {
             }
             let ran = self.run_record(payload).await;
             ran.map_err(|reason| NotLoaded::Record { position: position.0, reason })?;
-            let done = position.0 - from;
-            progress.note(done);
+            let before = std::mem::replace(&mut done, position.0 - from);
+            progress.note_read(done - before);
             if logged.elapsed() > PROGRESS_EVERY {
                 logged = Instant::now();
                 tracing::info!(done, bytes, commands = self.commands, "replaying the journal");

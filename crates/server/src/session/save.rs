@@ -1,6 +1,7 @@
 //! Snapshots are taken: a thread of its own walks over all slots (`state/snapshot.rs` says how that is of one
 //! moment).
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use command::collection::LeafAt;
+use command::saved::SavedTree;
 use command::{ColdValue, Fetched};
 use flash::{Journal, Position};
 use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
@@ -17,13 +20,14 @@ use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
-use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX};
+use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX};
 use crate::session::journal::{begin_logging, is_rewrite_due};
-use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
-use crate::state::snapshot::{Failure, Reading, Saved, Snapshot, unreadable};
+use crate::state::snapshot::{
+    BegunName, Failure, Reading, Saved, Snapshot, add_leaves, unreadable, unwritten, wants_of,
+};
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
 
 /// How often a snapshot is begun again.
@@ -93,7 +97,7 @@ impl Begun {
         }
         let mut result = Err(Failure::Overtaken);
         for _ in 0..BEGUN_MAX {
-            result = Saving { server, purpose }.save();
+            result = take(server, purpose);
             if !matches!(result, Err(Failure::Overtaken)) {
                 break;
             }
@@ -210,6 +214,11 @@ pub(crate) fn save_points(server: &Server) -> Vec<(u64, u64)> {
 struct Saving<'a> {
     server: &'a Server,
     purpose: Purpose,
+    dir: PathBuf,
+    reader: TierWorker,
+    file: SnapshotFile,
+    /// What others save while a large collection is written, if there was one.
+    beside: OnceCell<SnapshotFile>,
 }
 
 struct Done {
@@ -228,65 +237,83 @@ struct Moment {
     position: Option<Position>,
 }
 
+/// Takes a snapshot, on this thread.
+fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
+    let journal = journal_of(server, purpose);
+    let (dir, name) = match journal {
+        None => snapshot_path(server),
+        Some(journal) => (journal.folder().to_owned(), PathBuf::from("checkpoint")),
+    };
+    let failed = |what: &str, error: io::Error| {
+        let (dir, name) = (dir.display(), name.display());
+        Failure::Failed(format!("{what} {name} (in {dir}): {error}"))
+    };
+    let reader = TierWorker::new(server.tier.clone(), 0)
+        .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
+    let (file, pipe) = SnapshotFile::create(&dir, "")
+        .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
+    let beside = OnceCell::new();
+    let saving = Saving { server, purpose, dir: dir.clone(), reader, file, beside };
+    let has_checksum = server.config.rdbchecksum.load();
+    let writer = FileWriter::new(pipe, saving.version(), has_checksum);
+    let Moment { snapshot, changes, position } = saving.begin(writer);
+    let walked = saving.walk(&snapshot);
+    let [writer, part] = saving.end(&snapshot);
+    let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
+    let keys = snapshot.keys.load(Ordering::Relaxed);
+    let Saving { file, mut beside, .. } = saving;
+    let finished = finish((writer, part), beside.take(), result);
+    match finished {
+        Ok(bytes) => put(file, &name, journal.zip(position))
+            .map(|()| Done { keys, bytes, changes })
+            .map_err(|error| failed("Error moving temp DB file on the final", error)),
+        Err(failure) => match file.remove() {
+            Some(error) => Err(failed("Write error saving DB on disk:", error)),
+            None => Err(failure),
+        },
+    }
+}
+
+/// The journal that a snapshot is a checkpoint of.
+fn journal_of(server: &Server, purpose: Purpose) -> Option<&Journal> {
+    server.journaling.journal().filter(|_| purpose == Purpose::Checkpoint)
+}
+
+/// Puts the file where it belongs; the journal that it is a checkpoint of begins with it.
+fn put(
+    file: SnapshotFile,
+    name: &Path,
+    checkpoint: Option<(&Journal, Position)>,
+) -> io::Result<()> {
+    let Some((journal, position)) = checkpoint else { return file.put(name) };
+    file.put(Path::new(&Journal::snapshot_name(position)))?;
+    journal.end_checkpoint(position).map_err(io::Error::other)
+}
+
+/// Ends the files, and appends the second one to the first if all went well. Returns the bytes that there are.
+fn finish(
+    (writer, part): (Option<FileWriter<FilePipe>>, Option<FileWriter<FilePipe>>),
+    beside: Option<SnapshotFile>,
+    result: Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let mut writer = writer.ok_or_else(|| Failure::Failed("its file is gone".to_owned()))?;
+    if let (Some(part), Some(beside)) = (part, beside) {
+        let appended = part.finish_part().map(drop).and_then(|()| beside.into_bytes());
+        let appended = match &result {
+            Ok(()) => appended.and_then(|mut bytes| writer.append(&mut bytes)),
+            Err(_) => appended.map(drop),
+        };
+        result?;
+        appended.map_err(unwritten)?;
+    } else {
+        result?;
+    }
+    let bytes = writer.bytes();
+    writer.finish().map_err(unwritten)?;
+    Ok(bytes)
+}
+
 impl Saving<'_> {
-    fn save(&self) -> Result<Done, Failure> {
-        let (dir, name) = self.place();
-        let failed = |what: &str, error: std::io::Error| {
-            let (dir, name) = (dir.display(), name.display());
-            Failure::Failed(format!("{what} {name} (in {dir}): {error}"))
-        };
-        let reader = TierWorker::new(self.server.tier.clone(), 0)
-            .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
-        let (file, pipe) = SnapshotFile::create(&dir)
-            .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
-        let version = self.version();
-        let has_checksum = self.server.config.rdbchecksum.load();
-        let moment = self.begin(FileWriter::new(pipe, version, has_checksum));
-        let Moment { snapshot, changes, position } = moment;
-        let walked = self.walk(&snapshot, &reader, &file);
-        let writer = self.end(&snapshot);
-        let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
-        let keys = snapshot.keys.load(Ordering::Relaxed);
-        let bytes = writer.bytes();
-        let result = result.and_then(|()| {
-            let finished = writer.finish().map(drop);
-            finished.map_err(|error| Failure::Failed(error.to_string()))
-        });
-        match result {
-            Ok(()) => self
-                .put(file, &name, position)
-                .map(|()| Done { keys, bytes, changes })
-                .map_err(|error| failed("Error moving temp DB file on the final", error)),
-            Err(failure) => match file.remove() {
-                Some(error) => Err(failed("Write error saving DB on disk:", error)),
-                None => Err(failure),
-            },
-        }
-    }
-
-    /// The journal that it is a checkpoint of.
-    fn journal(&self) -> Option<&Journal> {
-        let is_checkpoint = self.purpose == Purpose::Checkpoint;
-        self.server.journaling.journal().filter(|_| is_checkpoint)
-    }
-
-    /// Its directory, and what its file is called.
-    fn place(&self) -> (PathBuf, PathBuf) {
-        match self.journal() {
-            None => snapshot_path(self.server),
-            Some(journal) => (journal.folder().to_owned(), PathBuf::from("checkpoint")),
-        }
-    }
-
-    /// Puts the file where it belongs, and has the journal begin with it.
-    fn put(&self, file: SnapshotFile, name: &Path, position: Option<Position>) -> io::Result<()> {
-        let Some((journal, position)) = self.journal().zip(position) else {
-            return file.put(name);
-        };
-        file.put(Path::new(&Journal::snapshot_name(position)))?;
-        journal.end_checkpoint(position).map_err(io::Error::other)
-    }
-
     /// Redis 7.0 knows no fields that expire, and says so at once.
     fn version(&self) -> u16 {
         if self.server.tier.counters.has_timers() { VERSION_7_4 } else { VERSION_7_0 }
@@ -300,14 +327,13 @@ impl Saving<'_> {
             0 => NAMES_BYTES_MAX,
             bytes => bytes >> NAMES_SHIFT,
         };
-        let bounds = (names_bytes_max, request_bytes_max(server));
         let all = server.tier.keyspace.lock_all();
-        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, bounds));
+        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, names_bytes_max));
         server.saves.set_snapshot(Some(snapshot.clone()));
         let is_ending = self.purpose == Purpose::Shutdown;
         server.saves.is_ending.store(is_ending, Ordering::Relaxed);
         server.listening.set_saving(true);
-        let position = self.journal().map(|journal| {
+        let position = journal_of(server, self.purpose).map(|journal| {
             begin_logging(server, journal);
             journal.begin_checkpoint()
         });
@@ -317,36 +343,42 @@ impl Saving<'_> {
     }
 
     /// Ends it: nobody saves for it any more. Behind the last one nothing is written.
-    fn end(&self, snapshot: &Snapshot) -> FileWriter<FilePipe> {
+    fn end(&self, snapshot: &Snapshot) -> [Option<FileWriter<FilePipe>>; 2] {
         let all = self.server.tier.keyspace.lock_all();
         self.server.saves.set_snapshot(None);
         self.server.listening.set_saving(self.purpose == Purpose::Shutdown);
-        let file = snapshot.take_file();
+        let files = snapshot.take_files();
         drop(all);
-        file.expect("invariant: it is taken once")
+        files
     }
 
-    fn walk(
-        &self,
-        snapshot: &Snapshot,
-        reader: &TierWorker,
-        file: &SnapshotFile,
-    ) -> Result<(), Failure> {
-        let describe = |file: &mut FileWriter<_>| self.describe(file);
-        snapshot.describe(describe).map_err(|error| Failure::Failed(error.to_string()))?;
-        let is_over = || snapshot.has_failed() || self.server.is_stopping();
+    fn walk(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        snapshot.describe(|file| self.describe(file))?;
         for slot in 0..SLOT_COUNT as u16 {
-            while file.is_behind() && !is_over() {
-                std::thread::sleep(BEHIND);
-            }
-            if is_over() {
+            self.wait_for_drive(snapshot);
+            if self.is_over(snapshot) {
                 break;
             }
-            self.walk_slot(snapshot, reader, slot)?;
+            self.walk_slot(snapshot, slot)?;
         }
         match self.server.is_stopping() {
             true => Err(Failure::Failed("the server is stopping".to_owned())),
             false => Ok(()),
+        }
+    }
+
+    fn is_over(&self, snapshot: &Snapshot) -> bool {
+        snapshot.has_failed() || self.server.is_stopping()
+    }
+
+    /// Waits while much is on its way to the drive.
+    fn wait_for_drive(&self, snapshot: &Snapshot) {
+        let is_behind = || {
+            let beside = self.beside.get();
+            self.file.is_behind() || beside.is_some_and(SnapshotFile::is_behind)
+        };
+        while is_behind() && !self.is_over(snapshot) {
+            std::thread::sleep(BEHIND);
         }
     }
 
@@ -356,7 +388,7 @@ impl Saving<'_> {
         file.aux("redis-bits", "64")?;
         file.aux("ctime", &(unix_ms() / 1_000).to_string())?;
         file.aux("used-mem", &tier.counters.ram_bytes().max(0).to_string())?;
-        file.aux("aof-base", if self.journal().is_some() { "1" } else { "0" })?;
+        file.aux("aof-base", if journal_of(self.server, self.purpose).is_some() { "1" } else { "0" })?;
         for db in 0..DB_COUNT as u8 {
             let counts = tier.counters.table(tier.keyspace.table_of(db));
             if counts.keys > 0 {
@@ -366,33 +398,30 @@ impl Saving<'_> {
         Ok(())
     }
 
-    fn walk_slot(
-        &self,
-        snapshot: &Snapshot,
-        reader: &TierWorker,
-        slot: u16,
-    ) -> Result<(), Failure> {
+    fn walk_slot(&self, snapshot: &Snapshot, slot: u16) -> Result<(), Failure> {
         let keyspace = &self.server.tier.keyspace;
         for table in 0..DB_COUNT as u8 {
             let mut next = Some(ScanPosition::default());
             while let Some(position) = next {
-                let mut cold: Vec<Sought> = Vec::new();
+                self.save_wanted(snapshot)?;
+                let mut met = Met::default();
                 let (mut keys, mut bytes) = (0, 0);
                 let state = keyspace.lock(slot);
                 let nothing = FetchedSet::default();
                 let nothing = AtHand { tier: &self.server.tier, set: &nothing };
-                let reading = reading(reader, &nothing);
+                let reading = self.reading(&nothing);
                 next = state.scan(table, position, |view| {
                     keys += 1;
                     bytes += view.value_len();
                     let key = Key::in_slot(view.key, slot);
-                    if let Saved::Lacks(values) = snapshot.save(&state, &key, &reading) {
-                        cold.push(Sought::new(&self.server.tier, view.key.into(), &values));
-                    }
+                    met.add(&self.server.tier, &key, snapshot.save(&state, &key, &reading));
                     keys >= SAVED_KEYS_MAX || bytes >= SAVED_BYTES_MAX
                 });
                 drop(state);
-                self.save_cold(snapshot, reader, slot, cold)?;
+                self.save_cold(snapshot, slot, met.cold)?;
+                for key in met.large {
+                    self.save_large(snapshot, slot, &key)?;
+                }
             }
         }
         let state = keyspace.lock(slot);
@@ -405,7 +434,6 @@ impl Saving<'_> {
     fn save_cold(
         &self,
         snapshot: &Snapshot,
-        reader: &TierWorker,
         slot: u16,
         mut cold: Vec<Sought>,
     ) -> Result<(), Failure> {
@@ -416,12 +444,12 @@ impl Saving<'_> {
             let held = (attempts >= ATTEMPTS_MAX).then(|| keyspace.lock(slot));
             if let Some(state) = &held {
                 let nothing = FetchedSet::default();
-                cold = self.save_fetched(snapshot, reader, (slot, state), cold, &nothing)?;
+                cold = self.save_fetched(snapshot, (slot, state), cold, &nothing)?;
             }
             let wants = cold.iter().flat_map(|sought| sought.wants.iter().copied()).collect();
-            let fetched = reader.fetch_now(sorted(wants));
+            let fetched = self.reader.fetch_now(sorted(wants));
             let state = held.unwrap_or_else(|| keyspace.lock(slot));
-            cold = self.save_fetched(snapshot, reader, (slot, &state), cold, &fetched)?;
+            cold = self.save_fetched(snapshot, (slot, &state), cold, &fetched)?;
             attempts += 1;
         }
         Ok(())
@@ -431,26 +459,166 @@ impl Saving<'_> {
     fn save_fetched(
         &self,
         snapshot: &Snapshot,
-        reader: &TierWorker,
         (slot, state): (u16, &SlotState),
         cold: Vec<Sought>,
         fetched: &FetchedSet,
     ) -> Result<Vec<Sought>, Failure> {
         let tier = &*self.server.tier;
         let at_hand = AtHand { tier, set: fetched };
-        let reading = reading(reader, &at_hand);
+        let reading = self.reading(&at_hand);
         let mut rest = Vec::new();
         for sought in cold {
             let key = Key::in_slot(&sought.key, slot);
+            // None has become large: nobody has written to it.
             let Saved::Lacks(values) = snapshot.save(state, &key, &reading) else { continue };
             let sought = Sought::new(tier, sought.key, &values);
-            let failures = sought.wants.iter().map(|want| fetched.failure(want.record));
-            if let Some(failure) = failures.flatten().next() {
-                return Err(unreadable(failure));
-            }
+            check_read(&sought.wants, fetched)?;
             rest.push(sought);
         }
         Ok(rest)
+    }
+
+    /// Saves what others wait for.
+    fn save_wanted(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        for (slot, key) in snapshot.take_wanted() {
+            self.save_large(snapshot, slot, &key)?;
+        }
+        Ok(())
+    }
+
+    /// Saves a name that has large collections, which nobody changes meanwhile.
+    fn save_large(&self, snapshot: &Snapshot, slot: u16, name: &[u8]) -> Result<(), Failure> {
+        let (keyspace, key) = (&self.server.tier.keyspace, Key::in_slot(name, slot));
+        let mut fetched = FetchedSet::default();
+        let tables = loop {
+            let state = keyspace.lock(slot);
+            let at_hand = AtHand { tier: &self.server.tier, set: &fetched };
+            let wants = match snapshot.begin_large(&state, &key, &self.reading(&at_hand)) {
+                BegunName::Done => return Ok(()),
+                BegunName::Trees(tables) => break tables,
+                BegunName::Lacks(values) => {
+                    Sought::new(&self.server.tier, name.into(), &values).wants
+                }
+            };
+            drop(state);
+            check_read(&wants, &fetched)?;
+            fetched = self.reader.fetch_now(sorted(wants.into_vec()));
+        };
+        let mut result = Ok(());
+        for table in tables {
+            result = result.and_then(|()| self.save_tree(snapshot, table, &key));
+        }
+        let state = keyspace.lock(slot);
+        snapshot.end_large(&key);
+        drop(state);
+        result
+    }
+
+    /// Writes a large collection, some leaves at a time.
+    fn save_tree(&self, snapshot: &Snapshot, table: u8, key: &Key<'_>) -> Result<(), Failure> {
+        let beside = || {
+            let (file, pipe) = SnapshotFile::create(&self.dir, "-beside").map_err(unwritten)?;
+            assert!(self.beside.set(file).is_ok(), "it is made once");
+            Ok(FileWriter::part(pipe))
+        };
+        let mut file = snapshot.open_file(beside)?;
+        let result = self.write_tree(snapshot, (table, key), &mut file);
+        snapshot.close_file(file);
+        result
+    }
+
+    fn write_tree(
+        &self,
+        snapshot: &Snapshot,
+        (table, key): (u8, &Key<'_>),
+        file: &mut FileWriter<FilePipe>,
+    ) -> Result<(), Failure> {
+        let keyspace = &self.server.tier.keyspace;
+        let mut out = Vec::new();
+        let begun = {
+            let state = keyspace.lock(key.slot);
+            let expire_at_ms = state.view(table, key).map_or(0, |view| view.expire_at_ms);
+            SavedTree::begin(&mut out, &state, table, key).map(|tree| (tree, expire_at_ms))
+        };
+        // It may have been evicted.
+        let Some((mut tree, expire_at_ms)) = begun else { return Ok(()) };
+        snapshot.keys.fetch_add(1, Ordering::Relaxed);
+        file.key(snapshot.database(table), key.bytes, expire_at_ms, &out).map_err(unwritten)?;
+        loop {
+            out.clear();
+            self.wait_for_drive(snapshot);
+            if self.is_over(snapshot) {
+                return Ok(());
+            }
+            let leaves = {
+                let state = keyspace.lock(key.slot);
+                if !tree.is_there(&state, table, key) {
+                    return Err(Failure::Overtaken);
+                }
+                tree.next_leaves(&state, table, key, SAVED_LEAVES_MAX)
+            };
+            if leaves.is_empty() {
+                break;
+            }
+            self.add_leaves((table, key), &mut tree, &leaves, &mut out)?;
+            file.more(&out).map_err(unwritten)?;
+        }
+        tree.finish(&mut out);
+        file.more(&out).map_err(unwritten)
+    }
+
+    /// Writes leaves, which are read with their slot unlocked.
+    fn add_leaves(
+        &self,
+        (table, key): (u8, &Key<'_>),
+        tree: &mut SavedTree,
+        leaves: &[LeafAt],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let keyspace = &self.server.tier.keyspace;
+        let mut fetched = FetchedSet::default();
+        for attempt in 0.. {
+            let state = keyspace.lock(key.slot);
+            if !tree.is_there(&state, table, key) {
+                return Err(Failure::Overtaken);
+            }
+            let mut wants = sorted(wants_of(&state, &self.reader, leaves));
+            check_read(&wants, &fetched)?;
+            wants.retain(|want| !fetched.has(want.record));
+            // Leaves that move again and again are read while nobody can move them.
+            let held = (wants.is_empty() || attempt >= ATTEMPTS_MAX).then_some(state);
+            if !wants.is_empty() {
+                fetched.extend(self.reader.fetch_now(wants));
+            }
+            if let Some(state) = held {
+                return add_leaves(&state, (tree, leaves), (&self.reader, &fetched), out);
+            }
+        }
+        unreachable!("attempts end")
+    }
+
+    fn reading<'a>(&'a self, fetched: &'a AtHand<'a>) -> Reading<'a> {
+        let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
+        Reading { tier: &self.reader, fetched, read_held, is_walk: true, at_once: false }
+    }
+}
+
+/// Keys that the walk has met and not saved at once.
+#[derive(Default)]
+struct Met {
+    /// With values on flash.
+    cold: Vec<Sought>,
+    /// With large collections.
+    large: Vec<Box<[u8]>>,
+}
+
+impl Met {
+    fn add(&mut self, tier: &Tier, key: &Key<'_>, saved: Saved) {
+        match saved {
+            Saved::Yes => {}
+            Saved::Lacks(values) => self.cold.push(Sought::new(tier, key.bytes.into(), &values)),
+            Saved::Large => self.large.push(key.bytes.into()),
+        }
     }
 }
 
@@ -468,21 +636,22 @@ impl Sought {
     }
 }
 
+/// Errors: one of the values could not be read.
+fn check_read(wants: &[Want], fetched: &FetchedSet) -> Result<(), Failure> {
+    let failure = wants.iter().find_map(|want| fetched.failure(want.record));
+    failure.map_or(Ok(()), |failure| Err(unreadable(failure)))
+}
+
 /// What was fetched, for who holds the slot.
-pub(super) struct AtHand<'a> {
-    pub(super) tier: &'a Tier,
-    pub(super) set: &'a FetchedSet,
+pub(crate) struct AtHand<'a> {
+    pub(crate) tier: &'a Tier,
+    pub(crate) set: &'a FetchedSet,
 }
 
 impl Fetched for AtHand<'_> {
     fn value(&self, at: FlashRef) -> Option<&[u8]> {
-        self.set.value(self.tier.want_at(at, 0, 0).record)
+        self.set.value(self.tier.record_id(at))
     }
-}
-
-fn reading<'a>(reader: &'a TierWorker, fetched: &'a AtHand<'a>) -> Reading<'a> {
-    let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
-    Reading { tier: reader, fetched, read_held, is_walk: true }
 }
 
 fn sorted(mut wants: Vec<Want>) -> Vec<Want> {

@@ -61,30 +61,27 @@ pub(crate) struct LoadingProgress {
     pub(crate) began_unix: AtomicU64,
     /// Bytes of the files, as far as that is known.
     pub(crate) total_bytes: AtomicU64,
-    /// Of these, those of the files before the one that is read.
-    before_bytes: AtomicU64,
     pub(crate) done_bytes: AtomicU64,
+    /// Memory that the data took where it was saved, if the file tells.
+    pub(crate) used_bytes: AtomicU64,
 }
 
 impl LoadingProgress {
     fn begin(&self) {
         self.began_unix.store(unix_ms() / 1_000, Ordering::Relaxed);
-        for bytes in [&self.total_bytes, &self.before_bytes, &self.done_bytes] {
+        for bytes in [&self.total_bytes, &self.done_bytes, &self.used_bytes] {
             bytes.store(0, Ordering::Relaxed);
         }
     }
 
     /// Another file is read, of so many bytes.
     pub(crate) fn begin_file(&self, bytes: u64) {
-        let before = self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.before_bytes.store(before, Ordering::Relaxed);
-        self.note(0);
+        self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many bytes of it were read.
-    pub(crate) fn note(&self, bytes: u64) {
-        let done = self.before_bytes.load(Ordering::Relaxed) + bytes;
-        self.done_bytes.store(done, Ordering::Relaxed);
+    /// So many bytes more were read.
+    pub(crate) fn note_read(&self, bytes: u64) {
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 

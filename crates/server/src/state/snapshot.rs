@@ -3,25 +3,30 @@
 //! It begins with every slot held. From then on a walk takes slot by slot, and whoever is about to change a key of a
 //! slot that was not taken writes what the key held to the file first, its slot being held ([`Snapshot::save`]).
 //!
-//! 1. What a name holds in all databases is written at once, and once: names that were written are kept, those that
-//!    held nothing as well, until their slot is taken.
-//! 2. Keys that expire or are evicted meanwhile may be missing: they could have gone a moment before.
-//! 3. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) ends the snapshot; it is begun again.
-//! 4. Locks are taken in this order: a slot, what was saved of it, the file.
+//! 1. What a name holds in all databases is written once: names that were written are kept, those that held nothing
+//!    as well, until their slot is taken.
+//! 2. It is written at once, with the slot held, but for large collections: these the walk alone writes, some leaves
+//!    at a time, and whoever is about to change one waits until it has ([`Snapshot::want`]). What others write
+//!    meanwhile goes into a second file, which is appended in the end.
+//! 3. Keys that expire or are evicted meanwhile may be missing: they could have gone a moment before. A large
+//!    collection that goes while it is written ends the snapshot; it is begun again.
+//! 4. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) does the same.
+//! 5. Locks are taken in this order: a slot, what was saved of it, the file.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use command::saved::{SavedTree, save_value};
+use command::collection::LeafAt;
+use command::saved::{SavedTree, save_value, tree_bytes};
 use command::{ColdValue, Fetched, NotResident};
 use keyspace::{DB_COUNT, Key, SLOT_COUNT, SlotState, Stored};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rapidhash::RapidHashSet;
 use rdb::file::FileWriter;
 use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, TierWorker, Want};
 use value::Kind;
 
-use crate::limits::{SAVED_LEAVES_MAX, SAVED_PIECE_BYTES};
+use crate::limits::{SAVED_AT_ONCE_BYTES_MAX, SAVED_LEAVES_MAX, SAVED_WANTED_MAX};
 use crate::state::snapshot_file::FilePipe;
 
 /// What a name takes beside its bytes while it is kept.
@@ -30,15 +35,14 @@ const NAME_BYTES: u64 = 64;
 /// A snapshot.
 pub(crate) struct Snapshot {
     slots: Box<[Mutex<SlotSaved>]>,
-    /// None once it was taken.
-    file: Mutex<Option<FileWriter<FilePipe>>>,
+    files: Mutex<Files>,
+    /// Names of large collections that somebody waits for, and their slots.
+    wanted: Mutex<RapidHashSet<(u16, Box<[u8]>)>>,
     /// The database of each table.
     databases: [u8; DB_COUNT],
     compresses: bool,
     names_bytes: AtomicU64,
     names_bytes_max: u64,
-    /// What a value may take to be loaded.
-    loaded_bytes_max: u64,
     /// Keys that were saved.
     pub(crate) keys: AtomicU64,
     /// Keys when it began.
@@ -57,12 +61,29 @@ pub(crate) enum Failure {
     Failed(String),
 }
 
+/// Where values are written to.
+struct Files {
+    /// None while the walk writes a large collection to it, and in the end.
+    main: Option<FileWriter<FilePipe>>,
+    /// For what others write meanwhile.
+    beside: Option<FileWriter<FilePipe>>,
+}
+
+impl Files {
+    fn current(&mut self) -> Result<&mut FileWriter<FilePipe>, Failure> {
+        let file = self.main.as_mut().or(self.beside.as_mut());
+        file.ok_or_else(|| unwritten(std::io::Error::other("the snapshot is over")))
+    }
+}
+
 /// What was saved of a slot.
 #[derive(Default)]
 struct SlotSaved {
     /// All of it.
     is_taken: bool,
     names: RapidHashSet<Box<[u8]>>,
+    /// The name of which the walk writes large collections.
+    under_way: Option<Box<[u8]>>,
     /// What of the names counts against the bound.
     names_bytes: u64,
 }
@@ -73,6 +94,18 @@ pub(crate) enum Saved {
     Yes,
     /// These values are on flash alone and are needed first.
     Lacks(SmallVec<[ColdValue; 1]>),
+    /// The walk does it: it takes a while.
+    Large,
+}
+
+/// What comes of the walk's wish to save a name that has large collections.
+pub(crate) enum BegunName {
+    /// It was saved before.
+    Done,
+    /// As [`Saved::Lacks`].
+    Lacks(SmallVec<[ColdValue; 1]>),
+    /// All else is saved. What it has in these tables is to be written now, while nobody changes it.
+    Trees(SmallVec<[u8; 1]>),
 }
 
 /// What saving takes besides the snapshot: where values on flash come from.
@@ -84,6 +117,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) read_held: fn(&TierWorker, Vec<Want>) -> FetchedSet,
     /// Whether it is the walk that saves.
     pub(crate) is_walk: bool,
+    /// Whether it is in the midst of something, and cannot wait for the walk.
+    pub(crate) at_once: bool,
 }
 
 impl Snapshot {
@@ -92,7 +127,7 @@ impl Snapshot {
         tier: &Tier,
         file: FileWriter<FilePipe>,
         compresses: bool,
-        (names_bytes_max, loaded_bytes_max): (u64, u64),
+        names_bytes_max: u64,
     ) -> Snapshot {
         let mut databases = [0; DB_COUNT];
         for db in 0..DB_COUNT as u8 {
@@ -100,12 +135,12 @@ impl Snapshot {
         }
         Snapshot {
             slots: (0..SLOT_COUNT).map(|_| Mutex::default()).collect(),
-            file: Mutex::new(Some(file)),
+            files: Mutex::new(Files { main: Some(file), beside: None }),
+            wanted: Mutex::default(),
             databases,
             compresses,
             names_bytes: AtomicU64::new(0),
             names_bytes_max,
-            loaded_bytes_max,
             keys: AtomicU64::new(0),
             keys_at_first: (0..DB_COUNT as u8).map(|table| tier.counters.table(table).keys).sum(),
             failure: Mutex::new(None),
@@ -128,18 +163,57 @@ impl Snapshot {
         self.failure.lock().clone()
     }
 
-    /// Takes the file out. Every slot is held, and nobody finds the snapshot any more: others may know of it, but
+    /// Takes the files out. Every slot is held, and nobody finds the snapshot any more: others may know of it, but
     /// save nothing.
-    pub(crate) fn take_file(&self) -> Option<FileWriter<FilePipe>> {
-        self.file.lock().take()
+    pub(crate) fn take_files(&self) -> [Option<FileWriter<FilePipe>>; 2] {
+        let mut files = self.files.lock();
+        [files.main.take(), files.beside.take()]
+    }
+
+    /// Takes the file out to write a large collection. What others save goes beside it until it is back; `beside`
+    /// makes a file for that, once. Errors: it cannot be made.
+    pub(crate) fn open_file(
+        &self,
+        beside: impl FnOnce() -> Result<FileWriter<FilePipe>, Failure>,
+    ) -> Result<FileWriter<FilePipe>, Failure> {
+        let has_none = self.files.lock().beside.is_none();
+        let made = if has_none { Some(beside()?) } else { None };
+        let mut files = self.files.lock();
+        files.beside = files.beside.take().or(made);
+        Ok(files.main.take().expect("invariant: the walk alone takes it, and puts it back"))
+    }
+
+    /// Puts it back.
+    pub(crate) fn close_file(&self, file: FileWriter<FilePipe>) {
+        self.files.lock().main = Some(file);
     }
 
     /// Writes something about all keys. Errors: it cannot be written.
     pub(crate) fn describe(
         &self,
         write: impl FnOnce(&mut FileWriter<FilePipe>) -> std::io::Result<()>,
-    ) -> std::io::Result<()> {
-        write(self.file.lock().as_mut().ok_or_else(taken)?)
+    ) -> Result<(), Failure> {
+        write(self.files.lock().current()?).map_err(unwritten)
+    }
+
+    /// Has the walk save the large collections of a name before others: somebody waits for it.
+    pub(crate) fn want(&self, key: &Key<'_>) {
+        let mut wanted = self.wanted.lock();
+        // Beyond, those who wait ask again, and the walk comes to all in the end.
+        if wanted.len() < SAVED_WANTED_MAX {
+            wanted.insert((key.slot, key.bytes.into()));
+        }
+    }
+
+    /// The names that are wanted so.
+    pub(crate) fn take_wanted(&self) -> RapidHashSet<(u16, Box<[u8]>)> {
+        std::mem::take(&mut *self.wanted.lock())
+    }
+
+    /// Whether large collections of a slot are being written, which is held: no element of them may go, not even
+    /// because it has expired.
+    pub(crate) fn is_writing_in(&self, slot: u16) -> bool {
+        self.slots[usize::from(slot)].lock().under_way.is_some()
     }
 
     /// Says that all of a slot was saved, which is held.
@@ -161,29 +235,75 @@ impl Snapshot {
         if saved.is_taken || saved.names.contains(key.bytes) {
             return Saved::Yes;
         }
-        let tables = || (0..DB_COUNT as u8).filter(|&table| slot.len(table) > 0);
-        let mut lacked = SmallVec::new();
-        for table in tables() {
-            if let Some((at, value_len)) = slot.cold(table, key)
-                && reading.fetched.value(at).is_none()
-            {
-                let key_len = key.bytes.len() as u32;
-                lacked.push(ColdValue { at, key_len, value_len });
-            }
+        let is_under_way = saved.under_way.as_deref() == Some(key.bytes);
+        if is_under_way && reading.at_once {
+            self.fail(Failure::Overtaken);
+            return Saved::Yes;
         }
+        let is_large = |table| is_large(slot, table, key);
+        if is_under_way || !reading.at_once && tables(slot).any(is_large) {
+            return Saved::Large;
+        }
+        let lacked = lacked(slot, key, reading);
         if !lacked.is_empty() {
             return Saved::Lacks(lacked);
         }
-        for table in tables() {
+        for table in tables(slot) {
             if let Err(failure) = self.save_in(slot, table, key, reading) {
                 self.fail(failure);
                 return Saved::Yes;
             }
         }
+        self.note_saved(&mut saved, key, reading.is_walk);
+        Saved::Yes
+    }
+
+    /// Whether who is about to change what a name holds has to wait for the walk to save it. Its slot is held.
+    pub(crate) fn must_wait_for(&self, slot: &SlotState, key: &Key<'_>) -> bool {
+        let saved = self.slots[usize::from(key.slot)].lock();
+        let is_saved = self.has_failed() || saved.is_taken || saved.names.contains(key.bytes);
+        !is_saved && tables(slot).any(|table| is_large(slot, table, key))
+    }
+
+    /// Begins to save a name that has large collections, for the walk. Its slot is held.
+    pub(crate) fn begin_large(
+        &self,
+        slot: &SlotState,
+        key: &Key<'_>,
+        reading: &Reading<'_>,
+    ) -> BegunName {
+        let mut saved = self.slots[usize::from(key.slot)].lock();
+        if self.has_failed() || saved.is_taken || saved.names.contains(key.bytes) {
+            return BegunName::Done;
+        }
+        let lacked = lacked(slot, key, reading);
+        if !lacked.is_empty() {
+            return BegunName::Lacks(lacked);
+        }
+        let (large, small): (SmallVec<[u8; 1]>, SmallVec<[u8; 1]>) =
+            tables(slot).partition(|&table| is_large(slot, table, key));
+        for table in small {
+            if let Err(failure) = self.save_in(slot, table, key, reading) {
+                self.fail(failure);
+                return BegunName::Done;
+            }
+        }
+        saved.under_way = Some(key.bytes.into());
+        BegunName::Trees(large)
+    }
+
+    /// Ends that: others may change what the name holds. Its slot is held.
+    pub(crate) fn end_large(&self, key: &Key<'_>) {
+        let mut saved = self.slots[usize::from(key.slot)].lock();
+        saved.under_way = None;
+        self.note_saved(&mut saved, key, true);
+    }
+
+    fn note_saved(&self, saved: &mut SlotSaved, key: &Key<'_>, is_walk: bool) {
         saved.names.insert(key.bytes.into());
-        if reading.is_walk {
+        if is_walk {
             // A slot of very many keys could never be saved if these were bounded.
-            return Saved::Yes;
+            return;
         }
         let bytes = key.bytes.len() as u64 + NAME_BYTES;
         saved.names_bytes += bytes;
@@ -191,7 +311,6 @@ impl Snapshot {
             let text = "too many keys were written before the snapshot came to them";
             self.fail(Failure::Failed(text.to_owned()));
         }
-        Saved::Yes
     }
 
     fn save_in(
@@ -202,11 +321,10 @@ impl Snapshot {
         reading: &Reading<'_>,
     ) -> Result<(), Failure> {
         let Some(view) = slot.view(table, key) else { return Ok(()) };
-        let db = self.databases[usize::from(table)].into();
         let kind = Kind::from_bits(view.kind);
         self.keys.fetch_add(1, Ordering::Relaxed);
         if kind.is_tree() {
-            return self.save_tree(slot, (table, key), (db, view.expire_at_ms), reading);
+            return self.save_tree(slot, (table, key), view.expire_at_ms, reading);
         }
         let value = match view.stored {
             Stored::Hot(value) | Stored::Clean(value, _) => value,
@@ -214,83 +332,112 @@ impl Snapshot {
         };
         let mut object = Vec::with_capacity(value.len() + 16);
         save_value(&mut object, kind, value, self.compresses);
-        let mut file = self.file.lock();
-        let file = file.as_mut().ok_or_else(taken).map_err(unwritten)?;
-        file.key(db, key.bytes, view.expire_at_ms, &object).map_err(unwritten)
+        let mut files = self.files.lock();
+        let file = files.current()?;
+        file.key(self.database(table), key.bytes, view.expire_at_ms, &object).map_err(unwritten)
     }
 
-    /// A large collection, of which no more is in memory than a few leaves.
+    /// The database of a table.
+    pub(crate) fn database(&self, table: u8) -> u64 {
+        self.databases[usize::from(table)].into()
+    }
+
+    /// A collection of several leaves, with its slot held from the first to the last.
     fn save_tree(
         &self,
         slot: &SlotState,
         (table, key): (u8, &Key<'_>),
-        (db, expire_at_ms): (u64, u64),
+        expire_at_ms: u64,
         reading: &Reading<'_>,
     ) -> Result<(), Failure> {
         let mut out = Vec::new();
-        let (mut tree, leaves) = SavedTree::begin(&mut out, slot, table, key);
-        let mut file = self.file.lock();
-        let file = file.as_mut().ok_or_else(taken).map_err(unwritten)?;
-        file.key(db, key.bytes, expire_at_ms, &out).map_err(unwritten)?;
-        out.clear();
-        let begins = file.bytes();
-        for some in leaves.chunks(SAVED_LEAVES_MAX) {
-            let views = some.iter().map(|leaf| {
-                let view = slot.view(leaf.table(), &leaf.key());
-                view.expect("invariant: a leaf that a branch names is there").stored
-            });
-            let views: Vec<Stored<'_>> = views.collect();
-            let want = |leaf: &command::collection::LeafAt, stored: &Stored<'_>| match *stored {
-                Stored::Cold(at, len) => Some(reading.tier.tier.want(&leaf.key(), at, len)),
-                _ => None,
-            };
-            let wants: Vec<Option<Want>> =
-                some.iter().zip(&views).map(|(leaf, stored)| want(leaf, stored)).collect();
-            let cold: Vec<Want> = wants.iter().flatten().copied().collect();
-            let fetched = match cold.is_empty() {
+        let tree = SavedTree::begin(&mut out, slot, table, key);
+        let mut tree = tree.expect("invariant: it is a large collection");
+        let mut files: Option<MutexGuard<'_, Files>> = None;
+        loop {
+            let leaves = tree.next_leaves(slot, table, key, SAVED_LEAVES_MAX);
+            if leaves.is_empty() {
+                break;
+            }
+            let wants = wants_of(slot, reading.tier, &leaves);
+            let fetched = match wants.is_empty() {
                 true => FetchedSet::default(),
-                false => (reading.read_held)(reading.tier, cold),
+                false => (reading.read_held)(reading.tier, wants),
             };
-            for (stored, want) in views.iter().zip(&wants) {
-                match (*stored, want) {
-                    (Stored::Hot(leaf) | Stored::Clean(leaf, _), _) => tree.add(&mut out, leaf),
-                    (Stored::Cold(..), Some(want)) => {
-                        let leaf = fetched.value(want.record).ok_or_else(|| {
-                            unreadable(fetched.failure(want.record).unwrap_or("it is gone"))
-                        })?;
-                        tree.add(&mut out, leaf);
-                    }
-                    (Stored::Cold(..), None) => unreachable!("it is wanted"),
-                }
-                if out.len() > SAVED_PIECE_BYTES {
-                    file.more(&out).map_err(unwritten)?;
-                    out.clear();
+            add_leaves(slot, (&mut tree, &leaves), (reading.tier, &fetched), &mut out)?;
+            // The first are read before, so that others need not wait for the file.
+            match &mut files {
+                Some(files) => files.current()?.more(&out).map_err(unwritten)?,
+                None => {
+                    let (db, mut locked) = (self.database(table), self.files.lock());
+                    let key = locked.current()?.key(db, key.bytes, expire_at_ms, &out);
+                    key.map_err(unwritten)?;
+                    files = Some(locked);
                 }
             }
+            out.clear();
         }
         tree.finish(&mut out);
-        file.more(&out).map_err(unwritten)?;
-        self.warn_of_large(key, file.bytes() - begins);
-        Ok(())
+        let mut files = files.expect("invariant: a collection has a leaf");
+        files.current()?.more(&out).map_err(unwritten)
     }
+}
 
-    /// Says that a load would refuse what was saved: it takes twice its bytes at least.
-    fn warn_of_large(&self, key: &Key<'_>, bytes: u64) {
-        let (key, loaded_bytes_max) = (key.bytes.escape_ascii(), self.loaded_bytes_max);
-        if bytes.saturating_mul(2) > loaded_bytes_max {
-            tracing::warn!(
-                %key, bytes, loaded_bytes_max,
-                "saved, but too large to be loaded but with a larger maxmemory-clients"
-            );
+/// The tables in which a slot has keys.
+fn tables(slot: &SlotState) -> impl Iterator<Item = u8> {
+    (0..DB_COUNT as u8).filter(|&table| slot.len(table) > 0)
+}
+
+/// Whether a key has a collection that is not saved at once.
+fn is_large(slot: &SlotState, table: u8, key: &Key<'_>) -> bool {
+    let view = slot.view(table, key);
+    let is_tree = view.is_some_and(|view| Kind::from_bits(view.kind).is_tree());
+    is_tree && tree_bytes(slot, table, key) > SAVED_AT_ONCE_BYTES_MAX
+}
+
+/// Values of a name that are on flash alone and not at hand.
+fn lacked(slot: &SlotState, key: &Key<'_>, reading: &Reading<'_>) -> SmallVec<[ColdValue; 1]> {
+    let cold = tables(slot).filter_map(|table| slot.cold(table, key));
+    let lacked = cold.filter(|(at, _)| reading.fetched.value(*at).is_none());
+    let key_len = key.bytes.len() as u32;
+    lacked.map(|(at, value_len)| ColdValue { at, key_len, value_len }).collect()
+}
+
+/// What is to be read of leaves. Their slot is held.
+pub(crate) fn wants_of(slot: &SlotState, reader: &TierWorker, leaves: &[LeafAt]) -> Vec<Want> {
+    let want = |leaf: &LeafAt| match stored(slot, leaf) {
+        Stored::Cold(at, len) => Some(reader.tier.want(&leaf.key(), at, len)),
+        Stored::Hot(_) | Stored::Clean(..) => None,
+    };
+    leaves.iter().filter_map(want).collect()
+}
+
+/// Writes leaves, all of which are at hand. Their slot is held. Errors: one could not be read.
+pub(crate) fn add_leaves(
+    slot: &SlotState,
+    (tree, leaves): (&mut SavedTree, &[LeafAt]),
+    (reader, fetched): (&TierWorker, &FetchedSet),
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    for leaf in leaves {
+        match stored(slot, leaf) {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => tree.add(out, bytes),
+            Stored::Cold(at, len) => {
+                let record = reader.tier.want(&leaf.key(), at, len).record;
+                let failure = || unreadable(fetched.failure(record).unwrap_or("it is gone"));
+                tree.add(out, fetched.value(record).ok_or_else(failure)?);
+            }
         }
     }
+    Ok(())
 }
 
-fn taken() -> std::io::Error {
-    std::io::Error::other("the snapshot is over")
+fn stored<'s>(slot: &'s SlotState, leaf: &LeafAt) -> Stored<'s> {
+    let view = slot.view(leaf.table(), &leaf.key());
+    view.expect("invariant: a leaf that a branch names is there").stored
 }
 
-fn unwritten(error: std::io::Error) -> Failure {
+pub(crate) fn unwritten(error: std::io::Error) -> Failure {
     Failure::Failed(format!("Write error saving DB on disk: {error}"))
 }
 
@@ -299,7 +446,7 @@ pub(crate) fn unreadable(reason: &str) -> Failure {
     Failure::Failed(format!("cannot read the value of a key: {reason}"))
 }
 
-/// What a run lacks to save a key before it changes it.
+/// What a run lacks to save a key before it changes it: values, or none if the walk is to save it.
 pub(crate) fn lacks(key: &Key<'_>, values: SmallVec<[ColdValue; 1]>) -> Box<NotResident> {
     Box::new(NotResident { key: key.bytes.into(), values, reply_bytes: 0, is_to_save: true })
 }

@@ -2,7 +2,7 @@
 //! for the drive but when much is on its way, and put in place once all of it is there.
 
 use std::fs::{File, rename};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -74,11 +74,12 @@ pub(crate) struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Makes a file in a directory. Errors: it cannot be made.
-    pub(crate) fn create(dir: &Path) -> io::Result<(SnapshotFile, FilePipe)> {
+    /// Makes a file in a directory; `name` tells it from others. Errors: it cannot be made.
+    pub(crate) fn create(dir: &Path, name: &str) -> io::Result<(SnapshotFile, FilePipe)> {
         let dir = dir.to_path_buf();
-        let temporary = dir.join(format!("temp-{}.rdb", std::process::id()));
-        let file = File::create(&temporary)?;
+        let temporary = dir.join(format!("temp-{}{name}.rdb", std::process::id()));
+        let mut options = File::options();
+        let file = options.read(true).write(true).create(true).truncate(true).open(&temporary)?;
         let (pipe, received) = pipe();
         let progress = pipe.progress.clone();
         let ends = Ends(progress.clone());
@@ -107,6 +108,15 @@ impl SnapshotFile {
             remove(&self.temporary);
         }
         result
+    }
+
+    /// Removes it, once it has all its bytes, and returns these. Errors: they could not be written.
+    pub(crate) fn into_bytes(self) -> io::Result<File> {
+        let result = self.thread.join().map_err(|_| io::Error::other("the writer has ended"));
+        remove(&self.temporary);
+        let mut file = result.and_then(|file| file)?;
+        file.rewind()?;
+        Ok(file)
     }
 
     /// Removes it. Returns why it could not be written, if that is why.

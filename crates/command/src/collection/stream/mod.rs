@@ -10,6 +10,7 @@
 mod add;
 mod group;
 mod group_edit;
+mod load;
 #[cfg(test)]
 mod model;
 mod remove;
@@ -18,6 +19,7 @@ mod rows;
 pub use add::NewEntry;
 pub use group::{WholeGroup, distance_from_first_ever};
 pub use group_edit::{Delivery, GroupEdit};
+pub(crate) use load::{NOBODY, NewRows};
 pub use remove::{Trim, TrimTo};
 pub use rows::RowEdits;
 

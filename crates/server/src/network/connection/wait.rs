@@ -44,6 +44,8 @@ pub(crate) enum Wait {
     Keys,
     /// The end of CLIENT PAUSE, or the journal to take writes.
     Pause,
+    /// A snapshot to save what it changes.
+    Saving,
     /// The buffers of clients that are on their way out, because all together took too much.
     Crowd,
     /// The values that the last request has worked on to be demoted.
@@ -92,6 +94,11 @@ impl<T: Transport> Connection<T> {
                     let worker = self.worker.clone();
                     self.writing(worker.upkeep_tick.notified()).await;
                     self.session.client.is_blocked.store(false, Ordering::Relaxed);
+                }
+                Wait::Saving => {
+                    self.memory_granted = None;
+                    let worker = self.worker.clone();
+                    self.writing(worker.upkeep_tick.notified()).await;
                 }
                 Wait::Demotion => {
                     Box::pin(self.worker.clone().demote_now()).await;

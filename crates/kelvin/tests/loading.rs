@@ -1,0 +1,417 @@
+//! Files that are loaded: collections of any size within little memory, and what clients are told meanwhile.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use resp::Frame;
+use support::{Client, Server, show, text};
+
+const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+const MAXMEMORY: u64 = 64 << 20;
+/// A test waits no longer than this for a server to load.
+const LOADED_WITHIN: Duration = Duration::from_secs(120);
+
+fn path_text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+fn info(client: &mut Client, section: &str, name: &str) -> String {
+    let all = text(&client.call(&["INFO", section]));
+    let field = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    field.unwrap_or_else(|| panic!("{name}: {all}")).to_owned()
+}
+
+/// The most that was resident of a server. Units: bytes.
+fn resident_peak_bytes(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()));
+    let status = status.expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the kernel tells it in kB") << 10
+}
+
+/// What makes a large collection of each type: with how many elements, and by which command of element `i`, of which
+/// `text` is long and tells it from all others.
+const COLLECTIONS: [(&str, usize, &str); 5] = [
+    ("hash", 600_000, "redis.call('HSET', KEYS[1], 'field:' .. i, text)"),
+    ("set", 300_000, "redis.call('SADD', KEYS[1], text)"),
+    ("list", 600_000, "redis.call('RPUSH', KEYS[1], text)"),
+    ("zset", 300_000, "redis.call('ZADD', KEYS[1], (i * 7919) % 1000003, text)"),
+    ("stream", 300_000, "redis.call('XADD', KEYS[1], i .. '-1', 'field', text)"),
+];
+
+#[test]
+fn large_collections_are_loaded_in_little_memory() {
+    let redis = Server::redis(&DEBUG);
+    let mut of_redis = redis.connect();
+    for (key, count, command) in COLLECTIONS {
+        let script = format!(
+            "for i = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+               local text = redis.sha1hex('{key}' .. i) .. redis.sha1hex(i .. 'more')
+               {command}
+             end"
+        );
+        for first in (1..=count).step_by(100_000) {
+            let (from, to) = (first.to_string(), (first + 99_999).min(count).to_string());
+            of_redis.call(&["EVAL", &script, "1", key, &from, &to]);
+        }
+    }
+    for line in [
+        "XGROUP CREATE stream group 0 ENTRIESREAD 5",
+        "XGROUP CREATE stream idle $",
+        "PEXPIREAT hash 9999999999999",
+    ] {
+        of_redis.line(line);
+    }
+    for (consumer, count) in [("alice", "50000"), ("bob", "1"), ("alice", "20000")] {
+        let words = ["XREADGROUP", "GROUP", "group", consumer, "COUNT", count];
+        of_redis.call(&[&words[..], &["STREAMS", "stream", ">"]].concat());
+    }
+    assert_eq!(of_redis.show("SAVE"), "+OK");
+    let dir = path_text(redis.directory());
+    let options = ["--maxmemory", "64mb", "--workers", "2", "--dir", dir];
+    let kelvin = Server::kelvin_with_flash("2gb", &[&options[..], &DEBUG].concat());
+    let mut of_kelvin = kelvin.connect();
+    let peak = resident_peak_bytes(&kelvin);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
+    for (key, count, _) in COLLECTIONS {
+        let line = format!("DEBUG DIGEST-VALUE {key}");
+        assert_eq!(of_kelvin.show(&line), of_redis.show(&line), "{key}");
+        let command = match key {
+            "hash" => "HLEN",
+            "set" => "SCARD",
+            "list" => "LLEN",
+            "zset" => "ZCARD",
+            _ => "XLEN",
+        };
+        assert_eq!(of_kelvin.show(&format!("{command} {key}")), format!(":{count}"));
+        for line in ["OBJECT ENCODING", "PEXPIRETIME", "TYPE"] {
+            let line = format!("{line} {key}");
+            assert_eq!(of_kelvin.show(&line), of_redis.show(&line), "{line}");
+        }
+    }
+    for line in [
+        "XPENDING stream group",
+        "XPENDING stream group 69990-1 + 20",
+        "XPENDING stream group - + 20 bob",
+        "XINFO GROUPS stream",
+        "ZRANGE zset 1000 1010 WITHSCORES",
+        "ZRANK zset 5b1f9cb4dbc5bd1ad2a2c8fa1b0b6c6c6f2c9e4d",
+        "LINDEX list 599999",
+        "HGET hash field:123456",
+    ] {
+        assert_eq!(of_kelvin.show(line), of_redis.show(line), "{line}");
+    }
+    // And once more, on top of what is there.
+    assert_eq!(of_kelvin.show("DEBUG RELOAD"), "+OK");
+    let line = "DEBUG DIGEST-VALUE hash set list zset stream";
+    assert_eq!(of_kelvin.show(line), of_redis.show(line));
+    let peak = resident_peak_bytes(&kelvin);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
+}
+
+#[test]
+fn fields_that_expire_are_loaded_in_pieces() {
+    let server = Server::kelvin(&DEBUG);
+    let mut client = server.connect();
+    client.line("DEBUG SET-ACTIVE-EXPIRE 0");
+    for first in (0..30_000).step_by(100) {
+        let words: Vec<String> = (first..first + 100)
+            .flat_map(|number| [format!("field:{number}"), "v".repeat(40)])
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        client.call(&[&["HSET", "hash"][..], &words].concat());
+    }
+    client.line("HPEXPIREAT hash 9999999999999 FIELDS 2 field:7 field:29999");
+    // All that come first in the file but for some.
+    for number in 0..3_000 {
+        client.send(&["HPEXPIRE", "hash", "30", "FIELDS", "1", &format!("field:{number}")]);
+    }
+    (0..3_000).for_each(|_| drop(client.read()));
+    client.line("HPERSIST hash FIELDS 1 field:8");
+    assert_eq!(client.show("SAVE"), "+OK");
+    std::thread::sleep(Duration::from_millis(40));
+    let other = Server::kelvin(&["--dir", path_text(server.directory())]);
+    let mut client = other.connect();
+    assert_eq!(
+        client.show("HPEXPIRETIME hash FIELDS 3 field:8 field:29999 field:9"),
+        "[:-1 :9999999999999 :-2]"
+    );
+    let start = Instant::now();
+    while client.show("HLEN hash") != ":27001" {
+        assert!(start.elapsed() < LOADED_WITHIN, "{}", client.show("HLEN hash"));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_element_that_is_there_twice_is_told_wherever_it_stands() {
+    let kelvin = Server::kelvin(&[]);
+    let path = kelvin.directory().join("dump.rdb");
+    // Types 2 and 4: a number of members, or of fields with values, of 12 bytes each. The last is the first again.
+    for (object_type, per_element) in [(2u8, 1), (4, 2)] {
+        let mut bytes = [b"REDIS0003", &[object_type, 1, b'k'][..]].concat();
+        let count: u32 = 20_000;
+        bytes.push(0x80);
+        bytes.extend((count + 1).to_be_bytes());
+        for number in (0..count).chain([0]) {
+            for _ in 0..per_element {
+                bytes.push(12);
+                bytes.extend(format!("{number:012}").as_bytes());
+            }
+        }
+        bytes.push(0xff);
+        std::fs::write(&path, bytes).expect("it can be written");
+        let log = Server::failed_kelvin(&["--dir", path_text(kelvin.directory())]);
+        assert!(
+            log.contains("the key k of database 0") && log.contains("an element twice"),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn an_element_too_large_to_be_loaded_is_told() {
+    let server = Server::kelvin(&["--maxmemory-clients", "64mb"]);
+    let mut client = server.connect();
+    client.call(&["RPUSH", "list", &"x".repeat(1_500_000), "y"]);
+    for _ in 0..40 {
+        client.call(&[&["RPUSH", "list"][..], &["some element"; 1_000]].concat());
+    }
+    assert_eq!(client.show("SAVE"), "+OK");
+    let dir = ["--dir", path_text(server.directory())];
+    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "2mb"]].concat());
+    assert!(log.contains("start with a larger maxmemory-clients"), "{log}");
+    assert!(!log.contains("move it away"), "{log}");
+    // All of it may be larger than a request.
+    client.line("LPOP list");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let other = Server::kelvin(&[&dir[..], &["--maxmemory-clients", "256kb"]].concat());
+    assert_eq!(other.connect().show("LLEN list"), ":40001");
+}
+
+/// A server that has not loaded its file yet, and a client of it.
+struct LoadingServer {
+    process: std::process::Child,
+    socket: std::path::PathBuf,
+}
+
+impl LoadingServer {
+    fn start(dir: &Path, options: &[&str]) -> LoadingServer {
+        let socket = dir.join("loading.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
+        command.args(["server", "--port", "0", "--bind", "127.0.0.1", "--dir", path_text(dir)]);
+        command.arg("--unixsocket").arg(&socket).args(options).stdout(std::process::Stdio::null());
+        let process = command.spawn().expect("the program starts");
+        LoadingServer { process, socket }
+    }
+
+    fn connect(&self) -> Client {
+        let start = Instant::now();
+        loop {
+            if let Some(client) = Client::of_socket(&self.socket) {
+                return client;
+            }
+            assert!(start.elapsed() < LOADED_WITHIN, "it does not listen");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for LoadingServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn clients_are_told_that_the_file_is_being_loaded() {
+    let server = Server::kelvin(&DEBUG);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 400000 key 100"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let file_bytes = std::fs::metadata(server.directory().join("dump.rdb")).expect("a file").len();
+    let loading = LoadingServer::start(server.directory(), &["--save", "1 1"]);
+    let mut client = loading.connect();
+    const LOADING: &str = "-LOADING Redis is loading the dataset in memory";
+    for line in ["GET key:7", "SET k v", "DBSIZE", "PING", "KEYS *", "BGSAVE"] {
+        assert_eq!(client.show(line), LOADING, "{line}");
+    }
+    for line in ["MULTI", "SET k v"] {
+        client.line(line);
+    }
+    let refused = client.show("EXEC");
+    assert!(refused.starts_with("-EXECABORT"), "{refused}");
+    assert_eq!(client.show("CONFIG GET maxmemory-samples"), "[$maxmemory-samples $5]");
+    assert_eq!(client.show("CLIENT SETNAME me"), "+OK");
+    assert_eq!(info(&mut client, "persistence", "loading"), "1");
+    assert_eq!(info(&mut client, "persistence", "async_loading"), "0");
+    let figure = |client: &mut Client, name: &str| {
+        info(client, "persistence", name).parse::<f64>().expect("a number")
+    };
+    assert_eq!(figure(&mut client, "loading_total_bytes") as u64, file_bytes);
+    assert!(figure(&mut client, "loading_start_time") > 1.7e9);
+    assert!(figure(&mut client, "loading_rdb_used_mem") > 1e6);
+    let mut last = 0.0;
+    while info(&mut client, "persistence", "loading") == "1" {
+        let all = text(&client.call(&["INFO", "persistence"]));
+        let value = |name: &str| {
+            let found = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            found.map(|text| text.parse::<f64>().expect("a number"))
+        };
+        let Some(loaded) = value("loading_loaded_bytes") else { break };
+        assert!(loaded >= last && loaded <= file_bytes as f64, "{last} {loaded}");
+        let part = value("loading_loaded_perc").expect("it is told");
+        assert!((part - 100.0 * loaded / file_bytes as f64).abs() < 0.01, "{all}");
+        assert!(value("loading_eta_seconds").is_some(), "{all}");
+        last = loaded;
+    }
+    let start = Instant::now();
+    while client.show("DBSIZE") != ":400000" {
+        assert!(start.elapsed() < LOADED_WITHIN, "it does not end");
+    }
+    assert_eq!(client.show("GET key:7").len(), "$".len() + 100);
+    let after = text(&client.call(&["INFO", "persistence"]));
+    assert!(after.contains("loading:0") && !after.contains("loading_total_bytes"), "{after}");
+}
+
+#[test]
+fn a_server_that_loads_can_be_stopped() {
+    let server = Server::kelvin(&DEBUG);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 400000 key 100"), "+OK");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let path = server.directory().join("dump.rdb");
+    let whole = std::fs::read(&path).expect("the file is there");
+    let mut loading = LoadingServer::start(server.directory(), &["--save", "1 1"]);
+    let mut client = loading.connect();
+    // What there is takes no file's place, though there are save points.
+    client.write(b"SHUTDOWN\r\n");
+    assert_eq!(client.try_read(), None);
+    assert!(loading.process.wait().expect("it ends").success());
+    assert!(std::fs::read(&path).expect("the file is there") == whole);
+}
+
+#[test]
+fn writes_are_refused_after_a_snapshot_has_failed() {
+    let options = ["--enable-protected-configs", "yes", "--save", "3600 1000000"];
+    let (kelvin, redis) = (Server::kelvin(&options), Server::redis(&options));
+    // `Server::redis` has said that there are none.
+    redis.connect().call(&["CONFIG", "SET", "save", "3600 1000000"]);
+    let mut replies: [Vec<String>; 2] = Default::default();
+    for (server, replies) in [&kelvin, &redis].into_iter().zip(&mut replies) {
+        let mut client = server.connect();
+        let gone = server.directory().join("gone");
+        std::fs::create_dir(&gone).expect("a directory");
+        client.call(&["CONFIG", "SET", "dir", path_text(&gone)]);
+        std::fs::remove_dir(&gone).expect("it is empty");
+        let mut note = |client: &mut Client, line: &str| replies.push(client.show(line));
+        for line in ["SET k v", "BGSAVE"] {
+            note(&mut client, line);
+        }
+        let start = Instant::now();
+        while info(&mut client, "persistence", "rdb_last_bgsave_status") != "err" {
+            assert!(start.elapsed() < LOADED_WITHIN, "it does not fail");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for line in [
+            "SET k w",
+            "GET k",
+            "PING",
+            "DEL k",
+            "ECHO hello",
+            "PUBLISH channel message",
+            "MULTI",
+            "SET k x",
+            "EXEC",
+            "MULTI",
+            "GET k",
+            "EXEC",
+            "CONFIG SET stop-writes-on-bgsave-error no",
+            "SET k y",
+            "MULTI",
+            "SET k z",
+            "CONFIG SET stop-writes-on-bgsave-error yes",
+            "EXEC",
+            "SET k a",
+            "CONFIG SET save \"\"",
+            "SET k b",
+            "PING",
+            "CONFIG SET save \"3600 1000000\"",
+            "SET k c",
+        ] {
+            note(&mut client, line);
+        }
+        // One that is waited for cures it.
+        client.call(&["CONFIG", "SET", "dir", path_text(server.directory())]);
+        for line in ["SAVE", "SET k d", "PING"] {
+            note(&mut client, line);
+        }
+        assert_eq!(info(&mut client, "persistence", "rdb_last_bgsave_status"), "ok");
+    }
+    let [of_kelvin, of_redis] = replies;
+    assert!(of_redis.iter().any(|reply| reply.starts_with("-MISCONF")), "{of_redis:?}");
+    assert_eq!(of_kelvin, of_redis);
+}
+
+/// A collection that is on flash is saved some leaves at a time; who writes to it waits, and nobody else.
+#[test]
+fn a_write_to_a_large_cold_collection_waits_for_a_snapshot_alone() {
+    const FIELDS: usize = 300_000;
+    let options = ["--workers", "1", "--maxmemory", "64mb", "--save", ""];
+    let server = Server::kelvin_with_flash("1gb", &[&options[..], &DEBUG].concat());
+    let mut client = server.connect();
+    client.line("DEBUG POPULATE 100000 key 200");
+    // In the last of the slots.
+    let hash = "{ykq}hash";
+    for first in (0..FIELDS).step_by(500) {
+        let words: Vec<String> = (first..(first + 500).min(FIELDS))
+            .flat_map(|number| [number.to_string(), format!("{number}:{}", "v".repeat(100))])
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        client.call(&[&["HSET", hash][..], &words].concat());
+    }
+    client.line("TIER DEMOTE ALL");
+    let mut writer = server.connect();
+    assert_eq!(client.show("BGSAVE"), "+Background saving started");
+    while info(&mut client, "persistence", "current_save_keys_processed") == "0" {}
+    writer.send(&["HSET", hash, "7", "changed"]);
+    let mut in_transaction = server.connect();
+    for line in ["MULTI", "SET beside v", &format!("HDEL {hash} 8")] {
+        in_transaction.line(line);
+    }
+    in_transaction.send(&["EXEC"]);
+    let mut longest = Duration::ZERO;
+    let mut number = 0;
+    while info(&mut client, "persistence", "rdb_bgsave_in_progress") == "1" {
+        let start = Instant::now();
+        assert_eq!(client.show(&format!("SET key:{} {number}", number % 100_000)), "+OK");
+        assert_eq!(client.show(&format!("HGET {hash} 11")).len(), "$11:".len() + 100);
+        longest = longest.max(start.elapsed());
+        number += 1;
+    }
+    assert!(matches!(writer.read(), Frame::Integer(0)));
+    assert_eq!(show(&in_transaction.read()), "[+OK :1]");
+    assert_eq!(
+        info(&mut client, "persistence", "rdb_last_bgsave_status"),
+        "ok",
+        "{}",
+        server.log()
+    );
+    assert!(longest < Duration::from_millis(500), "{longest:?} {number}");
+    let peak = resident_peak_bytes(&server);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
+    // What is saved is of the moment before.
+    let redis = Server::redis(&["--dir", path_text(server.directory())]);
+    let mut of_redis = redis.connect();
+    assert_eq!(of_redis.show(&format!("HLEN {hash}")), format!(":{FIELDS}"));
+    assert_eq!(of_redis.show(&format!("HGET {hash} 7")).len(), "$7:".len() + 100);
+    assert_eq!(of_redis.show("EXISTS beside"), ":0");
+    assert_eq!(of_redis.show("DBSIZE"), ":100001");
+    assert_eq!(client.show(&format!("HGET {hash} 7")), "$changed");
+    assert_eq!(client.show(&format!("HLEN {hash}")), format!(":{}", FIELDS - 1));
+}

@@ -1,0 +1,199 @@
+//! A file that is loaded is read by a thread of its own, and comes in batches of pieces of values.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use command::saved::{Piece, PieceMax, read_pieces};
+use rdb::Error;
+use rdb::file::{FileReader, KeyPart, Part};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::limits::{
+    LOADED_BATCHES_MAX, LOADED_BYTES_MAX, LOADED_ELEMENT_BYTES, LOADED_ELEMENTS_MAX,
+    LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
+};
+use crate::session::load::NotLoaded;
+use crate::state::server::Server;
+
+/// Pieces that follow one another in the file.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) pieces: Vec<LoadedPiece>,
+    bytes: u64,
+    /// To be told when a large batch has been put: only then is more read.
+    pub(super) put: Option<oneshot::Sender<()>>,
+}
+
+/// A piece of the value of a key.
+pub(super) struct LoadedPiece {
+    pub(super) part: Arc<KeyPart>,
+    pub(super) piece: Piece,
+    /// Where the value begins in the file.
+    pub(super) offset: u64,
+}
+
+/// Begins to read a file on a thread of its own. No value, and no element of one, may take more than `bytes_max`.
+/// What comes ends with an error, or an empty batch.
+///
+/// Errors: it is no such file; there is no thread.
+pub(super) fn start_reading(
+    server: &Arc<Server>,
+    file: File,
+    bytes_max: u64,
+) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
+    let file = Counted { file, server: server.clone() };
+    let reader = FileReader::new(file, bytes_max)?;
+    tracing::info!(version = reader.version(), "loading");
+    let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
+    let out = Out { sender, batch: Batch::default() };
+    let read = FileThread { server: server.clone(), reader, bytes_max, out };
+    server.threads.start("load", Box::new(move || read.run()))?;
+    Ok(receiver)
+}
+
+/// Counts the bytes of a file that have been read.
+struct Counted {
+    file: File,
+    server: Arc<Server>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.server.saves.loading.note_read(read as u64);
+        Ok(read)
+    }
+}
+
+struct FileThread {
+    server: Arc<Server>,
+    reader: FileReader<Counted>,
+    bytes_max: u64,
+    out: Out,
+}
+
+/// Where pieces go.
+struct Out {
+    sender: mpsc::Sender<Result<Batch, NotLoaded>>,
+    batch: Batch,
+}
+
+/// Nobody takes what is read any more.
+struct Left;
+
+impl Out {
+    fn add(&mut self, piece: LoadedPiece) -> Result<(), Left> {
+        let bytes = piece.piece.bytes();
+        // What is large comes by itself.
+        if self.batch.bytes + bytes >= LOADED_LARGE_BYTES {
+            self.send()?;
+        }
+        self.batch.bytes += bytes;
+        self.batch.pieces.push(piece);
+        match self.batch.bytes >= LOADED_BYTES_MAX || self.batch.pieces.len() >= LOADED_KEYS_MAX {
+            true => self.send(),
+            false => Ok(()),
+        }
+    }
+
+    /// Hands over what there is; behind what is large nothing is read before it has been put.
+    fn send(&mut self) -> Result<(), Left> {
+        let mut batch = std::mem::take(&mut self.batch);
+        if batch.pieces.is_empty() {
+            return Ok(());
+        }
+        let put = (batch.bytes >= LOADED_LARGE_BYTES).then(|| {
+            let (sender, put) = oneshot::channel();
+            batch.put = Some(sender);
+            put
+        });
+        self.sender.blocking_send(Ok(batch)).map_err(|_| Left)?;
+        put.map_or(Ok(()), |put| put.blocking_recv().map_err(|_| Left))
+    }
+}
+
+impl FileThread {
+    fn run(mut self) {
+        let last = match self.read() {
+            Ok(()) => Ok(Batch::default()),
+            Err(Ended::Left) => return,
+            Err(Ended::Not(error)) => Err(error),
+        };
+        // Whoever has left knows why.
+        let _ = self.out.sender.blocking_send(last);
+    }
+
+    fn read(&mut self) -> Result<(), Ended> {
+        loop {
+            match self.reader.next_part().map_err(NotLoaded::from)? {
+                Part::End => return Ok(self.out.send()?),
+                Part::Key(part) => self.read_value(Arc::new(part))?,
+                Part::Skipped(what) => {
+                    let offset = self.reader.offset();
+                    tracing::warn!(?what, offset, "passed over: not supported");
+                }
+                Part::Aux { name, value } => self.note(&name, &value),
+                Part::Size { .. } => {}
+            }
+        }
+    }
+
+    fn note(&self, name: &[u8], value: &[u8]) {
+        if name == b"used-mem" {
+            let bytes = value::number::parse_u64(value).unwrap_or(0);
+            self.server.saves.loading.used_bytes.store(bytes, Ordering::Relaxed);
+        }
+        let (name, value) = (name.escape_ascii(), value.escape_ascii());
+        tracing::debug!(%name, %value, "the file says");
+    }
+
+    fn read_value(&mut self, part: Arc<KeyPart>) -> Result<(), Ended> {
+        let FileThread { server, reader, bytes_max, out } = self;
+        let (bytes_max, offset) = (*bytes_max, reader.offset());
+        let elements = usize::try_from(bytes_max / LOADED_ELEMENT_BYTES).unwrap_or(usize::MAX);
+        let max = PieceMax {
+            bytes: LOADED_BYTES_MAX,
+            elements: elements.clamp(1, LOADED_ELEMENTS_MAX),
+            item_bytes: bytes_max,
+        };
+        let mut has_left = false;
+        let read = read_pieces(reader, &part, &**server, max, &mut |piece| {
+            let piece = LoadedPiece { part: part.clone(), piece, offset };
+            out.add(piece).map_err(|Left| {
+                has_left = true;
+                Error::Stopped
+            })
+        });
+        match read {
+            Ok(()) => Ok(()),
+            Err(Error::Stopped) if has_left => Err(Ended::Left),
+            Err(Error::Stopped) => Err(Ended::Not(NotLoaded::TooLarge {
+                offset: reader.offset(),
+                key: part.key.escape_ascii().to_string(),
+                db: part.db,
+                bytes_max,
+            })),
+            Err(error) => Err(Ended::Not(reader.error(error).into())),
+        }
+    }
+}
+
+/// Why the thread reads no further.
+enum Ended {
+    Left,
+    Not(NotLoaded),
+}
+
+impl From<NotLoaded> for Ended {
+    fn from(error: NotLoaded) -> Ended {
+        Ended::Not(error)
+    }
+}
+
+impl From<Left> for Ended {
+    fn from(_: Left) -> Ended {
+        Ended::Left
+    }
+}

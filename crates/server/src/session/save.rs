@@ -388,7 +388,8 @@ impl Saving<'_> {
         file.aux("redis-bits", "64")?;
         file.aux("ctime", &(unix_ms() / 1_000).to_string())?;
         file.aux("used-mem", &tier.counters.ram_bytes().max(0).to_string())?;
-        file.aux("aof-base", if journal_of(self.server, self.purpose).is_some() { "1" } else { "0" })?;
+        let is_checkpoint = journal_of(self.server, self.purpose).is_some();
+        file.aux("aof-base", if is_checkpoint { "1" } else { "0" })?;
         for db in 0..DB_COUNT as u8 {
             let counts = tier.counters.table(tier.keyspace.table_of(db));
             if counts.keys > 0 {

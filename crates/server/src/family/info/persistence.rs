@@ -46,7 +46,7 @@ fn loading(progress: &LoadingProgress, text: &mut Text) {
     let done = load(&progress.done_bytes).min(total);
     text.field("loading_start_time", began);
     text.field("loading_total_bytes", total);
-    text.field("loading_rdb_used_mem", 0);
+    text.field("loading_rdb_used_mem", load(&progress.used_bytes));
     text.field("loading_loaded_bytes", done);
     text.field("loading_loaded_perc", format_args!("{:.2}", 100.0 * ratio(done, total)));
     let seconds = (unix_ms() / 1_000).saturating_sub(began);

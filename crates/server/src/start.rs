@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use flash::{Backend, Engine, JournalError, LogConfig};
 use keyspace::{ADDRESS_BITS_MAX, Heap, Keyspace, can_hold_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -116,11 +116,10 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
         .context("cannot make the listener's runtime")?;
     let served = runtime.block_on(load_and_listen(server, senders, loaded));
     server.shut_down();
+    let mut ended = Ok(());
     for thread in threads {
-        match thread.join() {
-            Ok(result) => result?,
-            Err(_) => bail!("a worker thread panicked"),
-        }
+        let result = thread.join().unwrap_or_else(|_| Err(anyhow!("a worker thread panicked")));
+        ended = ended.and(result);
     }
     // A snapshot that is under way sees that it is called off, and removes its file.
     let start = Instant::now();
@@ -130,6 +129,8 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
     if let Some(journal) = server.journaling.journal() {
         journal.close().context("the last writes are not all in the journal")?;
     }
+    // Not before: what the journal has in memory is written whatever else went wrong.
+    ended?;
     served
 }
 
@@ -199,10 +200,17 @@ async fn serve_loaded(
 fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
     let (dir, name) = snapshot_path(server);
     let path = if error.is_of_journal() { journal_folder(server) } else { dir.join(name) };
-    let way_out = match error {
+    let cause = match &error {
+        NotLoaded::Checkpoint { reason, .. } => reason,
+        error => error,
+    };
+    let way_out = match cause {
         // What is there can be had.
         NotLoaded::TooLarge { .. } | NotLoaded::NotSaved => "",
         NotLoaded::Journal(JournalError::InUse { .. }) => "",
+        NotLoaded::Key { .. } | NotLoaded::Record { .. } => {
+            "; if memory is lacking, start with a larger maxmemory"
+        }
         _ => "; move it away to start with empty databases",
     };
     let what = format!("cannot load {}{way_out}", path.display());

@@ -38,7 +38,10 @@ impl Name {
         } else if let Some(position) = snapshot.filter(|&position| self::snapshot(position) == name)
         {
             Self::Snapshot(position)
-        } else if name == MANIFEST_NEW || name == SEGMENT_NEW || number("temp-", ".rdb").is_some() {
+        } else if [MANIFEST_NEW, SEGMENT_NEW].contains(&name)
+            || number("temp-", ".rdb").is_some()
+            || number("temp-", "-beside.rdb").is_some()
+        {
             Self::Unfinished
         } else {
             Self::Other
@@ -74,6 +77,7 @@ mod tests {
             ("snapshot.07.rdb", Name::Other),
             ("snapshot.7", Name::Other),
             ("temp-123.rdb", Name::Unfinished),
+            ("temp-123-beside.rdb", Name::Unfinished),
             ("temp-x.rdb", Name::Other),
             (MANIFEST_NEW, Name::Unfinished),
             (SEGMENT_NEW, Name::Unfinished),

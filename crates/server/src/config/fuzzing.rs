@@ -3,7 +3,7 @@
 
 use super::file::split_line;
 use super::options::Config;
-use super::{ProtectedOptions, parse_memory};
+use super::{ProtectedOptions, WaitForChange, parse_memory};
 
 /// One input of the fuzzer: lines of a file, the first byte of each says by which way it comes.
 pub fn config(input: &[u8]) {
@@ -21,7 +21,10 @@ pub fn config(input: &[u8]) {
         match way % 3 {
             0 => {
                 let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                let _ = config.set(&words, ProtectedOptions::Allowed, &mut |_| Ok(()));
+                let _ =
+                    config.set(&words, ProtectedOptions::Allowed, WaitForChange::Yes, &mut |_| {
+                        Ok(())
+                    });
             }
             1 => {
                 let argument = [b"--", line].concat();

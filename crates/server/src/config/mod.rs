@@ -21,7 +21,7 @@ mod quote;
 mod rewrite;
 mod row;
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use thiserror::Error;
 use value::glob;
@@ -63,9 +63,22 @@ pub enum ConfigError {
     /// The file could not be read or written.
     #[error("ERR Rewriting config file: {0}")]
     Rewrite(String),
+    /// Another change is under way, and a transaction does not wait for it: that may wait for the slots which the
+    /// transaction holds.
+    #[error("ERR options are being changed, which a transaction does not wait for")]
+    Busy,
     /// No thread could be had to make the change.
     #[error("ERR the options stay as they are: no thread to change them: {0}")]
     NoThread(String),
+}
+
+/// Whether to wait for a change of options that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitForChange {
+    /// However long it takes.
+    Yes,
+    /// Not at all.
+    No,
 }
 
 /// What the server could not act on: an option's name, and why.
@@ -105,7 +118,7 @@ impl Config {
     }
 
     /// Sets options from pairs of names and values, for CONFIG SET. Blocks while another change is
-    /// under way, and for as long as `apply` takes.
+    /// under way, if `wait` says so, and for as long as `apply` takes.
     ///
     /// `apply` makes the server act on the rows that were set. If it cannot, all options are put
     /// back and it is called again, so that what it had done already is undone.
@@ -114,9 +127,10 @@ impl Config {
         &self,
         words: &[&[u8]],
         protected: ProtectedOptions,
+        wait: WaitForChange,
         apply: &mut dyn FnMut(&[&'static OptionRow]) -> Result<(), ApplyError>,
     ) -> Result<(), ConfigError> {
-        let _one_at_a_time = self.lock_changes();
+        let _one_at_a_time = self.lock_changes(wait)?;
         let (pairs, rest) = words.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(ConfigError::Syntax);
@@ -151,8 +165,17 @@ impl Config {
     }
 
     /// The lock that makes changes come one at a time. Taken before that of the source.
-    fn lock_changes(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    ///
+    /// Errors: [`ConfigError::Busy`].
+    fn lock_changes(&self, wait: WaitForChange) -> Result<MutexGuard<'_, ()>, ConfigError> {
+        match (wait, self.changing.try_lock()) {
+            (_, Ok(guard)) => Ok(guard),
+            (_, Err(TryLockError::Poisoned(poisoned))) => Ok(poisoned.into_inner()),
+            (WaitForChange::Yes, Err(TryLockError::WouldBlock)) => {
+                Ok(self.changing.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+            (WaitForChange::No, Err(TryLockError::WouldBlock)) => Err(ConfigError::Busy),
+        }
     }
 
     /// What is known of where the options came from. Held for moments only.

@@ -11,7 +11,7 @@ const NOTHING_TO_APPLY: fn(&[&'static OptionRow]) -> Result<(), ApplyError> = |_
 fn set(config: &Config, words: &[&str]) -> Result<(), String> {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     config
-        .set(&words, ProtectedOptions::Refused, &mut { NOTHING_TO_APPLY })
+        .set(&words, ProtectedOptions::Refused, WaitForChange::Yes, &mut { NOTHING_TO_APPLY })
         .map_err(|error| error.to_string())
 }
 
@@ -199,7 +199,7 @@ fn protected_options_need_permission() {
     let set_protected = |name: &str, value: &str| {
         let words = [name.as_bytes(), value.as_bytes()];
         config
-            .set(&words, ProtectedOptions::Allowed, &mut { NOTHING_TO_APPLY })
+            .set(&words, ProtectedOptions::Allowed, WaitForChange::Yes, &mut { NOTHING_TO_APPLY })
             .map_err(|error| error.to_string())
     };
     let failed = |name: &str, reason: &str| {
@@ -249,6 +249,24 @@ fn a_change_is_all_or_nothing() {
     assert_eq!(config.inert.busy_reply_threshold.load(), 2);
 }
 
+/// The change that is under way may need slots that the transaction holds.
+#[test]
+fn a_transaction_does_not_wait_for_a_change_that_is_under_way() {
+    let config = Config::default();
+    let set = |wait, apply: &mut dyn FnMut() -> Result<(), ConfigError>| {
+        let mut inner = Ok(());
+        let words: [&[u8]; 2] = [b"port", b"1"];
+        let result = config.set(&words, ProtectedOptions::Refused, wait, &mut |_| {
+            inner = apply();
+            Ok(())
+        });
+        (result, inner)
+    };
+    let nested = &mut || set(WaitForChange::No, &mut || Ok(())).0;
+    assert_eq!(set(WaitForChange::Yes, nested), (Ok(()), Err(ConfigError::Busy)));
+    assert_eq!(set(WaitForChange::No, &mut || Ok(())), (Ok(()), Ok(())));
+}
+
 #[test]
 fn what_the_server_cannot_act_on_goes_back() {
     let config = Config::default();
@@ -256,6 +274,7 @@ fn what_the_server_cannot_act_on_goes_back() {
     let result = config.set(
         &[b"port", b"1", b"requirepass", b"secret"],
         ProtectedOptions::Refused,
+        WaitForChange::Yes,
         &mut |rows| {
             applied.push((rows.len(), config.port.load()));
             match config.port.load() {
@@ -601,7 +620,7 @@ fn a_rewritten_file_reads_back() {
     let directory = Directory::new("rewrite");
     let path = directory.write("kelvin.conf", "hz 20\n");
     let config = Config::default();
-    assert_eq!(config.rewrite(), Err(ConfigError::NoFile));
+    assert_eq!(config.rewrite(WaitForChange::Yes), Err(ConfigError::NoFile));
     config.load_file(&path).unwrap();
     for (name, value) in [
         ("bind", ""),
@@ -616,7 +635,7 @@ fn a_rewritten_file_reads_back() {
     ] {
         set(&config, &[name, value]).unwrap();
     }
-    config.rewrite().unwrap();
+    config.rewrite(WaitForChange::Yes).unwrap();
     let read = Config::default();
     read.load_file(&path).unwrap();
     assert_eq!(get(&read, "*"), get(&config, "*"));
@@ -624,7 +643,7 @@ fn a_rewritten_file_reads_back() {
     assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 1);
     std::fs::remove_dir_all(&directory.0).unwrap();
     assert_eq!(
-        config.rewrite().unwrap_err().to_string(),
+        config.rewrite(WaitForChange::Yes).unwrap_err().to_string(),
         "ERR Rewriting config file: No such file or directory"
     );
 }

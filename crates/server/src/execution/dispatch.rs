@@ -236,7 +236,7 @@ impl Runner<'_> {
                 }
             }
         }
-        if self.session.server().saves.has_failed() && self.is_refused_for_snapshot() {
+        if self.session.server().saves.is_unwritten() && self.is_refused_for_snapshot() {
             return self.refuse(reply, SNAPSHOT_FAILED);
         }
         let uses_data = spec.flags.has(Flags::READONLY | Flags::WRITE);

@@ -8,7 +8,7 @@ use value::glob;
 
 use super::help::write_help;
 use super::row::{SessionCommand, SessionHandler, container};
-use crate::config::{ConfigError, ProtectedAction, ProtectedOptions};
+use crate::config::{ConfigError, ProtectedAction, ProtectedOptions, WaitForChange};
 use crate::session::Session;
 use crate::session::errand::{Change, Errand};
 use crate::state::server::Server;
@@ -112,9 +112,10 @@ fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
         // It takes every slot, and the transaction holds some.
         return Err(IN_TRANSACTION);
     }
+    let wait = wait_for_change(session);
     let change = move |server: &Arc<Server>| {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        server.config.set(&words, protected, &mut |rows| {
+        server.config.set(&words, protected, wait, &mut |rows| {
             crate::state::settings::apply(server, rows)?;
             crate::session::journal::apply(server, rows)
         })
@@ -123,8 +124,9 @@ fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
 }
 
 fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let change = |server: &Arc<Server>| {
-        let written = server.config.rewrite();
+    let wait = wait_for_change(session);
+    let change = move |server: &Arc<Server>| {
+        let written = server.config.rewrite(wait);
         match &written {
             Ok(()) => tracing::info!("CONFIG REWRITE: the configuration file is up to date"),
             Err(error) => tracing::warn!(%error, "CONFIG REWRITE failed"),
@@ -132,6 +134,11 @@ fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> Command
         written
     };
     change_options(session, Box::new(change), reply)
+}
+
+/// A transaction, which holds slots, waits for nobody.
+fn wait_for_change(session: &Session) -> WaitForChange {
+    if session.is_in_exec() { WaitForChange::No } else { WaitForChange::Yes }
 }
 
 /// Called twice: the first time it asks for the change, the second time it finds it made. A

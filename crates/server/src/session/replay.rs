@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command::{
-    BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Handler, KeyAt, Limits, Locks,
-    LoggedCommand, Waits, find_keys,
+    BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Flags, Handler, KeyAt, Limits,
+    Locks, LoggedCommand, Waits, find_keys,
 };
 use flash::{Journal, JournalRecord, Recovery};
 use keyspace::{Key, Keyspace, Locked, Noting};
@@ -183,7 +183,10 @@ impl Replay<'_> {
             self.worker.after_batch();
             tokio::task::yield_now().await;
         }
-        if !tier.must_wait_for(bytes) {
+        // As for clients: what frees memory does not wait for any.
+        let entry = self.worker.server.registry.find(args);
+        let needs_memory = entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM));
+        if !needs_memory || !tier.must_wait_for(bytes) {
             return Ok(None);
         }
         let claim = tier.wait_for_memory(bytes, Held::default()).await;

@@ -51,7 +51,7 @@ pub(crate) fn start_save(
     if !server.saves.begin(purpose) {
         return Ok(false);
     }
-    let mut begun = Begun { server: server.clone(), purpose, changes: None };
+    let mut begun = Begun { server: server.clone(), purpose, changes: None, is_unwritten: false };
     if server.is_stopping() {
         // Behind the last one writes are refused until the process ends.
         return Ok(false);
@@ -75,7 +75,7 @@ pub(super) fn take_checkpoint(server: &Arc<Server>) -> bool {
         }
         std::thread::sleep(BEHIND);
     }
-    Begun { server: server.clone(), purpose, changes: None }.save()
+    Begun { server: server.clone(), purpose, changes: None, is_unwritten: false }.save()
 }
 
 /// A snapshot under way. It is over when this is dropped, however that came.
@@ -84,6 +84,8 @@ struct Begun {
     purpose: Purpose,
     /// Those that it has, if there is a file.
     changes: Option<u64>,
+    /// Whether there is none because it could not be written.
+    is_unwritten: bool,
 }
 
 impl Begun {
@@ -111,8 +113,11 @@ impl Begun {
             Err(Failure::Overtaken) => {
                 tracing::error!("not saved: databases were flushed again and again")
             }
-            Err(Failure::Failed(reason)) => tracing::error!(reason, "not saved"),
+            Err(Failure::Failed(reason) | Failure::Unwritten(reason)) => {
+                tracing::error!(reason, "not saved");
+            }
         }
+        self.is_unwritten = matches!(result, Err(Failure::Unwritten(_)));
         if purpose == Purpose::Checkpoint {
             server.journaling.end_rewrite(result.is_ok());
         }
@@ -136,7 +141,7 @@ impl Drop for Begun {
             self.server.listening.set_saving(false);
             drop(all);
         }
-        saves.end(self.changes);
+        saves.end(self.changes, self.is_unwritten);
     }
 }
 
@@ -246,7 +251,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     };
     let failed = |what: &str, error: io::Error| {
         let (dir, name) = (dir.display(), name.display());
-        Failure::Failed(format!("{what} {name} (in {dir}): {error}"))
+        Failure::Unwritten(format!("{what} {name} (in {dir}): {error}"))
     };
     let reader = TierWorker::new(server.tier.clone(), 0)
         .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
@@ -256,7 +261,13 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let saving = Saving { server, purpose, dir: dir.clone(), reader, file, beside };
     let has_checksum = server.config.rdbchecksum.load();
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
-    let Moment { snapshot, changes, position } = saving.begin(writer);
+    let Moment { snapshot, changes, position } = match saving.begin(writer) {
+        Ok(moment) => moment,
+        Err(failure) => {
+            saving.file.remove();
+            return Err(failure);
+        }
+    };
     let walked = saving.walk(&snapshot);
     let [writer, part] = saving.end(&snapshot);
     let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
@@ -320,7 +331,9 @@ impl Saving<'_> {
     }
 
     /// Begins the snapshot: this is its moment. From that of a checkpoint on, changes are journaled.
-    fn begin(&self, file: FileWriter<FilePipe>) -> Moment {
+    ///
+    /// Errors: it is a checkpoint, and the journal was switched off meanwhile.
+    fn begin(&self, file: FileWriter<FilePipe>) -> Result<Moment, Failure> {
         let server = self.server;
         let compresses = server.config.rdbcompression.load();
         let names_bytes_max = match server.config.maxmemory.load() {
@@ -328,6 +341,10 @@ impl Saving<'_> {
             bytes => bytes >> NAMES_SHIFT,
         };
         let all = server.tier.keyspace.lock_all();
+        let is_checkpoint = self.purpose == Purpose::Checkpoint;
+        if is_checkpoint && !server.listening.is_logged() && !server.config.appendonly.load() {
+            return Err(Failure::Failed("appendonly was switched off".to_owned()));
+        }
         let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, names_bytes_max));
         server.saves.set_snapshot(Some(snapshot.clone()));
         let is_ending = self.purpose == Purpose::Shutdown;
@@ -339,7 +356,7 @@ impl Saving<'_> {
         });
         let changes = server.changes();
         drop(all);
-        Moment { snapshot, changes, position }
+        Ok(Moment { snapshot, changes, position })
     }
 
     /// Ends it: nobody saves for it any more. Behind the last one nothing is written.

@@ -39,6 +39,8 @@ pub(crate) struct Saves {
     last_try_unix: AtomicU64,
     /// How the last in the background ended.
     has_failed: AtomicBool,
+    /// Whether it could not be written, which may have writes refused.
+    is_unwritten: AtomicBool,
     /// How long it took, -1 if there was none.
     last_seconds: AtomicI64,
     count: AtomicU64,
@@ -95,6 +97,7 @@ impl Saves {
             last_unix: AtomicU64::new(started_unix),
             last_try_unix: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
+            is_unwritten: AtomicBool::new(false),
             last_seconds: AtomicI64::new(-1),
             count: AtomicU64::new(0),
             saved_changes: AtomicU64::new(0),
@@ -122,8 +125,8 @@ impl Saves {
         true
     }
 
-    /// Ends it. `changes`: those that it has, if there is a file.
-    pub(crate) fn end(&self, changes: Option<u64>) {
+    /// Ends it. `changes`: those that it has, if there is a file; if not, whether it could not be written.
+    pub(crate) fn end(&self, changes: Option<u64>, is_unwritten: bool) {
         let now = unix_ms() / 1_000;
         let mut under_way = self.under_way.lock();
         let (purpose, began) = under_way.take().expect("invariant: one was begun");
@@ -143,6 +146,7 @@ impl Saves {
         // One that was waited for cures what others have failed in, as in Redis.
         if purpose == Purpose::Background || changes.is_some() {
             self.has_failed.store(changes.is_none(), Ordering::Relaxed);
+            self.is_unwritten.store(is_unwritten, Ordering::Relaxed);
         }
     }
 
@@ -176,6 +180,11 @@ impl Saves {
 
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it could not be written.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.is_unwritten.load(Ordering::Relaxed)
     }
 
     pub(crate) fn last_seconds(&self) -> i64 {
@@ -252,11 +261,11 @@ mod tests {
         assert_eq!(saves.due(&points, 10), Some((60, 10)));
         assert!(saves.begin(Purpose::Background));
         assert!(!saves.begin(Purpose::Save));
-        saves.end(None);
+        saves.end(None, false);
         assert!(saves.has_failed());
         assert_eq!(saves.due(&points, 10), None, "it failed a moment ago");
         assert!(saves.begin(Purpose::Save));
-        saves.end(Some(10));
+        saves.end(Some(10), false);
         assert!(!saves.has_failed());
         assert_eq!((saves.unsaved(12), saves.count(), saves.last_seconds()), (2, 1, 0));
         assert_eq!(saves.due(&points, 100), None, "it is saved");
@@ -267,7 +276,7 @@ mod tests {
         let saves = Saves::new(0);
         assert!(saves.begin(Purpose::Background));
         assert!(!saves.begin_loading());
-        saves.end(None);
+        saves.end(None, false);
         assert!(saves.begin_loading());
         assert!(!saves.begin(Purpose::Save), "it is being loaded");
         saves.end_loading(Some(3));
@@ -277,7 +286,7 @@ mod tests {
         assert_eq!(saves.due(&[(1, 1)], 100), None);
         assert!(!saves.begin(Purpose::Background) && !saves.begin(Purpose::Shutdown));
         assert!(saves.begin(Purpose::Save));
-        saves.end(Some(4));
+        saves.end(Some(4), false);
         assert!(saves.begin(Purpose::Shutdown));
     }
 
@@ -286,10 +295,10 @@ mod tests {
         let saves = Saves::new(7);
         assert!(saves.begin(Purpose::Checkpoint));
         assert!(!saves.begin(Purpose::Background));
-        saves.end(None);
+        saves.end(None, false);
         assert!(!saves.has_failed());
         assert!(saves.begin(Purpose::Checkpoint));
-        saves.end(Some(4));
+        saves.end(Some(4), false);
         assert_eq!((saves.unsaved(4), saves.count(), saves.last_unix()), (4, 0, 7));
     }
 }

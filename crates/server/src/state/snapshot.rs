@@ -59,6 +59,8 @@ pub(crate) enum Failure {
     Overtaken,
     /// Told by a text.
     Failed(String),
+    /// Its file could not be written.
+    Unwritten(String),
 }
 
 /// Where values are written to.
@@ -438,7 +440,7 @@ fn stored<'s>(slot: &'s SlotState, leaf: &LeafAt) -> Stored<'s> {
 }
 
 pub(crate) fn unwritten(error: std::io::Error) -> Failure {
-    Failure::Failed(format!("Write error saving DB on disk: {error}"))
+    Failure::Unwritten(format!("Write error saving DB on disk: {error}"))
 }
 
 /// A value on flash is lost.

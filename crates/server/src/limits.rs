@@ -186,5 +186,5 @@ pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 pub(crate) const LOADED_LARGE_BYTES: u64 = 1 << 20;
 /// Elements of a piece: each may need leaves that are on flash, of which so many bytes count for each. No piece may
 /// take more than a client.
-pub(crate) const LOADED_ELEMENTS_MAX: usize = 64;
+pub(crate) const LOADED_ELEMENTS_MAX: usize = 1024;
 pub(crate) const LOADED_ELEMENT_BYTES: u64 = 16 << 10;

@@ -33,6 +33,11 @@ fn resident_peak_bytes(server: &Server) -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the kernel tells it in kB") << 10
 }
 
+/// Has the kernel begin its mark anew.
+fn reset_resident_peak(server: &Server) {
+    std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("Linux 4.0");
+}
+
 /// What makes a large collection of each type: with how many elements, and by which command of element `i`, of which
 /// `text` is long and tells it from all others.
 const COLLECTIONS: [(&str, usize, &str); 5] = [
@@ -81,9 +86,8 @@ fn large_collections_are_loaded_in_little_memory() {
     let options = ["--maxmemory", "64mb", "--workers", "2", "--dir", dir];
     let kelvin = Server::kelvin_with_flash("2gb", &[&options[..], &DEBUG].concat());
     let mut of_kelvin = kelvin.connect();
-    // 1.05 to 1.08 times was measured: a piece of elements in no order needs a leaf for each, twice for a moment.
     let peak = resident_peak_bytes(&kelvin);
-    assert!(peak < MAXMEMORY * 112 / 100, "{peak}");
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
     for (key, count, _) in COLLECTIONS {
         let line = format!("DEBUG DIGEST-VALUE {key}");
         assert_eq!(of_kelvin.show(&line), of_redis.show(&line), "{key}");
@@ -115,12 +119,13 @@ fn large_collections_are_loaded_in_little_memory() {
         let pending = |client: &mut Client| without_idle_time(&client.show(&line));
         assert_eq!(pending(&mut of_kelvin), pending(&mut of_redis), "{line}");
     }
-    // And once more, on top of what is there.
+    // And once more, on top of what is there. What is resident while digests are made is not this test's.
+    reset_resident_peak(&kelvin);
     assert_eq!(of_kelvin.show("DEBUG RELOAD"), "+OK");
+    let peak = resident_peak_bytes(&kelvin);
+    assert!(peak < MAXMEMORY * 105 / 100, "{peak}");
     let line = "DEBUG DIGEST-VALUE hash set list zset stream";
     assert_eq!(of_kelvin.show(line), of_redis.show(line));
-    let peak = resident_peak_bytes(&kelvin);
-    assert!(peak < MAXMEMORY * 112 / 100, "{peak}");
 }
 
 #[test]

@@ -16,7 +16,9 @@ use crate::family::restored::{Gathered, Restored, item_bytes};
 pub struct PieceMax {
     /// Bytes that one takes on its way, from which on it is given away.
     pub bytes: u64,
-    /// Elements likewise: each may need a leaf that is on flash.
+    /// Elements likewise of the piece that makes a key.
+    pub first_elements: usize,
+    /// Elements of one that is added: each may need a leaf that is on flash.
     pub elements: usize,
     /// Bytes that an element, a string or what Redis has packed may take on its way.
     pub item_bytes: u64,
@@ -57,13 +59,13 @@ pub fn read_pieces(
     // What is packed is in memory as a whole: it stays so, since Redis would tell that of few elements, however
     // long they are.
     let max = match part.object_type.is_packed() {
-        true => PieceMax { bytes: max.item_bytes / 2, elements: usize::MAX, ..max },
+        true => PieceMax { bytes: max.item_bytes / 2, first_elements: usize::MAX, ..max },
         false => max,
     };
     let (mut gathered, mut bytes, mut is_first) = (Gathered::default(), 0, true);
-    let mut cut = |gathered: Gathered, bytes: u64| {
+    let mut cut = |gathered: Gathered, bytes: u64, is_first: bool| {
         let restored = gathered.finish(part.object_type)?;
-        let content = match std::mem::replace(&mut is_first, false) {
+        let content = match is_first {
             true => Content::First(Some(restored)),
             false => Content::More(restored),
         };
@@ -74,14 +76,16 @@ pub fn read_pieces(
         if more > max.item_bytes {
             return Err(Error::Stopped);
         }
-        if max.is_full(bytes, gathered.len()) {
-            cut(std::mem::take(&mut gathered), std::mem::take(&mut bytes))?;
+        let elements_max = if is_first { max.first_elements } else { max.elements };
+        if bytes >= max.bytes || gathered.len() >= elements_max {
+            let is_first = std::mem::replace(&mut is_first, false);
+            cut(std::mem::take(&mut gathered), std::mem::take(&mut bytes), is_first)?;
         }
         gathered.add(&item);
         bytes += more;
         Ok(())
     })?;
-    cut(gathered, bytes)
+    cut(gathered, bytes, is_first)
 }
 
 fn read_stream(
@@ -159,7 +163,8 @@ mod tests {
     use super::*;
     use crate::harness::Harness;
 
-    const MAX: PieceMax = PieceMax { bytes: 4_000, elements: 30, item_bytes: 10_000 };
+    const MAX: PieceMax =
+        PieceMax { bytes: 4_000, first_elements: 60, elements: 30, item_bytes: 10_000 };
 
     /// Puts a piece of what DUMP has given: a key, the number of the piece, and the payload.
     fn put_piece(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {

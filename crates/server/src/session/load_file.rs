@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::{
     LOADED_BATCHES_MAX, LOADED_BYTES_MAX, LOADED_ELEMENT_BYTES, LOADED_ELEMENTS_MAX,
-    LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
+    LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
 };
 use crate::session::load::NotLoaded;
 use crate::state::server::Server;
@@ -155,6 +155,7 @@ impl FileThread {
         let elements = usize::try_from(bytes_max / LOADED_ELEMENT_BYTES).unwrap_or(usize::MAX);
         let max = PieceMax {
             bytes: LOADED_BYTES_MAX,
+            first_elements: LOADED_FIRST_ELEMENTS_MAX,
             elements: elements.clamp(1, LOADED_ELEMENTS_MAX),
             item_bytes: bytes_max,
         };

@@ -576,3 +576,21 @@ fn a_command_of_a_transaction_is_not_refused_for_what_a_snapshot_lacks() {
     wait_for_snapshot(&mut client);
     assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
 }
+
+/// Beyond a bound the names of keys are not kept that are written before the walk comes to them.
+#[test]
+fn writes_to_very_many_keys_wait_for_the_snapshot_rather_than_end_it() {
+    const NAMES: usize = 1_000;
+    let (_server, mut client) = filled();
+    // In the last of the slots, and of more bytes in all than the bound.
+    let name = |number: usize| format!("{{ykq}}{number}:{}", "n".repeat(10_000));
+    begin_snapshot(&mut client);
+    (0..NAMES).for_each(|number| client.send(&["SET", &name(number), "v"]));
+    (0..NAMES).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
+    wait_for_snapshot(&mut client);
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(client.show("DBSIZE"), ":61000");
+    // It is of the moment when it began.
+    assert_eq!(client.show("DEBUG RELOAD NOSAVE"), "+OK");
+    assert_eq!(client.show("DBSIZE"), ":60000");
+}

@@ -223,7 +223,7 @@ fn save_before(
         let values = match snapshot.save(locked.slot(key.slot), key, &reading) {
             Saved::Yes => continue,
             Saved::Lacks(values) => values,
-            Saved::Large => {
+            Saved::Later => {
                 snapshot.want(key);
                 waits_for = Some(key);
                 continue;

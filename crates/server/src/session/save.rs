@@ -635,7 +635,7 @@ impl Met {
         match saved {
             Saved::Yes => {}
             Saved::Lacks(values) => self.cold.push(Sought::new(tier, key.bytes.into(), &values)),
-            Saved::Large => self.large.push(key.bytes.into()),
+            Saved::Later => self.large.push(key.bytes.into()),
         }
     }
 }

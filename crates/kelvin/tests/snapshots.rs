@@ -558,6 +558,25 @@ fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
 #[test]
 fn a_command_of_a_transaction_is_not_refused_for_what_a_snapshot_lacks() {
     const ELEMENTS: usize = 14_000;
+/// A write that stands alone can wait until the snapshot has read what is too large for it.
+#[test]
+fn a_snapshot_does_not_end_for_a_write_to_values_that_no_request_may_read() {
+    let (_server, mut client) = filled();
+    // In the last of the slots.
+    let names = ["{ykq}a", "{ykq}b", "{ykq}c"];
+    for name in names {
+        let set = |_| show(&client.call(&["SET", name, &"v".repeat(7 << 20)]));
+        assert!((0..20).map(set).any(|reply| reply == "+OK"));
+    }
+    client.line("TIER DEMOTE ALL");
+    begin_snapshot(&mut client);
+    assert_eq!(client.show(&format!("DEL {}", names.join(" "))), ":3");
+    wait_for_snapshot(&mut client);
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(client.show("DEBUG RELOAD NOSAVE"), "+OK");
+    assert_eq!(client.show(&format!("STRLEN {}", names[2])), format!(":{}", 7 << 20));
+}
+
     let (_server, mut client) = filled();
     let value = "v".repeat(1000);
     // Its slot is the first, which has been saved soon.

@@ -51,11 +51,17 @@ pub(super) fn begin_logging(server: &Server, journal: &Journal) {
     }
 }
 
-/// Has changes journaled behind those that were loaded.
-pub(super) fn resume_logging(server: &Server) {
+/// Has changes journaled behind those that were loaded, unless keys were evicted since there were `evicted_before`:
+/// that they have gone is in no record. Whether they are.
+pub(super) fn resume_logging(server: &Server, evicted_before: u64) -> bool {
     let all = server.tier.keyspace.lock_all();
-    set_logging(server, true);
+    // Evicted keys are counted with their slots held, so none goes between this look and the switch.
+    let is_whole = server.tier.counters.evicted.load(Ordering::Relaxed) == evicted_before;
+    if is_whole {
+        set_logging(server, true);
+    }
     drop(all);
+    is_whole
 }
 
 /// Has no more changes journaled.

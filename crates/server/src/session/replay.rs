@@ -40,15 +40,15 @@ const STEP_BYTES: u64 = 64 << 10;
 /// Errors: it cannot be opened, or not all that it has could be loaded.
 pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
     let server = &*worker.server;
-    let (journal, needs_checkpoint) = read_journal(worker).await.inspect_err(|_| {
+    let evicted_before = server.tier.counters.evicted.load(Ordering::Relaxed);
+    let read = read_journal(worker, evicted_before).await;
+    let (journal, needs_checkpoint) = read.inspect_err(|_| {
         end_loading(worker, false);
     })?;
     server.journaling.set_journal(journal);
-    if !needs_checkpoint {
-        resume_logging(server);
-    }
+    let is_resumed = !needs_checkpoint && resume_logging(server, evicted_before);
     end_loading(worker, true);
-    if needs_checkpoint && !save(worker, Purpose::Checkpoint).await {
+    if !is_resumed && !save(worker, Purpose::Checkpoint).await {
         return Err(NotLoaded::NotSaved);
     }
     server.journaling.note_base();
@@ -57,9 +57,8 @@ pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
 }
 
 /// Loads what the journal has. Returns it, and whether a checkpoint is to be taken before anything is appended.
-async fn read_journal(worker: &Worker) -> Result<(Journal, bool), NotLoaded> {
+async fn read_journal(worker: &Worker, evicted_before: u64) -> Result<(Journal, bool), NotLoaded> {
     let mut recovery = Recovery::open(journal_options(&worker.server))?;
-    let evicted_before = worker.server.tier.counters.evicted.load(Ordering::Relaxed);
     let snapshot = recovery.snapshot();
     if let Some(path) = &snapshot {
         load_file(worker, path, Merging::Before).await.map_err(|reason| {
@@ -77,7 +76,7 @@ async fn read_journal(worker: &Worker) -> Result<(Journal, bool), NotLoaded> {
         return Err(NotLoaded::OfRedis);
     }
     let was_saved = is_new && load_saved(worker, Merging::Not).await?;
-    let needs_checkpoint = has_gap || was_saved || replay.has_evicted();
+    let needs_checkpoint = has_gap || was_saved;
     // What stands behind a gap counts for nothing.
     let journal = if has_gap { recovery.start_anew()? } else { recovery.start()? };
     Ok((journal, needs_checkpoint))

@@ -51,6 +51,19 @@ pub(super) fn begin_logging(server: &Server, journal: &Journal) {
     }
 }
 
+/// Has nothing more journaled until there is a checkpoint, and writes refused: data is about to be loaded, which is in
+/// no record.
+pub(super) fn cut_logging(server: &Server) {
+    let Some(journal) = server.journaling.journal() else { return };
+    let all = server.tier.keyspace.lock_all();
+    if server.listening.is_logged() {
+        journal.append(&[GAP]);
+        server.listening.set_logged(false);
+        server.journaling.set_cut(true);
+    }
+    drop(all);
+}
+
 /// Has changes journaled behind those that were loaded, unless keys were evicted since there were `evicted_before`:
 /// that they have gone is in no record. Whether they are.
 pub(super) fn resume_logging(server: &Server, evicted_before: u64) -> bool {
@@ -75,6 +88,12 @@ fn end_logging(server: &Server) {
 fn set_logging(server: &Server, is_on: bool) {
     server.listening.set_logged(is_on);
     server.pause.set_journaled(is_on);
+    server.journaling.set_cut(false);
+}
+
+/// Whether the journal is on, though it may take nothing until there is a checkpoint.
+pub(crate) fn is_begun(server: &Server) -> bool {
+    server.listening.is_logged() || server.journaling.is_cut()
 }
 
 /// Acts on options of the journal that CONFIG SET has stored, on a thread that may wait.
@@ -87,7 +106,7 @@ pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result
         let reason = "cannot be changed while the data is loaded".to_owned();
         return Err(ApplyError { name: "appendonly", reason });
     }
-    if is_changed && is_on != server.listening.is_logged() {
+    if is_changed && is_on != is_begun(server) {
         match is_on {
             true => {
                 switch_on(server).map_err(|reason| ApplyError { name: "appendonly", reason })?
@@ -137,11 +156,13 @@ fn switch_off(server: &Server) {
 /// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough.
 pub(super) fn is_rewrite_due(server: &Server) -> bool {
     let (journaling, config) = (&server.journaling, &server.config);
-    if !server.listening.is_logged()
-        || server.saves.purpose().is_some()
-        || server.saves.is_loading()
-    {
+    let is_loading = server.saves.is_loading() || server.saves.is_half_loaded();
+    if !is_begun(server) || server.saves.purpose().is_some() || is_loading {
         return false;
+    }
+    // Whoever loads takes a checkpoint.
+    if journaling.is_cut() && !server.pause.is_loading() && journaling.may_retry() {
+        return true;
     }
     let percent = config.auto_aof_rewrite_percentage.load() as u64;
     let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());

@@ -19,7 +19,7 @@ use resp::{Args, Protocol, Reply};
 use smallvec::SmallVec;
 use tier::{Claim, FetchedSet, Held, Want};
 
-use crate::session::errand::save;
+use crate::session::errand::save_in_turn;
 use crate::session::journal::{GAP, apply_sync, journal_folder, journal_options, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::save::AtHand;
@@ -48,7 +48,7 @@ pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
     server.journaling.set_journal(journal);
     let is_resumed = !needs_checkpoint && resume_logging(server, evicted_before);
     end_loading(worker, true);
-    if !is_resumed && !save(worker, Purpose::Checkpoint).await {
+    if !is_resumed && !save_in_turn(worker, Purpose::Checkpoint).await {
         return Err(NotLoaded::NotSaved);
     }
     server.journaling.note_base();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flash::Journal;
 
+use crate::session::journal::is_begun;
 use crate::state::clock::unix_ms;
 use crate::state::saves::{LoadingProgress, Purpose};
 use crate::state::server::Server;
@@ -58,7 +59,7 @@ fn loading(progress: &LoadingProgress, text: &mut Text) {
 /// The lines of the journal, which INFO calls the append-only file.
 fn journal(server: &Server, text: &mut Text) {
     let journaling = &server.journaling;
-    let is_on = server.listening.is_logged();
+    let is_on = is_begun(server);
     let is_rewriting = server.saves.purpose() == Some(Purpose::Checkpoint);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     text.field("aof_enabled", u8::from(is_on));

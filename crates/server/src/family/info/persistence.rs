@@ -14,7 +14,9 @@ use super::text::{Text, ratio};
 /// INFO persistence.
 pub(super) fn persistence(server: &Server, text: &mut Text) {
     let saves = &server.saves;
-    text.field("loading", u8::from(saves.is_loading()));
+    // As long as clients are refused for it, whatever is done meanwhile.
+    let is_loading = saves.is_loading() || server.pause.is_loading();
+    text.field("loading", u8::from(is_loading));
     text.fields(&["async_loading", "current_cow_peak", "current_cow_size"], 0);
     text.field("current_cow_size_age", 0);
     text.field("current_fork_perc", "0.00");

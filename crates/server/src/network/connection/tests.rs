@@ -808,3 +808,19 @@ fn while_data_is_loaded_no_look_at_a_key_has_it_expire() {
     client.call("GET k");
     assert_eq!(keys(&worker), 0);
 }
+
+#[test]
+fn info_tells_that_data_is_loaded_as_long_as_clients_are_refused() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    assert!(worker.server.pause.start_loading());
+    assert!(client.call("GET k").starts_with(b"-LOADING"));
+    let loading = |client: &mut HandServed| {
+        let info = String::from_utf8(client.call("INFO persistence")).expect("a text");
+        info.lines().find_map(|line| line.strip_prefix("loading:").map(str::to_owned))
+    };
+    assert_eq!(loading(&mut client).as_deref(), Some("1"));
+    worker.server.pause.end_loading();
+    assert_eq!(client.call("GET k"), b"$-1\r\n");
+    assert_eq!(loading(&mut client).as_deref(), Some("0"));
+}

@@ -645,3 +645,24 @@ fn writes_are_refused_where_a_load_could_not_be_followed_by_a_rewrite() {
     assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
     assert_eq!(client.show("SET a kept"), "+OK");
 }
+
+/// A start that looks elsewhere would find nothing.
+#[test]
+fn the_journal_stays_where_it_is() {
+    let owner = Server::kelvin(&[]);
+    let options = [&ALWAYS[..], &["--enable-protected-configs", "yes"]].concat();
+    let server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    let (here, there) = (owner.directory(), owner.directory().join("there"));
+    fs::create_dir(&there).expect("a directory");
+    let set = |dir: &Path| format!("CONFIG SET dir {}", dir.display());
+    assert_eq!(client.show(&set(here)), "+OK");
+    let refused =
+        "-ERR CONFIG SET failed (possibly related to argument 'dir') - the journal stays in ";
+    assert!(client.show(&set(&there)).starts_with(refused));
+    assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
+    assert_eq!(client.show(&set(&there)), "+OK");
+    assert!(client.show("CONFIG SET appendonly yes").starts_with(refused));
+    assert_eq!(client.show(&set(here)), "+OK");
+    assert_eq!(client.show("CONFIG SET appendonly yes"), "+OK");
+}

@@ -4,7 +4,7 @@
 //! so a gap stands in front: who reads the journal before that checkpoint is there stops at the gap.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -101,7 +101,11 @@ pub(crate) fn is_begun(server: &Server) -> bool {
 /// Errors: the journal cannot be switched on; the caller puts the old values back and applies again.
 pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result<(), ApplyError> {
     let is_on = server.config.appendonly.load();
-    let is_changed = rows.iter().any(|row| row.name == "appendonly");
+    let has = |name: &str| rows.iter().any(|row| row.name == name);
+    let is_changed = has("appendonly");
+    if is_on && (has("dir") || is_changed) {
+        check_folder(server)?;
+    }
     if is_changed && server.saves.is_loading() {
         let reason = "cannot be changed while the data is loaded".to_owned();
         return Err(ApplyError { name: "appendonly", reason });
@@ -116,6 +120,29 @@ pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result
     }
     apply_sync(server);
     Ok(())
+}
+
+/// Whether the journal is where the options say. It stays where it was opened until the process ends, and a start
+/// that looks elsewhere would find nothing. Errors: it is not, or is about to be opened.
+fn check_folder(server: &Server) -> Result<(), ApplyError> {
+    let refused = |reason: String| Err(ApplyError { name: "dir", reason });
+    let Some(journal) = server.journaling.journal() else {
+        return match server.saves.is_loading() {
+            true => refused("cannot be changed while the data is loaded".to_owned()),
+            false => Ok(()),
+        };
+    };
+    let is_there =
+        |wanted: &Path| Some(journal.folder().canonicalize().ok()? == wanted.canonicalize().ok()?);
+    let wanted = journal_folder(server);
+    match wanted == journal.folder() || is_there(&wanted).unwrap_or(false) {
+        true => Ok(()),
+        false => refused(format!(
+            "the journal stays in {} while the server runs; to move it, stop the server, move the folder and start with \
+             the new dir",
+            journal.folder().display()
+        )),
+    }
 }
 
 /// Has the journal sync as the options say.

@@ -198,3 +198,82 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
     }
     is_due || journaling.is_scheduled.load(Ordering::Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+    use crate::session::save::Begun;
+    use crate::state::saves::Purpose;
+
+    fn server(config: Config) -> Arc<Server> {
+        let budget = Budget::new(0).expect("resident memory can be read");
+        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        Arc::new(Server::new(config, &REGISTRY, Arc::new(tier)))
+    }
+
+    /// One that is evicted behind the last record is in none.
+    #[test]
+    fn what_was_loaded_without_all_its_keys_is_not_gone_on_from() {
+        let server = server(Config::default());
+        for (evicted_since, is_resumed) in [(1, false), (0, true)] {
+            let evicted = server.tier.counters.evicted.load(Ordering::Relaxed);
+            server.tier.counters.evicted.fetch_add(evicted_since, Ordering::Relaxed);
+            assert_eq!(resume_logging(&server, evicted), is_resumed);
+            assert_eq!(server.listening.is_logged(), is_resumed);
+        }
+    }
+
+    /// A directory that goes with this.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let name = format!("kelvin-journal-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir(&path).expect("a directory");
+            Directory(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            // What is left of it is nobody's.
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_switches_the_journal_on_where_the_option_says_so() {
+        for (option, is_on) in [("no", false), ("yes", true)] {
+            let directory = Directory::new(option);
+            let config = Config::default();
+            let dir = directory.0.to_str().expect("a path in UTF-8");
+            let words = ["--dir", dir, "--appendonly", option];
+            let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+            config.load_arguments(&words).expect("options that there are");
+            let server = server(config);
+            let journal = Recovery::open(journal_options(&server)).and_then(Recovery::start_anew);
+            server.journaling.set_journal(journal.expect("it opens"));
+            assert_eq!(take_checkpoint(&server), is_on);
+            assert_eq!(server.listening.is_logged(), is_on);
+            server.journaling.journal().expect("it is there").close().expect("it closes");
+        }
+    }
+
+    /// Where there is no thread for it, for instance.
+    #[test]
+    fn a_checkpoint_that_did_not_come_to_run_is_not_tried_again_at_once() {
+        let server = server(Config::default());
+        set_logging(&server, true);
+        server.journaling.is_scheduled.store(true, Ordering::Relaxed);
+        assert!(is_rewrite_due(&server));
+        assert!(server.saves.begin(Purpose::Checkpoint));
+        drop(Begun::new(&server, Purpose::Checkpoint));
+        assert!(!is_rewrite_due(&server));
+        assert_eq!(server.journaling.rewrites.lock().failures_in_a_row, 1);
+    }
+}

@@ -296,3 +296,42 @@ fn lock<'k>(keyspace: &'k Keyspace, locks: Locks, keys: &[Key<'_>]) -> Locked<'k
         (_, keys) => keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use command::Record;
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+
+    #[test]
+    fn what_frees_memory_is_run_again_where_there_is_none() {
+        let budget = Budget::new(64 << 20).expect("resident memory can be read");
+        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        let server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
+        let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
+        let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
+        let mut replay = Replay { worker: &worker, reply, step, commands: 0, evicted_before: 0 };
+        let mut run = |words: &[&[u8]]| {
+            let mut record = Record::new(Vec::new(), 1);
+            record.add(0, words.iter().copied());
+            let payload = record.pieces().concat();
+            let ran = pin!(replay.run_record(&payload));
+            let polled = ran.poll(&mut Context::from_waker(Waker::noop()));
+            worker.tier.after_batch(&mut worker.tally.borrow_mut());
+            (polled, worker.server.tier.key_count(0))
+        };
+        // As a command that is not known to take so much before it runs.
+        assert_eq!(run(&[b"SETRANGE", b"k", b"100000000", b"v"]), (Poll::Ready(Ok(())), 1));
+        assert!(worker.tier.must_wait());
+        assert_eq!(run(&[b"SET", b"l", b"v"]), (Poll::Pending, 1));
+        assert!(worker.tier.must_wait());
+        assert_eq!(run(&[b"DEL", b"k"]), (Poll::Ready(Ok(())), 0));
+    }
+}

@@ -279,7 +279,7 @@ impl Effects {
             let db = keyspace.db_of(table);
             if self.are_logged() {
                 match &noted {
-                    Noted::Expired => self.log_expired(db, &key),
+                    Noted::Expired { at_ms } => self.log_expired(db, &key, *at_ms),
                     Noted::Evicted => self.log_evicted(db, &key),
                     Noted::ElementsExpired(fields) => self.log_expired_fields(db, &key, fields),
                     Noted::New | Noted::Emptied | Noted::Ended => {}
@@ -287,7 +287,7 @@ impl Effects {
             }
             let event = match noted {
                 Noted::New => Event::NEW,
-                Noted::Expired => Event::EXPIRED,
+                Noted::Expired { .. } => Event::EXPIRED,
                 Noted::Evicted => Event::EVICTED,
                 Noted::ElementsExpired(_) => Event::HEXPIRED,
                 Noted::Emptied => Event::DEL,

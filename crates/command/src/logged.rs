@@ -53,6 +53,8 @@ pub enum Arg<'a> {
 pub(crate) struct Logged {
     /// What has gone, as [`put_command`] writes it.
     gone: Vec<u8>,
+    /// By when the keys of it that have expired had: Unix milliseconds.
+    expired_ms: u64,
     /// What stands behind the command, likewise.
     behind: Vec<u8>,
     /// Whether the parts stand for the command, though they be none.
@@ -106,10 +108,18 @@ impl Effects {
         self.logged.get_or_insert_default()
     }
 
-    /// Logs that a key has expired.
-    pub(crate) fn log_expired(&mut self, db: u8, key: &[u8]) {
+    /// Logs that a key has expired, whose time was `at_ms`.
+    pub(crate) fn log_expired(&mut self, db: u8, key: &[u8], at_ms: u64) {
         let args = [&b"EXISTS"[..], key].into_iter();
-        put_command(&mut self.logged().gone, (db, At::ItsTime), args);
+        let logged = self.logged();
+        put_command(&mut logged.gone, (db, At::ItsTime), args);
+        logged.expired_ms = logged.expired_ms.max(at_ms);
+    }
+
+    /// The time of a record that is made at `now_ms` of what has gone without a command: a clock that was put back is
+    /// not to have a replay find keys that had expired.
+    pub fn time_of_gone(&self, now_ms: u64) -> u64 {
+        now_ms.max(self.logged.as_ref().map_or(0, |logged| logged.expired_ms))
     }
 
     /// Logs that a key was evicted.
@@ -129,7 +139,8 @@ impl Effects {
 impl Logged {
     /// Forgets what a run has logged that will be made again: what is gone stays so.
     pub(crate) fn take_back(&mut self) {
-        *self = Logged { gone: std::mem::take(&mut self.gone), ..Logged::default() };
+        let (gone, expired_ms) = (std::mem::take(&mut self.gone), self.expired_ms);
+        *self = Logged { gone, expired_ms, ..Logged::default() };
     }
 
     fn replace(&mut self, args: &[Arg<'_>]) {
@@ -466,6 +477,24 @@ mod tests {
         effects.log(0, Args::new(&[], &[]), &mut record);
         assert_eq!(record.pieces().concat(), b"\x01\x07\x02\x03DEL\x01k");
         assert!(effects.noted.is_empty(), "nobody listens to events");
+    }
+
+    #[test]
+    fn keys_that_had_expired_before_the_clock_was_put_back() {
+        let mut replica = Harness::new(false).take_replica().expect("there is one");
+        let mut record = Record::new(Vec::new(), 1_000);
+        record.add(0, [&b"SET"[..], b"k", b"v", b"PXAT", b"2000"].into_iter());
+        replica.run_record(&record.pieces().concat());
+        let mut effects = Effects::new(Classes::LOGGED, true);
+        let noted = Noted::Expired { at_ms: 2_000 };
+        let mut notes = vec![Note { table: 0, key: (*b"k").into(), noted }];
+        effects.take_notes(&Keyspace::default(), &mut notes);
+        assert_eq!(effects.time_of_gone(3_000), 3_000);
+        let mut record = Record::new(Vec::new(), effects.time_of_gone(1_500));
+        effects.log(0, Args::new(&[], &[]), &mut record);
+        replica.run_record(&record.pieces().concat());
+        replica.now_ms = 1_500;
+        assert_eq!(replica.run("PERSIST k"), ":0");
     }
 
     /// What is made of long arguments is the same as of others, and they are not copied.

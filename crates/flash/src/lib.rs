@@ -16,6 +16,7 @@
 mod device;
 mod engine;
 mod error;
+mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod journal;

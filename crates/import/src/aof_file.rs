@@ -1,6 +1,5 @@
 //! Commands of an append-only file.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
 use stdx::output::complain;
@@ -71,9 +70,9 @@ impl Importing<'_> {
     }
 }
 
-struct Commands<'a> {
+struct Commands<'a, R> {
     input: &'a Input,
-    file: BufReader<File>,
+    file: R,
     /// Bytes that have been read.
     offset: u64,
 }
@@ -94,7 +93,7 @@ enum Next {
 /// A line, or a word, that ends too early.
 struct CutOff;
 
-impl Commands<'_> {
+impl<R: BufRead> Commands<'_, R> {
     fn next(&mut self) -> Result<Next, ImportError> {
         let head = loop {
             if self.is_at_end()? {
@@ -118,14 +117,13 @@ impl Commands<'_> {
             if len > WORD_BYTES_MAX || request.bytes() as u64 + len > COMMAND_BYTES_MAX as u64 {
                 return Err(self.wrong("a command that is too long"));
             }
-            if number == 0 {
-                let peeked =
-                    self.file.fill_buf().map_err(|source| self.input.unreadable(source))?;
-                name = peeked[..peeked.len().min(len as usize).min(NAME_BYTES_MAX)].to_vec();
-            }
             let read = request.read_word(len, &mut self.file);
             if !read.map_err(|source| self.input.unreadable(source))? {
                 return Ok(Next::Cut);
+            }
+            if number == 0 {
+                let word = request.last_word(len as usize);
+                name = word[..word.len().min(NAME_BYTES_MAX)].to_vec();
             }
             self.offset += len;
             match self.line()? {
@@ -173,5 +171,25 @@ impl Commands<'_> {
     /// Something is wrong behind what has been read last.
     fn wrong(&self, what: &str) -> ImportError {
         self.input.damaged(self.offset, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_named_wherever_what_is_read_at_once_ends() {
+        let log = b"*1\r\n$5\r\nMULTI\r\n#TS:1\r\n*3\r\n$3\r\nset\r\n$1\r\nk\r\n$0\r\n\r\n*1\r\n$4\r\nEXEC\r\n";
+        let input = Input { path: "log".into(), bytes: log.len() as u64, is_last: true };
+        for capacity in 1..=log.len() {
+            let file = BufReader::with_capacity(capacity, &log[..]);
+            let mut commands = Commands { input: &input, file, offset: 0 };
+            let mut names = Vec::new();
+            while let Next::Command(command) = commands.next().expect("it is well-formed") {
+                names.push(command.name);
+            }
+            assert_eq!(names, [&b"MULTI"[..], b"set", b"EXEC"], "{capacity}");
+        }
     }
 }

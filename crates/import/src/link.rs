@@ -54,6 +54,12 @@ impl Request {
         Ok(read as u64 == len)
     }
 
+    /// The word of so many bytes that was added last.
+    pub(crate) fn last_word(&self, len: usize) -> &[u8] {
+        let end = self.body.len() - b"\r\n".len();
+        &self.body[end - len..end]
+    }
+
     fn begin_word(&mut self, len: usize) {
         self.body.extend_from_slice(format!("${len}\r\n").as_bytes());
     }

@@ -574,3 +574,95 @@ fn the_journal_is_begun_anew_when_it_has_grown() {
     assert!(server.wait().success());
     assert_eq!(on_directory(owner.directory(), &[]).connect().show("STRLEN key"), ":1000");
 }
+
+#[test]
+fn what_a_client_has_loaded_is_there_again() {
+    let owner = Server::kelvin(&[]);
+    let mut server = on_directory(owner.directory(), &[&ALWAYS[..], &["--workers", "2"]].concat());
+    let mut client = server.connect();
+    let keys = fill(&mut client);
+    assert_eq!(client.show("DEBUG POPULATE 100000 key 100"), "+OK");
+    // A rewrite that is under way is no reason to fail.
+    assert!(client.show("BGREWRITEAOF").starts_with('+'));
+    assert_eq!(client.show("DEBUG RELOAD"), "+OK");
+    assert_eq!(client.show("RPUSH list1 behind"), ":2");
+    let expected = all_told(&mut client, &keys);
+    server.kill();
+    let mut server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    assert_eq!(all_told(&mut client, &keys), expected);
+    // Flushed and loaded over.
+    for line in ["DEBUG RELOAD", "FLUSHALL", "SET a 1", "DEBUG RELOAD MERGE NOSAVE", "INCR a"] {
+        let reply = client.line(line);
+        assert!(!matches!(reply, Frame::Error(_)), "{line}: {}", show(&reply));
+    }
+    let expected = all_told(&mut client, &keys);
+    server.kill();
+    let server = on_directory(owner.directory(), &ALWAYS);
+    assert_eq!(all_told(&mut server.connect(), &keys), expected);
+}
+
+/// What was loaded is in no record, so nothing that follows from it may be.
+#[test]
+fn writes_are_refused_where_a_load_could_not_be_followed_by_a_rewrite() {
+    let owner = Server::kelvin(&[]);
+    let mut server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    for line in ["SET a text", "SAVE", "DEL a", "RPUSH a 1"] {
+        let reply = client.line(line);
+        assert!(!matches!(reply, Frame::Error(_)), "{line}: {}", show(&reply));
+    }
+    let folder = owner.directory().join("appendonlydir");
+    let away = owner.directory().join("away");
+    fs::rename(&folder, &away).expect("it can be moved");
+    let reply = client.show("DEBUG RELOAD NOSAVE");
+    assert!(reply.contains("the journal could not be begun anew"), "{reply}");
+    assert_eq!(client.show("GET a"), "$text");
+    for line in ["APPEND a :more", "SET b 1"] {
+        assert!(client.show(line).starts_with("-MISCONF Data was loaded"), "{line}");
+    }
+    assert_eq!(client.show("PING"), "+PONG");
+    assert_eq!(info(&mut client, "aof_enabled"), "1");
+    fs::rename(&away, &folder).expect("it can be moved");
+    assert!(client.show("BGREWRITEAOF").starts_with('+'));
+    wait_for_rewrite(&mut client);
+    assert_eq!(client.show("APPEND a :more"), ":9");
+    server.kill();
+    let mut server = on_directory(owner.directory(), &ALWAYS);
+    assert_eq!(server.connect().show("GET a"), "$text:more");
+
+    // A file that cannot be loaded leaves what the journal had.
+    fs::write(owner.directory().join("dump.rdb"), "damaged").expect("it can be written");
+    let mut client = server.connect();
+    assert!(client.show("DEBUG RELOAD NOSAVE").starts_with("-ERR Error trying to load"));
+    assert!(client.show("SET a lost").starts_with("-MISCONF Data was loaded"));
+    server.kill();
+    let server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    assert_eq!(client.show("GET a"), "$text:more");
+    // Nor does it keep the journal from being switched off.
+    assert!(client.show("DEBUG RELOAD NOSAVE").starts_with("-ERR Error trying to load"));
+    assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
+    assert_eq!(client.show("SET a kept"), "+OK");
+}
+
+/// A start that looks elsewhere would find nothing.
+#[test]
+fn the_journal_stays_where_it_is() {
+    let owner = Server::kelvin(&[]);
+    let options = [&ALWAYS[..], &["--enable-protected-configs", "yes"]].concat();
+    let server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    let (here, there) = (owner.directory(), owner.directory().join("there"));
+    fs::create_dir(&there).expect("a directory");
+    let set = |dir: &Path| format!("CONFIG SET dir {}", dir.display());
+    assert_eq!(client.show(&set(here)), "+OK");
+    let refused =
+        "-ERR CONFIG SET failed (possibly related to argument 'dir') - the journal stays in ";
+    assert!(client.show(&set(&there)).starts_with(refused));
+    assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
+    assert_eq!(client.show(&set(&there)), "+OK");
+    assert!(client.show("CONFIG SET appendonly yes").starts_with(refused));
+    assert_eq!(client.show(&set(here)), "+OK");
+    assert_eq!(client.show("CONFIG SET appendonly yes"), "+OK");
+}

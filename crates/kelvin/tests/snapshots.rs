@@ -548,10 +548,33 @@ fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
         assert_eq!(client.show("EXEC"), replies);
         wait_for_snapshot(&mut client);
         assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "err");
+        // Nor are writes refused for it, as they are where the drive does not take it.
+        assert_eq!(show(&client.call(&["CONFIG", "SET", "save", "3600000 1"])), "+OK");
+        assert_eq!(client.show("SET key:0 v"), "+OK");
+        assert_eq!(show(&client.call(&["CONFIG", "SET", "save", ""])), "+OK");
         // The next one is taken.
         assert_eq!(client.show("SAVE"), "+OK");
         assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
     }
+}
+
+/// A write that stands alone can wait until the snapshot has read what is too large for it.
+#[test]
+fn a_snapshot_does_not_end_for_a_write_to_values_that_no_request_may_read() {
+    let (_server, mut client) = filled();
+    // In the last of the slots.
+    let names = ["{ykq}a", "{ykq}b", "{ykq}c"];
+    for name in names {
+        let set = |_| show(&client.call(&["SET", name, &"v".repeat(7 << 20)]));
+        assert!((0..20).map(set).any(|reply| reply == "+OK"));
+    }
+    client.line("TIER DEMOTE ALL");
+    begin_snapshot(&mut client);
+    assert_eq!(client.show(&format!("DEL {}", names.join(" "))), ":3");
+    wait_for_snapshot(&mut client);
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(client.show("DEBUG RELOAD NOSAVE"), "+OK");
+    assert_eq!(client.show(&format!("STRLEN {}", names[2])), format!(":{}", 7 << 20));
 }
 
 /// What a snapshot has a transaction read does not count as what its own commands read.
@@ -575,4 +598,22 @@ fn a_command_of_a_transaction_is_not_refused_for_what_a_snapshot_lacks() {
     assert_eq!(client.show("EXEC"), format!("[:1 :0 :{ELEMENTS}]"));
     wait_for_snapshot(&mut client);
     assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+}
+
+/// Beyond a bound the names of keys are not kept that are written before the walk comes to them.
+#[test]
+fn writes_to_very_many_keys_wait_for_the_snapshot_rather_than_end_it() {
+    const NAMES: usize = 1_000;
+    let (_server, mut client) = filled();
+    // In the last of the slots, and of more bytes in all than the bound.
+    let name = |number: usize| format!("{{ykq}}{number}:{}", "n".repeat(10_000));
+    begin_snapshot(&mut client);
+    (0..NAMES).for_each(|number| client.send(&["SET", &name(number), "v"]));
+    (0..NAMES).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
+    wait_for_snapshot(&mut client);
+    assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(client.show("DBSIZE"), ":61000");
+    // It is of the moment when it began.
+    assert_eq!(client.show("DEBUG RELOAD NOSAVE"), "+OK");
+    assert_eq!(client.show("DBSIZE"), ":60000");
 }

@@ -824,7 +824,7 @@ pub(crate) fn account_gone(record: &Record, table: u8, tally: &mut Tally, gone: 
         (Gone::Removed, _) => tally.delete_ram += 1,
         (Gone::Expired, _) => {
             tally.expired += 1;
-            tally.note_gone(table, view.key, Noted::Expired);
+            tally.note_gone(table, view.key, Noted::Expired { at_ms: view.expire_at_ms });
         }
         // Whoever evicts counts it.
         (Gone::Evicted, _) => tally.note_gone(table, view.key, Noted::Evicted),

@@ -55,7 +55,10 @@ pub enum Noted {
     /// It did not exist before.
     New,
     /// It was removed because its time had come.
-    Expired,
+    Expired {
+        /// Which: Unix milliseconds.
+        at_ms: u64,
+    },
     /// It was removed because memory was short.
     Evicted,
     /// Elements of it were removed because their time had come: these, if somebody wants to know.

@@ -114,8 +114,15 @@ impl TierWorker {
             self.evict_by_hand(which, wanted, &mut evicted);
         }
         self.eviction_hand.note(evicted);
-        self.tier.counters.evicted.fetch_add(evicted.keys, Ordering::Relaxed);
         evicted
+    }
+
+    /// Counts keys that have gone, with their slot held: who holds every slot knows of each.
+    fn count_evicted(&self, keys: u64, evicted: &mut EvictedKeys) {
+        if keys > 0 {
+            evicted.keys += keys;
+            self.tier.counters.evicted.fetch_add(keys, Ordering::Relaxed);
+        }
     }
 
     fn evict_by_hand(&self, which: Evictable, wanted: i64, evicted: &mut EvictedKeys) {
@@ -146,11 +153,11 @@ impl TierWorker {
             let mut tally = self.tier.tally();
             let key_bytes = self.eviction_hand.key_bytes.get();
             let done = slot.pass_eviction_hand(&mut from, which, limit, key_bytes, &mut tally);
+            self.count_evicted(done.keys, evicted);
             self.tier.tell(&mut tally);
             drop(slot);
             at.set(from);
             places += done.passed;
-            evicted.keys += done.keys;
             evicted.add(&tally);
             self.tier.add_tally(&mut tally);
             if done.keys > 0 {
@@ -190,12 +197,12 @@ impl TierWorker {
                 let Some(mut slot) = self.tier.keyspace.try_lock(slot_of(random)) else { continue };
                 let mut tally = self.tier.tally();
                 let done = slot.evict_sampled(random >> 14, which, samples, &mut tally);
+                self.count_evicted(done.keys, evicted);
                 self.tier.tell(&mut tally);
                 drop(slot);
                 places += done.passed;
                 if done.keys > 0 {
                     misses = 0;
-                    evicted.keys += done.keys;
                     evicted.add(&tally);
                     self.tier.add_tally(&mut tally);
                 }

@@ -5,17 +5,17 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flash::{Backend, LogConfig, SimDisk, open_sim};
-use keyspace::{Db, Expiry, Key, Keyspace, SLOT_COUNT, Tally};
+use keyspace::{Db, Expiry, Key, Keyspace, Note, Noting, SLOT_COUNT, Tally};
 
 use crate::limits::SLICE_SLOTS_MAX;
 use crate::{
-    Budget, Clock, Environment, EvictionPolicy, Freeing, Held, Pressure, ResidentSource, Tier,
-    TierError, TierWorker,
+    Budget, Clock, Environment, EvictionPolicy, Freeing, Held, Listener, Pressure, ResidentSource,
+    Tier, TierError, TierWorker,
 };
 
 const MIB: u64 = 1 << 20;
@@ -784,4 +784,48 @@ fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
     let (result, waited) = machine.wait_in_real_time(4 * MIB);
     assert_eq!(result, Err(TierError::OutOfMemory));
     assert!(waited < Duration::from_secs(1), "{waited:?}");
+}
+
+/// Hears of keys that are evicted, with their slots held.
+struct Heard {
+    tier: Weak<Tier>,
+    keys: AtomicU64,
+    /// Notes that came before their keys were counted.
+    early: Arc<AtomicU64>,
+}
+
+impl Listener for Heard {
+    fn noting(&self) -> Noting {
+        Noting { gone: true, ..Noting::default() }
+    }
+
+    fn hear(&self, notes: &mut Vec<Note>) {
+        let count = notes.drain(..).count() as u64;
+        let heard = self.keys.fetch_add(count, Ordering::Relaxed) + count;
+        let tier = self.tier.upgrade().expect("it evicts");
+        if tier.counters.evicted.load(Ordering::Relaxed) < heard {
+            self.early.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// So who holds every slot knows of each.
+#[test]
+fn what_is_evicted_is_counted_with_its_slot_held() {
+    for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysRandom] {
+        let machine = Machine::new(4 * MIB, 0, policy);
+        let tier = &machine.worker.tier;
+        let early = Arc::new(AtomicU64::new(0));
+        let keys = AtomicU64::new(0);
+        tier.set_listener(Box::new(Heard {
+            tier: Arc::downgrade(tier),
+            keys,
+            early: early.clone(),
+        }));
+        for number in 0..20_000 {
+            let _ = machine.write(&format!("key:{number}"), &[b'v'; 500], Expiry::Clear);
+        }
+        assert!(machine.evicted() > 0, "{policy:?}");
+        assert_eq!(early.load(Ordering::Relaxed), 0, "{policy:?}");
+    }
 }

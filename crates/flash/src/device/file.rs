@@ -8,15 +8,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno as RustixErrno;
 
 use super::buffer::IoBuffer;
 use super::{Errno, Extent, FileIndex};
 use crate::error::EngineError;
+use crate::file::{lock, read_at};
 use crate::limits::PATHS_MAX;
 
 /// The name of the data file in each path.
@@ -33,10 +33,6 @@ pub(crate) const SECTOR_BYTES_MIN: u32 = 512;
 const READ_HELPERS_MAX: usize = 16;
 const READS_A_HELPER_MIN: usize = 4;
 const HELPER_STACK_BYTES: usize = 128 << 10;
-
-/// Tries to lock a file, and the pause between them: two seconds.
-const LOCK_TRIES: u32 = 40;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// One data file.
 pub(crate) struct DataFile {
@@ -136,16 +132,11 @@ impl DataFile {
 
     /// Reads at once. Errors: the errno; a file that ends early is EIO.
     pub(crate) fn read_now(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
-        let mut done = 0;
-        while done < bytes.len() {
-            match rustix::io::pread(&self.fd, &mut bytes[done..], offset + done as u64) {
-                Ok(0) => return Err(libc::EIO),
-                Ok(read) => done += read,
-                Err(RustixErrno::INTR) => {}
-                Err(errno) => return Err(errno.raw_os_error()),
-            }
+        match read_at(&self.fd, offset, bytes) {
+            Ok(read) if read == bytes.len() => Ok(()),
+            Ok(_) => Err(libc::EIO),
+            Err(errno) => Err(errno.raw_os_error()),
         }
-        Ok(())
     }
 
     /// Writes at once. Errors: the errno.
@@ -194,21 +185,6 @@ fn open(path: &Path) -> Result<(OwnedFd, bool), RustixErrno> {
         Err(RustixErrno::INVAL) => Ok((rustix::fs::open(path, flags, mode)?, false)),
         Err(errno) => Err(errno),
     }
-}
-
-/// Locks a file for this process. False: another one has it.
-///
-/// The kernel takes its time to clear away the ring of a process that was killed, and the ring
-/// holds the file: a server that is started again at once has to wait for that.
-fn lock(fd: &OwnedFd) -> Result<bool, RustixErrno> {
-    for _ in 0..LOCK_TRIES {
-        match rustix::fs::flock(fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(true),
-            Err(RustixErrno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(false)
 }
 
 fn sector_bytes(fd: &OwnedFd) -> u32 {

@@ -1,20 +1,16 @@
 //! The journal's folder on a real filesystem, locked for this process alone.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::error::JournalError;
 use super::storage::{Storage, StoredFile};
+use crate::file;
 
 /// The file that is locked.
 const LOCK_NAME: &str = "lock";
-
-/// Tries to lock it, and the pause between them: two seconds, in which a server that was told to end may do so.
-const LOCK_TRIES: u32 = 40;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Folder {
     path: PathBuf,
@@ -39,26 +35,11 @@ impl Folder {
         }
         let folder = File::open(path).map_err(failed("open"))?;
         let lock = open(&path.join(LOCK_NAME), false).map_err(failed("open of the lock"))?;
-        if !try_lock(&lock).map_err(failed("lock"))? {
+        if !file::lock(&lock).map_err(|errno| failed("lock")(errno.into()))? {
             return Err(JournalError::InUse { path: path.display().to_string() });
         }
         Ok(Self { path: path.to_owned(), folder, _lock: lock })
     }
-}
-
-/// Locks a file for this process. False: another one has it.
-fn try_lock(lock: &File) -> io::Result<bool> {
-    for attempt in 0..LOCK_TRIES {
-        if attempt > 0 {
-            std::thread::sleep(LOCK_PAUSE);
-        }
-        match lock.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-    }
-    Ok(false)
 }
 
 /// Opens a file that need not be there, for this user alone.
@@ -109,16 +90,7 @@ impl StoredFile for File {
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<usize> {
-        let mut read = 0;
-        while read < target.len() {
-            match FileExt::read_at(self, &mut target[read..], offset + read as u64) {
-                Ok(0) => break,
-                Ok(bytes) => read += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(read)
+        Ok(file::read_at(self, offset, target)?)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {

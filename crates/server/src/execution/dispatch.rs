@@ -33,6 +33,10 @@ use crate::state::saves::LOADING_ERROR;
 use crate::state::waiters::{WaitFor, line_up};
 
 /// The error of Redis for what would write after a snapshot has failed.
+const JOURNAL_CUT: &str = concat!(
+    "MISCONF Data was loaded, and the AOF has to be rewritten before anything is written. BGREWRITEAOF does that, or, ",
+    "if not all of the file could be loaded, SAVE first: that keeps what there is of it",
+);
 const SNAPSHOT_FAILED: &str = concat!(
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that ",
     "may modify the data set are disabled, because this instance is configured to report errors during writes if RDB ",
@@ -274,6 +278,9 @@ impl Runner<'_> {
         let journaling = &session.server().journaling;
         if let Some(text) = journaling.refusal() {
             return Some(self.refuse(reply, text));
+        }
+        if writes && journaling.is_cut() {
+            return Some(self.refuse(reply, JOURNAL_CUT));
         }
         (writes && !journaling.takes_writes()).then_some(Outcome::Paused)
     }

@@ -223,7 +223,7 @@ fn save_before(
         let values = match snapshot.save(locked.slot(key.slot), key, &reading) {
             Saved::Yes => continue,
             Saved::Lacks(values) => values,
-            Saved::Large => {
+            Saved::Later => {
                 snapshot.want(key);
                 waits_for = Some(key);
                 continue;
@@ -247,6 +247,11 @@ fn save_before(
         // Beside all that it may read itself.
         Some(saved) => (request_bytes_max >> SAVED_HELD_SHIFT).saturating_sub(saved),
     };
+    if bytes > bytes_max && !at_once {
+        // The walk reads them one after another.
+        run.keys.iter().for_each(|key| snapshot.want(key));
+        return Err(CommandError::NotResident(lacks(key, SmallVec::new())));
+    }
     if bytes > bytes_max {
         // A client's write is worth more: the snapshot can be taken again.
         let text =

@@ -33,7 +33,8 @@ pub(super) fn end_record(worker: &Worker, record: Record<'_>) {
 #[cold]
 pub(super) fn journal_gone(server: &Server, effects: &Effects) {
     // By when it had expired.
-    let mut record = Record::new(Vec::new(), server.tier.clock().unix_ms());
+    let time_ms = effects.time_of_gone(server.tier.clock().unix_ms());
+    let mut record = Record::new(Vec::new(), time_ms);
     effects.log(0, Args::new(&[], &[]), &mut record);
     if !record.is_empty() {
         server.journaling.append(&record.pieces());

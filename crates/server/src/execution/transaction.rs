@@ -117,7 +117,8 @@ fn exec(
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
         tally.noting = server.tier.noting();
-        let is_disturbed = session.transaction.is_disturbed(&mut locked, session.now_ms, tally);
+        let is_disturbed =
+            session.transaction.is_disturbed(&mut locked, session.expiry_ms(), tally);
         server.tier.tell(tally);
         is_disturbed
     };

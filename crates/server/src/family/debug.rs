@@ -245,7 +245,7 @@ fn object(session: &Session, key: &[u8], reply: &mut Reply) -> CommandResult {
     let mut slot = tier.keyspace.lock(key.slot);
     let mut tally = tier.tally();
     let table = tier.keyspace.table_of(session.db);
-    let text = Db::new(&mut slot, table, session.now_ms, &mut tally).into_view(&key).map(|view| {
+    let text = Db::new(&mut slot, table, session.expiry_ms(), &mut tally).into_view(&key).map(|view| {
         let address = match view.stored {
             Stored::Hot(bytes) | Stored::Clean(bytes, _) => bytes.as_ptr(),
             Stored::Cold(..) => std::ptr::null(),

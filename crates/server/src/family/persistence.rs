@@ -8,6 +8,7 @@ use resp::{Args, Reply};
 use crate::family::row::{SessionCommand, SessionHandler};
 use crate::session::Session;
 use crate::session::errand::Errand;
+use crate::session::journal::is_begun;
 use crate::session::save::start_save;
 use crate::state::saves::Purpose;
 
@@ -112,7 +113,7 @@ fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
 
 fn bgrewriteaof(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let server = session.worker.server.clone();
-    if !server.listening.is_logged() {
+    if !is_begun(&server) {
         return Err(NO_JOURNAL);
     }
     match server.saves.purpose() {

@@ -113,6 +113,19 @@ pub(super) async fn save(worker: &Worker, purpose: Purpose) -> bool {
     }
 }
 
+/// The same, once those that are under way have ended.
+pub(super) async fn save_in_turn(worker: &Worker, purpose: Purpose) -> bool {
+    loop {
+        if save(worker, purpose).await {
+            return true;
+        }
+        if worker.server.saves.purpose().is_none() || worker.server.is_stopping() {
+            return false;
+        }
+        worker.upkeep_tick.notified().await;
+    }
+}
+
 async fn run_change(worker: &Worker, change: Change) -> Result<(), ConfigError> {
     let (sender, receiver) = oneshot::channel();
     let server = worker.server.clone();

@@ -4,7 +4,7 @@
 //! so a gap stands in front: who reads the journal before that checkpoint is there stops at the gap.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -51,11 +51,30 @@ pub(super) fn begin_logging(server: &Server, journal: &Journal) {
     }
 }
 
-/// Has changes journaled behind those that were loaded.
-pub(super) fn resume_logging(server: &Server) {
+/// Has nothing more journaled until there is a checkpoint, and writes refused: data is about to be loaded, which is in
+/// no record.
+pub(super) fn cut_logging(server: &Server) {
+    let Some(journal) = server.journaling.journal() else { return };
     let all = server.tier.keyspace.lock_all();
-    set_logging(server, true);
+    if server.listening.is_logged() {
+        journal.append(&[GAP]);
+        server.listening.set_logged(false);
+        server.journaling.set_cut(true);
+    }
     drop(all);
+}
+
+/// Has changes journaled behind those that were loaded, unless keys were evicted since there were `evicted_before`:
+/// that they have gone is in no record. Whether they are.
+pub(super) fn resume_logging(server: &Server, evicted_before: u64) -> bool {
+    let all = server.tier.keyspace.lock_all();
+    // Evicted keys are counted with their slots held, so none goes between this look and the switch.
+    let is_whole = server.tier.counters.evicted.load(Ordering::Relaxed) == evicted_before;
+    if is_whole {
+        set_logging(server, true);
+    }
+    drop(all);
+    is_whole
 }
 
 /// Has no more changes journaled.
@@ -69,6 +88,12 @@ fn end_logging(server: &Server) {
 fn set_logging(server: &Server, is_on: bool) {
     server.listening.set_logged(is_on);
     server.pause.set_journaled(is_on);
+    server.journaling.set_cut(false);
+}
+
+/// Whether the journal is on, though it may take nothing until there is a checkpoint.
+pub(crate) fn is_begun(server: &Server) -> bool {
+    server.listening.is_logged() || server.journaling.is_cut()
 }
 
 /// Acts on options of the journal that CONFIG SET has stored, on a thread that may wait.
@@ -76,12 +101,16 @@ fn set_logging(server: &Server, is_on: bool) {
 /// Errors: the journal cannot be switched on; the caller puts the old values back and applies again.
 pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result<(), ApplyError> {
     let is_on = server.config.appendonly.load();
-    let is_changed = rows.iter().any(|row| row.name == "appendonly");
+    let has = |name: &str| rows.iter().any(|row| row.name == name);
+    let is_changed = has("appendonly");
+    if is_on && (has("dir") || is_changed) {
+        check_folder(server)?;
+    }
     if is_changed && server.saves.is_loading() {
         let reason = "cannot be changed while the data is loaded".to_owned();
         return Err(ApplyError { name: "appendonly", reason });
     }
-    if is_changed && is_on != server.listening.is_logged() {
+    if is_changed && is_on != is_begun(server) {
         match is_on {
             true => {
                 switch_on(server).map_err(|reason| ApplyError { name: "appendonly", reason })?
@@ -91,6 +120,29 @@ pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result
     }
     apply_sync(server);
     Ok(())
+}
+
+/// Whether the journal is where the options say. It stays where it was opened until the process ends, and a start
+/// that looks elsewhere would find nothing. Errors: it is not, or is about to be opened.
+fn check_folder(server: &Server) -> Result<(), ApplyError> {
+    let refused = |reason: String| Err(ApplyError { name: "dir", reason });
+    let Some(journal) = server.journaling.journal() else {
+        return match server.saves.is_loading() {
+            true => refused("cannot be changed while the data is loaded".to_owned()),
+            false => Ok(()),
+        };
+    };
+    let is_there =
+        |wanted: &Path| Some(journal.folder().canonicalize().ok()? == wanted.canonicalize().ok()?);
+    let wanted = journal_folder(server);
+    match wanted == journal.folder() || is_there(&wanted).unwrap_or(false) {
+        true => Ok(()),
+        false => refused(format!(
+            "the journal stays in {} while the server runs; to move it, stop the server, move the folder and start with \
+             the new dir",
+            journal.folder().display()
+        )),
+    }
 }
 
 /// Has the journal sync as the options say.
@@ -131,11 +183,13 @@ fn switch_off(server: &Server) {
 /// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough.
 pub(super) fn is_rewrite_due(server: &Server) -> bool {
     let (journaling, config) = (&server.journaling, &server.config);
-    if !server.listening.is_logged()
-        || server.saves.purpose().is_some()
-        || server.saves.is_loading()
-    {
+    let is_loading = server.saves.is_loading() || server.saves.is_half_loaded();
+    if !is_begun(server) || server.saves.purpose().is_some() || is_loading {
         return false;
+    }
+    // Whoever loads takes a checkpoint.
+    if journaling.is_cut() && !server.pause.is_loading() && journaling.may_retry() {
+        return true;
     }
     let percent = config.auto_aof_rewrite_percentage.load() as u64;
     let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());
@@ -143,4 +197,83 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
         tracing::info!("Starting automatic rewriting of AOF");
     }
     is_due || journaling.is_scheduled.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+    use crate::session::save::Begun;
+    use crate::state::saves::Purpose;
+
+    fn server(config: Config) -> Arc<Server> {
+        let budget = Budget::new(0).expect("resident memory can be read");
+        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        Arc::new(Server::new(config, &REGISTRY, Arc::new(tier)))
+    }
+
+    /// One that is evicted behind the last record is in none.
+    #[test]
+    fn what_was_loaded_without_all_its_keys_is_not_gone_on_from() {
+        let server = server(Config::default());
+        for (evicted_since, is_resumed) in [(1, false), (0, true)] {
+            let evicted = server.tier.counters.evicted.load(Ordering::Relaxed);
+            server.tier.counters.evicted.fetch_add(evicted_since, Ordering::Relaxed);
+            assert_eq!(resume_logging(&server, evicted), is_resumed);
+            assert_eq!(server.listening.is_logged(), is_resumed);
+        }
+    }
+
+    /// A directory that goes with this.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let name = format!("kelvin-journal-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir(&path).expect("a directory");
+            Directory(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            // What is left of it is nobody's.
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_switches_the_journal_on_where_the_option_says_so() {
+        for (option, is_on) in [("no", false), ("yes", true)] {
+            let directory = Directory::new(option);
+            let config = Config::default();
+            let dir = directory.0.to_str().expect("a path in UTF-8");
+            let words = ["--dir", dir, "--appendonly", option];
+            let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+            config.load_arguments(&words).expect("options that there are");
+            let server = server(config);
+            let journal = Recovery::open(journal_options(&server)).and_then(Recovery::start_anew);
+            server.journaling.set_journal(journal.expect("it opens"));
+            assert_eq!(take_checkpoint(&server), is_on);
+            assert_eq!(server.listening.is_logged(), is_on);
+            server.journaling.journal().expect("it is there").close().expect("it closes");
+        }
+    }
+
+    /// Where there is no thread for it, for instance.
+    #[test]
+    fn a_checkpoint_that_did_not_come_to_run_is_not_tried_again_at_once() {
+        let server = server(Config::default());
+        set_logging(&server, true);
+        server.journaling.is_scheduled.store(true, Ordering::Relaxed);
+        assert!(is_rewrite_due(&server));
+        assert!(server.saves.begin(Purpose::Checkpoint));
+        drop(Begun::new(&server, Purpose::Checkpoint));
+        assert!(!is_rewrite_due(&server));
+        assert_eq!(server.journaling.rewrites.lock().failures_in_a_row, 1);
+    }
 }

@@ -22,7 +22,8 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::limits::ATTEMPTS_MAX;
-use crate::session::errand::save;
+use crate::session::errand::save_in_turn;
+use crate::session::journal::cut_logging;
 use crate::session::load_file::{Batch, LoadedPiece, start_reading};
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
@@ -144,10 +145,11 @@ impl Load {
 
     async fn run_whole(self, worker: &Worker) -> Result<(), String> {
         let _refusing = Refusing::begin(&worker.server).ok_or(LOADING_ERROR)?;
-        if self.saves && !save(worker, Purpose::Save).await {
+        if self.saves && !save_in_turn(worker, Purpose::Save).await {
             return Err("ERR".to_owned());
         }
         begin_loading(worker).await?;
+        cut_logging(&worker.server);
         if self.flushes {
             flush(worker);
         }
@@ -156,7 +158,7 @@ impl Load {
             tracing::error!(%error, "not loaded");
             "ERR Error trying to load the RDB dump, check server logs.".to_owned()
         })?;
-        if worker.server.listening.is_logged() && !save(worker, Purpose::Checkpoint).await {
+        if worker.server.journaling.is_cut() && !save_in_turn(worker, Purpose::Checkpoint).await {
             return Err("ERR the journal could not be begun anew, check server logs.".to_owned());
         }
         Ok(())

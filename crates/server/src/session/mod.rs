@@ -119,8 +119,17 @@ impl Session {
         let key = Key::new(key);
         let server = self.worker.server.clone();
         let tally = &mut self.worker.tally.borrow_mut();
-        self.transaction.watch(&server.tier, self.db, &key, self.now_ms, tally);
+        self.transaction.watch(&server.tier, self.db, &key, self.expiry_ms(), tally);
         self.show_watched();
+    }
+
+    /// By when keys have expired that it looks at. None has while data is loaded: records of the journal tell when keys
+    /// went.
+    pub(crate) fn expiry_ms(&self) -> u64 {
+        match self.server().pause.is_loading() {
+            true => 0,
+            false => self.now_ms,
+        }
     }
 
     /// Ends every watch.

@@ -19,7 +19,7 @@ use resp::{Args, Protocol, Reply};
 use smallvec::SmallVec;
 use tier::{Claim, FetchedSet, Held, Want};
 
-use crate::session::errand::save;
+use crate::session::errand::save_in_turn;
 use crate::session::journal::{GAP, apply_sync, journal_folder, journal_options, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::save::AtHand;
@@ -40,15 +40,15 @@ const STEP_BYTES: u64 = 64 << 10;
 /// Errors: it cannot be opened, or not all that it has could be loaded.
 pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
     let server = &*worker.server;
-    let (journal, needs_checkpoint) = read_journal(worker).await.inspect_err(|_| {
+    let evicted_before = server.tier.counters.evicted.load(Ordering::Relaxed);
+    let read = read_journal(worker, evicted_before).await;
+    let (journal, needs_checkpoint) = read.inspect_err(|_| {
         end_loading(worker, false);
     })?;
     server.journaling.set_journal(journal);
-    if !needs_checkpoint {
-        resume_logging(server);
-    }
+    let is_resumed = !needs_checkpoint && resume_logging(server, evicted_before);
     end_loading(worker, true);
-    if needs_checkpoint && !save(worker, Purpose::Checkpoint).await {
+    if !is_resumed && !save_in_turn(worker, Purpose::Checkpoint).await {
         return Err(NotLoaded::NotSaved);
     }
     server.journaling.note_base();
@@ -57,9 +57,8 @@ pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
 }
 
 /// Loads what the journal has. Returns it, and whether a checkpoint is to be taken before anything is appended.
-async fn read_journal(worker: &Worker) -> Result<(Journal, bool), NotLoaded> {
+async fn read_journal(worker: &Worker, evicted_before: u64) -> Result<(Journal, bool), NotLoaded> {
     let mut recovery = Recovery::open(journal_options(&worker.server))?;
-    let evicted_before = worker.server.tier.counters.evicted.load(Ordering::Relaxed);
     let snapshot = recovery.snapshot();
     if let Some(path) = &snapshot {
         load_file(worker, path, Merging::Before).await.map_err(|reason| {
@@ -77,7 +76,7 @@ async fn read_journal(worker: &Worker) -> Result<(Journal, bool), NotLoaded> {
         return Err(NotLoaded::OfRedis);
     }
     let was_saved = is_new && load_saved(worker, Merging::Not).await?;
-    let needs_checkpoint = has_gap || was_saved || replay.has_evicted();
+    let needs_checkpoint = has_gap || was_saved;
     // What stands behind a gap counts for nothing.
     let journal = if has_gap { recovery.start_anew()? } else { recovery.start()? };
     Ok((journal, needs_checkpoint))
@@ -295,5 +294,44 @@ fn lock<'k>(keyspace: &'k Keyspace, locks: Locks, keys: &[Key<'_>]) -> Locked<'k
         (Locks::All, _) => keyspace.lock_all(),
         (_, [key]) => keyspace.lock_one(key.slot),
         (_, keys) => keyspace.lock_many(keys.iter().map(|key| key.slot).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use command::Record;
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+
+    #[test]
+    fn what_frees_memory_is_run_again_where_there_is_none() {
+        let budget = Budget::new(64 << 20).expect("resident memory can be read");
+        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        let server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
+        let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
+        let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
+        let mut replay = Replay { worker: &worker, reply, step, commands: 0, evicted_before: 0 };
+        let mut run = |words: &[&[u8]]| {
+            let mut record = Record::new(Vec::new(), 1);
+            record.add(0, words.iter().copied());
+            let payload = record.pieces().concat();
+            let ran = pin!(replay.run_record(&payload));
+            let polled = ran.poll(&mut Context::from_waker(Waker::noop()));
+            worker.tier.after_batch(&mut worker.tally.borrow_mut());
+            (polled, worker.server.tier.key_count(0))
+        };
+        // As a command that is not known to take so much before it runs.
+        assert_eq!(run(&[b"SETRANGE", b"k", b"100000000", b"v"]), (Poll::Ready(Ok(())), 1));
+        assert!(worker.tier.must_wait());
+        assert_eq!(run(&[b"SET", b"l", b"v"]), (Poll::Pending, 1));
+        assert!(worker.tier.must_wait());
+        assert_eq!(run(&[b"DEL", b"k"]), (Poll::Ready(Ok(())), 0));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn start_save(
     if !server.saves.begin(purpose) {
         return Ok(false);
     }
-    let mut begun = Begun { server: server.clone(), purpose, changes: None, is_unwritten: false };
+    let mut begun = Begun::new(server, purpose);
     if server.is_stopping() {
         // Behind the last one writes are refused until the process ends.
         return Ok(false);
@@ -75,11 +75,11 @@ pub(super) fn take_checkpoint(server: &Arc<Server>) -> bool {
         }
         std::thread::sleep(BEHIND);
     }
-    Begun { server: server.clone(), purpose, changes: None, is_unwritten: false }.save()
+    Begun::new(server, purpose).save()
 }
 
 /// A snapshot under way. It is over when this is dropped, however that came.
-struct Begun {
+pub(super) struct Begun {
     server: Arc<Server>,
     purpose: Purpose,
     /// Those that it has, if there is a file.
@@ -89,14 +89,19 @@ struct Begun {
 }
 
 impl Begun {
+    /// Notes that it is under way, which it is.
+    pub(super) fn new(server: &Arc<Server>, purpose: Purpose) -> Begun {
+        if purpose == Purpose::Checkpoint {
+            server.journaling.begin_rewrite();
+        }
+        Begun { server: server.clone(), purpose, changes: None, is_unwritten: false }
+    }
+
     /// Takes it, on this thread.
     fn save(&mut self) -> bool {
         let (server, purpose) = (&*self.server, self.purpose);
         let start = Instant::now();
         tracing::info!(?purpose, "saving");
-        if purpose == Purpose::Checkpoint {
-            server.journaling.begin_rewrite();
-        }
         let mut result = Err(Failure::Overtaken);
         for _ in 0..BEGUN_MAX {
             result = take(server, purpose);
@@ -118,9 +123,6 @@ impl Begun {
             }
         }
         self.is_unwritten = matches!(result, Err(Failure::Unwritten(_)));
-        if purpose == Purpose::Checkpoint {
-            server.journaling.end_rewrite(result.is_ok());
-        }
         self.changes = result.ok().map(|saved| saved.changes);
         self.changes.is_some()
     }
@@ -140,6 +142,10 @@ impl Drop for Begun {
             saves.is_ending.store(false, Ordering::Relaxed);
             self.server.listening.set_saving(false);
             drop(all);
+        }
+        if self.purpose == Purpose::Checkpoint {
+            // Also where there was no thread for it: it is not tried again at once.
+            self.server.journaling.end_rewrite(self.changes.is_some());
         }
         saves.end(self.changes, self.is_unwritten);
     }
@@ -635,7 +641,7 @@ impl Met {
         match saved {
             Saved::Yes => {}
             Saved::Lacks(values) => self.cold.push(Sought::new(tier, key.bytes.into(), &values)),
-            Saved::Large => self.large.push(key.bytes.into()),
+            Saved::Later => self.large.push(key.bytes.into()),
         }
     }
 }

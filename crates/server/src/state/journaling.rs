@@ -5,6 +5,8 @@
 //! 2. A journal that was opened stays open until the process ends. Whether records go to it is told by
 //!    `Listening`, which changes with every slot held.
 //! 3. Before it is on, a gap is appended: what is behind that follows from a checkpoint alone.
+//! 4. What is loaded for a client is in no record. A gap is appended before, and writes are refused until there is a
+//!    checkpoint ([`Journaling::is_cut`]).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,6 +33,9 @@ pub(crate) struct Journaling {
     journal: OnceLock<Journal>,
     /// Whether replies wait for what they tell of to be durable.
     waits_for_sync: AtomicBool,
+    /// Whether data was loaded since the last record: only a checkpoint goes on from there. Changes with every slot
+    /// held.
+    is_cut: AtomicBool,
     /// Whether what is to be synced every second was not when it was last looked at.
     is_behind: AtomicBool,
     /// `maxmemory`, as it was then.
@@ -91,6 +96,16 @@ impl Journaling {
 
     pub(crate) fn set_waits_for_sync(&self, waits: bool) {
         self.waits_for_sync.store(waits, Ordering::Relaxed);
+    }
+
+    /// Whether the journal takes nothing until there is a checkpoint.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// Every slot is held.
+    pub(crate) fn set_cut(&self, is_cut: bool) {
+        self.is_cut.store(is_cut, Ordering::Relaxed);
     }
 
     /// Whether a write may run now: it is not to wait for room, or for what is behind.
@@ -162,6 +177,11 @@ impl Journaling {
         let current_bytes = self.current_bytes();
         self.rewrites.lock().are_due(current_bytes, percent, bytes_min, unix_ms() / 1_000)
     }
+
+    /// Whether a rewrite that must be may be tried now.
+    pub(crate) fn may_retry(&self) -> bool {
+        self.rewrites.lock().may_try(unix_ms() / 1_000)
+    }
 }
 
 fn held_bytes(journal: &Journal) -> u64 {
@@ -196,9 +216,14 @@ impl Rewrites {
     fn are_due(&self, current_bytes: u64, percent: u64, bytes_min: u64, now: u64) -> bool {
         let base = self.base_bytes.max(1);
         let growth = u128::from(current_bytes.saturating_sub(base)) * 100 / u128::from(base);
-        let may_try =
-            self.failures_in_a_row == 0 || now.saturating_sub(self.last_try) > RETRY_SECONDS;
-        percent > 0 && current_bytes > bytes_min && growth >= u128::from(percent) && may_try
+        percent > 0
+            && current_bytes > bytes_min
+            && growth >= u128::from(percent)
+            && self.may_try(now)
+    }
+
+    fn may_try(&self, now: u64) -> bool {
+        self.failures_in_a_row == 0 || now.saturating_sub(self.last_try) > RETRY_SECONDS
     }
 }
 

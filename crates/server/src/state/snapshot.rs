@@ -7,7 +7,8 @@
 //!    as well, until their slot is taken.
 //! 2. It is written at once, with the slot held, but for large collections: these the walk alone writes, some leaves
 //!    at a time, and whoever is about to change one waits until it has ([`Snapshot::want`]). What others write
-//!    meanwhile goes into a second file, which is appended in the end.
+//!    meanwhile goes into a second file, which is appended in the end. Where the names that are kept come to their
+//!    bound, whoever is about to change another waits until the walk has taken its slot.
 //! 3. Keys that expire or are evicted meanwhile may be missing: they could have gone a moment before. A large
 //!    collection that goes while it is written ends the snapshot; it is begun again.
 //! 4. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) does the same.
@@ -96,8 +97,8 @@ pub(crate) enum Saved {
     Yes,
     /// These values are on flash alone and are needed first.
     Lacks(SmallVec<[ColdValue; 1]>),
-    /// The walk does it: it takes a while.
-    Large,
+    /// The walk does it: it has a large collection, or too many names are kept.
+    Later,
 }
 
 /// What comes of the walk's wish to save a name that has large collections.
@@ -201,8 +202,9 @@ impl Snapshot {
     /// Has the walk save the large collections of a name before others: somebody waits for it.
     pub(crate) fn want(&self, key: &Key<'_>) {
         let mut wanted = self.wanted.lock();
-        // Beyond, those who wait ask again, and the walk comes to all in the end.
-        if wanted.len() < SAVED_WANTED_MAX {
+        // Beyond, those who wait ask again, and the walk comes to all in the end. It keeps the name of what it saves
+        // out of turn.
+        if wanted.len() < SAVED_WANTED_MAX && !self.has_many_names() {
             wanted.insert((key.slot, key.bytes.into()));
         }
     }
@@ -243,8 +245,10 @@ impl Snapshot {
             return Saved::Yes;
         }
         let is_large = |table| is_large(slot, table, key);
-        if is_under_way || !reading.at_once && tables(slot).any(is_large) {
-            return Saved::Large;
+        let must_wait =
+            |slot| tables(slot).any(is_large) || !reading.is_walk && self.has_many_names();
+        if is_under_way || !reading.at_once && must_wait(slot) {
+            return Saved::Later;
         }
         let lacked = lacked(slot, key, reading);
         if !lacked.is_empty() {
@@ -264,7 +268,12 @@ impl Snapshot {
     pub(crate) fn must_wait_for(&self, slot: &SlotState, key: &Key<'_>) -> bool {
         let saved = self.slots[usize::from(key.slot)].lock();
         let is_saved = self.has_failed() || saved.is_taken || saved.names.contains(key.bytes);
-        !is_saved && tables(slot).any(|table| is_large(slot, table, key))
+        !is_saved && (self.has_many_names() || tables(slot).any(|table| is_large(slot, table, key)))
+    }
+
+    /// Whether the names that are kept have come to their bound. What cannot wait goes beyond it.
+    fn has_many_names(&self) -> bool {
+        self.names_bytes.load(Ordering::Relaxed) >= self.names_bytes_max
     }
 
     /// Begins to save a name that has large collections, for the walk. Its slot is held.
@@ -309,10 +318,7 @@ impl Snapshot {
         }
         let bytes = key.bytes.len() as u64 + NAME_BYTES;
         saved.names_bytes += bytes;
-        if self.names_bytes.fetch_add(bytes, Ordering::Relaxed) > self.names_bytes_max {
-            let text = "too many keys were written before the snapshot came to them";
-            self.fail(Failure::Failed(text.to_owned()));
-        }
+        self.names_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn save_in(

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flash::Journal;
 
+use crate::session::journal::is_begun;
 use crate::state::clock::unix_ms;
 use crate::state::saves::{LoadingProgress, Purpose};
 use crate::state::server::Server;
@@ -13,7 +14,9 @@ use super::text::{Text, ratio};
 /// INFO persistence.
 pub(super) fn persistence(server: &Server, text: &mut Text) {
     let saves = &server.saves;
-    text.field("loading", u8::from(saves.is_loading()));
+    // As long as clients are refused for it, whatever is done meanwhile.
+    let is_loading = saves.is_loading() || server.pause.is_loading();
+    text.field("loading", u8::from(is_loading));
     text.fields(&["async_loading", "current_cow_peak", "current_cow_size"], 0);
     text.field("current_cow_size_age", 0);
     text.field("current_fork_perc", "0.00");
@@ -58,7 +61,7 @@ fn loading(progress: &LoadingProgress, text: &mut Text) {
 /// The lines of the journal, which INFO calls the append-only file.
 fn journal(server: &Server, text: &mut Text) {
     let journaling = &server.journaling;
-    let is_on = server.listening.is_logged();
+    let is_on = is_begun(server);
     let is_rewriting = server.saves.purpose() == Some(Purpose::Checkpoint);
     let seconds = |seconds: Option<u64>| seconds.map_or(-1, |seconds| seconds as i64);
     text.field("aof_enabled", u8::from(is_on));

@@ -780,3 +780,47 @@ fn a_request_that_has_begun_waits_while_clients_take_too_much() {
     assert!(!serve(&mut connection));
     assert_eq!(wire.borrow().replies, b"+OK\r\n");
 }
+
+/// Records of the journal tell when keys went, and may tell of one whose time has come since.
+#[test]
+fn while_data_is_loaded_no_look_at_a_key_has_it_expire() {
+    let clock = Arc::new(HandClock(AtomicU64::new(1_000)));
+    let environment = Environment { clock: clock.clone(), ..Environment::of_machine(None) };
+    let config = Config::default();
+    let options = [b"--enable-debug-command".to_vec(), b"yes".to_vec()];
+    config.load_arguments(&options).expect("options that there are");
+    let worker = worker_in(config, environment);
+    let mut client = HandServed::connect(&worker);
+    let keys = |worker: &Worker| {
+        worker.tier.after_batch(&mut worker.tally.borrow_mut());
+        worker.server.tier.key_count(0)
+    };
+    assert_eq!(client.call("SET k v PX 50"), b"+OK\r\n");
+    assert_eq!(client.call("WATCH k"), b"+OK\r\n");
+    disturb((&clock, &worker), &mut client, "time passes");
+    assert!(worker.server.pause.start_loading());
+    for line in ["DEBUG OBJECT k", "MULTI", "EXEC", "WATCH k"] {
+        let reply = client.call(line);
+        assert_ne!(reply[0], b'-', "{line}");
+        assert_eq!(keys(&worker), 1, "{line}");
+    }
+    worker.server.pause.end_loading();
+    client.call("GET k");
+    assert_eq!(keys(&worker), 0);
+}
+
+#[test]
+fn info_tells_that_data_is_loaded_as_long_as_clients_are_refused() {
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    assert!(worker.server.pause.start_loading());
+    assert!(client.call("GET k").starts_with(b"-LOADING"));
+    let loading = |client: &mut HandServed| {
+        let info = String::from_utf8(client.call("INFO persistence")).expect("a text");
+        info.lines().find_map(|line| line.strip_prefix("loading:").map(str::to_owned))
+    };
+    assert_eq!(loading(&mut client).as_deref(), Some("1"));
+    worker.server.pause.end_loading();
+    assert_eq!(client.call("GET k"), b"$-1\r\n");
+    assert_eq!(loading(&mut client).as_deref(), Some("0"));
+}

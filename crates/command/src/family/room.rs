@@ -223,6 +223,9 @@ mod tests {
         server.run(&format!("ZADD y{scored}"));
         let placed = joined(&|number| format!(" 13.{number:04} 38.1 {}", name(number)));
         server.run(&format!("GEOADD g{placed}"));
+        for (name, piece) in [("left", "abcd"), ("right", "dabc")] {
+            server.run(&format!("SET {name} {}", piece.repeat(200)));
+        }
         let long = "x".repeat(1_000);
         for line in [format!("HSET hash {long} v"), format!("ZADD zset 1 {long}")] {
             server.run(&line);
@@ -281,6 +284,9 @@ mod tests {
             "SPOP s 300",
             "SPOP s 200",
             "SPOP s 600",
+            "LCS left right",
+            "LCS left right IDX",
+            "LCS left right LEN",
         ];
         for demote in [false, true] {
             for sizes in [(0, 0, 0), (20, 0, 0), (0, 60, 1_000)] {

@@ -7,8 +7,9 @@ use resp::{Args, Reply};
 use value::leaf::stream_rows::Nack;
 use value::{StreamId, parse_i64};
 
+use super::room::Gathering;
 use super::stream::parse_id;
-use super::stream_pending::{apply, is_idle, no_group};
+use super::stream_pending::{Notes, apply, is_idle, no_group};
 use super::stream_range::{EntryWriter, ID_REPLY_BYTES, parse_start, write_id};
 use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
@@ -25,6 +26,10 @@ const DELETED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RW.and(KeyFlags::DELETE),
 const CLAIMED_DEFAULT: u64 = 100;
 const ATTEMPTS_FACTOR: u64 = 10;
 const CLAIMED_MAX: i64 = i64::MAX / 16;
+
+/// What XAUTOCLAIM claims is there more than once before it is answered: a reply that grows takes as much again
+/// as room to grow into, and half of that where it was.
+const CLAIMED_TIMES: usize = 3;
 
 const NO_COUNT: CommandError = fixed("ERR COUNT must be > 0");
 const COUNT_TOO_HIGH: CommandError =
@@ -140,6 +145,7 @@ fn write_claimed(
 
 fn xclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let (key, now_ms, reply_bytes_max) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
+    let mut notes = Notes::new(cx);
     cx.count_read(&key);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
@@ -156,6 +162,7 @@ fn xclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
         let read = group.group().read;
         group.set_last(claim.last, read);
     }
+    notes.take(&key, claim.ids.len() as u64, reply)?;
     group.nacks(&mut stream, &claim.ids)?;
     stream.announce(claim.ids.iter().copied())?;
     let (mut to, mut changes, mut creates) = (None, 0, false);
@@ -192,6 +199,7 @@ fn xclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
         changes += 1;
     }
     writer.end_array(start, &key)?;
+    notes.check(&key, reply)?;
     if changes == 0 && moves_last {
         changes = 1;
     }
@@ -260,7 +268,7 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     let from = parse_start(&args[5])?;
     let (mut count, just_ids) = parse_auto_claim(args)?;
     let (key, now_ms, reply_bytes_max) = (cx.key(0), cx.now_ms, cx.reply_bytes_max);
-    let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
+    let notes = Notes::new(cx);
     cx.count_read(&key);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
@@ -271,16 +279,19 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
         return Err(no_group(&key, &args[2]));
     };
     let mut attempts = count.saturating_mul(ATTEMPTS_FACTOR);
-    if attempts.min(group.group().pending).saturating_mul(GroupEdit::NOTED_BYTES as u64)
-        > memory_bytes_max
-    {
+    let noted = count.min(group.group().pending);
+    if noted > notes.entries_left() {
         return Err(COUNT_TOO_HIGH);
+    }
+    let mut memory = Gathering::new(&key, reply_bytes_max, reply).of_copies();
+    if noted > Notes::FREE {
+        memory.take(noted as usize * GroupEdit::NOTED_BYTES);
+        memory.check()?;
     }
     let mut pending = PendingFrom { from: Some(from), read: VecDeque::new() };
     let (mut to, mut changes, mut creates, mut deleted) = (None, 0, false, Vec::new());
     let mut claimed = Reply::new(reply.protocol());
-    let room = reply_bytes_max.saturating_sub(reply.full_len());
-    let mut writer = EntryWriter::new(&mut claimed, room);
+    let mut writer = EntryWriter::new(&mut claimed, memory.bytes_left() as usize / CLAIMED_TIMES);
     while attempts > 0 && count > 0 {
         attempts -= 1;
         let next = pending.next(&mut stream, &mut group, count.min(attempts))?;
@@ -310,6 +321,8 @@ fn xautoclaim(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Command
     }
     let next = pending.next(&mut stream, &mut group, 0)?;
     writer.has_room(deleted.len() * ID_REPLY_BYTES);
+    memory.take(writer.bytes(0) as usize * CLAIMED_TIMES);
+    memory.check()?;
     writer.end_array(0, &key)?;
     apply(cx, &key, group, changes)?;
     if creates {

@@ -6,6 +6,7 @@ use value::StreamId;
 use value::leaf::stream_rows::keys_of_group;
 
 use super::stream::{INVALID_ID, parse_id, parse_integer};
+use super::stream_pending::Notes;
 use crate::collection::GroupEdit;
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -278,17 +279,14 @@ fn create_consumer(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Co
 }
 
 fn delete_consumer(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let (key, memory_bytes_max) = (cx.key(0), cx.limits.memory_bytes_max() as u64);
+    let (key, mut notes) = (cx.key(0), Notes::new(cx));
     let Some(mut stream) = cx.read_stream(&key)? else { return Err(NO_KEY) };
     let Some(mut group) = GroupEdit::open(&mut stream, &args[3])? else {
         return Err(no_group_for(&key, &args[3]));
     };
     let mut pending = 0;
     if let Some(at) = group.find(&mut stream, &args[4])? {
-        let noted = group.consumer(at).pending.saturating_mul(GroupEdit::NOTED_BYTES as u64);
-        if noted > memory_bytes_max {
-            return Err(CommandError::OUT_OF_MEMORY);
-        }
+        notes.take(&key, group.consumer(at).pending, reply)?;
         pending = group.delete_consumer(&mut stream, at)?;
         let edits = group.finish();
         cx.prepare_rows(&key, &edits)?;

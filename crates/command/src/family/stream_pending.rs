@@ -69,7 +69,7 @@ pub(super) fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
 }
 
 fn xack(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let key = cx.key(0);
+    let (key, mut notes) = (cx.key(0), Notes::new(cx));
     cx.count_read(&key);
     let mut stream = cx.read_stream(&key)?;
     let group = match &mut stream {
@@ -83,6 +83,7 @@ fn xack(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let mut ids = args.from(3).iter().map(parse_id).collect::<Result<Vec<StreamId>, _>>()?;
     ids.sort_unstable();
     ids.dedup();
+    notes.take(&key, ids.len() as u64, reply)?;
     let nacks = group.nacks(&mut stream, &ids)?;
     let mut acknowledged = 0;
     for (id, nack) in ids.into_iter().zip(nacks) {
@@ -94,6 +95,54 @@ fn xack(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     apply(cx, &key, group, acknowledged)?;
     reply.integer(acknowledged as i64);
     Ok(())
+}
+
+/// Memory for what becomes of pending entries, which a command notes before it changes any.
+pub(super) struct Notes {
+    entries: u64,
+    reply_bytes_max: usize,
+    memory_bytes_max: u64,
+}
+
+impl Notes {
+    /// So many entries are noted without asking: to run twice costs more than that.
+    pub(super) const FREE: u64 = 1_000;
+    /// A reply that is written in memory granted for notes grows, and is there more than once meanwhile.
+    const REPLY_TIMES: u64 = 3;
+
+    pub(super) fn new(cx: &Cx<'_, '_>) -> Notes {
+        let memory_bytes_max = cx.limits.memory_bytes_max() as u64;
+        Notes { entries: 0, reply_bytes_max: cx.reply_bytes_max, memory_bytes_max }
+    }
+
+    /// How many entries more there may ever be room for.
+    pub(super) fn entries_left(&self) -> u64 {
+        (self.memory_bytes_max / GroupEdit::NOTED_BYTES as u64).saturating_sub(self.entries)
+    }
+
+    /// Counts so many entries more of a key, beside what the reply has so far.
+    ///
+    /// Errors: [`CommandError::OUT_OF_MEMORY`], if there is never room for them; [`CommandError::ReplyTooLong`].
+    pub(super) fn take(&mut self, key: &Key<'_>, entries: u64, reply: &Reply) -> CommandResult {
+        if entries > self.entries_left() {
+            return Err(CommandError::OUT_OF_MEMORY);
+        }
+        self.entries += entries;
+        self.check(key, reply)
+    }
+
+    /// Whether there is memory for them beside what the reply has now. Errors: [`CommandError::ReplyTooLong`].
+    pub(super) fn check(&self, key: &Key<'_>, reply: &Reply) -> CommandResult {
+        if self.entries <= Notes::FREE {
+            return Ok(());
+        }
+        let of_reply = reply.full_len() as u64 * Notes::REPLY_TIMES;
+        let bytes = self.entries * GroupEdit::NOTED_BYTES as u64 + of_reply;
+        match bytes > self.reply_bytes_max as u64 {
+            true => Err(CommandError::too_long_of(key, bytes).of_copies()),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Changes a group, which counts as so many changes.

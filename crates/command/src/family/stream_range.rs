@@ -129,10 +129,15 @@ impl EntryWriter<'_> {
         self.bytes_lacking == 0
     }
 
+    /// Bytes of all that there is from `start` on.
+    pub(super) fn bytes(&self, start: usize) -> u64 {
+        (self.reply.len() - start) as u64 + self.bytes_lacking
+    }
+
     /// Whether all that there is from `start` on was written. Errors: [`CommandError::ReplyTooLong`].
     pub(super) fn check(&self, start: usize, key: &Key<'_>) -> CommandResult {
-        let bytes = (self.reply.len() - start) as u64 + self.bytes_lacking;
-        if self.bytes_lacking > 0 { Err(CommandError::too_long_of(key, bytes)) } else { Ok(()) }
+        let error = || CommandError::too_long_of(key, self.bytes(start));
+        if self.bytes_lacking > 0 { Err(error()) } else { Ok(()) }
     }
 
     /// Ends an array of what was written from `start` on. Errors: as [`EntryWriter::check`].

@@ -11,6 +11,7 @@ use resp::{Args, Protocol, Reply};
 use value::{Kind, StreamId};
 
 use super::stream::{parse_id, parse_integer};
+use super::stream_pending::Notes;
 use super::stream_range::EntryWriter;
 use crate::collection::{Delivery, GroupEdit, IdRange, Stream, Visit};
 use crate::cx::Cx;
@@ -305,12 +306,12 @@ fn read_group(
             });
         }
     }
-    let (begin, mut served) = (reply.len(), 0);
+    let (begin, mut served, mut notes) = (reply.len(), 0, Notes::new(cx));
     for (key, &from) in keys.iter().zip(&from) {
         let reading = &mut readings[at_of[key.bytes]];
         let was_served = match from {
-            From::New => deliver(cx, options, reading, reply)?,
-            From::Behind(id) => deliver_again(cx, options, (reading, id), reply)?,
+            From::New => deliver(cx, options, (reading, &mut notes), reply)?,
+            From::Behind(id) => deliver_again(cx, options, (reading, id, &mut notes), reply)?,
         };
         reading.served += u64::from(was_served);
         served += usize::from(was_served);
@@ -391,11 +392,10 @@ fn no_group(key: &Key<'_>, group: &[u8]) -> CommandError {
 fn deliver(
     cx: &mut Cx<'_, '_>,
     options: &ReadOptions<'_>,
-    reading: &mut Reading<'_>,
+    (reading, notes): (&mut Reading<'_>, &mut Notes),
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
-    let (now_ms, reply_bytes_max, memory_bytes_max) =
-        (cx.now_ms, cx.reply_bytes_max, cx.limits.memory_bytes_max());
+    let (now_ms, reply_bytes_max) = (cx.now_ms, cx.reply_bytes_max);
     let has_waited = cx.has_waited();
     let (key, group) = (reading.key, &mut reading.group);
     let last = group.group().last;
@@ -419,8 +419,8 @@ fn deliver(
         return Ok(false);
     }
     writer.end_array(start, &key)?;
-    if !options.no_ack && ids.len().saturating_mul(GroupEdit::NOTED_BYTES) > memory_bytes_max {
-        return Err(CommandError::OUT_OF_MEMORY);
+    if !options.no_ack {
+        notes.take(&key, ids.len() as u64, reply)?;
     }
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
     let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
@@ -456,22 +456,19 @@ fn read_up_to(
 fn deliver_again(
     cx: &mut Cx<'_, '_>,
     options: &ReadOptions<'_>,
-    (reading, behind): (&mut Reading<'_>, StreamId),
+    (reading, behind, notes): (&mut Reading<'_>, StreamId, &mut Notes),
     reply: &mut Reply,
 ) -> Result<bool, CommandError> {
     let (now_ms, reply_bytes_max) = (cx.now_ms, cx.reply_bytes_max);
-    let noted_max = (cx.limits.memory_bytes_max() / GroupEdit::NOTED_BYTES) as u64;
     let (key, group) = (reading.key, &mut reading.group);
     let Some(mut stream) = cx.read_stream(&key)? else { return Ok(false) };
     let (_, consumer) = options.group.expect("invariant: XREADGROUP has a group");
     let (at, is_new) = group.see(&mut stream, consumer, now_ms)?;
     reading.creates |= is_new;
     let first = behind.next().expect("invariant: the greatest ID stands for what is new");
-    let count_max = options.count_max.min(noted_max.saturating_add(1));
+    let count_max = options.count_max.min(notes.entries_left().saturating_add(1));
     let ids = group.owned(&mut stream, (at, first), count_max)?;
-    if ids.len() as u64 > noted_max {
-        return Err(CommandError::OUT_OF_MEMORY);
-    }
+    notes.take(&key, ids.len() as u64, reply)?;
     begin_stream(&key, reply);
     stream.announce(ids.iter().copied())?;
     stream.announce_pending(group.group(), &ids)?;
@@ -489,11 +486,13 @@ fn deliver_again(
         }
     }
     writer.end_array(start, &key)?;
+    notes.check(&key, reply)?;
     Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::collection::GroupEdit;
     use crate::harness::{Harness, check, check_events};
     use crate::wait::Waits;
 
@@ -778,7 +777,7 @@ mod tests {
             }
             server.run("XGROUP CREATE s g 0");
             server.run("XREADGROUP GROUP g c COUNT 10 STREAMS s >");
-            server.memory_bytes_max = 9 * 256;
+            server.memory_bytes_max = 9 * GroupEdit::NOTED_BYTES;
             for (line, expected) in [
                 ("XREADGROUP GROUP g c STREAMS s >", oom),
                 ("XREADGROUP GROUP g c STREAMS s 0", oom),

@@ -4,6 +4,7 @@ use resp::{Args, Reply};
 use value::lcs::{self, Match};
 use value::parse_i64;
 
+use super::room::check_stored;
 use super::string_range::peek_string;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -30,6 +31,9 @@ pub const COMMANDS: &[Command] = &[Command {
     },
     run: run_lcs,
 }];
+
+/// Bytes of a reply for a run that both strings have, at most.
+const MATCH_REPLY_BYTES: usize = 80;
 
 const NOT_STRINGS: CommandError = fixed("ERR The specified keys must contain string values");
 const LENGTH_AND_INDEXES: CommandError =
@@ -83,14 +87,17 @@ fn run_lcs(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
         cx.count_lookup(key, exists);
     }
     cx.end_counting_reads();
-    for key in [&left, &right] {
-        peek_string(cx, key).map_err(|_| NOT_STRINGS)?;
+    let mut lens = [0; 2];
+    for (key, len) in [&left, &right].into_iter().zip(&mut lens) {
+        *len = peek_string(cx, key).map_err(|_| NOT_STRINGS)?.map_or(0, |(len, _)| len);
     }
     let options = Options::parse(args)?;
     let bytes_max = cx.limits.string_bytes_max() as u64;
+    let refused = |error: lcs::LcsError| CommandError::owned(error.to_string());
+    let bytes = memory_bytes(&options, lens.into(), bytes_max).map_err(refused)?;
+    check_stored(&left, bytes, cx.reply_bytes_max, reply)?;
     let left = cx.read_string(&left)?.unwrap_or_default().to_vec();
     let right = cx.read_string(&right)?.unwrap_or_default();
-    let refused = |error: lcs::LcsError| CommandError::owned(error.to_string());
     if options.length {
         let length = lcs::length(&left, right, bytes_max).map_err(refused)?;
         reply.integer(length as i64);
@@ -105,11 +112,31 @@ fn run_lcs(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
     Ok(())
 }
 
+/// What LCS takes for strings so long: a copy of the first one, the table, and its reply.
+///
+/// Errors: the table would be too large.
+fn memory_bytes(
+    options: &Options,
+    (left, right): (usize, usize),
+    bytes_max: u64,
+) -> Result<u64, lcs::LcsError> {
+    let of_table = lcs::memory_bytes((left, right), bytes_max)?;
+    let of_reply = match (options.length, options.indexes) {
+        (true, _) => return Ok(2 * left as u64),
+        (false, true) => MATCH_REPLY_BYTES,
+        (false, false) => 1,
+    };
+    Ok(left as u64 + of_table + (left.min(right) * of_reply) as u64)
+}
+
 fn reply_indexes(found: &lcs::Lcs, options: &Options, reply: &mut Reply) {
     let listed = || found.matches.iter().filter(|found| options.lists(found));
     reply.map(2);
     reply.bulk(b"matches");
-    reply.array(listed().count());
+    let count = listed().count();
+    // At once: while a reply grows it takes as much again.
+    reply.reserve(count * MATCH_REPLY_BYTES);
+    reply.array(count);
     for run in listed() {
         reply.array(2 + usize::from(options.match_lengths));
         for start in [run.left_start, run.right_start] {

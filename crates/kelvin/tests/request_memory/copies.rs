@@ -262,3 +262,101 @@ fn collections_that_move_from_flash_to_another_key_ask_for_the_memory() {
     assert_eq!(client.show("LLEN a0"), format!(":{ELEMENTS}"));
     assert_eq!(client.show("SCARD a1"), format!(":{ELEMENTS}"));
 }
+
+/// The answer to a request once there is memory for it, at the first tries there may be none.
+fn answer_in_time(client: &mut Client, words: &[&str]) -> String {
+    let answer = |_| match show(&client.call(words)) {
+        answer if answer == OOM => {
+            std::thread::sleep(RETRY_EVERY);
+            None
+        }
+        answer => Some(answer),
+    };
+    (0..RETRIES_MAX).find_map(answer).unwrap_or(OOM.to_owned())
+}
+
+#[test]
+fn a_common_subsequence_counts_with_the_table_that_it_takes() {
+    let server = start("64mb", "256mb");
+    let mut client = server.connect();
+    for (name, piece) in [("a", "abcdefgh"), ("b", "hgfedcba")] {
+        assert_eq!(show(&client.call(&["SET", name, &piece.repeat(1_250)])), "+OK");
+        let longer = format!("{name}-longer");
+        assert_eq!(show(&client.call(&["SET", &longer, &piece.repeat(1_440)])), "+OK");
+    }
+    fill(&server, 60_000, 1_000);
+    assert_eq!(format!("{:.90}", client.show("LCS a-longer b-longer")), refusal(64));
+    for line in ["LCS a b", "LCS a-longer b-longer LEN"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(!answer_in_time(&mut client, &words).starts_with('-'), "{line}");
+    }
+    assert_peak(&server, 64);
+}
+
+/// Pending entries of one consumer, from all of a stream's, in pieces that are granted without a wait.
+fn deliver_all(client: &mut Client, entries: usize) {
+    for _ in (0..entries).step_by(1_000) {
+        let reply = client.show("XREADGROUP GROUP g a COUNT 1000 STREAMS s >");
+        assert!(!reply.starts_with('-'), "{reply}");
+    }
+}
+
+#[test]
+fn what_becomes_of_many_pending_entries_counts_as_it_is_noted() {
+    const ENTRIES: usize = 25_000;
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    client.line("XGROUP CREATE s g 0 MKSTREAM");
+    for number in 1..=ENTRIES {
+        client.send(&["XADD", "s", &format!("{number}-0"), "field", "value-of-an-entry"]);
+    }
+    (0..ENTRIES).for_each(|_| drop(client.read()));
+    fill(&server, 60_000, 1_000);
+    let all = format!(":{ENTRIES}");
+    for line in [
+        "XREADGROUP GROUP g a STREAMS s >",
+        "XREADGROUP GROUP g a STREAMS s 0",
+        "XAUTOCLAIM s g b 0 0 COUNT 1000000 JUSTID",
+        "XAUTOCLAIM s g c 0 0 COUNT 10000",
+        "XAUTOCLAIM s g c 0 0 COUNT 1000000 JUSTID",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert!(!answer_in_time(&mut client, &words).starts_with('-'), "{line}");
+    }
+    let request = ["XGROUP", "DELCONSUMER", "s", "g", "c"];
+    assert_eq!(answer_in_time(&mut client, &request), all);
+    client.line("XGROUP SETID s g 0");
+    deliver_all(&mut client, ENTRIES);
+    let ids: Vec<String> = (1..=ENTRIES).map(|number| number.to_string()).collect();
+    let request: Vec<&str> =
+        ["XACK", "s", "g"].into_iter().chain(ids.iter().map(String::as_str)).collect();
+    assert_eq!(answer_in_time(&mut client, &request), all);
+    assert_peak(&server, 64);
+}
+
+#[test]
+fn pending_entries_that_cannot_be_noted_stay_as_they_are() {
+    const ENTRIES: usize = 50_000;
+    let server = start("64mb", "512mb");
+    let mut client = server.connect();
+    client.line("XGROUP CREATE s g 0 MKSTREAM");
+    for number in 1..=ENTRIES {
+        client.send(&["XADD", "s", &format!("{number}-0"), "field", "value-of-an-entry"]);
+    }
+    (0..ENTRIES).for_each(|_| drop(client.read()));
+    assert_eq!(format!("{:.60}", client.show("XREADGROUP GROUP g a STREAMS s >")), OOM);
+    deliver_all(&mut client, ENTRIES);
+    fill(&server, 60_000, 1_000);
+    let too_high = "-ERR Insufficient memory, failed allocating transient memory, COUNT too high.";
+    for (line, refusal) in [
+        ("XAUTOCLAIM s g b 0 0 COUNT 1000000", too_high.to_owned()),
+        ("XAUTOCLAIM s g b 0 0 COUNT 43000", refusal(64)),
+        ("XREADGROUP GROUP g a STREAMS s 0", OOM.to_owned()),
+        ("XGROUP DELCONSUMER s g a", OOM.to_owned()),
+    ] {
+        assert_eq!(format!("{:.90}", client.show(line)), refusal, "{line}");
+    }
+    let pending = format!("[:{ENTRIES} $1-0 ${ENTRIES}-0 [[$a ${ENTRIES}]]]");
+    assert_eq!(client.show("XPENDING s g"), pending);
+    assert_peak(&server, 64);
+}

@@ -43,8 +43,9 @@ struct KnownConsumer {
 }
 
 impl GroupEdit {
-    /// Bytes that a pending entry takes while a command notes what becomes of it, about.
-    pub const NOTED_BYTES: usize = 256;
+    /// Bytes that a pending entry takes while a command notes what becomes of it, at most about: three rows that
+    /// are set or go, of 100 bytes each, and what was read of it.
+    pub const NOTED_BYTES: usize = 384;
 
     /// A group to be changed. None: there is none of that name. Errors: [`CommandError::NotResident`].
     pub fn open(stream: &mut Stream<'_>, name: &[u8]) -> Result<Option<GroupEdit>, CommandError> {

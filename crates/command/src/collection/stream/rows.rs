@@ -1,6 +1,7 @@
 //! Rows of a stream: reading them, and what a command changes of them.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included};
 use std::ops::ControlFlow;
 
 use keyspace::{Key, SlotState};
@@ -163,22 +164,22 @@ fn leaves_of(
 
 /// What a command changes of the rows of a stream: what each row holds afterwards, or that it goes.
 #[derive(Debug, Default)]
-pub struct RowEdits(BTreeMap<Vec<u8>, Option<Vec<u8>>>);
+pub struct RowEdits(BTreeMap<Box<[u8]>, Option<Box<[u8]>>>);
 
 impl RowEdits {
     /// Sets a row.
     pub(super) fn set(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.0.insert(key, Some(value));
+        self.0.insert(key.into(), Some(value.into()));
     }
 
     /// Removes a row that there is.
     pub(super) fn remove(&mut self, key: Vec<u8>) {
-        self.0.insert(key, None);
+        self.0.insert(key.into(), None);
     }
 
     /// The rows of a range that are set, or go.
     pub(super) fn of(&self, (from, to): &KeyRange) -> impl Iterator<Item = (&[u8], bool)> {
-        let of_range = self.0.range::<Vec<u8>, _>(from..to);
+        let of_range = self.0.range::<[u8], _>((Included(&from[..]), Excluded(&to[..])));
         of_range.map(|(key, value)| (&key[..], value.is_some()))
     }
 
@@ -282,7 +283,7 @@ impl Cx<'_, '_> {
     }
 }
 
-type RowEdit<'e> = (&'e Vec<u8>, &'e Option<Vec<u8>>);
+type RowEdit<'e> = (&'e Box<[u8]>, &'e Option<Box<[u8]>>);
 
 fn set_all<'e>(leaf: &mut Vec<u8>, edits: impl Iterator<Item = RowEdit<'e>>) {
     let mut rows = RowsMut::new(leaf);
@@ -298,7 +299,7 @@ fn edit_tree_rows<'e>(tree: &mut Tree<'_>, edits: impl Iterator<Item = RowEdit<'
         let path = tree.place.find(tree.slot, key);
         let bound = tree.place.next_bound(tree.slot, &path);
         let of_leaf: SmallVec<[RowEdit<'e>; 8]> = std::iter::from_fn(|| {
-            edits.next_if(|(key, _)| bound.as_ref().is_none_or(|bound| *key < bound))
+            edits.next_if(|(key, _)| bound.as_ref().is_none_or(|bound| key[..] < bound[..]))
         })
         .take(EDITS_MAX)
         .collect();

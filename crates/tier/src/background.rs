@@ -32,6 +32,28 @@ impl Background {
         self
     }
 
+    /// Reserves memory, and waits until that much is free, with turns of `others`. Workers demote for it. None: it
+    /// cannot be had.
+    pub(crate) async fn in_turns(
+        tier: &Arc<Tier>,
+        bytes: u64,
+        others: &impl AsyncFn(),
+    ) -> Option<Background> {
+        let reserved = Background::small(tier, bytes);
+        let asking = Asking::new(tier);
+        for _ in 0..BACKGROUND_LOOKS_MAX {
+            if let Some(claim) = Claim::if_it_fits(tier, bytes) {
+                return Some(reserved.with(claim));
+            }
+            asking.ask(bytes);
+            let looked = tier.clock.now();
+            while tier.clock.now() - looked < LOOK_EVERY {
+                others().await;
+            }
+        }
+        None
+    }
+
     /// Reserves memory, and waits with the thread until that much is free, if it is much. Workers demote for it.
     /// None: it cannot be had, or `goes_on` says that it is no longer wanted.
     pub fn wait(tier: &Arc<Tier>, bytes: u64, goes_on: impl Fn() -> bool) -> Option<Background> {

@@ -11,7 +11,7 @@ use keyspace::{DB_COUNT, Db, Key, SLOT_COUNT, ScanPosition, Stored, Tally, View}
 
 use crate::background::Background;
 use crate::fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
-use crate::wait::Held;
+use crate::tier::TierError;
 use crate::worker::TierWorker;
 
 /// Keys whose values are read from flash in one batch.
@@ -97,7 +97,7 @@ impl TierWorker {
         while let Some(place) = next {
             let mut step = Step::new();
             next = self.visit_resident(place, &databases, &mut step, visit);
-            self.visit_sought(step.cold, visit).await?;
+            self.visit_sought(step.cold, visit, &others).await?;
             others().await;
         }
         Ok(())
@@ -116,7 +116,7 @@ impl TierWorker {
     ) -> Result<(), UnreadableValue> {
         for batch in keys.chunks(BATCH_KEYS_MAX) {
             let seek = |key| Sought { db, table: None, key, attempts: 0 };
-            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit).await?;
+            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit, &others).await?;
             others().await;
         }
         Ok(())
@@ -171,6 +171,7 @@ impl TierWorker {
         &self,
         mut sought: Vec<Sought>,
         visit: &mut Visit<'_>,
+        others: &impl AsyncFn(),
     ) -> Result<(), UnreadableValue> {
         let (mut fetched, mut memory) = (FetchedSet::default(), None);
         while !sought.is_empty() {
@@ -182,27 +183,26 @@ impl TierWorker {
             fetched.clear();
             self.buffers_released();
             drop(memory.take());
-            memory = Some(self.reserve_for(&wants).await?);
+            memory = Some(self.reserve_for(&wants, others).await?);
             fetched = self.fetch(wants).await;
         }
         Ok(())
     }
 
-    /// Reserves memory for what is to be read, and waits until it is there. Errors: it cannot be had; what is within
-    /// the bounds of a batch is read all the same, in what is kept free.
-    pub async fn reserve_for(&self, wants: &[Want]) -> Result<Background, UnreadableValue> {
+    /// Reserves memory for what is to be read, and waits until it is there, with turns of `others`, if it is more than
+    /// a batch may take. Errors: it cannot be had.
+    pub async fn reserve_for(
+        &self,
+        wants: &[Want],
+        others: &impl AsyncFn(),
+    ) -> Result<Background, UnreadableValue> {
         let of_want = |want: &Want| want.value_len as u64 + VALUE_OVERHEAD_BYTES as u64;
         let bytes = wants.iter().map(of_want).sum();
-        let reserved = Background::small(&self.tier, bytes);
-        if let Some(claim) = self.claim(bytes) {
-            return Ok(reserved.with(claim));
+        if bytes <= 2 * self.batch_bytes_max() {
+            return Ok(Background::small(&self.tier, bytes));
         }
-        let held = Held { buffer_bytes: 0, reserved_bytes: bytes };
-        match self.wait_for_memory(bytes, held).await {
-            Ok(claim) => Ok(reserved.with(claim)),
-            Err(_) if bytes <= 2 * self.batch_bytes_max() => Ok(reserved),
-            Err(error) => Err(UnreadableValue(error.to_string())),
-        }
+        let reserved = Background::in_turns(&self.tier, bytes, others).await;
+        reserved.ok_or_else(|| UnreadableValue(TierError::OutOfMemory.to_string()))
     }
 
     /// Visits the keys whose values are at hand, and takes them off the list with the missing ones.

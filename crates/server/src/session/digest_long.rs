@@ -246,7 +246,7 @@ impl<'a> Long<'a> {
         self.memory = None;
         self.worker.tier.buffers_released();
         sort_wants(&mut wants);
-        self.memory = Some(self.worker.tier.reserve_for(&wants).await?);
+        self.memory = Some(self.worker.tier.reserve_for(&wants, &others).await?);
         self.fetched = self.worker.tier.fetch(wants).await;
         Ok(())
     }

@@ -86,14 +86,25 @@ impl<'a> Long<'a> {
     }
 
     /// `is_held`: with its slot held from the first to the last.
-    async fn chain(
+    async fn chain(&mut self, digest: Digest, is_held: bool) -> Result<Chained, UnreadableValue> {
+        let Some((parts, mut sum)) = self.begin(digest, is_held)? else {
+            return Ok(Chained::Missing);
+        };
+        if !is_held && !self.chain_in_turns(&parts, &mut sum).await? {
+            return Ok(Chained::Changed);
+        }
+        Ok(Chained::Whole(sum.end()))
+    }
+
+    /// Begins, or does all of it with the slot held.
+    fn begin(
         &mut self,
         mut digest: Digest,
         is_held: bool,
-    ) -> Result<Chained, UnreadableValue> {
+    ) -> Result<Option<(Parts, Sum)>, UnreadableValue> {
         let (tier, table, key) = (&self.worker.server.tier, self.table, self.key);
         let slot = tier.keyspace.lock(key.slot);
-        let Some(view) = slot.view(table, &key) else { return Ok(Chained::Missing) };
+        let Some(view) = slot.view(table, &key) else { return Ok(None) };
         let (kind, expires) = (Kind::from_bits(view.kind), view.expire_at_ms != 0);
         let parts = if kind.is_tree() {
             let leaves = leaves(&slot, table, &key);
@@ -103,16 +114,11 @@ impl<'a> Long<'a> {
             Parts::Value(view.value_len())
         };
         digest.chain_type(kind);
-        let mut sum = Sum { digest, kind, text: LongText::default() };
+        let mut sum = Sum { digest, kind, expires, text: LongText::default() };
         if is_held {
             self.chain_held(&slot, &parts, &mut sum)?;
-        } else {
-            drop(slot);
-            if !self.chain_in_turns(&parts, &mut sum).await? {
-                return Ok(Chained::Changed);
-            }
         }
-        Ok(Chained::Whole(sum.end(expires)))
+        Ok(Some((parts, sum)))
     }
 
     /// False: it has changed.
@@ -265,16 +271,17 @@ impl Parts {
 struct Sum {
     digest: Digest,
     kind: Kind,
+    expires: bool,
     /// Of a string, what there is of it.
     text: LongText,
 }
 
 impl Sum {
-    fn end(mut self, expires: bool) -> Digest {
+    fn end(mut self) -> Digest {
         if self.kind.is_string() {
             self.digest.chain_long(self.text);
         }
-        self.digest.end_value(expires);
+        self.digest.end_value(self.expires);
         self.digest
     }
 }

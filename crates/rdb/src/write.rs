@@ -38,6 +38,12 @@ pub fn string(out: &mut Vec<u8>, bytes: &[u8], compresses: bool) {
     }
 }
 
+/// Begins a string of a length, which is to follow as it is.
+pub fn begin_string(out: &mut Vec<u8>, len: u64) {
+    out.push(STRING);
+    length::write(out, len);
+}
+
 /// Writes a list.
 pub struct ListWriter<'o> {
     out: &'o mut Vec<u8>,

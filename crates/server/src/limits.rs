@@ -170,6 +170,21 @@ pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 pub(crate) const SAVED_LEAVES_MAX: usize = 128;
 /// Bytes of a collection that is saved at once, all of it in memory and with its slot held.
 pub(crate) const SAVED_AT_ONCE_BYTES_MAX: u64 = 128 << 10;
+/// A longer string goes into the file by itself, uncompressed and in windows: this part of `maxmemory`, 1/256,
+/// within bounds.
+pub(crate) const SAVED_STRING_SHIFT: u32 = 8;
+pub(crate) const SAVED_STRING_BYTES_MIN: u64 = 128 << 10;
+pub(crate) const SAVED_STRING_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of such a window.
+pub(crate) const SAVED_WINDOW_BYTES: usize = 256 << 10;
+/// Bytes on their way to a snapshot's file: this part of `maxmemory`, 1/128, within bounds.
+pub(crate) const SAVED_PIPE_SHIFT: u32 = 7;
+pub(crate) const SAVED_PIPE_BYTES_MIN: u64 = 512 << 10;
+pub(crate) const SAVED_PIPE_BYTES_MAX: u64 = 8 << 20;
+/// Bytes of a long value that a digest looks at before others have their turn, a leaf of that or one more.
+pub(crate) const DIGESTED_BYTES_MAX: usize = 256 << 10;
+/// Leaves of them.
+pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
 /// Larger ones that are saved before others because somebody waits.
 pub(crate) const SAVED_WANTED_MAX: usize = 1024;
 /// Keys of a slot that a snapshot looks at before others have their turn with the slot.

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod background;
 mod budget;
 mod compress;
 mod controller;
@@ -37,6 +38,7 @@ mod wait;
 mod walk;
 mod worker;
 
+pub use background::Background;
 pub use budget::{Budget, MemoryUse};
 pub use counters::{Counters, KeyspaceCounts};
 pub use demote::{Demoted, StopReason};

@@ -9,19 +9,26 @@
 
 use keyspace::{DB_COUNT, Db, Key, SLOT_COUNT, ScanPosition, Stored, Tally, View};
 
-use crate::fetch::{FetchedSet, Want, sort_wants};
+use crate::background::Background;
+use crate::fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
+use crate::tier::TierError;
 use crate::worker::TierWorker;
 
 /// Keys whose values are read from flash in one batch.
 const BATCH_KEYS_MAX: usize = 256;
-/// Bytes of values that are read from flash at a time; one value may exceed it.
-const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Bytes of values that are read from flash at a time: this part of `maxmemory`, 1/128, within bounds. One value may
+/// exceed it.
+const BATCH_SHIFT: u32 = 7;
+const BATCH_BYTES_MIN: u64 = 256 << 10;
+const BATCH_BYTES_MAX: u64 = 1 << 20;
+/// A longer one is not read: whoever wants it reads it by itself.
+const VISITED_BYTES_MAX: usize = 256 << 10;
 /// Slots that one step passes before others get their turn.
 const STEP_SLOTS_MAX: usize = 256;
 /// Keys that it visits.
 const STEP_KEYS_MAX: usize = 1024;
 /// Bytes of values that it visits; one value may exceed it.
-const STEP_BYTES_MAX: usize = 1 << 20;
+const STEP_BYTES_MAX: usize = 512 << 10;
 /// How often a value is fetched that has moved when it arrives, before it is read with its slot
 /// held.
 const ATTEMPTS_MAX: u32 = 8;
@@ -37,8 +44,8 @@ pub struct FoundValue<'a> {
     pub kind: u8,
     /// Unix milliseconds, 0 for none. The time may have come.
     pub expire_at_ms: u64,
-    /// The value's bytes.
-    pub value: &'a [u8],
+    /// The value's bytes. None: it is long.
+    pub value: Option<&'a [u8]>,
 }
 
 /// A value is on flash and cannot be read back.
@@ -90,7 +97,7 @@ impl TierWorker {
         while let Some(place) = next {
             let mut step = Step::new();
             next = self.visit_resident(place, &databases, &mut step, visit);
-            self.visit_sought(step.cold, visit).await?;
+            self.visit_sought(step.cold, visit, &others).await?;
             others().await;
         }
         Ok(())
@@ -109,10 +116,17 @@ impl TierWorker {
     ) -> Result<(), UnreadableValue> {
         for batch in keys.chunks(BATCH_KEYS_MAX) {
             let seek = |key| Sought { db, table: None, key, attempts: 0 };
-            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit).await?;
+            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit, &others).await?;
             others().await;
         }
         Ok(())
+    }
+
+    fn batch_bytes_max(&self) -> u64 {
+        match self.tier.budget.max_bytes() {
+            0 => BATCH_BYTES_MAX,
+            bytes => (bytes >> BATCH_SHIFT).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX),
+        }
     }
 
     /// The database of each table.
@@ -157,16 +171,38 @@ impl TierWorker {
         &self,
         mut sought: Vec<Sought>,
         visit: &mut Visit<'_>,
+        others: &impl AsyncFn(),
     ) -> Result<(), UnreadableValue> {
-        let mut fetched = FetchedSet::default();
+        let (mut fetched, mut memory) = (FetchedSet::default(), None);
         while !sought.is_empty() {
             let wants = self.visit_fetched(&mut sought, &fetched, visit)?;
+            if wants.is_empty() {
+                continue;
+            }
             // To hold read buffers while waiting for more could make all wait for ever.
             fetched.clear();
             self.buffers_released();
+            drop(memory.take());
+            memory = Some(self.reserve_for(&wants, others).await?);
             fetched = self.fetch(wants).await;
         }
         Ok(())
+    }
+
+    /// Reserves memory for what is to be read, and waits until it is there, with turns of `others`, if it is more than
+    /// a batch may take. Errors: it cannot be had.
+    pub async fn reserve_for(
+        &self,
+        wants: &[Want],
+        others: &impl AsyncFn(),
+    ) -> Result<Background, UnreadableValue> {
+        let of_want = |want: &Want| want.value_len as u64 + VALUE_OVERHEAD_BYTES as u64;
+        let bytes = wants.iter().map(of_want).sum();
+        if bytes <= 2 * self.batch_bytes_max() {
+            return Ok(Background::small(&self.tier, bytes));
+        }
+        let reserved = Background::in_turns(&self.tier, bytes, others).await;
+        reserved.ok_or_else(|| UnreadableValue(TierError::OutOfMemory.to_string()))
     }
 
     /// Visits the keys whose values are at hand, and takes them off the list with the missing ones.
@@ -177,12 +213,12 @@ impl TierWorker {
         fetched: &FetchedSet,
         visit: &mut Visit<'_>,
     ) -> Result<Vec<Want>, UnreadableValue> {
-        let (mut wants, mut bytes) = (Vec::new(), 0);
+        let (mut wants, mut bytes, bytes_max) = (Vec::new(), 0, self.batch_bytes_max());
         let mut rest = Vec::new();
         for mut one in sought.drain(..) {
             let Some(want) = self.visit_one(&one, fetched, visit)? else { continue };
-            if bytes < BATCH_BYTES_MAX {
-                bytes += want.value_len as usize;
+            if bytes < bytes_max {
+                bytes += u64::from(want.value_len);
                 wants.push(want);
                 one.attempts += 1;
             }
@@ -207,9 +243,13 @@ impl TierWorker {
         let mut tally = Tally::default();
         let found = Db::new(&mut slot, table, 0, &mut tally).into_view(&key);
         let Some(view) = found else { return Ok(None) };
+        if view.value_len() > VISITED_BYTES_MAX {
+            visit(found_value(sought.db, &view, None));
+            return Ok(None);
+        }
         let (at, value_len) = match view.stored {
             Stored::Hot(value) | Stored::Clean(value, _) => {
-                visit(found_value(sought.db, &view, value));
+                visit(found_value(sought.db, &view, Some(value)));
                 return Ok(None);
             }
             Stored::Cold(at, value_len) => (at, value_len),
@@ -229,7 +269,7 @@ impl TierWorker {
         }
         let value = fetched.value(want.record);
         let value = value.expect("invariant: what is had and has not failed is there");
-        visit(found_value(sought.db, &view, value));
+        visit(found_value(sought.db, &view, Some(value)));
         Ok(None)
     }
 }
@@ -246,10 +286,13 @@ impl Step {
     /// Visits a value, or notes that it is on flash.
     fn pass(&mut self, db: u8, table: u8, view: View<'_>, visit: &mut Visit<'_>) {
         self.keys_left = self.keys_left.saturating_sub(1);
+        if view.value_len() > VISITED_BYTES_MAX {
+            return visit(found_value(db, &view, None));
+        }
         match view.stored {
             Stored::Hot(value) | Stored::Clean(value, _) => {
                 self.bytes_left = self.bytes_left.saturating_sub(value.len());
-                visit(found_value(db, &view, value));
+                visit(found_value(db, &view, Some(value)));
             }
             Stored::Cold(..) => {
                 let key = view.key.into();
@@ -259,7 +302,7 @@ impl Step {
     }
 }
 
-fn found_value<'a>(db: u8, view: &View<'a>, value: &'a [u8]) -> FoundValue<'a> {
+fn found_value<'a>(db: u8, view: &View<'a>, value: Option<&'a [u8]>) -> FoundValue<'a> {
     let View { key, kind, expire_at_ms, .. } = *view;
     FoundValue { db, key, kind, expire_at_ms, value }
 }

@@ -35,6 +35,12 @@ impl Digest {
         self.0 = Sha1::digest(self.0).into();
     }
 
+    /// The same of something that came in pieces.
+    pub fn chain_long(&mut self, text: LongText) {
+        *self ^= Digest(text.0.finalize().into());
+        self.0 = Sha1::digest(self.0).into();
+    }
+
     /// Adds a value of a kind, and whether its key expires.
     pub fn chain_value(&mut self, kind: Kind, value: &[u8], expires: bool) {
         self.chain_type(kind);
@@ -104,6 +110,17 @@ impl Digest {
     }
 }
 
+/// Bytes that are to be added as one thing, and come in pieces.
+#[derive(Clone, Default)]
+pub struct LongText(Sha1);
+
+impl LongText {
+    /// Adds the next piece.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+}
+
 /// Joins the sums of two collections that have no order.
 impl BitXorAssign for Digest {
     fn bitxor_assign(&mut self, other: Digest) {
@@ -132,6 +149,17 @@ mod tests {
         let mut digest = Digest::default();
         digest.chain_value(Kind::of_string(value.as_bytes()), value.as_bytes(), expires);
         digest
+    }
+
+    #[test]
+    fn what_comes_in_pieces_has_the_digest_of_the_whole() {
+        let bytes: Vec<u8> = (0..1_000u32).map(|number| number as u8).collect();
+        let (mut whole, mut in_pieces, mut text) =
+            (Digest::default(), Digest::default(), LongText::default());
+        bytes.chunks(130).for_each(|piece| text.add(piece));
+        whole.chain(&bytes);
+        in_pieces.chain_long(text);
+        assert_eq!(in_pieces, whole);
     }
 
     /// The digests are what redis-server 7.0 answers.

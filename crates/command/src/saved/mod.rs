@@ -56,6 +56,11 @@ pub fn save_value(out: &mut Vec<u8>, kind: Kind, value: &[u8], compresses: bool)
     }
 }
 
+/// Begins a string of a length, whose bytes are to follow as they are.
+pub fn begin_string(out: &mut Vec<u8>, len: usize) {
+    write::begin_string(out, len as u64);
+}
+
 fn save_set(out: &mut Vec<u8>, kind: Kind, members: &Members<'_>) {
     if kind != Kind::SET_INTEGERS {
         let mut writer = SetWriter::new(out, members.len() as u64);

@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
-use command::collection::leaves;
-use keyspace::{DB_COUNT, Key, Stored};
+use keyspace::DB_COUNT;
 use tier::{FoundValue, UnreadableValue};
 use value::Kind;
 use value::digest::Digest;
 
+use crate::session::digest_long::chain_long;
 use crate::state::worker::Worker;
 
 /// What a digest is made of.
@@ -49,20 +49,20 @@ async fn data_set(worker: &Worker) -> Result<Digest, UnreadableValue> {
         sum.digest.add(digest.as_bytes());
         sum.has_keys = true;
     };
-    let mut large: Vec<(u8, Box<[u8]>)> = Vec::new();
+    let mut long: Vec<(u8, Box<[u8]>)> = Vec::new();
     let mut visit = |found: FoundValue<'_>| {
         let mut digest = Digest::default();
         digest.chain(found.key);
         match chain_value(&mut digest, &found) {
             true => add(found.db, digest),
-            false => large.push((found.db, found.key.into())),
+            false => long.push((found.db, found.key.into())),
         }
     };
     worker.tier.visit_all(&mut visit, others).await?;
-    for (db, key) in large {
+    for (db, key) in long {
         let mut digest = Digest::default();
         digest.chain(&key);
-        if chain_large(worker, &mut digest, db, &key)? {
+        if let Some(digest) = chain_long(worker, digest, db, &key).await? {
             add(db, digest);
         }
         others().await;
@@ -77,18 +77,17 @@ async fn data_set(worker: &Worker) -> Result<Digest, UnreadableValue> {
 
 async fn values(worker: &Worker, db: u8, keys: &[Box<[u8]>]) -> Digests {
     let mut digests: HashMap<Box<[u8]>, Digest> = HashMap::new();
-    let mut large: Vec<Box<[u8]>> = Vec::new();
+    let mut long: Vec<Box<[u8]>> = Vec::new();
     let mut visit = |found: FoundValue<'_>| {
         let mut digest = Digest::default();
         match chain_value(&mut digest, &found) {
             true => drop(digests.insert(found.key.into(), digest)),
-            false => large.push(found.key.into()),
+            false => long.push(found.key.into()),
         }
     };
     worker.tier.visit_keys(db, keys, &mut visit, others).await?;
-    for key in large {
-        let mut digest = Digest::default();
-        if chain_large(worker, &mut digest, db, &key)? {
+    for key in long {
+        if let Some(digest) = chain_long(worker, Digest::default(), db, &key).await? {
             digests.insert(key, digest);
         }
         others().await;
@@ -97,55 +96,19 @@ async fn values(worker: &Worker, db: u8, keys: &[Box<[u8]>]) -> Digests {
     Ok(keys.iter().map(|key| digests.get(key).copied().unwrap_or_default()).collect())
 }
 
-/// Adds a value, unless it is a large collection, of which the root alone was found.
+/// Adds a value, unless it is long: a large collection, of which the root alone was found, or a string.
 fn chain_value(digest: &mut Digest, found: &FoundValue<'_>) -> bool {
     let kind = Kind::from_bits(found.kind);
-    if !kind.is_tree() {
-        digest.chain_value(kind, found.value, found.expire_at_ms != 0);
-    }
-    !kind.is_tree()
-}
-
-/// Adds a large collection, its leaves on flash being read one by one with its slot held. False: the key
-/// has got another value meanwhile.
-fn chain_large(
-    worker: &Worker,
-    digest: &mut Digest,
-    db: u8,
-    key: &[u8],
-) -> Result<bool, UnreadableValue> {
-    let (tier, key) = (&worker.server.tier, Key::new(key));
-    let slot = tier.keyspace.lock(key.slot);
-    let table = tier.keyspace.table_of(db);
-    let Some(view) = slot.view(table, &key) else { return Ok(false) };
-    let kind = Kind::from_bits(view.kind);
-    if !kind.is_tree() {
-        return Ok(false);
-    }
-    digest.chain_type(kind);
-    for leaf in leaves(&slot, table, &key) {
-        let found = slot.view(leaf.table(), &leaf.key());
-        let found = found.expect("invariant: a leaf that a branch names is there");
-        match found.stored {
-            Stored::Hot(bytes) | Stored::Clean(bytes, _) => digest.chain_elements(kind, bytes),
-            Stored::Cold(at, value_len) => {
-                let want = tier.want(&leaf.key(), at, value_len);
-                let fetched = worker.tier.fetch_blocking(vec![want]);
-                match fetched.value(want.record) {
-                    Some(bytes) => digest.chain_elements(kind, bytes),
-                    None => {
-                        let failure = fetched.failure(want.record).unwrap_or("it is gone");
-                        return Err(UnreadableValue(failure.to_owned()));
-                    }
-                }
-            }
+    match found.value {
+        Some(value) if !kind.is_tree() => {
+            digest.chain_value(kind, value, found.expire_at_ms != 0);
+            true
         }
+        _ => false,
     }
-    digest.end_value(view.expire_at_ms != 0);
-    Ok(true)
 }
 
 /// Gives other tasks their turn. Tokio looks at the sockets before it comes back from this.
-async fn others() {
+pub(super) async fn others() {
     tokio::task::yield_now().await;
 }

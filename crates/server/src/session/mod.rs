@@ -2,6 +2,7 @@
 
 pub(crate) mod cold;
 pub(crate) mod digest;
+mod digest_long;
 pub(crate) mod errand;
 pub(crate) mod journal;
 pub(crate) mod load;

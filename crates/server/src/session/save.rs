@@ -10,23 +10,27 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command::collection::LeafAt;
-use command::saved::SavedTree;
+use command::saved::{SavedTree, begin_string};
 use command::{ColdValue, Fetched};
 use flash::{Journal, Position};
-use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
+use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState, Stored, View};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Tier, TierWorker, Want};
+use tier::{Background, FetchedSet, Tier, TierWorker, VALUE_OVERHEAD_BYTES, Want};
 use tokio::sync::oneshot;
+use value::Kind;
 
-use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX};
+use crate::limits::{
+    ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX, SAVED_WINDOW_BYTES,
+};
 use crate::session::journal::{begin_logging, is_rewrite_due};
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
 use crate::state::snapshot::{
-    BegunName, Failure, Reading, Saved, Snapshot, add_leaves, unreadable, unwritten, wants_of,
+    BegunName, Failure, Reading, Saved, Snapshot, add_leaves, leaves_of_window, unreadable,
+    unwritten, wants_of,
 };
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
 
@@ -261,7 +265,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     };
     let reader = TierWorker::new(server.tier.clone(), 0)
         .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
-    let (file, pipe) = SnapshotFile::create(&dir, "")
+    let (file, pipe) = SnapshotFile::create(&server.tier, &dir, "")
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
     let saving = Saving { server, purpose, dir: dir.clone(), reader, file, beside };
@@ -510,7 +514,7 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Saves a name that has large collections, which nobody changes meanwhile.
+    /// Saves a name that has large values, which nobody changes meanwhile.
     fn save_large(&self, snapshot: &Snapshot, slot: u16, name: &[u8]) -> Result<(), Failure> {
         let (keyspace, key) = (&self.server.tier.keyspace, Key::in_slot(name, slot));
         let mut fetched = FetchedSet::default();
@@ -519,7 +523,7 @@ impl Saving<'_> {
             let at_hand = AtHand { tier: &self.server.tier, set: &fetched };
             let wants = match snapshot.begin_large(&state, &key, &self.reading(&at_hand)) {
                 BegunName::Done => return Ok(()),
-                BegunName::Trees(tables) => break tables,
+                BegunName::Large(tables) => break tables,
                 BegunName::Lacks(values) => {
                     Sought::new(&self.server.tier, name.into(), &values).wants
                 }
@@ -530,7 +534,7 @@ impl Saving<'_> {
         };
         let mut result = Ok(());
         for table in tables {
-            result = result.and_then(|()| self.save_tree(snapshot, table, &key));
+            result = result.and_then(|()| self.save_apart(snapshot, table, &key));
         }
         let state = keyspace.lock(slot);
         snapshot.end_large(&key);
@@ -538,17 +542,74 @@ impl Saving<'_> {
         result
     }
 
-    /// Writes a large collection, some leaves at a time.
-    fn save_tree(&self, snapshot: &Snapshot, table: u8, key: &Key<'_>) -> Result<(), Failure> {
+    /// Writes a large value, a part at a time.
+    fn save_apart(&self, snapshot: &Snapshot, table: u8, key: &Key<'_>) -> Result<(), Failure> {
         let beside = || {
-            let (file, pipe) = SnapshotFile::create(&self.dir, "-beside").map_err(unwritten)?;
+            let (file, pipe) =
+                SnapshotFile::create(&self.server.tier, &self.dir, "-beside").map_err(unwritten)?;
             assert!(self.beside.set(file).is_ok(), "it is made once");
             Ok(FileWriter::part(pipe))
         };
         let mut file = snapshot.open_file(beside)?;
-        let result = self.write_tree(snapshot, (table, key), &mut file);
+        let is_string = {
+            let state = self.server.tier.keyspace.lock(key.slot);
+            state.view(table, key).is_some_and(|view| Kind::from_bits(view.kind).is_string())
+        };
+        let result = match is_string {
+            true => self.write_string(snapshot, (table, key), &mut file),
+            false => self.write_tree(snapshot, (table, key), &mut file),
+        };
         snapshot.close_file(file);
         result
+    }
+
+    fn write_string(
+        &self,
+        snapshot: &Snapshot,
+        (table, key): (u8, &Key<'_>),
+        file: &mut FileWriter<FilePipe>,
+    ) -> Result<(), Failure> {
+        let (mut string, mut object) = (SavedString::default(), Vec::new());
+        loop {
+            self.wait_for_drive(snapshot);
+            if self.is_over(snapshot) {
+                return Ok(());
+            }
+            let state = self.server.tier.keyspace.lock(key.slot);
+            let Some(view) = state.view(table, key) else {
+                // It has been evicted.
+                return if string.has_begun() { Err(Failure::Overtaken) } else { Ok(()) };
+            };
+            let expire_at_ms = view.expire_at_ms;
+            match string.next(self, key, &view)? {
+                Part::Lacks(want) => {
+                    // One that moves again and again is read while nobody can move it, for which it has memory.
+                    let is_held = string.attempts >= ATTEMPTS_MAX;
+                    let _held = is_held.then_some(state);
+                    string.fetch(self, snapshot, want)?;
+                }
+                Part::First(len) => {
+                    drop(state);
+                    begin_string(&mut object, len);
+                    snapshot.keys.fetch_add(1, Ordering::Relaxed);
+                    let db = snapshot.database(table);
+                    file.key(db, key.bytes, expire_at_ms, &object).map_err(unwritten)?;
+                }
+                Part::More => {
+                    drop(state);
+                    file.more(&string.window).map_err(unwritten)?;
+                }
+                Part::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Memory for what is read. Errors: there is none.
+    fn reserve(&self, snapshot: &Snapshot, bytes: u64) -> Result<Background, Failure> {
+        let memory = Background::wait(&self.server.tier, bytes, || !self.is_over(snapshot));
+        memory.ok_or_else(|| {
+            Failure::Failed(format!("there is no memory within maxmemory to read {bytes} bytes"))
+        })
     }
 
     fn write_tree(
@@ -584,8 +645,23 @@ impl Saving<'_> {
             if leaves.is_empty() {
                 break;
             }
-            self.add_leaves((table, key), &mut tree, &leaves, &mut out)?;
-            file.more(&out).map_err(unwritten)?;
+            let mut rest = &leaves[..];
+            while !rest.is_empty() {
+                let (window, bytes) = {
+                    let state = keyspace.lock(key.slot);
+                    if !tree.is_there(&state, table, key) {
+                        return Err(Failure::Overtaken);
+                    }
+                    leaves_of_window(&state, rest, SAVED_BYTES_MAX)
+                };
+                // They are read, and written into another buffer.
+                let _memory = self.reserve(snapshot, 2 * bytes as u64)?;
+                self.add_leaves((table, key), &mut tree, window, &mut out)?;
+                file.more(&out).map_err(unwritten)?;
+                out.clear();
+                out.shrink_to(SAVED_WINDOW_BYTES);
+                rest = &rest[window.len()..];
+            }
         }
         tree.finish(&mut out);
         file.more(&out).map_err(unwritten)
@@ -624,6 +700,91 @@ impl Saving<'_> {
     fn reading<'a>(&'a self, fetched: &'a AtHand<'a>) -> Reading<'a> {
         let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
         Reading { tier: &self.reader, fetched, read_held, is_walk: true, at_once: false }
+    }
+}
+
+/// A long string on its way to a file. Nobody changes it from the first to the last of it, but that it goes to flash
+/// and comes from there.
+#[derive(Default)]
+struct SavedString {
+    /// Its length, once it has begun.
+    len: Option<usize>,
+    /// How much of it was written.
+    written: usize,
+    /// What is to be written next.
+    window: Vec<u8>,
+    /// It, if it was read from flash, and the memory that it takes.
+    fetched: FetchedSet,
+    memory: Option<Background>,
+    attempts: u32,
+}
+
+/// What comes next of a long string.
+enum Part {
+    /// It is on flash, and is to be read.
+    Lacks(Want),
+    /// Its length.
+    First(usize),
+    /// What is in the window.
+    More,
+    /// Nothing.
+    End,
+}
+
+impl SavedString {
+    fn has_begun(&self) -> bool {
+        self.len.is_some()
+    }
+
+    /// Its slot is held. Errors: it could not be read, or the key holds another value.
+    fn next(
+        &mut self,
+        saving: &Saving<'_>,
+        key: &Key<'_>,
+        view: &View<'_>,
+    ) -> Result<Part, Failure> {
+        let len = view.value_len();
+        match self.len.replace(len) {
+            None => return Ok(Part::First(len)),
+            Some(before) if before != len || !Kind::from_bits(view.kind).is_string() => {
+                return Err(Failure::Overtaken);
+            }
+            Some(_) if self.written == len => return Ok(Part::End),
+            Some(_) => {}
+        }
+        let value = match view.stored {
+            Stored::Hot(value) | Stored::Clean(value, _) => value,
+            Stored::Cold(at, len) => {
+                let want = saving.server.tier.want(key, at, len);
+                check_read(&[want], &self.fetched)?;
+                match self.fetched.value(want.record) {
+                    Some(value) => value,
+                    None => return Ok(Part::Lacks(want)),
+                }
+            }
+        };
+        let end = len.min(self.written + SAVED_WINDOW_BYTES);
+        self.window.clear();
+        self.window.extend_from_slice(&value[self.written..end]);
+        self.written = end;
+        Ok(Part::More)
+    }
+
+    /// Reads it from flash, once there is memory for it.
+    fn fetch(
+        &mut self,
+        saving: &Saving<'_>,
+        snapshot: &Snapshot,
+        want: Want,
+    ) -> Result<(), Failure> {
+        self.attempts += 1;
+        self.fetched = FetchedSet::default();
+        if self.memory.is_none() {
+            let bytes = want.value_len as usize + VALUE_OVERHEAD_BYTES;
+            self.memory = Some(saving.reserve(snapshot, bytes as u64)?);
+        }
+        self.fetched = saving.reader.fetch_now(vec![want]);
+        Ok(())
     }
 }
 

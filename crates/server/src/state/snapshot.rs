@@ -5,8 +5,8 @@
 //!
 //! 1. What a name holds in all databases is written once: names that were written are kept, those that held nothing
 //!    as well, until their slot is taken.
-//! 2. It is written at once, with the slot held, but for large collections: these the walk alone writes, some leaves
-//!    at a time, and whoever is about to change one waits until it has ([`Snapshot::want`]). What others write
+//! 2. It is written at once, with the slot held, but for large collections and long strings: these the walk alone writes, a
+//!    part at a time, and whoever is about to change one waits until it has ([`Snapshot::want`]). What others write
 //!    meanwhile goes into a second file, which is appended in the end. Where the names that are kept come to their
 //!    bound, whoever is about to change another waits until the walk has taken its slot.
 //! 3. Keys that expire or are evicted meanwhile may be missing: they could have gone a moment before. A large
@@ -27,7 +27,10 @@ use smallvec::SmallVec;
 use tier::{FetchedSet, Tier, TierWorker, Want};
 use value::Kind;
 
-use crate::limits::{SAVED_AT_ONCE_BYTES_MAX, SAVED_LEAVES_MAX, SAVED_WANTED_MAX};
+use crate::limits::{
+    SAVED_AT_ONCE_BYTES_MAX, SAVED_LEAVES_MAX, SAVED_STRING_BYTES_MAX, SAVED_STRING_BYTES_MIN,
+    SAVED_STRING_SHIFT, SAVED_WANTED_MAX,
+};
 use crate::state::snapshot_file::FilePipe;
 
 /// What a name takes beside its bytes while it is kept.
@@ -44,6 +47,8 @@ pub(crate) struct Snapshot {
     compresses: bool,
     names_bytes: AtomicU64,
     names_bytes_max: u64,
+    /// Longer strings are large.
+    string_bytes_max: usize,
     /// Keys that were saved.
     pub(crate) keys: AtomicU64,
     /// Keys when it began.
@@ -108,7 +113,7 @@ pub(crate) enum BegunName {
     /// As [`Saved::Lacks`].
     Lacks(SmallVec<[ColdValue; 1]>),
     /// All else is saved. What it has in these tables is to be written now, while nobody changes it.
-    Trees(SmallVec<[u8; 1]>),
+    Large(SmallVec<[u8; 1]>),
 }
 
 /// What saving takes besides the snapshot: where values on flash come from.
@@ -144,6 +149,7 @@ impl Snapshot {
             compresses,
             names_bytes: AtomicU64::new(0),
             names_bytes_max,
+            string_bytes_max: string_bytes_max(tier.budget.max_bytes()),
             keys: AtomicU64::new(0),
             keys_at_first: (0..DB_COUNT as u8).map(|table| tier.counters.table(table).keys).sum(),
             failure: Mutex::new(None),
@@ -244,13 +250,13 @@ impl Snapshot {
             self.fail(Failure::Overtaken);
             return Saved::Yes;
         }
-        let is_large = |table| is_large(slot, table, key);
+        let is_large = |table| self.is_large(slot, table, key);
         let must_wait =
             |slot| tables(slot).any(is_large) || !reading.is_walk && self.has_many_names();
         if is_under_way || !reading.at_once && must_wait(slot) {
             return Saved::Later;
         }
-        let lacked = lacked(slot, key, reading);
+        let lacked = lacked(slot, key, tables(slot), reading);
         if !lacked.is_empty() {
             return Saved::Lacks(lacked);
         }
@@ -268,7 +274,8 @@ impl Snapshot {
     pub(crate) fn must_wait_for(&self, slot: &SlotState, key: &Key<'_>) -> bool {
         let saved = self.slots[usize::from(key.slot)].lock();
         let is_saved = self.has_failed() || saved.is_taken || saved.names.contains(key.bytes);
-        !is_saved && (self.has_many_names() || tables(slot).any(|table| is_large(slot, table, key)))
+        !is_saved
+            && (self.has_many_names() || tables(slot).any(|table| self.is_large(slot, table, key)))
     }
 
     /// Whether the names that are kept have come to their bound. What cannot wait goes beyond it.
@@ -287,12 +294,12 @@ impl Snapshot {
         if self.has_failed() || saved.is_taken || saved.names.contains(key.bytes) {
             return BegunName::Done;
         }
-        let lacked = lacked(slot, key, reading);
+        let (large, small): (SmallVec<[u8; 1]>, SmallVec<[u8; 1]>) =
+            tables(slot).partition(|&table| self.is_large(slot, table, key));
+        let lacked = lacked(slot, key, small.iter().copied(), reading);
         if !lacked.is_empty() {
             return BegunName::Lacks(lacked);
         }
-        let (large, small): (SmallVec<[u8; 1]>, SmallVec<[u8; 1]>) =
-            tables(slot).partition(|&table| is_large(slot, table, key));
         for table in small {
             if let Err(failure) = self.save_in(slot, table, key, reading) {
                 self.fail(failure);
@@ -300,7 +307,7 @@ impl Snapshot {
             }
         }
         saved.under_way = Some(key.bytes.into());
-        BegunName::Trees(large)
+        BegunName::Large(large)
     }
 
     /// Ends that: others may change what the name holds. Its slot is held.
@@ -343,6 +350,14 @@ impl Snapshot {
         let mut files = self.files.lock();
         let file = files.current()?;
         file.key(self.database(table), key.bytes, view.expire_at_ms, &object).map_err(unwritten)
+    }
+
+    /// Whether what a key has is not saved at once.
+    fn is_large(&self, slot: &SlotState, table: u8, key: &Key<'_>) -> bool {
+        let Some(view) = slot.view(table, key) else { return false };
+        let kind = Kind::from_bits(view.kind);
+        kind.is_string() && view.value_len() > self.string_bytes_max
+            || kind.is_tree() && tree_bytes(slot, table, key) > SAVED_AT_ONCE_BYTES_MAX
     }
 
     /// The database of a table.
@@ -396,16 +411,23 @@ fn tables(slot: &SlotState) -> impl Iterator<Item = u8> {
     (0..DB_COUNT as u8).filter(|&table| slot.len(table) > 0)
 }
 
-/// Whether a key has a collection that is not saved at once.
-fn is_large(slot: &SlotState, table: u8, key: &Key<'_>) -> bool {
-    let view = slot.view(table, key);
-    let is_tree = view.is_some_and(|view| Kind::from_bits(view.kind).is_tree());
-    is_tree && tree_bytes(slot, table, key) > SAVED_AT_ONCE_BYTES_MAX
+/// The length beyond which a string is large, with such a `maxmemory`.
+fn string_bytes_max(maxmemory: u64) -> usize {
+    let bytes = match maxmemory {
+        0 => SAVED_STRING_BYTES_MAX,
+        bytes => bytes >> SAVED_STRING_SHIFT,
+    };
+    bytes.clamp(SAVED_STRING_BYTES_MIN, SAVED_STRING_BYTES_MAX) as usize
 }
 
-/// Values of a name that are on flash alone and not at hand.
-fn lacked(slot: &SlotState, key: &Key<'_>, reading: &Reading<'_>) -> SmallVec<[ColdValue; 1]> {
-    let cold = tables(slot).filter_map(|table| slot.cold(table, key));
+/// Values of a name in some tables that are on flash alone and not at hand.
+fn lacked(
+    slot: &SlotState,
+    key: &Key<'_>,
+    tables: impl Iterator<Item = u8>,
+    reading: &Reading<'_>,
+) -> SmallVec<[ColdValue; 1]> {
+    let cold = tables.filter_map(|table| slot.cold(table, key));
     let lacked = cold.filter(|(at, _)| reading.fetched.value(*at).is_none());
     let key_len = key.bytes.len() as u32;
     lacked.map(|(at, value_len)| ColdValue { at, key_len, value_len }).collect()
@@ -418,6 +440,24 @@ pub(crate) fn wants_of(slot: &SlotState, reader: &TierWorker, leaves: &[LeafAt])
         Stored::Hot(_) | Stored::Clean(..) => None,
     };
     leaves.iter().filter_map(want).collect()
+}
+
+/// The first of some leaves that come to so many bytes at most, or one, and what they come to. Their slot is held.
+pub(crate) fn leaves_of_window<'l>(
+    slot: &SlotState,
+    leaves: &'l [LeafAt],
+    bytes_max: usize,
+) -> (&'l [LeafAt], usize) {
+    let (mut count, mut bytes) = (0, 0);
+    for leaf in leaves {
+        let view = slot.view(leaf.table(), &leaf.key());
+        let len = view.expect("invariant: a leaf that a branch names is there").value_len();
+        if count > 0 && bytes + len > bytes_max {
+            break;
+        }
+        (count, bytes) = (count + 1, bytes + len);
+    }
+    (&leaves[..count], bytes)
 }
 
 /// Writes leaves, all of which are at hand. Their slot is held. Errors: one could not be read.

@@ -9,28 +9,31 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use tier::{Background, Tier};
+
+use crate::limits::{SAVED_PIPE_BYTES_MAX, SAVED_PIPE_BYTES_MIN, SAVED_PIPE_SHIFT};
+
 /// Bytes of a piece.
 const PIECE_BYTES_MAX: usize = 256 << 10;
-/// Pieces on their way.
-const PIECES_MAX: usize = 32;
-/// Pieces on their way beyond which the walk waits, so that there is room for those who hold slots.
-const PIECES_MANY: usize = 8;
+/// The part of the pieces that may be on their way beyond which the walk waits, so that there is room for those who
+/// hold slots: a quarter.
+const MANY_SHIFT: u32 = 2;
 /// Bytes that are written between two times that the drive is told to.
 const SYNC_BYTES: u64 = 32 << 20;
 
 /// What is known of the thread that writes.
-#[derive(Default)]
 struct Progress {
     /// Pieces on their way.
     pending: AtomicUsize,
+    /// Beyond so many the walk waits.
+    many: usize,
     /// It writes no more: what is on its way stays there.
     has_ended: AtomicBool,
 }
 
 impl Progress {
     fn is_behind(&self) -> bool {
-        !self.has_ended.load(Ordering::Relaxed)
-            && self.pending.load(Ordering::Relaxed) > PIECES_MANY
+        !self.has_ended.load(Ordering::Relaxed) && self.pending.load(Ordering::Relaxed) > self.many
     }
 }
 
@@ -43,9 +46,16 @@ impl Drop for Ends {
     }
 }
 
+/// Bytes on their way, which count in the budget.
+struct Piece {
+    bytes: Vec<u8>,
+    _memory: Background,
+}
+
 /// The end of a pipe to the thread that writes.
 pub(crate) struct FilePipe {
-    pieces: SyncSender<Vec<u8>>,
+    tier: Arc<Tier>,
+    pieces: SyncSender<Piece>,
     progress: Arc<Progress>,
 }
 
@@ -55,7 +65,8 @@ impl Write for FilePipe {
         let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
         self.progress.pending.fetch_add(1, Ordering::Relaxed);
         // The thread says why when it is asked for the file.
-        let sent = self.pieces.send(bytes.to_vec());
+        let memory = Background::small(&self.tier, bytes.len() as u64);
+        let sent = self.pieces.send(Piece { bytes: bytes.to_vec(), _memory: memory });
         sent.map_err(|_| io::Error::other("the file cannot be written"))?;
         Ok(bytes.len())
     }
@@ -75,12 +86,16 @@ pub(crate) struct SnapshotFile {
 
 impl SnapshotFile {
     /// Makes a file in a directory; `name` tells it from others. Errors: it cannot be made.
-    pub(crate) fn create(dir: &Path, name: &str) -> io::Result<(SnapshotFile, FilePipe)> {
+    pub(crate) fn create(
+        tier: &Arc<Tier>,
+        dir: &Path,
+        name: &str,
+    ) -> io::Result<(SnapshotFile, FilePipe)> {
         let dir = dir.to_path_buf();
         let temporary = dir.join(format!("temp-{}{name}.rdb", std::process::id()));
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(true).open(&temporary)?;
-        let (pipe, received) = pipe();
+        let (pipe, received) = pipe(tier);
         let progress = pipe.progress.clone();
         let ends = Ends(progress.clone());
         let write = move || write_all(file, &received, &ends);
@@ -127,9 +142,24 @@ impl SnapshotFile {
     }
 }
 
-fn pipe() -> (FilePipe, Receiver<Vec<u8>>) {
-    let (pieces, received) = sync_channel(PIECES_MAX);
-    (FilePipe { pieces, progress: Arc::default() }, received)
+fn pipe(tier: &Arc<Tier>) -> (FilePipe, Receiver<Piece>) {
+    let pieces_max = pieces_max(tier.budget.max_bytes());
+    let (pieces, received) = sync_channel(pieces_max);
+    let progress = Progress {
+        pending: AtomicUsize::new(0),
+        many: pieces_max >> MANY_SHIFT,
+        has_ended: AtomicBool::new(false),
+    };
+    (FilePipe { tier: tier.clone(), pieces, progress: Arc::new(progress) }, received)
+}
+
+/// Pieces that may be on their way, with such a `maxmemory`.
+fn pieces_max(maxmemory: u64) -> usize {
+    let bytes = match maxmemory {
+        0 => SAVED_PIPE_BYTES_MAX,
+        bytes => (bytes >> SAVED_PIPE_SHIFT).clamp(SAVED_PIPE_BYTES_MIN, SAVED_PIPE_BYTES_MAX),
+    };
+    bytes as usize / PIECE_BYTES_MAX
 }
 
 fn remove(temporary: &Path) {
@@ -139,16 +169,12 @@ fn remove(temporary: &Path) {
 }
 
 /// Writes what comes, until nothing more can.
-fn write_all(
-    mut file: File,
-    pieces: &Receiver<Vec<u8>>,
-    Ends(progress): &Ends,
-) -> io::Result<File> {
+fn write_all(mut file: File, pieces: &Receiver<Piece>, Ends(progress): &Ends) -> io::Result<File> {
     let mut unsynced = 0;
     for piece in pieces {
-        file.write_all(&piece)?;
+        file.write_all(&piece.bytes)?;
         progress.pending.fetch_sub(1, Ordering::Relaxed);
-        unsynced += piece.len() as u64;
+        unsynced += piece.bytes.len() as u64;
         if unsynced >= SYNC_BYTES {
             // So that the sync at the end, and the writes of others, do not wait for all of it.
             file.sync_data()?;
@@ -161,11 +187,28 @@ fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::client_memory::tests::server;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_is_on_its_way_follows_maxmemory_and_counts() {
+        let bytes = |maxmemory| pieces_max(maxmemory) as u64 * PIECE_BYTES_MAX as u64;
+        assert_eq!([bytes(1), bytes(64 * MIB)], [SAVED_PIPE_BYTES_MIN; 2]);
+        assert_eq!([bytes(256 * MIB), bytes(64 << 30), bytes(0)], [2 * MIB, 8 * MIB, 8 * MIB]);
+        let tier = server().tier;
+        let before = tier.budget.client_bytes();
+        let (mut pipe, received) = pipe(&tier);
+        pipe.write_all(&[1; 1000]).expect("there is room");
+        assert_eq!(tier.budget.client_bytes() - before, 1000);
+        drop(received.recv().expect("a piece"));
+        assert_eq!(tier.budget.client_bytes(), before);
+    }
 
     #[test]
     fn nobody_waits_for_a_file_that_cannot_be_written() {
-        let (mut pipe, received) = pipe();
-        for _ in 0..=PIECES_MANY {
+        let (mut pipe, received) = pipe(&server().tier);
+        for _ in 0..=pipe.progress.many {
             pipe.write_all(b"piece").expect("there is room");
         }
         assert!(pipe.progress.is_behind());
@@ -180,11 +223,11 @@ mod tests {
 
     #[test]
     fn a_large_value_goes_in_pieces() {
-        let (mut pipe, received) = pipe();
+        let (mut pipe, received) = pipe(&server().tier);
         let value = vec![b'x'; 2 * PIECE_BYTES_MAX + 1];
         pipe.write_all(&value).expect("there is room");
         drop(pipe);
-        let lens: Vec<usize> = received.iter().map(|piece| piece.len()).collect();
+        let lens: Vec<usize> = received.iter().map(|piece| piece.bytes.len()).collect();
         assert_eq!(lens, [PIECE_BYTES_MAX, PIECE_BYTES_MAX, 1]);
     }
 }

@@ -217,7 +217,7 @@ fn filled_with_large_values() -> Server {
     let mut client = server.connect();
     for number in 0..12usize {
         let value: Vec<u8> =
-            (0..12 << 20).map(|at: usize| (at * (at + number) >> 7) as u8).collect();
+            (0..12 << 20).map(|at: usize| ((at * (at + number)) >> 7) as u8).collect();
         client.send_bytes(&[b"SET", format!("string-{number}").as_bytes(), &value]);
         assert_eq!(show(&client.read()), "+OK");
     }

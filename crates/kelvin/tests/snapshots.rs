@@ -429,6 +429,26 @@ fn a_slot_of_very_many_keys_is_saved() {
     assert_eq!(client.show("SAVE"), "+OK");
 }
 
+/// Where nothing can go to flash there may never be as much memory as a large write waits for.
+#[test]
+fn a_full_server_without_flash_saves_its_large_collections() {
+    let server = Server::kelvin(&["--maxmemory", "48mb", "--maxmemory-policy", "noeviction"]);
+    let mut client = server.connect();
+    let value = "v".repeat(1000);
+    let is_ok = |frame: &Frame| !show(frame).starts_with('-');
+    for field in 0..1_000 {
+        assert!(is_ok(&client.call(&["HSET", "hash", &format!("field:{field}"), &value])));
+    }
+    let large = "v".repeat(100_000);
+    let mut keys = 0..;
+    while is_ok(&client.call(&["SET", &format!("key:{:?}", keys.next()), &large])) {}
+    let start = Instant::now();
+    assert_eq!(client.show("SAVE"), "+OK");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let again = Server::kelvin(&["--dir", path_text(server.directory())]);
+    assert_eq!(again.connect().show("HLEN hash"), ":1000");
+}
+
 /// Waits until a file is being loaded, or none is.
 fn wait_for_loading(client: &mut Client, is_loading: bool) {
     let start = Instant::now();

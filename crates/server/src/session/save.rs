@@ -604,11 +604,12 @@ impl Saving<'_> {
         }
     }
 
-    /// Memory for what is read. Errors: there is none.
+    /// Memory for what is read. Errors: there is none, or the snapshot was ended meanwhile.
     fn reserve(&self, snapshot: &Snapshot, bytes: u64) -> Result<Background, Failure> {
         let memory = Background::wait(&self.server.tier, bytes, || !self.is_over(snapshot));
         memory.ok_or_else(|| {
-            Failure::Failed(format!("there is no memory within maxmemory to read {bytes} bytes"))
+            let text = format!("there is no memory within maxmemory to read {bytes} bytes");
+            snapshot.failure().unwrap_or(Failure::Failed(text))
         })
     }
 
@@ -647,24 +648,41 @@ impl Saving<'_> {
             }
             let mut rest = &leaves[..];
             while !rest.is_empty() {
-                let (window, bytes) = {
-                    let state = keyspace.lock(key.slot);
-                    if !tree.is_there(&state, table, key) {
-                        return Err(Failure::Overtaken);
-                    }
-                    leaves_of_window(&state, rest, SAVED_BYTES_MAX)
-                };
-                // They are read, and written into another buffer.
-                let _memory = self.reserve(snapshot, 2 * bytes as u64)?;
-                self.add_leaves((table, key), &mut tree, window, &mut out)?;
+                let window = self.window(snapshot, (table, key), &tree, rest)?;
+                self.add_leaves((table, key), &mut tree, window.leaves, &mut out)?;
                 file.more(&out).map_err(unwritten)?;
                 out.clear();
                 out.shrink_to(SAVED_WINDOW_BYTES);
-                rest = &rest[window.len()..];
+                rest = &rest[window.leaves.len()..];
             }
         }
         tree.finish(&mut out);
         file.more(&out).map_err(unwritten)
+    }
+
+    /// The first of some leaves of a large collection, with memory to read them and to write them into a buffer. A
+    /// single large one that is on flash waits for it: with all else no more than a window comes to be resident.
+    fn window<'l>(
+        &self,
+        snapshot: &Snapshot,
+        (table, key): (u8, &Key<'_>),
+        tree: &SavedTree,
+        leaves: &'l [LeafAt],
+    ) -> Result<Window<'l>, Failure> {
+        let (leaves, bytes, waits) = {
+            let state = self.server.tier.keyspace.lock(key.slot);
+            if !tree.is_there(&state, table, key) {
+                return Err(Failure::Overtaken);
+            }
+            let (leaves, bytes) = leaves_of_window(&state, leaves, SAVED_BYTES_MAX);
+            let is_large = bytes > SAVED_BYTES_MAX;
+            (leaves, bytes, is_large && !wants_of(&state, &self.reader, leaves).is_empty())
+        };
+        let memory = match (waits, 2 * bytes as u64) {
+            (true, bytes) => self.reserve(snapshot, bytes)?,
+            (false, bytes) => Background::small(&self.server.tier, bytes),
+        };
+        Ok(Window { leaves, _memory: memory })
     }
 
     /// Writes leaves, which are read with their slot unlocked.
@@ -701,6 +719,13 @@ impl Saving<'_> {
         let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
         Reading { tier: &self.reader, fetched, read_held, is_walk: true, at_once: false }
     }
+}
+
+/// Leaves that are read and written together.
+struct Window<'l> {
+    leaves: &'l [LeafAt],
+    /// What they take.
+    _memory: Background,
 }
 
 /// A long string on its way to a file. Nobody changes it from the first to the last of it, but that it goes to flash

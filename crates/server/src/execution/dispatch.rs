@@ -466,7 +466,7 @@ impl Runner<'_> {
                 Err(CommandError::NotResident(missing)) => {
                     reply.truncate(length);
                     if missing.values.is_empty() {
-                        return Outcome::Saving;
+                        return Outcome::Saving(missing.key);
                     }
                     let lacked = wants_of(&worker.server.tier, &missing.values);
                     let failures = lacked.iter().map(|want| self.fetched.failure(want.record));

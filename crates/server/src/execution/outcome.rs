@@ -72,8 +72,8 @@ pub(crate) enum Outcome {
     Memory,
     /// It must wait for the end of a pause, or until the journal takes writes.
     Paused,
-    /// A snapshot is saving what it changes; then it is to be run again.
-    Saving,
+    /// A snapshot is to save what this name holds first; then it is to be run again.
+    Saving(Box<[u8]>),
     /// Its client waits in the queues of its keys (`Session::place`).
     Waits,
     /// It must wait for the session's errand, then it is to be run again.

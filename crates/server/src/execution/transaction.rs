@@ -128,8 +128,10 @@ fn exec(
         reply.null_array();
         return Ok(Outcome::Done);
     }
-    if server.listening.split().1 && must_wait_for_snapshot(session, &mut locked) {
-        return Ok(Outcome::Saving);
+    if server.listening.split().1
+        && let Some(name) = waits_for_snapshot(session, &mut locked)
+    {
+        return Ok(Outcome::Saving(name));
     }
     let mut needs = needs(session, &mut locked, fetched);
     if needs.names_large {
@@ -182,12 +184,12 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     keyspace.lock_many(slots)
 }
 
-/// Whether a snapshot has to save large collections before the queued commands change them: in their midst they could
-/// not wait for it.
+/// A name of which the walk of a snapshot has to save large values before the queued commands change them: in their
+/// midst they could not wait for it.
 #[cold]
-fn must_wait_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> bool {
-    let Some(snapshot) = session.server().saves.snapshot() else { return false };
-    let mut waits = false;
+fn waits_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> Option<Box<[u8]>> {
+    let snapshot = session.server().saves.snapshot()?;
+    let mut waits_for = None;
     for queued in &session.transaction.queued {
         if !queued.entry.spec.flags.has(Flags::WRITE) {
             continue;
@@ -195,11 +197,11 @@ fn must_wait_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> bool {
         for (key, _) in keys_with_needs(queued.entry, queued.args()) {
             if locked.holds(key.slot) && snapshot.must_wait_for(locked.slot(key.slot), &key) {
                 snapshot.want(&key);
-                waits = true;
+                waits_for = Some(key.bytes.into());
             }
         }
     }
-    waits
+    waits_for
 }
 
 /// What the queued commands need. No more is looked for than a request may take. SELECT inside a

@@ -361,9 +361,9 @@ impl<T: Transport> Connection<T> {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Pause);
                     }
-                    Outcome::Saving => {
+                    Outcome::Saving(name) => {
                         self.worker.after_batch();
-                        return Next::Wait(Wait::Saving);
+                        return Next::Wait(Wait::Saving(name));
                     }
                     Outcome::Waits => {
                         self.worker.after_batch();

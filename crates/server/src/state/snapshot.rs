@@ -96,6 +96,13 @@ struct SlotSaved {
     names_bytes: u64,
 }
 
+impl SlotSaved {
+    /// Whether what a name holds was saved.
+    fn has(&self, key: &Key<'_>) -> bool {
+        self.is_taken || self.names.contains(key.bytes)
+    }
+}
+
 /// What comes of a wish to save a key.
 pub(crate) enum Saved {
     /// It is done, or was before.
@@ -242,7 +249,7 @@ impl Snapshot {
             return Saved::Yes;
         }
         let mut saved = self.slots[usize::from(key.slot)].lock();
-        if saved.is_taken || saved.names.contains(key.bytes) {
+        if saved.has(key) {
             return Saved::Yes;
         }
         let is_under_way = saved.under_way.as_deref() == Some(key.bytes);
@@ -250,10 +257,8 @@ impl Snapshot {
             self.fail(Failure::Overtaken);
             return Saved::Yes;
         }
-        let is_large = |table| self.is_large(slot, table, key);
-        let must_wait =
-            |slot| tables(slot).any(is_large) || !reading.is_walk && self.has_many_names();
-        if is_under_way || !reading.at_once && must_wait(slot) {
+        let must_wait = || self.has_large(slot, key) || !reading.is_walk && self.has_many_names();
+        if is_under_way || !reading.at_once && must_wait() {
             return Saved::Later;
         }
         let lacked = lacked(slot, key, tables(slot), reading);
@@ -270,12 +275,14 @@ impl Snapshot {
         Saved::Yes
     }
 
+    /// Whether nobody has to save what a name holds any more.
+    pub(crate) fn has_saved(&self, key: &Key<'_>) -> bool {
+        self.has_failed() || self.slots[usize::from(key.slot)].lock().has(key)
+    }
+
     /// Whether who is about to change what a name holds has to wait for the walk to save it. Its slot is held.
     pub(crate) fn must_wait_for(&self, slot: &SlotState, key: &Key<'_>) -> bool {
-        let saved = self.slots[usize::from(key.slot)].lock();
-        let is_saved = self.has_failed() || saved.is_taken || saved.names.contains(key.bytes);
-        !is_saved
-            && (self.has_many_names() || tables(slot).any(|table| self.is_large(slot, table, key)))
+        !self.has_saved(key) && (self.has_many_names() || self.has_large(slot, key))
     }
 
     /// Whether the names that are kept have come to their bound. What cannot wait goes beyond it.
@@ -291,7 +298,7 @@ impl Snapshot {
         reading: &Reading<'_>,
     ) -> BegunName {
         let mut saved = self.slots[usize::from(key.slot)].lock();
-        if self.has_failed() || saved.is_taken || saved.names.contains(key.bytes) {
+        if self.has_failed() || saved.has(key) {
             return BegunName::Done;
         }
         let (large, small): (SmallVec<[u8; 1]>, SmallVec<[u8; 1]>) =
@@ -350,6 +357,11 @@ impl Snapshot {
         let mut files = self.files.lock();
         let file = files.current()?;
         file.key(self.database(table), key.bytes, view.expire_at_ms, &object).map_err(unwritten)
+    }
+
+    /// Whether something that a name holds is not saved at once. Its slot is held.
+    fn has_large(&self, slot: &SlotState, key: &Key<'_>) -> bool {
+        tables(slot).any(|table| self.is_large(slot, table, key))
     }
 
     /// Whether what a key has is not saved at once.

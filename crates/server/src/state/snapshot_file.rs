@@ -185,11 +185,19 @@ fn write_all(mut file: File, pieces: &Receiver<Piece>, Ends(progress): &Ends) ->
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use rdb::file::FileWriter;
+    use rdb::payload::VERSION_7_0;
+
     use super::*;
     use crate::state::client_memory::tests::server;
 
     const MIB: u64 = 1 << 20;
+
+    /// A file that takes nothing.
+    pub(crate) fn closed_file(tier: &Arc<Tier>) -> FileWriter<FilePipe> {
+        FileWriter::new(pipe(tier).0, VERSION_7_0, false)
+    }
 
     #[test]
     fn what_is_on_its_way_follows_maxmemory_and_counts() {

@@ -17,6 +17,8 @@ use crate::limits::{
     WAITING_BUFFERS_MAX,
 };
 use crate::state::server::Server;
+use crate::state::snapshot::Snapshot;
+use crate::state::snapshot_file::tests::closed_file;
 
 /// A client that takes more in one go is heavy.
 const HEAVY_BYTES_MIN: u64 = TURN_BYTES_MAX >> HEAVY_PART_SHIFT;
@@ -179,6 +181,35 @@ fn a_request_that_stores_copies_has_no_buffer_for_them() {
             "it does not wait again, without its claim"
         );
     }
+}
+
+/// It may be what the snapshot waits for.
+#[test]
+fn who_waits_for_a_snapshot_holds_no_memory_and_asks_for_none() {
+    let worker = worker();
+    let tier = &worker.server.tier;
+    let snapshot = Arc::new(Snapshot::new(tier, closed_file(tier), false, u64::MAX));
+    let mut connection = connection(&worker);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let needed = Needed { reply_bytes: 64 << 20, is_for_copies: true, ..Needed::default() };
+    assert!(runtime.block_on(connection.fetch(needed)));
+    connection.spare = Vec::with_capacity(1 << 20);
+    worker.server.saves.set_snapshot(Some(snapshot.clone()));
+    let key = Key::new(b"key");
+    let mut cx = Context::from_waker(Waker::noop());
+    {
+        assert!(tier.budget.has_claims());
+        let mut wait = Box::pin(connection.wait(Wait::Saving(key.bytes.into())));
+        for _ in 0..3 {
+            assert!(wait.as_mut().poll(&mut cx).is_pending());
+            worker.upkeep_tick.notify_waiters();
+        }
+        assert!(!tier.budget.has_claims());
+        snapshot.take_slot(key.slot);
+        assert!(wait.as_mut().poll(&mut cx).is_ready());
+    }
+    assert_eq!((connection.spare.capacity(), connection.memory_granted), (0, None));
+    worker.server.saves.set_snapshot(None);
 }
 
 /// What a request reads of a tree is little first, a leaf of the index, and then much.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use command::{Flags, SPARE_BYTES_MIN};
 use flash::RecordId;
+use keyspace::Key;
 use tier::{VALUE_OVERHEAD_BYTES, Want};
 
 use super::Connection;
@@ -44,8 +45,8 @@ pub(crate) enum Wait {
     Keys,
     /// The end of CLIENT PAUSE, or the journal to take writes.
     Pause,
-    /// A snapshot to save what it changes.
-    Saving,
+    /// A snapshot to save what this name holds, which it changes.
+    Saving(Box<[u8]>),
     /// The buffers of clients that are on their way out, because all together took too much.
     Crowd,
     /// The values that the last request has worked on to be demoted.
@@ -89,17 +90,13 @@ impl<T: Transport> Connection<T> {
                 }
                 Wait::Keys => Box::pin(self.wait_for_keys()).await,
                 Wait::Pause => {
-                    self.memory_granted = None;
+                    self.give_memory_back();
                     self.session.client.is_blocked.store(true, Ordering::Relaxed);
                     let worker = self.worker.clone();
                     self.writing(worker.upkeep_tick.notified()).await;
                     self.session.client.is_blocked.store(false, Ordering::Relaxed);
                 }
-                Wait::Saving => {
-                    self.memory_granted = None;
-                    let worker = self.worker.clone();
-                    self.writing(worker.upkeep_tick.notified()).await;
-                }
+                Wait::Saving(name) => Box::pin(self.wait_for_snapshot(&name)).await,
                 Wait::Demotion => {
                     Box::pin(self.worker.clone().demote_now()).await;
                     if self.batch.is_done() {
@@ -128,6 +125,28 @@ impl<T: Transport> Connection<T> {
         if is_granted && let Some(longest) = self.batch.current().and_then(longest) {
             self.make_spare(longest).await;
         }
+    }
+
+    /// Waits until a snapshot has saved what a name holds, or is over.
+    async fn wait_for_snapshot(&mut self, name: &[u8]) {
+        self.give_memory_back();
+        let (worker, key) = (self.worker.clone(), Key::new(name));
+        loop {
+            self.writing(worker.upkeep_tick.notified()).await;
+            match worker.server.saves.snapshot() {
+                // Where very many are waited for it may have been left out.
+                Some(snapshot) if !snapshot.has_saved(&key) => snapshot.want(&key),
+                _ => break,
+            }
+        }
+    }
+
+    /// Lets go of the memory that the request was let have, which others may need for it to go on. It asks again
+    /// before it runs.
+    fn give_memory_back(&mut self) {
+        self.memory_granted = None;
+        self.spare = Vec::new();
+        self.counted.release(&self.worker.server, &self.session.client);
     }
 
     /// Bytes of arguments, or of those that a transaction has queued, that become part of the data set as the

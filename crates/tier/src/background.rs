@@ -26,6 +26,11 @@ impl Background {
         Background { tier: tier.clone(), bytes, claim: None }
     }
 
+    /// Says that it is resident, so that others need not leave room for it.
+    pub fn end_claim(&mut self) {
+        self.claim = None;
+    }
+
     /// The same with what was claimed of it.
     pub(crate) fn with(mut self, claim: Claim) -> Background {
         self.claim = Some(claim);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use command::collection::LeafAt;
 use command::saved::{SavedTree, begin_string};
 use command::{ColdValue, Fetched};
-use flash::{Journal, Position};
+use flash::{Journal, Position, RecordId};
 use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState, Stored, View};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
@@ -738,8 +738,9 @@ struct SavedString {
     written: usize,
     /// What is to be written next.
     window: Vec<u8>,
-    /// It, if it was read from flash, and the memory that it takes.
+    /// It, if it was read from flash, the record that it was read from, and the memory that it takes.
     fetched: FetchedSet,
+    record: Option<RecordId>,
     memory: Option<Background>,
     attempts: u32,
 }
@@ -777,15 +778,15 @@ impl SavedString {
             Some(_) if self.written == len => return Ok(Part::End),
             Some(_) => {}
         }
-        let value = match view.stored {
-            Stored::Hot(value) | Stored::Clean(value, _) => value,
-            Stored::Cold(at, len) => {
+        let read = self.record.and_then(|record| self.fetched.value(record));
+        let value = match (read, view.stored) {
+            // It is the same still, wherever it is by now.
+            (Some(value), _) => value,
+            (None, Stored::Hot(value) | Stored::Clean(value, _)) => value,
+            (None, Stored::Cold(at, len)) => {
                 let want = saving.server.tier.want(key, at, len);
                 check_read(&[want], &self.fetched)?;
-                match self.fetched.value(want.record) {
-                    Some(value) => value,
-                    None => return Ok(Part::Lacks(want)),
-                }
+                return Ok(Part::Lacks(want));
             }
         };
         let end = len.min(self.written + SAVED_WINDOW_BYTES);
@@ -809,6 +810,10 @@ impl SavedString {
             self.memory = Some(saving.reserve(snapshot, bytes as u64)?);
         }
         self.fetched = saving.reader.fetch_now(vec![want]);
+        self.record = Some(want.record);
+        if let Some(memory) = self.memory.as_mut().filter(|_| self.fetched.has(want.record)) {
+            memory.end_claim();
+        }
         Ok(())
     }
 }

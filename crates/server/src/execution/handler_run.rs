@@ -215,7 +215,7 @@ fn save_before(
     let at_once = run.saved_bytes.is_some() || run.part != Part::Whole;
     let (tier_worker, is_walk) = (&worker.tier, false);
     let reading = Reading { tier: tier_worker, fetched: &fetched, read_held, is_walk, at_once };
-    let (mut lacked, mut waits_for) = (SmallVec::new(), None);
+    let (mut lacked, mut lacking, mut waits_for) = (SmallVec::new(), Vec::new(), None);
     for key in run.keys {
         if !locked.holds(key.slot) {
             continue;
@@ -233,13 +233,16 @@ fn save_before(
         match failures.flatten().next() {
             // The write need not wait for what is lost.
             Some(failure) => snapshot.fail(unreadable(failure)),
-            None => lacked.extend(values),
+            None => {
+                lacked.extend(values);
+                lacking.push(key);
+            }
         }
     }
     if let Some(key) = waits_for {
         return Err(CommandError::NotResident(lacks(key, SmallVec::new())));
     }
-    let Some(key) = run.keys.first().filter(|_| !lacked.is_empty()) else { return Ok(()) };
+    let Some(&key) = lacking.first() else { return Ok(()) };
     let bytes: u64 = wants_of(tier, &lacked).iter().map(value_bytes).sum();
     let request_bytes_max = request_bytes_max(&worker.server);
     let bytes_max = match run.saved_bytes {
@@ -249,7 +252,7 @@ fn save_before(
     };
     if bytes > bytes_max && !at_once {
         // The walk reads them one after another.
-        run.keys.iter().for_each(|key| snapshot.want(key));
+        lacking.iter().for_each(|key| snapshot.want(key));
         return Err(CommandError::NotResident(lacks(key, SmallVec::new())));
     }
     if bytes > bytes_max {

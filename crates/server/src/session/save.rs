@@ -29,7 +29,7 @@ use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
 use crate::state::snapshot::{
-    BegunName, Failure, Reading, Saved, Snapshot, add_leaves, leaves_of_window, unreadable,
+    BegunName, Failure, Reading, Saved, Snapshot, Turn, add_leaves, leaves_of_window, unreadable,
     unwritten, wants_of,
 };
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
@@ -382,10 +382,7 @@ impl Saving<'_> {
     fn walk(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         snapshot.describe(|file| self.describe(file))?;
         for slot in 0..SLOT_COUNT as u16 {
-            self.wait_for_drive(snapshot);
-            if self.is_over(snapshot) {
-                break;
-            }
+            self.walk_wanted(snapshot)?;
             self.walk_slot(snapshot, slot)?;
         }
         match self.server.is_stopping() {
@@ -426,7 +423,17 @@ impl Saving<'_> {
         Ok(())
     }
 
+    /// Takes the slots that others wait for.
+    fn walk_wanted(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        snapshot.take_wanted_slots().into_iter().try_for_each(|slot| self.walk_slot(snapshot, slot))
+    }
+
+    /// Takes a slot, unless it was taken before.
     fn walk_slot(&self, snapshot: &Snapshot, slot: u16) -> Result<(), Failure> {
+        self.wait_for_drive(snapshot);
+        if self.is_over(snapshot) || snapshot.is_taken(slot) {
+            return Ok(());
+        }
         let keyspace = &self.server.tier.keyspace;
         for table in 0..DB_COUNT as u8 {
             let mut next = Some(ScanPosition::default());
@@ -448,7 +455,7 @@ impl Saving<'_> {
                 drop(state);
                 self.save_cold(snapshot, slot, met.cold)?;
                 for key in met.large {
-                    self.save_large(snapshot, slot, &key)?;
+                    self.save_large(snapshot, (slot, &key), Turn::OfSlot)?;
                 }
             }
         }
@@ -509,13 +516,18 @@ impl Saving<'_> {
     /// Saves what others wait for.
     fn save_wanted(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         for (slot, key) in snapshot.take_wanted() {
-            self.save_large(snapshot, slot, &key)?;
+            self.save_large(snapshot, (slot, &key), Turn::Early)?;
         }
         Ok(())
     }
 
     /// Saves a name that has large values, which nobody changes meanwhile.
-    fn save_large(&self, snapshot: &Snapshot, slot: u16, name: &[u8]) -> Result<(), Failure> {
+    fn save_large(
+        &self,
+        snapshot: &Snapshot,
+        (slot, name): (u16, &[u8]),
+        turn: Turn,
+    ) -> Result<(), Failure> {
         let (keyspace, key) = (&self.server.tier.keyspace, Key::in_slot(name, slot));
         let mut fetched = FetchedSet::default();
         let tables = loop {
@@ -537,7 +549,7 @@ impl Saving<'_> {
             result = result.and_then(|()| self.save_apart(snapshot, table, &key));
         }
         let state = keyspace.lock(slot);
-        snapshot.end_large(&key);
+        snapshot.end_large(&key, turn);
         drop(state);
         result
     }
@@ -715,6 +727,7 @@ impl Saving<'_> {
         unreachable!("attempts end")
     }
 
+    /// How the walk reads.
     fn reading<'a>(&'a self, fetched: &'a AtHand<'a>) -> Reading<'a> {
         let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
         Reading { tier: &self.reader, fetched, read_held, is_walk: true, at_once: false }
@@ -873,3 +886,6 @@ fn sorted(mut wants: Vec<Want>) -> Vec<Want> {
     tier::sort_wants(&mut wants);
     wants
 }
+
+#[cfg(test)]
+mod tests;

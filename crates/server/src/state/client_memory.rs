@@ -508,7 +508,7 @@ pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
 

@@ -40,8 +40,7 @@ const NAME_BYTES: u64 = 64;
 pub(crate) struct Snapshot {
     slots: Box<[Mutex<SlotSaved>]>,
     files: Mutex<Files>,
-    /// Names of large collections that somebody waits for, and their slots.
-    wanted: Mutex<RapidHashSet<(u16, Box<[u8]>)>>,
+    wanted: Mutex<Wanted>,
     /// The database of each table.
     databases: [u8; DB_COUNT],
     compresses: bool,
@@ -67,6 +66,14 @@ pub(crate) enum Failure {
     Failed(String),
     /// Its file could not be written.
     Unwritten(String),
+}
+
+/// What somebody waits for.
+#[derive(Default)]
+struct Wanted {
+    /// Names, and their slots.
+    names: RapidHashSet<(u16, Box<[u8]>)>,
+    slots: RapidHashSet<u16>,
 }
 
 /// Where values are written to.
@@ -113,7 +120,16 @@ pub(crate) enum Saved {
     Later,
 }
 
-/// What comes of the walk's wish to save a name that has large collections.
+/// When a name is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// As the walk takes its slot.
+    OfSlot,
+    /// Before: the name is kept until then, and counts against the bound.
+    Early,
+}
+
+/// What comes of the walk's wish to save a name that has large values.
 pub(crate) enum BegunName {
     /// It was saved before.
     Done,
@@ -212,19 +228,31 @@ impl Snapshot {
         write(self.files.lock().current()?).map_err(unwritten)
     }
 
-    /// Has the walk save the large collections of a name before others: somebody waits for it.
+    /// Has the walk save a name before others: somebody waits for it. Where no more names may be kept, it takes the
+    /// whole slot.
     pub(crate) fn want(&self, key: &Key<'_>) {
         let mut wanted = self.wanted.lock();
-        // Beyond, those who wait ask again, and the walk comes to all in the end. It keeps the name of what it saves
-        // out of turn.
-        if wanted.len() < SAVED_WANTED_MAX && !self.has_many_names() {
-            wanted.insert((key.slot, key.bytes.into()));
+        if self.has_many_names() {
+            wanted.slots.insert(key.slot);
+        } else if wanted.names.len() < SAVED_WANTED_MAX {
+            // Beyond, those who wait ask again, and the walk comes to all in the end.
+            wanted.names.insert((key.slot, key.bytes.into()));
         }
     }
 
     /// The names that are wanted so.
     pub(crate) fn take_wanted(&self) -> RapidHashSet<(u16, Box<[u8]>)> {
-        std::mem::take(&mut *self.wanted.lock())
+        std::mem::take(&mut self.wanted.lock().names)
+    }
+
+    /// The slots that are.
+    pub(crate) fn take_wanted_slots(&self) -> RapidHashSet<u16> {
+        std::mem::take(&mut self.wanted.lock().slots)
+    }
+
+    /// Whether all of a slot was saved.
+    pub(crate) fn is_taken(&self, slot: u16) -> bool {
+        self.slots[usize::from(slot)].lock().is_taken
     }
 
     /// Whether large collections of a slot are being written, which is held: no element of them may go, not even
@@ -271,7 +299,8 @@ impl Snapshot {
                 return Saved::Yes;
             }
         }
-        self.note_saved(&mut saved, key, reading.is_walk);
+        let turn = if reading.is_walk { Turn::OfSlot } else { Turn::Early };
+        self.note_saved(&mut saved, key, turn);
         Saved::Yes
     }
 
@@ -318,15 +347,15 @@ impl Snapshot {
     }
 
     /// Ends that: others may change what the name holds. Its slot is held.
-    pub(crate) fn end_large(&self, key: &Key<'_>) {
+    pub(crate) fn end_large(&self, key: &Key<'_>, turn: Turn) {
         let mut saved = self.slots[usize::from(key.slot)].lock();
         saved.under_way = None;
-        self.note_saved(&mut saved, key, true);
+        self.note_saved(&mut saved, key, turn);
     }
 
-    fn note_saved(&self, saved: &mut SlotSaved, key: &Key<'_>, is_walk: bool) {
+    fn note_saved(&self, saved: &mut SlotSaved, key: &Key<'_>, turn: Turn) {
         saved.names.insert(key.bytes.into());
-        if is_walk {
+        if turn == Turn::OfSlot {
             // A slot of very many keys could never be saved if these were bounded.
             return;
         }

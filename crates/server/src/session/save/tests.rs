@@ -1,0 +1,68 @@
+use super::*;
+use crate::state::client_memory::tests::server;
+
+/// A snapshot of a server is under way.
+fn begin<'s>(server: &'s Server, name: &str) -> (Saving<'s>, Arc<Snapshot>) {
+    let reader = TierWorker::new(server.tier.clone(), 0).expect("there is no flash");
+    let dir = std::env::temp_dir();
+    let (file, pipe) = SnapshotFile::create(&server.tier, &dir, name).expect("a file");
+    let (purpose, beside) = (Purpose::Save, OnceCell::new());
+    let saving = Saving { server, purpose, dir, reader, file, beside };
+    let writer = FileWriter::new(pipe, VERSION_7_0, false);
+    let moment = saving.begin(writer).unwrap_or_else(|failure| panic!("{failure:?}"));
+    (saving, moment.snapshot)
+}
+
+/// It is over.
+fn end(saving: Saving<'_>, snapshot: &Snapshot) {
+    drop(saving.end(snapshot));
+    assert!(saving.file.remove().is_none());
+}
+
+/// Of a server that keeps so many bytes of names.
+fn server_with(names_bytes: u64) -> Server {
+    let server = server();
+    let bytes = (names_bytes << NAMES_SHIFT).max(1).to_string();
+    let options = [b"--maxmemory".to_vec(), bytes.into_bytes()];
+    server.config.load_arguments(&options).expect("options that there are");
+    server
+}
+
+#[test]
+fn where_no_more_names_are_kept_the_slot_that_is_waited_for_comes_first() {
+    let server = server_with(0);
+    let (saving, snapshot) = begin(&server, "-first");
+    let key = Key::new(b"key");
+    assert!(key.slot > 0);
+    snapshot.want(&key);
+    saving.walk_wanted(&snapshot).expect("it is empty");
+    assert!(snapshot.has_saved(&key) && snapshot.is_taken(key.slot) && !snapshot.is_taken(0));
+    saving.walk(&snapshot).expect("all are empty");
+    assert!((0..SLOT_COUNT as u16).all(|slot| snapshot.is_taken(slot)));
+    end(saving, &snapshot);
+}
+
+#[test]
+fn a_name_that_is_saved_before_its_slot_counts_until_that_is_taken() {
+    let server = server_with(1);
+    let (saving, snapshot) = begin(&server, "-early");
+    let (key, other) = (Key::new(b"key"), Key::new(b"other"));
+    let must_wait = || snapshot.must_wait_for(&server.tier.keyspace.lock(other.slot), &other);
+    assert!(!must_wait());
+    snapshot.want(&key);
+    saving.save_wanted(&snapshot).expect("it holds nothing");
+    assert!(snapshot.has_saved(&key) && must_wait());
+    saving.walk_slot(&snapshot, key.slot).expect("it is empty");
+    assert!(!must_wait());
+    end(saving, &snapshot);
+}
+
+#[test]
+fn one_that_is_called_off_while_it_waits_for_memory_says_so() {
+    let server = server();
+    let (saving, snapshot) = begin(&server, "-called-off");
+    server.tier.budget.set_max_bytes(1 << 20);
+    snapshot.fail(Failure::Overtaken);
+    assert_eq!(saving.reserve(&snapshot, 1 << 20).err(), Some(Failure::Overtaken));
+    end(saving, &snapshot);
+}

@@ -11,7 +11,7 @@ use crate::wait::Claim;
 /// Between two looks at memory.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Memory that such work holds until this is dropped. It counts in the budget like what clients reserve.
+/// Memory that such work holds until this is dropped. It counts in the budget, and not as the clients'.
 pub struct Background {
     tier: Arc<Tier>,
     bytes: u64,
@@ -22,7 +22,7 @@ pub struct Background {
 impl Background {
     /// Reserves memory that is there already or soon will be, without a wait: for what has a small bound of its own.
     pub fn small(tier: &Arc<Tier>, bytes: u64) -> Background {
-        tier.budget.add_reserved(bytes as i64);
+        tier.budget.add_background(bytes as i64);
         Background { tier: tier.clone(), bytes, claim: None }
     }
 
@@ -31,59 +31,73 @@ impl Background {
         self.claim = None;
     }
 
-    /// The same with what was claimed of it.
-    pub(crate) fn with(mut self, claim: Claim) -> Background {
-        self.claim = Some(claim);
-        self
-    }
-
-    /// Reserves memory, and waits until that much is free, with turns of `others`. Workers demote for it. None: it
-    /// cannot be had.
+    /// Reserves memory, and waits until that much is free; `pause` waits between two looks. Workers demote for it.
+    /// None: it cannot be had.
     pub(crate) async fn in_turns(
         tier: &Arc<Tier>,
         bytes: u64,
-        others: &impl AsyncFn(),
+        pause: &impl AsyncFn(),
     ) -> Option<Background> {
-        let reserved = Background::small(tier, bytes);
-        let asking = Asking::new(tier);
-        for _ in 0..BACKGROUND_LOOKS_MAX {
-            if let Some(claim) = Claim::if_it_fits(tier, bytes) {
-                return Some(reserved.with(claim));
+        let mut sought = Sought::new(tier, bytes);
+        while !sought.is_there() {
+            if sought.is_in_vain() {
+                return None;
             }
-            asking.ask(bytes);
-            let looked = tier.clock.now();
-            while tier.clock.now() - looked < LOOK_EVERY {
-                others().await;
-            }
+            pause().await;
         }
-        None
+        Some(sought.memory)
     }
 
     /// Reserves memory, and waits with the thread until that much is free, if it is much. Workers demote for it.
     /// None: it cannot be had, or `goes_on` says that it is no longer wanted.
     pub fn wait(tier: &Arc<Tier>, bytes: u64, goes_on: impl Fn() -> bool) -> Option<Background> {
-        let reserved = Background::small(tier, bytes);
         if bytes < LARGE_WRITE_BYTES {
-            return Some(reserved);
+            return Some(Background::small(tier, bytes));
         }
-        let asking = Asking::new(tier);
-        for _ in 0..BACKGROUND_LOOKS_MAX {
-            if let Some(claim) = Claim::if_it_fits(tier, bytes) {
-                return Some(reserved.with(claim));
-            }
-            if !goes_on() {
+        let mut sought = Sought::new(tier, bytes);
+        while !sought.is_there() {
+            if sought.is_in_vain() || !goes_on() {
                 return None;
             }
-            asking.ask(bytes);
             std::thread::sleep(LOOK_EVERY);
         }
-        None
+        Some(sought.memory)
+    }
+}
+
+/// Memory that is reserved and may not be free yet.
+struct Sought<'a> {
+    memory: Background,
+    asking: Asking<'a>,
+    /// Since when.
+    since: Duration,
+}
+
+impl Sought<'_> {
+    fn new(tier: &Arc<Tier>, bytes: u64) -> Sought<'_> {
+        let memory = Background::small(tier, bytes);
+        Sought { memory, asking: Asking::new(tier), since: tier.clock.now() }
+    }
+
+    /// Looks whether it is free, and claims it; asks for it otherwise.
+    fn is_there(&mut self) -> bool {
+        let Background { tier, bytes, claim } = &mut self.memory;
+        *claim = Claim::if_it_fits(tier, *bytes);
+        if claim.is_none() {
+            self.asking.ask(*bytes);
+        }
+        claim.is_some()
+    }
+
+    fn is_in_vain(&self) -> bool {
+        let Tier { clock, .. } = &*self.memory.tier;
+        clock.now() - self.since >= LOOK_EVERY * BACKGROUND_LOOKS_MAX
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.tier.budget.add_reserved(-(self.bytes as i64));
+        self.tier.budget.add_background(-(self.bytes as i64));
     }
 }
 
@@ -92,7 +106,10 @@ struct Asking<'a>(&'a Tier);
 
 impl Asking<'_> {
     fn new(tier: &Tier) -> Asking<'_> {
-        tier.asking_workers.fetch_add(1, Ordering::Relaxed);
+        if tier.asking_workers.fetch_add(1, Ordering::Relaxed) == 0 {
+            // What the last that asked has left is for nobody.
+            tier.asked_bytes.store(0, Ordering::Relaxed);
+        }
         Asking(tier)
     }
 
@@ -110,5 +127,43 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         self.0.asking_workers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::Keyspace;
+
+    use super::*;
+    use crate::{Budget, Environment};
+
+    fn tier() -> Arc<Tier> {
+        let budget = Budget::new(0).expect("resident memory can be read");
+        let environment = Environment::of_machine(None);
+        Arc::new(Tier::new(Arc::new(Keyspace::default()), None, environment, budget, 1))
+    }
+
+    #[test]
+    fn what_is_reserved_counts_and_not_as_the_clients() {
+        let tier = tier();
+        let counted = || (tier.budget.over_limit(), tier.budget.client_bytes());
+        let (before, clients) = counted();
+        let memory = Background::small(&tier, 1000);
+        assert_eq!(counted(), (before + 1000, clients));
+        drop(memory);
+        assert_eq!(counted(), (before, clients));
+    }
+
+    #[test]
+    fn the_first_who_asks_asks_for_what_is_missing_now() {
+        let tier = tier();
+        // As the last has left it, who was refused.
+        tier.asked_bytes.store(1 << 40, Ordering::Relaxed);
+        let first = Asking::new(&tier);
+        assert_eq!(tier.asked_bytes.load(Ordering::Relaxed), 0);
+        tier.asked_bytes.store(5000, Ordering::Relaxed);
+        let second = Asking::new(&tier);
+        assert_eq!(tier.asked_bytes.load(Ordering::Relaxed), 5000);
+        drop((first, second));
     }
 }

@@ -82,7 +82,7 @@ const SPEED_MAX: i64 = 4;
 pub struct MemoryUse {
     /// Allocated for the data set.
     pub data_bytes: i64,
-    /// Allocated for connections and their buffers.
+    /// Allocated for connections and their buffers, and for work in the background.
     pub client_bytes: i64,
     /// Held by the flash engine.
     pub engine_bytes: i64,
@@ -111,7 +111,9 @@ pub struct Budget {
     connection_bytes: AtomicI64,
     buffer_bytes: AtomicI64,
     reserved_bytes: AtomicI64,
-    /// Of that and of arguments, what large requests were let have and may not be resident yet.
+    /// What work in the background has reserved.
+    background_bytes: AtomicI64,
+    /// Of both and of arguments, what large requests were let have and may not be resident yet.
     claimed_bytes: AtomicI64,
     /// What the data set took when writes were last refused, `i64::MIN` before.
     data_at_refusal: AtomicI64,
@@ -170,6 +172,7 @@ impl Budget {
             connection_bytes: AtomicI64::new(0),
             buffer_bytes: AtomicI64::new(0),
             reserved_bytes: AtomicI64::new(0),
+            background_bytes: AtomicI64::new(0),
             data_at_refusal: AtomicI64::new(i64::MIN),
             claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
@@ -211,6 +214,16 @@ impl Budget {
     /// Adds to what requests under way have reserved beside their buffers.
     pub fn add_reserved(&self, bytes: i64) {
         self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds to what work in the background has reserved, which counts as nobody's.
+    pub(crate) fn add_background(&self, bytes: i64) {
+        self.background_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What it has, in bytes.
+    pub fn background_bytes(&self) -> i64 {
+        self.background_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn add_claimed(&self, bytes: i64) {
@@ -330,6 +343,7 @@ impl Budget {
         let counted = self.data_bytes.load(Ordering::Relaxed)
             + self.connection_bytes.load(Ordering::Relaxed)
             + self.client_bytes()
+            + self.background_bytes()
             + self.engine_bytes.load(Ordering::Relaxed);
         counted.max(0)
     }
@@ -467,7 +481,9 @@ impl Budget {
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse {
             data_bytes: self.data_bytes.load(Ordering::Relaxed),
-            client_bytes: self.connection_bytes.load(Ordering::Relaxed) + self.client_bytes(),
+            client_bytes: self.connection_bytes.load(Ordering::Relaxed)
+                + self.client_bytes()
+                + self.background_bytes(),
             engine_bytes: self.engine_bytes.load(Ordering::Relaxed),
             limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
             resident_bytes: self.resident_bytes.load(Ordering::Relaxed),

@@ -332,7 +332,8 @@ impl Tier {
             self.writing_workers.load(Ordering::Relaxed) > 0 && self.budget.may_fit(engine_bytes)
         };
         let waiting = self.held_by_waiting.load();
-        let reserved_bytes = self.budget.reserved_bytes() - waiting.reserved_bytes as i64;
+        let reserved_bytes = self.budget.reserved_bytes() + self.budget.background_bytes()
+            - waiting.reserved_bytes as i64;
         let others_run = reserved_bytes > missing_bytes;
         let others_hold = || {
             let buffer_bytes = self.budget.buffer_bytes() - waiting.buffer_bytes as i64;

@@ -84,20 +84,21 @@ struct Step {
 
 impl TierWorker {
     /// Visits the values of all databases, expired keys that are still there included. After every
-    /// batch it awaits `others`, which gives other tasks their turn.
+    /// batch it awaits `others`, which gives other tasks their turn; between two looks for memory, `pause`.
     ///
     /// Errors: a value cannot be read; the walk ends there.
     pub async fn visit_all(
         &self,
         visit: &mut Visit<'_>,
         others: impl AsyncFn(),
+        pause: impl AsyncFn(),
     ) -> Result<(), UnreadableValue> {
         let databases = self.databases();
         let mut next = Some(Place { slot: 0, table: 0, position: ScanPosition::default() });
         while let Some(place) = next {
             let mut step = Step::new();
             next = self.visit_resident(place, &databases, &mut step, visit);
-            self.visit_sought(step.cold, visit, &others).await?;
+            self.visit_sought(step.cold, visit, &pause).await?;
             others().await;
         }
         Ok(())
@@ -113,10 +114,11 @@ impl TierWorker {
         keys: &[Box<[u8]>],
         visit: &mut Visit<'_>,
         others: impl AsyncFn(),
+        pause: impl AsyncFn(),
     ) -> Result<(), UnreadableValue> {
         for batch in keys.chunks(BATCH_KEYS_MAX) {
             let seek = |key| Sought { db, table: None, key, attempts: 0 };
-            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit, &others).await?;
+            self.visit_sought(batch.iter().cloned().map(seek).collect(), visit, &pause).await?;
             others().await;
         }
         Ok(())
@@ -171,7 +173,7 @@ impl TierWorker {
         &self,
         mut sought: Vec<Sought>,
         visit: &mut Visit<'_>,
-        others: &impl AsyncFn(),
+        pause: &impl AsyncFn(),
     ) -> Result<(), UnreadableValue> {
         let (mut fetched, mut memory) = (FetchedSet::default(), None);
         while !sought.is_empty() {
@@ -183,25 +185,33 @@ impl TierWorker {
             fetched.clear();
             self.buffers_released();
             drop(memory.take());
-            memory = Some(self.reserve_for(&wants, others).await?);
+            memory = Some(self.reserve_for(&wants, pause).await?);
             fetched = self.fetch(wants).await;
         }
         Ok(())
     }
 
-    /// Reserves memory for what is to be read, and waits until it is there, with turns of `others`, if it is more than
-    /// a batch may take. Errors: it cannot be had.
+    /// Reserves memory for what is to be read, as [`TierWorker::reserve_to_read`] does.
     pub async fn reserve_for(
         &self,
         wants: &[Want],
-        others: &impl AsyncFn(),
+        pause: &impl AsyncFn(),
     ) -> Result<Background, UnreadableValue> {
         let of_want = |want: &Want| want.value_len as u64 + VALUE_OVERHEAD_BYTES as u64;
-        let bytes = wants.iter().map(of_want).sum();
+        self.reserve_to_read(wants.iter().map(of_want).sum(), pause).await
+    }
+
+    /// Reserves so many bytes, and waits until they are there if they are more than a batch may take; `pause` waits
+    /// between two looks. Errors: they cannot be had.
+    pub async fn reserve_to_read(
+        &self,
+        bytes: u64,
+        pause: &impl AsyncFn(),
+    ) -> Result<Background, UnreadableValue> {
         if bytes <= 2 * self.batch_bytes_max() {
             return Ok(Background::small(&self.tier, bytes));
         }
-        let reserved = Background::in_turns(&self.tier, bytes, others).await;
+        let reserved = Background::in_turns(&self.tier, bytes, pause).await;
         reserved.ok_or_else(|| UnreadableValue(TierError::OutOfMemory.to_string()))
     }
 

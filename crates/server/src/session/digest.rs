@@ -58,7 +58,7 @@ async fn data_set(worker: &Worker) -> Result<Digest, UnreadableValue> {
             false => long.push((found.db, found.key.into())),
         }
     };
-    worker.tier.visit_all(&mut visit, others).await?;
+    worker.tier.visit_all(&mut visit, others, async || pause(worker).await).await?;
     for (db, key) in long {
         let mut digest = Digest::default();
         digest.chain(&key);
@@ -85,7 +85,7 @@ async fn values(worker: &Worker, db: u8, keys: &[Box<[u8]>]) -> Digests {
             false => long.push(found.key.into()),
         }
     };
-    worker.tier.visit_keys(db, keys, &mut visit, others).await?;
+    worker.tier.visit_keys(db, keys, &mut visit, others, async || pause(worker).await).await?;
     for key in long {
         if let Some(digest) = chain_long(worker, Digest::default(), db, &key).await? {
             digests.insert(key, digest);
@@ -111,4 +111,9 @@ fn chain_value(digest: &mut Digest, found: &FoundValue<'_>) -> bool {
 /// Gives other tasks their turn. Tokio looks at the sockets before it comes back from this.
 pub(super) async fn others() {
     tokio::task::yield_now().await;
+}
+
+/// Waits a little: for what others make, such as memory.
+pub(super) async fn pause(worker: &Worker) {
+    worker.upkeep_tick.notified().await;
 }

@@ -12,7 +12,7 @@ use value::Kind;
 use value::digest::{Digest, LongText};
 
 use crate::limits::{ATTEMPTS_MAX, DIGESTED_BYTES_MAX, DIGESTED_LEAVES_MAX};
-use crate::session::digest::others;
+use crate::session::digest::{others, pause};
 use crate::state::worker::Worker;
 
 /// Adds the value of a key of a database to a digest. None: there is none any more.
@@ -252,7 +252,8 @@ impl<'a> Long<'a> {
         self.memory = None;
         self.worker.tier.buffers_released();
         sort_wants(&mut wants);
-        self.memory = Some(self.worker.tier.reserve_for(&wants, &others).await?);
+        self.memory =
+            Some(self.worker.tier.reserve_for(&wants, &async || pause(self.worker).await).await?);
         self.fetched = self.worker.tier.fetch(wants).await;
         Ok(())
     }

@@ -205,12 +205,12 @@ pub(crate) mod tests {
         assert_eq!([bytes(1), bytes(64 * MIB)], [SAVED_PIPE_BYTES_MIN; 2]);
         assert_eq!([bytes(256 * MIB), bytes(64 << 30), bytes(0)], [2 * MIB, 8 * MIB, 8 * MIB]);
         let tier = server().tier;
-        let before = tier.budget.client_bytes();
+        let before = tier.budget.background_bytes();
         let (mut pipe, received) = pipe(&tier);
         pipe.write_all(&[1; 1000]).expect("there is room");
-        assert_eq!(tier.budget.client_bytes() - before, 1000);
+        assert_eq!(tier.budget.background_bytes() - before, 1000);
         drop(received.recv().expect("a piece"));
-        assert_eq!(tier.budget.client_bytes(), before);
+        assert_eq!(tier.budget.background_bytes(), before);
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use command::collection::{LeafAt, leaves};
-use keyspace::{Key, SlotState, Stored, WatchFlag};
-use tier::{Background, FetchedSet, UnreadableValue, Want, sort_wants};
+use keyspace::{Key, SlotState, Stored, View, WatchFlag};
+use tier::{Background, FetchedSet, UnreadableValue, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 use value::Kind;
 use value::digest::{Digest, LongText};
 
@@ -23,8 +23,9 @@ pub(super) async fn chain_long(
     key: &[u8],
 ) -> Result<Option<Digest>, UnreadableValue> {
     let key = Key::new(key);
-    let table = worker.server.tier.keyspace.table_of(db);
     for attempt in 0..=ATTEMPTS_MAX {
+        // Each time: SWAPDB may have changed it.
+        let table = worker.server.tier.keyspace.table_of(db);
         let mut long = Long::watched(worker, table, key);
         match long.chain(digest, attempt == ATTEMPTS_MAX).await? {
             Chained::Whole(digest) => return Ok(Some(digest)),
@@ -87,6 +88,11 @@ impl<'a> Long<'a> {
 
     /// `is_held`: with its slot held from the first to the last.
     async fn chain(&mut self, digest: Digest, is_held: bool) -> Result<Chained, UnreadableValue> {
+        if is_held {
+            let (worker, bytes) = (self.worker, self.window_bytes_max());
+            let pause = async || pause(worker).await;
+            self.memory = Some(worker.tier.reserve_to_read(bytes, &pause).await?);
+        }
         let Some((parts, mut sum)) = self.begin(digest, is_held)? else {
             return Ok(Chained::Missing);
         };
@@ -94,6 +100,23 @@ impl<'a> Long<'a> {
             return Ok(Chained::Changed);
         }
         Ok(Chained::Whole(sum.end()))
+    }
+
+    /// What is read of it at a time, at most, as it is now.
+    fn window_bytes_max(&self) -> u64 {
+        let slot = self.worker.server.tier.keyspace.lock(self.key.slot);
+        let len = |table, key: &Key<'_>| slot.view(table, key).map_or(0, |view| view.value_len());
+        let is_tree = |view: View<'_>| Kind::from_bits(view.kind).is_tree();
+        let longest = match slot.view(self.table, &self.key).is_some_and(is_tree) {
+            false => len(self.table, &self.key),
+            true => {
+                let leaves = leaves(&slot, self.table, &self.key);
+                let longest = leaves.iter().map(|leaf| len(leaf.table(), &leaf.key())).max();
+                longest.unwrap_or(0)
+            }
+        };
+        let overhead = DIGESTED_LEAVES_MAX * VALUE_OVERHEAD_BYTES;
+        (longest.max(DIGESTED_BYTES_MAX) + overhead) as u64
     }
 
     /// Begins, or does all of it with the slot held.
@@ -127,20 +150,45 @@ impl<'a> Long<'a> {
         parts: &Parts,
         sum: &mut Sum,
     ) -> Result<bool, UnreadableValue> {
-        let mut from = 0;
+        let (mut from, mut fetches) = (0, 0);
         while from < parts.len() {
-            let looked = {
-                let slot = self.worker.server.tier.keyspace.lock(self.key.slot);
-                self.look(&slot, parts, from, sum)?
-            };
+            let looked = self.look_unlocked(parts, from, (sum, fetches == ATTEMPTS_MAX))?;
             match looked {
-                Looked::Added(count) => from += count,
-                Looked::Lacks(wants) => self.fetch(wants).await?,
+                Looked::Added(count) => (from, fetches) = (from + count, 0),
+                Looked::Lacks(wants) => {
+                    fetches += 1;
+                    self.fetch(wants).await?;
+                }
                 Looked::Changed => return Ok(false),
             }
             others().await;
         }
         Ok(true)
+    }
+
+    /// Adds the next window, with its slot held meanwhile. What is on flash is read with it held if `is_held`: it has
+    /// moved again and again, and the memory for it is there.
+    fn look_unlocked(
+        &mut self,
+        parts: &Parts,
+        from: usize,
+        (sum, is_held): (&mut Sum, bool),
+    ) -> Result<Looked, UnreadableValue> {
+        let slot = self.worker.server.tier.keyspace.lock(self.key.slot);
+        if self.changed.is_raised() {
+            return Ok(Looked::Changed);
+        }
+        match self.look(&slot, parts, from, sum)? {
+            Looked::Lacks(_) if is_held => {}
+            looked => return Ok(looked),
+        }
+        // All of it, in place of what was read where it no longer is.
+        self.fetched.clear();
+        let Looked::Lacks(wants) = self.look(&slot, parts, from, sum)? else {
+            unreachable!("its slot is held, and nothing was read");
+        };
+        self.fetched = self.worker.tier.fetch_blocking(wants);
+        self.look(&slot, parts, from, sum)
     }
 
     fn chain_held(
@@ -149,8 +197,6 @@ impl<'a> Long<'a> {
         parts: &Parts,
         sum: &mut Sum,
     ) -> Result<(), UnreadableValue> {
-        // What has changed it before does not count.
-        self.changed = Arc::default();
         let mut from = 0;
         while from < parts.len() {
             match self.look(slot, parts, from, sum)? {
@@ -170,9 +216,6 @@ impl<'a> Long<'a> {
         from: usize,
         sum: &mut Sum,
     ) -> Result<Looked, UnreadableValue> {
-        if self.changed.is_raised() {
-            return Ok(Looked::Changed);
-        }
         match parts {
             Parts::Value(len) => self.look_at_value(slot, *len, from, sum),
             Parts::Leaves { leaves, .. } => self.look_at_leaves(slot, &leaves[from..], sum),
@@ -284,5 +327,30 @@ impl Sum {
         }
         self.digest.end_value(self.expires);
         self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Db, Expiry};
+
+    use super::*;
+    use crate::state::client_memory::tests::server;
+
+    #[test]
+    fn a_value_that_was_read_with_its_slot_held_is_not_watched_any_more() {
+        let worker = Worker::new(Arc::new(server()), 0).expect("a worker without flash");
+        let (keyspace, key) = (&worker.server.tier.keyspace, Key::new(b"key"));
+        let mut tally = worker.server.tier.tally();
+        let mut slot = keyspace.lock(key.slot);
+        Db::new(&mut slot, 0, 1, &mut tally).put(&key, 0, b"value", Expiry::Clear);
+        drop(slot);
+        worker.server.tier.add_tally(&mut tally);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let mut long = Long::watched(&worker, 0, key);
+        let chained = runtime.block_on(long.chain(Digest::default(), true));
+        assert!(matches!(chained, Ok(Chained::Whole(_))));
+        drop(long);
+        assert_eq!(keyspace.lock(key.slot).watchers(), 0);
     }
 }

@@ -181,16 +181,16 @@ pub(crate) const SAVED_WINDOW_BYTES: usize = 256 << 10;
 pub(crate) const SAVED_PIPE_SHIFT: u32 = 7;
 pub(crate) const SAVED_PIPE_BYTES_MIN: u64 = 512 << 10;
 pub(crate) const SAVED_PIPE_BYTES_MAX: u64 = 8 << 20;
-/// Bytes of a long value that a digest looks at before others have their turn, a leaf of that or one more.
-pub(crate) const DIGESTED_BYTES_MAX: usize = 256 << 10;
-/// Leaves of them.
-pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
-/// Larger ones that are saved before others because somebody waits.
+/// Names that are saved before others because somebody waits.
 pub(crate) const SAVED_WANTED_MAX: usize = 1024;
 /// Keys of a slot that a snapshot looks at before others have their turn with the slot.
 pub(crate) const SAVED_KEYS_MAX: usize = 128;
 /// Bytes of their values.
 pub(crate) const SAVED_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a long value that a digest looks at before others have their turn, a leaf of that or one more.
+pub(crate) const DIGESTED_BYTES_MAX: usize = 256 << 10;
+/// Leaves of them.
+pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
 /// Pieces of values that are loaded from a file before others have their turn.
 pub(crate) const LOADED_KEYS_MAX: usize = 64;
 /// Bytes of them, and of a piece of a large collection.

@@ -11,7 +11,7 @@ use tier::Demoted;
 use tokio::sync::oneshot;
 
 use crate::config::ConfigError;
-use crate::session::digest::{DigestOf, Digests};
+use crate::session::digest::{DigestOf, Digests, others};
 use crate::session::load::Load;
 use crate::session::save::{save_and_shut_down, start_save};
 use crate::state::saves::Purpose;
@@ -69,11 +69,7 @@ impl Errand {
     /// Does it.
     pub(crate) async fn run(self, worker: &Rc<Worker>) -> Errand {
         match self {
-            Errand::DemoteAll => {
-                // Tokio looks at the sockets before it comes back from this.
-                let others = async || tokio::task::yield_now().await;
-                Errand::Demoted(worker.tier.demote_all(others).await)
-            }
+            Errand::DemoteAll => Errand::Demoted(worker.tier.demote_all(others).await),
             Errand::DeviceTurn => {
                 worker.tier.device_turn().await;
                 Errand::None

@@ -232,7 +232,7 @@ struct Saving<'a> {
     dir: PathBuf,
     reader: TierWorker,
     file: SnapshotFile,
-    /// What others save while a large collection is written, if there was one.
+    /// What others save while a large value is written, if there was one.
     beside: OnceCell<SnapshotFile>,
 }
 
@@ -595,7 +595,7 @@ impl Saving<'_> {
             let expire_at_ms = view.expire_at_ms;
             match string.next(self, key, &view)? {
                 Part::Lacks(want) => {
-                    // One that moves again and again is read while nobody can move it, for which it has memory.
+                    // One that moves again and again is read while nobody can move it. Its memory is reserved by then.
                     let is_held = string.attempts >= ATTEMPTS_MAX;
                     let _held = is_held.then_some(state);
                     string.fetch(self, snapshot, want)?;
@@ -836,7 +836,7 @@ impl SavedString {
 struct Met {
     /// With values on flash.
     cold: Vec<Sought>,
-    /// With large collections.
+    /// With large values.
     large: Vec<Box<[u8]>>,
 }
 

@@ -5,12 +5,13 @@
 //!
 //! 1. What a name holds in all databases is written once: names that were written are kept, those that held nothing
 //!    as well, until their slot is taken.
-//! 2. It is written at once, with the slot held, but for large collections and long strings: these the walk alone writes, a
-//!    part at a time, and whoever is about to change one waits until it has ([`Snapshot::want`]). What others write
-//!    meanwhile goes into a second file, which is appended in the end. Where the names that are kept come to their
-//!    bound, whoever is about to change another waits until the walk has taken its slot.
+//! 2. It is written at once, with the slot held, but for large values: large collections and long strings. These the
+//!    walk alone writes, a part at a time, and whoever is about to change one waits until it has
+//!    ([`Snapshot::want`]). What others write meanwhile goes into a second file, which is appended in the end. Where
+//!    the names that are kept come to their bound, whoever is about to change another waits until the walk has taken
+//!    its slot, which comes before others then.
 //! 3. Keys that expire or are evicted meanwhile may be missing: they could have gone a moment before. A large
-//!    collection that goes while it is written ends the snapshot; it is begun again.
+//!    value that goes while it is written ends the snapshot; it is begun again.
 //! 4. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) does the same.
 //! 5. Locks are taken in this order: a slot, what was saved of it, the file.
 
@@ -78,7 +79,7 @@ struct Wanted {
 
 /// Where values are written to.
 struct Files {
-    /// None while the walk writes a large collection to it, and in the end.
+    /// None while the walk writes a large value to it, and in the end.
     main: Option<FileWriter<FilePipe>>,
     /// For what others write meanwhile.
     beside: Option<FileWriter<FilePipe>>,
@@ -97,7 +98,7 @@ struct SlotSaved {
     /// All of it.
     is_taken: bool,
     names: RapidHashSet<Box<[u8]>>,
-    /// The name of which the walk writes large collections.
+    /// The name of which the walk writes large values.
     under_way: Option<Box<[u8]>>,
     /// What of the names counts against the bound.
     names_bytes: u64,
@@ -116,7 +117,7 @@ pub(crate) enum Saved {
     Yes,
     /// These values are on flash alone and are needed first.
     Lacks(SmallVec<[ColdValue; 1]>),
-    /// The walk does it: it has a large collection, or too many names are kept.
+    /// The walk does it: it has a large value, or too many names are kept.
     Later,
 }
 
@@ -202,7 +203,7 @@ impl Snapshot {
         [files.main.take(), files.beside.take()]
     }
 
-    /// Takes the file out to write a large collection. What others save goes beside it until it is back; `beside`
+    /// Takes the file out to write a large value. What others save goes beside it until it is back; `beside`
     /// makes a file for that, once. Errors: it cannot be made.
     pub(crate) fn open_file(
         &self,
@@ -255,7 +256,7 @@ impl Snapshot {
         self.slots[usize::from(slot)].lock().is_taken
     }
 
-    /// Whether large collections of a slot are being written, which is held: no element of them may go, not even
+    /// Whether large values of a slot are being written, which is held: no element of them may go, not even
     /// because it has expired.
     pub(crate) fn is_writing_in(&self, slot: u16) -> bool {
         self.slots[usize::from(slot)].lock().under_way.is_some()
@@ -319,7 +320,7 @@ impl Snapshot {
         self.names_bytes.load(Ordering::Relaxed) >= self.names_bytes_max
     }
 
-    /// Begins to save a name that has large collections, for the walk. Its slot is held.
+    /// Begins to save a name that has large values, for the walk. Its slot is held.
     pub(crate) fn begin_large(
         &self,
         slot: &SlotState,

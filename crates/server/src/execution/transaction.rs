@@ -182,8 +182,8 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     keyspace.lock_many(slots)
 }
 
-/// Whether a snapshot has to save large collections before the queued commands change them: in their midst they could
-/// not wait for it.
+/// Whether the walk of a snapshot has to come to keys before the queued commands change them, since their values are
+/// large, or as many names are kept as may be: in their midst the commands could not wait for it.
 #[cold]
 fn must_wait_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> bool {
     let Some(snapshot) = session.server().saves.snapshot() else { return false };

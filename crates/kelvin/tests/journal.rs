@@ -648,6 +648,34 @@ fn writes_are_refused_where_a_load_could_not_be_followed_by_a_rewrite() {
     assert_eq!(client.show("SET a kept"), "+OK");
 }
 
+/// The journal has records behind its moment, which no start would come to.
+#[test]
+fn writes_are_refused_until_a_rewrite_behind_a_load_is_in_place() {
+    let owner = Server::kelvin(&[]);
+    let mut server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    assert_eq!(client.show("RPUSH a 1"), ":1");
+    assert_eq!(client.show("SAVE"), "+OK");
+    // Its snapshot finds a directory in its place, whatever its position.
+    let folder = owner.directory().join("appendonlydir");
+    let places = (0..1_000).map(|position| folder.join(format!("snapshot.{position}.rdb")));
+    let taken: Vec<PathBuf> = places.filter(|place| fs::create_dir(place).is_ok()).collect();
+    let reply = client.show("DEBUG RELOAD NOSAVE");
+    assert!(reply.contains("the journal could not be begun anew"), "{reply}");
+    for line in ["RPUSH a lost", "SET lost 1"] {
+        assert!(client.show(line).starts_with("-MISCONF Data was loaded"), "{line}");
+    }
+    taken.iter().for_each(|place| fs::remove_dir(place).expect("it is empty"));
+    assert!(client.show("BGREWRITEAOF").starts_with('+'));
+    wait_for_rewrite(&mut client);
+    assert_eq!(client.show("RPUSH a 2"), ":2");
+    server.kill();
+    let server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    assert_eq!(client.show("LRANGE a 0 -1"), "[$1 $2]");
+    assert_eq!(client.show("EXISTS lost"), ":0");
+}
+
 /// A start that looks elsewhere would find nothing.
 #[test]
 fn the_journal_stays_where_it_is() {

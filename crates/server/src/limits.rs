@@ -199,10 +199,10 @@ pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.
 pub(crate) const LOADED_LARGE_BYTES: u64 = 1 << 20;
-/// Elements of the piece that makes a key: more than what is packed by default, whose encoding says what becomes of a
-/// negative zero.
+/// Elements of the piece that makes a key, on all servers: more than what is packed by default, whose encoding says
+/// what becomes of a negative zero. It needs no leaves, so its bytes are what bounds its memory.
 pub(crate) const LOADED_FIRST_ELEMENTS_MAX: usize = 1024;
-/// Elements of a piece that is added to it: each may need leaves that are on flash, of which so many bytes count for
-/// each. No piece may take more than a client.
+/// Elements of a piece that is added to it, fewer where clients may take little: each may need leaves that are on flash,
+/// of which so many bytes count for it.
 pub(crate) const LOADED_ELEMENTS_MAX: usize = 64;
 pub(crate) const LOADED_ELEMENT_BYTES: u64 = 16 << 10;

@@ -1,6 +1,6 @@
 //! Garbage collection of the flash log: how much, and what the keyspace answers gc.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use flash::{GcProgress, Liveness, Location, Owner, Record, RecordMeta};
@@ -58,13 +58,11 @@ impl TierWorker {
             tier: &self.tier,
             tally: RefCell::default(),
             evicts: self.evicts_from_flash(),
-            evicted: Cell::new(0),
         };
         let progress = engine.borrow_mut().gc(&owner, bytes as usize);
         // What was begun so ends so: half a segment of copies would free nothing.
         let goes_on = progress == GcProgress::Working && owner.evicts.is_some();
         self.gc_evicts.set(goes_on);
-        self.tier.counters.evicted.fetch_add(owner.evicted.get(), Ordering::Relaxed);
         self.tier.add_tally(&mut owner.tally.borrow_mut());
         self.want_submit();
         progress != GcProgress::Idle
@@ -76,7 +74,6 @@ struct KeyspaceOwner<'a> {
     tally: RefCell<Tally>,
     /// Which keys go instead of being moved, and whether only those that were not used.
     evicts: Option<(Evictable, bool)>,
-    evicted: Cell<u64>,
 }
 
 impl Owner for KeyspaceOwner<'_> {
@@ -104,8 +101,9 @@ impl Owner for KeyspaceOwner<'_> {
             let (table, units) = (record.meta.db, at.units());
             tally.noting = self.tier.noting();
             if slot.evict_cold(table, &key, units, which, by_frequency, &mut tally) {
+                // With its slot held, as all that is evicted.
+                self.tier.counters.evicted.fetch_add(1, Ordering::Relaxed);
                 self.tier.tell(&mut tally);
-                self.evicted.set(self.evicted.get() + 1);
                 return Liveness::Dropped;
             }
         }

@@ -812,8 +812,13 @@ impl Listener for Heard {
 /// So who holds every slot knows of each.
 #[test]
 fn what_is_evicted_is_counted_with_its_slot_held() {
-    for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysRandom] {
-        let machine = Machine::new(4 * MIB, 0, policy);
+    // From flash it is gc that evicts.
+    for (policy, flash_bytes, writes) in [
+        (EvictionPolicy::AllKeysLru, 0, 20_000),
+        (EvictionPolicy::AllKeysRandom, 0, 20_000),
+        (EvictionPolicy::AllKeysLru, 8 * MIB, 60_000),
+    ] {
+        let machine = Machine::new(4 * MIB + flash_bytes, flash_bytes, policy);
         let tier = &machine.worker.tier;
         let early = Arc::new(AtomicU64::new(0));
         let keys = AtomicU64::new(0);
@@ -822,10 +827,10 @@ fn what_is_evicted_is_counted_with_its_slot_held() {
             keys,
             early: early.clone(),
         }));
-        for number in 0..20_000 {
+        for number in 0..writes {
             let _ = machine.write(&format!("key:{number}"), &[b'v'; 500], Expiry::Clear);
         }
-        assert!(machine.evicted() > 0, "{policy:?}");
-        assert_eq!(early.load(Ordering::Relaxed), 0, "{policy:?}");
+        assert!(machine.evicted() > 0, "{policy:?} {flash_bytes}");
+        assert_eq!(early.load(Ordering::Relaxed), 0, "{policy:?} {flash_bytes}");
     }
 }

@@ -25,8 +25,10 @@ pub struct PieceMax {
 }
 
 impl PieceMax {
-    pub(super) fn is_full(&self, bytes: u64, elements: usize) -> bool {
-        bytes >= self.bytes || elements >= self.elements
+    /// Whether a piece is full, the one that makes a key or another.
+    pub(super) fn is_full(&self, bytes: u64, elements: usize, is_first: bool) -> bool {
+        let elements_max = if is_first { self.first_elements } else { self.elements };
+        bytes >= self.bytes || elements >= elements_max
     }
 }
 
@@ -76,8 +78,7 @@ pub fn read_pieces(
         if more > max.item_bytes {
             return Err(Error::Stopped);
         }
-        let elements_max = if is_first { max.first_elements } else { max.elements };
-        if bytes >= max.bytes || gathered.len() >= elements_max {
+        if max.is_full(bytes, gathered.len(), is_first) {
             let is_first = std::mem::replace(&mut is_first, false);
             cut(std::mem::take(&mut gathered), std::mem::take(&mut bytes), is_first)?;
         }

@@ -131,7 +131,7 @@ impl StreamCutter {
             }
         }
         let rows = self.rows.rows.len() + self.rows.owned.len();
-        let is_full = self.max.is_full(self.row_bytes, rows);
+        let is_full = self.max.is_full(self.row_bytes, rows, false);
         Ok(is_full.then(|| self.take_rows()))
     }
 

@@ -32,11 +32,12 @@ use crate::state::registry::{Entry, Run, Verb};
 use crate::state::saves::LOADING_ERROR;
 use crate::state::waiters::{WaitFor, line_up};
 
-/// The error of Redis for what would write after a snapshot has failed.
+/// The error of what would write while data that was loaded is in no checkpoint.
 const JOURNAL_CUT: &str = concat!(
     "MISCONF Data was loaded, and the AOF has to be rewritten before anything is written. BGREWRITEAOF does that, or, ",
     "if not all of the file could be loaded, SAVE first: that keeps what there is of it",
 );
+/// The error of Redis for what would write after a snapshot has failed.
 const SNAPSHOT_FAILED: &str = concat!(
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that ",
     "may modify the data set are disabled, because this instance is configured to report errors during writes if RDB ",

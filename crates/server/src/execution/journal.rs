@@ -32,7 +32,7 @@ pub(super) fn end_record(worker: &Worker, record: Record<'_>) {
 /// Appends what has become of keys without a command, whose slots are held.
 #[cold]
 pub(super) fn journal_gone(server: &Server, effects: &Effects) {
-    // By when it had expired.
+    // Of the record: a replay finds by it that what has gone had expired.
     let time_ms = effects.time_of_gone(server.tier.clock().unix_ms());
     let mut record = Record::new(Vec::new(), time_ms);
     effects.log(0, Args::new(&[], &[]), &mut record);

@@ -184,8 +184,8 @@ fn lock<'k>(keyspace: &'k Keyspace, transaction: &Transaction) -> Locked<'k> {
     keyspace.lock_many(slots)
 }
 
-/// A name of which the walk of a snapshot has to save large values before the queued commands change them: in their
-/// midst they could not wait for it.
+/// A name that the walk of a snapshot has to come to before the queued commands change it, since its values are large,
+/// or as many names are kept as may be: in their midst the commands could not wait for it.
 #[cold]
 fn waits_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> Option<Box<[u8]>> {
     let snapshot = session.server().saves.snapshot()?;

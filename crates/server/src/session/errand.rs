@@ -80,7 +80,9 @@ impl Errand {
                 let turn = async || worker.upkeep_tick.notified().await;
                 Errand::Saved(save_and_shut_down(&worker.server, turn).await.is_ok())
             }
-            Errand::Save(purpose) => Errand::Saved(save(worker, purpose).await),
+            Errand::Save(purpose) => {
+                Errand::Saved(matches!(save(worker, purpose).await, Saving::Done))
+            }
             Errand::Load(load) => Errand::Loaded(load.run(worker).await),
             done => done,
         }
@@ -92,30 +94,46 @@ impl Errand {
     }
 }
 
-/// Takes a snapshot and waits for it. False: there is none, or another is under way.
-pub(super) async fn save(worker: &Worker, purpose: Purpose) -> bool {
+/// What came of a snapshot.
+enum Saving {
+    /// There is its file.
+    Done,
+    Failed,
+    /// It could not begin, since another is under way, for instance.
+    NotBegun,
+}
+
+/// Takes a snapshot and waits for it.
+async fn save(worker: &Worker, purpose: Purpose) -> Saving {
     let (sender, receiver) = oneshot::channel();
     let done = move |is_saved| {
         // A client that has gone does not wait for it any more.
         let _ = sender.send(is_saved);
     };
     match start_save(&worker.server, purpose, done) {
-        Ok(true) => receiver.await.unwrap_or(false),
-        Ok(false) => false,
+        Ok(true) => match receiver.await.unwrap_or(false) {
+            true => Saving::Done,
+            false => Saving::Failed,
+        },
+        Ok(false) => Saving::NotBegun,
         Err(error) => {
             tracing::error!(%error, "cannot start a thread to save");
-            false
+            Saving::Failed
         }
     }
 }
 
-/// The same, once those that are under way have ended.
+/// The same, once those that are under way have ended. Whether there is its file.
 pub(super) async fn save_in_turn(worker: &Worker, purpose: Purpose) -> bool {
+    let server = &worker.server;
     loop {
-        if save(worker, purpose).await {
-            return true;
+        match save(worker, purpose).await {
+            Saving::Done => return true,
+            Saving::Failed => return false,
+            Saving::NotBegun => {}
         }
-        if worker.server.saves.purpose().is_none() || worker.server.is_stopping() {
+        let is_half_loaded = server.saves.is_half_loaded() && purpose != Purpose::Save;
+        if server.is_stopping() || is_half_loaded {
             return false;
         }
         worker.upkeep_tick.notified().await;
@@ -133,4 +151,62 @@ async fn run_change(worker: &Worker, change: Change) -> Result<(), ConfigError> 
         return Err(ConfigError::NoThread(error.to_string()));
     }
     receiver.await.unwrap_or_else(|_| Err(ConfigError::NoThread("it has ended".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use tier::{Budget, Environment, Tier};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::family::REGISTRY;
+
+    /// A worker whose snapshots go to a directory.
+    fn worker(dir: &str) -> Rc<Worker> {
+        let budget = Budget::new(0).expect("resident memory can be read");
+        let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
+        let config = Config::default();
+        let words = [b"--dir".to_vec(), dir.as_bytes().to_vec()];
+        config.load_arguments(&words).expect("options that there are");
+        let server = Server::new(config, &REGISTRY, Arc::new(tier));
+        Worker::new(Arc::new(server), 0).expect("a worker without flash")
+    }
+
+    /// One that fails is not taken again because another is under way by then, nor one that was never begun for a
+    /// failure.
+    #[test]
+    fn one_that_has_failed_is_told_from_one_that_has_yet_to_begin() {
+        let path = std::env::temp_dir().join(format!("kelvin-errand-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("a directory");
+        let worker = worker(path.to_str().expect("a path in UTF-8"));
+        let saves = &worker.server.saves;
+        let cx = &mut Context::from_waker(Waker::noop());
+        for (has_directory, is_saved) in [(true, true), (false, false)] {
+            if !has_directory {
+                std::fs::remove_dir_all(&path).expect("it is there");
+            }
+            assert!(saves.begin(Purpose::Background));
+            let mut save = pin!(save_in_turn(&worker, Purpose::Save));
+            assert!(save.as_mut().poll(cx).is_pending());
+            saves.end(None, false);
+            worker.upkeep_tick.notify_waiters();
+            let mut polled = save.as_mut().poll(cx);
+            while saves.purpose().is_some() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(saves.begin(Purpose::Background));
+            for _ in 0..10_000 {
+                if polled.is_pending() {
+                    std::thread::sleep(Duration::from_millis(1));
+                    polled = save.as_mut().poll(cx);
+                }
+            }
+            assert_eq!(polled, Poll::Ready(is_saved));
+            saves.end(None, false);
+        }
+    }
 }

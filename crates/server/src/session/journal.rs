@@ -43,7 +43,8 @@ fn sync_policy(server: &Server) -> SyncPolicy {
     }
 }
 
-/// Has changes journaled from the checkpoint on that begins now. Every slot is held.
+/// Has changes journaled from the checkpoint on that begins now. A journal that is cut stays so: the checkpoint may
+/// come to nothing. Every slot is held.
 pub(super) fn begin_logging(server: &Server, journal: &Journal) {
     if !server.listening.is_logged() {
         journal.append(&[GAP]);
@@ -51,8 +52,16 @@ pub(super) fn begin_logging(server: &Server, journal: &Journal) {
     }
 }
 
-/// Has nothing more journaled until there is a checkpoint, and writes refused: data is about to be loaded, which is in
-/// no record.
+/// Lets writes run again if the journal was cut: a checkpoint is in place, which has what was loaded. Nothing is loaded
+/// while one is taken.
+pub(super) fn end_cut(server: &Server) {
+    let all = server.tier.keyspace.lock_all();
+    server.journaling.set_cut(false);
+    drop(all);
+}
+
+/// Has nothing more journaled until a checkpoint begins, and writes refused until it is in place: data is about to be
+/// loaded, which is in no record.
 pub(super) fn cut_logging(server: &Server) {
     let Some(journal) = server.journaling.journal() else { return };
     let all = server.tier.keyspace.lock_all();
@@ -81,6 +90,7 @@ pub(super) fn resume_logging(server: &Server, evicted_before: u64) -> bool {
 fn end_logging(server: &Server) {
     let all = server.tier.keyspace.lock_all();
     set_logging(server, false);
+    server.journaling.set_cut(false);
     drop(all);
 }
 
@@ -88,7 +98,6 @@ fn end_logging(server: &Server) {
 fn set_logging(server: &Server, is_on: bool) {
     server.listening.set_logged(is_on);
     server.pause.set_journaled(is_on);
-    server.journaling.set_cut(false);
 }
 
 /// Whether the journal is on, though it may take nothing until there is a checkpoint.
@@ -201,6 +210,7 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use flash::Position;
     use tier::{Budget, Environment, Tier};
 
     use super::*;
@@ -246,22 +256,52 @@ mod tests {
         }
     }
 
+    /// One on a directory, with a journal that was opened.
+    fn server_on(directory: &Directory, appendonly: &str) -> Arc<Server> {
+        let config = Config::default();
+        let dir = directory.0.to_str().expect("a path in UTF-8");
+        let words = ["--dir", dir, "--appendonly", appendonly];
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        config.load_arguments(&words).expect("options that there are");
+        let server = server(config);
+        let journal = Recovery::open(journal_options(&server)).and_then(Recovery::start_anew);
+        server.journaling.set_journal(journal.expect("it opens"));
+        server
+    }
+
     #[test]
     fn a_checkpoint_switches_the_journal_on_where_the_option_says_so() {
         for (option, is_on) in [("no", false), ("yes", true)] {
             let directory = Directory::new(option);
-            let config = Config::default();
-            let dir = directory.0.to_str().expect("a path in UTF-8");
-            let words = ["--dir", dir, "--appendonly", option];
-            let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
-            config.load_arguments(&words).expect("options that there are");
-            let server = server(config);
-            let journal = Recovery::open(journal_options(&server)).and_then(Recovery::start_anew);
-            server.journaling.set_journal(journal.expect("it opens"));
+            let server = server_on(&directory, option);
             assert_eq!(take_checkpoint(&server), is_on);
             assert_eq!(server.listening.is_logged(), is_on);
             server.journaling.journal().expect("it is there").close().expect("it closes");
         }
+    }
+
+    /// What is written sooner stands behind a gap, at which a start would stop.
+    #[test]
+    fn a_journal_is_cut_until_a_checkpoint_is_in_place() {
+        let directory = Directory::new("cut");
+        let server = server_on(&directory, "yes");
+        let journal = server.journaling.journal().expect("it is there");
+        let told = || (server.listening.is_logged(), server.journaling.is_cut());
+        assert!(take_checkpoint(&server));
+        assert_eq!(told(), (true, false));
+        cut_logging(&server);
+        assert_eq!(told(), (false, true));
+        // A checkpoint has its moment, and cannot be put in place: directories are there, wherever that comes.
+        let appended = journal.appended().0;
+        let name = |bytes| Journal::snapshot_name(Position(appended + bytes));
+        let places: Vec<PathBuf> = (0..1_000).map(|at| journal.folder().join(name(at))).collect();
+        places.iter().for_each(|place| std::fs::create_dir(place).expect("a directory"));
+        assert!(!take_checkpoint(&server));
+        assert_eq!(told(), (true, true));
+        places.iter().for_each(|place| std::fs::remove_dir(place).expect("it is there"));
+        assert!(take_checkpoint(&server));
+        assert_eq!(told(), (true, false));
+        journal.close().expect("it closes");
     }
 
     /// Where there is no thread for it, for instance.

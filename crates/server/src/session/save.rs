@@ -24,7 +24,7 @@ use value::Kind;
 use crate::limits::{
     ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX, SAVED_WINDOW_BYTES,
 };
-use crate::session::journal::{begin_logging, is_rewrite_due};
+use crate::session::journal::{begin_logging, end_cut, is_rewrite_due};
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
@@ -285,7 +285,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let Saving { file, mut beside, .. } = saving;
     let finished = finish((writer, part), beside.take(), result);
     match finished {
-        Ok(bytes) => put(file, &name, journal.zip(position))
+        Ok(bytes) => put(server, file, &name, journal.zip(position))
             .map(|()| Done { keys, bytes, changes })
             .map_err(|error| failed("Error moving temp DB file on the final", error)),
         Err(failure) => match file.remove() {
@@ -302,13 +302,16 @@ fn journal_of(server: &Server, purpose: Purpose) -> Option<&Journal> {
 
 /// Puts the file where it belongs; the journal that it is a checkpoint of begins with it.
 fn put(
+    server: &Server,
     file: SnapshotFile,
     name: &Path,
     checkpoint: Option<(&Journal, Position)>,
 ) -> io::Result<()> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
     file.put(Path::new(&Journal::snapshot_name(position)))?;
-    journal.end_checkpoint(position).map_err(io::Error::other)
+    journal.end_checkpoint(position).map_err(io::Error::other)?;
+    end_cut(server);
+    Ok(())
 }
 
 /// Ends the files, and appends the second one to the first if all went well. Returns the bytes that there are.

@@ -5,8 +5,8 @@
 //! 2. A journal that was opened stays open until the process ends. Whether records go to it is told by
 //!    `Listening`, which changes with every slot held.
 //! 3. Before it is on, a gap is appended: what is behind that follows from a checkpoint alone.
-//! 4. What is loaded for a client is in no record. A gap is appended before, and writes are refused until there is a
-//!    checkpoint ([`Journaling::is_cut`]).
+//! 4. What is loaded for a client is in no record. A gap is appended before, and writes are refused until a
+//!    checkpoint is in place ([`Journaling::is_cut`]): one that has begun may come to nothing.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,8 +33,7 @@ pub(crate) struct Journaling {
     journal: OnceLock<Journal>,
     /// Whether replies wait for what they tell of to be durable.
     waits_for_sync: AtomicBool,
-    /// Whether data was loaded since the last record: only a checkpoint goes on from there. Changes with every slot
-    /// held.
+    /// Whether data was loaded that no checkpoint in place has: writes are refused. Changes with every slot held.
     is_cut: AtomicBool,
     /// Whether what is to be synced every second was not when it was last looked at.
     is_behind: AtomicBool,
@@ -98,7 +97,7 @@ impl Journaling {
         self.waits_for_sync.store(waits, Ordering::Relaxed);
     }
 
-    /// Whether the journal takes nothing until there is a checkpoint.
+    /// Whether writes are refused until a checkpoint is in place.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::limits::{BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
+use crate::limits::BACKGROUND_LOOKS_MAX;
 use crate::tier::Tier;
 use crate::wait::Claim;
 
@@ -58,7 +58,7 @@ impl Background {
     /// None: it cannot be had, or `goes_on` says that it is no longer wanted.
     pub fn wait(tier: &Arc<Tier>, bytes: u64, goes_on: impl Fn() -> bool) -> Option<Background> {
         let reserved = Background::small(tier, bytes);
-        if bytes < LARGE_WRITE_BYTES {
+        if tier.budget.large(bytes) == 0 {
             return Some(reserved);
         }
         let asking = Asking::new(tier);

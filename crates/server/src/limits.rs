@@ -195,6 +195,8 @@ pub(crate) const SAVED_BYTES_MAX: usize = 256 << 10;
 pub(crate) const LOADED_KEYS_MAX: usize = 64;
 /// Bytes of them, and of a piece of a large collection.
 pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+/// How often a piece is refused memory before the load fails, with a tick of upkeep after each: two seconds.
+pub(crate) const LOADED_REFUSALS_MAX: u32 = 400;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.

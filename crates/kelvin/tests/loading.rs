@@ -208,6 +208,49 @@ fn an_element_too_large_to_be_loaded_is_told() {
     assert_eq!(other.connect().show("LLEN list"), ":40001");
 }
 
+/// What was taken is loaded again, though it does not fit at once beside what is resident by then.
+#[test]
+fn large_values_are_loaded_where_they_were_saved() {
+    let options = ["--maxmemory", "64mb", "--workers", "2"];
+    let server = Server::kelvin_with_flash("1gb", &options);
+    let mut client = server.connect();
+    for first in (0..200_000).step_by(1_000) {
+        (first..first + 1_000).for_each(|number: usize| {
+            client.send(&["SET", &format!("key:{number}"), &"v".repeat(100)]);
+        });
+        (0..1_000).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
+    }
+    let large = |seed: u8| -> String { (0..12 << 20).map(|at: usize| letter(at, seed)).collect() };
+    let strings = [large(1), large(2)];
+    let mut taken = Vec::new();
+    for (name, string) in ["a", "b"].into_iter().zip(&strings) {
+        // It may be refused at this size, and then is not there.
+        if show(&client.call(&["SET", name, string])) == "+OK" {
+            taken.push((name, string));
+        }
+    }
+    assert!(!taken.is_empty());
+    let element = "e".repeat(8 << 20);
+    assert_eq!(show(&client.call(&["HSET", "hash", "field", &element])), ":1");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let dir = ["--dir", path_text(server.directory())];
+    let other = Server::kelvin_with_flash("1gb", &[&options[..], &dir].concat());
+    let mut client = other.connect();
+    assert_eq!(client.show("DBSIZE"), format!(":{}", 200_001 + taken.len()));
+    for (name, string) in taken {
+        assert!(text(&client.call(&["GET", name])) == *string, "{name}");
+    }
+    assert!(text(&client.call(&["HGET", "hash", "field"])) == element);
+    let peak = resident_peak_bytes(&other);
+    assert!(peak < MAXMEMORY * 115 / 100, "{peak}");
+}
+
+/// A letter of a text that is not easily compressed.
+fn letter(at: usize, seed: u8) -> char {
+    let mixed = (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ u64::from(seed) << 32);
+    char::from(b'a' + (mixed >> 40) as u8 % 26)
+}
+
 /// A server that has not loaded its file yet, and a client of it.
 struct LoadingServer {
     process: std::process::Child,

@@ -211,6 +211,11 @@ impl Reply {
         self.buffer.reserve_exact(bytes);
     }
 
+    /// Gives back what is allocated beyond what it holds and `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.buffer.shrink_to(bytes);
+    }
+
     /// What is allocated and holds nothing yet.
     pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         self.buffer.spare_capacity_mut()

@@ -15,7 +15,7 @@ pub(crate) const ELEMENTS_MIN: usize = 1_000;
 pub(crate) const ELEMENT_BYTES: u64 = 64;
 /// A request that takes no more claims no memory ahead to be made.
 pub(crate) const CLAIM_BYTES_MIN: u64 = 256 << 10;
-/// Bytes of a reply that need not be asked for.
+/// Bytes of a reply that need not be asked for; of a small `maxmemory` they are fewer (`Budget::large_bytes`).
 pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
 /// What a value takes in a reply besides its bytes.
 pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
@@ -195,6 +195,8 @@ pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
 pub(crate) const LOADED_KEYS_MAX: usize = 64;
 /// Bytes of them, and of a piece of a large collection.
 pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+/// How often a piece is refused memory before the load fails, with a tick of upkeep after each: two seconds.
+pub(crate) const LOADED_REFUSALS_MAX: u32 = 400;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.

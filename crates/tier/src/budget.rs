@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::controller::Resident;
 use crate::environment::ResidentSource;
-use crate::limits::WRITE_BYTES;
+use crate::limits::{LARGE_BYTES_MAX, LARGE_BYTES_MIN, LARGE_SHIFT, WRITE_BYTES};
 use crate::process_memory::ResidentSet;
 
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
@@ -203,6 +203,20 @@ impl Budget {
     /// `maxmemory`, 0 for none.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What a request takes from which on it waits until that fits beside what is resident, in bytes.
+    #[inline]
+    pub fn large_bytes(&self) -> u64 {
+        match self.max_bytes() {
+            0 => LARGE_BYTES_MAX,
+            max => (max >> LARGE_SHIFT).clamp(LARGE_BYTES_MIN, LARGE_BYTES_MAX),
+        }
+    }
+
+    /// `bytes` if they are as many, else none.
+    pub(crate) fn large(&self, bytes: u64) -> u64 {
+        if bytes >= self.large_bytes() { bytes } else { 0 }
     }
 
     /// Adds to what connections' buffers take, until [`Budget::set_buffers`] counts them anew; the
@@ -400,6 +414,14 @@ impl Budget {
     pub(crate) fn is_overrun(&self) -> bool {
         let max = self.max_bytes();
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) > max + (max >> OVERRUN_SHIFT)
+    }
+
+    /// Whether it would be with so many bytes more and what others have claimed, if they have claimed anything.
+    pub(crate) fn is_overrun_by_claims(&self, wanted_bytes: u64) -> bool {
+        let max = self.max_bytes();
+        let claimed = self.claimed_bytes().max(0) as u64;
+        let resident = self.resident_bytes.load(Ordering::Relaxed) + claimed + wanted_bytes;
+        max != 0 && claimed > 0 && resident > max + (max >> OVERRUN_SHIFT)
     }
 
     /// Whether that is so but for the margin.
@@ -608,6 +630,30 @@ mod tests {
         (0..FULL_MEASURES).for_each(|_| budget.measure());
         assert_eq!(budget.resident(0), Resident::Full);
         assert_eq!(pages[1 << 20], 1);
+    }
+
+    #[test]
+    fn less_is_taken_without_asking_where_there_is_little() {
+        let budget = Budget::new(0).expect("a budget");
+        for (max_mib, large_kib) in
+            [(0, 256), (4, 64), (64, 64), (128, 128), (256, 256), (4096, 256)]
+        {
+            budget.set_max_bytes(max_mib << 20);
+            let large = large_kib << 10;
+            assert_eq!(budget.large_bytes(), large, "{max_mib} MiB");
+            assert_eq!([large - 1, large].map(|bytes| budget.large(bytes)), [0, large]);
+        }
+    }
+
+    #[test]
+    fn what_others_were_let_have_counts_as_resident_only_where_there_is_any() {
+        let budget = Budget::new(64 << 20).expect("a budget");
+        assert!(!budget.is_overrun_by_claims(1 << 30));
+        budget.add_claimed(60 << 20);
+        let left = (65 << 20) - (60 << 20) - budget.memory_use().resident_bytes as i64;
+        assert!(budget.is_overrun_by_claims(left as u64 + 1));
+        budget.add_claimed(-(30 << 20));
+        assert!(!budget.is_overrun_by_claims(left.max(0) as u64));
     }
 
     #[test]

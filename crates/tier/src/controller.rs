@@ -58,6 +58,9 @@ pub(crate) struct Figures {
     pub(crate) resident: Resident,
     /// Whether `maxmemory` is resident, and a 64th of it more.
     pub(crate) is_overrun: bool,
+    /// Whether that would be so with what the write that waits first takes and what others have claimed, which
+    /// goes by itself.
+    pub(crate) is_overrun_by_claims: bool,
     /// Whether pages that evicted keys have left can be emptied, without flash: writes wait for that while
     /// `maxmemory` is overrun.
     pub(crate) may_empty_pages: bool,
@@ -263,9 +266,11 @@ impl Figures {
         let evicted = done.evicted.unwrap_or_default();
         if self.waits_for_pages() {
             let is_overrun = self.is_overrun_by_keys();
+            // Those of a crowd are late all at once.
+            let awaits_claims = self.is_overrun_by_claims && !done.is_overdue;
             return match () {
                 () if is_overrun && done.is_overdue => Next::Refuse,
-                () if !is_overrun && done.is_late => Next::AdmitAll,
+                () if !is_overrun && done.is_late && !awaits_claims => Next::AdmitAll,
                 () if evicted.keys > 0 || done.moved > 0 => Next::Continue,
                 () => Next::AwaitMeasure,
             };

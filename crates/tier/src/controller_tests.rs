@@ -76,6 +76,7 @@ impl World {
             limit_bytes: limit,
             resident,
             is_overrun: self.resident > self.max + self.max / 64,
+            is_overrun_by_claims: false,
             may_empty_pages: false,
             has_flash: self.has_flash,
             may_evict: self.may_evict && self.keys > 0,
@@ -439,6 +440,10 @@ fn without_flash_a_large_write_has_keys_go_once_and_waits_for_their_pages() {
     ] {
         assert_eq!(figures(0, is_overrun).judge(&done, i64::MAX), next, "{done:?} {is_overrun}");
     }
+    // Those that come with it are let have memory one after another.
+    let crowded = Figures { is_overrun_by_claims: true, ..figures(0, false) };
+    assert_eq!(crowded.judge(&late, i64::MAX), Next::AwaitMeasure);
+    assert_eq!(crowded.judge(&overdue, i64::MAX), Next::AdmitAll);
     // Pages that cannot be emptied are not waited for.
     let figures = Figures { may_empty_pages: false, ..figures(0, true) };
     assert_eq!(figures.judge(&late, i64::MAX), Next::AdmitAll);

@@ -305,6 +305,7 @@ impl Tier {
             limit_bytes: self.budget.limit_bytes(),
             resident,
             is_overrun: self.budget.is_overrun(),
+            is_overrun_by_claims: self.budget.is_overrun_by_claims(wanted_bytes),
             may_empty_pages: self.may_empty_pages(),
             is_large: wanted_bytes > 0,
             owed_bytes: 0,

@@ -835,7 +835,7 @@ impl<T: Transport> Connection<T> {
 
     /// What running its requests needs of the connection.
     fn pipeline(&mut self) -> Pipeline<'_> {
-        let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
+        let reply_bytes_free = self.worker.server.reply_bytes_free();
         let attempt = Attempt {
             number: self.attempts,
             reply_bytes_max: self.reply_granted + reply_bytes_free,

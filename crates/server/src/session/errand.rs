@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::family::REGISTRY;
+    use crate::state::registry::tests::KEY_COMMANDS;
 
     /// A worker whose snapshots go to a directory.
     fn worker(dir: &str) -> Rc<Worker> {
@@ -172,7 +172,7 @@ mod tests {
         let config = Config::default();
         let words = [b"--dir".to_vec(), dir.as_bytes().to_vec()];
         config.load_arguments(&words).expect("options that there are");
-        let server = Server::new(config, &REGISTRY, Arc::new(tier));
+        let server = Server::new(config, &KEY_COMMANDS, Arc::new(tier));
         Worker::new(Arc::new(server), 0).expect("a worker without flash")
     }
 

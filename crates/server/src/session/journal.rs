@@ -215,14 +215,14 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::family::REGISTRY;
     use crate::session::save::Begun;
+    use crate::state::registry::tests::KEY_COMMANDS;
     use crate::state::saves::Purpose;
 
     fn server(config: Config) -> Arc<Server> {
         let budget = Budget::new(0).expect("resident memory can be read");
         let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
-        Arc::new(Server::new(config, &REGISTRY, Arc::new(tier)))
+        Arc::new(Server::new(config, &KEY_COMMANDS, Arc::new(tier)))
     }
 
     /// One that is evicted behind the last record is in none.

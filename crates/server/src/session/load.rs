@@ -17,11 +17,11 @@ use flash::JournalError;
 use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
 use rdb::file::FileError;
 use thiserror::Error as ThisError;
-use tier::{FetchedSet, Held, VALUE_OVERHEAD_BYTES, Want, sort_wants};
+use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::limits::ATTEMPTS_MAX;
+use crate::limits::{ATTEMPTS_MAX, LOADED_REFUSALS_MAX};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_file::{Batch, LoadedPiece, start_reading};
@@ -278,13 +278,19 @@ struct Loading<'a> {
     start: Instant,
 }
 
+/// Bytes that an element, a string or what Redis has packed may take on its way: one that a client may have sent
+/// is there twice.
+fn item_bytes_max(server: &Server) -> u64 {
+    request_bytes_max(server).saturating_mul(2)
+}
+
 impl Loading<'_> {
     async fn load(&self, path: &Path, file: File) -> Result<(), NotLoaded> {
         let server = &self.worker.server;
         let file_bytes = file.metadata()?.len();
         tracing::info!(path = %path.display(), file_bytes, "loading");
         server.saves.loading.begin_file(file_bytes);
-        let mut batches = start_reading(server, file, request_bytes_max(server))?;
+        let mut batches = start_reading(server, file, item_bytes_max(server))?;
         let (mut putting, mut logged) = (Putting::default(), self.start);
         loop {
             let Batch { pieces, put, .. } = batches.recv().await.ok_or(NotLoaded::Thread)??;
@@ -314,6 +320,22 @@ impl Loading<'_> {
         Ok(())
     }
 
+    /// Memory for a piece. What takes much was in memory as this file was written: if it does not fit beside what
+    /// is resident, it is put as soon as there is memory for what takes little, and values are demoted for it then.
+    /// Pages that values have left come free late: a client would be refused, but here nothing else goes on.
+    async fn wait_for_memory(&self, bytes: u64) -> Result<Claim, TierError> {
+        let tier = &self.worker.tier;
+        let mut wanted = bytes;
+        for _ in 0..LOADED_REFUSALS_MAX {
+            match tier.wait_for_memory(wanted, Held::default()).await {
+                Ok(claim) => return Ok(claim),
+                Err(_) => self.worker.upkeep_tick.notified().await,
+            }
+            wanted = 0;
+        }
+        Err(TierError::OutOfMemory)
+    }
+
     /// Makes a key of a piece, or adds it to that, with the leaves at hand that it needs.
     async fn put(&self, putting: &mut Putting, mut piece: LoadedPiece) -> Result<(), NotLoaded> {
         let LoadedPiece { part, piece: value, .. } = &piece;
@@ -336,12 +358,9 @@ impl Loading<'_> {
             let _claim =
                 match tier.must_wait_for(bytes) {
                     false => None,
-                    true => {
-                        let claim = tier.wait_for_memory(bytes, Held::default()).await;
-                        Some(claim.map_err(|_| {
-                            piece.refused("there is no memory for it within maxmemory")
-                        })?)
-                    }
+                    true => Some(self.wait_for_memory(bytes).await.map_err(|_| {
+                        piece.refused("there is no memory for it within maxmemory")
+                    })?),
                 };
             if !wants.is_empty() {
                 fetched.extend(tier.fetch(std::mem::take(&mut wants)).await);

@@ -308,13 +308,13 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::family::REGISTRY;
+    use crate::state::registry::tests::KEY_COMMANDS;
 
     #[test]
     fn what_frees_memory_is_run_again_where_there_is_none() {
         let budget = Budget::new(64 << 20).expect("resident memory can be read");
         let tier = Tier::new(Arc::default(), None, Environment::of_machine(None), budget, 1);
-        let server = Server::new(Config::default(), &REGISTRY, Arc::new(tier));
+        let server = Server::new(Config::default(), &KEY_COMMANDS, Arc::new(tier));
         let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
         let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
         let mut replay = Replay { worker: &worker, reply, step, commands: 0, evicted_before: 0 };

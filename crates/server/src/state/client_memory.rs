@@ -517,7 +517,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::state::registry::Registry;
+    use crate::state::registry::tests::KEY_COMMANDS;
 
     pub(crate) const MIB: u64 = 1 << 20;
 
@@ -529,8 +529,7 @@ pub(crate) mod tests {
         let budget = Budget::new(0).expect("/proc");
         let environment = Environment::of_machine(None);
         let tier = Tier::new(Arc::new(Keyspace::default()), None, environment, budget, 1);
-        let registry = Box::leak(Box::new(Registry::new(Vec::new())));
-        Server::new(config, registry, Arc::new(tier))
+        Server::new(config, &KEY_COMMANDS, Arc::new(tier))
     }
 
     fn twice(bytes: u64) -> Amount {

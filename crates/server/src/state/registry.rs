@@ -144,3 +144,16 @@ fn new_entry(
     entries.push(entry);
     entry
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    /// The commands on keys alone: those of families stand in a layer above.
+    pub(crate) static KEY_COMMANDS: LazyLock<Registry> = LazyLock::new(|| {
+        let keys = command::family::FAMILIES.iter().copied().flatten();
+        Registry::new(keys.map(|row: &command::Command| (row.spec(), Run::Keys(row.run))).collect())
+    });
+}

@@ -147,6 +147,11 @@ impl Server {
         }
     }
 
+    /// Bytes of a reply that need not be asked for.
+    pub(crate) fn reply_bytes_free(&self) -> usize {
+        self.slices.reply_bytes_free.min(self.tier.budget.large_bytes() as usize)
+    }
+
     /// The sum of a counter over all workers.
     pub(crate) fn sum(&self, count: impl Fn(&WorkerStats) -> u64) -> u64 {
         self.stats.iter().map(|stats| count(stats)).sum()

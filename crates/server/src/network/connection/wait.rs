@@ -18,8 +18,7 @@ use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::{Lacked, Needed};
 use crate::execution::read_many::Progress;
 use crate::limits::{
-    CLAIM_BYTES_MIN, ELEMENT_BYTES, ELEMENTS_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES,
-    READ_BUFFER_BYTES,
+    ELEMENT_BYTES, ELEMENTS_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES,
 };
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
@@ -398,7 +397,7 @@ impl<T: Transport> Connection<T> {
             self.worker.tier.buffers_released();
             // Until the memory is there: what has waited in vain runs again, and asks again.
             self.reply_granted = 0;
-            let reply_bytes_free = self.worker.server.slices.reply_bytes_free;
+            let reply_bytes_free = self.worker.server.reply_bytes_free();
             let beside = made_bytes + needed.watch_bytes;
             if values > READ_BUFFER_BYTES as u64 || beside > reply_bytes_free as u64 {
                 return Box::pin(self.fetch_large(needed, values)).await;
@@ -462,8 +461,12 @@ impl<T: Transport> Connection<T> {
         self.worker.clone().turn.give_way().await;
         // What was claimed by a run before is resident, but for what is asked for again.
         self.counted.keep_claim(None);
-        if claimed <= CLAIM_BYTES_MIN {
+        if claimed <= self.worker.server.tier.budget.large_bytes() {
             return true;
+        }
+        if self.reply.capacity() != self.resident_reply {
+            // What a run has written in vain is not resident while many wait.
+            self.reply.shrink_to(READ_BUFFER_BYTES);
         }
         let mut is_granted = self.claim(claimed).await;
         let claimed_now = self.claimed_bytes(bytes, reply_bytes);
@@ -496,7 +499,7 @@ impl<T: Transport> Connection<T> {
 
     /// Has the buffers of a large reply, and of a large value that a write makes, ready before it runs.
     async fn make_buffers(&mut self, reply_bytes: u64, copy_bytes: u64) {
-        if reply_bytes > CLAIM_BYTES_MIN {
+        if reply_bytes > self.worker.server.tier.budget.large_bytes() {
             self.reply.reserve(reply_bytes as usize);
             prefault_in_turns(&self.worker, self.reply.spare()).await;
             self.resident_reply = self.reply.capacity();

@@ -198,7 +198,7 @@ fn an_element_too_large_to_be_loaded_is_told() {
     }
     assert_eq!(client.show("SAVE"), "+OK");
     let dir = ["--dir", path_text(server.directory())];
-    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "2mb"]].concat());
+    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "1mb"]].concat());
     assert!(log.contains("start with a larger maxmemory-clients"), "{log}");
     assert!(!log.contains("move it away"), "{log}");
     // All of it may be larger than a request.

@@ -15,7 +15,10 @@ pub(crate) const ELEMENTS_MIN: usize = 1_000;
 pub(crate) const ELEMENT_BYTES: u64 = 64;
 /// A request that takes no more claims no memory ahead to be made.
 pub(crate) const CLAIM_BYTES_MIN: u64 = 256 << 10;
-/// Bytes of a reply that need not be asked for; of a small `maxmemory` they are fewer (`Budget::large_bytes`).
+/// Of a small `maxmemory` this part need not be asked for, 1/1024, or so many bytes.
+pub(crate) const REPLY_FREE_SHIFT: u32 = 10;
+pub(crate) const REPLY_BYTES_FREE_MIN: u64 = 64 << 10;
+/// Bytes of a reply that need not be asked for.
 pub(crate) const REPLY_BYTES_FREE: usize = 256 << 10;
 /// What a value takes in a reply besides its bytes.
 pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;

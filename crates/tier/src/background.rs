@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::limits::BACKGROUND_LOOKS_MAX;
+use crate::limits::{BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
 use crate::tier::Tier;
 use crate::wait::Claim;
 
@@ -51,7 +51,7 @@ impl Background {
     /// Reserves memory, and waits with the thread until that much is free, if it is much. Workers demote for it.
     /// None: it cannot be had, or `goes_on` says that it is no longer wanted.
     pub fn wait(tier: &Arc<Tier>, bytes: u64, goes_on: impl Fn() -> bool) -> Option<Background> {
-        if tier.budget.large(bytes) == 0 {
+        if bytes < LARGE_WRITE_BYTES {
             return Some(Background::small(tier, bytes));
         }
         let mut sought = Sought::new(tier, bytes);

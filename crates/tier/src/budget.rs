@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::controller::Resident;
 use crate::environment::ResidentSource;
-use crate::limits::{LARGE_BYTES_MAX, LARGE_BYTES_MIN, LARGE_SHIFT, WRITE_BYTES};
+use crate::limits::WRITE_BYTES;
 use crate::process_memory::ResidentSet;
 
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
@@ -203,20 +203,6 @@ impl Budget {
     /// `maxmemory`, 0 for none.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes.load(Ordering::Relaxed)
-    }
-
-    /// What a request takes from which on it waits until that fits beside what is resident, in bytes.
-    #[inline]
-    pub fn large_bytes(&self) -> u64 {
-        match self.max_bytes() {
-            0 => LARGE_BYTES_MAX,
-            max => (max >> LARGE_SHIFT).clamp(LARGE_BYTES_MIN, LARGE_BYTES_MAX),
-        }
-    }
-
-    /// `bytes` if they are as many, else none.
-    pub(crate) fn large(&self, bytes: u64) -> u64 {
-        if bytes >= self.large_bytes() { bytes } else { 0 }
     }
 
     /// Adds to what connections' buffers take, until [`Budget::set_buffers`] counts them anew; the
@@ -630,19 +616,6 @@ mod tests {
         (0..FULL_MEASURES).for_each(|_| budget.measure());
         assert_eq!(budget.resident(0), Resident::Full);
         assert_eq!(pages[1 << 20], 1);
-    }
-
-    #[test]
-    fn less_is_taken_without_asking_where_there_is_little() {
-        let budget = Budget::new(0).expect("a budget");
-        for (max_mib, large_kib) in
-            [(0, 256), (4, 64), (64, 64), (128, 128), (256, 256), (4096, 256)]
-        {
-            budget.set_max_bytes(max_mib << 20);
-            let large = large_kib << 10;
-            assert_eq!(budget.large_bytes(), large, "{max_mib} MiB");
-            assert_eq!([large - 1, large].map(|bytes| budget.large(bytes)), [0, large]);
-        }
     }
 
     #[test]

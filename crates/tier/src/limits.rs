@@ -25,13 +25,9 @@ pub(crate) const FULL_SLICE_BYTES: i64 = 64 << 10;
 /// Memory that is made for each write that waits, and counted when some are let go on while keys are
 /// evicted: what such a write takes is known only afterwards.
 pub(crate) const WRITE_BYTES: i64 = 4 << 10;
-/// A request that takes as much waits until it fits beside what is resident, and is refused before smaller ones: so
-/// many bytes at most, and this part of a small `maxmemory`, 1/1024. Of a hundred clients each may take as much at
-/// a time without asking.
-pub(crate) const LARGE_BYTES_MAX: u64 = 256 << 10;
-pub(crate) const LARGE_SHIFT: u32 = 10;
-/// And so many at least.
-pub(crate) const LARGE_BYTES_MIN: u64 = 64 << 10;
+/// A write that takes as much waits until it fits beside what is resident, and is refused before
+/// smaller ones.
+pub(crate) const LARGE_WRITE_BYTES: u64 = 256 << 10;
 /// How often work in the background looks for memory, a millisecond apart, before it does without the work.
 pub(crate) const BACKGROUND_LOOKS_MAX: u32 = 10_000;
 /// A write that passes a large one counts as at most so much: others pass when it has been made up for.

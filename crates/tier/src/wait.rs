@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use crate::controller::{Done, Figures, Next, Resident};
 use crate::limits::{
-    DEFRAG_WAIT_MAX, FULL_SLICE_BYTES, PASSED_BYTES_MAX, SLICE_BYTES_MAX, WAIT_MAX, WRITE_BYTES,
+    DEFRAG_WAIT_MAX, FULL_SLICE_BYTES, LARGE_WRITE_BYTES, PASSED_BYTES_MAX, SLICE_BYTES_MAX,
+    WAIT_MAX, WRITE_BYTES,
 };
 use crate::tier::{Pressure, Tier, TierError};
 use crate::worker::TierWorker;
@@ -90,8 +91,6 @@ struct WaitingWrite {
     since: Duration,
     /// What it is about to take.
     bytes: u64,
-    /// The same if that is much, else none.
-    large_bytes: u64,
     /// What its client holds already; no buffers when it takes little.
     held: Held,
     /// Bytes of keys that are still to go for it, once it is the first and waits for pages.
@@ -110,7 +109,7 @@ pub struct Claim {
 
 impl Claim {
     fn new(tier: &Arc<Tier>, bytes: u64) -> Claim {
-        let bytes = tier.budget.large(bytes);
+        let bytes = large(bytes);
         tier.budget.add_claimed(bytes as i64);
         Claim { tier: tier.clone(), bytes }
     }
@@ -118,7 +117,7 @@ impl Claim {
     /// The same if they fit, with what is resident now. Of two workers that see room for one large write,
     /// one gets it: without that, both took it.
     pub(crate) fn if_it_fits(tier: &Arc<Tier>, bytes: u64) -> Option<Claim> {
-        let bytes = tier.budget.large(bytes);
+        let bytes = large(bytes);
         loop {
             let claimed = tier.budget.claimed_bytes();
             tier.look_for_memory(bytes);
@@ -136,6 +135,11 @@ impl Drop for Claim {
     fn drop(&mut self) {
         self.tier.budget.add_claimed(-(self.bytes as i64));
     }
+}
+
+/// `bytes` when they are many, else none.
+fn large(bytes: u64) -> u64 {
+    if bytes >= LARGE_WRITE_BYTES { bytes } else { 0 }
 }
 
 /// A write's place in the queue, which it leaves when this is dropped.
@@ -166,12 +170,11 @@ impl WaitQueue {
 
     fn join<'a>(&'a self, tier: &'a Tier, bytes: u64, mut held: Held) -> Place<'a> {
         let since = tier.clock.now();
-        let large_bytes = tier.budget.large(bytes);
-        if large_bytes == 0 {
+        if large(bytes) == 0 {
             held.buffer_bytes = 0;
         }
         tier.held_by_waiting.add(held);
-        let write = WaitingWrite { since, bytes, large_bytes, held, ..WaitingWrite::default() };
+        let write = WaitingWrite { since, bytes, held, ..WaitingWrite::default() };
         let write = Rc::new(write);
         self.writes.borrow_mut().push_back(write.clone());
         Place { tier, queue: self, write }
@@ -208,7 +211,7 @@ impl WaitQueue {
     fn refuse_largest(&self) -> bool {
         let mut writes = self.writes.borrow_mut();
         let largest = writes.iter().enumerate().max_by_key(|(_, write)| write.bytes);
-        let Some((index, _)) = largest.filter(|(_, write)| write.large_bytes > 0) else {
+        let Some((index, _)) = largest.filter(|(_, write)| large(write.bytes) > 0) else {
             return false;
         };
         if let Some(write) = writes.remove(index) {
@@ -224,7 +227,7 @@ impl WaitQueue {
         let first_bytes = self.wanted_bytes();
         self.writes.borrow_mut().retain(|write| {
             let bytes = write.bytes;
-            let claim = match write.large_bytes {
+            let claim = match large(bytes) {
                 _ if allowance <= 0 => None,
                 0 => Some(Claim::new(tier, bytes)),
                 // A look at resident memory is dear: not for each that does not fit as it is known to be.
@@ -252,7 +255,7 @@ impl WaitQueue {
 
     /// What the first write is about to take, if that is much.
     pub(crate) fn wanted_bytes(&self) -> u64 {
-        self.writes.borrow().front().map_or(0, |write| write.large_bytes)
+        self.writes.borrow().front().map_or(0, |write| large(write.bytes))
     }
 
     /// Bytes of keys that are to go for the first write: `missing_bytes` when it became the first, less what has
@@ -279,7 +282,7 @@ impl WaitQueue {
     /// How many go on when there is memory: a large one, for which it was measured, alone.
     fn admissible(&self) -> usize {
         let writes = self.writes.borrow();
-        let is_small = |write: &Rc<WaitingWrite>| write.large_bytes == 0;
+        let is_small = |write: &Rc<WaitingWrite>| large(write.bytes) == 0;
         writes.iter().take_while(|write| is_small(write)).count().max(1)
     }
 
@@ -335,13 +338,13 @@ impl TierWorker {
     /// The same for one that is about to take `bytes`, which count in the budget already: a large one
     /// waits, too, until as much less than `maxmemory` is resident. Cost: a measurement if it is large.
     pub fn must_wait_for(&self, bytes: u64) -> bool {
-        self.must_wait() || self.lacks(self.tier.budget.large(bytes))
+        self.must_wait() || self.lacks(large(bytes))
     }
 
     /// Memory for a write that is about to take `bytes`, which are reserved in the budget already, unless
     /// it has to wait for it in [`TierWorker::wait_for_memory`].
     pub fn claim(&self, bytes: u64) -> Option<Claim> {
-        match self.tier.budget.large(bytes) {
+        match large(bytes) {
             _ if self.must_wait() => None,
             0 => Some(Claim::new(&self.tier, bytes)),
             _ => {
@@ -375,7 +378,7 @@ impl TierWorker {
             return Err(TierError::OutOfMemory);
         }
         let is_admitted = self.waiting.admitted_at.get() == Some(self.seen());
-        if is_admitted && self.waiting.is_empty() && self.tier.budget.large(bytes) == 0 {
+        if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
             return Ok(Claim::new(&self.tier, bytes));
         }
         let place = self.waiting.join(&self.tier, bytes, held);

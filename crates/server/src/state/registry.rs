@@ -154,6 +154,8 @@ pub(crate) mod tests {
     /// The commands on keys alone: those of families stand in a layer above.
     pub(crate) static KEY_COMMANDS: LazyLock<Registry> = LazyLock::new(|| {
         let keys = command::family::FAMILIES.iter().copied().flatten();
+        // Some containers have rows of this crate alone.
+        let keys = keys.filter(|row| !row.spec().name.contains('|'));
         Registry::new(keys.map(|row: &command::Command| (row.spec(), Run::Keys(row.run))).collect())
     });
 }

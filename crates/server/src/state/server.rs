@@ -11,6 +11,7 @@ use tier::Tier;
 use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::limits::{REPLY_BYTES_FREE_MIN, REPLY_FREE_SHIFT};
 use crate::state::client_memory::{ClientMemory, request_bytes_max};
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
@@ -147,9 +148,14 @@ impl Server {
         }
     }
 
-    /// Bytes of a reply that need not be asked for.
+    /// Bytes of a reply that need not be asked for: of a small `maxmemory` fewer, for a hundred clients may each
+    /// take them at a time.
     pub(crate) fn reply_bytes_free(&self) -> usize {
-        self.slices.reply_bytes_free.min(self.tier.budget.large_bytes() as usize)
+        let bytes_max = self.slices.reply_bytes_free;
+        match self.tier.budget.max_bytes() {
+            0 => bytes_max,
+            max => bytes_max.min((max >> REPLY_FREE_SHIFT).max(REPLY_BYTES_FREE_MIN) as usize),
+        }
     }
 
     /// The sum of a counter over all workers.

@@ -18,7 +18,8 @@ use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::{Lacked, Needed};
 use crate::execution::read_many::Progress;
 use crate::limits::{
-    ELEMENT_BYTES, ELEMENTS_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES, READ_BUFFER_BYTES,
+    CLAIM_BYTES_MIN, ELEMENT_BYTES, ELEMENTS_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES,
+    READ_BUFFER_BYTES,
 };
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
@@ -461,7 +462,7 @@ impl<T: Transport> Connection<T> {
         self.worker.clone().turn.give_way().await;
         // What was claimed by a run before is resident, but for what is asked for again.
         self.counted.keep_claim(None);
-        if claimed <= self.worker.server.tier.budget.large_bytes() {
+        if claimed <= CLAIM_BYTES_MIN {
             return true;
         }
         if self.reply.capacity() != self.resident_reply {
@@ -499,7 +500,7 @@ impl<T: Transport> Connection<T> {
 
     /// Has the buffers of a large reply, and of a large value that a write makes, ready before it runs.
     async fn make_buffers(&mut self, reply_bytes: u64, copy_bytes: u64) {
-        if reply_bytes > self.worker.server.tier.budget.large_bytes() {
+        if reply_bytes > CLAIM_BYTES_MIN {
             self.reply.reserve(reply_bytes as usize);
             prefault_in_turns(&self.worker, self.reply.spare()).await;
             self.resident_reply = self.reply.capacity();

@@ -21,7 +21,7 @@ use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::limits::{ATTEMPTS_MAX, LOADED_REFUSALS_MAX};
+use crate::limits::{ATTEMPTS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_file::{Batch, LoadedPiece, start_reading};
@@ -320,18 +320,21 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Memory for a piece. What takes much was in memory as this file was written: if it does not fit beside what
-    /// is resident, it is put as soon as there is memory for what takes little, and values are demoted for it then.
-    /// Pages that values have left come free late: a client would be refused, but here nothing else goes on.
-    async fn wait_for_memory(&self, bytes: u64) -> Result<Claim, TierError> {
+    /// Memory for a piece. Where none can be made for a large one it is put without, if it fits beside what the data set
+    /// takes: what is resident besides are buffers that it and others have come in.
+    ///
+    /// Errors: the data set does not fit.
+    async fn wait_for_memory(&self, bytes: u64) -> Result<Option<Claim>, TierError> {
         let tier = &self.worker.tier;
-        let mut wanted = bytes;
         for _ in 0..LOADED_REFUSALS_MAX {
-            match tier.wait_for_memory(wanted, Held::default()).await {
-                Ok(claim) => return Ok(claim),
-                Err(_) => self.worker.upkeep_tick.notified().await,
+            if let Ok(claim) = tier.wait_for_memory(bytes, Held::default()).await {
+                return Ok(Some(claim));
             }
-            wanted = 0;
+            let fits = self.worker.server.tier.budget.over_limit() + bytes as i64 <= 0;
+            if bytes >= LOADED_LARGE_BYTES && fits {
+                return Ok(None);
+            }
+            self.worker.upkeep_tick.notified().await;
         }
         Err(TierError::OutOfMemory)
     }
@@ -355,13 +358,13 @@ impl Loading<'_> {
         let (mut fetched, mut wants) = (FetchedSet::default(), Vec::new());
         for attempt in 0.. {
             // It is the piece's until the key has it.
-            let _claim =
-                match tier.must_wait_for(bytes) {
-                    false => None,
-                    true => Some(self.wait_for_memory(bytes).await.map_err(|_| {
-                        piece.refused("there is no memory for it within maxmemory")
-                    })?),
-                };
+            let _claim = match tier.must_wait_for(bytes) {
+                false => None,
+                true => self
+                    .wait_for_memory(bytes)
+                    .await
+                    .map_err(|_| piece.refused("there is no memory for it within maxmemory"))?,
+            };
             if !wants.is_empty() {
                 fetched.extend(tier.fetch(std::mem::take(&mut wants)).await);
             }

@@ -153,6 +153,7 @@ impl<R: Read> FileReader<R> {
     ///
     /// Errors: it cannot be read, or is nothing that is known.
     pub fn next_part(&mut self) -> Result<Part, FileError> {
+        self.bytes.shrink();
         self.read_part().map_err(|error| self.error(error))
     }
 
@@ -310,6 +311,23 @@ impl<R: Read> Buffered<R> {
         self.checksum.value()
     }
 
+    /// Drops what has been read from the buffer.
+    fn drop_read(&mut self) {
+        self.sum();
+        self.passed += self.at as u64;
+        self.buffer.drain(..self.at);
+        (self.at, self.summed) = (0, 0);
+    }
+
+    /// Gives back what a long string has taken, before others are read.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.buffer.capacity() > BUFFER_BYTES_MAX {
+            self.drop_read();
+            self.buffer.shrink_to(READ_BYTES);
+        }
+    }
+
     /// Reads until `len` bytes are there. The buffer grows with what has been read.
     #[cold]
     fn fill(&mut self, len: u64) -> Result<(), Error> {
@@ -317,13 +335,7 @@ impl<R: Read> Buffered<R> {
             return Err(Error::Unsupported("string of a length of", len));
         }
         let len = usize::try_from(len).map_err(|_| Error::Short)?;
-        self.sum();
-        self.passed += self.at as u64;
-        self.buffer.drain(..self.at);
-        (self.at, self.summed) = (0, 0);
-        if self.buffer.capacity() > BUFFER_BYTES_MAX && len < READ_BYTES {
-            self.buffer.shrink_to(READ_BYTES);
-        }
+        self.drop_read();
         while self.buffer.len() < len {
             let more = (len - self.buffer.len()).clamp(READ_BYTES / 2, READ_BYTES);
             let read = self.input.by_ref().take(more as u64).read_to_end(&mut self.buffer);

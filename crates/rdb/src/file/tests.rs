@@ -216,6 +216,25 @@ fn no_more_is_kept_than_a_string_takes() {
     }
 }
 
+#[test]
+fn what_a_long_string_has_taken_is_given_back_before_the_next_key_is_read() {
+    let mut writer = FileWriter::new(Vec::new(), 10, true);
+    for (key, len) in [("long", 4 << 20), ("short", 10)] {
+        let mut object = Vec::new();
+        write::string(&mut object, &vec![b'x'; len], false);
+        writer.key(0, key.as_bytes(), 0, &object).expect("a buffer");
+    }
+    let file = writer.finish().expect("a buffer");
+    let mut reader = FileReader::new(&file[..], 8 << 20).expect("a file");
+    let mut keys = 0;
+    while let Part::Key(key) = reader.next_part().expect("a file") {
+        assert!(reader.buffer_bytes() <= 1 << 20);
+        read_object(&mut reader, key.object_type, &mut |_| Ok(())).expect("a value");
+        keys += 1;
+    }
+    assert_eq!(keys, 2);
+}
+
 proptest! {
     #[test]
     fn anything_is_read_or_refused(bytes: Vec<u8>, at in 0usize..80, byte: u8) {

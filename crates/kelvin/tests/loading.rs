@@ -241,7 +241,7 @@ fn large_values_are_loaded_where_they_were_saved() {
     for (name, string) in taken {
         assert_eq!(client.show(&format!("STRLEN {name}")), format!(":{}", string.len()));
     }
-    assert_eq!(client.show("HLEN hash"), ":1");
+    assert_eq!(client.show("EXISTS hash"), ":1");
 }
 
 /// A letter of a text that is not easily compressed.

@@ -122,7 +122,6 @@ fn large_collections_are_loaded_in_little_memory() {
     // And once more, on top of what is there. What is resident while digests are made is not this test's.
     reset_resident_peak(&kelvin);
     assert_eq!(of_kelvin.show("DEBUG RELOAD"), "+OK");
-    // 1.02 to 1.06 times was measured on a busy machine.
     let peak = resident_peak_bytes(&kelvin);
     assert!(peak < MAXMEMORY * 108 / 100, "{peak}");
     let line = "DEBUG DIGEST-VALUE hash set list zset stream";
@@ -193,13 +192,13 @@ fn an_element_that_is_there_twice_is_told_wherever_it_stands() {
 fn an_element_too_large_to_be_loaded_is_told() {
     let server = Server::kelvin(&["--maxmemory-clients", "64mb"]);
     let mut client = server.connect();
-    client.call(&["RPUSH", "list", &"x".repeat(1_500_000), "y"]);
+    client.call(&["RPUSH", "list", &"x".repeat(3_000_000), "y"]);
     for _ in 0..40 {
         client.call(&[&["RPUSH", "list"][..], &["some element"; 1_000]].concat());
     }
     assert_eq!(client.show("SAVE"), "+OK");
     let dir = ["--dir", path_text(server.directory())];
-    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "1mb"]].concat());
+    let log = Server::failed_kelvin(&[&dir[..], &["--maxmemory-clients", "2mb"]].concat());
     assert!(log.contains("start with a larger maxmemory-clients"), "{log}");
     assert!(!log.contains("move it away"), "{log}");
     // All of it may be larger than a request.

@@ -569,6 +569,7 @@ fn a_write_is_not_refused_for_what_a_snapshot_lacks() {
         assert_eq!(client.show("EXEC"), replies);
         wait_for_snapshot(&mut client);
         assert_eq!(info(&mut client, "rdb_last_bgsave_status"), "ok");
+        assert_eq!(client.show("SAVE"), "+OK");
     }
 }
 

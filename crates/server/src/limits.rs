@@ -200,10 +200,6 @@ pub(crate) const LOADED_KEYS_MAX: usize = 64;
 pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
 /// How often a piece is refused memory before the load fails, with a tick of upkeep after each: two seconds.
 pub(crate) const LOADED_REFUSALS_MAX: u32 = 400;
-/// Bytes that are reserved while a file is loaded: what is read ahead of it, and leaves from flash that a piece needs;
-/// and at most this part of `maxmemory`, 1/32.
-pub(crate) const LOADED_BUFFER_BYTES: u64 = 2 << 20;
-pub(crate) const LOADED_BUFFERS_SHIFT: u32 = 5;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.

@@ -17,16 +17,11 @@ use flash::JournalError;
 use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
 use rdb::file::FileError;
 use thiserror::Error as ThisError;
-use tier::{
-    Background, Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_wants,
-};
+use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::limits::{
-    ATTEMPTS_MAX, LOADED_BUFFER_BYTES, LOADED_BUFFERS_SHIFT, LOADED_LARGE_BYTES,
-    LOADED_REFUSALS_MAX,
-};
+use crate::limits::{ATTEMPTS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_file::{Batch, LoadedPiece, start_reading};
@@ -295,8 +290,6 @@ impl Loading<'_> {
         let file_bytes = file.metadata()?.len();
         tracing::info!(path = %path.display(), file_bytes, "loading");
         server.saves.loading.begin_file(file_bytes);
-        let buffers_max = server.tier.budget.max_bytes() >> LOADED_BUFFERS_SHIFT;
-        let _buffers = Background::small(&server.tier, LOADED_BUFFER_BYTES.min(buffers_max));
         let mut batches = start_reading(server, file, item_bytes_max(server))?;
         let (mut putting, mut logged) = (Putting::default(), self.start);
         loop {

@@ -198,8 +198,9 @@ pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
 pub(crate) const LOADED_KEYS_MAX: usize = 64;
 /// Bytes of them, and of a piece of a large collection.
 pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
-/// How often a piece is refused memory before the load fails, with a tick of upkeep after each: two seconds.
-pub(crate) const LOADED_REFUSALS_MAX: u32 = 400;
+/// How often a piece is refused memory, with a tick of upkeep after each, before it is put without or the load fails:
+/// a tenth of a second.
+pub(crate) const LOADED_REFUSALS_MAX: u32 = 20;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.

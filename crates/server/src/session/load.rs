@@ -320,19 +320,22 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Memory for a piece. Where none can be made for a large one it is put without, if it fits beside what the data set
-    /// takes: what is resident besides are buffers that it and others have come in.
+    /// Memory for a piece. Where none can be made it is put without, if it fits beside what the data set takes: what is
+    /// resident besides are buffers that a large value came in, which may be read ahead. A small piece waits for these.
     ///
     /// Errors: the data set does not fit.
     async fn wait_for_memory(&self, bytes: u64) -> Result<Option<Claim>, TierError> {
         let tier = &self.worker.tier;
-        for _ in 0..LOADED_REFUSALS_MAX {
+        for refusals in 1.. {
             if let Ok(claim) = tier.wait_for_memory(bytes, Held::default()).await {
                 return Ok(Some(claim));
             }
+            let is_last = refusals >= LOADED_REFUSALS_MAX;
             let fits = self.worker.server.tier.budget.over_limit() + bytes as i64 <= 0;
-            if bytes >= LOADED_LARGE_BYTES && fits {
+            if fits && (is_last || bytes >= LOADED_LARGE_BYTES) {
                 return Ok(None);
+            } else if is_last {
+                break;
             }
             self.worker.upkeep_tick.notified().await;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::limits::{BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
+use crate::limits::{BACKGROUND_LOOKS_FEW, BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
 use crate::tier::Tier;
 use crate::wait::Claim;
 
@@ -24,6 +24,19 @@ impl Background {
     pub fn small(tier: &Arc<Tier>, bytes: u64) -> Background {
         tier.budget.add_background(bytes as i64);
         Background { tier: tier.clone(), bytes, claim: None }
+    }
+
+    /// The same, with a wait of the thread of a tenth of a second at most while that much is not free: workers demote
+    /// for it.
+    pub fn soon(tier: &Arc<Tier>, bytes: u64) -> Background {
+        let mut sought = Sought::new(tier, bytes);
+        for _ in 0..BACKGROUND_LOOKS_FEW {
+            if sought.is_there() {
+                break;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        sought.memory
     }
 
     /// Says that it is resident, so that others need not leave room for it.

@@ -30,6 +30,8 @@ pub(crate) const WRITE_BYTES: i64 = 4 << 10;
 pub(crate) const LARGE_WRITE_BYTES: u64 = 256 << 10;
 /// How often work in the background looks for memory, a millisecond apart, before it does without the work.
 pub(crate) const BACKGROUND_LOOKS_MAX: u32 = 10_000;
+/// The same for what has a small bound of its own, and goes on without.
+pub(crate) const BACKGROUND_LOOKS_FEW: u32 = 100;
 /// A write that passes a large one counts as at most so much: others pass when it has been made up for.
 pub(crate) const PASSED_BYTES_MAX: i64 = 4 * SLICE_BYTES_MAX;
 /// Writes that a slice makes memory for.

@@ -142,7 +142,8 @@ impl Saving<'_> {
     }
 
     /// The first of some leaves of a large collection, with memory to read them and to write them into a buffer. A
-    /// single large one that is on flash waits for it: with all else no more than a window comes to be resident.
+    /// single large one that is on flash waits for it, others that are a little: no more than a window of them comes to be
+    /// resident.
     fn window<'l>(
         &self,
         snapshot: &Snapshot,
@@ -150,18 +151,19 @@ impl Saving<'_> {
         tree: &SavedTree,
         leaves: &'l [LeafAt],
     ) -> Result<Window<'l>, Failure> {
-        let (leaves, bytes, waits) = {
+        let (leaves, bytes, is_cold) = {
             let state = self.server.tier.keyspace.lock(key.slot);
             if !tree.is_there(&state, table, key) {
                 return Err(Failure::Overtaken);
             }
             let (leaves, bytes) = leaves_of_window(&state, leaves, SAVED_BYTES_MAX);
-            let is_large = bytes > SAVED_BYTES_MAX;
-            (leaves, bytes, is_large && !wants_of(&state, &self.reader, leaves).is_empty())
+            (leaves, bytes, !wants_of(&state, &self.reader, leaves).is_empty())
         };
-        let memory = match (waits, 2 * bytes as u64) {
-            (true, bytes) => self.reserve(snapshot, bytes)?,
-            (false, bytes) => Background::small(&self.server.tier, bytes),
+        let (tier, taken) = (&self.server.tier, 2 * bytes as u64);
+        let memory = match is_cold {
+            true if bytes > SAVED_BYTES_MAX => self.reserve(snapshot, taken)?,
+            true => Background::soon(tier, taken),
+            false => Background::small(tier, taken),
         };
         Ok(Window { leaves, _memory: memory })
     }

@@ -49,10 +49,12 @@ impl<T: Transport> Connection<T> {
         self.note_memory();
     }
 
-    /// Moves what there is of the input to memory of its size, if it is small: a large one has asked for its buffer.
+    /// Moves what there is of the input to memory of its size, if it is small. A buffer that was asked for stays: the
+    /// request would ask again, and where that has it wait, and be shrunk, it would do so without end.
     fn shrink_input(&mut self) {
         let len = self.input.len();
-        if len <= READ_BUFFER_BYTES / 2 && self.input.capacity() > len {
+        let is_asked_for = self.counted.has_input_share();
+        if len <= READ_BUFFER_BYTES / 2 && self.input.capacity() > len && !is_asked_for {
             let kept = self.input.as_slice().to_vec();
             self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
         }

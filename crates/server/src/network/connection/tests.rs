@@ -183,6 +183,27 @@ fn a_request_that_stores_copies_has_no_buffer_for_them() {
     }
 }
 
+/// It would ask again, and, with memory short, wait for it again, without end.
+#[test]
+fn a_buffer_that_a_large_request_was_let_have_is_kept_while_it_waits() {
+    let config = Config::default();
+    let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
+    config.load_arguments(&options).expect("options that there are");
+    let worker = worker_with(config);
+    let mut connection = connection(&worker);
+    connection.input = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n".to_vec();
+    assert!(matches!(connection.start_batch(), Start::Nothing));
+    let Next::Wait(Wait::Input(bytes)) = connection.next_read() else {
+        panic!("a large request asks for its buffer")
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(connection.wait(Wait::Input(bytes)));
+    worker.note_lent(2 * BUFFERS_LENT_MAX as i32);
+    assert!(worker.lacks_waiting_buffers());
+    connection.shrink_scarce_buffers();
+    assert!(matches!(connection.next_read(), Next::Io), "{}", connection.input.capacity());
+}
+
 /// It may be what the snapshot waits for.
 #[test]
 fn who_waits_for_a_snapshot_holds_no_memory_and_asks_for_none() {

@@ -318,7 +318,7 @@ impl<'a, 'k> Cx<'a, 'k> {
         room
     }
 
-    fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut copy = self.take_room(bytes.len());
         copy.extend_from_slice(bytes);
         copy

@@ -330,6 +330,14 @@ pub enum Group {
 }
 
 impl Group {
+    /// Whether its commands put what they add among other elements, and not in a value of its own.
+    pub const fn is_of_collections(self) -> bool {
+        matches!(
+            self,
+            Group::Set | Group::SortedSet | Group::Geo | Group::Hash | Group::List | Group::Stream
+        )
+    }
+
     /// As `COMMAND DOCS` names it.
     pub const fn name(self) -> &'static str {
         match self {

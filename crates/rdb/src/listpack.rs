@@ -18,6 +18,7 @@
 use value::parse_i64;
 
 use crate::error::Error;
+use crate::length;
 use crate::packed::{Value, signed};
 
 const MALFORMED: Error = Error::Malformed("listpack");
@@ -26,6 +27,8 @@ const HEAD_BYTES: usize = 6;
 const COUNT_AT: usize = 4;
 const COUNT_UNKNOWN: u16 = u16::MAX;
 const END: u8 = 0xff;
+/// Texts from this length on have it in 4 bytes.
+const LONG_TEXT_BYTES: usize = 4_096;
 
 const INT13: u8 = 0b1100_0000;
 const STRING_6_BITS: u8 = 0b1000_0000;
@@ -167,7 +170,9 @@ impl ListpackBuilder {
         let start = self.bytes.len();
         match text.len() {
             len @ 0..64 => self.bytes.push(STRING_6_BITS | len as u8),
-            len @ 64..4_096 => self.bytes.extend([STRING_12_BITS | (len >> 8) as u8, len as u8]),
+            len @ 64..LONG_TEXT_BYTES => {
+                self.bytes.extend([STRING_12_BITS | (len >> 8) as u8, len as u8])
+            }
             len => {
                 self.bytes.push(STRING_32_BITS);
                 self.bytes.extend((len as u32).to_le_bytes());
@@ -228,11 +233,41 @@ impl ListpackBuilder {
     }
 }
 
+/// Writes a listpack of one text of [`LONG_TEXT_BYTES`] or more behind its length, as a builder would, without a copy of
+/// the text in between.
+pub(crate) fn write_alone(out: &mut Vec<u8>, text: &[u8]) {
+    assert!(text.len() >= LONG_TEXT_BYTES);
+    let value_len = 1 + size_of::<u32>() + text.len();
+    let (back, back_len) = back_of(value_len);
+    let len = HEAD_BYTES + value_len + back_len + 1;
+    length::write(out, len as u64);
+    out.extend((len as u32).to_le_bytes());
+    out.extend(1u16.to_le_bytes());
+    out.push(STRING_32_BITS);
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text);
+    out.extend_from_slice(&back[..back_len]);
+    out.push(END);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_long_text_is_written_alone_as_a_builder_writes_it() {
+        for len in [LONG_TEXT_BYTES, 20_000, 3_000_000] {
+            let text = vec![b'x'; len];
+            let mut builder = ListpackBuilder::default();
+            builder.push(&text);
+            let (mut built, mut alone) = (Vec::new(), Vec::new());
+            crate::text::write_raw(&mut built, builder.finish());
+            write_alone(&mut alone, &text);
+            assert!(built == alone, "{len}");
+        }
+    }
 
     fn texts(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let mut listpack = Listpack::new(bytes)?;

@@ -7,7 +7,7 @@ use crate::intset;
 use crate::length;
 use crate::list::PACKED_NODE;
 use crate::list::PLAIN_NODE;
-use crate::listpack::ListpackBuilder;
+use crate::listpack::{self, ListpackBuilder};
 pub use crate::stream_write::{StreamWriter, begin_stream};
 use crate::text;
 
@@ -70,6 +70,13 @@ impl<'o> ListWriter<'o> {
             return;
         }
         let bytes = ListpackBuilder::value_bytes(element);
+        if bytes > NODE_BYTES_MAX {
+            self.end_node();
+            length::write(self.out, PACKED_NODE);
+            listpack::write_alone(self.out, element);
+            self.nodes += 1;
+            return;
+        }
         if self.node.byte_len() + bytes > NODE_BYTES_MAX {
             self.end_node();
         }

@@ -134,5 +134,8 @@ pub(crate) fn divide_rows_by_hash(leaf: Vec<u8>, _cut: Cut) -> Vec<Part> {
 
 /// Divides a leaf of rows that have no order but their own.
 pub(crate) fn divide_rows_by_position(leaf: Vec<u8>, cut: Cut) -> Vec<Part> {
-    divide_by_position(&leaf, LEAF_BYTES_MAX, cut)
+    match count_rows(&leaf) {
+        1 => vec![(Vec::new(), leaf)],
+        _ => divide_by_position(&leaf, LEAF_BYTES_MAX, cut),
+    }
 }

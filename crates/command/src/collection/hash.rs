@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 use value::Kind;
 use value::leaf::fields::{Fields, FieldsMut, SHAPE};
 use value::leaf::rows::{ROWS_MAX, RowsBuilder};
-use value::leaf::{Shape, fingerprint};
+use value::leaf::{Shape, fingerprint, split_by_hash};
 
 use crate::collection::form::{HASH, order};
 use crate::collection::place::Place;
 use crate::collection::reader::TreeReader;
-use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
+use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
 use crate::collection::{Found, PackedMax};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -349,11 +349,11 @@ impl HashMut<'_, '_> {
         value: &[u8],
         put: impl FnOnce(&mut FieldsMut<'_>) -> bool,
     ) -> bool {
-        let is_overwritten = match &mut self.form {
-            FormMut::Leaf(..) => false,
-            FormMut::Tree(tree) => overwrite(tree, field, value),
+        let is_put = match &mut self.form {
+            FormMut::Leaf(..) => None,
+            FormMut::Tree(tree) => put_apart(tree, field, value),
         };
-        let is_new = !is_overwritten && self.change(field, put);
+        let is_new = is_put.unwrap_or_else(|| self.change(field, put));
         self.unpack(field.len().max(value.len()));
         is_new
     }
@@ -438,19 +438,31 @@ impl HashMut<'_, '_> {
     }
 }
 
-/// Sets a field to a value as long as the one it has, where that stands, in a leaf of which no field expires.
-/// Returns whether it did. Cost: no bookkeeping, since nothing of the tree changes besides.
-fn overwrite(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> bool {
+/// Sets a field where no other row of its leaf moves: to a value as long as the one it has, in a leaf of which no
+/// field expires; or one that is new, in a leaf of its own beside that where it belongs, if it or that is long. Returns
+/// whether it is new; none: its leaf is to be changed. Cost: no bookkeeping where nothing of the tree changes.
+fn put_apart(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> Option<bool> {
     let order = order(field);
     let path = tree.find(&order);
     let leaf = tree.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
-    let place = Fields::new(leaf).lasting_value(field).filter(|place| place.len() == value.len());
-    let Some(place) = place else {
-        tree.known.push(&order, path);
-        return false;
-    };
-    tree.write(&path, place.start, value);
-    true
+    let fields = Fields::new(leaf);
+    if let Some(place) = fields.lasting_value(field).filter(|place| place.len() == value.len()) {
+        tree.write(&path, place.start, value);
+        return Some(false);
+    }
+    let is_long = leaf.len() + field.len() + value.len() >= LONG_BYTES;
+    match is_long.then(|| split_by_hash(leaf, u64::from_be_bytes(order))).flatten() {
+        Some(split) => {
+            let mut new = SHAPE.empty().to_vec();
+            FieldsMut::new(&mut new).set(field, value);
+            tree.put_apart(path, split, new);
+            Some(true)
+        }
+        None => {
+            tree.known.push(&order, path);
+            None
+        }
+    }
 }
 
 /// The same as [`HashMut::unpack`] of a tree. Cost: one look at the root.

@@ -6,12 +6,13 @@ use std::ops::{ControlFlow, Range};
 use keyspace::{Changed, Expiry, Key, Stored};
 use value::Kind;
 use value::leaf::elements::{Elements, ElementsMut, SHAPE};
+use value::leaf::split_by_position;
 
-use crate::collection::Found;
 use crate::collection::form::LIST;
 use crate::collection::place::{LEAF_BYTES_MAX, Path, Place};
 use crate::collection::reader::TreeReader;
-use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
+use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
+use crate::collection::{Found, has_long};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
@@ -202,19 +203,25 @@ impl Cx<'_, '_> {
         end: End,
         elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
     ) -> Result<u64, CommandError> {
-        let found = self.find_to_edit(key, Kind::is_list)?;
+        let mut found = self.find_to_edit(key, Kind::is_list)?;
         let (mut count, mut bytes) = (0, 0);
         for element in elements.clone() {
             count += 1;
             bytes += SHAPE.row_bytes(&[element]);
         }
         self.check_memory(bytes)?;
+        let is_long = bytes >= LONG_BYTES && has_long(elements.clone());
+        if is_long {
+            self.spread(key)?;
+            found = self.find_to_edit(key, Kind::is_list)?;
+        }
         if count <= PUT_AT_ONCE {
-            return self.push_some((key, found), end, elements, bytes);
+            return self.push_some((key, found), end, elements, (bytes, is_long));
         }
         let mut rest = elements;
         let mut next = || rest.by_ref().take(PUT_AT_ONCE).collect::<Vec<&[u8]>>();
-        let mut len = self.push_some((key, found), end, next().into_iter(), bytes)?;
+        let some = next().into_iter();
+        let mut len = self.push_some((key, found), end, some, (bytes, is_long))?;
         loop {
             let some = next();
             if some.is_empty() {
@@ -222,17 +229,17 @@ impl Cx<'_, '_> {
             }
             // There is room for all, and the leaf at the end is in RAM now.
             let found = self.find_to_edit(key, Kind::is_list)?;
-            len = self.push_some((key, found), end, some.into_iter(), 0)?;
+            len = self.push_some((key, found), end, some.into_iter(), (0, is_long))?;
         }
     }
 
-    /// The same of few elements, where a list in one leaf may grow by `bytes`.
+    /// The same of few elements, some of them long or not, where a list in one leaf may grow by `bytes`.
     fn push_some<'e>(
         &mut self,
         (key, found): (&Key<'_>, Found),
         end: End,
         elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
-        bytes: usize,
+        (bytes, is_long): (usize, bool),
     ) -> Result<u64, CommandError> {
         let Found::Tree(at) = found else {
             let bytes_max = self.limits.memory_bytes_max();
@@ -248,7 +255,7 @@ impl Cx<'_, '_> {
         let path = place.at_end(self.locked.slot(key.slot), end);
         self.promote_small(place, &path)?;
         let mut tree = self.edit_tree_of(place, &LIST);
-        push_to_tree(&mut tree, (path, end), elements);
+        push_to_tree(&mut tree, (path, end), elements, is_long);
         Ok(tree.elements())
     }
 
@@ -336,10 +343,30 @@ impl Cx<'_, '_> {
         is_behind: bool,
         element: &[u8],
     ) -> CommandResult {
+        if has_long(once(element)) {
+            self.spread(key)?;
+        }
         let bytes = SHAPE.row_bytes(&[element]);
-        self.edit_element(key, pivot, bytes, |list, at| {
-            list.insert(at + usize::from(is_behind), once(element));
-        })
+        let Found::Tree(at) = self.find_to_edit(key, Kind::is_list)? else {
+            return self.edit_element(key, pivot, bytes, |list, at| {
+                list.insert(at + usize::from(is_behind), once(element));
+            });
+        };
+        self.check_memory(bytes)?;
+        let place = self.place_at(key, at);
+        let (path, within) = place.find_nth(self.locked.slot(key.slot), pivot);
+        self.promote_leaf(place, &path)?;
+        let mut tree = self.edit_tree_of(place, &LIST);
+        let at = within + usize::from(is_behind);
+        let leaf = tree.leaf_in_ram(&path).expect("invariant: it was made resident");
+        if leaf.len() + bytes < LONG_BYTES {
+            tree.change_leaf(path, |leaf| ElementsMut::new(leaf).insert(at, once(element)));
+        } else {
+            let (split, mut new) = (split_by_position(leaf, at), SHAPE.empty().to_vec());
+            ElementsMut::new(&mut new).insert(0, once(element));
+            tree.put_apart(path, split, new);
+        }
+        Ok(())
     }
 
     /// Puts another element where there is one, of `old_len`. Panics: there is none.
@@ -474,7 +501,7 @@ impl Cx<'_, '_> {
         let mut tree = self.edit_tree(key, &LIST);
         tree.remove_range(taken, |leaf, within| ElementsMut::new(leaf).remove(within));
         let path = tree.place.at_end(tree.slot, to);
-        push_to_tree(&mut tree, (path, to), once(element));
+        push_to_tree(&mut tree, (path, to), once(element), element.len() >= LONG_BYTES);
         tree.settle();
         Ok(())
     }
@@ -563,13 +590,15 @@ fn put_at<'e>(
     }
 }
 
-/// Puts elements into the leaf at an end, or, if that is on flash, into new ones beside it.
+/// Puts elements into the leaf at an end, or, if that is on flash or it or one of them is long, into new ones beside
+/// it.
 fn push_to_tree<'e>(
     tree: &mut Tree<'_>,
     (path, end): (Path, End),
     elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
+    is_long: bool,
 ) {
-    if tree.leaf_in_ram(&path).is_some() {
+    if !is_long && tree.leaf_in_ram(&path).is_some_and(|leaf| leaf.len() < LONG_BYTES) {
         tree.change_leaf(path, |leaf| put_at(&mut ElementsMut::new(leaf), end, elements));
         return;
     }

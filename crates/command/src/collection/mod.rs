@@ -40,12 +40,12 @@ pub(crate) use stream::{NOBODY, NewRows};
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;
 
-use crate::collection::form::Form;
+use crate::collection::form::{Form, HASH, LIST, SET, SORTED_SET};
 use crate::collection::place::{KnownPaths, NodeName};
 pub(crate) use crate::collection::place::{Path, Place};
 use crate::collection::reader::Lack;
-use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
-use crate::cx::{Cx, not_resident as not_resident_value};
+use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
+use crate::cx::{Cx, SPARE_BYTES_MIN, not_resident as not_resident_value};
 use crate::error::{CommandError, CommandResult};
 
 /// Up to which size Redis keeps a collection in one packed block, which OBJECT ENCODING tells.
@@ -81,6 +81,11 @@ pub trait Encodings {
 
     /// Of the leaves of streams: `stream-node-max-entries` and `stream-node-max-bytes`.
     fn stream_leaf(&self) -> StreamLeafMax;
+}
+
+/// Whether one of some elements is long ([`LONG_BYTES`]).
+pub(crate) fn has_long<'e>(mut elements: impl Iterator<Item = &'e [u8]>) -> bool {
+    elements.any(|element| element.len() >= LONG_BYTES)
 }
 
 /// What a key holds, as a command on one type of collection finds it.
@@ -291,8 +296,13 @@ impl Cx<'_, '_> {
             let Some((at, _)) = place.cold(slot, &name) else { continue };
             let bytes = fetched.value(at).expect("invariant: all have been looked for");
             let leaf = name.key(key.slot);
+            let copy = match bytes.len() >= SPARE_BYTES_MIN {
+                true => self.copy(bytes).into_boxed_slice(),
+                false => bytes.into(),
+            };
+            let slot = self.locked.slot(key.slot);
             let mut nodes = Db::new(slot, node_table(place.table), self.now_ms, self.tally);
-            assert!(nodes.promote(&leaf, at, bytes.into()), "the slot is locked");
+            assert!(nodes.promote(&leaf, at, copy), "the slot is locked");
             self.tally.read_flash += 1;
         }
         Ok(())
@@ -339,14 +349,38 @@ impl Cx<'_, '_> {
         }
     }
 
+    /// Makes a tree of a collection in one leaf, to which a long element is to be added: it gets a leaf of its own
+    /// then. Nothing happens where a key holds none, or something else.
+    ///
+    /// Errors: [`CommandError::NotResident`].
+    #[cold]
+    pub(crate) fn spread(&mut self, key: &Key<'_>) -> CommandResult {
+        let form = match self.peek(key).map(|view| Kind::from_bits(view.kind)) {
+            Some(kind) if kind.is_tree() => return Ok(()),
+            Some(kind) if kind.is_hash() => &HASH,
+            Some(kind) if kind.is_set() => &SET,
+            Some(kind) if kind.is_list() => &LIST,
+            Some(kind) if kind.is_sorted_set() => &SORTED_SET,
+            _ => return Ok(()),
+        };
+        self.make_resident(key)?;
+        self.grow_to(key, form, 1);
+        Ok(())
+    }
+
     /// Makes a tree of a collection in one leaf that has become large and is in RAM.
     #[cold]
     fn grow(&mut self, key: &Key<'_>, form: &'static Form) {
+        self.grow_to(key, form, 2);
+    }
+
+    /// The same if it can be divided into so many leaves.
+    fn grow_to(&mut self, key: &Key<'_>, form: &'static Form, leaves_min: usize) {
         if form.kind == Kind::SORTED_SET {
-            return self.grow_sorted_set(key);
+            return self.grow_sorted_set(key, leaves_min);
         }
         let id = self.keyspace().take_collection_id();
-        self.edit_tree(key, form).grow(id);
+        self.edit_tree(key, form).grow(id, leaves_min);
     }
 
     /// RAM that a key takes with its value, allocator rounding and table entries included. Units: bytes.

@@ -3,15 +3,15 @@
 use std::ops::{ControlFlow, Range};
 
 use keyspace::{Changed, Expiry, Key};
-use value::leaf::element_hash;
 use value::leaf::members::{Members, MembersMut, SHAPE, leaf_of};
+use value::leaf::{element_hash, split_by_hash};
 use value::{Kind, parse_i64};
 
 use crate::collection::Found;
 use crate::collection::form::{Part, SET, order};
 use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName};
 use crate::collection::reader::TreeReader;
-use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
+use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
@@ -228,6 +228,14 @@ fn change_unless(tree: &mut Tree<'_>, member: &[u8], adds: bool) -> bool {
         // The leaf where it stood was removed with its last member, and it falls to a neighbour now.
         None if !adds => return false,
         None => unreachable!("the leaf was made resident"),
+    }
+    if adds
+        && let Some(leaf) = tree.leaf_in_ram(&path)
+        && leaf.len() + member.len() >= LONG_BYTES
+        && let Some(split) = split_by_hash(leaf, element_hash(member))
+    {
+        tree.put_apart(path, split, leaf_of(&[member]));
+        return true;
     }
     tree.change_leaf(path, |leaf| match adds {
         true => MembersMut::new(leaf).push_new(member),

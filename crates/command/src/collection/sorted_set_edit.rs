@@ -9,12 +9,12 @@ use value::Kind;
 use value::leaf::branch::RootMut;
 use value::leaf::rows::ROWS_MAX;
 use value::leaf::score_index::{MemberHash, ScoreIndex, ScoreIndexMut, leaves_of};
-use value::leaf::scored::{SHAPE, Scored, ScoredMut, compare, leaf_of, order_of};
+use value::leaf::scored::{SHAPE, Scored, ScoredMut, compare, leaf_of, order_of, split_at};
 
 use crate::collection::form::{SCORE_INDEX, SORTED_SET};
-use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName, Place};
-use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
-use crate::collection::{Found, PackedMax};
+use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName, Path, Place};
+use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
+use crate::collection::{Found, PackedMax, has_long};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult};
@@ -96,6 +96,9 @@ impl Cx<'_, '_> {
         key: &Key<'_>,
         changes: &[ScoreChange<'_>],
     ) -> CommandResult {
+        if has_long(changes.iter().map(|change| change.member)) {
+            self.spread(key)?;
+        }
         let found = self.find_to_edit(key, Kind::is_sorted_set)?;
         if let Found::Tree(at) = found {
             return self.change_tree(self.place_at(key, at), changes);
@@ -281,7 +284,7 @@ impl Cx<'_, '_> {
     /// Makes a tree of a sorted set that was put as one leaf, if that is large.
     pub fn settle_sorted_set(&mut self, key: &Key<'_>) {
         if self.peek(key).is_some_and(|view| view.value_len() > SINGLE_BYTES_MAX) {
-            self.grow_sorted_set(key);
+            self.grow_sorted_set(key, 2);
         }
     }
 
@@ -300,8 +303,9 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Makes a tree, and its index, of a sorted set in one leaf that has become large and is in RAM.
-    pub(super) fn grow_sorted_set(&mut self, key: &Key<'_>) {
+    /// Makes a tree, and its index, of a sorted set in one leaf that is in RAM, if it can be divided into so many
+    /// leaves.
+    pub(super) fn grow_sorted_set(&mut self, key: &Key<'_>, leaves_min: usize) {
         let id = self.keyspace().take_collection_id();
         let view = self.peek(key).expect("invariant: it is large");
         let (Stored::Hot(leaf) | Stored::Clean(leaf, _)) = view.stored else {
@@ -311,7 +315,7 @@ impl Cx<'_, '_> {
         let mut hashes: Vec<(MemberHash, f64)> =
             members.map(|(member, score)| (MemberHash::of(member), score)).collect();
         hashes.sort_unstable_by_key(|(hash, _)| *hash);
-        self.edit_tree(key, &SORTED_SET).grow(id);
+        self.edit_tree(key, &SORTED_SET).grow(id, leaves_min);
         // A leaf of one member cannot be divided.
         let is_tree = self.peek(key).is_some_and(|view| Kind::from_bits(view.kind).is_tree());
         if is_tree {
@@ -410,13 +414,23 @@ fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
             }
             removed.push((old, member));
         }
-        tree.change_leaf(to, |leaf| ScoredMut::new(leaf).insert(member, new));
+        insert(tree, to, (new, member));
     }
     for (score, member) in removed {
         tree.change_leaf_at(&order_of(score, member), |leaf| {
             ScoredMut::new(leaf).remove_scored(member, score);
         });
     }
+}
+
+/// Inserts a member into the leaf at the end of a path, or, if it or that is long, into one of its own beside it.
+fn insert(tree: &mut Tree<'_>, path: Path, (score, member): (f64, &[u8])) {
+    let leaf = tree.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
+    if leaf.len() + member.len() < LONG_BYTES {
+        return tree.change_leaf(path, |leaf| ScoredMut::new(leaf).insert(member, score));
+    }
+    let split = split_at(leaf, score, member);
+    tree.put_apart(path, split, leaf_of([(score, member)].into_iter()));
 }
 
 /// Copies of members with their scores.

@@ -12,6 +12,7 @@
 //! 3. A leaf has an element, and no more than [`LEAF_BYTES_MAX`] unless it cannot be divided.
 //! 4. A leaf with elements that expire has a timer for the first of them, and no other has one.
 
+mod apart;
 mod build;
 mod cut_off;
 mod divide;
@@ -24,6 +25,7 @@ use value::leaf::branch::{RootMut, add_in_place};
 
 use crate::collection::form::Form;
 use crate::collection::place::{KnownPaths, LEAF_BYTES_MAX, NodeName, Path, Place, ROOT};
+pub(crate) use crate::collection::tree::apart::LONG_BYTES;
 
 /// Bytes of a leaf below which it is joined with a neighbour, if both are in RAM and fit well.
 const LEAF_BYTES_MIN: usize = LEAF_BYTES_MAX / 4;
@@ -267,7 +269,7 @@ mod tests {
         let (place, known) = (Place::new(key, 0), KnownPaths::default());
         let (now_ms, form) = (0, &HASH);
         let mut tree = Tree { place, slot: &mut slot, tally: &mut tally, now_ms, form, known };
-        tree.grow(7);
+        tree.grow(7, 2);
         let order = value::leaf::element_hash(b"field 9").to_be_bytes();
         let start = |tree: &mut Tree<'_>, path: &Path| {
             let leaf = tree.leaf_in_ram(path).expect("in RAM");
@@ -320,7 +322,7 @@ mod tests {
             form: &HASH,
             known: KnownPaths::default(),
         };
-        tree.grow(7);
+        tree.grow(7, 2);
         let parts = (HASH.divide)(leaf, Cut::Evenly);
         tree.put_index(&HASH, parts.into_iter());
         for place in [place, place.of_index(tree.slot)] {

@@ -15,7 +15,7 @@ use resp::{Args, Reply};
 use value::leaf::branch::Root;
 use value::{Kind, StreamId, parse_i64};
 
-use super::room::check_room;
+use super::room::check_stored;
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
@@ -93,7 +93,8 @@ fn buffer(
     reply: &Reply,
 ) -> Result<Vec<u8>, CommandError> {
     let bytes = bytes + element_bytes * elements + FRAME_BYTES;
-    check_room(key, 2 * bytes, reply_bytes_max, reply)?;
+    // As copies: a reply that is made ready beforehand would take as much as both.
+    check_stored(key, 2 * bytes, reply_bytes_max, reply)?;
     Ok(Vec::with_capacity(bytes as usize))
 }
 

@@ -4,7 +4,7 @@ use resp::{Args, Reply};
 use value::long_double::{self, FloatError, LongDouble};
 use value::parse_i64;
 
-use crate::collection::{Hash, HashMut};
+use crate::collection::{Hash, HashMut, has_long};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -301,6 +301,9 @@ pub(super) fn set_pairs(
     let (key, pairs) = (cx.key(0), args.len() / 2);
     // A hash in one leaf must not grow long before it is divided; and nothing is changed before all
     // leaves are there, which the first round looks for.
+    if has_long(args.iter()) {
+        cx.spread(&key)?;
+    }
     let mut created = 0;
     let mut first = 0;
     while first < pairs {
@@ -320,6 +323,9 @@ fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let key = cx.key(0);
     let exists = get(&mut cx.read_hash(&key)?, &args[2])?.is_some();
     if !exists {
+        if has_long(args.from(2).iter()) {
+            cx.spread(&key)?;
+        }
         cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], &args[3]))?;
         cx.report(&key, Event::HSET, 1);
     }

@@ -5,7 +5,7 @@ use std::iter::once;
 use keyspace::Key;
 use resp::{Args, Reply};
 
-use crate::collection::Set;
+use crate::collection::{Set, has_long};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::CommandResult;
@@ -157,6 +157,9 @@ fn sadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let (key, members) = (cx.key(0), args.from(2));
     // A set in one leaf must not grow long before it is divided; and nothing is changed before all leaves
     // are there, which the first round looks for.
+    if has_long(members.iter()) {
+        cx.spread(&key)?;
+    }
     let (mut added, mut first) = (0, 0);
     while first < members.len() {
         let end = members.len().min(first + MEMBERS_AT_ONCE);
@@ -200,6 +203,9 @@ fn smove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
         None => true,
     };
     if is_there && source.bytes != target.bytes {
+        if is_new && has_long(once(member)) {
+            cx.spread(&target)?;
+        }
         cx.edit_set(&source, once(member), |set| set.remove(member))?;
         cx.report(&source, Event::SREM, 1);
         cx.report_if_gone(&source);

@@ -2,7 +2,7 @@
 
 use keyspace::Key;
 
-use crate::collection::{End, ExpiryCondition, ScoreChange};
+use crate::collection::{End, ExpiryCondition, ScoreChange, has_long};
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::family::restored::Restored;
@@ -21,6 +21,9 @@ impl Restored {
                 cx.push_elements(key, End::Right, elements.iter()).map(drop)
             }
             Restored::Set(members) => {
+                if has_long(members.iter()) {
+                    cx.spread(key)?;
+                }
                 let is_known = cx.edit_set(key, members.iter(), |set| {
                     members.iter().fold(false, |is_known, member| is_known | !set.add(member))
                 })?;
@@ -41,6 +44,9 @@ impl Restored {
             }
             Restored::Hash { parts, expiries, .. } => {
                 let now_ms = cx.now_ms;
+                if has_long(parts.iter()) {
+                    cx.spread(key)?;
+                }
                 let has_expired = |at_ms: u64| at_ms > 0 && at_ms <= now_ms;
                 let is_known = cx.edit_hash(key, parts.iter().step_by(2), |hash| {
                     let mut is_known = false;

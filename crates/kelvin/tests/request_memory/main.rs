@@ -9,6 +9,7 @@ mod support;
 
 mod arriving;
 mod copies;
+mod elements;
 mod in_transactions;
 mod kept;
 mod replies;

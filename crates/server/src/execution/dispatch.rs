@@ -564,15 +564,20 @@ impl Runner<'_> {
         let table = server.tier.keyspace.table_of(self.session.db);
         let mut needs = NeededOf::new(server);
         let Lacked { wants, reply_bytes, is_for_copies } = lacked;
-        let lacked_bytes = wants.iter().map(|want| u64::from(want.value_len)).sum();
+        let lens = || wants.iter().map(|want| u64::from(want.value_len));
+        let (lacked_bytes, longest) = (lens().sum(), lens().max().unwrap_or(0));
         needs.needed.named = wants.len();
         needs.needed.is_for_copies = is_for_copies;
         wants.into_iter().for_each(|want| needs.add_want(want));
         needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
         let needed = &mut needs.needed;
+        let changes_leaves = self.entry.spec.flags.has(Flags::WRITE) && !is_for_copies;
         match replies {
             true => needed.reply_bytes = needed.reply_bytes.max(reply_bytes).max(lacked_bytes),
             false => needed.copy_bytes = needed.copy_bytes.max(lacked_bytes),
+        }
+        if replies && changes_leaves {
+            needed.copy_bytes = needed.copy_bytes.max(longest);
         }
         Outcome::Fetch(needs.needed)
     }

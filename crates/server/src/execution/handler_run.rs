@@ -1,5 +1,6 @@
 //! A run of a handler on keys, with their slots locked.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use command::collection::ColdLeaves;
@@ -34,6 +35,9 @@ pub(crate) struct Caller<'a> {
     /// Reads are no uses of keys.
     pub(crate) no_touch: bool,
     pub(crate) random: u64,
+    /// Where large leaves that were read from flash are noted, to be moved into RAM after the run. None: they stay
+    /// on flash.
+    pub(crate) large_leaves: Option<&'a RefCell<ColdLeaves>>,
 }
 
 impl<'a> Caller<'a> {
@@ -41,7 +45,8 @@ impl<'a> Caller<'a> {
     pub(crate) fn of(session: &'a Session) -> Caller<'a> {
         let Session { worker, db, now_ms, no_touch, random, .. } = session;
         let (db, now_ms, no_touch, random) = (*db, *now_ms, *no_touch, *random);
-        Caller { worker, db, now_ms, no_touch, random }
+        let large_leaves = Some(&session.large_leaves);
+        Caller { worker, db, now_ms, no_touch, random, large_leaves }
     }
 }
 
@@ -167,7 +172,7 @@ pub(crate) fn run_locked(
     // In a transaction many would take the room of the commands behind.
     let is_many = run.saved_bytes.is_some() && cold_leaves.len() > PROMOTED_AT_ONCE_MAX;
     if !cold_leaves.is_empty() && result.is_ok() && !is_many {
-        promote_leaves(caller, locked, &cold_leaves, run.fetched, &mut tally);
+        promote_leaves(caller, locked, &cold_leaves, (run.fetched, run.copies_large), &mut tally);
     }
     if changes > 0 {
         worker.stats.changes.add(changes);
@@ -377,31 +382,37 @@ fn promote(
     let is_copied = |value: &&[u8]| copies_large || value.len() <= large_bytes;
     if locked.holds(key.slot) {
         let at_once = fetched.len() <= PROMOTED_AT_ONCE_MAX;
-        promote_one(caller, (locked.slot(key.slot), key), at_once, tally, |record| {
+        let table = locked.keyspace().table_of(caller.db);
+        promote_in_table(caller, (locked.slot(key.slot), table, key), at_once, tally, |record| {
             fetched.value(record).filter(is_copied).map(Box::from)
         });
     }
 }
 
-/// Copies leaves that were read from flash into RAM, of very many the first.
+/// Copies leaves that were read from flash into RAM, of very many the first; large ones only if so asked, else they
+/// are noted, to be moved after the run.
 #[cold]
 fn promote_leaves(
     caller: Caller<'_>,
     locked: &mut Locked<'_>,
     leaves: &ColdLeaves,
-    fetched: &FetchedSet,
+    (fetched, copies_large): (&FetchedSet, bool),
     tally: &mut Tally,
 ) {
     let at_once = leaves.len() <= PROMOTED_AT_ONCE_MAX;
     let count = if at_once { PROMOTED_AT_ONCE_MAX } else { PROMOTED_OF_MANY_MAX };
-    for (leaf, _) in leaves.iter().take(count) {
+    for (leaf, value) in leaves.iter().take(count) {
         let key = leaf.key();
+        if !copies_large && value.value_len as usize > caller.worker.server.tier.large_value_bytes {
+            caller.large_leaves.iter().for_each(|large| large.borrow_mut().push((*leaf, *value)));
+            continue;
+        }
         let at = (locked.slot(key.slot), leaf.table(), &key);
         promote_in_table(caller, at, at_once, tally, |record| fetched.value(record).map(Box::from));
     }
 }
 
-/// Moves large values that were fetched for a request, which has run, into RAM: they are not copied with
+/// Moves large values and leaves that were fetched for a request, which has run, into RAM: they are not copied with
 /// slots held, and take no memory twice.
 #[cold]
 pub(crate) fn promote_large<'a>(
@@ -410,26 +421,23 @@ pub(crate) fn promote_large<'a>(
     fetched: &mut FetchedSet,
 ) {
     let worker = caller.worker;
-    let large_bytes = worker.server.tier.large_value_bytes;
+    let (keyspace, large_bytes) =
+        (&worker.server.tier.keyspace, worker.server.tier.large_value_bytes);
     let mut tally = worker.tally.borrow_mut();
-    for key in keys.take(PROMOTED_AT_ONCE_MAX) {
-        let mut slot = worker.server.tier.keyspace.lock(key.slot);
-        promote_one(caller, (&mut slot, &key), true, &mut tally, |record| {
+    let mut promote = |table: u8, key: &Key<'_>| {
+        let mut slot = keyspace.lock(key.slot);
+        promote_in_table(caller, (&mut slot, table, key), true, &mut tally, |record| {
             fetched.take_longer(record, large_bytes).map(Vec::into_boxed_slice)
         });
         worker.server.tier.tell(&mut tally);
+    };
+    for key in keys.take(PROMOTED_AT_ONCE_MAX) {
+        promote(keyspace.table_of(caller.db), &key);
     }
-}
-
-fn promote_one(
-    caller: Caller<'_>,
-    (slot, key): (&mut SlotState, &Key<'_>),
-    at_once: bool,
-    tally: &mut Tally,
-    value: impl FnOnce(RecordId) -> Option<Box<[u8]>>,
-) {
-    let table = caller.worker.server.tier.keyspace.table_of(caller.db);
-    promote_in_table(caller, (slot, table, key), at_once, tally, value);
+    let leaves = caller.large_leaves.map(RefCell::take).unwrap_or_default();
+    for (leaf, _) in &leaves {
+        promote(leaf.table(), &leaf.key());
+    }
 }
 
 fn promote_in_table(

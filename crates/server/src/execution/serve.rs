@@ -212,6 +212,7 @@ fn run(
         now_ms,
         no_touch: waiter.no_touch,
         random: worker.tier.next_random(),
+        large_leaves: None,
     };
     let bytes_max = request_bytes_max(&worker.server);
     let mut fetched = FetchedSet::default();

@@ -12,10 +12,12 @@ pub(crate) mod save;
 pub(crate) mod subscriptions;
 pub(crate) mod transaction;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use command::collection::ColdLeaves;
 use keyspace::Key;
 use resp::{Protocol, Reply};
 
@@ -76,6 +78,8 @@ pub(crate) struct Session {
     pub(crate) no_touch: bool,
     /// The time of the batch under way, Unix milliseconds.
     pub(crate) now_ms: u64,
+    /// Large leaves that the request under way has read from flash.
+    pub(crate) large_leaves: RefCell<ColdLeaves>,
 }
 
 impl Session {
@@ -99,6 +103,7 @@ impl Session {
             place: None,
             asked_bytes: 0,
             random: 0,
+            large_leaves: RefCell::default(),
             no_touch: false,
             now_ms: 0,
         }

@@ -96,6 +96,59 @@ pub fn divide_by_hash(leaf: &[u8]) -> Option<(Vec<u8>, Vec<u8>, Vec<u8>)> {
     Some((left, right, bound_between(sorted[at - 1], sorted[at])))
 }
 
+/// Where a new leaf belongs among the rows of another: what that one becomes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Split {
+    /// It stays as it is, and begins at this bound, behind the new one.
+    Front(Vec<u8>),
+    /// It stays as it is, in front of the new one, which begins at this bound.
+    Behind(Vec<u8>),
+    /// Two parts of it stand around the new one.
+    Between {
+        /// The part in front.
+        left: Vec<u8>,
+        /// Where the new one begins.
+        bound: Vec<u8>,
+        /// The part behind.
+        right: Vec<u8>,
+        /// Where that begins.
+        right_bound: Vec<u8>,
+    },
+}
+
+/// Where a leaf of elements with a hash belongs among rows that are divided by the hashes of their first parts.
+/// None: a row has this hash, or there is none. Cost: a pass over the first parts, and a copy if it is between.
+pub fn split_by_hash(leaf: &[u8], hash: u64) -> Option<Split> {
+    let rows = Rows::new(leaf);
+    let hashes: Vec<u64> = rows.iter().map(|row| element_hash(row.first)).collect();
+    let last = hashes.iter().copied().filter(|&other| other <= hash).max();
+    let first = hashes.iter().copied().filter(|&other| other >= hash).min();
+    match (last, first) {
+        (None, first) => Some(Split::Front(bound_between(hash, first?))),
+        (Some(last), _) if last == hash => None,
+        (Some(last), None) => Some(Split::Behind(bound_between(last, hash))),
+        (Some(last), Some(first)) => Some(Split::Between {
+            left: rows.select(|row| hashes[row] < hash),
+            bound: bound_between(last, hash),
+            right: rows.select(|row| hashes[row] > hash),
+            right_bound: bound_between(hash, first),
+        }),
+    }
+}
+
+/// The same of rows that have no order but their own, in front of the row at a position. Bounds are empty.
+pub fn split_by_position(leaf: &[u8], at: usize) -> Split {
+    let rows = Rows::new(leaf);
+    if at == 0 {
+        return Split::Front(Vec::new());
+    }
+    if at == rows.len() {
+        return Split::Behind(Vec::new());
+    }
+    let (left, right) = (rows.slice(0..at), rows.slice(at..rows.len()));
+    Split::Between { left, bound: Vec::new(), right, right_bound: Vec::new() }
+}
+
 /// The bound of what begins with the second of two hashes, the fewest bytes that tell it from the first, which
 /// is smaller.
 pub fn bound_between(last: u64, first: u64) -> Vec<u8> {
@@ -130,6 +183,32 @@ mod tests {
         (0..3).for_each(|_| RowsMut::new(&mut same).push(0, 0, &[b"one"]));
         assert!(divide_by_hash(&same).is_none());
         assert!(divide_by_hash(&shape.empty()).is_none());
+    }
+
+    #[test]
+    fn a_new_leaf_stands_by_the_hash_of_its_elements() {
+        let shape = Shape { parts: 1, fingerprints: true, numbers: false };
+        let mut leaf = shape.empty().to_vec();
+        assert_eq!(split_by_hash(&leaf, 7), None);
+        let mut members: Vec<Vec<u8>> = (0..4u32).map(|n| n.to_string().into_bytes()).collect();
+        members.sort_unstable_by_key(|member| element_hash(member));
+        for member in [&members[2], &members[1]] {
+            RowsMut::new(&mut leaf).push(fingerprint(member), 0, &[member]);
+        }
+        let hash = |at: usize| element_hash(&members[at]);
+        let split = |hash: u64| split_by_hash(&leaf, hash);
+        assert_eq!(split(hash(0)), Some(Split::Front(bound_between(hash(0), hash(1)))));
+        assert_eq!(split(hash(3)), Some(Split::Behind(bound_between(hash(2), hash(3)))));
+        assert_eq!([split(hash(1)), split(hash(2))], [None, None]);
+        let between = hash(1) + 1;
+        let rows = Rows::new(&leaf);
+        let expected = Split::Between {
+            left: rows.slice(1..2),
+            bound: bound_between(hash(1), between),
+            right: rows.slice(0..1),
+            right_bound: bound_between(between, hash(2)),
+        };
+        assert_eq!(split(between), Some(expected));
     }
 
     #[test]

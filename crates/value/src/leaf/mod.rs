@@ -13,7 +13,10 @@ pub mod scored;
 pub mod stream;
 pub mod stream_rows;
 
-pub use divide::{Cut, bound_between, divide_by_hash, divide_by_position, halves};
+pub use divide::{
+    Cut, Split, bound_between, divide_by_hash, divide_by_position, halves, split_by_hash,
+    split_by_position,
+};
 pub use rows::{Row, Rows, RowsMut, Shape};
 
 use std::hash::{BuildHasher, Hasher};

@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 
 use smallvec::SmallVec;
 
-use crate::leaf::divide::{Cut, divide_by_position};
+use crate::leaf::divide::{Cut, Split, divide_by_position, split_by_position};
 use crate::leaf::fingerprint;
 use crate::leaf::rows::{Damaged, Row, Rows, RowsBuilder, RowsMut, Shape};
 use crate::range::{MemberRange, ScoreRange};
@@ -50,11 +50,39 @@ pub fn divide_in_order(leaf: &[u8], bytes_max: usize, cut: Cut) -> Vec<(Vec<u8>,
     for at in 1..parts.len() {
         let (before, part) = (Scored::new(&parts[at - 1].1), Scored::new(&parts[at].1));
         let ((last, last_score), (first, score)) = (before.at(before.len() - 1), part.at(0));
-        let (last, first) = (order_of(last_score, last), order_of(score, first));
-        let same = last.iter().zip(&first).take_while(|(one, two)| one == two).count();
-        parts[at].0 = first[..=same].to_vec();
+        parts[at].0 = bound_between((last_score, last), (score, first));
     }
     parts
+}
+
+/// The bound of what begins with the second of two members with their scores, the fewest bytes that tell it from
+/// the first, which stands in front of it.
+fn bound_between(last: (f64, &[u8]), first: (f64, &[u8])) -> Vec<u8> {
+    let (last_score, first_score) = (order_of_score(last.0), order_of_score(first.0));
+    let last = last_score.iter().chain(last.1);
+    let first = || first_score.iter().chain(first.1);
+    let same = last.zip(first()).take_while(|(one, two)| one == two).count();
+    first().take(same + 1).copied().collect()
+}
+
+/// Where a leaf of a member with a score, which is not there, belongs among the members of another. Cost: a pass,
+/// and a copy if it is between.
+pub fn split_at(leaf: &[u8], score: f64, member: &[u8]) -> Split {
+    let set = Scored::new(leaf);
+    let rank = set.rank_of_place(score, member);
+    let new = (score, member);
+    let other = |rank: usize| {
+        let (member, score) = set.at(rank);
+        (score, member)
+    };
+    match split_by_position(leaf, rank) {
+        Split::Front(_) => Split::Front(bound_between(new, other(rank))),
+        Split::Behind(_) => Split::Behind(bound_between(other(rank - 1), new)),
+        Split::Between { left, right, .. } => {
+            let bound = bound_between(other(rank - 1), new);
+            Split::Between { left, bound, right, right_bound: bound_between(new, other(rank)) }
+        }
+    }
 }
 
 /// A sorted set to be read.

@@ -9,7 +9,7 @@ use super::{StreamLeafMax, Trim, bound_of, in_ram};
 use crate::collection::End;
 use crate::collection::form::ENTRIES;
 use crate::collection::place::{LEAF_BYTES_MAX, NodeName};
-use crate::collection::tree::SINGLE_BYTES_MAX;
+use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX};
 use crate::cx::Cx;
 use crate::error::CommandError;
 
@@ -58,8 +58,15 @@ impl Cx<'_, '_> {
             }
             let id = id_behind(StreamId::MIN)?;
             let head = Head { length: 1, added: 1, last: id, max_deleted: StreamId::MIN };
-            let value = pack(head, [&entries::leaf_of(id, entry.pairs)[..]]);
-            self.db(key).put_vec(key, Kind::STREAM.bits(), value, Expiry::Clear);
+            let leaf = entries::leaf_of(id, entry.pairs);
+            if leaf.len() >= LONG_BYTES {
+                // Packed it would be there twice.
+                self.make_stream(key);
+                self.make_tree(key, head, vec![leaf]);
+            } else {
+                let value = pack(head, [&leaf[..]]);
+                self.db(key).put_vec(key, Kind::STREAM.bits(), value, Expiry::Clear);
+            }
             return Ok(Some(id));
         };
         let id = id_behind(head.last)?;

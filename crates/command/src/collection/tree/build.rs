@@ -39,12 +39,12 @@ impl Tree<'_> {
     }
 
     /// Makes a tree of a collection in one leaf, the value of an existing key in RAM. Nothing happens if
-    /// the leaf cannot be divided.
-    pub(crate) fn grow(&mut self, id: u64) {
+    /// the leaf cannot be divided into so many. Nobody who watches the key is told: it holds what it held.
+    pub(crate) fn grow(&mut self, id: u64, leaves_min: usize) {
         let key = self.place.key;
         let view = self.slot.view(self.place.table, &key).expect("invariant: the key exists");
         let leaf = in_ram(view.stored).expect("invariant: a value that was just changed is in RAM");
-        if (self.form.count)(leaf) < 2 {
+        if (self.form.count)(leaf) < leaves_min {
             return;
         }
         let encoding = Kind::from_bits(view.kind).encoding();
@@ -52,11 +52,11 @@ impl Tree<'_> {
         let leaf = self.keys().update_unwatched(&key, |_, bytes| std::mem::take(bytes));
         let leaf = leaf.expect("invariant: the key exists");
         let mut parts = (self.form.divide)(leaf, Cut::Evenly);
-        if parts.len() > 1 {
+        if parts.len() >= leaves_min {
             let root = self.build(id, encoding, parts.into_iter());
             let kind = self.branch_kind();
             self.set_timer(WHOLE, 0);
-            self.keys().update(&key, |bits, bytes| (*bits, *bytes) = (kind, root));
+            self.keys().update_unwatched(&key, |bits, bytes| (*bits, *bytes) = (kind, root));
         } else if let Some((_, leaf)) = parts.pop() {
             self.keys().update_unwatched(&key, |_, bytes| *bytes = leaf);
         }

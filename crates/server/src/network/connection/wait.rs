@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use command::{Flags, SPARE_BYTES_MIN};
+use command::{Flags, Group, SPARE_BYTES_MIN};
 use flash::RecordId;
 use keyspace::Key;
 use tier::{VALUE_OVERHEAD_BYTES, Want};
@@ -122,9 +122,18 @@ impl<T: Transport> Connection<T> {
         self.memory_granted = Some(is_granted);
         let longest =
             |request| self.batch.args(&request, &self.input).iter().map(<[u8]>::len).max();
-        if is_granted && let Some(longest) = self.batch.current().and_then(longest) {
+        if is_granted
+            && !self.is_of_collections()
+            && let Some(longest) = self.batch.current().and_then(longest)
+        {
             self.make_spare(longest).await;
         }
+    }
+
+    /// Whether the request under way adds to a collection, of whose leaves no argument makes one alone.
+    fn is_of_collections(&self) -> bool {
+        let entry = self.batch.current().and_then(|request| request.entry);
+        entry.is_some_and(|entry| entry.spec.docs.group.is_of_collections())
     }
 
     /// Waits until a snapshot has saved what a name holds, or is over.
@@ -161,16 +170,20 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Bytes that a request which adds very many elements to a key takes to make a collection of them, beside
-    /// the copy that becomes part of the data set: its tables, and the leaf that is divided.
+    /// Bytes that a request which adds elements to a key takes to make a collection of them, beside the copy that
+    /// becomes part of the data set: of very many its tables, and the leaf that is divided; of members of a sorted set
+    /// copies by which their places are found.
     fn made_of_elements(&self) -> u64 {
         let Some(request) = self.batch.current() else { return 0 };
         let args = self.batch.args(&request, &self.input);
-        let grows = request.entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM));
-        if !grows || args.len() < ELEMENTS_MIN || request.key(args).is_none() {
-            return 0;
+        let spec = request.entry.map(|entry| &entry.spec);
+        let Some(spec) = spec.filter(|spec| spec.flags.has(Flags::DENYOOM)) else { return 0 };
+        let is_sorted_set = matches!(spec.docs.group, Group::SortedSet | Group::Geo);
+        match args.len() >= ELEMENTS_MIN && request.key(args).is_some() {
+            true => args_bytes(args) + args.len() as u64 * ELEMENT_BYTES,
+            false if is_sorted_set => args_bytes(args),
+            false => 0,
         }
-        args_bytes(args) + args.len() as u64 * ELEMENT_BYTES
     }
 
     /// Waits until there is memory for what the request under way has reserved. False: there is none.
@@ -449,7 +462,15 @@ impl<T: Transport> Connection<T> {
             return false;
         }
         self.reply_granted = made_bytes as usize;
+        let longest = wants.iter().map(|want| u64::from(want.value_len)).max().unwrap_or(0);
         self.fetch_reserved(wants, &order).await;
+        let copy_bytes = match self.is_of_collections() {
+            // Leaves are copied one by one.
+            true => longest,
+            false if copy_bytes == 0 => 0,
+            // With what arguments may add to it.
+            false => copy_bytes + self.copied_bytes(),
+        };
         self.make_buffers(reply_bytes, copy_bytes).await;
         true
     }
@@ -506,9 +527,8 @@ impl<T: Transport> Connection<T> {
             self.resident_reply = self.reply.capacity();
         }
         let entry = self.batch.current().and_then(|request| request.entry);
-        if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) && copy_bytes > 0 {
-            // With what arguments may add to it.
-            self.make_spare((copy_bytes + self.copied_bytes()) as usize).await;
+        if entry.is_some_and(|entry| entry.spec.flags.has(Flags::WRITE)) {
+            self.make_spare(copy_bytes as usize).await;
         }
     }
 

@@ -620,13 +620,14 @@ mod tests {
 
     #[test]
     fn what_others_were_let_have_counts_as_resident_only_where_there_is_any() {
-        let budget = Budget::new(64 << 20).expect("a budget");
-        assert!(!budget.is_overrun_by_claims(1 << 30));
-        budget.add_claimed(60 << 20);
-        let left = (65 << 20) - (60 << 20) - budget.memory_use().resident_bytes as i64;
-        assert!(budget.is_overrun_by_claims(left as u64 + 1));
-        budget.add_claimed(-(30 << 20));
-        assert!(!budget.is_overrun_by_claims(left.max(0) as u64));
+        let budget = Budget::new(4 << 30).expect("a budget");
+        assert!(!budget.is_overrun_by_claims(8 << 30));
+        budget.add_claimed(1 << 30);
+        let left = (4 << 30) + (4 << 30 >> OVERRUN_SHIFT) - (1 << 30);
+        let left = left - budget.memory_use().resident_bytes;
+        assert!(budget.is_overrun_by_claims(left + 1));
+        budget.add_claimed(-1);
+        assert!(!budget.is_overrun_by_claims(left + 1));
     }
 
     #[test]

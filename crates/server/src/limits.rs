@@ -201,6 +201,9 @@ pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
 /// How often a piece is refused memory, with a tick of upkeep after each, before it is put without or the load fails:
 /// a tenth of a second.
 pub(crate) const LOADED_REFUSALS_MAX: u32 = 20;
+/// Ticks of upkeep for which a load waits while `maxmemory` is overrun, before it goes on all the same until that has
+/// ended: half a second.
+pub(crate) const LOADED_OVER_TICKS_MAX: u32 = 100;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.

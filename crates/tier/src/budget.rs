@@ -265,12 +265,15 @@ impl Budget {
         self.freeing.fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Whether somebody frees what was flushed.
+    pub(crate) fn is_freeing(&self) -> bool {
+        self.freeing.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether the data set gets smaller: what was flushed is being freed, or it took less at the last
     /// measurement than before, or takes less since.
     pub(crate) fn shrinks(&self) -> bool {
-        self.freeing.load(Ordering::Relaxed) > 0
-            || self.had_shrunk.load(Ordering::Relaxed)
-            || self.has_shrunk()
+        self.is_freeing() || self.had_shrunk.load(Ordering::Relaxed) || self.has_shrunk()
     }
 
     fn has_shrunk(&self) -> bool {
@@ -397,7 +400,7 @@ impl Budget {
 
     /// Whether `maxmemory` was overrun by half of the margin at the last measurement.
     #[inline]
-    pub(crate) fn is_overrun(&self) -> bool {
+    pub fn is_overrun(&self) -> bool {
         let max = self.max_bytes();
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) > max + (max >> OVERRUN_SHIFT)
     }

@@ -189,6 +189,11 @@ impl Tier {
         tally.notes.clear();
     }
 
+    /// Whether something that has no key any more is still being freed: what was flushed, or large collections.
+    pub fn is_freeing(&self) -> bool {
+        self.budget.is_freeing() || self.detached_bytes.load(Ordering::Relaxed) > 0
+    }
+
     /// A large collection whose nodes are to be freed; [`Tier::note_freed_tree`] says when they are.
     pub fn take_detached_tree(&self) -> Option<DetachedTree> {
         self.detached_trees.lock().pop()

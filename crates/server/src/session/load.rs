@@ -24,6 +24,7 @@ use tokio::task::spawn_local;
 use crate::limits::{ATTEMPTS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
+use crate::session::load_brake::Brake;
 use crate::session::load_file::{Batch, LoadedPiece, start_reading};
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
@@ -152,6 +153,10 @@ impl Load {
         cut_logging(&worker.server);
         if self.flushes {
             flush(worker);
+            // What is loaded would come on top of what is still being freed.
+            while worker.server.tier.is_freeing() {
+                worker.upkeep_tick.notified().await;
+            }
         }
         let merging = if self.merges { Merging::Over } else { Merging::Not };
         load_begun(worker, merging).await.map_err(|error| {
@@ -256,7 +261,9 @@ pub(super) async fn load_file(
     merging: Merging,
 ) -> Result<(), NotLoaded> {
     let file = File::open(path)?;
-    let loaded = Loading { worker, merging, start: Instant::now() }.load(path, file).await;
+    let loaded = Loading { worker, merging, start: Instant::now(), brake: Brake::default() }
+        .load(path, file)
+        .await;
     worker.tier.after_batch(&mut worker.tally.borrow_mut());
     loaded
 }
@@ -276,6 +283,7 @@ struct Loading<'a> {
     worker: &'a Worker,
     merging: Merging,
     start: Instant,
+    brake: Brake,
 }
 
 /// Bytes that an element, a string or what Redis has packed may take on its way: one that a client may have sent
@@ -356,6 +364,7 @@ impl Loading<'_> {
         if putting.has_expired {
             return Ok(());
         }
+        self.brake.wait(self.worker).await;
         let tier = &self.worker.tier;
         let mut bytes = value.bytes();
         let (mut fetched, mut wants) = (FetchedSet::default(), Vec::new());

@@ -6,6 +6,7 @@ mod digest_long;
 pub(crate) mod errand;
 pub(crate) mod journal;
 pub(crate) mod load;
+mod load_brake;
 mod load_file;
 pub(crate) mod replay;
 pub(crate) mod save;

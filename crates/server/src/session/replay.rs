@@ -22,6 +22,7 @@ use tier::{Claim, FetchedSet, Held, Want};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::{GAP, apply_sync, journal_folder, journal_options, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
+use crate::session::load_brake::Brake;
 use crate::session::save::AtHand;
 use crate::state::registry::Run;
 use crate::state::saves::Purpose;
@@ -68,7 +69,8 @@ async fn read_journal(worker: &Worker, evicted_before: u64) -> Result<(Journal, 
         })?;
     }
     let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
-    let mut replay = Replay { worker, reply, step, commands: 0, evicted_before };
+    let brake = Brake::default();
+    let mut replay = Replay { worker, reply, step, commands: 0, evicted_before, brake };
     let has_gap = replay.run_all(&mut recovery).await?;
     worker.after_batch();
     let is_new = snapshot.is_none() && replay.commands == 0;
@@ -118,6 +120,7 @@ struct Replay<'a> {
     commands: u64,
     /// Keys that were evicted before.
     evicted_before: u64,
+    brake: Brake,
 }
 
 impl Replay<'_> {
@@ -185,7 +188,11 @@ impl Replay<'_> {
         // As for clients: what frees memory does not wait for any.
         let entry = self.worker.server.registry.find(args);
         let needs_memory = entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM));
-        if !needs_memory || !tier.must_wait_for(bytes) {
+        if !needs_memory {
+            return Ok(None);
+        }
+        self.brake.wait(self.worker).await;
+        if !tier.must_wait_for(bytes) {
             return Ok(None);
         }
         let claim = tier.wait_for_memory(bytes, Held::default()).await;
@@ -317,7 +324,9 @@ mod tests {
         let server = Server::new(Config::default(), &KEY_COMMANDS, Arc::new(tier));
         let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
         let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
-        let mut replay = Replay { worker: &worker, reply, step, commands: 0, evicted_before: 0 };
+        let brake = Brake::default();
+        let mut replay =
+            Replay { worker: &worker, reply, step, commands: 0, evicted_before: 0, brake };
         let mut run = |words: &[&[u8]]| {
             let mut record = Record::new(Vec::new(), 1);
             record.add(0, words.iter().copied());

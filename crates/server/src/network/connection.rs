@@ -81,6 +81,8 @@ pub(crate) struct Connection<T> {
     spare: Vec<u8>,
     /// Whether nothing more was read of an unfinished request, since clients take too much: it waits.
     is_braked: bool,
+    /// Whether the input is in a buffer that a large request was let have, and that no read has found empty since.
+    has_grown_input: bool,
     /// Bytes of an unfinished request that were there when it was last left.
     kept_bytes: usize,
     /// Buffers that it has, as the worker was told.
@@ -146,6 +148,7 @@ impl<T: Transport> Connection<T> {
             resident_reply: 0,
             spare: Vec::new(),
             is_braked: false,
+            has_grown_input: false,
             kept_bytes: 0,
             buffers_noted: 0,
             moved_bytes: 0,

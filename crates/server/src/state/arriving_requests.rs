@@ -179,11 +179,6 @@ impl ArrivingShare {
         may_go && held - held_bytes as i64 + bytes <= limit as i64
     }
 
-    /// Whether there is any.
-    pub(super) fn is_held(&self) -> bool {
-        self.bytes > 0
-    }
-
     /// The buffer has been let go of. Cost: a comparison when there was none.
     #[inline]
     pub(super) fn release(&mut self, server: &Server, client: &Client) {

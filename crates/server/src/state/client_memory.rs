@@ -360,11 +360,6 @@ impl CountedBuffers {
         self.input.wait(worker, client, arriving, self.bytes).await;
     }
 
-    /// Whether the buffer of a request that is arriving was let grow.
-    pub(crate) fn has_input_share(&self) -> bool {
-        self.input.is_held()
-    }
-
     /// Whether the buffer of a request that is arriving may grow at once.
     pub(crate) fn may_grow_input(
         &self,

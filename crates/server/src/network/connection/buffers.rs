@@ -49,15 +49,14 @@ impl<T: Transport> Connection<T> {
         self.note_memory();
     }
 
-    /// Moves what there is of the input to memory of its size, if it is small. A buffer that was asked for stays: the
-    /// request would ask again, and where that has it wait, and be shrunk, it would do so without end.
+    /// Moves what there is of the input to memory of its size, if it is small.
     fn shrink_input(&mut self) {
         let len = self.input.len();
-        let is_asked_for = self.counted.has_input_share();
-        if len <= READ_BUFFER_BYTES / 2 && self.input.capacity() > len && !is_asked_for {
+        if len <= READ_BUFFER_BYTES / 2 && self.input.capacity() > len {
             let kept = self.input.as_slice().to_vec();
             self.worker.give_buffer(std::mem::replace(&mut self.input, kept));
         }
+        self.has_grown_input = false;
     }
 
     /// Forgets the input that has been run. The batch must be used up.
@@ -72,6 +71,7 @@ impl<T: Transport> Connection<T> {
             self.counted.release_input(&self.worker.server, &self.session.client);
             self.kept_bytes = 0;
         }
+        self.has_grown_input &= parsed == 0;
         if parsed == self.input.len() {
             if self.input.capacity() > 0 {
                 self.worker.give_buffer(std::mem::take(&mut self.input));
@@ -105,7 +105,11 @@ impl<T: Transport> Connection<T> {
     /// are small. Cost: some allocations, and a copy of both.
     #[cold]
     pub(super) fn shrink_buffers(&mut self) {
-        self.shrink_input();
+        // A buffer that was asked for stays until it has been read into: the request would ask again, and where that has
+        // it wait, and be shrunk, it would do so without end.
+        if !self.has_grown_input {
+            self.shrink_input();
+        }
         if self.batch.has_loose_lists() {
             self.worker.give_batch_lists(self.batch.shrink_lists());
         }

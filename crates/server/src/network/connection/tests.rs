@@ -186,22 +186,45 @@ fn a_request_that_stores_copies_has_no_buffer_for_them() {
 /// It would ask again, and, with memory short, wait for it again, without end.
 #[test]
 fn a_buffer_that_a_large_request_was_let_have_is_kept_while_it_waits() {
+    for (limit, bytes) in [(&b"8mb"[..], 200_000), (b"100kb", 80_000)] {
+        let config = Config::default();
+        let options = [b"--maxmemory-clients".to_vec(), limit.to_vec()];
+        config.load_arguments(&options).expect("options that there are");
+        let worker = worker_with(config);
+        let mut connection = connection(&worker);
+        connection.input = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${bytes}\r\n").into_bytes();
+        assert!(matches!(connection.start_batch(), Start::Nothing));
+        let Next::Wait(Wait::Input(bytes)) = connection.next_read() else {
+            panic!("a large request asks for its buffer")
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(connection.wait(Wait::Input(bytes)));
+        worker.note_lent(2 * BUFFERS_LENT_MAX as i32);
+        assert!(worker.lacks_waiting_buffers());
+        connection.shrink_scarce_buffers();
+        assert!(matches!(connection.next_read(), Next::Io), "{}", connection.input.capacity());
+    }
+}
+
+/// Else clients that send nothing more would keep it from others.
+#[test]
+fn a_buffer_that_a_large_request_was_let_have_is_given_back_when_nothing_arrives() {
     let config = Config::default();
     let options = [b"--maxmemory-clients".to_vec(), b"8mb".to_vec()];
     config.load_arguments(&options).expect("options that there are");
     let worker = worker_with(config);
-    let mut connection = connection(&worker);
-    connection.input = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$200000\r\n".to_vec();
-    assert!(matches!(connection.start_batch(), Start::Nothing));
-    let Next::Wait(Wait::Input(bytes)) = connection.next_read() else {
-        panic!("a large request asks for its buffer")
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    runtime.block_on(connection.wait(Wait::Input(bytes)));
-    worker.note_lent(2 * BUFFERS_LENT_MAX as i32);
-    assert!(worker.lacks_waiting_buffers());
-    connection.shrink_scarce_buffers();
-    assert!(matches!(connection.next_read(), Next::Io), "{}", connection.input.capacity());
+    let (wire, mut connection) = connect(&worker);
+    wire.borrow_mut().requests.extend(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2000000\r\nabc");
+    assert!(!serve(&mut connection));
+    let client = worker.server.clients.all().pop().expect("it is connected");
+    let capacity = client.input_capacity.load(Ordering::Relaxed);
+    assert!(capacity <= 2 * READ_BUFFER_BYTES as u64, "{capacity}");
+    assert!(!worker.server.client_memory.has_large_inputs());
+    // And it goes on when more does.
+    wire.borrow_mut().requests.extend(&[b'v'; 2_000_000 - 3]);
+    wire.borrow_mut().requests.extend(b"\r\n");
+    (0..20).any(|_| serve(&mut connection) || !wire.borrow().replies.is_empty());
+    assert_eq!(wire.borrow().replies, b"+OK\r\n");
 }
 
 /// It may be what the snapshot waits for.

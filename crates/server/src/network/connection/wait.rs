@@ -287,6 +287,7 @@ impl<T: Transport> Connection<T> {
         self.counted.wait_for_input(&self.worker, &client, arriving).await;
         let growth = bytes.saturating_sub(self.input.capacity()) as u64;
         self.input.reserve_exact(bytes - self.input.len());
+        self.has_grown_input = true;
         self.note_memory();
         if self.batch.bytes_wanted() >= SPARE_BYTES_MIN {
             // A large argument takes it by and by, and then as much again for its copy in the data set:

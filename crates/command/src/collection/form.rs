@@ -97,7 +97,11 @@ fn count_entries(leaf: &[u8]) -> usize {
 pub(crate) static SORTED_SET: Form = Form {
     kind: Kind::SORTED_SET,
     count: count_rows,
-    divide: |leaf, cut| scored::divide_in_order(&leaf, LEAF_BYTES_MAX, cut),
+    divide: |leaf, cut| match count_rows(&leaf) {
+        // Without a copy.
+        1 => vec![(Vec::new(), leaf)],
+        _ => scored::divide_in_order(&leaf, LEAF_BYTES_MAX, cut),
+    },
     join: Some(join_rows),
     first_expiry: None,
 };
@@ -135,6 +139,7 @@ pub(crate) fn divide_rows_by_hash(leaf: Vec<u8>, _cut: Cut) -> Vec<Part> {
 /// Divides a leaf of rows that have no order but their own.
 pub(crate) fn divide_rows_by_position(leaf: Vec<u8>, cut: Cut) -> Vec<Part> {
     match count_rows(&leaf) {
+        // Without a copy.
         1 => vec![(Vec::new(), leaf)],
         _ => divide_by_position(&leaf, LEAF_BYTES_MAX, cut),
     }

@@ -10,7 +10,7 @@ use value::leaf::rows::{ROWS_MAX, RowsBuilder};
 use value::leaf::{Shape, fingerprint, split_by_hash};
 
 use crate::collection::form::{HASH, order};
-use crate::collection::place::Place;
+use crate::collection::place::{Path, Place};
 use crate::collection::reader::TreeReader;
 use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
 use crate::collection::{Found, PackedMax};
@@ -335,23 +335,23 @@ pub enum ExpiryChange {
 impl HashMut<'_, '_> {
     /// Sets a field, which never expires then. Returns whether it is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.put(field, value, |fields| fields.set(field, value))
+        self.put((field, value), false, |fields| fields.set(field, value))
     }
 
     /// Sets a field, which expires when it did before. Returns whether it is new.
     pub fn set_value(&mut self, field: &[u8], value: &[u8]) -> bool {
-        self.put(field, value, |fields| fields.set_value(field, value))
+        self.put((field, value), true, |fields| fields.set_value(field, value))
     }
 
     fn put(
         &mut self,
-        field: &[u8],
-        value: &[u8],
+        (field, value): Field<'_>,
+        keeps_expiry: bool,
         put: impl FnOnce(&mut FieldsMut<'_>) -> bool,
     ) -> bool {
         let is_put = match &mut self.form {
             FormMut::Leaf(..) => None,
-            FormMut::Tree(tree) => put_apart(tree, field, value),
+            FormMut::Tree(tree) => put_without_change(tree, (field, value), keeps_expiry),
         };
         let is_new = is_put.unwrap_or_else(|| self.change(field, put));
         self.unpack(field.len().max(value.len()));
@@ -438,10 +438,14 @@ impl HashMut<'_, '_> {
     }
 }
 
-/// Sets a field where no other row of its leaf moves: to a value as long as the one it has, in a leaf of which no
-/// field expires; or one that is new, in a leaf of its own beside that where it belongs, if it or that is long. Returns
-/// whether it is new; none: its leaf is to be changed. Cost: no bookkeeping where nothing of the tree changes.
-fn put_apart(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> Option<bool> {
+/// Sets a field to a value as long as the one it has, where that stands, in a leaf of which no field expires; or puts a
+/// long one, or one whose leaf is long, into a leaf of its own. Returns whether it is new; none: its leaf is to be changed. Cost: no bookkeeping where
+/// nothing of the tree changes.
+fn put_without_change(
+    tree: &mut Tree<'_>,
+    (field, value): Field<'_>,
+    keeps_expiry: bool,
+) -> Option<bool> {
     let order = order(field);
     let path = tree.find(&order);
     let leaf = tree.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
@@ -451,18 +455,41 @@ fn put_apart(tree: &mut Tree<'_>, field: &[u8], value: &[u8]) -> Option<bool> {
         return Some(false);
     }
     let is_long = leaf.len() + field.len() + value.len() >= LONG_BYTES;
-    match is_long.then(|| split_by_hash(leaf, u64::from_be_bytes(order))).flatten() {
-        Some(split) => {
-            let mut new = SHAPE.empty().to_vec();
-            FieldsMut::new(&mut new).set(field, value);
-            tree.put_apart(path, split, new);
-            Some(true)
-        }
-        None => {
-            tree.known.push(&order, path);
-            None
-        }
+    if is_long && let Some(is_new) = put_apart(tree, &path, (field, value), keeps_expiry) {
+        return Some(is_new);
     }
+    tree.known.push(&order, path);
+    None
+}
+
+/// Puts a field into a leaf of its own, beside the one where it belongs. Returns whether it is new; none: that leaf has no
+/// other field, others that cannot be told apart, or this one and it has expired.
+#[cold]
+fn put_apart(
+    tree: &mut Tree<'_>,
+    path: &Path,
+    (field, value): Field<'_>,
+    keeps_expiry: bool,
+) -> Option<bool> {
+    let leaf = tree.leaf_in_ram(path)?;
+    let (fields, hash) = (Fields::new(leaf), u64::from_be_bytes(order(field)));
+    let old = fields.expiry(field);
+    let (path, split) = match old {
+        None => (path.clone(), split_by_hash(leaf, hash)?),
+        Some(at_ms) if fields.len() == 1 || at_ms > 0 && at_ms <= tree.now_ms => return None,
+        Some(_) => {
+            let mut rest = leaf.to_vec();
+            assert!(FieldsMut::new(&mut rest).remove(field), "it is there");
+            let split = split_by_hash(&rest, hash)?;
+            (tree.replace_leaf(path.clone(), rest), split)
+        }
+    };
+    let mut new = SHAPE.empty().to_vec();
+    let mut fields = FieldsMut::new(&mut new);
+    fields.set(field, value);
+    fields.set_expiry(field, old.filter(|_| keeps_expiry).unwrap_or(0));
+    tree.put_apart(path, split, new);
+    Some(old.is_none())
 }
 
 /// The same as [`HashMut::unpack`] of a tree. Cost: one look at the root.

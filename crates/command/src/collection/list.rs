@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use keyspace::{Changed, Expiry, Key, Stored};
 use value::Kind;
 use value::leaf::elements::{Elements, ElementsMut, SHAPE};
-use value::leaf::split_by_position;
+use value::leaf::{Rows, split_by_position};
 
 use crate::collection::form::LIST;
 use crate::collection::place::{LEAF_BYTES_MAX, Path, Place};
@@ -212,7 +212,7 @@ impl Cx<'_, '_> {
         self.check_memory(bytes)?;
         let is_long = bytes >= LONG_BYTES && has_long(elements.clone());
         if is_long {
-            self.spread(key)?;
+            self.spread(key, Kind::is_list)?;
             found = self.find_to_edit(key, Kind::is_list)?;
         }
         if count <= PUT_AT_ONCE {
@@ -253,7 +253,9 @@ impl Cx<'_, '_> {
         };
         let place = self.place_at(key, at);
         let path = place.at_end(self.locked.slot(key.slot), end);
-        self.promote_small(place, &path)?;
+        if !is_long {
+            self.promote_small(place, &path)?;
+        }
         let mut tree = self.edit_tree_of(place, &LIST);
         push_to_tree(&mut tree, (path, end), elements, is_long);
         Ok(tree.elements())
@@ -303,15 +305,20 @@ impl Cx<'_, '_> {
         self.edit_leaf(at, empty, &LIST, |_kind, leaf| change(&mut ElementsMut::new(leaf)))
     }
 
-    /// Changes the leaf that holds the element at a position, which exists and is counted within the leaf,
-    /// by so many bytes more.
-    fn edit_element(
+    /// Puts an element where one stands at a position, or beside it, with so many bytes more. Panics: there is none.
+    ///
+    /// Errors: as [`Cx::read_list`], [`CommandError::OUT_OF_MEMORY`]; nothing is changed then.
+    fn put_element(
         &mut self,
         key: &Key<'_>,
-        position: u64,
+        (position, side): (u64, Side),
         bytes: usize,
-        change: impl FnOnce(&mut ElementsMut<'_>, usize),
+        element: &[u8],
     ) -> CommandResult {
+        self.check_memory(bytes)?;
+        if has_long(once(element)) {
+            self.spread(key, Kind::is_list)?;
+        }
         let found = self.find_to_edit(key, Kind::is_list)?;
         let bytes_max = self.limits.memory_bytes_max();
         let Found::Tree(at) = found else {
@@ -319,17 +326,22 @@ impl Cx<'_, '_> {
                 if bytes > 0 && list.elements().byte_len() + bytes > bytes_max {
                     return Changed::No(Err(CommandError::OUT_OF_MEMORY));
                 }
-                change(list, position as usize);
+                side.put(list, position as usize, element);
                 Changed::Yes(Ok(()))
             });
         };
-        self.check_memory(bytes)?;
         let place = self.place_at(key, at);
         let (path, within) = place.find_nth(self.locked.slot(key.slot), position);
         self.promote_leaf(place, &path)?;
         let mut tree = self.edit_tree_of(place, &LIST);
-        tree.change_leaf(path, |leaf| change(&mut ElementsMut::new(leaf), within));
-        tree.settle();
+        let leaf = tree.leaf_in_ram(&path).expect("invariant: it was made resident");
+        let is_alone = side == Side::Over && path.leaf.elements == 1;
+        if is_alone || leaf.len() + bytes < LONG_BYTES {
+            tree.change_leaf(path, |leaf| side.put(&mut ElementsMut::new(leaf), within, element));
+            tree.settle();
+        } else {
+            put_apart(&mut tree, path, (within, side), element);
+        }
         Ok(())
     }
 
@@ -343,30 +355,8 @@ impl Cx<'_, '_> {
         is_behind: bool,
         element: &[u8],
     ) -> CommandResult {
-        if has_long(once(element)) {
-            self.spread(key)?;
-        }
-        let bytes = SHAPE.row_bytes(&[element]);
-        let Found::Tree(at) = self.find_to_edit(key, Kind::is_list)? else {
-            return self.edit_element(key, pivot, bytes, |list, at| {
-                list.insert(at + usize::from(is_behind), once(element));
-            });
-        };
-        self.check_memory(bytes)?;
-        let place = self.place_at(key, at);
-        let (path, within) = place.find_nth(self.locked.slot(key.slot), pivot);
-        self.promote_leaf(place, &path)?;
-        let mut tree = self.edit_tree_of(place, &LIST);
-        let at = within + usize::from(is_behind);
-        let leaf = tree.leaf_in_ram(&path).expect("invariant: it was made resident");
-        if leaf.len() + bytes < LONG_BYTES {
-            tree.change_leaf(path, |leaf| ElementsMut::new(leaf).insert(at, once(element)));
-        } else {
-            let (split, mut new) = (split_by_position(leaf, at), SHAPE.empty().to_vec());
-            ElementsMut::new(&mut new).insert(0, once(element));
-            tree.put_apart(path, split, new);
-        }
-        Ok(())
+        let side = if is_behind { Side::Behind } else { Side::InFront };
+        self.put_element(key, (pivot, side), SHAPE.row_bytes(&[element]), element)
     }
 
     /// Puts another element where there is one, of `old_len`. Panics: there is none.
@@ -380,7 +370,7 @@ impl Cx<'_, '_> {
         element: &[u8],
     ) -> CommandResult {
         let bytes = element.len().saturating_sub(old_len);
-        self.edit_element(key, position, bytes, |list, at| list.set(at, element))
+        self.put_element(key, (position, Side::Over), bytes, element)
     }
 
     /// Takes the element from an end of the list of a key, once `take` has had a look at it. False: there is no
@@ -576,6 +566,41 @@ impl Cx<'_, '_> {
         tree.settle();
         Ok(removed.end - removed.start)
     }
+}
+
+/// Where an element is put, seen from another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    InFront,
+    Behind,
+    Over,
+}
+
+impl Side {
+    fn put(self, list: &mut ElementsMut<'_>, at: usize, element: &[u8]) {
+        match self {
+            Side::InFront => list.insert(at, once(element)),
+            Side::Behind => list.insert(at + 1, once(element)),
+            Side::Over => list.set(at, element),
+        }
+    }
+}
+
+/// Puts an element into a leaf of its own, where one stands in the leaf at the end of a path, or beside it.
+fn put_apart(tree: &mut Tree<'_>, path: Path, (at, side): (usize, Side), element: &[u8]) {
+    let leaf = tree.leaf_in_ram(&path).expect("invariant: it was made resident");
+    let (path, split) = match side {
+        Side::InFront => (path, split_by_position(leaf, at)),
+        Side::Behind => (path, split_by_position(leaf, at + 1)),
+        Side::Over => {
+            let rest = Rows::new(leaf).select(|row| row != at);
+            let split = split_by_position(&rest, at);
+            (tree.replace_leaf(path, rest), split)
+        }
+    };
+    let mut new = SHAPE.empty().to_vec();
+    ElementsMut::new(&mut new).insert(0, once(element));
+    tree.put_apart(path, split, new);
 }
 
 fn put_at<'e>(

@@ -44,7 +44,8 @@ use crate::collection::form::{Form, HASH, LIST, SET, SORTED_SET};
 use crate::collection::place::{KnownPaths, NodeName};
 pub(crate) use crate::collection::place::{Path, Place};
 use crate::collection::reader::Lack;
-use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX, Tree};
+pub(crate) use crate::collection::tree::LONG_BYTES;
+use crate::collection::tree::{SINGLE_BYTES_MAX, Tree};
 use crate::cx::{Cx, SPARE_BYTES_MIN, not_resident as not_resident_value};
 use crate::error::{CommandError, CommandResult};
 
@@ -350,13 +351,17 @@ impl Cx<'_, '_> {
     }
 
     /// Makes a tree of a collection in one leaf, to which a long element is to be added: it gets a leaf of its own
-    /// then. Nothing happens where a key holds none, or something else.
+    /// then. Nothing happens where a key holds none, or something else than is wanted.
     ///
     /// Errors: [`CommandError::NotResident`].
     #[cold]
-    pub(crate) fn spread(&mut self, key: &Key<'_>) -> CommandResult {
+    pub(crate) fn spread(
+        &mut self,
+        key: &Key<'_>,
+        is_wanted: impl Fn(Kind) -> bool,
+    ) -> CommandResult {
         let form = match self.peek(key).map(|view| Kind::from_bits(view.kind)) {
-            Some(kind) if kind.is_tree() => return Ok(()),
+            Some(kind) if kind.is_tree() || !is_wanted(kind) => return Ok(()),
             Some(kind) if kind.is_hash() => &HASH,
             Some(kind) if kind.is_set() => &SET,
             Some(kind) if kind.is_list() => &LIST,

@@ -96,8 +96,9 @@ impl Cx<'_, '_> {
         key: &Key<'_>,
         changes: &[ScoreChange<'_>],
     ) -> CommandResult {
-        if has_long(changes.iter().map(|change| change.member)) {
-            self.spread(key)?;
+        let added = changes.iter().filter(|change| change.old.is_none() && change.new.is_some());
+        if has_long(added.map(|change| change.member)) {
+            self.spread(key, Kind::is_sorted_set)?;
         }
         let found = self.find_to_edit(key, Kind::is_sorted_set)?;
         if let Found::Tree(at) = found {
@@ -207,9 +208,11 @@ impl Cx<'_, '_> {
                 return Ok(());
             }
             let removed = ranks.end - ranks.start;
-            if set.bytes_of(removed) + removed * CHANGE_BYTES > bytes_max {
+            let bytes = set.bytes_of(removed);
+            if bytes + removed * CHANGE_BYTES > bytes_max {
                 return Err(CommandError::OUT_OF_MEMORY);
             }
+            copies.reserve(removed as usize, bytes as usize);
             set.visit(ranks, false, |member, score| {
                 copies.push(member, score);
                 ControlFlow::Continue(())

@@ -1,6 +1,6 @@
 //! Random commands on large collections, some of whose leaves are on flash, beside simple models.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use stdx::Random;
 
@@ -409,6 +409,128 @@ fn sets_do_what_sets_do() {
         (0..3).for_each(|set| sets.check(set));
         sets.server.run("DEL s0 s1 s2");
         sets.server.check_empty();
+    }
+}
+
+/// A value, which is one time in eight so long that its field gets a leaf of its own.
+fn value(random: &mut Random) -> String {
+    let len = match random.below(8) {
+        0 => 2_000 + random.below(2_000),
+        _ => random.below(60),
+    };
+    format!("v{}", "x".repeat(len as usize))
+}
+
+/// Values that become long and short again, some of them with an expiry that is kept or not.
+#[test]
+fn hashes_of_long_values_do_what_maps_do() {
+    for seed in 0..SEEDS {
+        let (mut server, mut random) = (server(seed), Random::new(seed));
+        // The value of each field, and whether it expires.
+        let mut model: BTreeMap<String, (String, bool)> = BTreeMap::new();
+        for _ in 0..COMMANDS {
+            let field = format!("f{}", random.below(60));
+            let old = model.get(&field).cloned();
+            let value = value(&mut random);
+            match random.below(12) {
+                0..=3 => {
+                    let is_new = i32::from(old.is_none());
+                    expect(&mut server, &format!("HSET h {field} {value}"), &format!(":{is_new}"));
+                    model.insert(field, (value, false));
+                }
+                4 | 5 => {
+                    let line = format!("HSETEX h KEEPTTL FIELDS 1 {field} {value}");
+                    expect(&mut server, &line, ":1");
+                    model.insert(field, (value, old.is_some_and(|(_, expires)| expires)));
+                }
+                6 => {
+                    let is_new = i32::from(old.is_none());
+                    let line = format!("HSETNX h {field} {value}");
+                    expect(&mut server, &line, &format!(":{is_new}"));
+                    model.entry(field).or_insert((value, false));
+                }
+                7 if old.is_some() => {
+                    let line = format!("HPEXPIRE h 100000 FIELDS 1 {field}");
+                    expect(&mut server, &line, "[:1]");
+                    model.entry(field).and_modify(|(_, expires)| *expires = true);
+                }
+                8 => {
+                    let is_there = i32::from(old.is_some());
+                    expect(&mut server, &format!("HDEL h {field}"), &format!(":{is_there}"));
+                    model.remove(&field);
+                }
+                _ => {
+                    let (value, time) = match &old {
+                        None => ("_".to_owned(), None),
+                        Some((value, expires)) => (shown(value), Some(*expires)),
+                    };
+                    expect(&mut server, &format!("HGET h {field}"), &value);
+                    if let Some(expires) = time {
+                        let told = server.run(&format!("HPTTL h FIELDS 1 {field}"));
+                        assert_eq!(told != "[:-1]", expires, "{told}");
+                    }
+                }
+            }
+            expect(&mut server, "HLEN h", &format!(":{}", model.len()));
+            if !model.is_empty() {
+                server.check_tree("h");
+            }
+        }
+        let fields: Vec<&str> = model.keys().map(String::as_str).collect();
+        server.run(&format!("HDEL h {}", fields.join(" ")));
+        server.check_empty();
+    }
+}
+
+/// Members that begin alike for longer than bounds usually are.
+#[test]
+fn sorted_sets_of_long_members_do_what_maps_do() {
+    for seed in 0..SEEDS {
+        let (mut server, mut random) = (server(seed), Random::new(seed));
+        let mut model: BTreeMap<String, i64> = BTreeMap::new();
+        let member = |random: &mut Random| {
+            let number = random.below(60);
+            let same = if number % 8 == 3 { 2_500 } else { number as usize % 40 };
+            format!("{}{number}", "m".repeat(same))
+        };
+        for _ in 0..COMMANDS / 2 {
+            let (name, score) = (member(&mut random), random.below(5) as i64 - 2);
+            match random.below(8) {
+                0..=3 => {
+                    let is_new = i32::from(model.insert(name.clone(), score).is_none());
+                    expect(&mut server, &format!("ZADD z {score} {name}"), &format!(":{is_new}"));
+                }
+                4 => {
+                    let is_there = i32::from(model.remove(&name).is_some());
+                    expect(&mut server, &format!("ZREM z {name}"), &format!(":{is_there}"));
+                }
+                5 if !model.is_empty() => {
+                    let first = model.iter().min_by_key(|(member, score)| (**score, *member));
+                    let (first, score) =
+                        first.map(|(member, score)| (member.clone(), *score)).expect("one");
+                    expect(&mut server, "ZPOPMIN z", &format!("[{}, ,{score}]", shown(&first)));
+                    model.remove(&first);
+                }
+                _ => {
+                    let mut sorted: Vec<(i64, &String)> =
+                        model.iter().map(|(member, score)| (*score, member)).collect();
+                    sorted.sort_unstable();
+                    let members = shown_all(sorted.iter().map(|(_, member)| *member));
+                    expect(&mut server, "ZRANGE z 0 -1", &members);
+                    if let Some((at, (_, member))) =
+                        sorted.iter().enumerate().nth(random.below(60) as usize)
+                    {
+                        expect(&mut server, &format!("ZRANK z {member}"), &format!(":{at}"));
+                    }
+                }
+            }
+            expect(&mut server, "ZCARD z", &format!(":{}", model.len()));
+            if !model.is_empty() {
+                server.check_tree("z");
+            }
+        }
+        server.run("ZREMRANGEBYRANK z 0 -1");
+        server.check_empty();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use resp::{Args, Reply};
 use value::long_double::{self, FloatError, LongDouble};
-use value::parse_i64;
+use value::{Kind, parse_i64};
 
 use crate::collection::{Hash, HashMut, has_long};
 use crate::cx::Cx;
@@ -302,7 +302,7 @@ pub(super) fn set_pairs(
     // A hash in one leaf must not grow long before it is divided; and nothing is changed before all
     // leaves are there, which the first round looks for.
     if has_long(args.iter()) {
-        cx.spread(&key)?;
+        cx.spread(&key, Kind::is_hash)?;
     }
     let mut created = 0;
     let mut first = 0;
@@ -324,7 +324,7 @@ fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let exists = get(&mut cx.read_hash(&key)?, &args[2])?.is_some();
     if !exists {
         if has_long(args.from(2).iter()) {
-            cx.spread(&key)?;
+            cx.spread(&key, Kind::is_hash)?;
         }
         cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], &args[3]))?;
         cx.report(&key, Event::HSET, 1);

@@ -5,6 +5,8 @@ use std::iter::once;
 use keyspace::Key;
 use resp::{Args, Reply};
 
+use value::Kind;
+
 use crate::collection::{Set, has_long};
 use crate::cx::Cx;
 use crate::effect::Event;
@@ -158,7 +160,7 @@ fn sadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     // A set in one leaf must not grow long before it is divided; and nothing is changed before all leaves
     // are there, which the first round looks for.
     if has_long(members.iter()) {
-        cx.spread(&key)?;
+        cx.spread(&key, Kind::is_set)?;
     }
     let (mut added, mut first) = (0, 0);
     while first < members.len() {
@@ -204,7 +206,7 @@ fn smove(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResul
     };
     if is_there && source.bytes != target.bytes {
         if is_new && has_long(once(member)) {
-            cx.spread(&target)?;
+            cx.spread(&target, Kind::is_set)?;
         }
         cx.edit_set(&source, once(member), |set| set.remove(member))?;
         cx.report(&source, Event::SREM, 1);

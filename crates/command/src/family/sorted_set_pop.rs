@@ -6,8 +6,9 @@ use keyspace::Key;
 use resp::{Args, Protocol, Reply};
 use value::parse_i64;
 
-use super::room::{FRAME_BYTES, Room, check_room};
+use super::room::{FRAME_BYTES, Room, check_room, check_stored};
 use super::sorted_set::SCORED_FRAME_BYTES;
+use crate::collection::LONG_BYTES;
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -219,7 +220,12 @@ pub(super) fn pop_from_first(
         let ranks = end.ranks(count, set.len());
         let popped = ranks.end - ranks.start;
         let average = set.bytes_of(1) + SCORED_FRAME_BYTES;
-        check_room(key, popped.saturating_mul(average), reply_bytes_max, reply)?;
+        let bytes = popped.saturating_mul(average);
+        match average < LONG_BYTES as u64 {
+            true => check_room(key, bytes, reply_bytes_max, reply)?,
+            // They are copied to be removed.
+            false => check_stored(key, bytes.saturating_mul(2), reply_bytes_max, reply)?,
+        }
         form.begin(key, popped as usize, reply);
         let mut room = Room::new(reply_bytes_max);
         set.visit(ranks.clone(), end == End::Max, |member, score| {

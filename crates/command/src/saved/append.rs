@@ -1,6 +1,7 @@
 //! Further pieces of a collection, of which a key holds what came in front.
 
 use keyspace::Key;
+use value::Kind;
 
 use crate::collection::{End, ExpiryCondition, ScoreChange, has_long};
 use crate::cx::Cx;
@@ -22,7 +23,7 @@ impl Restored {
             }
             Restored::Set(members) => {
                 if has_long(members.iter()) {
-                    cx.spread(key)?;
+                    cx.spread(key, Kind::is_set)?;
                 }
                 let is_known = cx.edit_set(key, members.iter(), |set| {
                     members.iter().fold(false, |is_known, member| is_known | !set.add(member))
@@ -45,7 +46,7 @@ impl Restored {
             Restored::Hash { parts, expiries, .. } => {
                 let now_ms = cx.now_ms;
                 if has_long(parts.iter()) {
-                    cx.spread(key)?;
+                    cx.spread(key, Kind::is_hash)?;
                 }
                 let has_expired = |at_ms: u64| at_ms > 0 && at_ms <= now_ms;
                 let is_known = cx.edit_hash(key, parts.iter().step_by(2), |hash| {

@@ -551,9 +551,13 @@ impl Runner<'_> {
         mut lacked: Lacked,
         replies: bool,
     ) -> Outcome {
+        let copy_bytes = lacked.copy_bytes(Some(self.entry));
         lacked.reply_bytes = match replies {
             // What it has been granted it will need again.
-            true => lacked.reply_bytes.max(self.attempt.reply_granted as u64),
+            true => {
+                let granted = self.attempt.reply_granted as u64;
+                lacked.reply_bytes.max(granted.saturating_sub(copy_bytes))
+            }
             false => 0,
         };
         let [key] = keys else { return Outcome::Gather(lacked) };
@@ -564,21 +568,17 @@ impl Runner<'_> {
         let table = server.tier.keyspace.table_of(self.session.db);
         let mut needs = NeededOf::new(server);
         let Lacked { wants, reply_bytes, is_for_copies } = lacked;
-        let lens = || wants.iter().map(|want| u64::from(want.value_len));
-        let (lacked_bytes, longest) = (lens().sum(), lens().max().unwrap_or(0));
+        let lacked_bytes = wants.iter().map(|want| u64::from(want.value_len)).sum();
         needs.needed.named = wants.len();
         needs.needed.is_for_copies = is_for_copies;
         wants.into_iter().for_each(|want| needs.add_want(want));
         needs.add(locked.slot(key.slot), table, (key, Needs::Value, replies), self.fetched);
         let needed = &mut needs.needed;
-        let changes_leaves = self.entry.spec.flags.has(Flags::WRITE) && !is_for_copies;
         match replies {
             true => needed.reply_bytes = needed.reply_bytes.max(reply_bytes).max(lacked_bytes),
             false => needed.copy_bytes = needed.copy_bytes.max(lacked_bytes),
         }
-        if replies && changes_leaves {
-            needed.copy_bytes = needed.copy_bytes.max(longest);
-        }
+        needed.copy_bytes = needed.copy_bytes.max(copy_bytes);
         Outcome::Fetch(needs.needed)
     }
 

@@ -115,6 +115,8 @@ impl Pipeline<'_> {
     pub(crate) fn gathered(&mut self, gathering: Gathering<'_>) -> Result<Needed, TooMuch> {
         let Gathering { mut needs, lacked, .. } = gathering;
         needs.needed.order = needs.needed.wants.iter().map(|want| want.record).collect();
+        let entry = self.batch.current().and_then(|request| request.entry);
+        needs.needed.copy_bytes = needs.needed.copy_bytes.max(lacked.copy_bytes(entry));
         lacked.wants.into_iter().for_each(|want| needs.add_want(want));
         needs.needed.reply_bytes = needs.needed.reply_bytes.max(lacked.reply_bytes);
         needs.needed.is_for_copies = lacked.is_for_copies;

@@ -390,7 +390,7 @@ fn promote(
 }
 
 /// Copies leaves that were read from flash into RAM, of very many the first; large ones only if so asked, else they
-/// are noted, to be moved after the run.
+/// are noted, if they are few, to be moved after the run.
 #[cold]
 fn promote_leaves(
     caller: Caller<'_>,
@@ -404,7 +404,9 @@ fn promote_leaves(
     for (leaf, value) in leaves.iter().take(count) {
         let key = leaf.key();
         if !copies_large && value.value_len as usize > caller.worker.server.tier.large_value_bytes {
-            caller.large_leaves.iter().for_each(|large| large.borrow_mut().push((*leaf, *value)));
+            if let Some(large) = caller.large_leaves.filter(|_| at_once) {
+                large.borrow_mut().push((*leaf, *value));
+            }
             continue;
         }
         let at = (locked.slot(key.slot), leaf.table(), &key);

@@ -1,11 +1,13 @@
 //! What became of a request.
 
+use command::Flags;
 use flash::RecordId;
 use tier::Want;
 
 use crate::execution::dispatch::Attempt;
 use crate::limits::ATTEMPTS_MAX;
 use crate::session::Session;
+use crate::state::registry::Entry;
 
 /// What a request needs before it can run.
 #[derive(Default)]
@@ -56,6 +58,19 @@ pub(crate) struct Lacked {
     pub(crate) reply_bytes: u64,
     /// Whether that is for copies instead.
     pub(crate) is_for_copies: bool,
+}
+
+impl Lacked {
+    /// Memory for a copy of the longest of them, if a command copies leaves into RAM, one after another, to change them.
+    pub(crate) fn copy_bytes(&self, entry: Option<&Entry>) -> u64 {
+        let changes_leaves = entry.is_some_and(|entry| {
+            entry.spec.flags.has(Flags::WRITE) && entry.spec.docs.group.is_of_collections()
+        });
+        match changes_leaves && !self.is_for_copies {
+            true => self.wants.iter().map(|want| u64::from(want.value_len)).max().unwrap_or(0),
+            false => 0,
+        }
+    }
 }
 
 /// What became of a request.

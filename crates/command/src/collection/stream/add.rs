@@ -143,7 +143,7 @@ impl Cx<'_, '_> {
         let leaf = tree.leaf_in_ram(&path);
         let leaf = leaf.expect("invariant: it was promoted");
         if *leaf == entries::EMPTY {
-            tree.replace_leaf(&path, entries::leaf_of(id, entry.pairs));
+            tree.replace_leaf(path, entries::leaf_of(id, entry.pairs));
         } else if max.is_full(leaf, entry.bytes) {
             tree.insert_leaf_behind(&path, (bound_of(id), entries::leaf_of(id, entry.pairs)));
         } else {

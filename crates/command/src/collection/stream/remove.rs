@@ -250,7 +250,7 @@ fn remove_first(tree: &mut Tree<'_>, path: &Path, count: u32) {
 fn drop_or_empty(tree: &mut Tree<'_>, path: &Path) {
     let is_only = path.is_first() && tree.place.next_bound(tree.slot, path).is_none();
     if is_only {
-        tree.replace_leaf(path, entries::EMPTY.to_vec());
+        tree.replace_leaf(path.clone(), entries::EMPTY.to_vec());
     } else {
         tree.drop_leaf(path);
     }

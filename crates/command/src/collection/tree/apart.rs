@@ -12,22 +12,20 @@ use crate::collection::place::{KnownPaths, Path};
 pub(crate) const LONG_BYTES: usize = if cfg!(test) { 2 << 10 } else { 64 << 10 };
 
 impl Tree<'_> {
-    /// Puts a leaf of elements that belong where the leaf at the end of a path is split, which is in RAM. Other paths
-    /// are none afterwards.
-    pub(crate) fn put_apart(&mut self, mut path: Path, split: Split, new: Vec<u8>) {
+    /// Puts a leaf beside the one at the end of a path, which is in RAM, or between two parts of it: `split` says where.
+    /// Other paths are none afterwards.
+    pub(crate) fn put_apart(&mut self, path: Path, split: Split, new: Vec<u8>) {
         match split {
             Split::Front(bound) => self.insert_leaf_in_front(&path, &bound, new),
             Split::Behind(bound) => self.insert_leaf_behind(&path, (bound, new)),
             Split::Between { left, bound, right, right_bound } => {
-                let elements = (self.form.count)(&left) as u32;
-                self.replace_leaf(&path, left);
-                path.leaf.elements = elements;
-                let last = self.place.elements_before(self.slot, &path) + u64::from(elements) - 1;
-                for part in [(right_bound, right), (bound, new)] {
-                    self.insert_leaf_behind(&path, part);
-                    // The branch may have been divided.
-                    path = self.place.find_nth(self.slot, last).0;
-                }
+                let path = self.replace_leaf(path, left);
+                let elements = u64::from(path.leaf.elements);
+                let last = self.place.elements_before(self.slot, &path) + elements - 1;
+                self.insert_leaf_behind(&path, (right_bound, right));
+                // The branch may have been divided.
+                let path = self.place.find_nth(self.slot, last).0;
+                self.insert_leaf_behind(&path, (bound, new));
             }
         }
         self.place.seen_at = None;

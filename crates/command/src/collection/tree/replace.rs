@@ -16,12 +16,15 @@ impl Tree<'_> {
         self.insert_child(path.id, &path.steps, path.leaf, &bound, right);
     }
 
-    /// Puts another leaf in the place of the one at the end of a path, which may be on flash.
-    pub(crate) fn replace_leaf(&mut self, path: &Path, leaf: Vec<u8>) {
+    /// Puts another leaf in the place of the one at the end of a path, which may be on flash. Returns the way to it.
+    pub(crate) fn replace_leaf(&mut self, mut path: Path, leaf: Vec<u8>) -> Path {
         let before = self.leaf_bytes_below(path.id, path.leaf, 1) as i64;
-        let elements = (self.form.count)(&leaf) as i64;
-        self.add(path, elements - i64::from(path.leaf.elements), leaf.len() as i64 - before);
+        let elements = (self.form.count)(&leaf) as u32;
+        let added = i64::from(elements) - i64::from(path.leaf.elements);
+        self.add(&path, added, leaf.len() as i64 - before);
         self.put_node(path.id, path.leaf.node, self.form.kind.bits(), leaf);
+        path.leaf.elements = elements;
+        path
     }
 
     /// Takes out the leaf at the end of a path, which may be on flash. It is not the only one.

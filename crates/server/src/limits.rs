@@ -97,6 +97,11 @@ pub(crate) const CONNECTIONS_SHIFT: u32 = 3;
 pub(crate) const CROWD_BYTES_MIN: u64 = 256 << 10;
 /// Beyond so much more than clients may take, 1/8, even small ones are not read until some have been closed.
 pub(crate) const BRAKE_SHIFT: u32 = 3;
+/// And where buffers take as small a part of that: beyond so much more of `maxmemory` than its limit allows, 1/64, until
+/// values have left RAM for it.
+pub(crate) const AHEAD_SHIFT: u32 = 6;
+/// Bytes by which buffers grow between two measurements of resident memory, beside those of upkeep.
+pub(crate) const MEASURED_BYTES: i64 = 1 << 20;
 /// Bytes that are read even then of a client that has sent nothing yet: small requests.
 pub(crate) const BRAKED_READ_BYTES: usize = 512;
 /// All clients are counted anew, and the largest closed, when they have grown by this part of their

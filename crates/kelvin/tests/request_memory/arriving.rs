@@ -286,3 +286,56 @@ fn small_requests_that_stand_still_do_not_keep_large_ones_out() {
     assert_peak(&server, 64);
     drop(stalled);
 }
+
+/// So many clients each send a request of 600 KB in small arguments to a server of 64 MB that is full. How many were
+/// answered; others were closed for what they held.
+fn send_crowd(server: &Server, clients: usize) -> usize {
+    const ARGS: usize = 2_000;
+    let element = "e".repeat(300);
+    let element = &element;
+    std::thread::scope(|scope| {
+        let crowd: Vec<_> = (0..clients)
+            .map(|number| {
+                scope.spawn(move || {
+                    let key = format!("list{number}");
+                    let words = ["RPUSH", &key].into_iter();
+                    let words = words.chain(std::iter::repeat_n(element.as_str(), ARGS));
+                    let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));
+                    let request = format!("*{}\r\n{}", ARGS + 2, words.collect::<String>());
+                    let mut client = server.connect();
+                    client.try_write(request.as_bytes()) && client.try_read().is_some()
+                })
+            })
+            .collect();
+        let ends = crowd.into_iter().map(|client| client.join().expect("answered or closed"));
+        ends.filter(|is_answered| *is_answered).count()
+    })
+}
+
+fn start_full(workers: &str) -> Server {
+    let options = ["--workers", workers, "--maxmemory", "64mb"];
+    let server = Server::kelvin_with_flash("512mb", &options);
+    fill(&server, 64_000, 1_000);
+    server
+}
+
+/// What they hold of requests that have not arrived whole takes all that clients may take: none of them got on, but one
+/// every ten seconds, and nobody else's request of more than a read buffer either.
+#[test]
+fn a_crowd_that_holds_all_memory_of_clients_gets_on() {
+    let server = start_full("2");
+    let answered = send_crowd(&server, 400);
+    assert!(answered > 40, "{answered}");
+    let mut client = server.connect();
+    let value = "v".repeat(100_000);
+    assert_eq!(show(&client.call(&["SET", "after", &value])), "+OK");
+}
+
+/// Buffers of clients are no faster than values leave RAM for them.
+#[test]
+fn a_crowd_that_arrives_at_once_keeps_to_maxmemory() {
+    let server = start_full("2");
+    let answered = send_crowd(&server, 100);
+    assert!(answered > 90, "{answered}");
+    assert_peak(&server, 64);
+}

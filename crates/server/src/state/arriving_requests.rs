@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rapidhash::RapidHashSet;
 
 use crate::limits::INPUTS_SHARE_SHIFT;
-use crate::state::client_eviction::{close_idle, is_idle};
+use crate::state::client_eviction::{close_idle, close_waiting, is_idle};
 use crate::state::client_memory::{Size, limit_bytes};
 use crate::state::clients::Client;
 use crate::state::reservation_queue::{Look, ReservationQueue};
@@ -45,11 +45,12 @@ struct Holders {
     stalled: VecDeque<Holder>,
 }
 
-/// A client, and the bytes of the share that it has.
+/// A client, the bytes of the share that it has, and those that it waits to have.
 #[derive(Clone, Copy)]
 struct Holder {
     id: u64,
     bytes: u64,
+    wanted_bytes: u64,
 }
 
 impl Holders {
@@ -62,8 +63,16 @@ impl Holders {
     fn set(&mut self, id: u64, bytes: u64) {
         let mut holders = self.active.iter_mut().chain(&mut self.stalled);
         match holders.find(|holder| holder.id == id) {
-            Some(holder) => holder.bytes = bytes,
-            None => self.active.push_back(Holder { id, bytes }),
+            Some(holder) => (holder.bytes, holder.wanted_bytes) = (bytes, bytes),
+            None => self.active.push_back(Holder { id, bytes, wanted_bytes: bytes }),
+        }
+    }
+
+    /// Notes what a client waits to have, if it has some.
+    fn note_wanted(&mut self, id: u64, bytes: u64) {
+        let mut holders = self.active.iter_mut().chain(&mut self.stalled);
+        if let Some(holder) = holders.find(|holder| holder.id == id) {
+            holder.wanted_bytes = bytes;
         }
     }
 
@@ -87,6 +96,30 @@ impl ArrivingRequests {
         let Holders { active, stalled } = std::mem::take(&mut *holders);
         (holders.stalled, holders.active) =
             active.into_iter().chain(stalled).partition(|holder| idle.contains(&holder.id));
+    }
+
+    /// The clients that wait, in the order of their arrival, but for the first, and the oldest of those that have some.
+    pub(super) fn waiting(&self) -> Vec<u64> {
+        let oldest = self.holders.lock().active.front().map(|oldest| oldest.id);
+        let mut waiting = self.queue.behind_first();
+        waiting.retain(|&id| Some(id) != oldest);
+        waiting
+    }
+
+    /// Closes clients that do nothing, or else some of those that wait, for the first that waits or for the oldest of
+    /// those that have some, whichever wants more: it may be the oldest, behind others, for which these wait. Returns the
+    /// bytes that they had.
+    fn close(&self, server: &Server, look: &Look) -> u64 {
+        self.look(server);
+        let oldest = self.holders.lock().active.front().map_or(0, |oldest| oldest.wanted_bytes);
+        let look = Look { first_bytes: look.first_bytes.max(oldest), ..*look };
+        match close_idle(server, &look) {
+            0 => {
+                let total = server.tier.budget.client_bytes().max(0) as u64 + look.first_bytes;
+                close_waiting(server, total.saturating_sub(limit_bytes(server).unwrap_or(u64::MAX)))
+            }
+            closed => closed,
+        }
     }
 
     #[cfg(test)]
@@ -121,10 +154,8 @@ impl ArrivingShare {
         if !self.may_grow(server, client, arriving, held_bytes) {
             let inputs = &server.client_memory.inputs[size as usize];
             let mut place = inputs.queue.join(client.id, arriving.bytes);
-            let look_at_clients = |server: &Server, look: Look| {
-                inputs.look(server);
-                close_idle(server, &look)
-            };
+            inputs.holders.lock().note_wanted(client.id, arriving.bytes);
+            let look_at_clients = |server: &Server, look: Look| inputs.close(server, &look);
             while !self.may_grow(server, client, arriving, held_bytes)
                 && place.wait(worker, look_at_clients).await
             {}

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rapidhash::RapidHashMap;
 
 use crate::limits::{READ_BUFFER_BYTES, RECOUNT_SHIFT, STRANGERS_BYTES_MAX};
 use crate::state::client_memory::limit_bytes;
@@ -128,6 +129,24 @@ pub(super) fn close_idle(server: &Server, look: &Look) -> u64 {
     closed.bytes
 }
 
+/// Closes clients that wait for buffers of arriving requests, the last that came first, until `excess` bytes come free
+/// or these hold less than half of what clients may take: what each of them holds of its request comes free only when
+/// it gets on, for which others need memory first. Returns the bytes that they had. Cost: linear in the clients.
+pub(crate) fn close_waiting(server: &Server, excess: u64) -> u64 {
+    let Some(limit) = limit_bytes(server) else { return 0 };
+    let waiting = server.client_memory.waiting_inputs();
+    let places: RapidHashMap<u64, usize> =
+        waiting.iter().enumerate().map(|(place, &id)| (id, place)).collect();
+    let mut clients = server.clients.all();
+    clients.retain(|client| !client.is_killed() && places.contains_key(&client.id));
+    let held: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
+    clients.sort_by_key(|client| Reverse(places[&client.id]));
+    let closed = close_in_order(&clients, excess.min(held.saturating_sub(limit / 2)));
+    server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
+    log_closed(server, closed.count);
+    closed.bytes
+}
+
 /// Whether a client has neither read nor sent much of anything large for so long, no batch of it has run, and none
 /// waits or runs.
 pub(super) fn is_idle(server: &Server, client: &Client, time: Duration) -> bool {
@@ -161,11 +180,15 @@ impl Closed {
 
 /// Closes the largest of these clients until `excess` bytes come free.
 fn close_largest(clients: &mut [Arc<Client>], excess: u64) -> Closed {
-    let mut closed = Closed { count: 0, bytes: 0 };
-    if excess == 0 {
-        return closed;
+    if excess > 0 {
+        clients.sort_by_cached_key(|client| Reverse(client.memory_bytes()));
     }
-    clients.sort_by_cached_key(|client| Reverse(client.memory_bytes()));
+    close_in_order(clients, excess)
+}
+
+/// Closes these clients one after another until `excess` bytes come free.
+fn close_in_order(clients: &[Arc<Client>], excess: u64) -> Closed {
+    let mut closed = Closed { count: 0, bytes: 0 };
     for client in clients {
         let bytes = client.memory_bytes();
         if closed.bytes >= excess || bytes == 0 {

@@ -12,9 +12,9 @@ use tier::{Claim, Held, TierWorker};
 
 use crate::config::MemoryShare;
 use crate::limits::{
-    BRAKE_SHIFT, CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT, CONNECTION_BYTES,
-    CONNECTIONS_SHIFT, CROWD_BYTES_MIN, READ_BUFFER_BYTES, SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT,
-    SMALL_SHIFT, STRANGERS_BYTES_MAX,
+    AHEAD_SHIFT, BRAKE_SHIFT, CLIENT_STEP_BYTES, CLIENTS_SHARE_BYTES_MIN, CLIENTS_SHARE_SHIFT,
+    CONNECTION_BYTES, CONNECTIONS_SHIFT, CROWD_BYTES_MIN, MEASURED_BYTES, READ_BUFFER_BYTES,
+    SMALL_INPUT_SHIFT, SMALL_SHARE_SHIFT, SMALL_SHIFT, STRANGERS_BYTES_MAX,
 };
 use crate::state::arriving_requests::{Arriving, ArrivingRequests, ArrivingShare};
 use crate::state::client_eviction::{
@@ -114,6 +114,12 @@ impl ClientMemory {
     ) -> ReservationPlace<'_> {
         let bytes = amount.needs_free(server);
         self.reservations_of(server, amount).queue.join(client.id, bytes)
+    }
+
+    /// The clients that wait for buffers of arriving requests, but for those whose turn is next: the large ones behind
+    /// the small ones, each in the order of their arrival.
+    pub(super) fn waiting_inputs(&self) -> Vec<u64> {
+        self.inputs.iter().flat_map(ArrivingRequests::waiting).collect()
     }
 
     fn reservations_of(&self, server: &Server, amount: Amount) -> &Reservations {
@@ -216,12 +222,15 @@ impl CountedBuffers {
         let total = server.tier.budget.add_buffers(grown);
         if stranger_grown > 0 && stranger_bytes > STRANGERS_BYTES_MAX as i64 {
             keep_within_limit(server);
-        } else if grown > 0 && limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+        } else if grown > 0 {
+            measure_grown(server, (total - grown, total));
             // Before the recount, which takes some ms where there are thousands of clients.
             if is_too_much(server, false) {
                 server.client_memory.is_braking.store(true, Ordering::Relaxed);
             }
-            recount(server, total);
+            if limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+                recount(server, total);
+            }
         }
     }
 
@@ -471,11 +480,25 @@ pub(crate) fn request_bytes_max(server: &Server) -> u64 {
     limit_bytes(server).unwrap_or_else(of_machine).max(READ_BUFFER_BYTES as u64)
 }
 
-/// Whether all buffers together take so much that a large client waits, or even a small one.
+/// Measures resident memory when buffers have grown by a step, if they take much: in the time between two measurements
+/// they may grow by all that clients may take.
+fn measure_grown(server: &Server, (before, after): (i64, i64)) {
+    let is_much = limit_bytes(server).is_some_and(|limit| after > (limit >> BRAKE_SHIFT) as i64);
+    if is_much && before / MEASURED_BYTES != after / MEASURED_BYTES {
+        server.tier.measure_resident();
+    }
+}
+
+/// Whether all buffers together take so much that a large client waits, or even a small one: more than they may, or
+/// more than values have left RAM for.
 fn is_too_much(server: &Server, is_large: bool) -> bool {
     let Some(limit) = limit_bytes(server) else { return false };
     let bearable = if is_large { limit } else { limit + (limit >> BRAKE_SHIFT) };
-    server.tier.budget.buffer_bytes() > bearable as i64
+    let budget = &server.tier.budget;
+    let bytes = budget.buffer_bytes();
+    let is_ahead =
+        || budget.over_limit() > (budget.max_bytes() >> AHEAD_SHIFT) as i64 || budget.is_overrun();
+    bytes > bearable as i64 || bytes > (limit >> BRAKE_SHIFT) as i64 && is_ahead()
 }
 
 /// Memory of the machine; 0 when the kernel does not tell.

@@ -101,6 +101,11 @@ impl ReservationQueue {
         self.0.lock().is_behind(id)
     }
 
+    /// The clients that wait behind the first, in the order of their arrival.
+    pub(super) fn behind_first(&self) -> Vec<u64> {
+        self.0.lock().waiting.iter().skip(1).map(|&(id, _)| id).collect()
+    }
+
     /// A request for so many bytes went on by itself: those behind it wait anew.
     pub(super) fn begin_anew(&self, bytes: u64) {
         self.0.lock().pass(bytes);

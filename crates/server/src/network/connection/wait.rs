@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use command::{Flags, Group, SPARE_BYTES_MIN};
 use flash::RecordId;
@@ -24,8 +25,12 @@ use crate::limits::{
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
 use crate::state::arriving_requests::Arriving;
+use crate::state::client_eviction::close_waiting;
 use crate::state::client_memory::Amount;
 use crate::state::worker::Worker;
+
+/// How long a request waits for memory before clients are closed whose own are only arriving, and between two such looks.
+const WAITING_CLOSED_EVERY: Duration = Duration::from_millis(500);
 
 /// What a request needs before it runs.
 pub(crate) enum Wait {
@@ -130,7 +135,8 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    /// Whether the request under way adds to a collection, of whose leaves no argument makes one alone.
+    /// Whether the request under way is a command of collections, which make nothing else of an argument than a copy of
+    /// it in a leaf.
     fn is_of_collections(&self) -> bool {
         let entry = self.batch.current().and_then(|request| request.entry);
         entry.is_some_and(|entry| entry.spec.docs.group.is_of_collections())
@@ -196,8 +202,8 @@ impl<T: Transport> Connection<T> {
         self.pipeline().count_turn(start_ticks);
         let claim = match claim {
             None => {
-                let held = self.counted.held();
-                self.writing(worker.tier.wait_for_memory(bytes, held)).await.ok()
+                let wait = worker.tier.wait_for_memory(bytes, self.counted.held());
+                self.writing(closing_waiting(&worker, bytes, wait)).await.ok()
             }
             claim => claim,
         };
@@ -466,8 +472,8 @@ impl<T: Transport> Connection<T> {
         let longest = wants.iter().map(|want| u64::from(want.value_len)).max().unwrap_or(0);
         self.fetch_reserved(wants, &order).await;
         let copy_bytes = match self.is_of_collections() {
-            // Leaves are copied one by one.
-            true => longest,
+            // Leaves are copied one by one; among what is fetched are values for the requests behind it.
+            true => longest.min(copy_bytes),
             false if copy_bytes == 0 => 0,
             // With what arguments may add to it.
             false => copy_bytes + self.copied_bytes(),
@@ -542,6 +548,28 @@ impl<T: Transport> Connection<T> {
         let spare = (capacity - self.reply.len()) as u64;
         let has_buffer = capacity == self.resident_reply && spare >= reply_bytes;
         others + if has_buffer { 0 } else { reply_bytes + self.reply.len() as u64 }
+    }
+}
+
+/// Waits for memory of so many bytes. Where that takes long, clients whose requests have not arrived yet are in the way.
+async fn closing_waiting<O>(worker: &Worker, bytes: u64, wait: impl Future<Output = O>) -> O {
+    let mut wait = pin!(wait);
+    let clock = worker.server.tier.clock();
+    let mut since = clock.now();
+    loop {
+        let mut tick = pin!(worker.upkeep_tick.notified());
+        let polled = poll_fn(|cx| match wait.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => tick.as_mut().poll(cx).map(|()| None),
+        });
+        if let Some(output) = polled.await {
+            return output;
+        }
+        let now = clock.now();
+        if now >= since + WAITING_CLOSED_EVERY {
+            since = now;
+            close_waiting(&worker.server, bytes);
+        }
     }
 }
 

@@ -206,8 +206,10 @@ pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
 /// How often a piece is refused memory, with a tick of upkeep after each, before it is put without or the load fails:
 /// a tenth of a second.
 pub(crate) const LOADED_REFUSALS_MAX: u32 = 20;
+/// Ticks of upkeep for which DEBUG RELOAD waits for what it has flushed to be freed: some ten seconds.
+pub(crate) const FLUSHED_TICKS_MAX: u32 = 2_000;
 /// Ticks of upkeep for which a load waits while `maxmemory` is overrun, before it goes on all the same until that has
-/// ended: half a second.
+/// ended: half a second, or less while upkeep has much to do.
 pub(crate) const LOADED_OVER_TICKS_MAX: u32 = 100;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;

@@ -292,7 +292,7 @@ impl Budget {
     }
 
     /// What requests under way have reserved beside their buffers, in bytes.
-    pub(crate) fn reserved_bytes(&self) -> i64 {
+    pub fn reserved_bytes(&self) -> i64 {
         self.reserved_bytes.load(Ordering::Relaxed)
     }
 

@@ -189,6 +189,11 @@ impl Tier {
         tally.notes.clear();
     }
 
+    /// Whether values go to flash.
+    pub fn has_flash(&self) -> bool {
+        self.engine.is_some()
+    }
+
     /// Measures resident memory, beside upkeep. Cost: about 3 us.
     pub fn measure_resident(&self) {
         self.budget.measure_resident();

@@ -701,7 +701,10 @@ impl<T: Transport> Connection<T> {
         }
         if self.counted.must_brake(&self.worker.server) {
             if !self.input.is_empty() {
-                self.keep_input();
+                // A buffer that it was let have a moment ago would be asked for again, which may be why it brakes.
+                if !self.has_grown_input {
+                    self.keep_input();
+                }
                 self.is_braked = true;
                 return Poll::Ready(Ok(()));
             }

@@ -21,7 +21,7 @@ use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::limits::{ATTEMPTS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
+use crate::limits::{ATTEMPTS_MAX, FLUSHED_TICKS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_brake::Brake;
@@ -154,7 +154,10 @@ impl Load {
         if self.flushes {
             flush(worker);
             // What is loaded would come on top of what is still being freed.
-            while worker.server.tier.is_freeing() {
+            for _ in 0..FLUSHED_TICKS_MAX {
+                if !worker.server.tier.is_freeing() {
+                    break;
+                }
                 worker.upkeep_tick.notified().await;
             }
         }

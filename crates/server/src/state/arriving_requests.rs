@@ -7,8 +7,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rapidhash::RapidHashSet;
 
-use crate::limits::INPUTS_SHARE_SHIFT;
-use crate::state::client_eviction::{close_idle, close_waiting, is_idle};
+use crate::limits::{INPUTS_SHARE_SHIFT, READ_BUFFER_BYTES};
+use crate::state::client_eviction::{close_idle, close_waiting, is_idle, living_bytes};
 use crate::state::client_memory::{Size, limit_bytes};
 use crate::state::clients::Client;
 use crate::state::reservation_queue::{Look, ReservationQueue};
@@ -72,7 +72,7 @@ impl Holders {
     fn note_wanted(&mut self, id: u64, bytes: u64) {
         let mut holders = self.active.iter_mut().chain(&mut self.stalled);
         if let Some(holder) = holders.find(|holder| holder.id == id) {
-            holder.wanted_bytes = bytes;
+            holder.wanted_bytes = bytes.max(holder.bytes);
         }
     }
 
@@ -109,17 +109,23 @@ impl ArrivingRequests {
     /// Closes clients that do nothing, or else some of those that wait, for the first that waits or for the oldest of
     /// those that have some, whichever wants more: it may be the oldest, behind others, for which these wait. Returns the
     /// bytes that they had.
-    fn close(&self, server: &Server, look: &Look) -> u64 {
+    fn close(&self, server: &Server, size: Size, look: &Look) -> u64 {
         self.look(server);
-        let oldest = self.holders.lock().active.front().map_or(0, |oldest| oldest.wanted_bytes);
-        let look = Look { first_bytes: look.first_bytes.max(oldest), ..*look };
-        match close_idle(server, &look) {
-            0 => {
-                let total = server.tier.budget.client_bytes().max(0) as u64 + look.first_bytes;
-                close_waiting(server, total.saturating_sub(limit_bytes(server).unwrap_or(u64::MAX)))
-            }
-            closed => closed,
-        }
+        // What either has is among what all have.
+        let oldest = {
+            let holders = self.holders.lock();
+            holders.active.front().map_or(0, |oldest| oldest.wanted_bytes - oldest.bytes)
+        };
+        let first = look.first_bytes.saturating_sub(READ_BUFFER_BYTES as u64);
+        let closed =
+            close_idle(server, &Look { first_bytes: look.first_bytes.max(oldest), ..*look });
+        let Some(limit) = limit_bytes(server).filter(|_| closed == 0) else { return closed };
+        let reserved = match size {
+            Size::Small => 0,
+            Size::Large => server.tier.budget.reserved_bytes().max(0) as u64,
+        };
+        let needed = living_bytes(server) + reserved + first.max(oldest);
+        close_waiting(server, needed.saturating_sub(limit))
     }
 
     #[cfg(test)]
@@ -155,9 +161,9 @@ impl ArrivingShare {
             let inputs = &server.client_memory.inputs[size as usize];
             let mut place = inputs.queue.join(client.id, arriving.bytes);
             inputs.holders.lock().note_wanted(client.id, arriving.bytes);
-            let look_at_clients = |server: &Server, look: Look| inputs.close(server, &look);
+            let close = |server: &Server, look: Look| inputs.close(server, size, &look);
             while !self.may_grow(server, client, arriving, held_bytes)
-                && place.wait(worker, look_at_clients).await
+                && place.wait(worker, close).await
             {}
             inputs.queue.begin_anew(arriving.bytes);
         }

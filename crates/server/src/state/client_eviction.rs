@@ -30,6 +30,8 @@ pub(super) struct Evictions {
     recount: Mutex<()>,
     /// When all were counted last, in milliseconds of the tier's clock.
     recounted_ms: AtomicU64,
+    /// When clients that wait for buffers were closed last for requests that wait for memory.
+    waiting_closed_ms: AtomicU64,
     /// Clients closed since the log said so.
     unlogged: AtomicU64,
     logged_ms: AtomicU64,
@@ -129,22 +131,44 @@ pub(super) fn close_idle(server: &Server, look: &Look) -> u64 {
     closed.bytes
 }
 
+/// Buffers of all clients that are not on their way out, in bytes. Cost: linear in the clients.
+pub(super) fn living_bytes(server: &Server) -> u64 {
+    let clients = server.clients.all();
+    clients.iter().filter(|client| !client.is_killed()).map(|client| client.memory_bytes()).sum()
+}
+
 /// Closes clients that wait for buffers of arriving requests, the last that came first, until `excess` bytes come free
 /// or these hold less than half of what clients may take: what each of them holds of its request comes free only when
 /// it gets on, for which others need memory first. Returns the bytes that they had. Cost: linear in the clients.
-pub(crate) fn close_waiting(server: &Server, excess: u64) -> u64 {
+pub(super) fn close_waiting(server: &Server, excess: u64) -> u64 {
     let Some(limit) = limit_bytes(server) else { return 0 };
     let waiting = server.client_memory.waiting_inputs();
+    if excess == 0 || waiting.is_empty() {
+        return 0;
+    }
     let places: RapidHashMap<u64, usize> =
         waiting.iter().enumerate().map(|(place, &id)| (id, place)).collect();
     let mut clients = server.clients.all();
-    clients.retain(|client| !client.is_killed() && places.contains_key(&client.id));
+    let may_go = |client: &Client| !client.is_killed() && !client.no_evict.load(Ordering::Relaxed);
+    clients.retain(|client| may_go(client) && places.contains_key(&client.id));
     let held: u64 = clients.iter().map(|client| client.memory_bytes()).sum();
     clients.sort_by_key(|client| Reverse(places[&client.id]));
     let closed = close_in_order(&clients, excess.min(held.saturating_sub(limit / 2)));
     server.totals.evicted_clients.fetch_add(closed.count, Ordering::Relaxed);
     log_closed(server, closed.count);
     closed.bytes
+}
+
+/// The same for requests that have waited for memory, once in so much time for all of them.
+pub(crate) fn close_waiting_for_memory(server: &Server, excess: u64, every: Duration) {
+    let last = &server.client_memory.evictions.waiting_closed_ms;
+    let (last_ms, now_ms) = (last.load(Ordering::Relaxed), now_ms(server));
+    let is_due = now_ms >= last_ms + every.as_millis() as u64;
+    if is_due
+        && last.compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    {
+        close_waiting(server, excess);
+    }
 }
 
 /// Whether a client has neither read nor sent much of anything large for so long, no batch of it has run, and none
@@ -191,10 +215,10 @@ fn close_in_order(clients: &[Arc<Client>], excess: u64) -> Closed {
     let mut closed = Closed { count: 0, bytes: 0 };
     for client in clients {
         let bytes = client.memory_bytes();
-        if closed.bytes >= excess || bytes == 0 {
+        if closed.bytes >= excess {
             break;
         }
-        if !client.no_evict.load(Ordering::Relaxed) {
+        if bytes > 0 && !client.no_evict.load(Ordering::Relaxed) {
             client.kill();
             closed.bytes += bytes;
             closed.count += 1;

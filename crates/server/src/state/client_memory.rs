@@ -47,6 +47,8 @@ pub(crate) struct ClientMemory {
     pub(super) evictions: Evictions,
     /// Whether all took so much when one was counted last that even small clients are not read for a while.
     is_braking: AtomicBool,
+    /// What buffers took when resident memory was measured for them last, or they had shrunk since.
+    measured_at: AtomicI64,
 }
 
 /// Small and large requests do not wait for each other: each have a share of client memory, and a queue.
@@ -92,6 +94,7 @@ impl ClientMemory {
             inputs: Default::default(),
             evictions: Evictions::default(),
             is_braking: AtomicBool::new(false),
+            measured_at: AtomicI64::new(0),
         }
     }
 
@@ -222,13 +225,15 @@ impl CountedBuffers {
         let total = server.tier.budget.add_buffers(grown);
         if stranger_grown > 0 && stranger_bytes > STRANGERS_BYTES_MAX as i64 {
             keep_within_limit(server);
-        } else if grown > 0 {
-            measure_grown(server, (total - grown, total));
+        } else if grown > 0
+            && let Some(limit) = limit_bytes(server)
+        {
+            measure_grown(server, limit, total);
             // Before the recount, which takes some ms where there are thousands of clients.
-            if is_too_much(server, false) {
+            if !server.client_memory.is_braking() && is_too_much(server, false) {
                 server.client_memory.is_braking.store(true, Ordering::Relaxed);
             }
-            if limit_bytes(server).is_some_and(|limit| total > limit as i64) {
+            if total > limit as i64 {
                 recount(server, total);
             }
         }
@@ -258,11 +263,12 @@ impl CountedBuffers {
     #[cold]
     fn is_crowded(&mut self, server: &Server) -> bool {
         let is_large = self.bytes >= CROWD_BYTES_MIN;
+        let is_beyond = |limit| server.tier.budget.buffer_bytes() > limit as i64;
         let crowded = is_too_much(server, is_large);
         self.waited = if crowded { self.waited + 1 } else { 0 };
         if !crowded {
             server.client_memory.is_braking.store(false, Ordering::Relaxed);
-        } else if !is_large {
+        } else if !is_large && limit_bytes(server).is_some_and(is_beyond) {
             recount_again(server);
         }
         crowded && self.waited <= self.wait_ticks_max()
@@ -480,12 +486,16 @@ pub(crate) fn request_bytes_max(server: &Server) -> u64 {
     limit_bytes(server).unwrap_or_else(of_machine).max(READ_BUFFER_BYTES as u64)
 }
 
-/// Measures resident memory when buffers have grown by a step, if they take much: in the time between two measurements
-/// they may grow by all that clients may take.
-fn measure_grown(server: &Server, (before, after): (i64, i64)) {
-    let is_much = limit_bytes(server).is_some_and(|limit| after > (limit >> BRAKE_SHIFT) as i64);
-    if is_much && before / MEASURED_BYTES != after / MEASURED_BYTES {
-        server.tier.measure_resident();
+/// Measures resident memory when buffers, which take `total` now, have grown by a step since it was measured so, if they
+/// take much: in the time between two measurements of upkeep they may grow by all that clients may take. Cost: a load.
+fn measure_grown(server: &Server, limit: u64, total: i64) {
+    let measured_at = &server.client_memory.measured_at;
+    let step = total - measured_at.load(Ordering::Relaxed);
+    if step.abs() >= MEASURED_BYTES {
+        measured_at.store(total, Ordering::Relaxed);
+        if step > 0 && total > (limit >> BRAKE_SHIFT) as i64 {
+            server.tier.measure_resident();
+        }
     }
 }
 
@@ -496,8 +506,11 @@ fn is_too_much(server: &Server, is_large: bool) -> bool {
     let bearable = if is_large { limit } else { limit + (limit >> BRAKE_SHIFT) };
     let budget = &server.tier.budget;
     let bytes = budget.buffer_bytes();
-    let is_ahead =
-        || budget.over_limit() > (budget.max_bytes() >> AHEAD_SHIFT) as i64 || budget.is_overrun();
+    // Where nothing goes to flash, writes wait for keys to go, and nothing that is read makes any go.
+    let is_ahead = || {
+        let ahead_max = (budget.max_bytes() >> AHEAD_SHIFT) as i64;
+        server.tier.has_flash() && (budget.over_limit() > ahead_max || budget.is_overrun())
+    };
     bytes > bearable as i64 || bytes > (limit >> BRAKE_SHIFT) as i64 && is_ahead()
 }
 

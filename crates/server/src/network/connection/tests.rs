@@ -203,6 +203,12 @@ fn a_buffer_that_a_large_request_was_let_have_is_kept_while_it_waits() {
         assert!(worker.lacks_waiting_buffers());
         connection.shrink_scarce_buffers();
         assert!(matches!(connection.next_read(), Next::Io), "{}", connection.input.capacity());
+        // Nor is it when nothing more is read of anybody for a while.
+        worker.server.tier.budget.add_buffers(16 << 20);
+        worker.server.client_memory.brake();
+        let read = connection.poll_read(&mut Context::from_waker(Waker::noop()));
+        assert!(connection.is_braked && matches!(read, Poll::Ready(Ok(()))));
+        assert!(matches!(connection.next_read(), Next::Io), "{}", connection.input.capacity());
     }
 }
 

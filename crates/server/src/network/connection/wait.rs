@@ -25,7 +25,7 @@ use crate::limits::{
 use crate::network::prefault::prefault;
 use crate::network::stream::Transport;
 use crate::state::arriving_requests::Arriving;
-use crate::state::client_eviction::close_waiting;
+use crate::state::client_eviction::close_waiting_for_memory;
 use crate::state::client_memory::Amount;
 use crate::state::worker::Worker;
 
@@ -108,7 +108,10 @@ impl<T: Transport> Connection<T> {
                         self.finish_batch();
                     }
                 }
-                Wait::Crowd => self.worker.upkeep_tick.notified().await,
+                Wait::Crowd => {
+                    let worker = self.worker.clone();
+                    self.writing(worker.upkeep_tick.notified()).await;
+                }
             }
             self.session.client.is_served.store(false, Ordering::Relaxed);
             self.note_buffers();
@@ -203,7 +206,10 @@ impl<T: Transport> Connection<T> {
         let claim = match claim {
             None => {
                 let wait = worker.tier.wait_for_memory(bytes, self.counted.held());
-                self.writing(closing_waiting(&worker, bytes, wait)).await.ok()
+                match bytes > CLAIM_BYTES_MIN {
+                    true => self.writing(closing_waiting(&worker, bytes, wait)).await.ok(),
+                    false => self.writing(wait).await.ok(),
+                }
             }
             claim => claim,
         };
@@ -551,7 +557,8 @@ impl<T: Transport> Connection<T> {
     }
 }
 
-/// Waits for memory of so many bytes. Where that takes long, clients whose requests have not arrived yet are in the way.
+/// Waits for memory of so many bytes, which are many. Where that takes long, clients whose requests have not arrived yet
+/// are in the way.
 async fn closing_waiting<O>(worker: &Worker, bytes: u64, wait: impl Future<Output = O>) -> O {
     let mut wait = pin!(wait);
     let clock = worker.server.tier.clock();
@@ -568,7 +575,7 @@ async fn closing_waiting<O>(worker: &Worker, bytes: u64, wait: impl Future<Outpu
         let now = clock.now();
         if now >= since + WAITING_CLOSED_EVERY {
             since = now;
-            close_waiting(&worker.server, bytes);
+            close_waiting_for_memory(&worker.server, bytes, WAITING_CLOSED_EVERY);
         }
     }
 }

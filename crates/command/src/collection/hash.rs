@@ -439,8 +439,8 @@ impl HashMut<'_, '_> {
 }
 
 /// Sets a field to a value as long as the one it has, where that stands, in a leaf of which no field expires; or puts a
-/// long one, or one whose leaf is long, into a leaf of its own. Returns whether it is new; none: its leaf is to be changed. Cost: no bookkeeping where
-/// nothing of the tree changes.
+/// long one, or one whose leaf is long, into a leaf of its own. Returns whether it is new; none: its leaf is to be
+/// changed. Cost: no bookkeeping where nothing of the tree changes.
 fn put_without_change(
     tree: &mut Tree<'_>,
     (field, value): Field<'_>,

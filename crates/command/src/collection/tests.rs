@@ -534,6 +534,25 @@ fn sorted_sets_of_long_members_do_what_maps_do() {
     }
 }
 
+/// The first entry makes a tree at once, as a later one does of a stream in one value.
+#[test]
+fn streams_of_long_entries_hold_them() {
+    let long = "x".repeat(3_000);
+    for (demote, first) in [(false, &long[..]), (true, &long), (false, "short"), (true, "short")] {
+        let mut server = Harness::new(demote);
+        expect(&mut server, &format!("XADD x 1-1 f {first}"), "$3 1-1");
+        expect(&mut server, &format!("XADD x 2-1 f {long}"), "$3 2-1");
+        expect(&mut server, "XADD x 3-1 f end", "$3 3-1");
+        let entry = |id: &str, value: &str| format!("[{}, [$1 f, {}]]", shown(id), shown(value));
+        let entries = [entry("1-1", first), entry("2-1", &long), entry("3-1", "end")].join(", ");
+        expect(&mut server, "XRANGE x - +", &format!("[{entries}]"));
+        expect(&mut server, "XDEL x 2-1 1-1 3-1", ":3");
+        expect(&mut server, "XLEN x", ":0");
+        server.run("DEL x");
+        server.check_empty();
+    }
+}
+
 /// One push brings more elements than a leaf can have.
 #[test]
 fn more_elements_are_pushed_at_once_than_a_leaf_can_have() {

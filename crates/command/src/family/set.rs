@@ -4,7 +4,6 @@ use std::iter::once;
 
 use keyspace::Key;
 use resp::{Args, Reply};
-
 use value::Kind;
 
 use crate::collection::{Set, has_long};

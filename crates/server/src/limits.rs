@@ -208,8 +208,10 @@ pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
 pub(crate) const LOADED_REFUSALS_MAX: u32 = 20;
 /// Ticks of upkeep for which DEBUG RELOAD waits for what it has flushed to be freed: some ten seconds.
 pub(crate) const FLUSHED_TICKS_MAX: u32 = 2_000;
-/// Ticks of upkeep for which a load waits while `maxmemory` is overrun, before it goes on all the same until that has
-/// ended: half a second, or less while upkeep has much to do.
+/// Bytes that a load puts before it measures again what is resident.
+pub(crate) const LOADED_MEASURE_BYTES: u64 = 64 << 10;
+/// Ticks of upkeep for which a load waits while `maxmemory` is overrun, before it goes on all the same, slowly, until
+/// that has ended: half a second, or less while upkeep has much to do.
 pub(crate) const LOADED_OVER_TICKS_MAX: u32 = 100;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;

@@ -367,9 +367,9 @@ impl Loading<'_> {
         if putting.has_expired {
             return Ok(());
         }
-        self.brake.wait(self.worker).await;
         let tier = &self.worker.tier;
         let mut bytes = value.bytes();
+        self.brake.wait(self.worker, bytes).await;
         let (mut fetched, mut wants) = (FetchedSet::default(), Vec::new());
         for attempt in 0.. {
             // It is the piece's until the key has it.

@@ -191,7 +191,7 @@ impl Replay<'_> {
         if !needs_memory {
             return Ok(None);
         }
-        self.brake.wait(self.worker).await;
+        self.brake.wait(self.worker, bytes).await;
         if !tier.must_wait_for(bytes) {
             return Ok(None);
         }

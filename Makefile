@@ -4,6 +4,7 @@
 #   make test   formats, lints, unit, property, differential and client tests
 #   make simulate  100,000 runs of the simulation (FIRST= and SEEDS= choose others)
 #   make contention  every type under contention, for ten minutes
+#   make crash  the server killed at random moments under load, 300 times
 #   make fuzz   every parser and decoder on damaged bytes, a minute each (FUZZ_SECONDS= chooses another time)
 #   make bench  the acceptance benchmarks against redis-server (quiet machine, about an hour)
 
@@ -17,7 +18,7 @@ MAXMEMORY ?= 1gb
 FLASH_SIZE ?= 16gb
 DATA ?= $(CURDIR)/data
 
-.PHONY: run test simulate bench build setup setup-test lint unit differential contention clients valkey report-test fuzz
+.PHONY: run test simulate bench build setup setup-test lint unit differential contention crash clients valkey report-test fuzz
 
 run: build
 	@mkdir -p $(DATA)
@@ -55,6 +56,11 @@ simulate: setup
 contention: setup
 	KELVIN_CONTENTION_SECONDS=$${KELVIN_CONTENTION_SECONDS:-300} cargo test --profile fast -p kelvin \
 		--test types_under_contention -- --nocapture --test-threads 1
+
+# The server killed and started again on what it left, so often.
+KILLS ?= 300
+crash: setup
+	KELVIN_KILLS=$(KILLS) cargo test --profile fast -p kelvin --test journal -- what_was_answered_outlives
 
 # A million random commands against redis-server, values forced to flash in between.
 differential:

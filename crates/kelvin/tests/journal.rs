@@ -26,8 +26,10 @@ const WITHIN: Duration = Duration::from_secs(30);
 const WRITERS: usize = 4;
 /// Operations that each sends before it reads what they answer.
 const AT_ONCE: usize = 16;
-/// How often a server is killed and started again on what it left.
+/// How often a server is killed and started again on what it left, unless KELVIN_KILLS says so (`make crash`).
 const KILLS: usize = 6;
+/// After so many times it begins with nothing: what is there is looked at each time.
+const KILLS_OF_ONE: usize = 25;
 
 fn info(client: &mut Client, name: &str) -> String {
     let all = text(&client.call(&["INFO", "persistence"]));
@@ -306,12 +308,20 @@ fn write_and_kill(
     })
 }
 
+fn kills() -> usize {
+    std::env::var("KELVIN_KILLS").map_or(KILLS, |text| text.parse().expect("a number"))
+}
+
 #[test]
 fn what_was_answered_outlives_the_process() {
-    let owner = Server::kelvin(&[]);
+    let mut owner = Server::kelvin(&[]);
     let mut random = Random::new(7);
     let mut from = vec![0; WRITERS];
-    for round in 0..KILLS {
+    for round in 0..kills() {
+        if round % KILLS_OF_ONE == 0 {
+            owner = Server::kelvin(&[]);
+            from.fill(0);
+        }
         let workers = ["1", "2", "3"][round % 3];
         let mut server =
             on_directory(owner.directory(), &[&ALWAYS[..], &["--workers", workers]].concat());

@@ -14,7 +14,7 @@ import harness
 
 SCRIPTS = ["fill_and_read", "small_values", "cold_key_ram", "ram_speed", "flash_speed", "cold_neighbour",
            "endurance", "eviction", "request_memory", "collections_ram", "collections_speed",
-           "collections_cold"]
+           "collections_cold", "durability", "snapshot", "restart"]
 
 
 def main():

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-/// How long a write waits for memory before it is refused, while the drive still makes some.
+/// How long a write waits for memory before it is refused.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The same while values are on their way to flash: a drive that is shared, or a busy kernel, takes two seconds for a
+/// write now and then.
+pub(crate) const DRIVE_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long a write waits for pages that only defragmentation may empty. It goes on behind a refusal,
 /// and later writes find what has come free.
 pub(crate) const DEFRAG_WAIT_MAX: Duration = Duration::from_millis(40);

@@ -61,6 +61,8 @@ struct Machine {
     waited: Cell<u64>,
     /// Keys that went in one step, at most.
     evicted_most: Cell<u64>,
+    /// Until then the drives complete nothing, by the clock.
+    drives_stand_until: Cell<Duration>,
 }
 
 impl Machine {
@@ -96,7 +98,19 @@ impl Machine {
         let (worker, others) = (worker(0), (1..workers).map(worker).collect());
         let [batches, rounds, waited, evicted_most] = [const { Cell::new(0) }; 4];
         let overhead = Cell::new(None);
-        Machine { worker, others, resident, overhead, clock, batches, rounds, waited, evicted_most }
+        let drives_stand_until = Cell::default();
+        Machine {
+            worker,
+            others,
+            resident,
+            overhead,
+            clock,
+            batches,
+            rounds,
+            waited,
+            evicted_most,
+            drives_stand_until,
+        }
     }
 
     fn tier(&self) -> &Tier {
@@ -138,7 +152,9 @@ impl Machine {
         for worker in std::iter::once(&self.worker).chain(&self.others) {
             self.step(|| worker.upkeep());
             worker.submit();
-            self.step(|| worker.reap());
+            if self.clock.now() >= self.drives_stand_until.get() {
+                self.step(|| worker.reap());
+            }
         }
         self.rounds.set(self.rounds.get() + 1);
         self.clock.0.fetch_add(5, Ordering::Relaxed);
@@ -771,6 +787,22 @@ fn no_key_goes_for_a_large_request_that_would_not_fit_without_any() {
     assert_eq!((refused, machine.evicted()), (Err(TierError::OutOfMemory), 0));
     let waited = machine.clock.now() - start;
     assert!(waited < Duration::from_secs(4), "{waited:?}");
+}
+
+#[test]
+fn a_write_waits_for_a_drive_that_stands_still_for_a_while() {
+    for (stands, answer) in [(15, Ok(())), (3600, Err(TierError::OutOfMemory))] {
+        let machine = Machine::new(16 * MIB, 256 * MIB, EvictionPolicy::NoEviction);
+        (0..20_000)
+            .for_each(|number| machine.put(&format!("{number}"), &[b'v'; 500], Expiry::Clear));
+        machine.overhead.set(Some(16 * MIB - machine.used()));
+        machine.measure();
+        machine.drives_stand_until.set(machine.clock.now() + Duration::from_secs(stands));
+        machine.tier().budget.add_reserved(4 * MIB as i64);
+        let (result, waited) = machine.wait_in_real_time(4 * MIB);
+        assert_eq!(result, answer, "{waited:?}");
+        assert!(waited > Duration::from_secs(14) && waited < Duration::from_secs(40), "{waited:?}");
+    }
 }
 
 #[test]

@@ -16,9 +16,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::controller::{Done, Figures, Next, Resident};
+use crate::demote::StopReason;
 use crate::limits::{
-    DEFRAG_WAIT_MAX, FULL_SLICE_BYTES, LARGE_WRITE_BYTES, PASSED_BYTES_MAX, SLICE_BYTES_MAX,
-    WAIT_MAX, WRITE_BYTES,
+    DEFRAG_WAIT_MAX, DRIVE_WAIT_MAX, FULL_SLICE_BYTES, LARGE_WRITE_BYTES, PASSED_BYTES_MAX,
+    SLICE_BYTES_MAX, WAIT_MAX, WRITE_BYTES,
 };
 use crate::tier::{Pressure, Tier, TierError};
 use crate::worker::TierWorker;
@@ -369,7 +370,7 @@ impl TierWorker {
     /// Waits until there is memory for a write that is about to take `bytes`, behind those that came before
     /// but for larger ones. Its client holds `held` meanwhile.
     ///
-    /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `WAIT_MAX` only
+    /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `DRIVE_WAIT_MAX` only
     /// while some is being made.
     pub async fn wait_for_memory(&self, bytes: u64, held: Held) -> Result<Claim, TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
@@ -467,7 +468,7 @@ impl TierWorker {
     /// waited for as long as it may. What it has reserved is not resident, so that is not in their way.
     fn let_smaller_pass(&self, freed_bytes: i64) {
         let queue = &self.waiting;
-        if queue.wanted_bytes() == 0 || self.waiting_for(WAIT_MAX) > 0 {
+        if queue.wanted_bytes() == 0 || self.waiting_for(DRIVE_WAIT_MAX) > 0 {
             return;
         }
         let budget = &self.tier.budget;
@@ -575,7 +576,10 @@ impl TierWorker {
         done.moved = packed.moved;
         self.waiting.note_evicted(done.evicted.map_or(0, |evicted| evicted.sum()));
         let figures = self.waiting_figures();
-        done.is_overdue = self.waiting_for(WAIT_MAX) > 0 || self.is_as_at_large_refusal(&figures);
+        let awaits_drive = done.stopped == Some(StopReason::Busy)
+            || self.tier.writing_workers.load(Ordering::Relaxed) > 0;
+        let wait_max = if awaits_drive { DRIVE_WAIT_MAX } else { WAIT_MAX };
+        done.is_overdue = self.waiting_for(wait_max) > 0 || self.is_as_at_large_refusal(&figures);
         done.is_late = self.waiting_for(DEFRAG_WAIT_MAX) > 0 || self.is_as_at_refusal();
         let deficit = self.waiting.deficit.get().unwrap_or(i64::MAX);
         let mut next = figures.judge(&done, deficit);

@@ -204,7 +204,7 @@ impl<'a, 'k> Cx<'a, 'k> {
     /// Has the look-ups of several keys, which come next, wait for memory together.
     pub fn prefetch(&self, keys: &[Key<'_>]) {
         let table = self.keyspace().table_of(self.db);
-        self.locked.prefetch_keys(table, keys, true);
+        self.locked.prefetch_keys(table, keys);
     }
 
     /// The keyspace, for walks over slots.

@@ -61,6 +61,9 @@ const WORD_BYTES: usize = 8;
 /// Keys whose look-ups wait for memory together: their lines are still near when they are used.
 pub const PREFETCH_KEYS: usize = 64;
 
+/// Lines of a value that are asked for ahead; the CPU itself follows a longer copy.
+pub const VALUE_LINES: usize = 8;
+
 /// A key by its hash alone: enough to guess where it is, whatever happened to the table since.
 #[derive(Clone, Copy, Debug)]
 pub struct Hint {
@@ -79,6 +82,13 @@ impl Hint {
     #[inline]
     pub fn new(table: u8, key: &Key<'_>) -> Hint {
         Hint { table, slot: key.slot, hash: key.hash, guess: None }
+    }
+}
+
+impl AsMut<Hint> for Hint {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Hint {
+        self
     }
 }
 

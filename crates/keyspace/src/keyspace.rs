@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::SLOT_COUNT;
-use crate::key::{Hint, Key, PREFETCH_KEYS};
+use crate::key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
 use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
 
@@ -109,27 +109,34 @@ impl Keyspace {
         prefetch(&raw const self.slots[slot as usize]);
     }
 
-    /// Brings near what look-ups of these keys, with their values or without, will wait for behind
-    /// their slots ([`Keyspace::prefetch`]): table entry, record, value. One key alone waits for
+    /// Brings near what look-ups of these keys will wait for behind their slots ([`Keyspace::prefetch`]):
+    /// table entry, record, and so many lines of the value at most. One key alone waits for
     /// each in turn; here each step is taken for all keys before the next, so that their cache
     /// misses overlap.
     #[inline]
-    pub fn prefetch_keys(&self, keys: &mut [Hint], with_values: bool) {
+    pub fn prefetch_keys<K: AsMut<Hint>>(&self, keys: &mut [K], value_lines: usize) {
         self.each(keys, SlotState::prefetch_entry);
         self.each(keys, SlotState::prefetch_record);
-        if with_values {
-            self.each(keys, SlotState::prefetch_value);
+        if value_lines > 0 {
+            self.each(keys, |slot, key| slot.prefetch_value(key, value_lines));
         }
     }
 
-    /// Slots that somebody holds are passed over: who holds one brings its lines near.
     #[inline]
-    fn each(&self, keys: &mut [Hint], step: impl Fn(&SlotState, &mut Hint)) {
+    fn each<K: AsMut<Hint>>(&self, keys: &mut [K], step: impl Fn(&SlotState, &mut Hint)) {
+        let mut slots = self.free_slots();
         for key in keys {
-            if let Some(slot) = self.try_lock(key.slot) {
-                step(&slot, key);
+            let key = key.as_mut();
+            if let Some(slot) = slots.get(key.slot) {
+                step(slot, key);
             }
         }
+    }
+
+    /// Slots to be looked into one after another, unless somebody holds them.
+    #[inline]
+    pub fn free_slots(&self) -> FreeSlots<'_> {
+        FreeSlots { keyspace: self, held: None }
     }
 
     /// Nothing locked: walks lock one slot at a time.
@@ -160,6 +167,25 @@ impl Keyspace {
     pub fn lock_all(&self) -> Locked<'_> {
         let guards = (0..SLOT_COUNT as u16).map(|slot| (slot, self.lock(slot))).collect();
         Locked { keyspace: self, guards, all: true }
+    }
+}
+
+/// Slots that are looked into one after another. The lock of one is kept while the next is the same.
+pub struct FreeSlots<'k> {
+    keyspace: &'k Keyspace,
+    held: Option<(u16, SlotGuard<'k>)>,
+}
+
+impl FreeSlots<'_> {
+    /// A slot. None: somebody holds it, who brings its lines near.
+    #[inline]
+    pub fn get(&mut self, slot: u16) -> Option<&SlotState> {
+        if self.held.as_ref().is_none_or(|(held, _)| *held != slot) {
+            // One at a time.
+            self.held = None;
+            self.held = self.keyspace.try_lock(slot).map(|guard| (slot, guard));
+        }
+        self.held.as_ref().map(|(_, guard)| &**guard)
     }
 }
 
@@ -194,16 +220,14 @@ impl<'k> Locked<'k> {
         self.guards.binary_search_by_key(&slot, |guard| guard.0).ok()
     }
 
-    /// Brings near what look-ups of these keys will wait for, as [`Keyspace::prefetch_keys`] does,
-    /// in slots that are held.
-    pub fn prefetch_keys(&self, table: u8, keys: &[Key<'_>], with_values: bool) {
+    /// Brings near what look-ups of these keys and their values will wait for, as [`Keyspace::prefetch_keys`]
+    /// does, in slots that are held.
+    pub fn prefetch_keys(&self, table: u8, keys: &[Key<'_>]) {
         let hints = keys.iter().map(|key| Hint::new(table, key));
         let hints = &mut hints.collect::<SmallVec<[Hint; PREFETCH_KEYS]>>();
         self.each(hints, SlotState::prefetch_entry);
         self.each(hints, SlotState::prefetch_record);
-        if with_values {
-            self.each(hints, SlotState::prefetch_value);
-        }
+        self.each(hints, |slot, key| slot.prefetch_value(key, VALUE_LINES));
     }
 
     #[inline]

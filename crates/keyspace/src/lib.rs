@@ -43,8 +43,8 @@ pub use defrag::{
 pub use detached::DetachedTable;
 pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use evict::{Evictable, Evicted};
-pub use key::{Hint, Key, PREFETCH_KEYS};
-pub use keyspace::{Keyspace, Locked, SlotGuard};
+pub use key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
+pub use keyspace::{FreeSlots, Keyspace, Locked, SlotGuard};
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
 pub use slot::{

@@ -38,8 +38,6 @@ pub const KEY_BYTES_MAX: usize = 512 << 20;
 pub(crate) const INLINE_BYTES_MAX: usize = 128;
 
 const CACHE_LINE_BYTES: usize = 64;
-/// Lines of a value that are asked for ahead; the CPU itself follows a longer copy.
-const PREFETCH_LINES_MAX: usize = 8;
 
 /// Records lie on multiples of 8, so that an address leaves three low bits to the table entry.
 pub(crate) const RECORD_ALIGN: usize = 8;
@@ -413,9 +411,9 @@ impl Record {
 
     /// Asks for the first lines of a value that stands apart.
     #[inline]
-    pub(crate) fn prefetch_value(&self) {
+    pub(crate) fn prefetch_value(&self, lines: usize) {
         if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = self.parse_in_place().0.stored {
-            for line in bytes.chunks(CACHE_LINE_BYTES).take(PREFETCH_LINES_MAX) {
+            for line in bytes.chunks(CACHE_LINE_BYTES).take(lines) {
                 crate::prefetch::prefetch(line.as_ptr());
             }
         }

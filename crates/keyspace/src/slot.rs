@@ -3,7 +3,7 @@
 
 use crate::db::{Gone, account, account_gone};
 use crate::detached::DetachedTable;
-use crate::key::{Hint, Key};
+use crate::key::{Hint, Key, VALUE_LINES};
 use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::region::Region;
@@ -238,11 +238,11 @@ impl SlotState {
 
     /// Asks for the value of that record, when it stands apart.
     #[inline]
-    pub(crate) fn prefetch_value(&self, key: &mut Hint) {
+    pub(crate) fn prefetch_value(&self, key: &Hint, lines: usize) {
         if let (Some(entries), Some(at)) = (self.table(key.table), key.guess)
             && entries.fits(at, key.hash)
         {
-            entries.record(at).prefetch_value();
+            entries.record(at).prefetch_value(lines);
         }
     }
 
@@ -560,7 +560,7 @@ impl SlotState {
         swept.passed += (index - from.index as usize) as u64;
         from.index = index as u32;
         for &at in &idle {
-            entries.record(at).prefetch_value();
+            entries.record(at).prefetch_value(VALUE_LINES);
         }
         for at in idle {
             if let Verdict::Stop = carry_out(entries, at, table, tally, judge) {

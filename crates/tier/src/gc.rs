@@ -83,7 +83,7 @@ impl Owner for KeyspaceOwner<'_> {
             Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
         };
         let mut hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
-        self.tier.keyspace.prefetch_keys(&mut hints, false);
+        self.tier.keyspace.prefetch_keys(&mut hints, 0);
     }
 
     fn evicts(&self) -> bool {

@@ -25,7 +25,7 @@ pub use detached::DetachedNodes;
 pub use field_expiry::{ColdLeaf, Expired, expire_fetched, expire_fields};
 pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut, NewField, NewValue};
 pub use list::{End, List};
-pub use prefetch::Element;
+pub use prefetch::{Element, LookUp};
 pub(crate) use reader::leaves_not_resident;
 pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
 pub use set::{KindOfSet, Set, SetMut};

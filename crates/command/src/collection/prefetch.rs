@@ -1,11 +1,16 @@
-//! Which leaf a command will look an element up in, so that its cache lines can be on their way when it runs.
+//! Which leaves a command will look an element up in, so that their cache lines can be on their way when it runs.
 
-use keyspace::{Hint, Key, SlotState, Stored, node_table};
+use keyspace::prefetch::prefetch;
+use keyspace::{Hint, Key, Keyspace, SlotState, Stored, node_table};
 use value::Kind;
-use value::leaf::element_hash;
-use value::leaf::score_index::MemberHash;
+use value::leaf::score_index::{MemberHash, ScoreIndex};
+use value::leaf::scored::order_of_score;
+use value::leaf::{Rows, element_hash};
 
-use crate::collection::place::Place;
+use crate::collection::place::{NodeName, Place};
+
+/// Lines of a node that are asked for at once. They have the fingerprints of a leaf, by which the others are chosen.
+const NODE_LINES: usize = 4;
 
 /// Commands that look elements up, and which of their arguments is the first of these. Only that one is
 /// prefetched. Behind options, as ZADD takes them, another argument stands there: a leaf is prefetched in vain.
@@ -48,65 +53,195 @@ impl Element {
         ELEMENT_ARGS.iter().find(|(name, _)| *name == command).map(|&(_, at)| at)
     }
 
-    /// The leaf in which it is looked up in the collection of a key, which has been prefetched. None: that is no
-    /// large one whose elements are found by their hashes. Cost: a look into each branch on the way.
-    pub fn leaf(self, slot: &SlotState, key: &Hint) -> Option<Hint> {
-        let (at, view) = slot.guessed(key)?;
-        let kind = Kind::from_bits(view.kind);
-        let (true, Stored::Hot(_)) = (kind.is_tree(), view.stored) else { return None };
-        let root = Key { bytes: view.key, slot: key.slot, hash: key.hash };
-        let place = Place { seen_at: Some(at), ..Place::new(root, key.table) };
-        let order = self.0.to_be_bytes();
-        let name = if kind.is_hash() || kind.is_set() {
-            place.leaf_name(slot, &order)?
+    /// Begins to look it up in the collection of a key, which has been prefetched. None: that is no large one whose
+    /// elements are found by their hashes. Cost: a look into each branch on the way to a leaf.
+    pub fn look_up(self, slot: &SlotState, key: &Hint) -> Option<LookUp> {
+        let (kind, place) = tree_of(slot, key)?;
+        let (name, step) = if kind.is_hash() || kind.is_set() {
+            (place.leaf_name(slot, &self.0.to_be_bytes())?, Step::Leaf)
         } else if kind.is_sorted_set() {
-            place.of_index(slot).leaf_name(slot, &order[..MemberHash::ORDER_BYTES])?
+            (place.of_index(slot).root_name()?, Step::IndexRoot)
         } else {
             return None;
         };
-        Some(Hint::new(node_table(key.table), &name.key(key.slot)))
+        Some(LookUp { element: self, key: *key, node: hint_of(name, key), step })
+    }
+}
+
+/// The large collection that a key probably holds.
+fn tree_of<'s>(slot: &'s SlotState, key: &Hint) -> Option<(Kind, Place<'s>)> {
+    let (at, view) = slot.guessed(key)?;
+    let kind = Kind::from_bits(view.kind);
+    let (true, Stored::Hot(_)) = (kind.is_tree(), view.stored) else { return None };
+    let root = Key { bytes: view.key, slot: key.slot, hash: key.hash };
+    Some((kind, Place { seen_at: Some(at), ..Place::new(root, key.table) }))
+}
+
+fn hint_of(node: NodeName, key: &Hint) -> Hint {
+    Hint::new(node_table(key.table), &node.key(key.slot))
+}
+
+/// An element on its way to be looked up in the large collection of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct LookUp {
+    element: Element,
+    key: Hint,
+    /// The node to look into next.
+    node: Hint,
+    step: Step,
+}
+
+/// What a look-up comes to.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The root of the index of a sorted set.
+    IndexRoot,
+    /// A leaf of that.
+    IndexLeaf,
+    /// A leaf of the collection, the last step.
+    Leaf,
+}
+
+impl AsMut<Hint> for LookUp {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Hint {
+        &mut self.node
+    }
+}
+
+impl LookUp {
+    /// Brings near what look-ups will wait for, each step for all of them before the next. None is left.
+    pub fn prefetch_all(look_ups: &mut Vec<LookUp>, keyspace: &Keyspace) {
+        while !look_ups.is_empty() {
+            keyspace.prefetch_keys(look_ups, NODE_LINES);
+            let mut slots = keyspace.free_slots();
+            for look_up in look_ups.iter() {
+                slots.get(look_up.key.slot).inspect(|slot| look_up.prefetch_row(slot));
+            }
+            look_ups.retain_mut(|look_up| {
+                slots.get(look_up.key.slot).is_some_and(|slot| look_up.go_on(slot).is_some())
+            });
+        }
+    }
+
+    /// The rows of what probably is its leaf, if that is in RAM.
+    fn rows<'s>(&self, slot: &'s SlotState) -> Option<Rows<'s>> {
+        let (_, view) = slot.guessed(&self.node)?;
+        let kind = Kind::from_bits(view.kind);
+        let has_fingerprints = kind.is_hash() || kind.is_set() || kind.is_sorted_set();
+        match view.stored {
+            Stored::Hot(leaf) | Stored::Clean(leaf, _) if has_fingerprints && !kind.is_tree() => {
+                Some(Rows::new(leaf))
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks for the lines of its row.
+    fn prefetch_row(&self, slot: &SlotState) {
+        let Some(rows) = self.rows(slot) else { return };
+        let fingerprint = MemberHash::from_hash(self.element.0).fingerprint();
+        for at in rows.likely_places(fingerprint).into_iter().flatten() {
+            prefetch(rows.bytes().as_ptr().wrapping_add(at));
+        }
+    }
+
+    /// Goes on in a sorted set: from the index to the leaf where members with the score stand that it tells. None: it
+    /// has been there, or the index does not know the element.
+    fn go_on(&mut self, slot: &SlotState) -> Option<()> {
+        let hash = MemberHash::from_hash(self.element.0);
+        let (name, step) = match self.step {
+            Step::IndexRoot => {
+                let (seen_at, _) = slot.guessed(&self.node)?;
+                let (_, place) = tree_of(slot, &self.key)?;
+                let index = Place { seen_at: Some(seen_at), ..place.of_index(slot) };
+                (index.leaf_name(slot, &hash.order())?, Step::IndexLeaf)
+            }
+            Step::IndexLeaf => {
+                let score = ScoreIndex::of(self.rows(slot)?).scores(&hash).next()?;
+                let (_, place) = tree_of(slot, &self.key)?;
+                (place.leaf_name(slot, &order_of_score(score))?, Step::Leaf)
+            }
+            Step::Leaf => return None,
+        };
+        (self.node, self.step) = (hint_of(name, &self.key), step);
+        Some(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collection::form::{HASH, SCORE_INDEX, SET};
+    use value::leaf::scored::order_of;
+
     use crate::harness::Harness;
     use crate::spec::Command;
 
     const ELEMENTS: usize = 3_000;
 
-    /// The leaf in which an element would be looked up.
-    fn leaf_of(server: &Harness, key: &str, element: &str) -> Option<Hint> {
+    /// The look-up of an element.
+    fn look_up(server: &Harness, key: &str, element: &str) -> Option<LookUp> {
         let key = Key::new(key.as_bytes());
         let mut hints = [Hint::new(0, &key)];
-        server.keyspace.prefetch_keys(&mut hints, true);
-        Element::new(element.as_bytes()).leaf(&server.keyspace.lock(key.slot), &hints[0])
+        server.keyspace.prefetch_keys(&mut hints, 1);
+        Element::new(element.as_bytes()).look_up(&server.keyspace.lock(key.slot), &hints[0])
+    }
+
+    /// The leaves that an element is looked up in, by their hashes.
+    fn leaves_of(server: &Harness, key: &str, element: &str) -> Vec<u64> {
+        let mut look_ups = vec![look_up(server, key, element).expect("it is large")];
+        let mut leaves = Vec::new();
+        loop {
+            if !matches!(look_ups[0].step, Step::IndexRoot) {
+                leaves.push(look_ups[0].node.hash);
+            }
+            server.keyspace.prefetch_keys(&mut look_ups, 1);
+            let slot = server.keyspace.lock(look_ups[0].key.slot);
+            if look_ups[0].go_on(&slot).is_none() {
+                return leaves;
+            }
+        }
     }
 
     #[test]
-    fn the_leaf_is_the_one_that_a_command_reads() {
+    fn the_leaves_are_those_that_a_command_reads() {
         let mut server = Harness::new(false);
         let elements = |with: fn(usize) -> String| (0..ELEMENTS).map(with).collect::<String>();
         server.run(&format!("HSET hash{}", elements(|number| format!(" {number} value"))));
         server.run(&format!("SADD set{}", elements(|number| format!(" member{number}"))));
         server.run(&format!("ZADD zset{}", elements(|number| format!(" {number} {number}"))));
-        for (key, element, form) in
-            [("hash", "77", &HASH), ("set", "member77", &SET), ("zset", "77", &SCORE_INDEX)]
-        {
-            let hint = leaf_of(&server, key, element).expect("it is large");
+        for (key, element) in [("hash", "77"), ("set", "member77"), ("zset", "77"), ("zset", "-")] {
+            let leaves = leaves_of(&server, key, element);
             let key = Key::new(key.as_bytes());
             let slot = server.keyspace.lock(key.slot);
-            let is_index = std::ptr::eq(form, &SCORE_INDEX);
-            let place = Place::new(key, 0);
-            let place = if is_index { place.of_index(&slot) } else { place };
-            let order = Element::new(element.as_bytes()).0.to_be_bytes();
-            let order = if is_index { &order[..MemberHash::ORDER_BYTES] } else { &order[..] };
-            let name = place.find(&slot, order).name();
-            assert_eq!((hint.slot, hint.hash), (key.slot, name.key(key.slot).hash), "{element}");
-            assert_eq!(hint.table, node_table(0));
+            let leaf =
+                |place: Place<'_>, order: &[u8]| place.find(&slot, order).name().key(key.slot).hash;
+            let (place, order) =
+                (Place::new(key, 0), element_hash(element.as_bytes()).to_be_bytes());
+            let expected = match (key.bytes, element) {
+                (b"zset", "-") => vec![leaf(place.of_index(&slot), &order[..4])],
+                (b"zset", _) => vec![
+                    leaf(place.of_index(&slot), &order[..4]),
+                    leaf(place, &order_of(77.0, element.as_bytes())),
+                ],
+                _ => vec![leaf(place, &order)],
+            };
+            assert_eq!(leaves, expected, "{element}");
         }
+    }
+
+    #[test]
+    fn each_look_up_ends() {
+        let mut server = Harness::new(false);
+        let members = (0..ELEMENTS).map(|number| format!(" {number} {number}")).collect::<String>();
+        server.run(&format!("ZADD zset{members}"));
+        let mut look_ups: Vec<LookUp> = ["1", "2999", "-"]
+            .iter()
+            .filter_map(|element| look_up(&server, "zset", element))
+            .collect();
+        assert_eq!(look_ups.len(), 3);
+        LookUp::prefetch_all(&mut look_ups, &server.keyspace);
+        assert!(look_ups.is_empty());
     }
 
     #[test]
@@ -117,7 +252,7 @@ mod tests {
             server.run(line);
         }
         for key in ["hash", "string", "list", "missing"] {
-            assert!(leaf_of(&server, key, "a").is_none(), "{key}");
+            assert!(look_up(&server, key, "a").is_none(), "{key}");
         }
     }
 

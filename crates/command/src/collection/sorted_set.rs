@@ -108,10 +108,11 @@ impl SortedSet<'_> {
         match self {
             SortedSet::Leaf { members, .. } => Ok(members.find(member).map(|(_, score)| score)),
             SortedSet::Tree(tree) => {
-                for score in scores_in_index(tree, member)? {
+                let hash = MemberHash::of(member);
+                for score in scores_in_index(tree, &hash)? {
                     let leaf = Scored::new(tree.leaf(&order_of(score, member))?);
-                    if let Some(rank) = leaf.rank_of(score, member) {
-                        return Ok(Some(leaf.score_at(rank)));
+                    if let Some((_, score)) = leaf.find_by(hash.fingerprint(), member) {
+                        return Ok(Some(score));
                     }
                 }
                 Ok(None)
@@ -129,14 +130,14 @@ impl SortedSet<'_> {
                 Ok(members.find(member).map(|(rank, score)| (rank as u64, score)))
             }
             SortedSet::Tree(tree) => {
-                for score in scores_in_index(tree, member)? {
+                let hash = MemberHash::of(member);
+                for score in scores_in_index(tree, &hash)? {
                     let mut found = None;
                     let rank = tree.elements_below(&order_of(score, member), |leaf| {
-                        let leaf = Scored::new(leaf);
-                        found = leaf.rank_of(score, member);
-                        found.unwrap_or(0)
+                        found = Scored::new(leaf).find_by(hash.fingerprint(), member);
+                        found.map_or(0, |(rank, _)| rank)
                     })?;
-                    if found.is_some() {
+                    if let Some((_, score)) = found {
                         return Ok(Some((rank, score)));
                     }
                 }
@@ -276,16 +277,15 @@ fn visit_ranks(
     visited.map(|_| ())
 }
 
-/// The scores that a member may have, by the index: none if it is not there.
+/// The scores that a member of a hash may have, by the index: none if it is not there.
 #[inline]
 fn scores_in_index(
     tree: &mut TreeReader<'_>,
-    member: &[u8],
+    hash: &MemberHash,
 ) -> Result<SmallVec<[f64; 2]>, CommandError> {
-    let hash = MemberHash::of(member);
     tree.in_index(|index| {
         let leaf = index.leaf(&hash.order())?;
-        Ok(ScoreIndex::new(leaf).scores(&hash).collect())
+        Ok(ScoreIndex::new(leaf).scores(hash).collect())
     })
 }
 
@@ -344,7 +344,8 @@ fn ranks_by_member(
         };
         tree.elements_below(&order_of(score, member), |leaf| {
             let leaf = Scored::new(leaf);
-            let is_there = is_behind && leaf.rank_of(score, member).is_some();
+            let is_there =
+                is_behind && leaf.find(member).is_some_and(|(_, its_score)| its_score == score);
             leaf.rank_of_place(score, member) + usize::from(is_there)
         })
     };

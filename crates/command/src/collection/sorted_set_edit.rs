@@ -351,7 +351,7 @@ fn change_singly(leaf: &mut Vec<u8>, changes: &[ScoreChange<'_>]) {
         match (old, new) {
             (None, Some(score)) => set.insert(member, score),
             (Some(_), Some(score)) => set.set_score(member, score),
-            (Some(score), None) => set.remove_scored(member, score),
+            (Some(_), None) => assert!(set.remove(member), "a member that is there"),
             (None, None) => {}
         }
     }
@@ -421,7 +421,7 @@ fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
     }
     for (score, member) in removed {
         tree.change_leaf_at(&order_of(score, member), |leaf| {
-            ScoredMut::new(leaf).remove_scored(member, score);
+            assert!(ScoredMut::new(leaf).remove(member), "a member that is there");
         });
     }
 }

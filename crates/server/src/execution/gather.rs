@@ -89,7 +89,7 @@ impl Pipeline<'_> {
         let keys: SmallVec<[(Key<'_>, Needs); PREFETCH_KEYS]> = keys.collect();
         let hints = keys.iter().map(|(key, _)| Hint::new(table, key));
         let mut hints: SmallVec<[Hint; PREFETCH_KEYS]> = hints.collect();
-        keyspace.prefetch_keys(&mut hints, false);
+        keyspace.prefetch_keys(&mut hints, 0);
         let replies = entry.spec.flags.has(Flags::REPLIES_VALUES);
         for (key, needs) in &keys {
             let slot = keyspace.lock(key.slot);

@@ -4,8 +4,8 @@
 
 use std::cell::RefCell;
 
-use command::collection::Element;
-use keyspace::{Hint, Key, Keyspace, PREFETCH_KEYS};
+use command::collection::{Element, LookUp};
+use keyspace::{Hint, Key, Keyspace, PREFETCH_KEYS, VALUE_LINES};
 
 /// Keys that are worth the steps: one gains nothing.
 const KEYS_MIN: usize = 2;
@@ -19,8 +19,8 @@ struct Gathered {
     keys: Vec<Hint>,
     /// Elements that are looked up, each in the collection of one of the keys.
     elements: Vec<(usize, Element)>,
-    /// The leaves of those that are large.
-    leaves: Vec<Hint>,
+    /// Those of large ones, on their way.
+    look_ups: Vec<LookUp>,
 }
 
 impl PrefetchQueue {
@@ -46,16 +46,16 @@ impl PrefetchQueue {
     /// Prefetches what the gathered keys and elements need, and forgets them.
     #[inline]
     pub(crate) fn run(&self, keyspace: &Keyspace) {
-        let Gathered { keys, elements, leaves } = &mut *self.0.borrow_mut();
+        let Gathered { keys, elements, look_ups } = &mut *self.0.borrow_mut();
         if keys.len() >= KEYS_MIN {
-            keyspace.prefetch_keys(keys, true);
+            keyspace.prefetch_keys(keys, VALUE_LINES);
+            let mut slots = keyspace.free_slots();
             for (at, element) in elements.iter() {
-                // Who holds the slot brings its lines near.
-                let Some(slot) = keyspace.try_lock(keys[*at].slot) else { continue };
-                leaves.extend(element.leaf(&slot, &keys[*at]));
+                let slot = slots.get(keys[*at].slot);
+                look_ups.extend(slot.and_then(|slot| element.look_up(slot, &keys[*at])));
             }
-            keyspace.prefetch_keys(leaves, true);
-            leaves.clear();
+            drop(slots);
+            LookUp::prefetch_all(look_ups, keyspace);
         }
         elements.clear();
         keys.clear();

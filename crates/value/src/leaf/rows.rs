@@ -286,7 +286,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The bytes of the leaf.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
@@ -328,6 +328,36 @@ impl<'a> Rows<'a> {
                 rows.part_at(len, seen.1) == first
             }
         })
+    }
+
+    /// The rows whose only part is `part`, where all parts are as long. Cost: a pass over the fingerprints.
+    #[inline]
+    pub fn find_all_short<const N: usize>(
+        &self,
+        fingerprint: u8,
+        part: [u8; N],
+    ) -> impl Iterator<Item = usize> + use<'a, N> {
+        assert!(self.shape().fingerprints);
+        let fingerprints = &self.bytes[HEAD_BYTES..HEAD_BYTES + self.len()];
+        let parts: &[[u8; N]] = self.bytes[self.parts_start()..].as_chunks().0;
+        memchr::Memchr::new(fingerprint, fingerprints)
+            .filter(move |&row| parts.get(row) == Some(&part))
+    }
+
+    /// Offsets of bytes that a look-up comes to behind the fingerprints if the first row of this fingerprint is
+    /// the one: of lengths, of its number, and of its parts, if all rows are about as long. None: there is no such
+    /// row.
+    #[inline]
+    pub fn likely_places(&self, fingerprint: u8) -> Option<[usize; 5]> {
+        assert!(self.shape().fingerprints);
+        let count = self.len();
+        let row = memchr::memchr(fingerprint, &self.bytes[HEAD_BYTES..HEAD_BYTES + count])?;
+        let (lengths, parts) = (self.lengths_start(), self.parts_start());
+        let row_bytes = (self.byte_len() - parts) / count;
+        let start = parts + row * row_bytes;
+        let its_length = lengths + row * self.shape().parts;
+        let number = if self.shape().numbers { self.number_start(row) } else { lengths };
+        Some([lengths, its_length, number, start, start + row_bytes])
     }
 
     /// The last row within a range whose part is `order` or less, of rows of one part in order; the first of

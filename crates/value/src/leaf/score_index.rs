@@ -28,9 +28,20 @@ impl MemberHash {
     /// That of a member.
     #[inline]
     pub fn of(member: &[u8]) -> MemberHash {
-        let hash = element_hash(member).to_be_bytes();
-        let [one, two, three, four, .., fingerprint] = hash;
+        MemberHash::from_hash(element_hash(member))
+    }
+
+    /// The same by [`element_hash`].
+    #[inline]
+    pub fn from_hash(hash: u64) -> MemberHash {
+        let [one, two, three, four, .., fingerprint] = hash.to_be_bytes();
         MemberHash { prefix: [one, two, three, four], fingerprint }
+    }
+
+    /// The member's fingerprint.
+    #[inline]
+    pub fn fingerprint(&self) -> u8 {
+        self.fingerprint
     }
 
     /// Where a member with this hash stands among the leaves.
@@ -51,11 +62,17 @@ impl<'a> ScoreIndex<'a> {
         ScoreIndex(Rows::new(leaf))
     }
 
+    /// The index in the rows of a leaf.
+    #[inline]
+    pub fn of(rows: Rows<'a>) -> ScoreIndex<'a> {
+        ScoreIndex(rows)
+    }
+
     /// The scores of members with a hash.
     #[inline]
-    pub fn scores<'h>(self, hash: &'h MemberHash) -> impl Iterator<Item = f64> + use<'a, 'h> {
+    pub fn scores(self, hash: &MemberHash) -> impl Iterator<Item = f64> + use<'a> {
         let rows = self.0;
-        let found = rows.find_all(hash.fingerprint, &hash.prefix);
+        let found = rows.find_all_short(hash.fingerprint, hash.prefix);
         found.map(move |row| f64::from_bits(rows.number(row)))
     }
 
@@ -68,7 +85,7 @@ impl<'a> ScoreIndex<'a> {
     fn find(&self, hash: &MemberHash, score: f64) -> usize {
         let rows = self.0;
         let has_score = |row: &usize| f64::from_bits(rows.number(*row)) == score;
-        let found = rows.find_all(hash.fingerprint, &hash.prefix).find(has_score);
+        let found = rows.find_all_short(hash.fingerprint, hash.prefix).find(has_score);
         found.expect("a member that is there")
     }
 

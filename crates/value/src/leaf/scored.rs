@@ -127,7 +127,13 @@ impl<'a> Scored<'a> {
     /// The rank of a member and its score.
     #[inline]
     pub fn find(&self, member: &[u8]) -> Option<(usize, f64)> {
-        let rank = self.0.find(fingerprint(member), member)?;
+        self.find_by(fingerprint(member), member)
+    }
+
+    /// The same by the member's fingerprint.
+    #[inline]
+    pub fn find_by(&self, fingerprint: u8, member: &[u8]) -> Option<(usize, f64)> {
+        let rank = self.0.find(fingerprint, member)?;
         Some((rank, self.score_at(rank)))
     }
 
@@ -157,21 +163,6 @@ impl<'a> Scored<'a> {
         let same = self.0.iter_from(first).map(pair);
         let before = same.take_while(|&(other, its)| its == score && other < member);
         first + before.count()
-    }
-
-    /// The rank of a member with a score. None: it is not there. Cost: as [`Scored::rank_of_place`].
-    #[inline]
-    pub fn rank_of(&self, score: f64, member: &[u8]) -> Option<usize> {
-        let first = self.partition(|other| other < score);
-        for (rank, (other, its)) in (first..).zip(self.iter_from(first)) {
-            if its != score || other > member {
-                return None;
-            }
-            if other == member {
-                return Some(rank);
-            }
-        }
-        None
     }
 
     /// How many members have lower scores, or the same where `with_same`.
@@ -283,12 +274,6 @@ impl<'a> ScoredMut<'a> {
             self.0.remove(rank..rank + 1);
         }
         found.is_some()
-    }
-
-    /// Removes a member that has a score. Panics: it is not there.
-    pub fn remove_scored(&mut self, member: &[u8], score: f64) {
-        let rank = self.scored().rank_of(score, member).expect("a member that is there");
-        self.0.remove(rank..rank + 1);
     }
 
     /// Removes the members of some ranks. Panics: there are not so many.

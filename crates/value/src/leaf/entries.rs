@@ -422,20 +422,43 @@ fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
+/// Bytes that a number takes.
+fn number_bytes(number: u64) -> usize {
+    (number | 1).ilog2() as usize / 7 + 1
+}
+
 fn put_part(bytes: &mut Vec<u8>, part: &[u8]) {
     put_number(bytes, part.len() as u64);
     bytes.extend_from_slice(part);
+}
+
+/// Bytes that a part takes.
+fn part_bytes(part: &[u8]) -> usize {
+    number_bytes(part.len() as u64) + part.len()
+}
+
+/// Whether an ID behind one of `before` is told by the milliseconds in between.
+fn follows(before: StreamId, id: StreamId) -> bool {
+    match id.ms - before.ms {
+        0 => id.seq == before.seq.wrapping_add(1),
+        ms => id.seq == 0 && ms <= MS_MAX,
+    }
+}
+
+/// Bytes that an ID takes behind one of `before`.
+fn id_bytes(before: StreamId, id: StreamId) -> usize {
+    let ms = id.ms - before.ms;
+    match follows(before, id) {
+        true => number_bytes(ms << MS_SHIFT),
+        false => 1 + number_bytes(ms) + number_bytes(id.seq),
+    }
 }
 
 /// Writes an ID behind one of `before`.
 fn put_id(bytes: &mut Vec<u8>, before: StreamId, id: StreamId, own_fields: bool) {
     let own_fields = if own_fields { OWN_FIELDS_BIT } else { 0 };
     let ms = id.ms - before.ms;
-    let follows = match ms {
-        0 => id.seq == before.seq.wrapping_add(1),
-        _ => id.seq == 0 && ms <= MS_MAX,
-    };
-    if follows {
+    if follows(before, id) {
         return put_number(bytes, ms << MS_SHIFT | own_fields);
     }
     put_number(bytes, OWN_ID_BIT | own_fields);
@@ -496,6 +519,13 @@ impl<'a> EntriesMut<'a> {
         assert!(if count > 0 { before < id } else { entries.first_ever() <= id });
         assert!(pairs.len() > 0);
         let shares = self.shares_fields(pairs.clone());
+        let content: usize = pairs
+            .clone()
+            .map(|(field, value)| part_bytes(value) + if shares { 0 } else { part_bytes(field) })
+            .sum();
+        let count_bytes = if shares { 0 } else { number_bytes(pairs.len() as u64) };
+        // No more than the allocation that the leaf will have, which most often is the one that it has.
+        self.leaf.reserve_exact(id_bytes(before, id) + count_bytes + content);
         put_id(self.leaf, before, id, !shares);
         if !shares {
             put_number(self.leaf, pairs.len() as u64);
@@ -665,7 +695,10 @@ mod tests {
                         let before = if random.below(3) == 0 { left } else { last };
                         id = random.after(before);
                         let pairs = random.pairs();
+                        leaf.shrink_to_fit();
+                        let old_len = leaf.len();
                         EntriesMut::new(&mut leaf).push(id, pairs_of(&pairs));
+                        assert_eq!(leaf.capacity(), leaf.len().max(old_len), "no room behind it");
                         model.insert(id, pairs);
                         last = id;
                     }

@@ -6,10 +6,10 @@ use value::leaf::stream::{Head, Packed, change_last_leaf, pack};
 use value::{Kind, StreamId};
 
 use super::{StreamLeafMax, Trim, bound_of, in_ram};
-use crate::collection::End;
 use crate::collection::form::ENTRIES;
-use crate::collection::place::{LEAF_BYTES_MAX, NodeName};
+use crate::collection::place::{LEAF_BYTES_MAX, Place};
 use crate::collection::tree::{LONG_BYTES, SINGLE_BYTES_MAX};
+use crate::collection::{End, Found};
 use crate::cx::Cx;
 use crate::error::CommandError;
 
@@ -52,7 +52,8 @@ impl Cx<'_, '_> {
         trim: Option<&Trim>,
         id_behind: impl FnOnce(StreamId) -> Result<StreamId, CommandError>,
     ) -> Result<Option<StreamId>, CommandError> {
-        let Some(mut head) = self.stream_head(key)? else {
+        let found = self.find_to_edit(key, Kind::is_stream)?;
+        let Some(mut head) = self.head_of(key, found) else {
             if !creates {
                 return Ok(None);
             }
@@ -73,10 +74,9 @@ impl Cx<'_, '_> {
         assert!(id > head.last);
         head =
             Head { length: head.length + 1, added: head.added.wrapping_add(1), last: id, ..head };
-        if self.is_stream_tree(key)? {
-            self.add_to_tree(key, (id, entry), head, trim)?;
-        } else {
-            self.add_to_value(key, (id, entry), head);
+        match found {
+            Found::Tree(at) => self.add_to_tree(self.place_at(key, at), (id, entry), head, trim)?,
+            _ => self.add_to_value(key, (id, entry), head),
         }
         Ok(Some(id))
     }
@@ -127,19 +127,19 @@ impl Cx<'_, '_> {
 
     fn add_to_tree<'p>(
         &mut self,
-        key: &Key<'_>,
+        place: Place<'_>,
         (id, entry): (StreamId, NewEntry<impl Pairs<'p>>),
         head: Head,
         trim: Option<&Trim>,
     ) -> Result<(), CommandError> {
-        let place = self.place(key);
-        let slot = &*self.locked.slot(key.slot);
+        let slot = &*self.locked.slot(place.key.slot);
         let path = place.at_end(slot, End::Right);
-        let mut names: Vec<NodeName> = vec![path.name()];
-        names.extend(trim.and_then(|trim| trim.leaf_to_read(place, slot, head)));
-        self.promote_named(place, names)?;
+        match trim.and_then(|trim| trim.leaf_to_read(place, slot, head)) {
+            None => self.promote_leaf(place, &path)?,
+            Some(trimmed) => self.promote_named(place, vec![path.name(), trimmed])?,
+        }
         let max = self.encodings.stream_leaf();
-        let mut tree = self.edit_tree(key, &ENTRIES);
+        let mut tree = self.edit_tree_of(place, &ENTRIES);
         let leaf = tree.leaf_in_ram(&path);
         let leaf = leaf.expect("invariant: it was promoted");
         if *leaf == entries::EMPTY {

@@ -313,11 +313,20 @@ impl Cx<'_, '_> {
     ///
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     fn stream_head(&mut self, key: &Key<'_>) -> Result<Option<Head>, CommandError> {
-        Ok(match self.find_to_edit(key, Kind::is_stream)? {
+        let found = self.find_to_edit(key, Kind::is_stream)?;
+        Ok(self.head_of(key, found))
+    }
+
+    /// The same of what [`Cx::find_to_edit`] has found.
+    fn head_of(&mut self, key: &Key<'_>, found: Found) -> Option<Head> {
+        match found {
             Found::Missing => None,
-            Found::Tree(_) => Some(self.tree_head(key)),
-            Found::Leaf(_) => self.peek(key).map(|view| Packed::new(in_ram(&view)).head()),
-        })
+            Found::Tree(at) => {
+                let place = self.place_at(key, at);
+                Some(Head::from_bytes(place.root(self.locked.slot(key.slot)).extra()))
+            }
+            Found::Leaf(at) => Some(Packed::new(in_ram(&self.db(key).view_at(at))).head()),
+        }
     }
 
     /// How many entries the stream of a key has, which is no access.
@@ -332,11 +341,6 @@ impl Cx<'_, '_> {
     /// Errors: [`CommandError::WRONG_TYPE`], [`CommandError::NotResident`].
     fn is_stream_tree(&mut self, key: &Key<'_>) -> Result<bool, CommandError> {
         Ok(matches!(self.find_to_edit(key, Kind::is_stream)?, Found::Tree(_)))
-    }
-
-    fn tree_head(&mut self, key: &Key<'_>) -> Head {
-        let place = self.place(key);
-        Head::from_bytes(place.root(self.locked.slot(key.slot)).extra())
     }
 
     /// Sets the head of a stream that exists, and is in RAM if it is one value. Who watches the key is not

@@ -1,7 +1,7 @@
 //! Which leaves a command will look an element up in, so that their cache lines can be on their way when it runs.
 
 use keyspace::prefetch::prefetch;
-use keyspace::{Hint, Key, Keyspace, SlotState, Stored, node_table};
+use keyspace::{Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
 use value::Kind;
 use value::leaf::score_index::{MemberHash, ScoreIndex};
 use value::leaf::scored::order_of_score;
@@ -9,8 +9,8 @@ use value::leaf::{Rows, element_hash};
 
 use crate::collection::place::{NodeName, Place};
 
-/// Lines of a node that are asked for at once. They have the fingerprints of a leaf, by which the others are chosen.
-const NODE_LINES: usize = 4;
+/// Lines of a sorted set's leaf that are asked for at once: they have its fingerprints, by which the others are chosen.
+const FINGERPRINT_LINES: usize = 4;
 
 /// Commands that look elements up, and which of their arguments is the first of these. Only that one is
 /// prefetched. Behind options, as ZADD takes them, another argument stands there: a leaf is prefetched in vain.
@@ -112,25 +112,36 @@ impl AsMut<Hint> for LookUp {
 impl LookUp {
     /// Brings near what look-ups will wait for, each step for all of them before the next. None is left.
     pub fn prefetch_all(look_ups: &mut Vec<LookUp>, keyspace: &Keyspace) {
+        keyspace.prefetch_keys(look_ups, VALUE_LINES);
+        // In hashes and sets, where there is one step, it costs as much to choose lines as it gains.
+        LookUp::all_go_on(look_ups, keyspace);
         while !look_ups.is_empty() {
-            keyspace.prefetch_keys(look_ups, NODE_LINES);
+            keyspace.prefetch_keys(look_ups, FINGERPRINT_LINES);
             let mut slots = keyspace.free_slots();
             for look_up in look_ups.iter() {
                 slots.get(look_up.key.slot).inspect(|slot| look_up.prefetch_row(slot));
             }
-            look_ups.retain_mut(|look_up| {
-                slots.get(look_up.key.slot).is_some_and(|slot| look_up.go_on(slot).is_some())
-            });
+            drop(slots);
+            LookUp::all_go_on(look_ups, keyspace);
         }
     }
 
-    /// The rows of what probably is its leaf, if that is in RAM.
+    /// Takes the next step of all; those that have none are left out.
+    fn all_go_on(look_ups: &mut Vec<LookUp>, keyspace: &Keyspace) {
+        let mut slots = keyspace.free_slots();
+        look_ups.retain_mut(|look_up| {
+            slots.get(look_up.key.slot).is_some_and(|slot| look_up.go_on(slot).is_some())
+        });
+    }
+
+    /// The rows of what probably is its leaf, of a sorted set, if that is in RAM.
     fn rows<'s>(&self, slot: &'s SlotState) -> Option<Rows<'s>> {
         let (_, view) = slot.guessed(&self.node)?;
         let kind = Kind::from_bits(view.kind);
-        let has_fingerprints = kind.is_hash() || kind.is_set() || kind.is_sorted_set();
         match view.stored {
-            Stored::Hot(leaf) | Stored::Clean(leaf, _) if has_fingerprints && !kind.is_tree() => {
+            Stored::Hot(leaf) | Stored::Clean(leaf, _)
+                if kind.is_sorted_set() && !kind.is_tree() =>
+            {
                 Some(Rows::new(leaf))
             }
             _ => None,

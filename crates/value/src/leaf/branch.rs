@@ -20,9 +20,11 @@
 //! zeros, as a number: where two differ, so do their bounds, in the same way, and a search compares numbers
 //! that stand side by side.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
-use crate::leaf::rows::{Rows, RowsMut, Shape};
+use crate::leaf::rows::{HEAD_BYTES, Rows, RowsMut, Shape};
 
 /// The rows of a branch.
 const SHAPE: Shape = Shape { parts: 1, fingerprints: false, numbers: true };
@@ -36,6 +38,7 @@ const EXTRA_LEN_AT: usize = 30;
 const EXTRA_AT: usize = 31;
 const COUNT_SHIFT: u32 = 32;
 const PREFIX_BYTES: usize = 8;
+const CHILD_BYTES: usize = 8;
 
 /// The height of what is no root, but names nodes that were cut off a collection.
 pub const PART_HEIGHT: u8 = 0;
@@ -110,7 +113,7 @@ impl<'a> Branch<'a> {
     /// A child by its position. Panics: there is none.
     #[inline]
     pub fn child(&self, at: usize) -> Child {
-        Child::from_number(self.rows.number(at))
+        child_at(self.bytes, at)
     }
 
     /// Where a child begins. Panics: there is no such child.
@@ -447,15 +450,30 @@ impl<'a> RootMut<'a> {
 
 /// Adds to the elements of a branch's child where it stands. Panics: fewer than none are left.
 pub fn add_in_place(branch: &mut [u8], at: usize, elements: i64) {
-    let child = Branch::new(branch).child(at);
+    let child = child_at(branch, at);
     let sum = i64::from(child.elements) + elements;
     let elements = u32::try_from(sum).expect("invariant: a child has what was added to it");
     set_in_place(branch, at, Child { elements, ..child });
 }
 
 fn set_in_place(branch: &mut [u8], at: usize, child: Child) {
-    let start = Branch::new(branch).rows.number_start(at);
-    branch[start..start + 8].copy_from_slice(&child.number().to_le_bytes());
+    let place = place_of_child(branch, at);
+    branch[place].copy_from_slice(&child.number().to_le_bytes());
+}
+
+#[inline]
+fn child_at(branch: &[u8], at: usize) -> Child {
+    let number = &branch[place_of_child(branch, at)];
+    Child::from_number(u64::from_le_bytes(number.try_into().expect("invariant: 8 bytes")))
+}
+
+/// Where the number of a branch's child stands: in front of all else, since there are no fingerprints. Panics: there
+/// is no such child.
+#[inline]
+fn place_of_child(branch: &[u8], at: usize) -> Range<usize> {
+    assert!(at < Rows::count(branch));
+    let start = HEAD_BYTES + CHILD_BYTES * at;
+    start..start + CHILD_BYTES
 }
 
 #[cfg(test)]

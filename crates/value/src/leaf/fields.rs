@@ -90,13 +90,14 @@ impl<'a> Fields<'a> {
     /// The value of a field.
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<&'a [u8]> {
-        Some(self.rows.second(self.find(field)?))
+        Some(&self.rows.bytes()[self.place_of_value(field)?])
     }
 
     /// Where in the leaf the value of a field stands.
     #[inline]
     pub fn place_of_value(&self, field: &[u8]) -> Option<Range<usize>> {
-        Some(self.rows.place_of_second(self.find(field)?))
+        let (row, place) = self.rows.find_with_second(fingerprint(field), field)?;
+        self.is_live(row).then_some(place)
     }
 
     /// Where in the leaf the value of a field stands, if no field of the leaf expires. None: it is not there, or

@@ -28,12 +28,16 @@ pub const HEAD_BYTES: usize = 4;
 pub const ROWS_MAX: usize = (1 << 24) - 1;
 
 const PARTS_MASK: u8 = 0b11;
-const FINGERPRINTS_BIT: u8 = 1 << 2;
+const FINGERPRINTS_SHIFT: u32 = 2;
+const FINGERPRINTS_BIT: u8 = 1 << FINGERPRINTS_SHIFT;
 const NUMBERS_BIT: u8 = 1 << 3;
 const LONG_BIT: u8 = 1 << 4;
 const KNOWN_BITS: u8 = PARTS_MASK | FINGERPRINTS_BIT | NUMBERS_BIT | LONG_BIT;
 
 const NUMBER_BYTES: usize = 8;
+/// Bytes that a row takes in the columns of fingerprints and of numbers follow from the bits without a branch.
+const _: () =
+    assert!(FINGERPRINTS_BIT >> FINGERPRINTS_SHIFT == 1 && NUMBERS_BIT as usize == NUMBER_BYTES);
 /// The length byte of a part that is as long or longer.
 const LONG: u8 = 255;
 const LONG_LEN_BYTES: usize = 4;
@@ -70,6 +74,37 @@ impl Shape {
         let columns = usize::from(self.fingerprints) + usize::from(self.numbers) * NUMBER_BYTES;
         columns + parts.iter().map(|part| 1 + encoded_len(part.len())).sum::<usize>()
     }
+}
+
+/// Bytes that the fingerprint of a row takes in a leaf of these bits.
+#[inline]
+fn fingerprint_bytes(bits: u8) -> usize {
+    usize::from(bits >> FINGERPRINTS_SHIFT & 1)
+}
+
+/// Bytes that the number of a row takes in a leaf of these bits.
+#[inline]
+fn number_bytes(bits: u8) -> usize {
+    usize::from(bits & NUMBERS_BIT)
+}
+
+/// The sum of lengths. Cost: six instructions for each eight of them, which a sum of numbers as wide as an address
+/// takes for each two.
+#[inline]
+fn sum(lengths: &[u8]) -> usize {
+    const LANES: u64 = 0x00ff_00ff_00ff_00ff;
+    /// Words of which the sums of bytes fit into lanes of 16 bits.
+    const WORDS_MAX: usize = 128;
+    let (words, rest) = lengths.as_chunks::<8>();
+    let mut sum: usize = rest.iter().map(|&len| usize::from(len)).sum();
+    for words in words.chunks(WORDS_MAX) {
+        let lanes = words.iter().fold(0, |lanes, word| {
+            let word = u64::from_le_bytes(*word);
+            lanes + (word & LANES) + (word >> 8 & LANES)
+        });
+        sum += (0..4).map(|lane| usize::from((lanes >> (16 * lane)) as u16)).sum::<usize>();
+    }
+    sum
 }
 
 /// Bytes that a part takes beside its length byte.
@@ -176,19 +211,30 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// What the rows have, and how many there are.
+    #[inline]
+    fn head(&self) -> (u8, usize) {
+        let head = self.bytes.first_chunk().expect("invariant: a leaf has a head");
+        (head[0], u32::from_le_bytes(*head) as usize >> 8)
+    }
+
     #[inline]
     fn numbers_start(&self) -> usize {
-        HEAD_BYTES + if self.shape().fingerprints { self.len() } else { 0 }
+        let (bits, count) = self.head();
+        HEAD_BYTES + count * fingerprint_bytes(bits)
     }
 
     #[inline]
     fn lengths_start(&self) -> usize {
-        self.numbers_start() + if self.shape().numbers { NUMBER_BYTES * self.len() } else { 0 }
+        let (bits, count) = self.head();
+        HEAD_BYTES + count * (fingerprint_bytes(bits) + number_bytes(bits))
     }
 
     #[inline]
     fn parts_start(&self) -> usize {
-        self.lengths_start() + self.len() * self.shape().parts
+        let (bits, count) = self.head();
+        let parts = usize::from(bits & PARTS_MASK);
+        HEAD_BYTES + count * (fingerprint_bytes(bits) + number_bytes(bits) + parts)
     }
 
     /// Where the `index`-th part begins, with its long length if it has one; they are counted over all
@@ -203,7 +249,7 @@ impl<'a> Rows<'a> {
     fn part_start_after(&self, (from, start): (usize, usize), index: usize) -> usize {
         let lengths = &self.bytes[self.lengths_start()..][from..index];
         if self.bytes[0] & LONG_BIT == 0 {
-            return start + lengths.iter().map(|&len| usize::from(len)).sum::<usize>();
+            return start + sum(lengths);
         }
         lengths.iter().fold(start, |at, &len| at + self.stored_len(len, at))
     }
@@ -246,14 +292,6 @@ impl<'a> Rows<'a> {
     pub fn second(&self, row: usize) -> &'a [u8] {
         assert!(row < self.len() && self.shape().parts == 2);
         self.part(row * 2 + 1)
-    }
-
-    /// Where the second part of a row stands. Panics: there is no such row, or rows have one part.
-    #[inline]
-    pub(crate) fn place_of_second(&self, row: usize) -> Range<usize> {
-        let part = self.second(row);
-        let start = part.as_ptr().addr() - self.bytes.as_ptr().addr();
-        start..start + part.len()
     }
 
     /// The number of a row; 0 if rows have none. Panics: there is no such row.
@@ -314,6 +352,33 @@ impl<'a> Rows<'a> {
         fingerprint: u8,
         first: &'f [u8],
     ) -> impl Iterator<Item = usize> + use<'a, 'f> {
+        self.find_all_with_start(fingerprint, first).map(|(row, _)| row)
+    }
+
+    /// The first of these rows, and where its second part stands. Panics: rows have one part.
+    #[inline]
+    pub(crate) fn find_with_second(
+        &self,
+        fingerprint: u8,
+        first: &[u8],
+    ) -> Option<(usize, Range<usize>)> {
+        assert!(self.shape().parts == 2);
+        let (row, first_start) = self.find_all_with_start(fingerprint, first).next()?;
+        let mut start = first_start + encoded_len(first.len());
+        let mut len = usize::from(self.bytes[self.lengths_start() + 2 * row + 1]);
+        if len == usize::from(LONG) {
+            (start, len) = (start + LONG_LEN_BYTES, self.long_len(start));
+        }
+        Some((row, start..start + len))
+    }
+
+    /// The rows whose first part is `first`, each with where that begins.
+    #[inline]
+    fn find_all_with_start<'f>(
+        &self,
+        fingerprint: u8,
+        first: &'f [u8],
+    ) -> impl Iterator<Item = (usize, usize)> + use<'a, 'f> {
         let rows = *self;
         assert!(rows.shape().fingerprints);
         let (count, parts) = (rows.len(), rows.shape().parts);
@@ -321,12 +386,13 @@ impl<'a> Rows<'a> {
         let lengths = &rows.bytes[rows.lengths_start()..];
         let len = first.len().min(usize::from(LONG)) as u8;
         let mut seen = (0, rows.parts_start());
-        memchr::Memchr::new(fingerprint, fingerprints).filter(move |&row| {
+        memchr::Memchr::new(fingerprint, fingerprints).filter_map(move |row| {
             let index = row * parts;
-            lengths[index] == len && {
-                seen = (index, rows.part_start_after(seen, index));
-                rows.part_at(len, seen.1) == first
+            if lengths[index] != len {
+                return None;
             }
+            seen = (index, rows.part_start_after(seen, index));
+            (rows.part_at(len, seen.1) == first).then_some((row, seen.1))
         })
     }
 
@@ -415,32 +481,39 @@ impl<'a> Rows<'a> {
         Some(whole)
     }
 
-    /// A leaf of those rows that `is_wanted`, by their positions. Cost: one pass.
+    /// A leaf of those rows that `is_wanted`, by their positions. Cost: a pass to find them, and one over each column.
     pub fn select(&self, is_wanted: impl Fn(usize) -> bool) -> Vec<u8> {
-        let shape = self.shape();
-        let (mut fingerprints, mut numbers) = (Vec::new(), Vec::new());
-        let (mut lengths, mut parts) = (Vec::new(), Vec::new());
-        let (lengths_start, mut at, mut count) = (self.lengths_start(), self.parts_start(), 0u32);
+        let (shape, lengths) = (self.shape(), &self.bytes[self.lengths_start()..]);
+        // The wanted rows, each with where its parts stand.
+        let mut wanted: Vec<(usize, Range<usize>)> = Vec::with_capacity(self.len());
+        let (mut start, mut parts_bytes) = (self.parts_start(), 0);
         for row in 0..self.len() {
-            let of_row = row * shape.parts..(row + 1) * shape.parts;
-            let row_lengths = &self.bytes[lengths_start..][of_row];
-            let end = row_lengths.iter().fold(at, |at, &len| at + self.stored_len(len, at));
+            let of_row = &lengths[row * shape.parts..(row + 1) * shape.parts];
+            let end = of_row.iter().fold(start, |at, &len| at + self.stored_len(len, at));
             if is_wanted(row) {
-                count += 1;
-                lengths.extend_from_slice(row_lengths);
-                parts.extend_from_slice(&self.bytes[at..end]);
-                if shape.fingerprints {
-                    fingerprints.push(self.bytes[HEAD_BYTES + row]);
-                }
-                if shape.numbers {
-                    numbers.extend_from_slice(&self.number(row).to_le_bytes());
-                }
+                parts_bytes += end - start;
+                wanted.push((row, start..end));
             }
-            at = end;
+            start = end;
         }
-        let mut leaf = vec![self.bytes[0]];
-        leaf.extend_from_slice(&count.to_le_bytes()[..HEAD_BYTES - 1]);
-        [fingerprints, numbers, lengths, parts].iter().for_each(|column| leaf.extend(column));
+        let bits = self.bytes[0];
+        let row_bytes = fingerprint_bytes(bits) + number_bytes(bits) + shape.parts;
+        let mut leaf = Vec::with_capacity(HEAD_BYTES + row_bytes * wanted.len() + parts_bytes);
+        leaf.push(bits);
+        leaf.extend_from_slice(&(wanted.len() as u32).to_le_bytes()[..HEAD_BYTES - 1]);
+        if shape.fingerprints {
+            leaf.extend(wanted.iter().map(|(row, _)| self.bytes[HEAD_BYTES + row]));
+        }
+        if shape.numbers {
+            wanted.iter().for_each(|(row, _)| leaf.extend(self.number_bytes()[*row]));
+        }
+        match shape.parts {
+            1 => leaf.extend(wanted.iter().map(|(row, _)| lengths[*row])),
+            _ => leaf.extend(
+                wanted.iter().flat_map(|(row, _)| [lengths[2 * row], lengths[2 * row + 1]]),
+            ),
+        }
+        wanted.into_iter().for_each(|(_, parts)| leaf.extend_from_slice(&self.bytes[parts]));
         leaf
     }
 
@@ -960,6 +1033,11 @@ mod tests {
             if shape.fingerprints {
                 let expected = model.iter().position(|row| row.0 == *first);
                 assert_eq!(rows.find(fingerprint(first), first), expected);
+                if shape.parts == 2 {
+                    let (row, place) =
+                        rows.find_with_second(fingerprint(first), first).expect("a row");
+                    assert_eq!((Some(row), &bytes[place]), (expected, &model[row].1[..]));
+                }
             }
         }
         let size: usize = model.iter().map(|row| row_size(shape, row)).sum();
@@ -968,6 +1046,16 @@ mod tests {
 
     fn row_size(shape: Shape, (one, two, _): &(Vec<u8>, Vec<u8>, u64)) -> usize {
         if shape.parts == 1 { shape.row_bytes(&[one]) } else { shape.row_bytes(&[one, two]) }
+    }
+
+    #[test]
+    fn sums_are_those_of_all_lengths() {
+        for count in (0..40).chain([1_023, 1_024, 1_025, 3_000]) {
+            let most = vec![u8::MAX; count];
+            assert_eq!(sum(&most), count * 255);
+            let lengths: Vec<u8> = (0..count).map(|at| (at * 7) as u8).collect();
+            assert_eq!(sum(&lengths), lengths.iter().map(|&len| usize::from(len)).sum());
+        }
     }
 
     proptest! {

@@ -55,6 +55,13 @@ impl<'a> Args<'a> {
         self.ranges.iter().map(move |range| cut(buffer, *range))
     }
 
+    /// Whether one of them is as long as `bytes`, or longer. Cost: a comparison where all that was handed to the parser
+    /// is shorter.
+    #[inline]
+    pub fn have_long(&self, bytes: usize) -> bool {
+        self.buffer.len() >= bytes && self.ranges.iter().any(|range| range.len as usize >= bytes)
+    }
+
     /// The arguments from `index` on; none when there are not so many.
     #[inline]
     pub fn from(&self, index: usize) -> Args<'a> {
@@ -118,6 +125,8 @@ mod tests {
         let args = Args::new(b"SET value", &RANGES);
         assert_eq!(args.from(2).iter().collect::<Vec<_>>(), [b"value"]);
         assert!(args.from(3).is_empty());
+        assert!(args.have_long(5) && !args.have_long(6) && !args.from(3).have_long(0));
+        assert!(!args.first(2).have_long(4));
         assert!(args.from(9).is_empty());
     }
 }

@@ -4,7 +4,7 @@ use resp::{Args, Reply};
 use value::long_double::{self, FloatError, LongDouble};
 use value::{Kind, parse_i64};
 
-use crate::collection::{Hash, HashMut, has_long};
+use crate::collection::{Hash, HashMut, LONG_BYTES};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -301,7 +301,7 @@ pub(super) fn set_pairs(
     let (key, pairs) = (cx.key(0), args.len() / 2);
     // A hash in one leaf must not grow long before it is divided; and nothing is changed before all
     // leaves are there, which the first round looks for.
-    if has_long(args.iter()) {
+    if args.have_long(LONG_BYTES) {
         cx.spread(&key, Kind::is_hash)?;
     }
     let mut created = 0;
@@ -323,7 +323,7 @@ fn hsetnx(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResu
     let key = cx.key(0);
     let exists = get(&mut cx.read_hash(&key)?, &args[2])?.is_some();
     if !exists {
-        if has_long(args.from(2).iter()) {
+        if args.from(2).have_long(LONG_BYTES) {
             cx.spread(&key, Kind::is_hash)?;
         }
         cx.edit_hash(&key, args.from(2).iter().take(1), |hash| hash.set(&args[2], &args[3]))?;

@@ -6,7 +6,7 @@ use keyspace::Key;
 use resp::{Args, Reply};
 use value::Kind;
 
-use crate::collection::{Set, has_long};
+use crate::collection::{LONG_BYTES, Set, has_long};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::CommandResult;
@@ -158,7 +158,7 @@ fn sadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
     let (key, members) = (cx.key(0), args.from(2));
     // A set in one leaf must not grow long before it is divided; and nothing is changed before all leaves
     // are there, which the first round looks for.
-    if has_long(members.iter()) {
+    if members.have_long(LONG_BYTES) {
         cx.spread(&key, Kind::is_set)?;
     }
     let (mut added, mut first) = (0, 0);

@@ -34,6 +34,15 @@ pub struct ScoreChange<'m> {
     pub old: Option<f64>,
     /// Its score afterwards. None: it is removed.
     pub new: Option<f64>,
+    /// How many of the changes had been begun when it got that score: it may have had another one before.
+    pub begun: usize,
+}
+
+impl<'m> ScoreChange<'m> {
+    /// A member that has that score is removed.
+    pub fn removal(member: &'m [u8], score: f64) -> ScoreChange<'m> {
+        ScoreChange { member, old: Some(score), new: None, begun: 0 }
+    }
 }
 
 /// How Redis would keep a sorted set that is made or changed.
@@ -45,21 +54,27 @@ struct Packing {
 }
 
 impl Packing {
-    /// The score that is stored for a member, new or not. A listpack has no negative zero; a member that does
-    /// not fit makes it a skiplist.
-    fn store(&mut self, member: &[u8], score: f64, is_new: bool) -> f64 {
+    /// Takes a member in, new or not. One that does not fit makes a skiplist of a listpack.
+    fn take(&mut self, member: &[u8], is_new: bool) {
         let PackedMax { entries, element_bytes } = self.packed_max;
         self.len += u64::from(is_new);
         self.is_packed &= self.len <= entries && member.len() as u64 <= element_bytes;
-        if self.is_packed { without_negative_zero(score) } else { score }
     }
 
-    /// The same for all changes.
-    fn store_all<'m>(&mut self, changes: &[ScoreChange<'m>]) -> SmallVec<[ScoreChange<'m>; 1]> {
+    /// Takes all changes in. Returns them with the scores that are stored: a listpack has no negative zero.
+    fn take_all<'m>(&mut self, changes: &[ScoreChange<'m>]) -> SmallVec<[ScoreChange<'m>; 1]> {
+        let mut packed = 0;
+        for change in changes {
+            if change.new.is_some() {
+                self.take(change.member, change.old.is_none());
+            } else {
+                self.len -= 1;
+            }
+            packed += usize::from(self.is_packed);
+        }
         let store = |change: &ScoreChange<'m>| {
-            let is_new = change.old.is_none();
-            let new = change.new.map(|score| self.store(change.member, score, is_new));
-            self.len -= u64::from(new.is_none());
+            let is_packed = change.begun <= packed;
+            let new = if is_packed { change.new.map(without_negative_zero) } else { change.new };
             ScoreChange { new, ..*change }
         };
         changes.iter().map(store).collect()
@@ -113,7 +128,7 @@ impl Cx<'_, '_> {
             let is_packed = *kind == Kind::SORTED_SET_PACKED;
             let len = Scored::new(leaf).len() as u64;
             let mut packing = Packing { is_packed, packed_max, len };
-            let changes = packing.store_all(changes);
+            let changes = packing.take_all(changes);
             if changes.len() <= SINGLY_MAX {
                 change_singly(leaf, &changes);
             } else {
@@ -132,7 +147,7 @@ impl Cx<'_, '_> {
         let mut tree = self.edit_tree_of(place, &SORTED_SET);
         let is_packed = tree.kind() == Kind::SORTED_SET_PACKED;
         let mut packing = Packing { is_packed, packed_max, len: tree.elements() };
-        let changes = packing.store_all(changes);
+        let changes = packing.take_all(changes);
         tree.set_encoding(packing.kind().encoding());
         tree.in_index(&SCORE_INDEX, |index| {
             index.known = of_index;
@@ -170,7 +185,7 @@ impl Cx<'_, '_> {
         for hash in hashes {
             add(&index, &hash.order(), &mut known[0]);
         }
-        for &ScoreChange { member, old, new } in changes {
+        for &ScoreChange { member, old, new, .. } in changes {
             // The order in which they are changed.
             for score in new.into_iter().chain(old) {
                 add(&place, &order_of(score, member), &mut known[1]);
@@ -218,7 +233,7 @@ impl Cx<'_, '_> {
                 ControlFlow::Continue(())
             })?;
         }
-        let removed = |(score, member)| ScoreChange { member, old: Some(score), new: None };
+        let removed = |(score, member)| ScoreChange::removal(member, score);
         let changes: Vec<ScoreChange<'_>> = copies.members().into_iter().map(removed).collect();
         self.change_tree(self.place(key), &changes)
     }
@@ -270,9 +285,9 @@ impl Cx<'_, '_> {
         }
         let mut packing = Packing { is_packed: true, packed_max, len: 0 };
         for (score, member) in members.iter_mut() {
-            let stored = packing.store(member, *score, true);
-            if made == Made::OneByOne {
-                *score = stored;
+            packing.take(member, true);
+            if made == Made::OneByOne && packing.is_packed {
+                *score = without_negative_zero(*score);
             }
         }
         if packing.is_packed {
@@ -347,7 +362,7 @@ fn check_room(leaf: &[u8], changes: &[ScoreChange<'_>], bytes_max: usize) -> Com
 
 fn change_singly(leaf: &mut Vec<u8>, changes: &[ScoreChange<'_>]) {
     let mut set = ScoredMut::new(leaf);
-    for &ScoreChange { member, old, new } in changes {
+    for &ScoreChange { member, old, new, .. } in changes {
         match (old, new) {
             (None, Some(score)) => set.insert(member, score),
             (Some(_), Some(score)) => set.set_score(member, score),
@@ -399,7 +414,7 @@ fn change_index(index: &mut Tree<'_>, changes: &[ScoreChange<'_>], hashes: &[Mem
 /// meanwhile.
 fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
     let mut removed: SmallVec<[(f64, &[u8]); 1]> = SmallVec::new();
-    for &ScoreChange { member, old, new } in changes {
+    for &ScoreChange { member, old, new, .. } in changes {
         let Some(new) = new else {
             removed.extend(old.map(|score| (score, member)));
             continue;

@@ -312,13 +312,18 @@ impl<'m> Additions<'m> {
                 Some(old) if old != new => additions.updated += 1,
                 Some(_) => continue,
             }
+            let begun = additions.changes.len();
             match before {
-                Some(at) => additions.changes[at].new = Some(new),
+                Some(at) => {
+                    let change = &mut additions.changes[at];
+                    (change.new, change.begun) = (Some(new), begun);
+                }
                 None => {
                     if pairs.len() > 1 {
-                        changed.insert(member, additions.changes.len());
+                        changed.insert(member, begun);
                     }
-                    additions.changes.push(ScoreChange { member, old, new: Some(new) });
+                    let (new, begun) = (Some(new), begun + 1);
+                    additions.changes.push(ScoreChange { member, old, new, begun });
                 }
             }
         }
@@ -338,7 +343,7 @@ fn zrem(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult
             }
         }
     }
-    let removed = |(member, score)| ScoreChange { member, old: Some(score), new: None };
+    let removed = |(member, score)| ScoreChange::removal(member, score);
     let changes: SmallVec<[ScoreChange<'_>; 4]> = found.into_iter().map(removed).collect();
     if !changes.is_empty() {
         cx.change_sorted_set(&key, &changes)?;
@@ -596,6 +601,11 @@ mod tests {
             ("ZMSCORE s a b", "[,0, ,0]"),
             ("ZUNION 1 z WITHSCORES", &format!("[[$1 a, ,0], [$1 b, ,-0], [$70 {LONG}, ,1]]")),
             ("ZUNION 1 s WITHSCORES WEIGHTS -1", "[[$1 a, ,-0], [$1 b, ,-0]]"),
+            // What a member had before in the same command was in a listpack still.
+            (&format!("ZADD again 19 a -5 {LONG} -0 a"), ":2"),
+            ("ZSCORE again a", ",-0"),
+            (&format!("ZADD twice 19 a -0 a -5 {LONG}"), ":2"),
+            ("ZSCORE twice a", ",0"),
         ]);
     }
 

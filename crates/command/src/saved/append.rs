@@ -38,9 +38,13 @@ impl Restored {
                     check_new(set.score(member)?.is_some())?;
                 }
                 let scored = members.into_iter().zip(scores);
-                let changes: Vec<ScoreChange<'_>> = scored
-                    .map(|(member, &score)| ScoreChange { member, old: None, new: Some(score) })
-                    .collect();
+                let change = |(at, (member, &score))| ScoreChange {
+                    member,
+                    old: None,
+                    new: Some(score),
+                    begun: at + 1,
+                };
+                let changes: Vec<ScoreChange<'_>> = scored.enumerate().map(change).collect();
                 cx.change_sorted_set(key, &changes)
             }
             Restored::Hash { parts, expiries, .. } => {

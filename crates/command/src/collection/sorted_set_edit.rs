@@ -366,7 +366,7 @@ fn change_singly(leaf: &mut Vec<u8>, changes: &[ScoreChange<'_>]) {
         match (old, new) {
             (None, Some(score)) => set.insert(member, score),
             (Some(_), Some(score)) => set.set_score(member, score),
-            (Some(_), None) => assert!(set.remove(member), "a member that is there"),
+            (Some(score), None) => set.remove_scored(member, score),
             (None, None) => {}
         }
     }
@@ -436,7 +436,7 @@ fn change_members(tree: &mut Tree<'_>, changes: &[ScoreChange<'_>]) {
     }
     for (score, member) in removed {
         tree.change_leaf_at(&order_of(score, member), |leaf| {
-            assert!(ScoredMut::new(leaf).remove(member), "a member that is there");
+            ScoredMut::new(leaf).remove_scored(member, score);
         });
     }
 }

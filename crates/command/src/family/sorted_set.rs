@@ -609,6 +609,29 @@ mod tests {
         ]);
     }
 
+    /// Some are in a leaf twice meanwhile, with both scores: when leaves they moved between are joined.
+    #[test]
+    fn many_members_of_a_large_set_move_at_once() {
+        let mut server = Harness::new(false);
+        const MEMBERS: usize = 800;
+        let mut check = |of_member: fn(usize) -> usize| {
+            let pairs: String =
+                (0..MEMBERS).map(|at| format!(" {} {at:03}", of_member(at))).collect();
+            server.run(&format!("ZADD z{pairs}"));
+            let mut expected: Vec<(usize, usize)> =
+                (0..MEMBERS).map(|at| (of_member(at), at)).collect();
+            expected.sort_unstable();
+            let members: Vec<String> =
+                expected.iter().map(|(_, at)| format!("$3 {at:03}")).collect();
+            assert_eq!(server.run("ZRANGE z 0 -1"), format!("[{}]", members.join(", ")));
+        };
+        check(|at| at % 50 * 2);
+        check(|at| at % 50);
+        check(|at| (at * 7) % 100);
+        check(|at| at % 3);
+        check(|at| MEMBERS - at);
+    }
+
     #[test]
     fn sorted_sets_leave_ram_and_come_back() {
         check(&[

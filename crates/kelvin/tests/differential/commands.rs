@@ -222,7 +222,13 @@ pub const COMMANDS: &[Command] = &[
     ruled("SORT", 8, Rule::AnyOrder, "<sortable> <sort-by> [ASC | DESC] ALPHA [<sort-get>+]"),
     ruled("SORT", 8, Rule::AnyOrder, "<list> [ASC | DESC] ALPHA [<sort-get>+]"),
     ruled("SORT_RO", 8, Rule::AnyOrder, "<set> [ASC | DESC] ALPHA [<sort-get>+]"),
-    exact("SORT", 8, "<sortable> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
+    // Any other word may come in the key's place, and name a set.
+    ruled(
+        "SORT",
+        8,
+        Rule::AnyOrder,
+        "<sortable> BY nosort [<sort-limit>] [ASC | DESC] [<sort-get>+]",
+    ),
     ruled("SORT_RO", 8, Rule::Scores, "<list> [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
     ruled("SORT", 8, Rule::Scores, "<set> [<sort-limit>] [ASC | DESC] [<sort-get>+]"),
     ruled(

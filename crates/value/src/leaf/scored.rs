@@ -276,6 +276,15 @@ impl<'a> ScoredMut<'a> {
         found.is_some()
     }
 
+    /// Removes a member that has a score: it may be there with another one as well. Panics: it is not there.
+    pub fn remove_scored(&mut self, member: &[u8], score: f64) {
+        let scored = self.scored();
+        let mut rows = scored.0.find_all(fingerprint(member), member);
+        let row = rows.find(|&row| scored.score_at(row) == score).expect("a member that is there");
+        drop(rows);
+        self.0.remove(row..row + 1);
+    }
+
     /// Removes the members of some ranks. Panics: there are not so many.
     pub fn remove_ranks(&mut self, ranks: Range<usize>) {
         self.0.remove(ranks);

@@ -28,6 +28,14 @@ impl<'a> Borrowed<'a> {
         // dropping a handle frees nothing, and the record stays for `'a` as `new` was promised.
         unsafe { std::mem::transmute::<View<'_>, View<'a>>(self.0.view()) }
     }
+
+    /// The bytes of a value in RAM.
+    #[inline]
+    pub(crate) fn into_bytes(self) -> Option<&'a [u8]> {
+        let bytes = self.0.bytes()?;
+        // SAFETY: as in `into_view`.
+        Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
+    }
 }
 
 impl Deref for Borrowed<'_> {

@@ -83,6 +83,12 @@ impl Hint {
     pub fn new(table: u8, key: &Key<'_>) -> Hint {
         Hint { table, slot: key.slot, hash: key.hash, guess: None }
     }
+
+    /// Whether another one is to the same key, as far as is known.
+    #[inline]
+    pub fn is_of_same_key(&self, other: &Hint) -> bool {
+        self.hash == other.hash && self.table == other.table
+    }
 }
 
 impl AsMut<Hint> for Hint {

@@ -333,12 +333,21 @@ impl Record {
         unsafe { std::slice::from_raw_parts(start, len as usize) }
     }
 
+    /// The value's bytes; none when it is not in RAM. Cost: less than [`Record::view`], since nothing else is made of
+    /// the record.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self.parse_in_place().0.stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => Some(bytes),
+            Stored::Cold(..) => None,
+        }
+    }
+
     /// The value's bytes for a change in place; none when it is not in RAM.
+    #[inline]
     pub(crate) fn value_mut(&mut self) -> Option<&mut [u8]> {
-        let (address, len) = match self.view().stored {
-            Stored::Hot(bytes) | Stored::Clean(bytes, _) => (bytes.as_ptr().addr(), bytes.len()),
-            Stored::Cold(..) => return None,
-        };
+        let bytes = self.bytes()?;
+        let (address, len) = (bytes.as_ptr().addr(), bytes.len());
         let start = if self.is_inline() {
             // SAFETY: an inline value lies inside the record's allocation.
             unsafe { self.0.as_ptr().add(address - self.0.addr().get()) }

@@ -47,12 +47,12 @@ impl Segment {
     #[inline]
     pub(crate) fn find(&self, tag: u16, mut is_match: impl FnMut(Entry) -> bool) -> Option<usize> {
         let start = home(tag, homes(self.entries.len()));
-        for (index, &entry) in self.entries.iter().enumerate().skip(start) {
+        for (index, &entry) in self.entries.get(start..)?.iter().enumerate() {
             if entry.is_empty() || entry.tag() > tag {
                 return None;
             }
             if entry.tag() == tag && is_match(entry) {
-                return Some(index);
+                return Some(start + index);
             }
         }
         None

@@ -199,6 +199,12 @@ impl SlotState {
         self.table(table).expect("a key was found in the table").view(at)
     }
 
+    /// The bytes of such a value, if it is in RAM. Cost: less than [`SlotState::view_at`]. Panics: there is none.
+    #[inline]
+    pub fn bytes_at(&self, table: u8, at: Position) -> Option<&[u8]> {
+        self.table(table).expect("a key was found in the table").bytes(at)
+    }
+
     pub(crate) fn expires_at(&mut self, at_ms: u64) {
         if self.expiry_hint_ms == 0 || at_ms < self.expiry_hint_ms {
             self.expiry_hint_ms = at_ms;

@@ -258,21 +258,23 @@ impl Table {
         self.find(key::hash(key), key)
     }
 
+    /// Whether a key stands at a place, which may be none any more.
     #[inline]
     fn holds(&self, at: Position, key: &[u8]) -> bool {
-        self.has_entry(at) && key::is_same(self.record(at).key(), key)
-    }
-
-    /// Whether there is an entry at a place, which may be none any more.
-    #[inline]
-    fn has_entry(&self, at: Position) -> bool {
         let segment = match &self.directory {
             None => (at.segment == 0).then_some(&self.root),
             Some(directory) => {
                 directory.segments.get(at.segment as usize).map(|leaf| &leaf.segment)
             }
         };
-        segment.is_some_and(|segment| !segment.peek(at.index as usize).is_empty())
+        let Some(segment) = segment else { return false };
+        let entry = segment.peek(at.index as usize);
+        if entry.is_empty() {
+            return false;
+        }
+        // SAFETY: the table is borrowed, so the entry stays while its key is compared.
+        let record = unsafe { Borrowed::new(entry) };
+        key::is_same(record.key(), key)
     }
 
     #[inline]
@@ -296,6 +298,12 @@ impl Table {
     #[inline]
     pub(crate) fn view(&self, at: Position) -> View<'_> {
         self.record(at).into_view()
+    }
+
+    /// The bytes of the value at a place, if it is in RAM. Panics: there is no record.
+    #[inline]
+    pub(crate) fn bytes(&self, at: Position) -> Option<&[u8]> {
+        self.record(at).into_bytes()
     }
 
     /// The record at a place, to be changed there. Panics: there is none.

@@ -663,7 +663,8 @@ impl Cx<'_, '_> {
         self.promote_leaf(place, &path)?;
         self.tally.read_ram += u64::from(self.tally.read_flash == read_flash);
         let mut tree = self.edit_tree_of(place, &HASH);
-        let leaf = tree.leaf_in_ram(&path).expect("invariant: the leaf was made resident");
+        let leaf = place.found_in_ram(tree.slot, &path);
+        let leaf = leaf.expect("invariant: the leaf was made resident");
         let place_of_old = Fields::at_time(leaf, now_ms).place_of_value(field);
         let mut new = NewValue::new();
         let result = change(place_of_old.clone().map(|place| &leaf[place]), &mut new)?;

@@ -253,21 +253,25 @@ impl Cx<'_, '_> {
         };
         let place = self.place_at(key, at);
         let path = place.at_end(self.locked.slot(key.slot), end);
-        if !is_long {
-            self.promote_small(place, &path)?;
-        }
+        let has_room = !is_long && self.promote_small(place, &path)?;
         let mut tree = self.edit_tree_of(place, &LIST);
-        push_to_tree(&mut tree, (path, end), elements, is_long);
+        push_to_tree(&mut tree, (path, end), elements, has_room);
         Ok(tree.elements())
     }
 
     /// Puts the leaf at the end of a path, found just now, into RAM if it is on flash alone and has much room.
-    fn promote_small(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
-        match place.view_found(self.locked.slot(place.key.slot), path).stored {
+    /// Returns whether it is in RAM, and not long.
+    fn promote_small(&mut self, place: Place<'_>, path: &Path) -> Result<bool, CommandError> {
+        let slot = self.locked.slot(place.key.slot);
+        if let Some(leaf) = place.found_in_ram(slot, path) {
+            return Ok(leaf.len() < LONG_BYTES);
+        }
+        match place.view_found(slot, path).stored {
             Stored::Cold(_, len) if len as usize <= LEAF_BYTES_MAX / 2 => {
-                self.promote_named(place, vec![path.name()])
+                self.promote_named(place, vec![path.name()])?;
+                Ok(true)
             }
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 
@@ -491,7 +495,9 @@ impl Cx<'_, '_> {
         let mut tree = self.edit_tree(key, &LIST);
         tree.remove_range(taken, |leaf, within| ElementsMut::new(leaf).remove(within));
         let path = tree.place.at_end(tree.slot, to);
-        push_to_tree(&mut tree, (path, to), once(element), element.len() >= LONG_BYTES);
+        let has_room = |leaf: &[u8]| leaf.len() < LONG_BYTES;
+        let has_room = element.len() < LONG_BYTES && tree.leaf_in_ram(&path).is_some_and(has_room);
+        push_to_tree(&mut tree, (path, to), once(element), has_room);
         tree.settle();
         Ok(())
     }
@@ -615,15 +621,15 @@ fn put_at<'e>(
     }
 }
 
-/// Puts elements into the leaf at an end, or, if that is on flash or it or one of them is long, into new ones beside
-/// it.
+/// Puts elements into the leaf at an end, or, unless that is in RAM and neither it nor one of them is long, into new
+/// ones beside it.
 fn push_to_tree<'e>(
     tree: &mut Tree<'_>,
     (path, end): (Path, End),
     elements: impl DoubleEndedIterator<Item = &'e [u8]> + Clone,
-    is_long: bool,
+    has_room: bool,
 ) {
-    if !is_long && tree.leaf_in_ram(&path).is_some_and(|leaf| leaf.len() < LONG_BYTES) {
+    if has_room {
         tree.change_leaf(path, |leaf| put_at(&mut ElementsMut::new(leaf), end, elements));
         return;
     }

@@ -25,7 +25,7 @@ pub use detached::DetachedNodes;
 pub use field_expiry::{ColdLeaf, Expired, expire_fetched, expire_fields};
 pub use hash::{ExpiryChange, ExpiryCondition, Hash, HashMut, NewField, NewValue};
 pub use list::{End, List};
-pub use prefetch::{Element, LookUp};
+pub use prefetch::{Element, ElementOf, LookUp};
 pub(crate) use reader::leaves_not_resident;
 pub use reader::{ColdLeaves, LeafAt, TreeReader, all_leaves, leaves};
 pub use set::{KindOfSet, Set, SetMut};
@@ -278,9 +278,9 @@ impl Cx<'_, '_> {
     ///
     /// Errors: [`CommandError::NotResident`].
     fn promote_leaf(&mut self, place: Place<'_>, path: &Path) -> CommandResult {
-        match place.view_found(self.locked.slot(place.key.slot), path).stored {
-            Stored::Cold(..) => self.promote_named(place, vec![path.name()]),
-            _ => Ok(()),
+        match place.found_in_ram(self.locked.slot(place.key.slot), path) {
+            None => self.promote_named(place, vec![path.name()]),
+            Some(_) => Ok(()),
         }
     }
 

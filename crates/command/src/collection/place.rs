@@ -1,6 +1,6 @@
 //! Where the nodes of a large collection stand, and the ways to its leaves.
 
-use keyspace::{FlashRef, Key, Position, SlotState, Stored, View, node_table};
+use keyspace::{FlashRef, Key, Position, SlotState, View, node_table};
 use smallvec::{SmallVec, smallvec};
 use value::leaf::branch::{Branch, Child, Root};
 
@@ -133,6 +133,14 @@ pub(crate) struct Place<'a> {
     pub(crate) seen_at: Option<Position>,
 }
 
+/// The position of the first child of a branch or of the last.
+pub(super) fn end_of(branch: &Branch<'_>, end: End) -> usize {
+    match end {
+        End::Left => 0,
+        End::Right => branch.len() - 1,
+    }
+}
+
 impl<'a> Place<'a> {
     /// Where the collection of a key stands. `table` is the physical table of the key.
     pub(crate) fn new(key: Key<'a>, table: u8) -> Place<'a> {
@@ -170,10 +178,7 @@ impl<'a> Place<'a> {
 
     fn root_at<'s>(&self, slot: &'s SlotState, at: Position) -> Root<'s> {
         let table = if self.index.is_none() { self.table } else { node_table(self.table) };
-        match slot.view_at(table, at).stored {
-            Stored::Hot(root) => Root::new(root),
-            _ => panic!("a root stays in RAM"),
-        }
+        Root::new(slot.bytes_at(table, at).expect("invariant: a root stays in RAM"))
     }
 
     /// Where a node stands that a branch names.
@@ -187,10 +192,14 @@ impl<'a> Place<'a> {
         slot.view_at(node_table(self.table), path.leaf_seen_at())
     }
 
-    /// The leaf at the end of a path.
-    pub(super) fn view_leaf<'s>(&self, slot: &'s SlotState, path: &Path) -> View<'s> {
-        let at = self.find_leaf(slot, path);
-        slot.view_at(node_table(self.table), at)
+    /// The bytes of such a leaf, if it is in RAM.
+    pub(super) fn found_in_ram<'s>(&self, slot: &'s SlotState, path: &Path) -> Option<&'s [u8]> {
+        slot.bytes_at(node_table(self.table), path.leaf_seen_at())
+    }
+
+    /// The bytes of the leaf at the end of a path, if it is in RAM.
+    pub(super) fn leaf_in_ram<'s>(&self, slot: &'s SlotState, path: &Path) -> Option<&'s [u8]> {
+        slot.bytes_at(node_table(self.table), self.find_leaf(slot, path))
     }
 
     /// Where the leaf at the end of a path stands.
@@ -208,10 +217,8 @@ impl<'a> Place<'a> {
     }
 
     fn branch_at<'s>(&self, slot: &'s SlotState, at: Position) -> Branch<'s> {
-        let Stored::Hot(branch) = slot.view_at(node_table(self.table), at).stored else {
-            panic!("a branch stays in RAM")
-        };
-        Branch::new(branch)
+        let branch = slot.bytes_at(node_table(self.table), at);
+        Branch::new(branch.expect("invariant: a branch stays in RAM"))
     }
 
     /// The branch of a step of a path.
@@ -260,16 +267,20 @@ impl<'a> Place<'a> {
         self.descend(slot, |branch| branch.find(order))
     }
 
-    /// The name of the leaf that holds what stands at `order`: [`Place::find`] without a look at the leaf.
-    /// None: the collection is not there.
-    pub(crate) fn leaf_name(&self, slot: &SlotState, order: &[u8]) -> Option<NodeName> {
+    /// The name of the leaf to which the children lead that `choose` says: [`Place::descend`] without a look at the
+    /// leaf. None: the collection is not there.
+    pub(crate) fn leaf_name(
+        &self,
+        slot: &SlotState,
+        choose: impl Fn(&Branch<'_>) -> usize,
+    ) -> Option<NodeName> {
         let root = self.existing_root(slot)?;
         let (id, mut branch) = (root.id(), root.branch());
         for _ in 1..root.height() {
-            let name = NodeName::new(id, branch.child(branch.find(order)).node);
+            let name = NodeName::new(id, branch.child(choose(&branch)).node);
             branch = self.branch_at(slot, self.find_node(slot, &name));
         }
-        Some(NodeName::new(id, branch.child(branch.find(order)).node))
+        Some(NodeName::new(id, branch.child(choose(&branch)).node))
     }
 
     /// The way to the leaf that holds the `element`-th, and which of its elements that is. Panics: there
@@ -285,10 +296,7 @@ impl<'a> Place<'a> {
 
     /// The way to the first leaf or to the last.
     pub(crate) fn at_end(&self, slot: &SlotState, end: End) -> Path {
-        self.descend(slot, |branch| match end {
-            End::Left => 0,
-            End::Right => branch.len() - 1,
-        })
+        self.descend(slot, |branch| end_of(branch, end))
     }
 
     /// How many elements stand in front of the leaf at the end of a path.

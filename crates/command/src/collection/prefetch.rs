@@ -2,18 +2,29 @@
 
 use keyspace::prefetch::prefetch;
 use keyspace::{Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
+use resp::Args;
 use value::Kind;
 use value::leaf::score_index::{MemberHash, ScoreIndex};
 use value::leaf::scored::order_of_score;
 use value::leaf::{Rows, element_hash};
 
-use crate::collection::place::{NodeName, Place};
+use crate::collection::list::End;
+use crate::collection::place::{NodeName, Place, end_of};
 
 /// Lines of a sorted set's leaf that are asked for at once: they have its fingerprints, by which the others are chosen.
 const FINGERPRINT_LINES: usize = 4;
 
-/// Commands that look elements up, and which of their arguments is the first of these. Only that one is
-/// prefetched. Behind options, as ZADD takes them, another argument stands there: a leaf is prefetched in vain.
+/// Which element of the collection of its key a command looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementOf {
+    /// The one that an argument names: the first where there are several. Behind options, as ZADD takes them,
+    /// another argument stands there: a leaf is prefetched in vain.
+    Arg(usize),
+    /// The one at an end of a list.
+    End(End),
+}
+
+/// Commands that look elements up by name, and which of their arguments is the first of these.
 const ELEMENT_ARGS: &[(&str, usize)] = &[
     ("HDEL", 2),
     ("HEXISTS", 2),
@@ -37,32 +48,73 @@ const ELEMENT_ARGS: &[(&str, usize)] = &[
     ("ZSCORE", 2),
 ];
 
-/// An element that is about to be looked up, by its hash.
-#[derive(Clone, Copy, Debug)]
-pub struct Element(u64);
+/// Commands that put something at an end of a list or take it from there.
+const ENDS: &[(&str, End)] = &[
+    ("LPOP", End::Left),
+    ("LPUSH", End::Left),
+    ("LPUSHX", End::Left),
+    ("RPOP", End::Right),
+    ("RPUSH", End::Right),
+    ("RPUSHX", End::Right),
+];
+
+impl ElementOf {
+    /// Which element a command looks up, if it does.
+    pub fn command(command: &str) -> Option<ElementOf> {
+        let arg = ELEMENT_ARGS.iter().find(|(name, _)| *name == command);
+        let end = ENDS.iter().find(|(name, _)| *name == command);
+        arg.map(|&(_, at)| ElementOf::Arg(at)).or(end.map(|&(_, end)| ElementOf::End(end)))
+    }
+
+    /// The element that a request looks up, if it names one.
+    #[inline]
+    pub fn element(self, args: Args<'_>) -> Option<Element> {
+        match self {
+            ElementOf::Arg(at) => args.get(at).map(Element::new),
+            ElementOf::End(end) => Some(Element::AtEnd(end)),
+        }
+    }
+}
+
+/// An element that is about to be looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// By its hash.
+    Hashed(u64),
+    /// At an end of a list.
+    AtEnd(End),
+}
 
 impl Element {
     /// Hashes an element.
     #[inline]
-    pub fn new(bytes: &[u8]) -> Element {
-        Element(element_hash(bytes))
+    fn new(bytes: &[u8]) -> Element {
+        Element::Hashed(element_hash(bytes))
     }
 
-    /// Which argument of a command is the element that it looks up, if it does.
-    pub fn arg_of(command: &str) -> Option<usize> {
-        ELEMENT_ARGS.iter().find(|(name, _)| *name == command).map(|&(_, at)| at)
+    /// Its hash, as the index of a sorted set has it.
+    fn member_hash(self) -> Option<MemberHash> {
+        match self {
+            Element::Hashed(hash) => Some(MemberHash::from_hash(hash)),
+            Element::AtEnd(_) => None,
+        }
     }
 
     /// Begins to look it up in the collection of a key, which has been prefetched. None: that is no large one whose
-    /// elements are found by their hashes. Cost: a look into each branch on the way to a leaf.
+    /// elements are found so. Cost: a look into each branch on the way to a leaf.
     pub fn look_up(self, slot: &SlotState, key: &Hint) -> Option<LookUp> {
         let (kind, place) = tree_of(slot, key)?;
-        let (name, step) = if kind.is_hash() || kind.is_set() {
-            (place.leaf_name(slot, &self.0.to_be_bytes())?, Step::Leaf)
-        } else if kind.is_sorted_set() {
-            (place.of_index(slot).root_name()?, Step::IndexRoot)
-        } else {
-            return None;
+        let (name, step) = match self {
+            Element::Hashed(hash) if kind.is_hash() || kind.is_set() => {
+                (place.leaf_name(slot, |branch| branch.find(&hash.to_be_bytes()))?, Step::Leaf)
+            }
+            Element::Hashed(_) if kind.is_sorted_set() => {
+                (place.of_index(slot).root_name()?, Step::IndexRoot)
+            }
+            Element::AtEnd(end) if kind.is_list() => {
+                (place.leaf_name(slot, |branch| end_of(branch, end))?, Step::Leaf)
+            }
+            _ => return None,
         };
         Some(LookUp { element: self, key: *key, node: hint_of(name, key), step })
     }
@@ -150,9 +202,10 @@ impl LookUp {
 
     /// Asks for the lines of its row.
     fn prefetch_row(&self, slot: &SlotState) {
-        let Some(rows) = self.rows(slot) else { return };
-        let fingerprint = MemberHash::from_hash(self.element.0).fingerprint();
-        for at in rows.likely_places(fingerprint).into_iter().flatten() {
+        let (Some(rows), Some(hash)) = (self.rows(slot), self.element.member_hash()) else {
+            return;
+        };
+        for at in rows.likely_places(hash.fingerprint()).into_iter().flatten() {
             prefetch(rows.bytes().as_ptr().wrapping_add(at));
         }
     }
@@ -160,18 +213,18 @@ impl LookUp {
     /// Goes on in a sorted set: from the index to the leaf where members with the score stand that it tells. None: it
     /// has been there, or the index does not know the element.
     fn go_on(&mut self, slot: &SlotState) -> Option<()> {
-        let hash = MemberHash::from_hash(self.element.0);
+        let hash = self.element.member_hash()?;
         let (name, step) = match self.step {
             Step::IndexRoot => {
                 let (seen_at, _) = slot.guessed(&self.node)?;
                 let (_, place) = tree_of(slot, &self.key)?;
                 let index = Place { seen_at: Some(seen_at), ..place.of_index(slot) };
-                (index.leaf_name(slot, &hash.order())?, Step::IndexLeaf)
+                (index.leaf_name(slot, |branch| branch.find(&hash.order()))?, Step::IndexLeaf)
             }
             Step::IndexLeaf => {
                 let score = ScoreIndex::of(self.rows(slot)?).scores(&hash).next()?;
                 let (_, place) = tree_of(slot, &self.key)?;
-                (place.leaf_name(slot, &order_of_score(score))?, Step::Leaf)
+                (place.leaf_name(slot, |branch| branch.find(&order_of_score(score)))?, Step::Leaf)
             }
             Step::Leaf => return None,
         };
@@ -191,15 +244,15 @@ mod tests {
     const ELEMENTS: usize = 3_000;
 
     /// The look-up of an element.
-    fn look_up(server: &Harness, key: &str, element: &str) -> Option<LookUp> {
+    fn look_up(server: &Harness, key: &str, element: Element) -> Option<LookUp> {
         let key = Key::new(key.as_bytes());
         let mut hints = [Hint::new(0, &key)];
         server.keyspace.prefetch_keys(&mut hints, 1);
-        Element::new(element.as_bytes()).look_up(&server.keyspace.lock(key.slot), &hints[0])
+        element.look_up(&server.keyspace.lock(key.slot), &hints[0])
     }
 
     /// The leaves that an element is looked up in, by their hashes.
-    fn leaves_of(server: &Harness, key: &str, element: &str) -> Vec<u64> {
+    fn leaves_of(server: &Harness, key: &str, element: Element) -> Vec<u64> {
         let mut look_ups = vec![look_up(server, key, element).expect("it is large")];
         let mut leaves = Vec::new();
         loop {
@@ -222,7 +275,7 @@ mod tests {
         server.run(&format!("SADD set{}", elements(|number| format!(" member{number}"))));
         server.run(&format!("ZADD zset{}", elements(|number| format!(" {number} {number}"))));
         for (key, element) in [("hash", "77"), ("set", "member77"), ("zset", "77"), ("zset", "-")] {
-            let leaves = leaves_of(&server, key, element);
+            let leaves = leaves_of(&server, key, Element::new(element.as_bytes()));
             let key = Key::new(key.as_bytes());
             let slot = server.keyspace.lock(key.slot);
             let leaf =
@@ -230,9 +283,11 @@ mod tests {
             let (place, order) =
                 (Place::new(key, 0), element_hash(element.as_bytes()).to_be_bytes());
             let expected = match (key.bytes, element) {
-                (b"zset", "-") => vec![leaf(place.of_index(&slot), &order[..4])],
+                (b"zset", "-") => {
+                    vec![leaf(place.of_index(&slot), &order[..MemberHash::ORDER_BYTES])]
+                }
                 (b"zset", _) => vec![
-                    leaf(place.of_index(&slot), &order[..4]),
+                    leaf(place.of_index(&slot), &order[..MemberHash::ORDER_BYTES]),
                     leaf(place, &order_of(77.0, element.as_bytes())),
                 ],
                 _ => vec![leaf(place, &order)],
@@ -242,15 +297,34 @@ mod tests {
     }
 
     #[test]
+    fn the_leaf_of_a_list_is_that_at_an_end() {
+        let mut server = Harness::new(false);
+        let elements: String = (0..ELEMENTS).map(|number| format!(" {number}")).collect();
+        server.run(&format!("RPUSH list{elements}"));
+        let leaves = [End::Left, End::Right].map(|end| {
+            let leaves = leaves_of(&server, "list", Element::AtEnd(end));
+            let key = Key::new(b"list");
+            let name = Place::new(key, 0).at_end(&server.keyspace.lock(key.slot), end).name();
+            assert_eq!(leaves, [name.key(key.slot).hash]);
+            leaves
+        });
+        assert_ne!(leaves[0], leaves[1]);
+    }
+
+    #[test]
     fn each_look_up_ends() {
         let mut server = Harness::new(false);
-        let members = (0..ELEMENTS).map(|number| format!(" {number} {number}")).collect::<String>();
-        server.run(&format!("ZADD zset{members}"));
-        let mut look_ups: Vec<LookUp> = ["1", "2999", "-"]
-            .iter()
-            .filter_map(|element| look_up(&server, "zset", element))
+        let elements = |with: fn(usize) -> String| (0..ELEMENTS).map(with).collect::<String>();
+        server.run(&format!("ZADD zset{}", elements(|number| format!(" {number} {number}"))));
+        server.run(&format!("RPUSH list{}", elements(|number| format!(" {number}"))));
+        let members = ["1", "2999", "-"].map(|member| ("zset", Element::new(member.as_bytes())));
+        let ends = [End::Left, End::Right].map(|end| ("list", Element::AtEnd(end)));
+        let mut look_ups: Vec<LookUp> = members
+            .into_iter()
+            .chain(ends)
+            .filter_map(|(key, element)| look_up(&server, key, element))
             .collect();
-        assert_eq!(look_ups.len(), 3);
+        assert_eq!(look_ups.len(), 5);
         LookUp::prefetch_all(&mut look_ups, &server.keyspace);
         assert!(look_ups.is_empty());
     }
@@ -263,13 +337,17 @@ mod tests {
             server.run(line);
         }
         for key in ["hash", "string", "list", "missing"] {
-            assert!(look_up(&server, key, "a").is_none(), "{key}");
+            assert!(look_up(&server, key, Element::new(b"a")).is_none(), "{key}");
+        }
+        for key in ["hash", "string", "missing"] {
+            assert!(look_up(&server, key, Element::AtEnd(End::Left)).is_none(), "{key}");
         }
     }
 
     #[test]
     fn the_commands_exist_and_take_so_many_arguments() {
-        for (name, at) in ELEMENT_ARGS {
+        let ends = ENDS.iter().map(|(name, _)| (name, &1));
+        for (name, at) in ELEMENT_ARGS.iter().map(|(name, at)| (name, at)).chain(ends) {
             let mut rows = crate::family::FAMILIES.iter().flat_map(|family| family.iter());
             let row: &Command = rows.find(|row| row.name == *name).expect(name);
             assert!(row.arity.unsigned_abs() as usize > *at, "{name}");

@@ -222,15 +222,14 @@ impl SetMut<'_, '_> {
 /// Adds a member to a tree if it has none, or removes it if it has it. Returns whether that was so.
 fn change_unless(tree: &mut Tree<'_>, member: &[u8], adds: bool) -> bool {
     let path = tree.find(&order(member));
-    match tree.leaf_in_ram(&path) {
+    let leaf = match tree.leaf_in_ram(&path) {
         Some(leaf) if Members::new(leaf).contains(member) == adds => return false,
-        Some(_) => {}
+        Some(leaf) => leaf,
         // The leaf where it stood was removed with its last member, and it falls to a neighbour now.
         None if !adds => return false,
         None => unreachable!("the leaf was made resident"),
-    }
+    };
     if adds
-        && let Some(leaf) = tree.leaf_in_ram(&path)
         && leaf.len() + member.len() >= LONG_BYTES
         && let Some(split) = split_by_hash(leaf, element_hash(member))
     {

@@ -79,7 +79,7 @@ impl Tree<'_> {
 
     /// The leaf at the end of a path, if it is in RAM.
     pub(crate) fn leaf_in_ram(&self, path: &Path) -> Option<&[u8]> {
-        in_ram(self.place.view_leaf(self.slot, path).stored)
+        self.place.leaf_in_ram(self.slot, path)
     }
 
     /// The way to the leaf that holds what stands at `order`.

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use command::collection::Element;
 use resp::{Limits, Reply};
 use tier::FetchedSet;
 
@@ -518,7 +517,7 @@ impl<T: Transport> Connection<T> {
         for request in requests {
             let args = self.batch.args(request, &self.input);
             if let Some(key) = request.key(args) {
-                let element = || Some(Element::new(args.get(request.entry?.element_arg?)?));
+                let element = || request.entry?.element?.element(args);
                 alone &= worker.prefetch.add(keyspace, table, &key, element);
             }
         }

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use command::collection::{Element, LookUp};
 use keyspace::{Hint, Key, Keyspace, PREFETCH_KEYS, VALUE_LINES};
 
-/// Keys that are worth the steps: one gains nothing.
-const KEYS_MIN: usize = 2;
+/// Keys, or elements of one, that are worth the steps: one gains nothing.
+const LOOKUPS_MIN: usize = 2;
 
 /// What is gathered so far.
 #[derive(Default)]
@@ -34,20 +34,29 @@ impl PrefetchQueue {
         key: &Key<'_>,
         element: impl FnOnce() -> Option<Element>,
     ) -> bool {
-        keyspace.prefetch(key.slot);
         let Gathered { keys, elements, .. } = &mut *self.0.borrow_mut();
-        if keys.len() < PREFETCH_KEYS {
-            elements.extend(element().map(|element| (keys.len(), element)));
-            keys.push(Hint::new(table, key));
+        let has_room =
+            |keys: &[Hint], elements: &[_]| keys.len().max(elements.len()) < PREFETCH_KEYS;
+        if has_room(keys, elements) {
+            // A pipeline often works on one key, or on one element of it.
+            let hint = Hint::new(table, key);
+            if keys.last().is_none_or(|last| !last.is_of_same_key(&hint)) {
+                keyspace.prefetch(key.slot);
+                keys.push(hint);
+            }
+            let element = element().map(|element| (keys.len() - 1, element));
+            if element != elements.last().copied() {
+                elements.extend(element);
+            }
         }
-        keys.len() < PREFETCH_KEYS
+        has_room(keys, elements)
     }
 
     /// Prefetches what the gathered keys and elements need, and forgets them.
     #[inline]
     pub(crate) fn run(&self, keyspace: &Keyspace) {
         let Gathered { keys, elements, look_ups } = &mut *self.0.borrow_mut();
-        if keys.len() >= KEYS_MIN {
+        if keys.len().max(elements.len()) >= LOOKUPS_MIN {
             keyspace.prefetch_keys(keys, VALUE_LINES);
             let mut slots = keyspace.free_slots();
             for (at, element) in elements.iter() {

@@ -3,7 +3,7 @@
 //! It lies below sessions and the handlers that work on them, so that statistics, INFO and COMMAND
 //! can read it: of such a handler it holds the place in `family::HANDLERS`.
 
-use command::collection::Element;
+use command::collection::ElementOf;
 use command::{CommandTable, Handler, Locks, Spec};
 use resp::Args;
 
@@ -35,8 +35,8 @@ pub(crate) struct Entry {
     pub(crate) spec: Spec,
     pub(crate) run: Run,
     pub(crate) subcommands: Vec<&'static Entry>,
-    /// Which argument is an element that it looks up in the collection of its key.
-    pub(crate) element_arg: Option<usize>,
+    /// Which element it looks up in the collection of its key.
+    pub(crate) element: Option<ElementOf>,
     /// Its place in the statistics.
     pub(crate) index: usize,
     /// In lower case, as errors and statistics name it.
@@ -134,7 +134,7 @@ fn new_entry(
     let lower = spec.name.to_ascii_lowercase();
     let index = entries.len();
     let entry: &'static Entry = Box::leak(Box::new(Entry {
-        element_arg: Element::arg_of(spec.name),
+        element: ElementOf::command(spec.name),
         spec,
         run,
         subcommands,

@@ -17,10 +17,10 @@ use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Tier, TierWorker, Want};
+use tier::{Background, FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
-use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_KEYS_MAX};
+use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_FIXED_BYTES, SAVED_KEYS_MAX};
 use crate::session::journal::{begin_logging, end_cut, is_rewrite_due};
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
@@ -259,6 +259,8 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         let (dir, name) = (dir.display(), name.display());
         Failure::Unwritten(format!("{what} {name} (in {dir}): {error}"))
     };
+    // Behind a demotion of much, pages that came free are resident still, and are not this thread's.
+    let mut memory = Background::soon(&server.tier, SAVED_FIXED_BYTES);
     let reader = TierWorker::new(server.tier.clone(), 0)
         .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
     let (file, pipe) = SnapshotFile::create(&server.tier, &dir, "")
@@ -274,6 +276,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
             return Err(failure);
         }
     };
+    memory.end_claim();
     let walked = saving.walk(&snapshot);
     let [writer, part] = saving.end(&snapshot);
     let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));

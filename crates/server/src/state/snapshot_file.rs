@@ -3,12 +3,14 @@
 
 use std::fs::{File, rename};
 use std::io::{self, Seek, Write};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use rustix::fs::{Advice, fadvise};
 use tier::{Background, Tier};
 
 use crate::limits::{SAVED_PIPE_BYTES_MAX, SAVED_PIPE_BYTES_MIN, SAVED_PIPE_SHIFT};
@@ -18,7 +20,11 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 /// The part of the pieces that may be on their way beyond which the walk waits, so that there is room for those who
 /// hold slots: a quarter.
 const MANY_SHIFT: u32 = 2;
-/// Bytes that are written between two times that the drive is told to.
+/// Bytes that are written between two times that the kernel is told to begin with them: what others read from the same
+/// drive waits for no more at once.
+const WRITEBACK_BYTES: u64 = 1 << 20;
+/// Bytes that are written between two syncs, so that the one at the end does not wait for all. A worker that saves a value
+/// may wait for one: most of what it waits for is on the drive by then.
 const SYNC_BYTES: u64 = 32 << 20;
 
 /// What is known of the thread that writes.
@@ -170,15 +176,20 @@ fn remove(temporary: &Path) {
 
 /// Writes what comes, until nothing more can.
 fn write_all(mut file: File, pieces: &Receiver<Piece>, Ends(progress): &Ends) -> io::Result<File> {
-    let mut unsynced = 0;
+    let (mut written, mut begun, mut synced) = (0, 0, 0);
     for piece in pieces {
         file.write_all(&piece.bytes)?;
         progress.pending.fetch_sub(1, Ordering::Relaxed);
-        unsynced += piece.bytes.len() as u64;
-        if unsynced >= SYNC_BYTES {
-            // So that the sync at the end, and the writes of others, do not wait for all of it.
+        written += piece.bytes.len() as u64;
+        if written - begun >= WRITEBACK_BYTES {
+            // Pages that are not wanted any more are written without a wait. A file system that knows nothing of that
+            // writes them at the sync.
+            let _ = fadvise(&file, begun, NonZeroU64::new(written - begun), Advice::DontNeed);
+            begun = written;
+        }
+        if written - synced >= SYNC_BYTES {
             file.sync_data()?;
-            unsynced = 0;
+            synced = written;
         }
     }
     Ok(file)

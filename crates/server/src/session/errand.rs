@@ -16,7 +16,6 @@ use crate::session::load::Load;
 use crate::session::save::{save_and_shut_down, start_save};
 use crate::state::saves::Purpose;
 use crate::state::server::Server;
-use crate::state::threads::Priority;
 use crate::state::worker::Worker;
 
 /// A change of options. It may wait for drives, so it has a thread of its own.
@@ -148,7 +147,7 @@ async fn run_change(worker: &Worker, change: Change) -> Result<(), ConfigError> 
         // A client that has gone does not wait for it any more.
         let _ = sender.send(change(&server));
     };
-    if let Err(error) = worker.server.threads.start("change", Priority::Normal, Box::new(run)) {
+    if let Err(error) = worker.server.threads.start("change", Box::new(run)) {
         return Err(ConfigError::NoThread(error.to_string()));
     }
     receiver.await.unwrap_or_else(|_| Err(ConfigError::NoThread("it has ended".to_owned())))

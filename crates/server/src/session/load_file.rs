@@ -16,7 +16,6 @@ use crate::limits::{
 };
 use crate::session::load::NotLoaded;
 use crate::state::server::Server;
-use crate::state::threads::Priority;
 
 /// Pieces that follow one another in the file.
 #[derive(Default)]
@@ -50,7 +49,7 @@ pub(super) fn start_reading(
     let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
     let out = Out { sender, batch: Batch::default() };
     let read = FileThread { server: server.clone(), reader, bytes_max, out };
-    server.threads.start("load", Priority::Normal, Box::new(move || read.run()))?;
+    server.threads.start("load", Box::new(move || read.run()))?;
     Ok(receiver)
 }
 

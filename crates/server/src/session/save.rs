@@ -29,7 +29,6 @@ use crate::state::snapshot::{
     BegunName, Failure, Reading, Saved, Snapshot, Turn, unreadable, unwritten,
 };
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
-use crate::state::threads::Priority;
 
 /// How often a snapshot is begun again.
 const BEGUN_MAX: u32 = 16;
@@ -63,11 +62,7 @@ pub(crate) fn start_save(
         drop(begun);
         done(is_saved);
     };
-    let priority = match purpose {
-        Purpose::Background | Purpose::Checkpoint => Priority::Low,
-        Purpose::Save | Purpose::Shutdown => Priority::Normal,
-    };
-    server.threads.start("save", priority, Box::new(save)).map(|()| true)
+    server.threads.start("save", Box::new(save)).map(|()| true)
 }
 
 /// Takes a checkpoint of the journal on this thread, which may wait: for the snapshot that is under way, and for its

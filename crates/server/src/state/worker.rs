@@ -23,7 +23,6 @@ use crate::state::deadlines::Deadlines;
 use crate::state::prefetch::PrefetchQueue;
 use crate::state::server::Server;
 use crate::state::stats::WorkerStats;
-use crate::state::threads::Priority;
 use crate::state::turn::Turn;
 
 /// One worker of the server. It needs no runtime: `network` runs it in one.
@@ -141,7 +140,7 @@ impl Worker {
         if keys <= FREE_AT_ONCE_MAX {
             return free();
         }
-        if let Err(error) = self.server.threads.start("free", Priority::Normal, Box::new(free)) {
+        if let Err(error) = self.server.threads.start("free", Box::new(free)) {
             // The tables went with the closure: freed, but still counted.
             tracing::error!(%error, "cannot start a thread to free a flushed database");
         }

@@ -34,12 +34,22 @@ impl DigestPair {
         if redis == kelvin && matches!(redis, Frame::Simple(_)) {
             return Ok(());
         }
-        let kelvin = format!("{}; not the same: {}", show(&kelvin), self.find().join(", "));
-        Err(Difference { step: 0, redis: show(&redis), kelvin })
+        Err(Difference { step: 0, redis: show(&redis), kelvin: not_the_same(&self.find()) })
     }
 
-    /// Some of the keys whose values differ.
-    fn find(&mut self) -> Vec<String> {
+    /// The same where Kelvin alone was started again on what it has saved. A small sorted set is packed in what is
+    /// saved, and loses the sign of a zero, as in Redis; one that has grown since still has it in Redis.
+    pub fn compare_started_again(&mut self) -> Result<(), Difference> {
+        let mut keys = self.find();
+        keys.retain(|key| !self.is_same_but_for_signs_of_zero(key));
+        match keys.is_empty() {
+            true => Ok(()),
+            false => Err(Difference { step: 0, redis: String::new(), kelvin: not_the_same(&keys) }),
+        }
+    }
+
+    /// The keys whose values differ, with their databases.
+    fn find(&mut self) -> Vec<(usize, Vec<u8>)> {
         let mut found = Vec::new();
         for db in 0..DATABASES {
             let mut keys = keys_of(&mut self.redis, db);
@@ -55,11 +65,22 @@ impl DigestPair {
                 };
                 let pairs = some.iter().zip(redis.iter().zip(kelvin));
                 let differing = pairs.filter(|(_, (redis, kelvin))| redis != kelvin);
-                found.extend(differing.map(|(key, _)| format!("db {db} \"{}\"", lossy(key))));
+                found.extend(differing.map(|(key, _)| (db, key.clone())));
             }
         }
-        found.truncate(SHOWN_KEYS);
         found
+    }
+
+    /// Whether a key holds sorted sets that do not differ but in signs of zeros.
+    fn is_same_but_for_signs_of_zero(&mut self, (db, key): &(usize, Vec<u8>)) -> bool {
+        self.both(&[b"SELECT", db.to_string().as_bytes()]);
+        let lifetimes = self.both(&[b"PEXPIRETIME", key]);
+        let sets = self.both(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]);
+        let [redis, kelvin] = sets.map(|reply| match reply {
+            Frame::Array(items) => Some(items.iter().map(unsigned_zero).collect::<Vec<_>>()),
+            _ => None,
+        });
+        redis.is_some() && redis == kelvin && lifetimes[0] == lifetimes[1]
     }
 
     fn both(&mut self, request: &[&[u8]]) -> [Frame; 2] {
@@ -68,6 +89,20 @@ impl DigestPair {
             client.read()
         })
     }
+}
+
+/// A score without the sign of a zero. A member of that name would be taken for one, in both.
+fn unsigned_zero(item: &Frame) -> Frame {
+    match item {
+        Frame::Bulk(bytes) if bytes.as_slice() == b"-0" => Frame::Bulk(b"0".to_vec()),
+        other => other.clone(),
+    }
+}
+
+fn not_the_same(keys: &[(usize, Vec<u8>)]) -> String {
+    let name = |(db, key): &(usize, Vec<u8>)| format!("db {db} \"{}\"", lossy(key));
+    let names: Vec<String> = keys.iter().take(SHOWN_KEYS).map(name).collect();
+    format!("not the same: {} keys, {}", keys.len(), names.join(", "))
 }
 
 /// Selects a database and meets its keys, which removes those whose time has come.

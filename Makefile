@@ -43,9 +43,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --profile fast -- -D warnings
 
-# One test at a time: those with servers look at what is resident, which is more where a kernel is busy.
+# Of the tests with servers one runs at a time: they look at what is resident, which is more where a kernel is busy.
 unit:
-	RUST_TEST_THREADS=1 cargo test --workspace --profile fast --no-fail-fast
+	cargo test --workspace --exclude kelvin --profile fast --no-fail-fast
+	RUST_TEST_THREADS=1 cargo test -p kelvin --profile fast --no-fail-fast
 
 # Seeds of the simulation (ARCHITECTURE.md, "Simulation"). One that failed is run again by FIRST=.
 FIRST ?= 0

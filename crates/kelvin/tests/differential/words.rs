@@ -191,13 +191,10 @@ pub fn write(sort: &str, random: &mut Random, words: &mut Vec<Vec<u8>>) {
             });
         }
         "score-end" => {
+            // None beyond the range of a double: Redis accepts it, but the SORT behind it in a pipeline then finds
+            // an errno that is not its own, and refuses its numbers.
             let end = if random.chance(1, 5) {
-                random
-                    .pick(&[
-                        "-inf", "+inf", "inf", "", "(", " 1", "1e400", "-1e-400", "nan", "[1",
-                        "0x8",
-                    ])
-                    .to_owned()
+                random.pick(&["-inf", "+inf", "inf", "", "(", " 1", "nan", "[1", "0x8"]).to_owned()
             } else {
                 score(random)
             };

@@ -347,14 +347,15 @@ impl Cx<'_, '_> {
 ///
 /// Errors: [`CommandError::OUT_OF_MEMORY`].
 fn check_room(leaf: &[u8], changes: &[ScoreChange<'_>], bytes_max: usize) -> CommandResult {
-    let (mut rows, mut bytes) = (Scored::new(leaf).len(), leaf.len());
+    let members = Scored::new(leaf);
+    let (mut rows, mut bytes) = (members.len(), members.byte_len_max());
     for change in changes {
         if change.old.is_none() && change.new.is_some() {
             rows += 1;
             bytes += SHAPE.row_bytes(&[change.member]);
         }
     }
-    if rows > ROWS_MAX || (bytes > bytes_max && bytes > leaf.len()) {
+    if rows > ROWS_MAX || (bytes > bytes_max && bytes > members.byte_len_max()) {
         return Err(CommandError::OUT_OF_MEMORY);
     }
     Ok(())

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 use crate::leaf::rows::{HEAD_BYTES, Rows, RowsMut, Shape};
 
 /// The rows of a branch.
-const SHAPE: Shape = Shape { parts: 1, fingerprints: false, numbers: true };
+const SHAPE: Shape = Shape { parts: 1, numbers: true, ..Shape::NOTHING };
 
 const ELEMENTS_AT: usize = 8;
 const LEAF_BYTES_AT: usize = 16;

@@ -41,10 +41,7 @@ pub fn halves(
 pub fn divide_by_position(leaf: &[u8], bytes_max: usize, cut: Cut) -> Vec<(Vec<u8>, Vec<u8>)> {
     let rows = Rows::new(leaf);
     let shape = rows.shape();
-    let bytes_of: Vec<usize> = match shape.parts {
-        1 => rows.iter().map(|row| shape.row_bytes(&[row.first])).collect(),
-        _ => rows.iter().map(|row| shape.row_bytes(&[row.first, row.second])).collect(),
-    };
+    let bytes_of: Vec<usize> = rows.iter().map(|row| rows.row_bytes(&row)).collect();
     let room = bytes_max - shape.empty().len();
     let all: usize = bytes_of.iter().sum();
     let part_bytes = match cut {
@@ -165,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_leaf_is_divided_by_the_hashes_of_its_elements() {
-        let shape = Shape { parts: 1, fingerprints: true, numbers: false };
+        let shape = Shape { parts: 1, fingerprints: true, ..Shape::NOTHING };
         let mut leaf = shape.empty().to_vec();
         for number in 0..100u32 {
             let member = number.to_string();
@@ -187,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_new_leaf_stands_by_the_hash_of_its_elements() {
-        let shape = Shape { parts: 1, fingerprints: true, numbers: false };
+        let shape = Shape { parts: 1, fingerprints: true, ..Shape::NOTHING };
         let mut leaf = shape.empty().to_vec();
         assert_eq!(split_by_hash(&leaf, 7), None);
         let mut members: Vec<Vec<u8>> = (0..4u32).map(|n| n.to_string().into_bytes()).collect();
@@ -213,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_leaf_is_divided_by_position_where_there_should_be_room() {
-        let shape = Shape { parts: 1, fingerprints: false, numbers: false };
+        let shape = Shape { parts: 1, ..Shape::NOTHING };
         let samples = [(1, 10, 0), (10, 9, 0), (500, 9, 0), (40, 200, 0), (40, 9, 5_000)];
         for ((count, len, long), cut) in samples
             .into_iter()

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::leaf::rows::{Damaged, Iter, Row, Rows, RowsMut, Shape};
 
 /// The rows of a list: an element.
-pub const SHAPE: Shape = Shape { parts: 1, fingerprints: false, numbers: false };
+pub const SHAPE: Shape = Shape { parts: 1, ..Shape::NOTHING };
 
 /// Elements that a walk backwards goes through at a time.
 const BLOCK: usize = 128;

@@ -10,7 +10,7 @@ use crate::leaf::fingerprint;
 use crate::leaf::rows::{Damaged, Rows, RowsMut, Shape};
 
 /// The rows of a hash of which no field expires: field and value.
-pub const SHAPE: Shape = Shape { parts: 2, fingerprints: true, numbers: false };
+pub const SHAPE: Shape = Shape { parts: 2, fingerprints: true, ..Shape::NOTHING };
 
 /// A hash to be read.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use crate::leaf::fingerprint;
 use crate::leaf::rows::{Damaged, Rows, RowsMut, Shape};
 
 /// The rows of a set: a member.
-pub const SHAPE: Shape = Shape { parts: 1, fingerprints: true, numbers: false };
+pub const SHAPE: Shape = Shape { parts: 1, fingerprints: true, ..Shape::NOTHING };
 
 /// So many members are put into a leaf, or taken out, one by one; more would cost a pass over the leaf
 /// each.

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! offset 0  shape: parts of a row, 1 or 2 (bits 0-1), has fingerprints (bit 2), has numbers (bit 3),
-//!           has long parts (bit 4)
+//!           has long parts (bit 4), numbers take 8 bytes shifted right by so much (bits 5-6), and as few as
+//!           hold them all (bit 7)
 //!        1  rows, 3 bytes
 //!        4  fingerprints, a byte a row                        if it has them
-//!        .  numbers, 8 bytes a row                            if it has them
+//!        .  numbers, 1, 2, 4 or 8 bytes a row                 if it has them
 //!        .  lengths, a byte a part; 255: a long part
 //!        .  parts, one behind another; a long one begins with its length in 4 bytes
 //! ```
@@ -32,7 +33,9 @@ const FINGERPRINTS_SHIFT: u32 = 2;
 const FINGERPRINTS_BIT: u8 = 1 << FINGERPRINTS_SHIFT;
 const NUMBERS_BIT: u8 = 1 << 3;
 const LONG_BIT: u8 = 1 << 4;
-const KNOWN_BITS: u8 = PARTS_MASK | FINGERPRINTS_BIT | NUMBERS_BIT | LONG_BIT;
+const NARROW_SHIFT: u32 = 5;
+const NARROW_MASK: u8 = 0b11 << NARROW_SHIFT;
+const NARROW_BIT: u8 = 1 << 7;
 
 const NUMBER_BYTES: usize = 8;
 /// Bytes that a row takes in the columns of fingerprints and of numbers follow from the bits without a branch.
@@ -51,17 +54,24 @@ pub struct Shape {
     pub fingerprints: bool,
     /// Whether a row has a number.
     pub numbers: bool,
+    /// Whether numbers take no more bytes than the largest of them needs: 1, 2, 4 or 8.
+    pub narrow: bool,
 }
 
 /// Rows of one part and nothing else.
-const PART_ALONE: Shape = Shape { parts: 1, fingerprints: false, numbers: false };
+const PART_ALONE: Shape = Shape { parts: 1, ..Shape::NOTHING };
 
 impl Shape {
+    /// Rows that have nothing yet.
+    pub const NOTHING: Shape =
+        Shape { parts: 0, fingerprints: false, numbers: false, narrow: false };
+
     fn bits(self) -> u8 {
-        assert!(self.parts == 1 || self.parts == 2);
+        assert!((self.parts == 1 || self.parts == 2) && (self.numbers || !self.narrow));
         let fingerprints = if self.fingerprints { FINGERPRINTS_BIT } else { 0 };
         let numbers = if self.numbers { NUMBERS_BIT } else { 0 };
-        self.parts as u8 | fingerprints | numbers
+        let narrow = if self.narrow { NARROW_BIT | NARROW_MASK } else { 0 };
+        self.parts as u8 | fingerprints | numbers | narrow
     }
 
     /// Bytes of a leaf without rows.
@@ -69,7 +79,7 @@ impl Shape {
         [self.bits(), 0, 0, 0]
     }
 
-    /// Bytes that a row of these parts takes.
+    /// Bytes that a row of these parts takes, at most.
     pub fn row_bytes(self, parts: &[&[u8]]) -> usize {
         let columns = usize::from(self.fingerprints) + usize::from(self.numbers) * NUMBER_BYTES;
         columns + parts.iter().map(|part| 1 + encoded_len(part.len())).sum::<usize>()
@@ -85,7 +95,35 @@ fn fingerprint_bytes(bits: u8) -> usize {
 /// Bytes that the number of a row takes in a leaf of these bits.
 #[inline]
 fn number_bytes(bits: u8) -> usize {
-    usize::from(bits & NUMBERS_BIT)
+    usize::from(bits & NUMBERS_BIT) >> narrow_of(bits)
+}
+
+/// How far [`NUMBER_BYTES`] is shifted right in a leaf of these bits.
+#[inline]
+fn narrow_of(bits: u8) -> u8 {
+    (bits & NARROW_MASK) >> NARROW_SHIFT
+}
+
+/// The most that it may be shifted for a number.
+#[inline]
+fn narrow_for(number: u64) -> u8 {
+    match number {
+        0..=0xff => 3,
+        0x100..=0xffff => 2,
+        0x1_0000..=0xffff_ffff => 1,
+        _ => 0,
+    }
+}
+
+/// A number of 1, 2, 4 or 8 bytes. Panics: it has another length.
+#[inline]
+fn read_number(bytes: &[u8]) -> u64 {
+    match *bytes {
+        [one] => one.into(),
+        [one, two] => u16::from_le_bytes([one, two]).into(),
+        [one, two, three, four] => u32::from_le_bytes([one, two, three, four]).into(),
+        _ => u64::from_le_bytes(bytes.try_into().expect("invariant: 8 bytes")),
+    }
 }
 
 /// The sum of lengths. Cost: six instructions for each eight of them, which a sum of numbers as wide as an address
@@ -154,8 +192,14 @@ impl<'a> Rows<'a> {
     /// Errors: it is none.
     pub fn check(bytes: &'a [u8]) -> Result<Rows<'a>, Damaged> {
         let shape = *bytes.first().ok_or(Damaged)?;
-        let is_known = shape & !KNOWN_BITS == 0 && matches!(shape & PARTS_MASK, 1 | 2);
-        if !is_known || bytes.len() < HEAD_BYTES {
+        let has_parts = matches!(shape & PARTS_MASK, 1 | 2);
+        let is_narrow = shape & NARROW_BIT != 0;
+        let is_known = shape & NUMBERS_BIT != 0 || !is_narrow;
+        if !has_parts
+            || !is_known
+            || (!is_narrow && narrow_of(shape) > 0)
+            || bytes.len() < HEAD_BYTES
+        {
             return Err(Damaged);
         }
         let rows = Rows { bytes };
@@ -200,6 +244,21 @@ impl<'a> Rows<'a> {
         self.bytes.len()
     }
 
+    /// Bytes of the leaf if each number took 8.
+    pub fn byte_len_max(&self) -> usize {
+        let narrower =
+            usize::from(self.shape().numbers) * NUMBER_BYTES - number_bytes(self.bytes[0]);
+        self.byte_len() + self.len() * narrower
+    }
+
+    /// Bytes that one of its rows takes.
+    pub fn row_bytes(&self, row: &Row<'_>) -> usize {
+        let (bits, shape) = (self.bytes[0], self.shape());
+        let parts = [row.first, row.second];
+        let parts = parts[..shape.parts].iter().map(|part| 1 + encoded_len(part.len()));
+        fingerprint_bytes(bits) + number_bytes(bits) + parts.sum::<usize>()
+    }
+
     /// What its rows have.
     #[inline]
     pub fn shape(&self) -> Shape {
@@ -208,6 +267,7 @@ impl<'a> Rows<'a> {
             parts: usize::from(bits & PARTS_MASK),
             fingerprints: bits & FINGERPRINTS_BIT != 0,
             numbers: bits & NUMBERS_BIT != 0,
+            narrow: bits & NARROW_BIT != 0,
         }
     }
 
@@ -301,8 +361,8 @@ impl<'a> Rows<'a> {
         if !self.shape().numbers {
             return 0;
         }
-        let bytes = &self.bytes[self.number_start(row)..];
-        u64::from_le_bytes(bytes[..NUMBER_BYTES].try_into().expect("invariant: 8 bytes"))
+        let width = number_bytes(self.bytes[0]);
+        read_number(&self.bytes[self.numbers_start() + row * width..][..width])
     }
 
     /// The fingerprint of a row. Panics: there is no such row, or rows have none.
@@ -311,16 +371,30 @@ impl<'a> Rows<'a> {
         self.bytes[HEAD_BYTES + row]
     }
 
-    /// The numbers of all rows. Panics: rows have none.
+    /// The numbers of all rows, of which each has its 8 bytes. Panics: rows have none, or narrow ones.
     pub(crate) fn numbers(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        self.number_bytes().iter().map(|number| u64::from_le_bytes(*number))
+        assert!(self.shape().numbers && !self.shape().narrow);
+        self.number_column().as_chunks().0.iter().map(|number| u64::from_le_bytes(*number))
     }
 
-    /// The same as they stand there, in little endian.
+    /// The numbers as they stand there, in little endian.
     #[inline]
-    pub(crate) fn number_bytes(&self) -> &'a [[u8; NUMBER_BYTES]] {
+    fn number_column(&self) -> &'a [u8] {
+        &self.bytes[self.numbers_start()..self.lengths_start()]
+    }
+
+    /// How many rows stand in front of the first of which the number is not `is_before`; those of which it is stand
+    /// in front of all others. Panics: rows have no numbers.
+    #[inline]
+    pub(crate) fn partition_by_number(&self, is_before: impl Fn(u64) -> bool) -> usize {
         assert!(self.shape().numbers);
-        self.bytes[self.numbers_start()..self.lengths_start()].as_chunks().0
+        let column = self.number_column();
+        match number_bytes(self.bytes[0]) {
+            1 => column.partition_point(|number| is_before((*number).into())),
+            2 => partition(column.as_chunks::<2>().0, is_before),
+            4 => partition(column.as_chunks::<4>().0, is_before),
+            _ => partition(column.as_chunks::<8>().0, is_before),
+        }
     }
 
     /// The bytes of the leaf.
@@ -330,7 +404,7 @@ impl<'a> Rows<'a> {
 
     /// Where the number of a row stands, in little endian.
     pub(crate) fn number_start(&self, row: usize) -> usize {
-        self.numbers_start() + row * NUMBER_BYTES
+        self.numbers_start() + row * number_bytes(self.bytes[0])
     }
 
     /// A row. Panics: there is no such row.
@@ -451,31 +525,25 @@ impl<'a> Rows<'a> {
     /// of the others are 0. None: there is no leaf, or more than [`ROWS_MAX`] rows. Cost: one pass.
     pub fn concat<'l>(leaves: impl Iterator<Item = Rows<'l>>) -> Option<Vec<u8>> {
         let leaves: Vec<Rows<'l>> = leaves.collect();
-        let has_numbers = leaves.iter().any(|leaf| leaf.shape().numbers);
+        let head = leaves.iter().map(|leaf| leaf.bytes[0]).reduce(bits_of_both)?;
         let mut columns: [Vec<u8>; 4] = Default::default();
-        let (mut head, mut count) = (None, 0);
+        let mut count = 0;
         for leaf in leaves {
-            let shape = head.get_or_insert(leaf.bytes[0]);
-            let differs = (*shape ^ leaf.bytes[0]) & !(LONG_BIT | NUMBERS_BIT);
-            assert!(differs == 0, "leaves of one shape");
-            *shape |= leaf.bytes[0];
             count += leaf.len();
-            if has_numbers && !leaf.shape().numbers {
-                let numbers = &mut columns[1];
-                numbers.resize(numbers.len() + NUMBER_BYTES * leaf.len(), 0);
-            }
-            let ends = [leaf.numbers_start(), leaf.lengths_start(), leaf.parts_start()];
-            let ends = ends.into_iter().chain([leaf.byte_len()]);
-            let mut start = HEAD_BYTES;
-            for (column, end) in columns.iter_mut().zip(ends) {
-                column.extend_from_slice(&leaf.bytes[start..end]);
-                start = end;
+            leaf.extend_numbers(head, &mut columns[1]);
+            let parts = [
+                (0, HEAD_BYTES..leaf.numbers_start()),
+                (2, leaf.lengths_start()..leaf.parts_start()),
+                (3, leaf.parts_start()..leaf.byte_len()),
+            ];
+            for (column, place) in parts {
+                columns[column].extend_from_slice(&leaf.bytes[place]);
             }
         }
         if count > ROWS_MAX {
             return None;
         }
-        let mut whole = vec![head?];
+        let mut whole = vec![head];
         whole.extend_from_slice(&(count as u32).to_le_bytes()[..HEAD_BYTES - 1]);
         columns.iter().for_each(|column| whole.extend_from_slice(column));
         Some(whole)
@@ -504,9 +572,8 @@ impl<'a> Rows<'a> {
         if shape.fingerprints {
             leaf.extend(wanted.iter().map(|(row, _)| self.bytes[HEAD_BYTES + row]));
         }
-        if shape.numbers {
-            wanted.iter().for_each(|(row, _)| leaf.extend(self.number_bytes()[*row]));
-        }
+        let (numbers, width) = (self.number_column(), number_bytes(bits));
+        wanted.iter().for_each(|(row, _)| leaf.extend(&numbers[row * width..][..width]));
         match shape.parts {
             1 => leaf.extend(wanted.iter().map(|(row, _)| lengths[*row])),
             _ => leaf.extend(
@@ -529,7 +596,7 @@ impl<'a> Rows<'a> {
         leaf.extend_from_slice(&(range.len() as u32).to_le_bytes()[..HEAD_BYTES - 1]);
         let columns = [
             (HEAD_BYTES, usize::from(shape.fingerprints)),
-            (self.numbers_start(), usize::from(shape.numbers) * NUMBER_BYTES),
+            (self.numbers_start(), number_bytes(self.bytes[0])),
             (self.lengths_start(), shape.parts),
         ];
         for (column, width) in columns {
@@ -538,6 +605,15 @@ impl<'a> Rows<'a> {
         }
         leaf.extend_from_slice(&self.bytes[start..end]);
         leaf
+    }
+
+    /// Appends the numbers of all rows as a leaf of these bits has them, in which they fit: 0 where these rows have none.
+    fn extend_numbers(&self, bits: u8, out: &mut Vec<u8>) {
+        let width = number_bytes(bits);
+        if number_bytes(self.bytes[0]) == width {
+            return out.extend_from_slice(self.number_column());
+        }
+        (0..self.len()).for_each(|row| out.extend(&self.number(row).to_le_bytes()[..width]));
     }
 
     /// All rows from `row` on.
@@ -552,6 +628,20 @@ impl fmt::Debug for Rows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
+}
+
+/// How many numbers stand in front of the first that is not `is_before`.
+#[inline]
+fn partition<const N: usize>(column: &[[u8; N]], is_before: impl Fn(u64) -> bool) -> usize {
+    column.partition_point(|number| is_before(read_number(number)))
+}
+
+/// The bits of a leaf with the rows of two, which have the same shape, but that one may have no numbers.
+fn bits_of_both(one: u8, two: u8) -> u8 {
+    let differ = (one ^ two) & !(LONG_BIT | NUMBERS_BIT | NARROW_MASK);
+    assert!(differ == 0, "leaves of one shape");
+    let narrow = narrow_of(one).min(narrow_of(two));
+    (one | two) & !NARROW_MASK | narrow << NARROW_SHIFT
 }
 
 /// The rows of a leaf in order.
@@ -623,6 +713,7 @@ impl<'a> RowsMut<'a> {
     /// Puts a row in front of the `at`-th. What the leaf's shape has no column for is left out. Panics:
     /// there are fewer rows, or the parts are not those of the shape.
     pub fn insert(&mut self, at: usize, fingerprint: u8, number: u64, parts: &[&[u8]]) {
+        self.have_room_for(number);
         let rows = self.rows();
         let (shape, count) = (rows.shape(), rows.len());
         assert!(at <= count && parts.len() == shape.parts);
@@ -632,7 +723,7 @@ impl<'a> RowsMut<'a> {
             gaps.push((HEAD_BYTES + at, 1));
         }
         if shape.numbers {
-            gaps.push((rows.numbers_start() + at * NUMBER_BYTES, NUMBER_BYTES));
+            gaps.push((rows.number_start(at), number_bytes(rows.bytes[0])));
         }
         gaps.push((rows.lengths_start() + at * shape.parts, shape.parts));
         gaps.push((rows.part_start(at * shape.parts), part_bytes));
@@ -703,8 +794,8 @@ impl<'a> RowsMut<'a> {
             gaps.push((HEAD_BYTES + range.start, removed));
         }
         if shape.numbers {
-            let first = rows.numbers_start() + range.start * NUMBER_BYTES;
-            gaps.push((first, removed * NUMBER_BYTES));
+            let width = number_bytes(rows.bytes[0]);
+            gaps.push((rows.number_start(range.start), removed * width));
         }
         gaps.push((rows.lengths_start() + range.start * shape.parts, removed * shape.parts));
         gaps.push((start, end - start));
@@ -765,16 +856,41 @@ impl<'a> RowsMut<'a> {
 
     /// Gives a row another number. Panics: there is no such row, or rows have none.
     pub fn set_number(&mut self, row: usize, number: u64) {
+        self.have_room_for(number);
         let rows = self.rows();
         assert!(row < rows.len() && rows.shape().numbers);
-        let start = rows.numbers_start() + row * NUMBER_BYTES;
-        self.bytes[start..start + NUMBER_BYTES].copy_from_slice(&number.to_le_bytes());
+        let (start, width) = (rows.number_start(row), number_bytes(rows.bytes[0]));
+        self.bytes[start..start + width].copy_from_slice(&number.to_le_bytes()[..width]);
+    }
+
+    /// Has the numbers of all rows take as many bytes as this one needs, unless they take more. What the leaf has no
+    /// column for needs none. Cost: where they take fewer, a pass over all behind them.
+    #[inline]
+    fn have_room_for(&mut self, number: u64) {
+        let bits = self.bytes[0];
+        let narrow = narrow_of(bits).min(narrow_for(number));
+        if narrow < narrow_of(bits) {
+            self.widen(bits & !NARROW_MASK | narrow << NARROW_SHIFT);
+        }
+    }
+
+    /// Has them take as many bytes as in a leaf of these bits, which are more.
+    #[cold]
+    fn widen(&mut self, bits: u8) {
+        let rows = self.rows();
+        let mut numbers = Vec::new();
+        rows.extend_numbers(bits, &mut numbers);
+        let column = rows.numbers_start()..rows.lengths_start();
+        gaps::open(self.bytes, &[(column.end, numbers.len() - column.len())]);
+        self.bytes[column.start..column.start + numbers.len()].copy_from_slice(&numbers);
+        self.bytes[0] = bits;
     }
 
     /// Gives every row a number, which is 0, or takes the numbers away, unless that is so already. Cost: one
-    /// pass.
+    /// pass. Panics: they are narrow.
     pub fn have_numbers(&mut self, has: bool) {
         let rows = self.rows();
+        assert!(!rows.shape().narrow);
         if rows.shape().numbers == has {
             return;
         }
@@ -805,8 +921,17 @@ impl<'a> RowsMut<'a> {
             RowsMut::new(&mut numbered).have_numbers(true);
             return self.append(Rows::new(&numbered));
         }
-        if other.shape().numbers {
+        if other.shape().numbers && !self.rows().shape().numbers {
             self.have_numbers(true);
+        }
+        let bits = bits_of_both(self.bytes[0], other.bytes[0]);
+        if narrow_of(bits) < narrow_of(other.bytes[0]) {
+            let mut widened = other.bytes.to_vec();
+            RowsMut::new(&mut widened).widen(bits);
+            return self.append(Rows::new(&widened));
+        }
+        if narrow_of(bits) < narrow_of(self.bytes[0]) {
+            self.widen(bits);
         }
         let rows = self.rows();
         let (shape, count, more) = (rows.shape(), rows.len(), other.len());
@@ -836,6 +961,8 @@ pub struct RowsBuilder {
     count: usize,
     fingerprints: Vec<u8>,
     numbers: Vec<u8>,
+    /// How far the bytes of numbers are shifted right.
+    narrow: u8,
     lengths: Vec<u8>,
     parts: Vec<u8>,
 }
@@ -844,7 +971,8 @@ impl RowsBuilder {
     /// A leaf without rows.
     pub fn new(shape: Shape) -> RowsBuilder {
         let (fingerprints, numbers, lengths, parts) = Default::default();
-        RowsBuilder { shape, count: 0, fingerprints, numbers, lengths, parts }
+        let narrow = narrow_of(shape.bits());
+        RowsBuilder { shape, count: 0, fingerprints, numbers, narrow, lengths, parts }
     }
 
     /// The same with room for a leaf of so many bytes in all: it is not there twice while it is made.
@@ -861,6 +989,7 @@ impl RowsBuilder {
             self.fingerprints.push(fingerprint);
         }
         if self.shape.numbers {
+            self.narrow = self.narrow.min(narrow_for(number));
             self.numbers.extend_from_slice(&number.to_le_bytes());
         }
         for part in parts {
@@ -875,9 +1004,11 @@ impl RowsBuilder {
     }
 
     /// The leaf. Panics: it has more than [`ROWS_MAX`] rows.
-    pub fn into_leaf(self) -> Vec<u8> {
+    pub fn into_leaf(mut self) -> Vec<u8> {
         assert!(self.count <= ROWS_MAX, "more rows than a leaf has numbers for");
         let mut head = self.shape.empty().to_vec();
+        head[0] = head[0] & !NARROW_MASK | self.narrow << NARROW_SHIFT;
+        self.narrow_numbers();
         head[1..HEAD_BYTES].copy_from_slice(&(self.count as u32).to_le_bytes()[..3]);
         if self.lengths.contains(&LONG) {
             head[0] |= LONG_BIT;
@@ -898,6 +1029,18 @@ impl RowsBuilder {
         }
         leaf
     }
+
+    /// Moves the bytes of numbers that they need together.
+    fn narrow_numbers(&mut self) {
+        let width = NUMBER_BYTES >> self.narrow;
+        if width < NUMBER_BYTES {
+            for row in 0..self.numbers.len() / NUMBER_BYTES {
+                let number = row * NUMBER_BYTES..row * NUMBER_BYTES + width;
+                self.numbers.copy_within(number, row * width);
+            }
+            self.numbers.truncate(self.numbers.len() >> self.narrow);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -906,12 +1049,14 @@ mod tests {
 
     use super::*;
 
-    const SHAPES: [Shape; 5] = [
-        Shape { parts: 1, fingerprints: false, numbers: false },
-        Shape { parts: 1, fingerprints: true, numbers: false },
-        Shape { parts: 1, fingerprints: false, numbers: true },
-        Shape { parts: 2, fingerprints: true, numbers: false },
-        Shape { parts: 2, fingerprints: true, numbers: true },
+    const SHAPES: [Shape; 7] = [
+        PART_ALONE,
+        Shape { fingerprints: true, ..PART_ALONE },
+        Shape { numbers: true, ..PART_ALONE },
+        Shape { parts: 2, fingerprints: true, ..Shape::NOTHING },
+        Shape { parts: 2, fingerprints: true, numbers: true, narrow: false },
+        Shape { parts: 1, fingerprints: true, numbers: true, narrow: true },
+        Shape { parts: 2, fingerprints: false, numbers: true, narrow: true },
     ];
 
     type Model = Vec<(Vec<u8>, Vec<u8>, u64)>;

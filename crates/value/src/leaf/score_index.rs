@@ -9,7 +9,7 @@ use crate::leaf::element_hash;
 use crate::leaf::rows::{Rows, RowsBuilder, RowsMut, Shape};
 
 /// The rows of an index: bytes of a hash, with a score for a number.
-pub const SHAPE: Shape = Shape { parts: 1, fingerprints: true, numbers: true };
+pub const SHAPE: Shape = Shape { parts: 1, fingerprints: true, numbers: true, narrow: false };
 
 /// Bytes of a hash that a row has, the highest ones, by which leaves are ordered.
 const PREFIX_BYTES: usize = 4;

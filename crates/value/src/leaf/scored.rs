@@ -1,5 +1,6 @@
 //! The leaf of a sorted set: members with their scores, in the order of the scores and, where these are
-//! equal, of the members.
+//! equal, of the members. A score stands there as a number that is small where the score is a small integer
+//! ([`number_of`]), and takes as few bytes as the scores of its leaf need.
 
 use std::cmp::Ordering;
 use std::ops::{ControlFlow, Range};
@@ -12,7 +13,32 @@ use crate::leaf::rows::{Damaged, Row, Rows, RowsBuilder, RowsMut, Shape};
 use crate::range::{MemberRange, ScoreRange};
 
 /// The rows of a sorted set: a member, with its score for a number.
-pub const SHAPE: Shape = Shape { parts: 1, fingerprints: true, numbers: true };
+pub const SHAPE: Shape = Shape { parts: 1, fingerprints: true, numbers: true, narrow: true };
+
+/// The number that stands for a score, and the other way round: the bits of a score are exchanged for twice it, or
+/// less than twice its negative by one, where it is an integer of at most 32 bits with its sign; and bits that are as
+/// small themselves, of scores next to zero, for those of that integer. So every score has a number of its own.
+#[inline]
+fn number_of(score: f64) -> u64 {
+    exchanged(score.to_bits())
+}
+
+#[inline]
+fn score_of(number: u64) -> f64 {
+    f64::from_bits(exchanged(number))
+}
+
+#[inline]
+fn exchanged(bits: u64) -> u64 {
+    if let Ok(small) = u32::try_from(bits) {
+        let integer = (small >> 1) as i32 ^ -((small & 1) as i32);
+        return f64::from(integer).to_bits();
+    }
+    let integer = f64::from_bits(bits) as i32;
+    // Not so for a fraction, a score beyond, and the negative zero.
+    let is_it = f64::from(integer).to_bits() == bits;
+    if is_it { u64::from((integer << 1 ^ integer >> (i32::BITS - 1)) as u32) } else { bits }
+}
 
 /// The order of members with their scores. Panics: a score is no number.
 #[inline]
@@ -124,6 +150,11 @@ impl<'a> Scored<'a> {
         self.0.byte_len()
     }
 
+    /// Bytes that it takes at most, whatever its scores.
+    pub fn byte_len_max(&self) -> usize {
+        self.0.byte_len_max()
+    }
+
     /// The rank of a member and its score.
     #[inline]
     pub fn find(&self, member: &[u8]) -> Option<(usize, f64)> {
@@ -140,7 +171,7 @@ impl<'a> Scored<'a> {
     /// The score of the member of a rank. Panics: there is none.
     #[inline]
     pub fn score_at(&self, rank: usize) -> f64 {
-        f64::from_bits(self.0.number(rank))
+        score_of(self.0.number(rank))
     }
 
     /// The member of a rank and its score. Panics: there is none.
@@ -152,8 +183,7 @@ impl<'a> Scored<'a> {
     /// it is stand in front of all others.
     #[inline]
     fn partition(&self, is_before: impl Fn(f64) -> bool) -> usize {
-        let scores = self.0.number_bytes();
-        scores.partition_point(|score| is_before(f64::from_bits(u64::from_le_bytes(*score))))
+        self.0.partition_by_number(|number| is_before(score_of(number)))
     }
 
     /// How many members stand in front of the place of a member with a score. Cost: logarithmic, and a
@@ -244,7 +274,7 @@ impl<'a> Scored<'a> {
 }
 
 fn pair<'a>(row: Row<'a>) -> (&'a [u8], f64) {
-    (row.first, f64::from_bits(row.number))
+    (row.first, score_of(row.number))
 }
 
 /// A sorted set to be changed. Cost of every change: one pass over what lies behind it.
@@ -264,7 +294,7 @@ impl<'a> ScoredMut<'a> {
     /// Adds a member that is not there.
     pub fn insert(&mut self, member: &[u8], score: f64) {
         let rank = self.scored().rank_of_place(score, member);
-        self.0.insert(rank, fingerprint(member), score.to_bits(), &[member]);
+        self.0.insert(rank, fingerprint(member), number_of(score), &[member]);
     }
 
     /// Removes a member. Returns whether it was there.
@@ -297,7 +327,7 @@ impl<'a> ScoredMut<'a> {
         let stays_behind = rank == 0 || scored.score_at(rank - 1) < score;
         let stays_before = rank + 1 == scored.len() || score < scored.score_at(rank + 1);
         if stays_behind && stays_before {
-            return self.0.set_number(rank, score.to_bits());
+            return self.0.set_number(rank, number_of(score));
         }
         self.0.remove(rank..rank + 1);
         self.insert(member, score);
@@ -308,7 +338,7 @@ impl<'a> ScoredMut<'a> {
 pub fn leaf_of<'m>(members: impl Iterator<Item = (f64, &'m [u8])> + Clone) -> Vec<u8> {
     let rows_bytes: usize = members.clone().map(|(_, member)| SHAPE.row_bytes(&[member])).sum();
     let mut leaf = RowsBuilder::with_room(SHAPE, SHAPE.empty().len() + rows_bytes);
-    members.for_each(|(score, member)| leaf.push(fingerprint(member), score.to_bits(), &[member]));
+    members.for_each(|(score, member)| leaf.push(fingerprint(member), number_of(score), &[member]));
     leaf.into_leaf()
 }
 
@@ -339,6 +369,8 @@ mod tests {
             1 => Just(-0.0),
             1 => Just(f64::INFINITY),
             1 => Just(f64::NEG_INFINITY),
+            1 => any::<i32>().prop_map(f64::from),
+            1 => (0..9u64).prop_map(f64::from_bits),
             2 => any::<f64>().prop_map(|number| if number.is_nan() { 0.5 } else { number }),
         ]
     }
@@ -413,10 +445,37 @@ mod tests {
         });
         assert!(back.iter().rev().eq(members.iter().map(|one| &one.0)));
         let built = leaf_of(members.iter().map(|(member, score)| (*score, &member[..])));
-        assert_eq!(built[1..], leaf[1..]);
+        let (built, wide) = (Scored::check(&built).expect("a sorted set"), set.byte_len_max());
+        assert!(built.iter().eq(set.iter()) && built.byte_len() <= leaf.len());
+        assert!(leaf.len() <= wide && built.byte_len_max() == wide);
+    }
+
+    #[test]
+    fn a_score_takes_as_few_bytes_as_those_of_its_leaf_need() {
+        let bytes = |score: f64| {
+            let leaf = leaf_of([(-1.0, &b"a"[..]), (score, b"b")].into_iter());
+            (leaf.len() - SHAPE.empty().len()) / 2 - 3
+        };
+        let scores = [-1.0, 127.0, 128.0, 32_767.0, 32_768.0, 2_147_483_647.0, 2_147_483_648.0];
+        assert_eq!(scores.map(bytes), [1, 1, 2, 2, 4, 4, 8]);
+        assert_eq!([0.5, f64::INFINITY, 1e-310].map(bytes), [8; 3]);
+        let mut leaf = leaf_of([(1.0, &b"a"[..])].into_iter());
+        ScoredMut::new(&mut leaf).insert(b"b", 1e9);
+        ScoredMut::new(&mut leaf).set_score(b"a", 0.5);
+        assert_eq!(leaf, leaf_of([(0.5, &b"a"[..]), (1e9, b"b")].into_iter()));
     }
 
     proptest! {
+        #[test]
+        fn each_score_has_a_number_of_its_own(number in any::<u64>(), small in any::<u32>()) {
+            for number in [number, small.into(), u64::from(small) << 20] {
+                prop_assert_eq!(exchanged(exchanged(number)), number);
+            }
+            let integer = f64::from(small as i32);
+            prop_assert!(number_of(integer) <= u32::MAX.into());
+            prop_assert_eq!(score_of(number_of(integer)), integer);
+        }
+
         #[test]
         fn members_stay_in_order(changes in prop::collection::vec(change(), 1..80)) {
             let mut leaf = SHAPE.empty().to_vec();
@@ -503,7 +562,7 @@ mod tests {
     #[test]
     fn other_leaves_are_no_sorted_sets() {
         assert!(Scored::check(&SHAPE.empty()).is_ok());
-        assert!(Scored::check(&Shape { numbers: false, ..SHAPE }.empty()).is_err());
+        assert!(Scored::check(&Shape { numbers: false, narrow: false, ..SHAPE }.empty()).is_err());
         let of =
             |members: &[(f64, &[u8])]| Scored::check(&leaf_of(members.iter().copied())).is_ok();
         assert!(of(&[(1.0, b"a"), (1.0, b"b"), (2.0, b"a")]));

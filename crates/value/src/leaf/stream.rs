@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_stream_is_put_into_a_value_and_taken_out_again() {
-        let rows = Shape { parts: 2, fingerprints: false, numbers: false }.empty();
+        let rows = Shape { parts: 2, ..Shape::NOTHING }.empty();
         let (one, two) = (entry(1), entry(2));
         let head = Head {
             length: 2,

@@ -20,7 +20,7 @@ use crate::leaf::rows::{Row, Rows, RowsBuilder, RowsMut, Shape};
 use crate::stream_id::{STREAM_ID_BYTES, StreamId};
 
 /// What a row has.
-pub const SHAPE: Shape = Shape { parts: 2, fingerprints: false, numbers: false };
+pub const SHAPE: Shape = Shape { parts: 2, ..Shape::NOTHING };
 
 const GROUP: u8 = 0;
 const OF_GROUP: u8 = 1;

@@ -3,7 +3,7 @@
 use value::leaf::branch::{Branch, BranchMut, Child, RootParts, add_in_place};
 
 use super::{JOINED_BYTES_MAX, Tree};
-use crate::collection::place::{NodeName, Path, ROOT};
+use crate::collection::place::{LEAF_BYTES_MAX, NodeName, Path, ROOT};
 
 impl Tree<'_> {
     /// Takes out an empty leaf, and the branches that it leaves empty. The key, or the index, goes with the
@@ -87,6 +87,10 @@ impl Tree<'_> {
         let before = (of_left.len() + of_right.len()) as i64;
         let join = self.form.join.expect("invariant: leaves of the form are joined");
         let joined = join(&[of_left, of_right]);
+        if joined.len() > LEAF_BYTES_MAX {
+            // The numbers of one take more bytes in the other's rows.
+            return;
+        }
         let after = joined.len() as i64;
         self.put_node(path.id, left.node, self.form.kind.bits(), joined);
         self.remove_node(path.id, right.node);

@@ -182,6 +182,29 @@ fn a_hash_that_is_too_much_for_a_client_is_refused() {
     assert_eq!(text(&client.call(&["HGET", "h", "field 7"])), long);
 }
 
+/// The limit of a client is about the bytes of what it asks for, not about what these take beside themselves while
+/// they are read.
+#[test]
+fn a_cold_hash_that_a_client_may_have_is_answered() {
+    const FIELDS: usize = 8_800;
+    let options = ["--maxmemory", "64mb", "--maxmemory-clients", "4mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    let long = |number: usize| format!("{number:0400}");
+    for number in 0..FIELDS {
+        client.call(&["HSET", "h", &format!("field {number}"), &long(number)]);
+    }
+    for _ in 0..2 {
+        client.line("TIER DEMOTE h");
+        let Frame::Array(all) = client.line("HGETALL h") else { panic!("an array") };
+        assert_eq!(all.len(), 2 * FIELDS);
+        for pair in all.chunks(2) {
+            let number = text(&pair[0])["field ".len()..].parse().expect("a number");
+            assert_eq!(text(&pair[1]), long(number));
+        }
+    }
+}
+
 /// Puts as many elements behind a list as there are fields in a hash.
 fn fill_list(client: &mut Client, key: &str) {
     for first in (0..FIELDS).step_by(100) {

@@ -87,9 +87,15 @@ impl NeededOf<'_> {
 
     /// Whether that is more than a request may take, however much more there is.
     pub(crate) fn are_too_much(&mut self) -> bool {
-        self.needed.is_too_much = self.bytes.max(self.needed.reply_bytes) > self.bytes_max;
+        let values = self.bytes - overhead(&self.needed.wants);
+        self.needed.is_too_much = values.max(self.needed.reply_bytes) > self.bytes_max;
         self.needed.is_too_much
     }
+}
+
+/// What values that are fetched take beside themselves. The limit of clients is about their bytes alone.
+pub(crate) fn overhead(wants: &[Want]) -> u64 {
+    wants.len() as u64 * VALUE_OVERHEAD_BYTES as u64
 }
 
 /// Memory of a value that is fetched.
@@ -155,7 +161,8 @@ impl Pipeline<'_> {
         let own_max = request_bytes_max(server);
         // Its arguments stay until the reply is there.
         let args = batch.current().map_or(0, |request| args_bytes(batch.args(&request, input)));
-        if needed.is_too_much || args + bytes.max(needed.reply_bytes) > own_max {
+        let of_client = args + (bytes - overhead(&wants)).max(needed.reply_bytes);
+        if needed.is_too_much || of_client > own_max {
             return Err(TooMuch(own_max));
         }
         let (tier, keyspace) = (&server.tier, &*server.tier.keyspace);

@@ -192,14 +192,12 @@ impl<'a> Rows<'a> {
     /// Errors: it is none.
     pub fn check(bytes: &'a [u8]) -> Result<Rows<'a>, Damaged> {
         let shape = *bytes.first().ok_or(Damaged)?;
-        let has_parts = matches!(shape & PARTS_MASK, 1 | 2);
-        let is_narrow = shape & NARROW_BIT != 0;
-        let is_known = shape & NUMBERS_BIT != 0 || !is_narrow;
-        if !has_parts
-            || !is_known
-            || (!is_narrow && narrow_of(shape) > 0)
-            || bytes.len() < HEAD_BYTES
-        {
+        let numbers_are_known = match shape & NARROW_BIT {
+            0 => narrow_of(shape) == 0,
+            _ => shape & NUMBERS_BIT != 0,
+        };
+        let is_known = numbers_are_known && matches!(shape & PARTS_MASK, 1 | 2);
+        if !is_known || bytes.len() < HEAD_BYTES {
             return Err(Damaged);
         }
         let rows = Rows { bytes };

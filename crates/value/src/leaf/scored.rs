@@ -543,7 +543,7 @@ mod tests {
             let score = |at: usize| (at / same) as f64;
             let leaf = leaf_of(names.iter().enumerate().map(|(at, name)| (score(at), &name[..])));
             for cut in [Cut::Evenly, Cut::Front, Cut::Back] {
-                let parts = divide_in_order(&leaf, 1_000, cut);
+                let parts = divide_in_order(&leaf, 700, cut);
                 assert!(parts.len() > 8 && parts[0].0.is_empty());
                 let whole = Rows::concat(parts.iter().map(|(_, part)| Rows::new(part)));
                 assert_eq!(whole.as_ref(), Some(&leaf));

@@ -59,7 +59,7 @@ fn anything(bytes: &[u8]) {
         for (rank, (member, score)) in set.iter().enumerate() {
             assert_eq!(set.at(rank).0, member);
             assert!(set.ranks_below(score, true) > rank && set.ranks_below(score, false) <= rank);
-            assert_eq!(set.rank_of(score, member), Some(rank));
+            assert_eq!(set.rank_of_place(score, member), rank);
         }
         divided(bytes, scored::divide_in_order(bytes, 64, Cut::Evenly));
     }

@@ -8,8 +8,8 @@
 //!
 //! Reading order: `location`, `record` (the byte format), `engine` (the seam).
 //!
-//! Beside the store stands the journal (`journal/`): records in one order that are durable when it says so. The two share
-//! nothing.
+//! Beside the store stands the journal (`journal/`): records in one order that are durable when it says so. Its checkpoints
+//! may refer to records of the store, which are kept for them (`Checkpoints`); it knows no more of that than a file.
 
 #![deny(unsafe_code)]
 
@@ -29,15 +29,16 @@ pub use device::sim::{SimDisk, SimFaults};
 pub use engine::fetched::FetchedRecord;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
-    Completion, Engine, EngineWorker, FreeSpace, GcProgress, Liveness, Owner, ReadStart,
+    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FreeSpace, GcProgress, Liveness,
+    Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
 pub use journal::{
     Journal, JournalError, JournalOptions, JournalRecord, JournalStatus, Position, Recovery,
-    SyncPolicy, TornTail,
+    SyncPolicy, TornTail, flash_state,
 };
 pub use limits::*;
 pub use location::{Location, RecordId};
-pub use log::{Backend, LogConfig, open_log, open_sim};
+pub use log::{Backend, LogConfig, open_log, open_sim, reopen_log, reopen_sim};
 pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 pub use stdx::Random as SimRandom;

@@ -42,6 +42,11 @@ pub fn fix_hash_seed(seed: u64) {
     SECRETS.get_or_init(|| HashSecrets::draw(|_| random.next_u64()));
 }
 
+/// Has this process hash as the one before did whose values it goes on with. False: it hashes otherwise already.
+pub fn keep_hash_secrets(secrets: HashSecrets) -> bool {
+    *SECRETS.get_or_init(|| secrets) == secrets
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +59,6 @@ mod tests {
         assert!(all.is_sorted_by(|one, two| one < two), "{all:?}");
         assert_ne!(random(), random());
         assert_eq!(hash_secrets(), hash_secrets());
+        assert!(keep_hash_secrets(*hash_secrets()) && !keep_hash_secrets(random()));
     }
 }

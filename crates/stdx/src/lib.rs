@@ -10,6 +10,6 @@ pub mod output;
 mod random;
 mod slot;
 
-pub use hash::{HashSecrets, fix_hash_seed, hash_secrets};
+pub use hash::{HashSecrets, fix_hash_seed, hash_secrets, keep_hash_secrets};
 pub use random::{Random, mix};
 pub use slot::{SLOT_COUNT, key_slot};

@@ -1,9 +1,12 @@
 //! The data files of a log: one for each path, opened for this process alone, as large as the
 //! path's share.
 //!
-//! The files are scratch space: emptied when opened, removed when the log is closed.
+//! The files are scratch space: emptied when opened, removed when the log is closed. Those with a label (`label.rs`), in a
+//! file beside each, are kept: a journal refers to what is in them.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno as RustixErrno;
 
 use super::buffer::IoBuffer;
+use super::label::Label;
 use super::{Errno, Extent, FileIndex};
 use crate::error::EngineError;
 use crate::file::{lock, read_at};
@@ -21,6 +25,11 @@ use crate::limits::PATHS_MAX;
 
 /// The name of the data file in each path.
 pub(crate) const FILE_NAME: &str = "kelvin.flash";
+
+/// The name of its label.
+const LABEL_NAME: &str = "kelvin.flash.label";
+/// What becomes the label once it is whole.
+const LABEL_NEW_NAME: &str = "kelvin.flash.label.new";
 
 /// The sector size where the filesystem does not tell.
 const SECTOR_BYTES_DEFAULT: u32 = 4096;
@@ -45,26 +54,119 @@ pub(crate) struct DataFile {
 impl DataFile {
     /// Makes an empty data file in a directory.
     ///
-    /// Errors: with a text for the operator: no directory, no permission, used by another server.
+    /// Errors: with a text for the operator: no directory, no permission, used by another server, kept for a journal.
     pub(crate) fn create(directory: &Path) -> Result<Self, EngineError> {
+        let Some(file) = Self::open(directory, OFlags::CREATE)? else {
+            // Another server has just removed the file, in the time between opening and locking it.
+            return Self::create(directory);
+        };
+        match file.label()? {
+            Some(label) if label.checkpoint > 0 => return Err(file.is_kept()),
+            // None has ever referred to what is in it.
+            Some(_) => file.remove_label()?,
+            None => {}
+        }
+        rustix::fs::ftruncate(&file.fd, 0).map_err(|errno| file.failed("truncate", errno))?;
+        Ok(file)
+    }
+
+    /// Opens the data file that was kept in a directory.
+    ///
+    /// Errors: with a text for the operator: there is none, no permission, used by another server.
+    pub(crate) fn reopen(directory: &Path) -> Result<Self, EngineError> {
+        let file = Self::open(directory, OFlags::empty())?;
+        file.ok_or_else(|| EngineError::io(&directory.join(FILE_NAME), "open", libc::ENOENT))
+    }
+
+    /// None: it was removed a moment ago.
+    fn open(directory: &Path, flags: OFlags) -> Result<Option<Self>, EngineError> {
         if !directory.is_dir() {
             let shown = directory.display();
             return Err(EngineError::Settings(format!("flash path {shown} is not a directory")));
         }
         let path = directory.join(FILE_NAME);
-        let (fd, direct) = open(&path).map_err(|errno| failed(&path, "open", errno))?;
+        let (fd, direct) = open(&path, flags).map_err(|errno| failed(&path, "open", errno))?;
         if !lock(&fd).map_err(|errno| failed(&path, "lock", errno))? {
             let shown = path.display();
             return Err(EngineError::Settings(format!("{shown} is in use by another server")));
         }
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&path, "stat", errno))?;
-        if stat.st_nlink == 0 {
-            // Another server has just removed the file, in the time between opening and locking it.
-            return Self::create(directory);
-        }
-        rustix::fs::ftruncate(&fd, 0).map_err(|errno| failed(&path, "truncate", errno))?;
         let sector_bytes = if direct { sector_bytes(&fd) } else { SECTOR_BYTES_MIN };
-        Ok(Self { path, fd, sector_bytes, direct })
+        Ok((stat.st_nlink > 0).then_some(Self { path, fd, sector_bytes, direct }))
+    }
+
+    fn is_kept(&self) -> EngineError {
+        let (path, label) = (self.path.display(), self.beside(LABEL_NAME));
+        EngineError::Settings(format!(
+            "{path} holds values that a journal refers to: start with appendonly yes and the dir of that journal, or, if \
+             nobody needs them any more, remove {path} and {}",
+            label.display()
+        ))
+    }
+
+    /// A file in the same directory.
+    fn beside(&self, name: &str) -> PathBuf {
+        self.path.with_file_name(name)
+    }
+
+    /// The label beside the file. Errors: it cannot be read, or is damaged.
+    pub(crate) fn label(&self) -> Result<Option<Label>, EngineError> {
+        let path = self.beside(LABEL_NAME);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_failed(&path, "read", &error)),
+        };
+        Label::decode(&bytes).map(Some).map_err(|what| {
+            let (label, path) = (path.display(), self.path.display());
+            EngineError::Settings(format!(
+                "{label} is no label of a flash file: {what}; if nobody needs what is in {path}, remove both"
+            ))
+        })
+    }
+
+    /// Puts a label beside the file, in place of one that is there.
+    pub(crate) fn set_label(&self, label: &Label) -> Result<(), EngineError> {
+        let (new, path) = (self.beside(LABEL_NEW_NAME), self.beside(LABEL_NAME));
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&label.encode())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)?;
+            self.sync_directory()
+        };
+        write().map_err(|error| io_failed(&path, "write of the label", &error))
+    }
+
+    /// Takes the label away, if there is one.
+    pub(crate) fn remove_label(&self) -> Result<(), EngineError> {
+        let path = self.beside(LABEL_NAME);
+        match std::fs::remove_file(&path).and_then(|()| self.sync_directory()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(io_failed(&path, "removal of the label", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync_directory(&self) -> std::io::Result<()> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()
+    }
+
+    /// Has all writes that have ended become durable.
+    pub(crate) fn sync(&self) -> Result<(), EngineError> {
+        rustix::fs::fsync(&self.fd).map_err(|errno| self.failed("sync", errno))
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn bytes(&self) -> Result<u64, EngineError> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("stat", errno))?;
+        Ok(stat.st_size as u64)
+    }
+
+    fn failed(&self, operation: &'static str, errno: RustixErrno) -> EngineError {
+        failed(&self.path, operation, errno)
     }
 
     /// Reserves the bytes from `from` to `to` on the drive.
@@ -123,8 +225,11 @@ impl DataFile {
         }
     }
 
-    /// Removes the file's name; the space goes with the last descriptor.
+    /// Removes the file's name, and that of its label; the space goes with the last descriptor.
     pub(crate) fn remove(&self) {
+        if let Err(error) = self.remove_label() {
+            tracing::warn!(%error, "label of a flash file not removed");
+        }
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "flash file not removed");
         }
@@ -176,9 +281,13 @@ fn failed(path: &Path, operation: &'static str, errno: RustixErrno) -> EngineErr
     EngineError::io(path, operation, errno.raw_os_error())
 }
 
+fn io_failed(path: &Path, operation: &'static str, error: &std::io::Error) -> EngineError {
+    EngineError::io(path, operation, error.raw_os_error().unwrap_or(libc::EIO))
+}
+
 /// Opens for direct access; where the filesystem refuses that, through the page cache.
-fn open(path: &Path) -> Result<(OwnedFd, bool), RustixErrno> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+fn open(path: &Path, flags: OFlags) -> Result<(OwnedFd, bool), RustixErrno> {
+    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
         Ok(fd) => Ok((fd, true)),
@@ -209,9 +318,10 @@ pub(crate) struct FileSet {
 }
 
 impl FileSet {
-    pub(crate) fn new(files: Vec<DataFile>) -> Self {
+    /// The files by their index.
+    pub(crate) fn new(files: Vec<Option<DataFile>>) -> Self {
         assert!(!files.is_empty() && files.len() <= PATHS_MAX);
-        let slots = files.into_iter().map(|file| Some(Arc::new(file))).collect();
+        let slots = files.into_iter().map(|file| file.map(Arc::new)).collect();
         Self { slots: RwLock::new(slots), changes: AtomicU64::new(0) }
     }
 

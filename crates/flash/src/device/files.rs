@@ -2,15 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::file::{DataFile, FILE_NAME, FileSet};
+use super::label::Label;
 use super::threads::ThreadDevice;
 use super::uring::UringDevice;
 use super::{Device, Drives, FileIndex};
 use crate::error::EngineError;
 use crate::limits::PATHS_MAX;
 use crate::log::Backend;
+
+/// What to do where files are not those that a journal refers to.
+pub(crate) const WAY_OUT: &str = "start with the flash-path and the files that belong to the journal, or move the journal \
+     and the flash files away to start from a snapshot";
 
 /// Data files and the backend that serves them.
 pub(crate) struct FileDrives {
@@ -21,6 +26,8 @@ pub(crate) struct FileDrives {
     /// Workers that io_uring serves, and workers that threads serve.
     uring_workers: AtomicUsize,
     thread_workers: AtomicUsize,
+    /// Files have labels: they stay.
+    keeps: AtomicBool,
 }
 
 impl FileDrives {
@@ -38,16 +45,78 @@ impl FileDrives {
                 }
             }
         }
-        files.iter().for_each(warn_if_cached);
         let sector_bytes = files.iter().map(DataFile::sector_bytes).max();
         let sector_bytes = sector_bytes
             .ok_or_else(|| EngineError::Settings("flash needs at least one path".to_owned()))?;
+        Self::new(files.into_iter().map(Some).collect(), sector_bytes, backend, false)
+    }
+
+    /// Opens the data files that were kept in some directories, which are those of the flash with this number.
+    ///
+    /// Errors: with a text for the operator: a file is missing, or another one. Nothing was changed then.
+    pub(crate) fn reopen(
+        directories: &[PathBuf],
+        backend: Backend,
+        (flash, sector_bytes): (u64, u32),
+    ) -> Result<Self, EngineError> {
+        let mut files: Vec<Option<DataFile>> = Vec::new();
+        for directory in directories {
+            let shown = directory.display();
+            let refused = |what: String| {
+                let reason = format!("flash path {shown}: {what}");
+                Err(EngineError::Settings(format!("{reason}; {WAY_OUT}")))
+            };
+            let file = match DataFile::reopen(directory) {
+                Ok(file) => file,
+                Err(EngineError::Io { errno: libc::ENOENT, .. }) => {
+                    return refused(format!(
+                        "there is no {FILE_NAME}, and the journal refers to it"
+                    ));
+                }
+                Err(error) => return Err(error),
+            };
+            let Some(label) = file.label()? else {
+                return refused(format!(
+                    "{FILE_NAME} has no label, so the journal refers to another"
+                ));
+            };
+            if label.flash != flash {
+                return refused(format!("{FILE_NAME} is not the one that the journal refers to"));
+            }
+            if file.sector_bytes() > sector_bytes {
+                let sector = file.sector_bytes();
+                return refused(format!(
+                    "it has sectors of {sector} bytes, and had {sector_bytes}"
+                ));
+            }
+            let index = label.file as usize;
+            if files.len() <= index {
+                files.resize_with(index + 1, || None);
+            }
+            if files[index].replace(file).is_some() {
+                return refused(format!("another path has a copy of its {FILE_NAME}"));
+            }
+        }
+        if files.is_empty() {
+            return Err(EngineError::Settings("flash needs at least one path".to_owned()));
+        }
+        Self::new(files, sector_bytes, backend, true)
+    }
+
+    fn new(
+        files: Vec<Option<DataFile>>,
+        sector_bytes: u32,
+        backend: Backend,
+        keeps: bool,
+    ) -> Result<Self, EngineError> {
+        files.iter().flatten().for_each(warn_if_cached);
         let drives = Self {
             files: Arc::new(FileSet::new(files)),
             sector_bytes,
             backend,
             uring_workers: AtomicUsize::new(0),
             thread_workers: AtomicUsize::new(0),
+            keeps: AtomicBool::new(keeps),
         };
         if backend == Backend::Uring {
             // Says so now, not when the first worker starts.
@@ -179,10 +248,35 @@ impl Drives for FileDrives {
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
         self.file(file)?.punch(offset, size)
     }
+
+    fn sync(&self, file: FileIndex) -> Result<(), EngineError> {
+        self.file(file)?.sync()
+    }
+
+    fn label(&self, file: FileIndex) -> Result<Option<Label>, EngineError> {
+        self.file(file)?.label()
+    }
+
+    fn set_label(&self, file: FileIndex, label: &Label) -> Result<(), EngineError> {
+        self.keeps.store(true, Ordering::Relaxed);
+        self.file(file)?.set_label(label)
+    }
+
+    fn remove_label(&self, file: FileIndex) -> Result<(), EngineError> {
+        self.file(file)?.remove_label()?;
+        self.keeps.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError> {
+        self.file(file)?.bytes()
+    }
 }
 
 impl Drop for FileDrives {
     fn drop(&mut self) {
-        self.files.all().iter().for_each(|(_, file)| file.remove());
+        if !self.keeps.load(Ordering::Relaxed) {
+            self.files.all().iter().for_each(|(_, file)| file.remove());
+        }
     }
 }

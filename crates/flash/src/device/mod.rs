@@ -15,6 +15,7 @@
 pub(crate) mod buffer;
 pub(crate) mod file;
 pub(crate) mod files;
+pub(crate) mod label;
 
 pub(crate) mod sim;
 #[allow(unsafe_code, reason = "buffers handed to other threads by address")]
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 use crate::error::EngineError;
 use buffer::{AlignedBuffer, IoBuffer};
+use label::Label;
 
 /// Which of the data files, one a path: below `PATHS_MAX`, and given again once a file was removed.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -119,6 +121,23 @@ pub(crate) trait Drives: Send + Sync {
 
     /// Gives the space of a range back. What was in it is gone.
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError>;
+
+    /// Has all writes to a file that have ended become durable. After an error any part of them may be lost, although it
+    /// can be read, and whatever later syncs say.
+    fn sync(&self, file: FileIndex) -> Result<(), EngineError>;
+
+    /// The label of a file, if it has one. Errors: it cannot be read, or is damaged.
+    fn label(&self, file: FileIndex) -> Result<Option<Label>, EngineError>;
+
+    /// Puts a label on a file in place of the one that it has; it is durable when this returns. Files with a label stay
+    /// when the log is closed.
+    fn set_label(&self, file: FileIndex, label: &Label) -> Result<(), EngineError>;
+
+    /// Takes the label off a file, which is durable when this returns.
+    fn remove_label(&self, file: FileIndex) -> Result<(), EngineError>;
+
+    /// Bytes of a file.
+    fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError>;
 }
 
 /// What an operation holds on to while it is in flight.

@@ -4,6 +4,7 @@
 //! some at each `reap`, and take effect when they complete. Faults are switched on and off while
 //! the drives run.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use rustix::event::EventfdFlags;
 use stdx::Random;
 
 use super::buffer::{AlignedBuffer, IoBuffer, ReadPool};
+use super::label::Label;
 use super::{Device, Done, Drives, Errno, Extent, FileIndex};
 use crate::error::EngineError;
 
@@ -43,6 +45,8 @@ pub struct SimFaults {
     pub eager_reads: u16,
     /// Writes fail with "no space left".
     pub full: bool,
+    /// Syncs fail with an I/O error.
+    pub failed_syncs: bool,
 }
 
 /// Simulated drives, as the test that owns them sees them. Clones are the same drives.
@@ -63,11 +67,42 @@ struct SimState {
 }
 
 /// A data file. The directory of the first is named `sim0`, and so on.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct SimFile {
     /// `None` once it was removed.
     directory: Option<String>,
     bytes: Vec<u8>,
+    label: Option<Label>,
+    /// What stood where something was written that is not durable, by the offset; none: nobody will lose power.
+    unsynced: Option<BTreeMap<usize, Box<[u8]>>>,
+    /// The same of what was written before a sync that failed.
+    forsaken: BTreeMap<usize, Box<[u8]>>,
+}
+
+impl SimFile {
+    fn in_directory(directory: String) -> SimFile {
+        SimFile { directory: Some(directory), ..SimFile::default() }
+    }
+
+    /// Keeps what stands where something is about to be written.
+    fn keep_durable(&mut self, start: usize, end: usize, sector: usize) {
+        let Some(unsynced) = &mut self.unsynced else { return };
+        for at in (start..end).step_by(sector) {
+            let before = || self.bytes[at..(at + sector).min(end)].into();
+            unsynced.entry(at).or_insert_with(before);
+        }
+    }
+
+    /// Each write that is not durable is there or is not, by itself, sector by sector.
+    fn lose_power(&mut self, random: &mut Random) {
+        let unsynced = self.unsynced.iter_mut().flat_map(std::mem::take);
+        // What was there before both is older.
+        for (at, before) in unsynced.chain(std::mem::take(&mut self.forsaken)) {
+            if random.below(2) == 0 {
+                self.bytes[at..at + before.len()].copy_from_slice(&before);
+            }
+        }
+    }
 }
 
 /// Whether what has this chance in a thousand happens.
@@ -79,7 +114,7 @@ impl SimDisk {
     /// Empty drives, one for each path of the log.
     pub fn new(seed: u64, paths: usize, sector_bytes: u32) -> Self {
         assert!(paths > 0);
-        let file = |number| SimFile { directory: Some(format!("sim{number}")), bytes: Vec::new() };
+        let file = |number| SimFile::in_directory(format!("sim{number}"));
         Self(Arc::new(Mutex::new(SimState {
             files: (0..paths).map(file).collect(),
             file_bytes_max: None,
@@ -128,6 +163,32 @@ impl SimDisk {
         let mut state = self.0.lock();
         let stored = state.files[path].bytes.iter_mut().skip(offset);
         stored.zip(bytes).for_each(|(stored, byte)| *stored = *byte);
+    }
+
+    /// From now on writes that were not synced are lost when the power goes.
+    pub fn expect_power_loss(&self) {
+        self.0.lock().files.iter_mut().for_each(|file| {
+            file.unsynced.get_or_insert_default();
+        });
+    }
+
+    /// The drives as they are found after a loss of power now. Whoever has these goes on as if nothing had happened.
+    pub fn after_power_loss(&self) -> SimDisk {
+        let state = &mut *self.0.lock();
+        let seed = state.random.next_u64();
+        let mut random = Random::new(seed);
+        let mut files = state.files.clone();
+        files.iter_mut().for_each(|file| file.lose_power(&mut random));
+        Self(Arc::new(Mutex::new(SimState {
+            files,
+            file_bytes_max: state.file_bytes_max,
+            sector_bytes: state.sector_bytes,
+            read_pool: state.read_pool,
+            random,
+            faults: SimFaults::default(),
+            operations: 0,
+            failures: 0,
+        })))
     }
 
     pub(crate) fn drives(&self) -> Arc<dyn Drives> {
@@ -187,9 +248,11 @@ impl SimState {
         if self.hits(self.faults.misdirected_writes) {
             start += self.sector_bytes as usize;
         }
-        let file = &mut self.files[usize::from(extent.file.0)].bytes;
-        let end = (start + size).min(file.len());
-        file[start..end].copy_from_slice(&source[..end - start]);
+        let sector = self.sector_bytes as usize;
+        let file = &mut self.files[usize::from(extent.file.0)];
+        let end = (start + size).min(file.bytes.len());
+        file.keep_durable(start, end, sector);
+        file.bytes[start..end].copy_from_slice(&source[..end - start]);
         if fails { Err(libc::EIO) } else { Ok(()) }
     }
 }
@@ -238,8 +301,7 @@ impl Drives for SimDrives {
     fn add(&self, directory: &Path) -> Result<FileIndex, EngineError> {
         let files = &mut self.0.lock().files;
         let index = files.iter().position(|file| file.directory.is_none()).unwrap_or(files.len());
-        let directory = Some(directory.display().to_string());
-        let file = SimFile { directory, bytes: Vec::new() };
+        let file = SimFile::in_directory(directory.display().to_string());
         if index == files.len() {
             files.push(file);
         } else {
@@ -276,9 +338,47 @@ impl Drives for SimDrives {
 
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
         let mut state = self.0.lock();
-        let file = &mut state.files[usize::from(file.0)].bytes;
-        file[offset as usize..(offset + size) as usize].fill(0);
+        let sector = state.sector_bytes as usize;
+        let file = &mut state.files[usize::from(file.0)];
+        let (start, end) = (offset as usize, (offset + size) as usize);
+        file.keep_durable(start, end, sector);
+        file.bytes[start..end].fill(0);
         Ok(())
+    }
+
+    fn sync(&self, file: FileIndex) -> Result<(), EngineError> {
+        let path = self.name(file);
+        let mut state = self.0.lock();
+        let fails = state.faults.failed_syncs;
+        state.failures += u64::from(fails);
+        let file = &mut state.files[usize::from(file.0)];
+        let unsynced = file.unsynced.as_mut().map(std::mem::take).unwrap_or_default();
+        if !fails {
+            unsynced.keys().for_each(|at| drop(file.forsaken.remove(at)));
+            return Ok(());
+        }
+        for (at, before) in unsynced {
+            file.forsaken.entry(at).or_insert(before);
+        }
+        Err(EngineError::Io { path, operation: "sync", errno: libc::EIO })
+    }
+
+    fn label(&self, file: FileIndex) -> Result<Option<Label>, EngineError> {
+        Ok(self.0.lock().files[usize::from(file.0)].label)
+    }
+
+    fn set_label(&self, file: FileIndex, label: &Label) -> Result<(), EngineError> {
+        self.0.lock().files[usize::from(file.0)].label = Some(*label);
+        Ok(())
+    }
+
+    fn remove_label(&self, file: FileIndex) -> Result<(), EngineError> {
+        self.0.lock().files[usize::from(file.0)].label = None;
+        Ok(())
+    }
+
+    fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError> {
+        Ok(self.0.lock().files[usize::from(file.0)].bytes.len() as u64)
     }
 }
 

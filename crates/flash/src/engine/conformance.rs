@@ -6,6 +6,8 @@
 //! it starts. What may go wrong is decided by the caller: without faults nothing may; with faults
 //! no wrong byte may be served, and no record may be lost that was not reported.
 
+pub(crate) mod kept;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -153,6 +155,12 @@ pub(crate) struct Rig {
     pub(crate) failed_reads: usize,
     /// Records that came back because they could not be written.
     pub(crate) records_returned: usize,
+    /// A checkpoint is under way.
+    is_taking: bool,
+    /// It, until it refers to all.
+    taking: Option<kept::Taking>,
+    /// The last that is in place.
+    pub(crate) kept: Option<kept::Kept>,
 }
 
 impl Rig {
@@ -177,12 +185,21 @@ impl Rig {
             may_fail: false,
             failed_reads: 0,
             records_returned: 0,
+            is_taking: false,
+            taking: None,
+            kept: None,
         }
     }
 
     /// A random run of the mix, and the check of everything at its end.
     pub(crate) fn run(&mut self, mix: &Mix) {
         self.may_fail = mix.may_fail;
+        self.work(mix);
+        self.check_all();
+    }
+
+    /// Its steps.
+    fn work(&mut self, mix: &Mix) {
         for _ in 0..mix.steps {
             let key = self.random.below(mix.keys) as u32;
             let worker = self.random.below(self.workers.len() as u64) as usize;
@@ -202,7 +219,6 @@ impl Rig {
                 _ => self.read_blocking(worker, key),
             }
         }
-        self.check_all();
     }
 
     fn random_len(&mut self, mix: &Mix) -> usize {
@@ -233,6 +249,10 @@ impl Rig {
             match appended {
                 Ok(at) => return self.point(key, value, Some(at)),
                 Err(AppendError::Busy) => self.wait(worker),
+                // It stays in RAM as long as room comes only with a checkpoint.
+                Err(AppendError::Full) if self.is_taking => {
+                    return self.point(key, value, None);
+                }
                 Err(AppendError::Full) => self.make_room(worker),
                 Err(AppendError::Failed(_)) => return self.point(key, value, None),
                 Err(AppendError::TooLarge) => panic!("{len} bytes are within the limit"),
@@ -249,6 +269,8 @@ impl Rig {
         }
         if self.gc(worker) != GcProgress::Idle {
             self.wait(worker);
+        } else if self.engine.free_space().held_bytes > 0 {
+            self.take_checkpoint();
         } else {
             let evicted = {
                 let entries = self.keyspace.entries.borrow();
@@ -261,11 +283,13 @@ impl Rig {
 
     /// Points a key at its new value and lets go of the old.
     fn point(&mut self, key: u32, value: Value, at: Option<Location>) {
+        self.save_first(key);
         let old = self.keyspace.entries.borrow_mut().insert(key, Entry { value, at });
         self.let_go(key, old);
     }
 
     pub(crate) fn delete(&mut self, key: u32) {
+        self.save_first(key);
         let old = self.keyspace.entries.borrow_mut().remove(&key);
         self.let_go(key, old);
     }
@@ -368,6 +392,8 @@ impl Rig {
 
     /// Everything is forgotten; reads in flight may fail.
     pub(crate) fn reset(&mut self) {
+        let keys: Vec<u32> = self.keyspace.entries.borrow().keys().copied().collect();
+        keys.into_iter().for_each(|key| self.save_first(key));
         self.engine.reset();
         self.keyspace.entries.borrow_mut().clear();
         let may_fail = std::mem::replace(&mut self.may_fail, true);

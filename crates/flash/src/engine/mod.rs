@@ -27,6 +27,8 @@ use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
 use fetched::FetchedRecord;
 use stats::EngineStats;
 
+pub use crate::log::CheckpointEnd;
+
 /// A store of records, shared by all workers.
 pub trait Engine: Send + Sync {
     /// The engine's side of one worker thread.
@@ -83,6 +85,60 @@ pub trait Engine: Send + Sync {
     /// nothing to give. Engines on files do it by themselves in the background. Blocks; not for the
     /// data path.
     fn give_space_back(&self) -> bool;
+
+    /// Checkpoints that refer to records where they are. None: the engine keeps nothing.
+    fn checkpoints(&self) -> Option<&dyn Checkpoints> {
+        None
+    }
+}
+
+/// Checkpoints: what is written elsewhere at a moment, and may say of values that they are on flash, and where. A log that
+/// is opened by the state of such a checkpoint has these records still.
+///
+/// One is taken at a time: `prepare`, `begin` at its moment, `refer` for each value, `close` behind the last, `end`.
+pub trait Checkpoints: Send + Sync {
+    /// Has the files kept from now on. Blocks; not for the data path.
+    ///
+    /// Errors: they cannot be, or what is on them could not be made durable. No checkpoint may refer to it.
+    fn prepare(&self) -> Result<(), EngineError>;
+
+    /// Begins a checkpoint and returns its number: from now on segments that are freed are not used again as long as it may
+    /// refer to what is in them. No reference is being made meanwhile. Cost: a short lock.
+    fn begin(&self) -> u64;
+
+    /// The number of the checkpoint by whose state the log was opened.
+    fn opened_by(&self) -> Option<u64>;
+
+    /// Whether a checkpoint may refer to the record at a location, of that size. Called with the key's slot locked, so that
+    /// the record is the one that the keyspace means. Cost: an atomic load.
+    fn may_refer(&self, at: Location, size: usize) -> bool;
+
+    /// Makes a reference to a record, if it may be. None: the value is to be written.
+    ///
+    /// Cost: two atomic operations.
+    fn refer(&self, number: u64, at: Location, size: usize) -> Option<RecordId>;
+
+    /// Brings all that a checkpoint refers to to the drive, no more references being made, and returns the state of the log
+    /// that belongs to it. Waits for the workers, each of which is to turn, while `goes_on`, and for the drives.
+    ///
+    /// Errors: not all of it is durable, so the checkpoint has failed.
+    fn close(&self, number: u64, goes_on: &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError>;
+
+    /// Says how a checkpoint has ended. Blocks; not for the data path.
+    fn end(&self, number: u64, end: CheckpointEnd);
+
+    /// Says that no start will find a checkpoint that refers to anything, so that nothing is held or kept for one. Blocks; not
+    /// for the data path.
+    ///
+    /// Errors: the files stay marked as kept, and nothing has changed.
+    fn forget(&self) -> Result<(), EngineError>;
+
+    /// Says that the keyspace points at a record that the checkpoint refers to by whose state the log was opened. False: there
+    /// is none.
+    fn claim(&self, record: RecordId, size: usize) -> bool;
+
+    /// Says that this was said of all. Errors: it was not, so what was read is not that checkpoint.
+    fn end_claims(&self) -> Result<(), EngineError>;
 }
 
 /// One worker thread's side of an engine. Neither `Send` nor blocking.
@@ -216,6 +272,8 @@ pub struct FreeSpace {
     /// Bytes of records that live. The nearer to the capacity, the more each append costs in
     /// gc: evict before nine tenths.
     pub live_bytes: u64,
+    /// Bytes of segments that come free when the next checkpoint is in place.
+    pub held_bytes: u64,
 }
 
 /// What the keyspace says of a record that a gc run met.

@@ -20,6 +20,8 @@ pub struct EngineStats {
     pub segment_bytes: u64,
     /// Segments that are free.
     pub segments_free: u64,
+    /// Segments that are free but for a checkpoint that may refer to what is in them; they count as used.
+    pub segments_held: u64,
     /// Segments that are being filled.
     pub segments_open: u64,
     /// Segments that are full.

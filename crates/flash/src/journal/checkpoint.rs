@@ -1,9 +1,11 @@
 //! Checkpoints: a snapshot takes the place of all records in front of it.
 
+use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::error::JournalError;
-use super::header::{Header, Kind};
+use super::header::{Header, Kind, NoHeader};
 use super::names::{self, MANIFEST, MANIFEST_NEW, Name};
 use super::queue::Cut;
 use super::storage::Storage;
@@ -43,6 +45,22 @@ impl Journal {
         Ok(())
     }
 
+    /// Keeps what a checkpoint says of the flash that its snapshot refers to; it is durable when this returns. Called before
+    /// the checkpoint is ended. A start finds it by [`flash_state`].
+    ///
+    /// Errors: it could not be written.
+    pub fn put_flash_state(&self, position: Position, state: &[u8]) -> Result<(), JournalError> {
+        let name = names::flash(position);
+        let failed = |operation| {
+            let path = self.storage.path(&name);
+            move |error: std::io::Error| JournalError::io(path, operation, &error)
+        };
+        let file = self.storage.create(&name).map_err(failed("creation"))?;
+        file.write_at(0, state).map_err(failed("write"))?;
+        file.sync().map_err(failed("sync"))?;
+        self.storage.sync_folder().map_err(failed("sync of the folder"))
+    }
+
     fn manifest(&self, cut: Cut) -> Header {
         Header { number: cut.number, position: cut.position, run: 0, ..self.identity }
     }
@@ -56,6 +74,35 @@ impl Journal {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// What the last checkpoint of a journal says of the flash that its snapshot refers to. None: there is no journal, it has no
+/// checkpoint, or that refers to nothing. Looked at before the journal is opened.
+///
+/// Errors: it cannot be read, or the manifest is damaged or of another format.
+pub fn flash_state(folder: &Path) -> Result<Option<Vec<u8>>, JournalError> {
+    let read = |name: &str| match std::fs::read(folder.join(name)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(JournalError::io(folder.join(name).display(), "read", &error)),
+    };
+    let path = folder.join(MANIFEST);
+    match read(MANIFEST)? {
+        Some(bytes) => read(&names::flash(read_header(&bytes, path.display())?.position())),
+        None => Ok(None),
+    }
+}
+
+/// Errors: the manifest is damaged, or of another format.
+pub(super) fn read_header(bytes: &[u8], path: impl Display) -> Result<Header, JournalError> {
+    let path = path.to_string();
+    let Some(bytes) = bytes.first_chunk() else {
+        return Err(JournalError::damaged(path, 0, "it is cut off"));
+    };
+    Header::decode(bytes, Kind::Manifest).map_err(|error| match error {
+        NoHeader::Version(version) => JournalError::Version { path, version },
+        NoHeader::Bad(what) => JournalError::damaged(path, 0, what),
+    })
 }
 
 /// Puts a manifest in place of the one that is there.
@@ -83,7 +130,7 @@ pub(super) fn remove_obsolete(storage: &dyn Storage, manifest: &Header) {
     for name in names {
         let is_obsolete = match Name::parse(&name) {
             Name::Segment(number) => number < manifest.number,
-            Name::Snapshot(position) => position.0 < manifest.position,
+            Name::Snapshot(position) | Name::Flash(position) => position.0 < manifest.position,
             Name::Unfinished | Name::Other => false,
         };
         if is_obsolete {

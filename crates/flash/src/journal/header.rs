@@ -12,6 +12,8 @@
 //! | 48     | 4     | life: how often it was begun anew |
 //! | 52     | 12    | zero |
 
+use super::Position;
+
 /// Bytes of it.
 pub(crate) const HEADER_BYTES: usize = 64;
 
@@ -59,6 +61,11 @@ pub(crate) enum NoHeader {
 }
 
 impl Header {
+    /// Where the segment begins, or the checkpoint is.
+    pub(crate) fn position(&self) -> Position {
+        Position(self.position)
+    }
+
     pub(crate) fn encode(&self, kind: Kind) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(kind.magic());

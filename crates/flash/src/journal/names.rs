@@ -18,6 +18,8 @@ pub(crate) enum Name {
     Segment(u64),
     /// The snapshot of a checkpoint.
     Snapshot(Position),
+    /// What the checkpoint says of the flash that its snapshot refers to.
+    Flash(Position),
     /// A file that was being written.
     Unfinished,
     /// Anything else, which is left alone.
@@ -33,11 +35,14 @@ impl Name {
         // A name that is written otherwise than the journal does is none of its own.
         let segment = number("journal.", "").filter(|&number| segment(number) == name);
         let snapshot = number("snapshot.", ".rdb").map(Position);
+        let flash = number("flash.", "").map(Position);
         if let Some(number) = segment {
             Self::Segment(number)
         } else if let Some(position) = snapshot.filter(|&position| self::snapshot(position) == name)
         {
             Self::Snapshot(position)
+        } else if let Some(position) = flash.filter(|&position| self::flash(position) == name) {
+            Self::Flash(position)
         } else if [MANIFEST_NEW, SEGMENT_NEW].contains(&name)
             || number("temp-", ".rdb").is_some()
             || number("temp-", "-beside.rdb").is_some()
@@ -57,6 +62,10 @@ pub(crate) fn snapshot(position: Position) -> String {
     format!("snapshot.{}.rdb", position.0)
 }
 
+pub(crate) fn flash(position: Position) -> String {
+    format!("flash.{}", position.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +76,7 @@ mod tests {
             assert_eq!(Name::parse(&segment(number)), Name::Segment(number));
             let position = Position(number);
             assert_eq!(Name::parse(&snapshot(position)), Name::Snapshot(position));
+            assert_eq!(Name::parse(&flash(position)), Name::Flash(position));
         }
         let others = [
             ("journal.7", Name::Other),
@@ -76,6 +86,8 @@ mod tests {
             ("journal.18446744073709551615", Name::Other),
             ("snapshot.07.rdb", Name::Other),
             ("snapshot.7", Name::Other),
+            ("flash.07", Name::Other),
+            ("flash.", Name::Other),
             ("temp-123.rdb", Name::Unfinished),
             ("temp-123-beside.rdb", Name::Unfinished),
             ("temp-x.rdb", Name::Other),

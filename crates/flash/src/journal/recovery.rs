@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::buffer::Buffer;
-use super::checkpoint::remove;
+use super::checkpoint::{read_header, remove};
 use super::error::JournalError;
 use super::folder::Folder;
 use super::header::{HEADER_BYTES, Header, Kind, NoHeader};
@@ -185,7 +185,8 @@ impl Recovery {
                 Name::Snapshot(_) if self.has_manifest && name == snapshot => {
                     is_snapshot_there = true;
                 }
-                Name::Snapshot(_) | Name::Unfinished => self.needless.push(name),
+                Name::Flash(position) if self.has_manifest && position == self.checkpoint() => {}
+                Name::Snapshot(_) | Name::Flash(_) | Name::Unfinished => self.needless.push(name),
                 Name::Other => {}
             }
         }
@@ -278,16 +279,12 @@ fn read_manifest(storage: &dyn Storage, names: &[String]) -> Result<Option<Heade
         return Ok(None);
     }
     let path = storage.path(MANIFEST);
-    let read = storage.open(MANIFEST).and_then(|file| read_exactly(&*file));
+    let read = storage.open(MANIFEST).and_then(|file| read_exactly::<HEADER_BYTES>(&*file));
     let bytes = read.map_err(|error| JournalError::io(&path, "read", &error))?;
     let Some(bytes) = bytes else {
         return Err(JournalError::damaged(path, 0, "it is cut off"));
     };
-    match Header::decode(&bytes, Kind::Manifest) {
-        Ok(header) => Ok(Some(header)),
-        Err(NoHeader::Version(version)) => Err(JournalError::Version { path, version }),
-        Err(NoHeader::Bad(what)) => Err(JournalError::damaged(path, 0, what)),
-    }
+    read_header(&bytes, path).map(Some)
 }
 
 /// What is read.

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use super::flush::FillMark;
 use super::format::{
     BLOCKS_MAX, Block, FOOTER_BYTES, Footer, Part, SEGMENT_HEADER_BYTES, encode_segment_header,
     next_record,
@@ -313,6 +314,23 @@ impl Appender {
                 self.close_block(io, stream);
             }
         }
+    }
+
+    /// How far this worker has filled segments. What it has appended so far is on flash when all of these are reached.
+    pub(crate) fn fill_marks(&self, io: &Io) -> Vec<FillMark> {
+        let mark = |filling: &Filling, is_closing: bool| FillMark {
+            id: io.shared.id(filling.segment),
+            end: filling.next,
+            blocks: (!is_closing).then(|| filling.footer.blocks.clone()),
+        };
+        let open = self.streams.iter().flatten().map(|filling| mark(filling, false));
+        let closing = self.closing.iter().map(|filling| mark(filling, true));
+        let alone = self.large.spanning().map(|segment| FillMark {
+            id: io.shared.id(segment),
+            end: 0,
+            blocks: None,
+        });
+        open.chain(closing).chain(alone).collect()
     }
 
     /// A write of a block or a footer has ended.

@@ -72,6 +72,10 @@ impl Shared {
 
     fn add_path(&self, path: &Path) -> Result<FileIndex, EngineError> {
         let file = self.drives.add(path)?;
+        if let Err(error) = self.label_added(file) {
+            self.drives.remove(file);
+            return Err(error);
+        }
         self.space.lock().add_file(file);
         Ok(file)
     }
@@ -181,7 +185,7 @@ impl Shared {
     }
 
     /// Errors: when a log of that size cannot work. Returns its segments.
-    fn check_size(&self, bytes: u64) -> Result<usize, EngineError> {
+    pub(super) fn check_size(&self, bytes: u64) -> Result<usize, EngineError> {
         let segment_bytes = self.geometry.segment_bytes();
         let segments = bytes / segment_bytes;
         let least = Self::segments_min(self.workers);

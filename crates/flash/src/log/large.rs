@@ -140,6 +140,11 @@ impl LargeWrites {
         self.queue.is_empty()
     }
 
+    /// The first segments of records that have several to themselves.
+    pub(crate) fn spanning(&self) -> impl Iterator<Item = u32> {
+        self.queue.iter().filter(|write| write.spans).map(|write| write.segments[0])
+    }
+
     /// RAM held, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

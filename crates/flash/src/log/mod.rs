@@ -7,18 +7,23 @@ mod append;
 mod capacity;
 mod config;
 mod counters;
+mod epochs;
+mod flush;
 pub(crate) mod format;
 mod gc;
 mod geometry;
 mod io;
 mod janitor;
+mod keeping;
 mod large;
 mod large_read;
 mod lifetime;
 mod read;
+mod recover;
 mod segment;
 mod shared;
 mod space;
+mod state;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,17 +34,19 @@ use std::sync::Arc;
 
 use capacity::check_paths;
 pub use config::{Backend, LogConfig};
+pub use epochs::CheckpointEnd;
 use geometry::Geometry;
 use janitor::Janitor;
 use lifetime::Lifetimes;
 use shared::Shared;
+use state::LogState;
 use worker::LogWorker;
 
 use crate::device::Drives;
 use crate::device::files::FileDrives;
 use crate::device::sim::SimDisk;
 use crate::engine::stats::EngineStats;
-use crate::engine::{Engine, EngineWorker, FreeSpace};
+use crate::engine::{Checkpoints, Engine, EngineWorker, FreeSpace};
 use crate::error::EngineError;
 use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::location::{Location, RecordId};
@@ -64,6 +71,48 @@ pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
     let engine = LogEngine::new(Arc::new(drives), config, segment_bytes)?;
     let janitor = Janitor::start(Arc::clone(&engine.shared))?;
     Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
+}
+
+/// Opens a log on files that were kept, by the state that a checkpoint has of it ([`Checkpoints::close`]): the records that
+/// this refers to are there, and everything else is free.
+///
+/// Errors: with a text for the operator: as [`open_log`]; the files are not those of the state, or are missing; sizes that
+/// do not go with it. Nothing in the files was changed then.
+pub fn reopen_log(config: &LogConfig, state: &[u8]) -> Result<Arc<dyn Engine>, EngineError> {
+    check_paths(&config.paths)?;
+    let state = read_state(config, state)?;
+    let drives =
+        FileDrives::reopen(&config.paths, config.backend, (state.flash, state.sector_bytes))?;
+    let engine = LogEngine::recover(Arc::new(drives), config, state)?;
+    let janitor = Janitor::start(Arc::clone(&engine.shared))?;
+    Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
+}
+
+/// The same on simulated drives.
+pub fn reopen_sim(
+    disk: &SimDisk,
+    config: &LogConfig,
+    state: &[u8],
+) -> Result<Arc<dyn Engine>, EngineError> {
+    Ok(Arc::new(LogEngine::recover(disk.drives(), config, read_state(config, state)?)?))
+}
+
+fn read_state(config: &LogConfig, state: &[u8]) -> Result<LogState, EngineError> {
+    let refused = |reason: String| Err(EngineError::Settings(reason));
+    let state = match LogState::decode(state) {
+        Ok(state) => state,
+        Err(what) => {
+            return refused(format!("what the journal says of the flash cannot be used: {what}"));
+        }
+    };
+    if let Some(bytes) = config.segment_bytes.filter(|&bytes| bytes != state.segment_bytes) {
+        let kept = state.segment_bytes;
+        return refused(format!(
+            "flash segments of {bytes} bytes are asked for, and those that the journal refers to have {kept}: start with \
+             flash-segment-size {kept}"
+        ));
+    }
+    Ok(state)
 }
 
 /// Opens a log on simulated drives; `config.paths` and `config.backend` do not matter. Nothing runs
@@ -107,6 +156,19 @@ impl LogEngine {
         let shared = Shared::new(drives, geometry, config.workers.max(1), lifetimes);
         let shared = Arc::new(shared);
         shared.resize(config.flash_bytes)?;
+        Ok(Self { shared, janitor: None })
+    }
+
+    fn recover(
+        drives: Arc<dyn Drives>,
+        config: &LogConfig,
+        state: LogState,
+    ) -> Result<Self, EngineError> {
+        let geometry = Geometry::new(state.segment_bytes, state.sector_bytes);
+        let lifetimes = Lifetimes::new(config.flash_bytes);
+        let shared = Shared::new(drives, geometry, config.workers.max(1), lifetimes);
+        let shared = Arc::new(shared);
+        shared.recover(state, config.flash_bytes)?;
         Ok(Self { shared, janitor: None })
     }
 }
@@ -153,5 +215,9 @@ impl Engine for LogEngine {
 
     fn give_space_back(&self) -> bool {
         self.shared.tidy_one()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn Checkpoints> {
+        Some(&*self.shared)
     }
 }

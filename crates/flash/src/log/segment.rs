@@ -11,8 +11,11 @@
 //!    |              |         |        |                           | nothing lives
 //!    |              |         v        v                           |
 //!    +-------------------- Draining <--+---------------------------+
-//!      no read in flight      |
-//!                             +--> Retired (path failed, left; size lower) --> Free (size raised)
+//!    |  no read in flight     |
+//!    |                        +--> Retired (path failed, left; size lower) --> Free (size raised)
+//!    |                        v        ^
+//!    +--------------------- Held ------+
+//!      no checkpoint refers to it
 //! ```
 //! - Free -> Open: `Space`, for one worker, who alone appends. The generation goes up.
 //! - Open -> Sealed / Span: that worker, when the last write has ended. The other segments of a
@@ -24,6 +27,7 @@
 //!   with a damaged record stays here as long as the keyspace points at the record, so that it is
 //!   reported and not replaced by whatever would be written there next.
 //! - Draining: free but for reads in flight.
+//! - Held: free but for a checkpoint that a start may find and that may refer to what is in it (`epochs`).
 //!
 //! Invariants:
 //! 1. A segment is used again only when nothing in it lives and no read of it is in flight: a
@@ -41,6 +45,7 @@ use parking_lot::Mutex;
 
 use super::format::Block;
 use super::lifetime::{STREAMS, Stream};
+use super::state::Referred;
 use crate::device::buffer::AlignedBuffer;
 use crate::record::OwnedRecord;
 
@@ -59,9 +64,10 @@ pub(crate) enum State {
     SpanPart,
     Draining,
     Retired,
+    Held,
 }
 
-const STATES: [State; 9] = [
+const STATES: [State; 10] = [
     State::Free,
     State::Open,
     State::Sealed,
@@ -71,6 +77,7 @@ const STATES: [State; 9] = [
     State::SpanPart,
     State::Draining,
     State::Retired,
+    State::Held,
 ];
 
 /// One segment. A cache line or two of its own, as reads of neighbours count themselves all the
@@ -92,6 +99,12 @@ pub(crate) struct Segment {
     opened_at: AtomicU64,
     sealed_at: AtomicU64,
     stream: AtomicU8,
+    /// What `Epochs` had it remember when it was opened.
+    opened_in: AtomicU64,
+    /// The number of a checkpoint, its low half, and the bytes of records that it refers to.
+    referred: AtomicU64,
+    /// Bytes of records that a checkpoint refers to and that the keyspace does not point at yet.
+    unclaimed: AtomicU32,
     /// What is not on flash yet.
     pub(crate) pending: Mutex<Pending>,
 }
@@ -108,6 +121,9 @@ impl Segment {
             opened_at: AtomicU64::new(0),
             sealed_at: AtomicU64::new(0),
             stream: AtomicU8::new(0),
+            opened_in: AtomicU64::new(0),
+            referred: AtomicU64::new(0),
+            unclaimed: AtomicU32::new(0),
             pending: Mutex::new(Pending::default()),
         }
     }
@@ -137,11 +153,59 @@ impl Segment {
         assert!(self.change_state(State::Free, State::Open), "only free segments are opened");
     }
 
+    /// Makes a full segment of a free one, with records that a checkpoint refers to.
+    pub(crate) fn recover(&self, generation: u32, records: Referred) {
+        self.generation.store(generation, Ordering::Relaxed);
+        self.stream.store(records.stream, Ordering::Relaxed);
+        self.live_bytes.store(records.referred_bytes, Ordering::Relaxed);
+        self.unclaimed.store(records.referred_bytes, Ordering::Relaxed);
+        self.used_bytes.store(records.used_bytes, Ordering::Relaxed);
+        self.flushed.store(u32::MAX, Ordering::Relaxed);
+        self.pending.lock().written = records.blocks;
+        assert!(self.change_state(State::Free, State::Sealed), "it has no state yet");
+    }
+
+    /// Has a free segment count on from so many times that it was opened.
+    pub(crate) fn set_generation(&self, generation: u32) {
+        self.generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// What `Epochs` had it remember.
+    pub(crate) fn opened_in(&self) -> u64 {
+        self.opened_in.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_opened_in(&self, number: u64) {
+        self.opened_in.store(number, Ordering::Relaxed);
+    }
+
+    /// Counts a record to which a checkpoint refers.
+    pub(crate) fn refer(&self, number: u64, bytes: u32) {
+        let order = Ordering::Relaxed;
+        let add = |referred| Some(number << 32 | u64::from(referred_by(referred, number) + bytes));
+        self.referred.fetch_update(order, order, add).expect("invariant: it is always added");
+    }
+
+    /// Bytes of records to which a checkpoint refers.
+    pub(crate) fn referred(&self, number: u64) -> u32 {
+        referred_by(self.referred.load(Ordering::Relaxed), number)
+    }
+
+    /// Says that the keyspace points at a record to which its checkpoint refers. False: at more of them than there are.
+    pub(crate) fn claim(&self, bytes: u32) -> bool {
+        let order = Ordering::SeqCst;
+        self.unclaimed.fetch_update(order, order, |unclaimed| unclaimed.checked_sub(bytes)).is_ok()
+    }
+
+    pub(crate) fn unclaimed(&self) -> u32 {
+        self.unclaimed.load(Ordering::SeqCst)
+    }
+
     /// Counts a read in; false when there is nothing to read. Each `true` takes an `unpin`.
     pub(crate) fn pin(&self) -> bool {
         self.readers.fetch_add(1, Ordering::SeqCst);
         match self.state() {
-            State::Free | State::Draining | State::Retired => {
+            State::Free | State::Draining | State::Retired | State::Held => {
                 self.unpin();
                 false
             }
@@ -216,6 +280,11 @@ impl Segment {
     pub(crate) fn set_sealed_at(&self, clock: u64) {
         self.sealed_at.store(clock, Ordering::Relaxed);
     }
+}
+
+/// The bytes that belong to a checkpoint, of what a segment counts of one.
+fn referred_by(referred: u64, number: u64) -> u32 {
+    if (referred >> 32) as u32 == number as u32 { referred as u32 } else { 0 }
 }
 
 /// What of an open segment is in RAM.

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::counters::{Counters, Histogram};
+use super::flush::Flushes;
 use super::format::{Block, SegmentId};
 use super::geometry::Geometry;
+use super::keeping::Keeping;
 use super::lifetime::{Lifetimes, STREAMS, Stream};
 use super::segment::{Pending, Segment, State};
 use super::space::{Blocks, FreeSegment, NoSegment, Purpose, Space};
@@ -53,8 +55,8 @@ pub(crate) struct Shared {
     over_target: AtomicBool,
     /// The paths that are being left and still have segments in use, as bits by their file's index.
     leaving: AtomicU64,
-    live_bytes: AtomicU64,
-    sequence: AtomicU64,
+    pub(super) live_bytes: AtomicU64,
+    pub(super) sequence: AtomicU64,
     pub(crate) lifetimes: Lifetimes,
     gc_segments_unread: AtomicU64,
     last_write_error: Mutex<Option<EngineError>>,
@@ -63,6 +65,10 @@ pub(crate) struct Shared {
     counters: Mutex<Vec<Arc<Counters>>>,
     /// One change of the size or of the paths at a time.
     pub(super) resizing: Mutex<()>,
+    /// Segments that are free but for checkpoints.
+    held_segments: AtomicU64,
+    pub(super) keeping: Keeping,
+    pub(crate) flushes: Flushes,
 }
 
 impl Shared {
@@ -72,9 +78,12 @@ impl Shared {
         workers: usize,
         lifetimes: Lifetimes,
     ) -> Self {
-        let files = drives.files().len();
-        assert!(workers > 0 && files <= PATHS_MAX);
-        let space = Space::new(files, RESERVE_SEGMENTS * workers);
+        let files = drives.files();
+        let count = files.iter().map(|file| usize::from(file.0) + 1).max().unwrap_or(0);
+        assert!(workers > 0 && count <= PATHS_MAX);
+        let is_open = |index| files.contains(&FileIndex(index as u16));
+        let is_open: Vec<bool> = (0..count).map(is_open).collect();
+        let space = Space::new(&is_open, RESERVE_SEGMENTS * workers);
         Self {
             geometry,
             table: SegmentTable::new(),
@@ -94,6 +103,9 @@ impl Shared {
             unreadable: AtomicU64::new(0),
             counters: Mutex::new(Vec::new()),
             resizing: Mutex::new(()),
+            held_segments: AtomicU64::new(0),
+            keeping: Keeping::default(),
+            flushes: Flushes::default(),
         }
     }
 
@@ -181,6 +193,7 @@ impl Shared {
     /// A write failed: takes the file, or its unreserved part, out of use. Returns the error to
     /// report.
     pub(crate) fn write_failed(&self, file: FileIndex, errno: i32) -> EngineError {
+        self.keeping.note_failed_write();
         let path = self.drives.name(file);
         let error = EngineError::Io { path, operation: "write", errno };
         *self.last_write_error.lock() = Some(error.clone());
@@ -213,13 +226,18 @@ impl Shared {
         self.settle_locked(&mut space);
         let taken = space.take_many(count, purpose);
         self.publish(&space);
+        let opened_in = space.epochs.at_opening();
         drop(space);
         let segments = taken.map_err(|reason| match reason {
             NoSegment::Full => AppendError::Full,
             NoSegment::Failed => AppendError::Failed(self.write_error()),
         })?;
         let clock = self.lifetimes.now();
-        segments.iter().for_each(|&segment| self.table.get(segment).open(stream, clock));
+        for &segment in &segments {
+            let segment = self.table.get(segment);
+            segment.set_opened_in(opened_in);
+            segment.open(stream, clock);
+        }
         Ok(segments)
     }
 
@@ -331,12 +349,29 @@ impl Shared {
 
     fn free_segment(&self, space: &mut Space, index: u32) {
         let segment = self.table.get(index);
-        *segment.pending.lock() = Pending::default();
         self.lifetimes.segment_freed(segment.stream(), segment.opened_at());
         let file = self.table.home(index).file;
         let free = FreeSegment { segment: index, file, blocks: Blocks::Written };
+        match space.hold(free, segment.opened_in()) {
+            true => segment.set_state(State::Held),
+            false => self.give_segment(space, free),
+        }
+    }
+
+    /// Gives a segment back that nothing refers to.
+    fn give_segment(&self, space: &mut Space, free: FreeSegment) {
+        let segment = self.table.get(free.segment);
+        *segment.pending.lock() = Pending::default();
         let is_free = space.give(free);
         segment.set_state(if is_free { State::Free } else { State::Retired });
+    }
+
+    /// Gives the segments back that no checkpoint refers to any more.
+    pub(super) fn give_unheld(&self, space: &mut Space) {
+        for free in space.take_unheld() {
+            self.give_segment(space, free);
+        }
+        self.publish(space);
     }
 
     pub(super) fn set_states(&self, segments: &[u32], state: State) {
@@ -349,6 +384,7 @@ impl Shared {
         let free = space.free().saturating_sub(reserve);
         self.free_segments.store(free as u64, Ordering::Relaxed);
         self.active_segments.store(space.active().min(space.target()) as u64, Ordering::Relaxed);
+        self.held_segments.store(space.held() as u64, Ordering::Relaxed);
         self.over_target.store(space.is_over_target(), Ordering::Relaxed);
         self.leaving.store(space.leaving_in_use(), Ordering::Relaxed);
     }
@@ -374,6 +410,7 @@ impl Shared {
         let mut best: Option<(u32, u32)> = None;
         for (index, segment) in self.table.iter() {
             let is_left = match segment.state() {
+                _ if segment.unclaimed() > 0 => false,
                 State::Sealed => self.is_left(index),
                 State::Span => {
                     let parts = self.span(index).unwrap_or_default();
@@ -425,7 +462,9 @@ impl Shared {
         {
             return Some(index);
         }
-        if !shrinking && free >= self.gc_below() {
+        // Segments that are free but for a checkpoint come back by themselves.
+        let held = self.held_segments.load(Ordering::Relaxed);
+        if !shrinking && free + held >= self.gc_below() {
             return None;
         }
         let segment_bytes = self.geometry.segment_bytes() as u32;
@@ -437,7 +476,9 @@ impl Shared {
 
     /// The segment that was sealed first.
     fn take_oldest(&self) -> Option<u32> {
-        let sealed = self.table.iter().filter(|(_, segment)| segment.state() == State::Sealed);
+        let is_sealed =
+            |segment: &Segment| segment.state() == State::Sealed && segment.unclaimed() == 0;
+        let sealed = self.table.iter().filter(|(_, segment)| is_sealed(segment));
         let (index, segment) = sealed.min_by_key(|(_, segment)| segment.sealed_at())?;
         segment.change_state(State::Sealed, State::Victim).then_some(index)
     }
@@ -450,7 +491,7 @@ impl Shared {
             // by moving them.
             let (used, live) = (segment.used_bytes(), segment.live_bytes());
             let dead = used.saturating_sub(live);
-            if segment.state() != State::Sealed || dead < dead_min {
+            if segment.state() != State::Sealed || dead < dead_min || segment.unclaimed() > 0 {
                 continue;
             }
             let live_share = f64::from(live) / f64::from(used);
@@ -480,6 +521,7 @@ impl Shared {
             gc_below_bytes: self.gc_below() * segment_bytes,
             capacity_bytes: self.active_segments.load(Ordering::Relaxed) * segment_bytes,
             live_bytes: self.live_bytes.load(Ordering::Relaxed),
+            held_bytes: self.held_segments.load(Ordering::Relaxed) * segment_bytes,
         }
     }
 
@@ -504,6 +546,7 @@ impl Shared {
         stats.segments_emptied = count(State::Emptied) + count(State::Draining);
         let space = self.space.lock();
         stats.segments_free = space.free() as u64;
+        stats.segments_held = space.held() as u64;
         stats.paths = space.files_open() as u64;
         stats.paths_leaving = u64::from(space.leaving().count_ones());
         stats.leaving_bytes = space.leaving_segments() as u64 * segment_bytes;
@@ -527,7 +570,7 @@ impl Shared {
     /// dead bytes; one that is being collected is freed by its gc run, which finds nothing alive.
     pub(crate) fn reset(&self) {
         for (index, segment) in self.table.iter() {
-            if !matches!(segment.state(), State::Free | State::Retired) {
+            if !matches!(segment.state(), State::Free | State::Retired | State::Held) {
                 let forgotten = segment.clear_live();
                 self.live_bytes.fetch_sub(u64::from(forgotten), Ordering::Relaxed);
                 self.note_if_empty(index);

@@ -17,6 +17,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
+use super::epochs::Epochs;
 use crate::device::FileIndex;
 
 /// What the blocks of a free segment are.
@@ -93,6 +94,17 @@ impl FileSpace {
     }
 }
 
+/// What a segment is for, of a log that was there before.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Recovered {
+    /// It has records.
+    Records,
+    /// It can be written.
+    Unused,
+    /// It does not count.
+    Retired,
+}
+
 /// What has to be made writable so that each path can have its share.
 pub(crate) struct Plan {
     target: usize,
@@ -123,11 +135,25 @@ pub(crate) struct Space {
     pub(crate) draining: Vec<u32>,
     /// The other segments of records that are larger than a segment, by their first.
     pub(crate) spans: HashMap<u32, Vec<u32>>,
+    /// Which checkpoints may refer to segments.
+    pub(crate) epochs: Epochs,
+    /// Segments that are free but for these. They count, and are in use.
+    held: Vec<Held>,
+}
+
+/// A segment that is free but for a checkpoint.
+struct Held {
+    free: FreeSegment,
+    /// As `Epochs` had it remembered.
+    opened: u64,
+    freed: u64,
 }
 
 impl Space {
-    pub(crate) fn new(files: usize, reserve: usize) -> Self {
-        let files = (0..files).map(|_| FileSpace::default()).collect();
+    /// `files`: whether there is a file with each index.
+    pub(crate) fn new(files: &[bool], reserve: usize) -> Self {
+        let file = |&is_open: &bool| FileSpace { closed: !is_open, ..FileSpace::default() };
+        let files = files.iter().map(file).collect();
         Self {
             files,
             next_file: 0,
@@ -140,7 +166,63 @@ impl Space {
             emptied: Vec::new(),
             draining: Vec::new(),
             spans: HashMap::new(),
+            epochs: Epochs::default(),
+            held: Vec::new(),
         }
+    }
+
+    /// Keeps a segment, opened then, that is to be freed, if a checkpoint may refer to it. False: none does.
+    pub(crate) fn hold(&mut self, free: FreeSegment, opened: u64) -> bool {
+        let freed = self.epochs.at_freeing();
+        let is_held = self.epochs.holds(opened, freed);
+        if is_held {
+            self.held.push(Held { free, opened, freed });
+        }
+        is_held
+    }
+
+    /// Takes those of the held segments that no checkpoint refers to any more.
+    pub(crate) fn take_unheld(&mut self) -> Vec<FreeSegment> {
+        let epochs = &self.epochs;
+        let still_held = |held: &Held| epochs.holds(held.opened, held.freed);
+        let (kept, unheld) = self.held.drain(..).partition(still_held);
+        self.held = kept;
+        let unheld: Vec<Held> = unheld;
+        unheld.into_iter().map(|held| held.free).collect()
+    }
+
+    /// Segments that are free but for a checkpoint.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Takes in a segment of a log that was there before, whose file has room for `numbers` segments at least.
+    pub(crate) fn recover(&mut self, segment: FreeSegment, numbers: u32, holds: Recovered) {
+        let file = self.file(segment.file);
+        file.numbers = file.numbers.max(numbers);
+        match holds {
+            Recovered::Records => self.count_in(segment.file),
+            Recovered::Unused => self.file(segment.file).spare.push_back(segment),
+            Recovered::Retired => self.retired.push(segment),
+        }
+    }
+
+    /// Takes in a segment of such a log whose file is gone.
+    pub(crate) fn recover_homeless(&mut self, segment: u32) {
+        self.homeless.push(segment);
+    }
+
+    /// Whether a segment is out of use, and what its blocks are, if it is in no use.
+    pub(crate) fn unused(&self) -> HashMap<u32, (Blocks, bool)> {
+        let of_files = self.files.iter().flat_map(|file| file.free.iter().chain(&file.spare));
+        let unused = of_files.map(|free| (free.segment, (free.blocks, false)));
+        let retired = self.retired.iter().map(|free| (free.segment, (free.blocks, true)));
+        unused.chain(retired).collect()
+    }
+
+    /// The segments without a file.
+    pub(crate) fn homeless_segments(&self) -> &[u32] {
+        &self.homeless
     }
 
     /// Free segments, the reserve included.
@@ -609,7 +691,7 @@ mod tests {
 
     /// A space of `count` new segments on one file, two of them reserved.
     fn space(count: u32) -> Space {
-        let mut space = Space::new(1, 2);
+        let mut space = Space::new(&[true], 2);
         assert!(resize(&mut space, count as usize, 0).is_empty());
         space
     }
@@ -638,7 +720,7 @@ mod tests {
 
     #[test]
     fn files_take_turns() {
-        let mut space = Space::new(2, 0);
+        let mut space = Space::new(&[true; 2], 0);
         resize(&mut space, 4, 0);
         let taken: Vec<u32> =
             (0..4).filter_map(|_| take(&mut space, Purpose::Fresh).ok()).collect();
@@ -683,7 +765,7 @@ mod tests {
     #[test]
     fn a_path_is_closed_when_nothing_of_it_is_in_use_and_can_return_before() {
         let two = FileIndex(1);
-        let mut space = Space::new(2, 0);
+        let mut space = Space::new(&[true; 2], 0);
         resize(&mut space, 8, 0);
         let used = space.take_many(4, Purpose::Fresh).expect("free");
         let on_one: Vec<u32> = used.into_iter().filter(|&segment| segment < 4).collect();

@@ -12,7 +12,7 @@ const CHUNKS: usize = SEGMENTS_MAX / CHUNK_SEGMENTS;
 
 /// Where a segment's bytes are. Changes only while the segment is out of use because its path was
 /// removed.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Home {
     pub(crate) file: FileIndex,
     /// Segments of that file in front of it.

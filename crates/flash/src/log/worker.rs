@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 
 use super::append::Appender;
+use super::flush::WorkerFlush;
 use super::gc::Gc;
 use super::io::{Io, User};
 use super::large_read::{LargeResult, ReadFor};
@@ -26,6 +27,8 @@ pub(crate) struct LogWorker {
     appender: Appender,
     reader: Reader,
     gc: Gc,
+    /// Where it says that it has flushed; none before it has appended anything.
+    flush: Option<Arc<WorkerFlush>>,
     /// Ended device operations, between the device and the parts.
     done: Vec<Done>,
 }
@@ -36,15 +39,36 @@ impl LogWorker {
         let counters = shared.add_worker();
         let appender = Appender::new(shared.geometry.write_buffer_bytes());
         let io = Io { turn: None, shared, device, counters };
-        let worker =
-            Self { io, appender, reader: Reader::new(), gc: Gc::default(), done: Vec::new() };
+        let worker = Self {
+            io,
+            appender,
+            reader: Reader::new(),
+            gc: Gc::default(),
+            flush: None,
+            done: Vec::new(),
+        };
         worker.count_buffers();
         Ok(worker)
     }
 
-    fn count_append(&self, size: usize) {
+    fn count_append(&mut self, size: usize) {
+        self.join_flushes();
         self.io.counters.appends.add(1);
         self.io.counters.append_bytes.add(size as u64);
+    }
+
+    /// Has others wait for it when they want what was appended on flash.
+    fn join_flushes(&mut self) {
+        self.flush.get_or_insert_with(|| self.io.shared.flushes.join());
+    }
+
+    /// Flushes if somebody wants that. Cost: an atomic load.
+    fn flush_if_wanted(&mut self) {
+        let Some(flush) = &self.flush else { return };
+        if let Some(wanted) = self.io.shared.flushes.wanted_of(flush) {
+            self.appender.flush(&mut self.io);
+            flush.set_done(wanted, self.appender.fill_marks(&self.io));
+        }
     }
 
     fn count_buffers(&self) {
@@ -119,6 +143,7 @@ impl EngineWorker for LogWorker {
     }
 
     fn submit(&mut self) {
+        self.flush_if_wanted();
         self.appender.continue_large(&mut self.io);
         self.io.submit();
     }
@@ -166,6 +191,8 @@ impl EngineWorker for LogWorker {
     }
 
     fn gc(&mut self, owner: &dyn Owner, budget_bytes: usize) -> GcProgress {
+        // A run may append what it keeps.
+        self.join_flushes();
         let parts = (&mut self.appender, &mut self.reader.large);
         self.gc.step(&mut self.io, parts, owner, budget_bytes)
     }
@@ -184,6 +211,9 @@ impl Drop for LogWorker {
             let _ = rustix::event::poll(&mut [PollFd::new(&wake, PollFlags::IN)], None);
             self.reap(&mut completions);
             completions.clear();
+        }
+        if let Some(flush) = &self.flush {
+            self.io.shared.flushes.leave(flush);
         }
         self.io.counters.buffer_bytes.set(0);
     }

@@ -1,0 +1,118 @@
+//! Which checkpoints may refer to records, and which freed segments wait for that.
+//!
+//! Checkpoints are numbered in the order in which they begin, one after the other. One refers to records of segments that
+//! were opened before its last reference was made, and freed after it had begun. A start may find the last that was put in
+//! place, the one under way, or one of which nobody knows whether it was: what these may refer to stays as it is.
+
+/// The checkpoints of a log. Without any nothing is held.
+#[derive(Debug, Default)]
+pub(crate) struct Epochs {
+    /// The number of the last that has begun.
+    begun: u64,
+    /// The last to which no more references are added.
+    closed: u64,
+    /// Those that a start may find.
+    possible: Vec<u64>,
+}
+
+/// How a checkpoint has ended.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum CheckpointEnd {
+    /// It is what a start will find.
+    InPlace,
+    /// No start will find it.
+    Failed,
+    /// A start may find it, or the one before.
+    Unknown,
+}
+
+impl Epochs {
+    /// Those of a log that was opened by the state of a checkpoint.
+    pub(crate) fn behind(number: u64) -> Self {
+        Self { begun: number, closed: number, possible: vec![number] }
+    }
+
+    pub(crate) fn begin(&mut self) -> u64 {
+        self.begun += 1;
+        self.possible.push(self.begun);
+        self.begun
+    }
+
+    /// No more references are made for a checkpoint.
+    pub(crate) fn close(&mut self, number: u64) {
+        self.closed = self.closed.max(number);
+    }
+
+    pub(crate) fn end(&mut self, number: u64, end: CheckpointEnd) {
+        self.close(number);
+        match end {
+            CheckpointEnd::InPlace => self.possible.retain(|&other| other >= number),
+            CheckpointEnd::Failed => self.possible.retain(|&other| other != number),
+            CheckpointEnd::Unknown => {}
+        }
+    }
+
+    /// No start will find a checkpoint that refers to records.
+    pub(crate) fn forget(&mut self) {
+        self.close(self.begun);
+        self.possible.clear();
+    }
+
+    /// What a segment that is opened now is to remember.
+    pub(crate) fn at_opening(&self) -> u64 {
+        self.closed
+    }
+
+    /// What is to be remembered of a segment that is freed now.
+    pub(crate) fn at_freeing(&self) -> u64 {
+        self.begun
+    }
+
+    /// Whether a segment may be referred to that was opened and freed then.
+    pub(crate) fn holds(&self, opened: u64, freed: u64) -> bool {
+        self.possible.iter().any(|&number| opened < number && number <= freed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_held_while_a_checkpoint_that_may_be_found_may_refer_to_it() {
+        let mut epochs = Epochs::default();
+        let old = epochs.at_opening();
+        assert!(!epochs.holds(old, epochs.at_freeing()));
+        let first = epochs.begin();
+        let freed = epochs.at_freeing();
+        let within = epochs.at_opening();
+        assert!(epochs.holds(old, freed) && epochs.holds(within, freed));
+        epochs.close(first);
+        let behind = epochs.at_opening();
+        assert!(!epochs.holds(behind, epochs.at_freeing()), "it was opened too late");
+        epochs.end(first, CheckpointEnd::InPlace);
+        assert!(epochs.holds(old, freed), "the one in place refers to it");
+        let second = epochs.begin();
+        assert!(epochs.holds(behind, epochs.at_freeing()), "the second may refer to it");
+        epochs.end(second, CheckpointEnd::Failed);
+        assert!(!epochs.holds(behind, epochs.at_freeing()) && epochs.holds(old, freed));
+        let third = epochs.begin();
+        epochs.end(third, CheckpointEnd::Unknown);
+        assert!(epochs.holds(old, freed) && epochs.holds(behind, epochs.at_freeing()));
+        let freed_before = epochs.at_freeing();
+        let fourth = epochs.begin();
+        epochs.end(fourth, CheckpointEnd::InPlace);
+        assert!(!epochs.holds(old, freed_before), "it was freed before the fourth began");
+        assert!(epochs.holds(old, epochs.at_freeing()));
+        epochs.forget();
+        assert!(!epochs.holds(old, epochs.at_freeing()));
+    }
+
+    #[test]
+    fn a_start_goes_on_behind_its_checkpoint() {
+        let mut epochs = Epochs::behind(7);
+        assert!(epochs.holds(0, epochs.at_freeing()), "the seventh refers to it");
+        assert!(!epochs.holds(epochs.at_opening(), epochs.at_freeing()));
+        assert_eq!(epochs.begin(), 8);
+    }
+}

@@ -1,0 +1,207 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::device::sim::{SimDisk, SimFaults};
+use crate::engine::conformance::{Mix, Rig};
+use crate::engine::{CheckpointEnd, Engine};
+use crate::log::shared::Shared;
+use crate::log::{Backend, LogConfig, open_sim, reopen_sim};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+fn config(segments: u64, workers: usize) -> LogConfig {
+    LogConfig {
+        paths: Vec::new(),
+        flash_bytes: segments * SEGMENT_BYTES,
+        workers,
+        segment_bytes: None,
+        backend: Backend::Auto,
+    }
+}
+
+fn sim(seed: u64, paths: usize, segments: u64, workers: usize) -> (SimDisk, Arc<dyn Engine>) {
+    let sector = if seed.is_multiple_of(2) { 512 } else { 4096 };
+    let disk = SimDisk::new(seed, paths, sector);
+    let config = LogConfig { segment_bytes: Some(SEGMENT_BYTES), ..config(segments, workers) };
+    let engine = open_sim(&disk, &config).expect("opens");
+    disk.expect_power_loss();
+    (disk, engine)
+}
+
+/// Sizes for segments of 64 KiB: small, large, larger than a segment.
+const MIX: Mix =
+    Mix { keys: 300, steps: 600, lens: [2000, 40_000, 100_000], resets: true, may_fail: false };
+/// What happens beside a checkpoint, between two times that some keys are saved.
+const BESIDE: Mix = Mix { steps: 30, resets: false, ..MIX };
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_a_checkpoint_refers_to_is_there_after_each_loss_of_power(
+        seed: u64, paths in 1usize..4, workers in 1usize..3, extra in 2u64..30,
+    ) {
+        let segments = Shared::segments_min(workers) as u64 + extra;
+        let (mut disk, engine) = sim(seed, paths, segments, workers);
+        let mut rig = Rig::new(engine, workers, seed);
+        let mut references = 0;
+        for life in 0..6 {
+            let ends = [CheckpointEnd::InPlace, CheckpointEnd::Failed, CheckpointEnd::Unknown];
+            for (turn, end) in ends.into_iter().cycle().skip(seed as usize % 3).take(4).enumerate() {
+                rig.run(&Mix { steps: MIX.steps * (turn % 2), ..MIX });
+                rig.take_beside(&BESIDE, end).expect("nothing fails");
+            }
+            rig.run(&MIX);
+            let kept = rig.kept.clone().expect("one is in place");
+            references += kept.references();
+            disk = disk.after_power_loss();
+            disk.expect_power_loss();
+            let engine = reopen_sim(&disk, &config(segments, workers), &kept.state);
+            rig = Rig::reopened(engine.expect("opens"), workers, seed ^ life, &kept);
+            rig.check_all();
+        }
+        prop_assert!(references > 100, "{references}");
+        rig.engine.checkpoints().expect("it keeps records").forget().expect("nothing fails");
+        rig.check_all_space_comes_back();
+    }
+}
+
+#[test]
+fn the_power_may_go_before_anything_is_written_behind_the_start() {
+    let (disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let mut disk = disk;
+    for life in 0..3 {
+        disk = disk.after_power_loss();
+        let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
+        Rig::reopened(engine, 1, life, &kept).check_all();
+    }
+}
+
+#[test]
+fn a_checkpoint_fails_with_a_write_and_refers_to_what_is_there_in_the_end() {
+    for seed in 0..20 {
+        let (disk, engine) = sim(seed, 1, 64, 1);
+        let mut rig = Rig::new(engine, 1, seed);
+        rig.run(&Mix { resets: false, ..MIX });
+        disk.set_faults(SimFaults { full: true, ..SimFaults::default() });
+        let beside = Mix { may_fail: true, ..BESIDE };
+        rig.run(&Mix { steps: 0, ..beside });
+        rig.take_beside(&beside, CheckpointEnd::InPlace).expect_err("writes fail");
+        disk.set_faults(SimFaults::default());
+        // Records that were lost are not referred to, though the segments that they were in are.
+        rig.take_beside(&beside, CheckpointEnd::InPlace).expect("nothing fails any more");
+        let kept = rig.kept.clone().expect("one is in place");
+        let disk = disk.after_power_loss();
+        let engine = reopen_sim(&disk, &config(64, 1), &kept.state).expect("opens");
+        let mut rig = Rig::reopened(engine, 1, seed, &kept);
+        rig.check_all();
+        rig.run(&MIX);
+    }
+}
+
+#[test]
+fn behind_a_sync_that_failed_no_checkpoint_refers_to_anything() {
+    let (disk, engine) = sim(3, 2, 24, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 3);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.take_checkpoint();
+    disk.set_faults(SimFaults { failed_syncs: true, ..SimFaults::default() });
+    rig.take_beside(&BESIDE, CheckpointEnd::InPlace).expect_err("a sync fails");
+    disk.set_faults(SimFaults::default());
+    let checkpoints = engine.checkpoints().expect("it keeps records");
+    checkpoints.prepare().expect_err("whatever the next sync would say");
+    // What the one in place refers to is there.
+    let kept = rig.kept.clone().expect("one is in place");
+    let lost = disk.after_power_loss();
+    let reopened = reopen_sim(&lost, &config(24, 1), &kept.state).expect("opens");
+    Rig::reopened(reopened, 1, 3, &kept).check_all();
+    checkpoints.forget().expect("labels can be removed");
+    assert_eq!(engine.stats().segments_held, 0);
+}
+
+#[test]
+fn a_full_flash_waits_for_a_checkpoint_and_goes_on_with_it() {
+    let (_disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    let mix = Mix { resets: false, ..MIX };
+    rig.run(&mix);
+    rig.take_checkpoint();
+    let state_of = |rig: &Rig| rig.kept.as_ref().expect("one is in place").state.clone();
+    for _ in 0..5 {
+        // Everything is written over, without a checkpoint but where there is no other way.
+        let before = state_of(&rig);
+        rig.run(&Mix { steps: 3000, ..mix });
+        assert!(before != state_of(&rig), "there was no other way");
+    }
+}
+
+#[test]
+fn a_state_and_files_that_do_not_belong_together_are_refused() {
+    let (disk, engine) = sim(2, 2, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.take_checkpoint();
+    let old = rig.kept.clone().expect("one is in place");
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let refused = |disk: &SimDisk, config: &LogConfig, state: &[u8], reason: &str| {
+        let error = reopen_sim(disk, config, state).err().expect("it is refused").to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    let usual = config(24, 1);
+    refused(&disk, &usual, &old.state, "written since the journal was copied");
+    refused(&disk, &config(4, 1), &kept.state, "flash size too small");
+    let other_segments = LogConfig { segment_bytes: Some(128 << 10), ..usual.clone() };
+    refused(&disk, &other_segments, &kept.state, "flash-segment-size 65536");
+    refused(&disk, &usual, &kept.state[1..], "cannot be used");
+    let (other, _engine) = sim(2, 2, 24, 1);
+    refused(&other, &usual, &kept.state, "has no label");
+    let mut foreign = Rig::new(_engine, 1, 2);
+    foreign.take_checkpoint();
+    refused(&other, &usual, &kept.state, "is not the one that the journal refers to");
+    let (fewer, engine) = sim(2, 1, 24, 1);
+    Rig::new(engine, 1, 2).take_checkpoint();
+    refused(&fewer, &usual, &kept.state, "a flash path that is not given");
+}
+
+#[test]
+fn the_flash_size_may_change_from_start_to_start() {
+    let (mut disk, engine) = sim(4, 2, 40, 1);
+    let mut rig = Rig::new(engine, 1, 4);
+    rig.run(&Mix { resets: false, ..MIX });
+    for (life, segments) in [60, 24, 40].into_iter().enumerate() {
+        rig.take_checkpoint();
+        let kept = rig.kept.clone().expect("one is in place");
+        disk = disk.after_power_loss();
+        let engine = reopen_sim(&disk, &config(segments, 1), &kept.state).expect("opens");
+        rig = Rig::reopened(engine, 1, life as u64, &kept);
+        rig.run(&MIX);
+        rig.take_checkpoint();
+        rig.gc_all();
+        rig.take_checkpoint();
+        let stats = rig.engine.stats();
+        assert_eq!(stats.capacity_bytes, segments * SEGMENT_BYTES, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_claim_of_what_nothing_refers_to_is_refused() {
+    let (disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
+    let checkpoints = engine.checkpoints().expect("it keeps records");
+    checkpoints.end_claims().expect_err("nothing was claimed");
+    for units in [0, 5, 4096, 1 << 30, (1 << 40) - 1] {
+        let record = engine.identify(crate::Location::from_units(units));
+        assert!(!checkpoints.claim(crate::RecordId { generation: 7 << 20, ..record }, 48));
+        assert!(!checkpoints.claim(record, 1 << 30));
+    }
+}

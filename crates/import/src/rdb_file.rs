@@ -38,6 +38,7 @@ impl Importing<'_> {
                     complain(PROGRAM, text);
                 }
                 Part::Aux { .. } | Part::Size { .. } => {}
+                Part::OfModule(_) => unreachable!("no module's values are taken"),
             }
             self.progress.at(reader.offset(), self.sent);
         }

@@ -57,8 +57,8 @@ fn wait_for_rewrite(client: &mut Client) {
 /// A server on the directory of another, with the journal on.
 fn on_directory(directory: &Path, options: &[&str]) -> Server {
     let dir = directory.to_str().expect("a path in UTF-8");
-    let all = [&ON[..], &["--dir", dir, "--flash-segment-size", "1mb"], options].concat();
-    Server::kelvin_with_flash("256mb", &all)
+    let flash = ["--flash-path", dir, "--flash-size", "256mb", "--flash-segment-size", "1mb"];
+    Server::kelvin(&[&ON[..], &["--dir", dir], &flash, options].concat())
 }
 
 /// The files of segments, in their order.

@@ -91,6 +91,24 @@ impl Keyspace {
         self.tables.fetch_xor(flip, Ordering::Relaxed);
     }
 
+    /// The physical tables of all databases.
+    pub fn tables(&self) -> [u8; DB_COUNT] {
+        std::array::from_fn(|db| self.table_of(db as u8))
+    }
+
+    /// Has each database have the table that it had when this was told by [`Keyspace::tables`]. All slots must be held, and
+    /// are empty. False: each is to have a table of its own.
+    pub fn set_tables(&self, all: &Locked<'_>, tables: [u8; DB_COUNT]) -> bool {
+        let has = |table| tables.contains(&table);
+        if !(0..DB_COUNT as u8).all(has) {
+            return false;
+        }
+        for db in 0..DB_COUNT as u8 {
+            self.swap_tables(all, db, self.db_of(tables[usize::from(db)]));
+        }
+        true
+    }
+
     /// Locks one slot. Cost: about 10 ns when nobody else holds it.
     #[inline]
     pub fn lock(&self, slot: u16) -> SlotGuard<'_> {

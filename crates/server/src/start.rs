@@ -58,6 +58,12 @@ pub enum StartError {
          bits of an address: it needs a kernel with a smaller address space for processes"
     )]
     Addresses(usize),
+    /// A journal that refers to flash, without flash.
+    #[error(
+        "the journal refers to values on flash: start with the flash-path and flash-size that the server had, or move the \
+         journal away to start from a snapshot"
+    )]
+    NoFlash,
     /// `flash-size` without `flash-path`, or the other way round.
     #[error("flash-path and flash-size belong together: {0} is missing")]
     HalfFlash(&'static str),
@@ -199,7 +205,7 @@ async fn serve_loaded(
 /// Says what could not be loaded, and what to do.
 fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
     let (dir, name) = snapshot_path(server);
-    let path = if error.is_of_journal() { journal_folder(server) } else { dir.join(name) };
+    let path = if error.is_of_journal() { journal_folder(&server.config) } else { dir.join(name) };
     let cause = match &error {
         NotLoaded::Checkpoint { reason, .. } => reason,
         error => error,
@@ -298,7 +304,16 @@ fn open_budget(config: &Config) -> anyhow::Result<Budget> {
 fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn Engine>>> {
     let paths = crate::state::settings::flash_paths(config);
     let flash_bytes = config.flash_size.load();
+    let state = match config.appendonly.load() {
+        true => {
+            let folder = journal_folder(config);
+            let failed = || format!("cannot look into the journal in {}", folder.display());
+            flash::flash_state(&folder).with_context(failed)?
+        }
+        false => None,
+    };
     match (paths.is_empty(), flash_bytes) {
+        (true, 0) if state.is_some() => bail!(StartError::NoFlash),
         (true, 0) => return Ok(None),
         (true, _) => bail!(StartError::HalfFlash("flash-path")),
         (false, 0) => bail!(StartError::HalfFlash("flash-size")),
@@ -314,7 +329,10 @@ fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn 
         bytes => Some(bytes),
     };
     let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
-    Ok(Some(flash::open_log(&log)?))
+    let Some(state) = state else { return Ok(Some(flash::open_log(&log)?)) };
+    let engine = flash::reopen_log(&log, &state)?;
+    tracing::info!("flash is as the last checkpoint of the journal has left it");
+    Ok(Some(engine))
 }
 
 /// Room for `maxclients` sockets, as far as the system allows.

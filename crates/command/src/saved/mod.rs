@@ -4,9 +4,11 @@
 mod append;
 mod load;
 mod load_stream;
+mod placed;
 mod stream;
 
 pub use load::{Piece, PieceMax, read_pieces};
+pub use placed::{PLACED_MODULE, Placed};
 
 use keyspace::{Key, SlotState, Stored};
 use rdb::write::{

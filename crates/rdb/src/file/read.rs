@@ -20,14 +20,15 @@ const READ_BYTES: usize = 256 << 10;
 const BUFFER_BYTES_MAX: usize = 4 * READ_BYTES;
 
 /// Types of values that modules have made.
-const MODULE_VALUES: [u8; 2] = [6, 7];
+const MODULE_VALUE: u8 = 6;
+pub(super) const MODULE_VALUE_2: u8 = 7;
 /// Values of a module: their sorts.
-const MODULE_END: u64 = 0;
+pub(super) const MODULE_END: u64 = 0;
 const MODULE_SIGNED: u64 = 1;
 const MODULE_UNSIGNED: u64 = 2;
 const MODULE_FLOAT: u64 = 3;
 const MODULE_DOUBLE: u64 = 4;
-const MODULE_STRING: u64 = 5;
+pub(super) const MODULE_STRING: u64 = 5;
 
 /// Why a file cannot be read, and where.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +78,8 @@ pub enum Part {
     Skipped(Skipped),
     /// A key. Its value comes next: it must be read ([`crate::read_object`]) before the next part.
     Key(KeyPart),
+    /// A key whose value is of the module that the reader takes ([`FileReader::take_module`]).
+    OfModule(ModulePart),
     /// The end, where everything is as the checksum says.
     End,
 }
@@ -98,11 +101,26 @@ pub struct KeyPart {
     pub frequency: Option<u8>,
 }
 
+/// A key whose value is of a module: a string to everybody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModulePart {
+    /// Its database.
+    pub db: u64,
+    /// Its name.
+    pub key: Vec<u8>,
+    /// When it expires: Unix milliseconds, 0 for never.
+    pub expire_at_ms: u64,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
 /// A file that is read from front to back.
 pub struct FileReader<R> {
     bytes: Buffered<R>,
     version: u16,
     db: u64,
+    /// Whose values are taken.
+    module: Option<u64>,
 }
 
 /// Where values are read.
@@ -123,10 +141,15 @@ impl<R: Read> FileReader<R> {
     ///
     /// Errors: it is none, or one of a version that is not known.
     pub fn new(input: R, string_bytes_max: u64) -> Result<FileReader<R>, FileError> {
-        let mut reader =
-            FileReader { bytes: Buffered::new(input, string_bytes_max), version: 0, db: 0 };
+        let bytes = Buffered::new(input, string_bytes_max);
+        let mut reader = FileReader { bytes, version: 0, db: 0, module: None };
         reader.version = read_version(&mut reader.bytes).map_err(|error| reader.error(error))?;
         Ok(reader)
+    }
+
+    /// Has values of a module handed over that are one string. Those of others are errors.
+    pub fn take_module(&mut self, id: u64) {
+        self.module = Some(id);
     }
 
     /// The version of its format.
@@ -200,6 +223,9 @@ impl<R: Read> FileReader<R> {
                     return Ok(Part::End);
                 }
                 other => {
+                    if let (MODULE_VALUE_2, Some(id)) = (other, self.module) {
+                        return self.read_of_module(id, expire_at_ms);
+                    }
                     let object_type = self.object_type(other)?;
                     let key = text::read(&mut self.bytes, &mut Vec::new())?.to_vec();
                     let db = self.db;
@@ -216,8 +242,14 @@ impl<R: Read> FileReader<R> {
         }
     }
 
+    fn read_of_module(&mut self, id: u64, expire_at_ms: u64) -> Result<Part, Error> {
+        let key = text::read(&mut self.bytes, &mut Vec::new())?.to_vec();
+        let value = read_module_value(&mut self.bytes, id)?;
+        Ok(Part::OfModule(ModulePart { db: self.db, key, expire_at_ms, value }))
+    }
+
     fn object_type(&self, byte: u8) -> Result<ObjectType, Error> {
-        if MODULE_VALUES.contains(&byte) {
+        if [MODULE_VALUE, MODULE_VALUE_2].contains(&byte) {
             return Err(Error::Unsupported("value of a module: type", byte.into()));
         }
         ObjectType::from_byte(byte, Dialect::of_version(self.version))
@@ -248,6 +280,21 @@ fn read_version(bytes: &mut impl Source) -> Result<u16, Error> {
         0 => Err(Error::Unsupported("version", 0)),
         version if is_known(version) => Ok(version),
         other => Err(Error::Unsupported("version", other.into())),
+    }
+}
+
+/// Reads a value of a module that is one string. Errors: it is another's, or something else.
+fn read_module_value(bytes: &mut impl Source, id: u64) -> Result<Vec<u8>, Error> {
+    if length::read(bytes)? != id {
+        return Err(Error::Unsupported("value of a module: type", MODULE_VALUE_2.into()));
+    }
+    if length::read(bytes)? != MODULE_STRING {
+        return Err(Error::Malformed("value of a module"));
+    }
+    let value = text::read(bytes, &mut Vec::new())?.to_vec();
+    match length::read(bytes)? {
+        MODULE_END => Ok(value),
+        _ => Err(Error::Malformed("value of a module")),
     }
 }
 

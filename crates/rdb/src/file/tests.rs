@@ -38,6 +38,7 @@ fn shown(file: impl Read) -> Result<Vec<String>, FileError> {
             }
             Part::Size { keys, expiring } => lines.push(format!("size {keys} {expiring}")),
             Part::Skipped(what) => lines.push(format!("{what:?}")),
+            Part::OfModule(part) => panic!("{part:?}"),
         }
     }
 }
@@ -197,6 +198,37 @@ fn what_is_written_is_read() {
             ["version 10", "redis-ver=7.0.15", "size 2 1", "0:a@0 v", "0:12@77 v"]
         );
         assert_eq!(lines[5].len(), "3:long@0 ".len() + 900_000);
+    }
+}
+
+#[test]
+fn values_of_a_module_are_read_by_who_takes_them() {
+    // As Redis tells it of a type of this name.
+    let id = module_id(b"test-type", 3);
+    let mut object = Vec::new();
+    module_value(&mut object, id, b"\x00value");
+    assert_eq!(object[..2], [7, 0x81]);
+    let mut writer = FileWriter::new(Vec::new(), 10, true);
+    writer.key(2, b"key", 77, &object).expect("a buffer");
+    let file = writer.finish().expect("a buffer");
+    let read = |module: Option<u64>| {
+        let mut reader = FileReader::new(&file[..], 1 << 20).expect("a file");
+        module.into_iter().for_each(|id| reader.take_module(id));
+        let part = reader.next_part()?;
+        reader.next_part().map(|end| (part, end))
+    };
+    let (db, key, expire_at_ms, value) = (2, b"key".to_vec(), 77, b"\x00value".to_vec());
+    let part = Part::OfModule(ModulePart { db, key, expire_at_ms, value });
+    assert_eq!(read(Some(id)).expect("a file"), (part, Part::End));
+    for module in [None, Some(id + 1)] {
+        let error = read(module).expect_err("it is another's").error;
+        assert_eq!(error, Error::Unsupported("value of a module: type", 7));
+    }
+    for len in 0..file.len() {
+        let mut reader = FileReader::new(&file[..len.max(9)], 1 << 20).expect("a file");
+        reader.take_module(id);
+        let cut = reader.next_part().and_then(|_| reader.next_part());
+        assert_eq!(cut.expect_err("it is cut").error, Error::Short, "{len}");
     }
 }
 

@@ -10,23 +10,23 @@ use std::sync::atomic::Ordering;
 
 use flash::{Journal, JournalOptions, Recovery, SyncPolicy, TornTail};
 
-use crate::config::{AppendFsync, ApplyError, OptionRow};
-use crate::session::save::take_checkpoint;
+use crate::config::{AppendFsync, ApplyError, Config, OptionRow};
+use crate::session::save::{forget_references, take_checkpoint};
 use crate::state::server::Server;
 
 /// A record of no command, which says that there are changes of which there is none.
 pub(super) const GAP: &[u8] = &[0];
 
 /// Where the journal is.
-pub(crate) fn journal_folder(server: &Server) -> PathBuf {
+pub(crate) fn journal_folder(config: &Config) -> PathBuf {
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-    path(&server.config.dir.load()).join(path(&server.config.appenddirname.load()))
+    path(&config.dir.load()).join(path(&config.appenddirname.load()))
 }
 
 /// The same, and how it is kept.
 pub(super) fn journal_options(server: &Server) -> JournalOptions {
     JournalOptions {
-        folder: journal_folder(server),
+        folder: journal_folder(&server.config),
         sync: sync_policy(server),
         torn_tail: match server.config.aof_load_truncated.load() {
             true => TornTail::Cut,
@@ -143,7 +143,7 @@ fn check_folder(server: &Server) -> Result<(), ApplyError> {
     };
     let is_there =
         |wanted: &Path| Some(journal.folder().canonicalize().ok()? == wanted.canonicalize().ok()?);
-    let wanted = journal_folder(server);
+    let wanted = journal_folder(&server.config);
     match wanted == journal.folder() || is_there(&wanted).unwrap_or(false) {
         true => Ok(()),
         false => refused(format!(
@@ -187,6 +187,8 @@ fn switch_off(server: &Server) {
     if let Some(journal) = server.journaling.journal() {
         journal.sync_soon();
     }
+    // What it refers to is written over from now on.
+    forget_references(server);
 }
 
 /// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough.
@@ -214,7 +216,6 @@ mod tests {
     use tier::{Budget, Environment, Tier};
 
     use super::*;
-    use crate::config::Config;
     use crate::session::save::Begun;
     use crate::state::registry::tests::KEY_COMMANDS;
     use crate::state::saves::Purpose;

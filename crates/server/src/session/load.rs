@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command::{Classes, ColdValue, CommandError, Cx, Effects, Waits};
-use flash::JournalError;
-use keyspace::{DB_COUNT, DetachedTable, Key, Noting, SLOT_COUNT, Tally};
+use flash::{JournalError, Location, RecordId, record_size};
+use keyspace::{DB_COUNT, Db, DetachedTable, Key, Noting, SLOT_COUNT, Tally, WHOLE};
 use rdb::file::FileError;
 use thiserror::Error as ThisError;
 use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_wants};
@@ -25,7 +25,7 @@ use crate::limits::{ATTEMPTS_MAX, FLUSHED_TICKS_MAX, LOADED_LARGE_BYTES, LOADED_
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_brake::Brake;
-use crate::session::load_file::{Batch, LoadedPiece, start_reading};
+use crate::session::load_file::{Batch, Loaded, LoadedPiece, LoadedPlace, start_reading};
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
 use crate::state::client_memory::request_bytes_max;
@@ -81,6 +81,9 @@ pub(crate) enum NotLoaded {
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The values on flash that a snapshot refers to are not there.
+    #[error("its values on flash: {0}")]
+    Flash(String),
     /// The snapshot that it begins with.
     #[error("its snapshot {name}: {reason}")]
     Checkpoint {
@@ -301,7 +304,8 @@ impl Loading<'_> {
         let file_bytes = file.metadata()?.len();
         tracing::info!(path = %path.display(), file_bytes, "loading");
         server.saves.loading.begin_file(file_bytes);
-        let mut batches = start_reading(server, file, item_bytes_max(server))?;
+        let refers = self.merging == Merging::Before;
+        let mut batches = start_reading(server, file, item_bytes_max(server), refers)?;
         let (mut putting, mut logged) = (Putting::default(), self.start);
         loop {
             let Batch { pieces, put, .. } = batches.recv().await.ok_or(NotLoaded::Thread)??;
@@ -309,7 +313,10 @@ impl Loading<'_> {
                 break;
             }
             for piece in pieces {
-                self.put(&mut putting, piece).await?;
+                match piece {
+                    Loaded::Piece(piece) => self.put(&mut putting, piece).await?,
+                    Loaded::Place(place) => self.put_place(&place).await?,
+                }
             }
             if let Some(put) = put {
                 // The thread may have ended.
@@ -327,8 +334,14 @@ impl Loading<'_> {
         let keys = server.saves.loaded_keys.load(Ordering::Relaxed);
         let expired = server.saves.loaded_expired.load(Ordering::Relaxed);
         let seconds = self.start.elapsed().as_secs_f64();
-        tracing::info!(keys, expired, seconds, "DB loaded from disk");
-        Ok(())
+        let on_flash = server.saves.loaded_places.load(Ordering::Relaxed);
+        tracing::info!(keys, on_flash, expired, seconds, "DB loaded from disk");
+        match server.tier.engine.as_ref().and_then(|engine| engine.checkpoints()) {
+            Some(checkpoints) if refers => {
+                checkpoints.end_claims().map_err(|error| NotLoaded::Flash(error.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Memory for a piece. Where none can be made it is put without, if it fits beside what the data set takes: what is
@@ -351,6 +364,47 @@ impl Loading<'_> {
             self.worker.upkeep_tick.notified().await;
         }
         Err(TierError::OutOfMemory)
+    }
+
+    /// Makes a key whose value stays on flash.
+    async fn put_place(&self, loaded: &LoadedPlace) -> Result<(), NotLoaded> {
+        let (worker, server) = (self.worker, &*self.worker.server);
+        let bytes = loaded.bytes();
+        self.brake.wait(worker, bytes).await;
+        let _claim = match worker.tier.must_wait_for(bytes) {
+            false => None,
+            true => self
+                .wait_for_memory(bytes)
+                .await
+                .map_err(|_| loaded.refused("there is no memory for it within maxmemory"))?,
+        };
+        let (part, placed) = (&loaded.part, &loaded.placed);
+        let db = u8::try_from(part.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
+        let db = db.ok_or_else(|| loaded.refused("there are fewer databases"))?;
+        let (table, key) = (server.tier.keyspace.table_of(db), Key::new(&part.key));
+        let mut slot = server.tier.keyspace.lock(key.slot);
+        if slot.view(table, &key).is_some() {
+            return Err(loaded.refused("it is there twice"));
+        }
+        let at = Location::from_units(placed.at.units);
+        let record = RecordId { at, generation: placed.generation };
+        let size = record_size(part.key.len(), placed.at.stored_len as usize);
+        let engine = server.tier.engine.as_ref();
+        let is_there = engine
+            .and_then(|engine| engine.checkpoints())
+            .is_some_and(|checkpoints| checkpoints.claim(record, size));
+        if !is_there {
+            return Err(loaded.refused("it refers to a value that is not on flash"));
+        }
+        let mut tally = worker.tally.borrow_mut();
+        tally.noting = Noting::default();
+        let place = (placed.at, placed.value_len);
+        let mut keys = Db::new(&mut slot, table, 0, &mut tally);
+        keys.put_cold(&key, placed.kind, place, part.expire_at_ms);
+        slot.set_timer((table, &key), WHOLE, placed.first_expiry_ms, &mut tally);
+        server.saves.loaded_keys.fetch_add(1, Ordering::Relaxed);
+        server.saves.loaded_places.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Makes a key of a piece, or adds it to that, with the leaves at hand that it needs.
@@ -470,6 +524,14 @@ impl Loading<'_> {
 struct Putting {
     /// It is passed over.
     has_expired: bool,
+}
+
+impl LoadedPlace {
+    fn refused(&self, reason: &'static str) -> NotLoaded {
+        let LoadedPlace { part, offset, .. } = self;
+        let key = part.key.escape_ascii().to_string();
+        NotLoaded::Key { offset: *offset, key, db: part.db, reason: reason.into() }
+    }
 }
 
 impl LoadedPiece {

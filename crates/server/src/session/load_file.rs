@@ -5,9 +5,10 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use command::saved::{Piece, PieceMax, read_pieces};
+use command::saved::{PLACED_MODULE, Piece, PieceMax, Placed, read_pieces};
+use flash::Checkpoints;
 use rdb::Error;
-use rdb::file::{FileReader, KeyPart, Part};
+use rdb::file::{FileReader, KeyPart, ModulePart, Part};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::{
@@ -15,15 +16,46 @@ use crate::limits::{
     LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
 };
 use crate::session::load::NotLoaded;
+use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
 use crate::state::server::Server;
 
 /// Pieces that follow one another in the file.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) pieces: Vec<LoadedPiece>,
+    pub(super) pieces: Vec<Loaded>,
     bytes: u64,
     /// To be told when a large batch has been put: only then is more read.
     pub(super) put: Option<oneshot::Sender<()>>,
+}
+
+/// What a file has of a key.
+pub(super) enum Loaded {
+    Piece(LoadedPiece),
+    Place(LoadedPlace),
+}
+
+impl Loaded {
+    /// Bytes that it takes on its way.
+    fn bytes(&self) -> u64 {
+        match self {
+            Loaded::Piece(loaded) => loaded.piece.bytes(),
+            Loaded::Place(loaded) => loaded.bytes(),
+        }
+    }
+}
+
+/// A key whose value is on flash.
+pub(super) struct LoadedPlace {
+    pub(super) part: ModulePart,
+    pub(super) placed: Placed,
+    /// Where it ends in the file.
+    pub(super) offset: u64,
+}
+
+impl LoadedPlace {
+    pub(super) fn bytes(&self) -> u64 {
+        (self.part.key.len() + size_of::<LoadedPlace>()) as u64
+    }
 }
 
 /// A piece of the value of a key.
@@ -35,20 +67,21 @@ pub(super) struct LoadedPiece {
 }
 
 /// Begins to read a file on a thread of its own. No value, and no element of one, may take more than `bytes_max`.
-/// What comes ends with an error, or an empty batch.
+/// What comes ends with an error, or an empty batch. One that `refers` may do so to values on flash.
 ///
 /// Errors: it is no such file; there is no thread.
 pub(super) fn start_reading(
     server: &Arc<Server>,
     file: File,
     bytes_max: u64,
+    refers: bool,
 ) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
     let file = Counted { file, server: server.clone() };
     let reader = FileReader::new(file, bytes_max)?;
     tracing::info!(version = reader.version(), "loading");
     let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
     let out = Out { sender, batch: Batch::default() };
-    let read = FileThread { server: server.clone(), reader, bytes_max, out };
+    let read = FileThread { server: server.clone(), reader, bytes_max, refers, out };
     server.threads.start("load", Box::new(move || read.run()))?;
     Ok(receiver)
 }
@@ -71,6 +104,8 @@ struct FileThread {
     server: Arc<Server>,
     reader: FileReader<Counted>,
     bytes_max: u64,
+    /// Whether it may refer to values on flash.
+    refers: bool,
     out: Out,
 }
 
@@ -84,8 +119,8 @@ struct Out {
 struct Left;
 
 impl Out {
-    fn add(&mut self, piece: LoadedPiece) -> Result<(), Left> {
-        let bytes = piece.piece.bytes();
+    fn add(&mut self, piece: Loaded) -> Result<(), Left> {
+        let bytes = piece.bytes();
         // What is large comes by itself.
         if self.batch.bytes + bytes >= LOADED_LARGE_BYTES {
             self.send()?;
@@ -134,23 +169,64 @@ impl FileThread {
                     let offset = self.reader.offset();
                     tracing::warn!(?what, offset, "passed over: not supported");
                 }
-                Part::Aux { name, value } => self.note(&name, &value),
+                Part::OfModule(part) => self.read_place(part)?,
+                Part::Aux { name, value } => self.note(&name, &value)?,
                 Part::Size { .. } => {}
             }
         }
     }
 
-    fn note(&self, name: &[u8], value: &[u8]) {
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), Ended> {
+        self.note_references(name, value)?;
         if name == b"used-mem" {
             let bytes = value::number::parse_u64(value).unwrap_or(0);
             self.server.saves.loading.used_bytes.store(bytes, Ordering::Relaxed);
         }
         let (name, value) = (name.escape_ascii(), value.escape_ascii());
         tracing::debug!(%name, %value, "the file says");
+        Ok(())
+    }
+
+    /// Gets ready for references to values on flash. Errors: the flash is not the one that they are to.
+    fn note_references(&mut self, name: &[u8], value: &[u8]) -> Result<(), Ended> {
+        let tier = &self.server.tier;
+        if !self.refers {
+            return Ok(());
+        }
+        if name == AUX_TABLES.as_bytes() {
+            let tables: Option<Vec<u8>> =
+                value.split(|byte| *byte == b' ').map(parse_table).collect();
+            let tables = tables.and_then(|tables| tables.try_into().ok());
+            let all = tier.keyspace.lock_all();
+            let is_set = tables.is_some_and(|tables| tier.keyspace.set_tables(&all, tables));
+            return match is_set {
+                true => Ok(()),
+                false => Err(Ended::Not(NotLoaded::Flash("its tables are damaged".to_owned()))),
+            };
+        }
+        if name == AUX_CHECKPOINT.as_bytes() {
+            let checkpoints = tier.engine.as_ref().and_then(|engine| engine.checkpoints());
+            let opened_by = checkpoints.and_then(Checkpoints::opened_by);
+            if opened_by.is_none() || value::number::parse_u64(value) != opened_by {
+                let what = "it refers to values on flash, and the flash was not opened for it";
+                return Err(Ended::Not(NotLoaded::Flash(what.to_owned())));
+            }
+            self.reader.take_module(PLACED_MODULE);
+        }
+        Ok(())
+    }
+
+    fn read_place(&mut self, part: ModulePart) -> Result<(), Ended> {
+        let offset = self.reader.offset();
+        let Some(placed) = Placed::read(&part.value) else {
+            let error = self.reader.error(Error::Malformed("reference to flash"));
+            return Err(Ended::Not(error.into()));
+        };
+        Ok(self.out.add(Loaded::Place(LoadedPlace { part, placed, offset }))?)
     }
 
     fn read_value(&mut self, part: Arc<KeyPart>) -> Result<(), Ended> {
-        let FileThread { server, reader, bytes_max, out } = self;
+        let FileThread { server, reader, bytes_max, out, .. } = self;
         let (bytes_max, offset) = (*bytes_max, reader.offset());
         let elements = usize::try_from(bytes_max / LOADED_ELEMENT_BYTES).unwrap_or(usize::MAX);
         let max = PieceMax {
@@ -162,7 +238,7 @@ impl FileThread {
         let mut has_left = false;
         let read = read_pieces(reader, &part, &**server, max, &mut |piece| {
             let piece = LoadedPiece { part: part.clone(), piece, offset };
-            out.add(piece).map_err(|Left| {
+            out.add(Loaded::Piece(piece)).map_err(|Left| {
                 has_left = true;
                 Error::Stopped
             })
@@ -179,6 +255,10 @@ impl FileThread {
             Err(error) => Err(Ended::Not(reader.error(error).into())),
         }
     }
+}
+
+fn parse_table(text: &[u8]) -> Option<u8> {
+    value::number::parse_u64(text)?.try_into().ok()
 }
 
 /// Why the thread reads no further.

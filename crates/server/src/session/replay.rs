@@ -86,7 +86,7 @@ async fn read_journal(worker: &Worker, evicted_before: u64) -> Result<(Journal, 
 
 /// Whether an append-only file of Redis is where the journal is to be. To pass over it would be to lose what it has.
 fn has_files_of_redis(server: &Server) -> bool {
-    let Ok(entries) = std::fs::read_dir(journal_folder(server)) else { return false };
+    let Ok(entries) = std::fs::read_dir(journal_folder(&server.config)) else { return false };
     let is_of_redis = |name: &OsStr| {
         [".aof", ".manifest"].iter().any(|end| name.as_bytes().ends_with(end.as_bytes()))
     };

@@ -2,6 +2,7 @@
 //! moment).
 
 mod large;
+mod referred;
 
 use std::cell::OnceCell;
 use std::io;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use command::{ColdValue, Fetched};
-use flash::{Journal, Position};
+use flash::{Checkpoints, Engine, Journal, Position};
 use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
@@ -26,9 +27,16 @@ use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
 use crate::state::snapshot::{
-    BegunName, Failure, Reading, Saved, Snapshot, Turn, unreadable, unwritten,
+    BegunName, Failure, Reading, References, Saved, Snapshot, Turn, unreadable, unwritten,
 };
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
+
+pub(crate) use referred::forget_references;
+use referred::{Referred, engine_to_refer_to};
+
+/// What a checkpoint says of itself that refers to values on flash: which table each database has, and its number.
+pub(super) const AUX_TABLES: &str = "kelvin-tables";
+pub(super) const AUX_CHECKPOINT: &str = "kelvin-checkpoint";
 
 /// How often a snapshot is begun again.
 const BEGUN_MAX: u32 = 16;
@@ -225,6 +233,8 @@ pub(crate) fn save_points(server: &Server) -> Vec<(u64, u64)> {
 struct Saving<'a> {
     server: &'a Server,
     purpose: Purpose,
+    /// Where values stay.
+    engine: Option<&'a Arc<dyn Engine>>,
     dir: PathBuf,
     reader: TierWorker,
     file: SnapshotFile,
@@ -240,8 +250,10 @@ struct Done {
 }
 
 /// The moment of a snapshot.
-struct Moment {
+struct Moment<'a> {
     snapshot: Arc<Snapshot>,
+    /// The engine's checkpoint, if values stay on flash.
+    referred: Option<Referred<'a>>,
     /// Changes before it.
     changes: u64,
     /// Of a checkpoint, where the journal was.
@@ -266,10 +278,12 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let (file, pipe) = SnapshotFile::create(&server.tier, &dir, "")
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
-    let saving = Saving { server, purpose, dir: dir.clone(), reader, file, beside };
-    let has_checksum = server.config.rdbchecksum.load();
+    let engine = journal.and_then(|_| engine_to_refer_to(server));
+    let saving = Saving { server, purpose, engine, dir: dir.clone(), reader, file, beside };
+    // Records on flash are checked by themselves, and what refers to them is by this alone.
+    let has_checksum = server.config.rdbchecksum.load() || engine.is_some();
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
-    let Moment { snapshot, changes, position } = match saving.begin(writer) {
+    let Moment { snapshot, mut referred, changes, position } = match saving.begin(writer) {
         Ok(moment) => moment,
         Err(failure) => {
             saving.file.remove();
@@ -281,10 +295,14 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let [writer, part] = saving.end(&snapshot);
     let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
     let keys = snapshot.keys.load(Ordering::Relaxed);
+    if let Some(referred) = &referred {
+        let stay_on_flash = snapshot.referred.load(Ordering::Relaxed);
+        tracing::info!(checkpoint = referred.number, keys, stay_on_flash, "values stay on flash");
+    }
     let Saving { file, mut beside, .. } = saving;
     let finished = finish((writer, part), beside.take(), result);
     match finished {
-        Ok(bytes) => put(server, file, &name, journal.zip(position))
+        Ok(bytes) => put(server, file, &name, journal.zip(position), &mut referred)
             .map(|()| Done { keys, bytes, changes })
             .map_err(|error| failed("Error moving temp DB file on the final", error)),
         Err(failure) => match file.remove() {
@@ -305,10 +323,28 @@ fn put(
     file: SnapshotFile,
     name: &Path,
     checkpoint: Option<(&Journal, Position)>,
+    referred: &mut Option<Referred<'_>>,
 ) -> io::Result<()> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
+    let state = referred.as_ref().map(|referred| referred.close(server)).transpose();
+    let state = match state.map_err(io::Error::other) {
+        Ok(state) => state,
+        Err(error) => {
+            file.remove();
+            return Err(error);
+        }
+    };
     file.put(Path::new(&Journal::snapshot_name(position)))?;
-    journal.end_checkpoint(position).map_err(io::Error::other)?;
+    if let Some(state) = state {
+        journal.put_flash_state(position, &state).map_err(io::Error::other)?;
+    }
+    let ended = journal.end_checkpoint(position).map_err(io::Error::other);
+    match referred.take() {
+        Some(referred) => referred.end(ended.is_ok()),
+        None if ended.is_ok() => forget_references(server),
+        None => {}
+    }
+    ended?;
     end_cut(server);
     Ok(())
 }
@@ -336,7 +372,7 @@ fn finish(
     Ok(bytes)
 }
 
-impl Saving<'_> {
+impl<'a> Saving<'a> {
     /// Redis 7.0 knows no fields that expire, and says so at once.
     fn version(&self) -> u16 {
         if self.server.tier.counters.has_timers() { VERSION_7_4 } else { VERSION_7_0 }
@@ -345,7 +381,7 @@ impl Saving<'_> {
     /// Begins the snapshot: this is its moment. From that of a checkpoint on, changes are journaled.
     ///
     /// Errors: it is a checkpoint, and the journal was switched off meanwhile.
-    fn begin(&self, file: FileWriter<FilePipe>) -> Result<Moment, Failure> {
+    fn begin(&self, mut file: FileWriter<FilePipe>) -> Result<Moment<'a>, Failure> {
         let server = self.server;
         let compresses = server.config.rdbcompression.load();
         let names_bytes_max = match server.config.maxmemory.load() {
@@ -357,7 +393,15 @@ impl Saving<'_> {
         if is_checkpoint && !server.listening.is_logged() && !server.config.appendonly.load() {
             return Err(Failure::Failed("appendonly was switched off".to_owned()));
         }
-        let snapshot = Arc::new(Snapshot::new(&server.tier, file, compresses, names_bytes_max));
+        let number = self.engine.and_then(|engine| engine.checkpoints()).map(Checkpoints::begin);
+        let referred = number.and_then(|number| Referred::new(server, number));
+        if let Some(number) = number {
+            self.describe_references(&mut file, number).map_err(unwritten)?;
+        }
+        let references = self.engine.cloned().zip(number);
+        let references = references.map(|(engine, number)| References::new(engine, number));
+        let snapshot = Snapshot::new(&server.tier, file, compresses, names_bytes_max, references);
+        let snapshot = Arc::new(snapshot);
         server.saves.set_snapshot(Some(snapshot.clone()));
         let is_ending = self.purpose == Purpose::Shutdown;
         server.saves.is_ending.store(is_ending, Ordering::Relaxed);
@@ -368,7 +412,7 @@ impl Saving<'_> {
         });
         let changes = server.changes();
         drop(all);
-        Ok(Moment { snapshot, changes, position })
+        Ok(Moment { snapshot, referred, changes, position })
     }
 
     /// Ends it: nobody saves for it any more. Behind the last one nothing is written.
@@ -406,6 +450,18 @@ impl Saving<'_> {
         while is_behind() && !self.is_over(snapshot) {
             std::thread::sleep(BEHIND);
         }
+    }
+
+    /// Says in front of all keys what whoever reads references to flash has to know. All slots are held.
+    fn describe_references<W: std::io::Write>(
+        &self,
+        file: &mut FileWriter<W>,
+        number: u64,
+    ) -> std::io::Result<()> {
+        // What is on flash names the tables of its keys.
+        let tables = self.server.tier.keyspace.tables().map(|table| table.to_string()).join(" ");
+        file.aux(AUX_TABLES, &tables)?;
+        file.aux(AUX_CHECKPOINT, &number.to_string())
     }
 
     fn describe<W: std::io::Write>(&self, file: &mut FileWriter<W>) -> std::io::Result<()> {
@@ -557,7 +613,7 @@ impl Saving<'_> {
     }
 
     /// How the walk reads.
-    fn reading<'a>(&'a self, fetched: &'a AtHand<'a>) -> Reading<'a> {
+    fn reading<'r>(&'r self, fetched: &'r AtHand<'r>) -> Reading<'r> {
         let read_held = |reader: &TierWorker, wants| reader.fetch_now(sorted(wants));
         Reading { tier: &self.reader, fetched, read_held, is_walk: true, at_once: false }
     }

@@ -52,6 +52,8 @@ pub(crate) struct Saves {
     /// a client says so.
     is_half_loaded: AtomicBool,
     pub(crate) loaded_keys: AtomicU64,
+    /// Those of them whose values were on flash and stayed there.
+    pub(crate) loaded_places: AtomicU64,
     pub(crate) loaded_expired: AtomicU64,
     pub(crate) loading: LoadingProgress,
 }
@@ -104,6 +106,7 @@ impl Saves {
             is_loading: AtomicBool::new(false),
             is_half_loaded: AtomicBool::new(false),
             loaded_keys: AtomicU64::new(0),
+            loaded_places: AtomicU64::new(0),
             loaded_expired: AtomicU64::new(0),
             loading: LoadingProgress::default(),
         }
@@ -209,6 +212,7 @@ impl Saves {
         self.is_half_loaded.store(true, Ordering::Relaxed);
         self.is_loading.store(true, Ordering::Relaxed);
         self.loaded_keys.store(0, Ordering::Relaxed);
+        self.loaded_places.store(0, Ordering::Relaxed);
         self.loaded_expired.store(0, Ordering::Relaxed);
         self.loading.begin();
         true

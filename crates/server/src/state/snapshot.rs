@@ -13,14 +13,18 @@
 //! 3. Keys that expire or are evicted meanwhile may be missing: they could have gone a moment before. A large
 //!    value that goes while it is written ends the snapshot; it is begun again.
 //! 4. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) does the same.
-//! 5. Locks are taken in this order: a slot, what was saved of it, the file.
+//! 5. A checkpoint of the journal refers to values that are on flash and stay there ([`References`]): they are not read. Large
+//!    collections, and values that are longer than a segment of the log, are written all the same.
+//! 6. Locks are taken in this order: a slot, what was saved of it, the file.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use command::collection::LeafAt;
-use command::saved::{SavedTree, save_value, tree_bytes};
+use command::saved::{Placed, SavedTree, save_value, tree_bytes};
 use command::{ColdValue, Fetched, NotResident};
-use keyspace::{DB_COUNT, Key, SLOT_COUNT, SlotState, Stored};
+use flash::{Checkpoints, Engine, Location, record_size};
+use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, SlotState, Stored, View};
 use parking_lot::{Mutex, MutexGuard};
 use rapidhash::RapidHashSet;
 use rdb::file::FileWriter;
@@ -49,13 +53,63 @@ pub(crate) struct Snapshot {
     names_bytes_max: u64,
     /// Longer strings are large.
     string_bytes_max: usize,
+    /// None: values on flash are written.
+    references: Option<References>,
     /// Keys that were saved.
     pub(crate) keys: AtomicU64,
+    /// Those of them whose values stay on flash.
+    pub(crate) referred: AtomicU64,
     /// Keys when it began.
     pub(crate) keys_at_first: u64,
     /// Why there will be no file.
     failure: Mutex<Option<Failure>>,
     has_failed: AtomicBool,
+}
+
+/// How a checkpoint of the journal refers to values on flash rather than have them.
+pub(crate) struct References {
+    engine: Arc<dyn Engine>,
+    number: u64,
+}
+
+impl References {
+    /// Those of the checkpoint of the engine with this number.
+    pub(crate) fn new(engine: Arc<dyn Engine>, number: u64) -> References {
+        References { engine, number }
+    }
+
+    fn checkpoints(&self) -> &dyn Checkpoints {
+        self.engine.checkpoints().expect("invariant: it takes one")
+    }
+
+    /// Whether the value of a key may stay where it is.
+    fn may_refer(&self, view: &View<'_>) -> bool {
+        let at = place_of(view);
+        at.is_some_and(|at| self.checkpoints().may_refer(location(at), size_of(view, at)))
+    }
+
+    /// Refers to the value of a key. None: it is to be written.
+    fn refer(&self, view: &View<'_>, first_expiry_ms: u64) -> Option<Placed> {
+        let at = place_of(view)?;
+        let record = self.checkpoints().refer(self.number, location(at), size_of(view, at))?;
+        let (kind, value_len) = (view.kind, view.value_len() as u32);
+        Some(Placed { kind, at, generation: record.generation, value_len, first_expiry_ms })
+    }
+}
+
+fn place_of(view: &View<'_>) -> Option<FlashRef> {
+    match view.stored {
+        Stored::Clean(_, at) | Stored::Cold(at, _) => Some(at),
+        Stored::Hot(_) => None,
+    }
+}
+
+fn location(at: FlashRef) -> Location {
+    Location::from_units(at.units)
+}
+
+fn size_of(view: &View<'_>, at: FlashRef) -> usize {
+    record_size(view.key.len(), at.stored_len as usize)
 }
 
 /// Why a snapshot came to nothing.
@@ -160,6 +214,7 @@ impl Snapshot {
         file: FileWriter<FilePipe>,
         compresses: bool,
         names_bytes_max: u64,
+        references: Option<References>,
     ) -> Snapshot {
         let mut databases = [0; DB_COUNT];
         for db in 0..DB_COUNT as u8 {
@@ -174,7 +229,9 @@ impl Snapshot {
             names_bytes: AtomicU64::new(0),
             names_bytes_max,
             string_bytes_max: string_bytes_max(tier.budget.max_bytes()),
+            references,
             keys: AtomicU64::new(0),
+            referred: AtomicU64::new(0),
             keys_at_first: (0..DB_COUNT as u8).map(|table| tier.counters.table(table).keys).sum(),
             failure: Mutex::new(None),
             has_failed: AtomicBool::new(false),
@@ -290,7 +347,7 @@ impl Snapshot {
         if is_under_way || !reading.at_once && must_wait() {
             return Saved::Later;
         }
-        let lacked = lacked(slot, key, tables(slot), reading);
+        let lacked = self.lacked(slot, key, tables(slot), reading);
         if !lacked.is_empty() {
             return Saved::Lacks(lacked);
         }
@@ -333,7 +390,7 @@ impl Snapshot {
         }
         let (large, small): (SmallVec<[u8; 1]>, SmallVec<[u8; 1]>) =
             tables(slot).partition(|&table| self.is_large(slot, table, key));
-        let lacked = lacked(slot, key, small.iter().copied(), reading);
+        let lacked = self.lacked(slot, key, small.iter().copied(), reading);
         if !lacked.is_empty() {
             return BegunName::Lacks(lacked);
         }
@@ -378,12 +435,23 @@ impl Snapshot {
         if kind.is_tree() {
             return self.save_tree(slot, (table, key), view.expire_at_ms, reading);
         }
-        let value = match view.stored {
-            Stored::Hot(value) | Stored::Clean(value, _) => value,
-            Stored::Cold(at, _) => reading.fetched.value(at).expect("invariant: it was fetched"),
-        };
-        let mut object = Vec::with_capacity(value.len() + 16);
-        save_value(&mut object, kind, value, self.compresses);
+        let mut object = Vec::new();
+        let refer = |references: &References| references.refer(&view, slot.first_timer(table, key));
+        if let Some(placed) = self.references.as_ref().and_then(refer) {
+            placed.save(&mut object);
+            self.referred.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let value = match view.stored {
+                Stored::Hot(value) | Stored::Clean(value, _) => value,
+                Stored::Cold(at, _) => {
+                    let fetched = reading.fetched.value(at);
+                    // A moment ago it was to stay where it is.
+                    fetched.ok_or_else(|| unreadable("it could not be written to flash"))?
+                }
+            };
+            object.reserve(value.len() + 16);
+            save_value(&mut object, kind, value, self.compresses);
+        }
         let mut files = self.files.lock();
         let file = files.current()?;
         file.key(self.database(table), key.bytes, view.expire_at_ms, &object).map_err(unwritten)
@@ -398,8 +466,31 @@ impl Snapshot {
     fn is_large(&self, slot: &SlotState, table: u8, key: &Key<'_>) -> bool {
         let Some(view) = slot.view(table, key) else { return false };
         let kind = Kind::from_bits(view.kind);
-        kind.is_string() && view.value_len() > self.string_bytes_max
+        kind.is_string() && view.value_len() > self.string_bytes_max && !self.may_refer(&view)
             || kind.is_tree() && tree_bytes(slot, table, key) > SAVED_AT_ONCE_BYTES_MAX
+    }
+
+    /// Whether the value of a key may stay on flash.
+    fn may_refer(&self, view: &View<'_>) -> bool {
+        self.references.as_ref().is_some_and(|references| references.may_refer(view))
+    }
+
+    /// Values of a name in some tables that are on flash alone, do not stay there, and are not at hand.
+    fn lacked(
+        &self,
+        slot: &SlotState,
+        key: &Key<'_>,
+        tables: impl Iterator<Item = u8>,
+        reading: &Reading<'_>,
+    ) -> SmallVec<[ColdValue; 1]> {
+        let key_len = key.bytes.len() as u32;
+        let lacked = |table| {
+            let view = slot.view(table, key)?;
+            let Stored::Cold(at, value_len) = view.stored else { return None };
+            let is_lacked = reading.fetched.value(at).is_none() && !self.may_refer(&view);
+            is_lacked.then_some(ColdValue { at, key_len, value_len })
+        };
+        tables.filter_map(lacked).collect()
     }
 
     /// The database of a table.
@@ -460,19 +551,6 @@ fn string_bytes_max(maxmemory: u64) -> usize {
         bytes => bytes >> SAVED_STRING_SHIFT,
     };
     bytes.clamp(SAVED_STRING_BYTES_MIN, SAVED_STRING_BYTES_MAX) as usize
-}
-
-/// Values of a name in some tables that are on flash alone and not at hand.
-fn lacked(
-    slot: &SlotState,
-    key: &Key<'_>,
-    tables: impl Iterator<Item = u8>,
-    reading: &Reading<'_>,
-) -> SmallVec<[ColdValue; 1]> {
-    let cold = tables.filter_map(|table| slot.cold(table, key));
-    let lacked = cold.filter(|(at, _)| reading.fetched.value(*at).is_none());
-    let key_len = key.bytes.len() as u32;
-    lacked.map(|(at, value_len)| ColdValue { at, key_len, value_len }).collect()
 }
 
 /// What is to be read of leaves. Their slot is held.

@@ -250,6 +250,11 @@ const SPACE: &[Field] = &[
     field("flash_segments_emptied", "Collected segments that wait for their last readers.", |f| {
         Count(f.flash.segments_emptied)
     }),
+    field(
+        "flash_segments_held",
+        "Segments that come free with the next checkpoint of the journal: the last refers to what they had. They count as used.",
+        |f| Count(f.flash.segments_held),
+    ),
     field("flash_paths", "Paths on the list: `flash-path`.", |f| Count(f.flash.paths)),
     field(
         "flash_paths_draining",

@@ -238,7 +238,7 @@ fn a_buffer_that_a_large_request_was_let_have_is_given_back_when_nothing_arrives
 fn who_waits_for_a_snapshot_holds_no_memory_and_asks_for_none() {
     let worker = worker();
     let tier = &worker.server.tier;
-    let snapshot = Arc::new(Snapshot::new(tier, closed_file(tier), false, u64::MAX));
+    let snapshot = Arc::new(Snapshot::new(tier, closed_file(tier), false, u64::MAX, None));
     let mut connection = connection(&worker);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let needed = Needed { reply_bytes: 64 << 20, is_for_copies: true, ..Needed::default() };

@@ -1,0 +1,120 @@
+//! Values that stay on flash: what a checkpoint of the journal has in their place. A string of a module (`rdb::file`),
+//! little endian:
+//!
+//! | offset | bytes | field |
+//! |-------:|------:|-------|
+//! | 0      | 1     | kind: type and encoding |
+//! | 1      | 1     | bit 0: compressed; bit 1: fields expire |
+//! | 2      | 5     | where the record lies, in units of 16 bytes |
+//! | 7      | 4     | generation of the segment there |
+//! | 11     | 4     | bytes of the value as it is stored |
+//! | 15     | 4     | bytes of the value |
+//! | 19     | 8     | with bit 1: when the first field expires, Unix milliseconds |
+
+use keyspace::{FlashRef, KEY_BYTES_MAX};
+use rdb::file::{module_id, module_value};
+use value::Kind;
+
+/// The module whose values these are.
+pub const PLACED_MODULE: u64 = module_id(b"kelvinref", 1);
+
+const BYTES: usize = 19;
+const COMPRESSED: u8 = 1;
+const EXPIRES: u8 = 2;
+const KIND_MAX: u8 = 0x1f;
+/// Values are no longer than keys may be, and what is stored no longer than they are.
+const VALUE_BYTES_MAX: u32 = KEY_BYTES_MAX as u32 + (1 << 20);
+
+/// A value that is on flash, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Type and encoding.
+    pub kind: u8,
+    /// Where it lies.
+    pub at: FlashRef,
+    /// How often the segment there had been opened.
+    pub generation: u32,
+    /// Bytes of it.
+    pub value_len: u32,
+    /// When the first field of a hash expires: Unix milliseconds, 0 for never.
+    pub first_expiry_ms: u64,
+}
+
+impl Placed {
+    /// Writes it as the value of a key, the type in front.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        let mut bytes = Vec::with_capacity(BYTES + 8);
+        let compressed = if self.at.compressed { COMPRESSED } else { 0 };
+        let expires = if self.first_expiry_ms > 0 { EXPIRES } else { 0 };
+        bytes.extend_from_slice(&[self.kind, compressed | expires]);
+        bytes.extend_from_slice(&self.at.units.to_le_bytes()[..5]);
+        for word in [self.generation, self.at.stored_len, self.value_len] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        if self.first_expiry_ms > 0 {
+            bytes.extend_from_slice(&self.first_expiry_ms.to_le_bytes());
+        }
+        module_value(out, PLACED_MODULE, &bytes);
+    }
+
+    /// Reads what was written so, without what stands in front of it in a file. None: it is none.
+    pub fn read(bytes: &[u8]) -> Option<Placed> {
+        let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| head[at + index]));
+        let units = u64::from(word(2)) | u64::from(head[6]) << 32;
+        let (generation, stored_len, value_len) = (word(7), word(11), word(15));
+        let (kind, compressed) = (head[0], head[1] & COMPRESSED != 0);
+        let first_expiry_ms = match head[1] & EXPIRES {
+            0 => 0,
+            _ => u64::from_le_bytes(*rest.first_chunk()?),
+        };
+        let is_whole = rest.len() == if head[1] & EXPIRES == 0 { 0 } else { 8 };
+        let is_kind = kind <= KIND_MAX && !Kind::from_bits(kind).is_tree();
+        let are_lens = stored_len <= value_len
+            && value_len <= VALUE_BYTES_MAX
+            && (compressed || stored_len == value_len);
+        let is_one = head[1] & !(COMPRESSED | EXPIRES) == 0 && is_whole && is_kind && are_lens;
+        let at = FlashRef { units, stored_len, compressed };
+        is_one.then_some(Placed { kind, at, generation, value_len, first_expiry_ms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdb::file::{FileReader, FileWriter, Part};
+
+    use super::*;
+
+    #[test]
+    fn a_place_comes_back_and_what_cannot_be_is_refused() {
+        let hash = Kind::HASH_PACKED.bits();
+        for (compressed, stored_len, first_expiry_ms) in
+            [(false, 300, 0), (true, 100, 0), (true, 300, 9_999_999_999_999)]
+        {
+            let at = FlashRef { units: (1 << 40) - 2, stored_len, compressed };
+            let placed =
+                Placed { kind: hash, at, generation: 7 << 20 | 3, value_len: 300, first_expiry_ms };
+            let mut object = Vec::new();
+            placed.save(&mut object);
+            let mut writer = FileWriter::new(Vec::new(), 10, true);
+            writer.key(0, b"key", 0, &object).expect("a buffer");
+            let file = writer.finish().expect("a buffer");
+            let mut reader = FileReader::new(&file[..], 1 << 20).expect("a file");
+            reader.take_module(PLACED_MODULE);
+            let Ok(Part::OfModule(part)) = reader.next_part() else {
+                panic!("it is of the module")
+            };
+            assert_eq!(Placed::read(&part.value), Some(placed));
+            for len in 0..part.value.len() {
+                assert_eq!(Placed::read(&part.value[..len]), None);
+            }
+            for (at, byte) in
+                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (1, 4), (18, 0xff), (14, 9)]
+            {
+                let mut wrong = part.value.clone();
+                wrong[at] = byte;
+                assert_eq!(Placed::read(&wrong), None, "byte {at}: {byte}");
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Values stay on flash over a restart with `appendonly`: what a checkpoint refers to is there however the process ends, and
+//! whatever was written since; and files that do not belong to it are refused.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use resp::Frame;
+use stdx::Random;
+use support::{Client, Server, show, text};
+
+/// A test waits no longer than this for what is to happen.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// A server on a directory, with flash and a journal there.
+fn on_directory(directory: &Path, options: &[&str]) -> Server {
+    let dir = directory.to_str().expect("a path in UTF-8");
+    let base = [
+        "--dir",
+        dir,
+        "--flash-path",
+        dir,
+        "--flash-size",
+        "512mb",
+        "--appendonly",
+        "yes",
+        "--enable-debug-command",
+        "yes",
+    ];
+    Server::kelvin(&[&base, options].concat())
+}
+
+fn field(client: &mut Client, section: &str, name: &str) -> u64 {
+    let all = text(&client.call(&["INFO", section]));
+    let field = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    field.and_then(|field| field.parse().ok()).unwrap_or_else(|| panic!("{name}: {all}"))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < WITHIN, "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Has a checkpoint taken, and waits for it.
+fn take_checkpoint(client: &mut Client) {
+    let before = field(client, "persistence", "aof_rewrites");
+    let reply = client.show("BGREWRITEAOF");
+    assert!(reply.starts_with('+'), "{reply}");
+    wait_until("a checkpoint ends", || {
+        field(client, "persistence", "aof_rewrites") > before
+            && field(client, "persistence", "aof_rewrite_in_progress") == 0
+    });
+    let all = text(&client.call(&["INFO", "persistence"]));
+    assert!(all.contains("aof_last_bgrewrite_status:ok"), "{all}");
+}
+
+fn shut_down(server: &mut Server, client: &mut Client) {
+    client.send(&["SHUTDOWN"]);
+    assert!(client.try_read().is_none());
+    assert!(server.wait().success());
+}
+
+/// Small collections of every type, with fields and keys that expire.
+fn fill_collections(client: &mut Client) {
+    for number in 0..300 {
+        for line in [
+            format!("HSET hash:{number} field:1 value:{number} field:2 {}", "v".repeat(100)),
+            format!("RPUSH list:{number} a b {number} {}", "e".repeat(100)),
+            format!("SADD set:{number} member:{number} {}", "m".repeat(100)),
+            format!("SADD integers:{number} {number} 70000 5000000000 1 2 3 4 5 6 7 8 9"),
+            format!("ZADD zset:{number} 1.5 one {number} two 3 {}", "z".repeat(100)),
+            format!("XADD stream:{number} 5-1 field {}", "s".repeat(100)),
+            format!("HSET expiring:{number} field:1 {} field:2 v", "v".repeat(100)),
+            format!("HPEXPIRE expiring:{number} 99999999 FIELDS 1 field:1"),
+            format!("SET volatile:{number} {} PX 99999999", "v".repeat(100)),
+        ] {
+            let reply = client.line(&line);
+            assert!(!matches!(reply, Frame::Error(_)), "{line}: {}", show(&reply));
+        }
+    }
+    client.line("SWAPDB 0 3");
+    client.line("SELECT 3");
+    client.line("XGROUP CREATE stream:1 group 0");
+    client.line("XREADGROUP GROUP group alice STREAMS stream:1 >");
+}
+
+#[test]
+fn values_on_flash_stay_there_over_a_restart() {
+    let owner = Server::kelvin(&[]);
+    let options = ["--maxmemory", "64mb", "--workers", "2", "--auto-aof-rewrite-percentage", "0"];
+    let mut server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    fill_collections(&mut client);
+    // Five times what may be in RAM.
+    for batch in 0..400 {
+        for number in 0..200 {
+            let key = format!("key:{batch}:{number}");
+            client.send(&["SET", &key, &format!("{batch}:{number}:{}", "v".repeat(4_000))]);
+        }
+        for _ in 0..200 {
+            assert_eq!(show(&client.read()), "+OK");
+        }
+    }
+    assert_eq!(client.show("TIER DEMOTE ALL").chars().next(), Some(':'));
+    take_checkpoint(&mut client);
+    // Behind the checkpoint: changes of what is on flash, and new keys.
+    for line in
+        ["APPEND key:3:1 more", "HSET hash:7 field:3 v", "DEL key:4:2", "SET new v", "LPOP list:9"]
+    {
+        let reply = client.line(line);
+        assert!(!matches!(reply, Frame::Error(_)), "{line}: {}", show(&reply));
+    }
+    let keys = client.show("DBSIZE");
+    let expected = client.show("DEBUG DIGEST");
+    for round in 0..4 {
+        if round % 2 == 0 {
+            server.kill();
+        } else {
+            shut_down(&mut server, &mut client);
+        }
+        server = on_directory(owner.directory(), &options);
+        client = server.connect();
+        let on_flash = field(&mut client, "persistence", "rdb_last_load_keys_on_flash");
+        assert!(on_flash > 80_000, "round {round}: {on_flash}");
+        let read = field(&mut client, "tiering", "flash_device_read_bytes");
+        assert!(read < 4 << 20, "round {round}: {read} bytes were read");
+        client.line("SELECT 3");
+        assert_eq!(client.show("DBSIZE"), keys, "round {round}");
+        assert_eq!(client.show("DEBUG DIGEST"), expected, "round {round}");
+        let count = client.show("TTL volatile:5");
+        assert!(count.starts_with(':') && count != ":-1" && count != ":-2", "{count}");
+        let ttl = client.show("HTTL expiring:5 FIELDS 2 field:1 field:2");
+        assert!(ttl.ends_with(" :-1]") && !ttl.starts_with("[:-"), "{ttl}");
+        if round == 1 {
+            // The next starts go on from one that refers to what the first has left.
+            take_checkpoint(&mut client);
+        }
+    }
+    // What is there is used as ever, and its room comes back.
+    assert_eq!(client.show("FLUSHALL"), "+OK");
+    wait_until("all is dead", || field(&mut client, "tiering", "flash_live_bytes") == 0);
+    thread::sleep(Duration::from_millis(50));
+    take_checkpoint(&mut client);
+    wait_until("nothing is held", || field(&mut client, "tiering", "flash_segments_held") == 0);
+}
+
+/// What a writer has done with each of its keys: the number that was answered last, and that which was sent last.
+type Written = BTreeMap<u64, (u64, u64)>;
+
+/// Writes over some keys again and again, until the server is gone or it is told to end.
+fn write_over(mut client: Client, writer: u64, written: &mut Written, seed: u64) {
+    const KEYS: u64 = 300;
+    let mut random = Random::new(seed);
+    loop {
+        let key = random.below(KEYS);
+        let entry = written.entry(key).or_default();
+        entry.1 += 1;
+        // Numbers, so that it does not become much shorter on flash.
+        let count = random.below(800);
+        let words = (0..count).map(|_| random.next_u64().to_string());
+        let value = format!("{}:{}", entry.1, words.collect::<String>());
+        client.send(&["SET", &format!("{writer}:{key}"), &value]);
+        match client.try_read() {
+            None => return,
+            Some(Frame::Error(_)) => entry.1 -= 1,
+            Some(_) => entry.0 = entry.1,
+        }
+    }
+}
+
+#[test]
+fn what_was_answered_is_there_though_segments_are_used_again_and_again() {
+    const WRITERS: u64 = 3;
+    let owner = Server::kelvin(&[]);
+    let options = [
+        "--appendfsync",
+        "always",
+        "--workers",
+        "2",
+        "--flash-size",
+        "26mb",
+        "--flash-segment-size",
+        "1mb",
+    ];
+    let mut all: Vec<Written> = vec![Written::new(); WRITERS as usize];
+    let mut random = Random::new(5);
+    let mut collected = 0;
+    for round in 0..6 {
+        let mut server = on_directory(owner.directory(), &options);
+        let mut client = server.connect();
+        for (writer, written) in all.iter_mut().enumerate() {
+            for (&key, (answered, sent)) in written {
+                let value = text(&client.call(&["GET", &format!("{writer}:{key}")]));
+                let number = value.split(':').next().and_then(|front| front.parse::<u64>().ok());
+                let number = number.unwrap_or(0);
+                assert!(
+                    (*answered..=*sent).contains(&number),
+                    "round {round}: {writer}:{key}: {number}, not {answered} to {sent}"
+                );
+                (*answered, *sent) = (number, number);
+            }
+        }
+        assert_eq!(client.show("DEBUG DEMOTE-AFTER-COMMAND 1"), "+OK");
+        let has_ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for (writer, written) in (0..).zip(&mut all) {
+                let (client, seed) = (server.connect(), random.next_u64());
+                scope.spawn(move || write_over(client, writer, written, seed));
+            }
+            let mut rewriter = server.connect();
+            let has_ended = &has_ended;
+            scope.spawn(move || {
+                while !has_ended.load(Ordering::Relaxed) {
+                    rewriter.send(&["BGREWRITEAOF"]);
+                    if rewriter.try_read().is_none() {
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(50));
+                }
+            });
+            thread::sleep(Duration::from_millis(1_000 + random.below(1_000)));
+            collected += field(&mut client, "tiering", "flash_gc_segments");
+            server.kill();
+            has_ended.store(true, Ordering::Relaxed);
+        });
+    }
+    assert!(collected > 10, "segments are used again: {collected}");
+}
+
+/// Starts a server that is to refuse. Returns its log.
+fn refused(directory: &Path, options: &[&str]) -> String {
+    let dir = directory.to_str().expect("a path in UTF-8");
+    Server::failed_kelvin(&[&["--dir", dir, "--flash-size", "512mb"], options].concat())
+}
+
+#[test]
+fn flash_that_does_not_belong_to_the_journal_is_refused() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(&mut client);
+    let expected = client.show("DEBUG DIGEST");
+    let in_use = refused(owner.directory(), &["--flash-path", &dir, "--appendonly", "yes"]);
+    assert!(in_use.contains("in use by another server"), "{in_use}");
+    shut_down(&mut server, &mut client);
+
+    let usual = ["--flash-path", &dir, "--appendonly", "yes"];
+    let without = refused(owner.directory(), &["--flash-path", &dir, "--appendonly", "no"]);
+    assert!(without.contains("holds values that a journal refers to"), "{without}");
+    let other = owner.directory().join("other");
+    fs::create_dir(&other).expect("a directory");
+    let other_path = other.to_str().expect("a path in UTF-8");
+    let elsewhere =
+        refused(owner.directory(), &["--flash-path", other_path, "--appendonly", "yes"]);
+    assert!(elsewhere.contains("there is no kelvin.flash"), "{elsewhere}");
+    let none = Server::failed_kelvin(&["--dir", &dir, "--appendonly", "yes"]);
+    assert!(none.contains("the journal refers to values on flash"), "{none}");
+    let segment = [&usual[..], &["--flash-segment-size", "1mb"]].concat();
+    let segment = refused(owner.directory(), &segment);
+    assert!(segment.contains("flash-segment-size"), "{segment}");
+
+    // Each file of the checkpoint is damaged in turn, at many places, and its flash cut off.
+    let folder = owner.directory().join("appendonlydir");
+    let names =
+        fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let of_checkpoint = |path: &std::path::PathBuf| {
+        let path = path.to_string_lossy();
+        path.contains("/snapshot.") || path.contains("/flash.")
+    };
+    let mut files: Vec<_> = names.filter(of_checkpoint).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    files.push(owner.directory().join("kelvin.flash.label"));
+    for path in &files {
+        let whole = fs::read(path).expect("it can be read");
+        for number in 0..4 {
+            let mut damaged = whole.clone();
+            damaged[whole.len() * number / 4 + 5 % whole.len()] ^= 0x41;
+            fs::write(path, &damaged).expect("it can be written");
+            let log = refused(owner.directory(), &usual);
+            assert!(!log.contains("panicked"), "{}: {log}", path.display());
+        }
+        fs::write(path, &whole).expect("it can be written");
+    }
+    let server = on_directory(owner.directory(), &["--workers", "1"]);
+    assert_eq!(server.connect().show("DEBUG DIGEST"), expected, "nothing was changed");
+}
+
+#[test]
+fn a_journal_that_is_switched_off_keeps_nothing() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(&mut client);
+    assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
+    assert_eq!(client.show("FLUSHALL"), "+OK");
+    assert_eq!(field(&mut client, "tiering", "flash_segments_held"), 0);
+    assert!(!owner.directory().join("kelvin.flash.label").exists());
+    assert_eq!(client.show("DEBUG POPULATE 500 key 1000"), "+OK");
+    client.line("TIER DEMOTE ALL");
+    // Switched on again it goes on from what is there then.
+    assert_eq!(client.show("CONFIG SET appendonly yes"), "+OK");
+    let expected = client.show("DEBUG DIGEST");
+    server.kill();
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    assert_eq!(field(&mut client, "persistence", "rdb_last_load_keys_on_flash"), 500);
+    assert_eq!(client.show("DEBUG DIGEST"), expected);
+    // Off for good: a start without a journal has an empty flash, and one with the old journal is refused.
+    assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
+    server.kill();
+    let log = refused(owner.directory(), &["--flash-path", &dir, "--appendonly", "yes"]);
+    assert!(log.contains("has no label"), "{log}");
+    let options = ["--dir", &dir, "--flash-path", &dir, "--flash-size", "512mb"];
+    assert_eq!(Server::kelvin(&options).connect().show("DBSIZE"), ":0");
+}

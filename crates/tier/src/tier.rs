@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use flash::{Engine, Location, RecordId, record_size};
+use flash::{Engine, FreeSpace, Location, RecordId, record_size};
 use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Noting, Tally};
 use parking_lot::Mutex;
 
@@ -21,6 +21,17 @@ use crate::wait::HeldByWaiting;
 const FREE_MEMORY_SHIFT: u32 = 4;
 /// What clients hold that do not wait is worth waiting for beyond this part of the limit: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
+
+/// A checkpoint is taken when so little of the flash is free, an eighth, and what it brings is worth it, a 32nd.
+const FREE_FLASH_SHIFT: u32 = 3;
+const HELD_FLASH_SHIFT: u32 = 5;
+
+/// Whether a checkpoint should be taken for the room that it makes.
+fn wants_checkpoint(space: &FreeSpace) -> bool {
+    let is_short = space.free_bytes < space.capacity_bytes >> FREE_FLASH_SHIFT;
+    let is_much = space.held_bytes >= space.capacity_bytes >> HELD_FLASH_SHIFT;
+    is_short && (is_much || space.free_bytes == 0 && space.held_bytes > 0)
+}
 
 /// How urgently memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,6 +198,16 @@ impl Tier {
             listener.hear(&mut tally.notes);
         }
         tally.notes.clear();
+    }
+
+    /// Whether room on flash comes with the next checkpoint of the journal: what waits for room waits for that.
+    pub(crate) fn awaits_checkpoint(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.free_space().held_bytes > 0)
+    }
+
+    /// Whether a checkpoint should be taken for the room that it makes on flash.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| wants_checkpoint(&engine.free_space()))
     }
 
     /// Whether values go to flash.

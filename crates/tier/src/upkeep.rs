@@ -100,7 +100,8 @@ impl TierWorker {
     fn demote_slice(&self, bytes: i64, slots_max: usize) -> Done {
         let demoted = self.demote(bytes, slots_max);
         self.gc_for(demoted.written_bytes);
-        let gc_frees = demoted.stopped == Some(StopReason::Full) && self.gc();
+        let is_full = demoted.stopped == Some(StopReason::Full);
+        let gc_frees = is_full && (self.gc() || self.tier.awaits_checkpoint());
         let is_stuck = match demoted.stopped {
             Some(StopReason::Failed) => true,
             Some(StopReason::Full) => !gc_frees,

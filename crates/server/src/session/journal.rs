@@ -204,10 +204,13 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
     }
     let percent = config.auto_aof_rewrite_percentage.load() as u64;
     let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());
+    let makes_room = !is_due && server.tier.wants_checkpoint() && journaling.may_retry();
     if is_due {
         tracing::info!("Starting automatic rewriting of AOF");
+    } else if makes_room {
+        tracing::info!("Starting automatic rewriting of AOF: flash is short of free segments");
     }
-    is_due || journaling.is_scheduled.load(Ordering::Relaxed)
+    is_due || makes_room || journaling.is_scheduled.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

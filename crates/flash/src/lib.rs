@@ -34,8 +34,8 @@ pub use engine::{
 };
 pub use error::{AppendError, EngineError};
 pub use journal::{
-    Journal, JournalError, JournalOptions, JournalRecord, JournalStatus, Position, Recovery,
-    SyncPolicy, TornTail, flash_state,
+    FlashState, Journal, JournalError, JournalOptions, JournalRecord, JournalStatus, Position,
+    Recovery, SyncPolicy, TornTail, flash_state,
 };
 pub use limits::*;
 pub use location::{Location, RecordId};

@@ -58,6 +58,9 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 /// Segments of one log: 16 TiB of 64 MiB.
 pub const SEGMENTS_MAX: usize = 1 << 18;
 
+/// Bytes that a checkpoint says of the flash: a list of its segments, each with the blocks that a footer could list, at most.
+pub const FLASH_STATE_BYTES_MAX: u64 = (SEGMENTS_MAX as u64) << 12;
+
 /// Paths of one log.
 pub const PATHS_MAX: usize = 64;
 

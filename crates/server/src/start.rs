@@ -330,7 +330,7 @@ fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn 
     };
     let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
     let Some(state) = state else { return Ok(Some(flash::open_log(&log)?)) };
-    let engine = flash::reopen_log(&log, &state)?;
+    let engine = flash::reopen_log(&log, &state.bytes)?;
     tracing::info!("flash is as the last checkpoint of the journal has left it");
     Ok(Some(engine))
 }

@@ -1,22 +1,22 @@
 //! Checkpoints: a snapshot takes the place of all records in front of it.
 
-use std::fmt::Display;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use super::error::JournalError;
-use super::header::{Header, Kind, NoHeader};
+use super::folder::Folder;
+use super::header::{HEADER_BYTES, Header, Kind, NoHeader};
 use super::names::{self, MANIFEST, MANIFEST_NEW, Name};
 use super::queue::Cut;
-use super::storage::Storage;
+use super::storage::{Storage, read_exactly};
 use super::{Journal, Position};
+use crate::limits::FLASH_STATE_BYTES_MAX;
 
 impl Journal {
     /// The moment of a checkpoint: a segment begins at the position that is returned. What the records in front of it
     /// make is to be written to the file [`Journal::snapshot_name`] in [`Journal::folder`], and nothing else. One that
     /// was begun before and has not ended is called off.
     pub fn begin_checkpoint(&self) -> Position {
-        Position(self.shared.queue.begin_cut())
+        Position(self.shared.queue.begin_cut(&self.shared))
     }
 
     /// The checkpoint has a snapshot, which is durable, its name as well: it takes the place of the records in front of
@@ -76,33 +76,71 @@ impl Journal {
     }
 }
 
-/// What the last checkpoint of a journal says of the flash that its snapshot refers to. None: there is no journal, it has no
-/// checkpoint, or that refers to nothing. Looked at before the journal is opened.
-///
-/// Errors: it cannot be read, or the manifest is damaged or of another format.
-pub fn flash_state(folder: &Path) -> Result<Option<Vec<u8>>, JournalError> {
-    let read = |name: &str| match std::fs::read(folder.join(name)) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(JournalError::io(folder.join(name).display(), "read", &error)),
-    };
-    let path = folder.join(MANIFEST);
-    match read(MANIFEST)? {
-        Some(bytes) => read(&names::flash(read_header(&bytes, path.display())?.position())),
-        None => Ok(None),
-    }
+/// What the last checkpoint of a journal says of the flash that its snapshot refers to. As long as this is held nobody opens
+/// the journal, so that it stays the last.
+pub struct FlashState {
+    /// As it was handed to [`Journal::put_flash_state`].
+    pub bytes: Vec<u8>,
+    _folder: Folder,
 }
 
-/// Errors: the manifest is damaged, or of another format.
-pub(super) fn read_header(bytes: &[u8], path: impl Display) -> Result<Header, JournalError> {
-    let path = path.to_string();
-    let Some(bytes) = bytes.first_chunk() else {
+/// Looks what the last checkpoint says of the flash, before the journal is opened. None: there is no journal, it has no
+/// checkpoint, or that refers to nothing.
+///
+/// Errors: another process has the journal, it cannot be read, or its manifest is damaged or of another format.
+pub fn flash_state(folder: &Path) -> Result<Option<FlashState>, JournalError> {
+    if !folder.join(MANIFEST).exists() {
+        return Ok(None);
+    }
+    let folder = Folder::open(folder)?;
+    let state = read_flash_state(&folder)?;
+    Ok(state.map(|bytes| FlashState { bytes, _folder: folder }))
+}
+
+/// See [`flash_state`]. What it is read by is durable when this returns: whoever acts on it writes over what an earlier
+/// checkpoint refers to.
+pub(super) fn read_flash_state(storage: &dyn Storage) -> Result<Option<Vec<u8>>, JournalError> {
+    let failed = |name: &str, operation| {
+        let path = storage.path(name);
+        move |error: std::io::Error| JournalError::io(path, operation, &error)
+    };
+    storage.sync_folder().map_err(failed("", "sync of the folder"))?;
+    let names = storage.list().map_err(failed("", "look at the folder"))?;
+    let Some(manifest) = read_manifest(storage, &names)? else { return Ok(None) };
+    let name = names::flash(manifest.position());
+    if !names.contains(&name) {
+        return Ok(None);
+    }
+    let file = storage.open(&name).map_err(failed(&name, "open"))?;
+    let size = file.size().map_err(failed(&name, "look"))?;
+    if size > FLASH_STATE_BYTES_MAX {
+        return Err(JournalError::damaged(storage.path(&name), 0, "it is longer than it can be"));
+    }
+    let mut bytes = vec![0; size as usize];
+    let read = file.read_at(0, &mut bytes).map_err(failed(&name, "read"))?;
+    bytes.truncate(read);
+    Ok(Some(bytes))
+}
+
+/// The manifest, if the folder has one. Errors: it cannot be read, or is damaged, or of another format.
+pub(super) fn read_manifest(
+    storage: &dyn Storage,
+    names: &[String],
+) -> Result<Option<Header>, JournalError> {
+    if !names.iter().any(|name| name == MANIFEST) {
+        return Ok(None);
+    }
+    let path = storage.path(MANIFEST);
+    let read = storage.open(MANIFEST).and_then(|file| read_exactly::<HEADER_BYTES>(&*file));
+    let bytes = read.map_err(|error| JournalError::io(&path, "read", &error))?;
+    let Some(bytes) = bytes else {
         return Err(JournalError::damaged(path, 0, "it is cut off"));
     };
-    Header::decode(bytes, Kind::Manifest).map_err(|error| match error {
-        NoHeader::Version(version) => JournalError::Version { path, version },
-        NoHeader::Bad(what) => JournalError::damaged(path, 0, what),
-    })
+    match Header::decode(&bytes, Kind::Manifest) {
+        Ok(header) => Ok(Some(header)),
+        Err(NoHeader::Version(version)) => Err(JournalError::Version { path, version }),
+        Err(NoHeader::Bad(what)) => Err(JournalError::damaged(path, 0, what)),
+    }
 }
 
 /// Puts a manifest in place of the one that is there.

@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) marked: u64,
     /// Where a segment is to begin.
     cut: Option<u64>,
+    /// The position of the last checkpoint that was begun, whatever became of it.
+    last_cut: Option<u64>,
     /// Where one did, for a checkpoint.
     cut_done: Option<Cut>,
     pub(crate) is_closing: bool,
@@ -77,7 +79,8 @@ impl State {
 }
 
 impl Queue {
-    pub(crate) fn new(buffer: Buffer) -> Self {
+    /// What goes on with a buffer, behind a checkpoint at `last_cut`.
+    pub(crate) fn new(buffer: Buffer, last_cut: Option<u64>) -> Self {
         let (start, end) = (buffer.start(), buffer.end());
         let state = State {
             buffer,
@@ -86,6 +89,7 @@ impl Queue {
             wanted: end,
             marked: start,
             cut: None,
+            last_cut,
             cut_done: None,
             is_closing: false,
         };
@@ -119,11 +123,17 @@ impl Queue {
         }
     }
 
-    /// Has a segment begin where the next record does. One that was to begin and has not is none then.
-    pub(crate) fn begin_cut(&self) -> u64 {
+    /// Has a segment begin where the next record does. One that was to begin and has not is none then. No two checkpoints
+    /// have one position: their files go by it, and those of the one that counts must stay until the next does.
+    pub(crate) fn begin_cut(&self, shared: &Shared) -> u64 {
         let mut state = self.lock();
+        if state.last_cut == Some(state.buffer.end()) {
+            let marked = state.marked;
+            state.buffer.append_mark(marked);
+            shared.set_appended(state.buffer.end());
+        }
         let position = state.buffer.end();
-        state.cut = Some(position);
+        (state.cut, state.last_cut) = (Some(position), Some(position));
         state.wake_at = None;
         drop(state);
         self.work.notify_one();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::buffer::Buffer;
-use super::checkpoint::{read_header, remove};
+use super::checkpoint::{read_manifest, remove};
 use super::error::JournalError;
 use super::folder::Folder;
 use super::header::{HEADER_BYTES, Header, Kind, NoHeader};
@@ -274,19 +274,6 @@ impl Recovery {
     }
 }
 
-fn read_manifest(storage: &dyn Storage, names: &[String]) -> Result<Option<Header>, JournalError> {
-    if !names.iter().any(|name| name == MANIFEST) {
-        return Ok(None);
-    }
-    let path = storage.path(MANIFEST);
-    let read = storage.open(MANIFEST).and_then(|file| read_exactly::<HEADER_BYTES>(&*file));
-    let bytes = read.map_err(|error| JournalError::io(&path, "read", &error))?;
-    let Some(bytes) = bytes else {
-        return Err(JournalError::damaged(path, 0, "it is cut off"));
-    };
-    read_header(&bytes, path).map(Some)
-}
-
 /// What is read.
 impl Recovery {
     /// The next payload: in what the reader has, or in `parts` if that is not empty.
@@ -457,7 +444,8 @@ impl Recovery {
             checkpoint: self.manifest.position,
             snapshot_bytes: self.snapshot_bytes,
         };
-        let queue = Queue::new(buffer);
+        let last_checkpoint = self.has_manifest.then_some(self.manifest.position);
+        let queue = Queue::new(buffer, last_checkpoint);
         let shared = Arc::new(Shared::new(queue, self.options.sync, self.tuning, facts, now));
         let writer =
             Writer::new(shared.clone(), self.storage.clone(), identity, self.number_last + 1, now);

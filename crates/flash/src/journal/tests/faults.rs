@@ -206,6 +206,29 @@ fn a_checkpoint_takes_the_place_of_the_records_before_it() {
     assert!(scene.journal().status().snapshot_bytes > 10_000);
 }
 
+/// Their files go by the position.
+#[test]
+fn no_two_checkpoints_have_one_position_though_nothing_is_appended_between_them() {
+    let mut scene = open(SyncPolicy::Always);
+    scene.append(10);
+    let mut last = Position(0);
+    for round in 0..12 {
+        let at = scene.journal().begin_checkpoint();
+        assert!(at > last, "round {round}");
+        last = at;
+        if round % 3 == 0 {
+            scene.step();
+        }
+        if round % 4 == 3 {
+            assert!(scene.checkpoint());
+            last = scene.journal().status().checkpoint;
+            assert!(last > at, "round {round}");
+            scene.kill();
+            scene.open().expect("it opens");
+        }
+    }
+}
+
 #[test]
 fn a_checkpoint_that_another_has_replaced_comes_to_nothing() {
     let mut scene = open(SyncPolicy::Always);

@@ -122,6 +122,29 @@ fn so_does_a_loss_behind_any_failures() {
     }
 }
 
+/// A start opens the flash by a checkpoint, and writes over what the one before refers to.
+#[test]
+fn the_checkpoint_that_a_start_has_found_is_found_behind_a_loss_of_power() {
+    let mut newer = 0;
+    for (seed, at) in (0..20).flat_map(|seed| (0..30).map(move |at| (seed, at))) {
+        let mut scene = Scene::new(seed);
+        scene.open().expect("it opens");
+        scene.append(100);
+        assert!(scene.checkpoint());
+        scene.append(100);
+        let fail_at = Some(scene.folder.operations() + at);
+        scene.folder.set_faults(SimFaults { fail_at, ..SimFaults::default() });
+        let is_known = scene.checkpoint();
+        scene.kill();
+        scene.folder.set_faults(SimFaults::default());
+        drop(scene.recover().expect("it is read"));
+        newer += usize::from(!is_known && scene.opened_by == 2);
+        scene.lose_power();
+        scene.open().expect("it opens");
+    }
+    assert!(newer > 0, "it was found though it was not known to be in place");
+}
+
 #[test]
 fn nothing_is_lost_by_a_journal_that_was_closed() {
     for seed in 4_000..4_100 {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use stdx::Random;
 
+use super::super::checkpoint::read_flash_state;
 use super::super::sim::SimFolder;
 use super::super::storage::Storage;
 use super::super::tuning::Tuning;
@@ -41,6 +42,10 @@ pub(super) struct Scene {
     /// Up to where they must be there.
     pub(super) durable: u64,
     serial: u64,
+    /// Checkpoints are numbered, as what they say of the flash is, by which a start opens that.
+    checkpoints: u64,
+    /// The number of the one by which it was opened last: older ones must not be found any more.
+    pub(super) opened_by: u64,
 }
 
 impl Scene {
@@ -53,6 +58,8 @@ impl Scene {
             records: Vec::new(),
             durable: 0,
             serial: 0,
+            checkpoints: 0,
+            opened_by: 0,
         }
     }
 
@@ -71,12 +78,18 @@ impl Scene {
 
     /// The same, up to the end of what is read.
     pub(super) fn recover(&mut self) -> Result<Recovery, JournalError> {
+        let state = read_flash_state(&self.folder)?;
+        let of_state = state.map(|bytes| number_of(&bytes));
+        let opened_by = of_state.unwrap_or(0);
+        assert!(opened_by >= self.opened_by, "{opened_by} is found behind {}", self.opened_by);
+        self.opened_by = opened_by;
         let tuning = Tuning { seed: self.random.next_u64(), ..SMALL };
         let mut recovery = Recovery::open_on(Arc::new(self.folder.clone()), options(), tuning)?;
-        let mut found = match recovery.snapshot() {
-            Some(_) => read_snapshot(&self.folder, recovery.checkpoint()),
-            None => Vec::new(),
-        };
+        let snapshot =
+            recovery.snapshot().map(|_| read_snapshot(&self.folder, recovery.checkpoint()));
+        let of_snapshot = snapshot.as_ref().map(|(number, _)| *number);
+        assert_eq!(of_snapshot, of_state, "the flash is as the snapshot needs it");
+        let mut found = snapshot.map(|(_, found)| found).unwrap_or_default();
         assert!(found.iter().all(|(end, _)| *end <= recovery.checkpoint().0));
         while let Some(record) = recovery.read()? {
             found.push((record.position.0, record.payload.to_vec()));
@@ -126,7 +139,10 @@ impl Scene {
             self.append(50);
         }
         self.step();
-        write_snapshot(&self.folder, at, &records).is_ok()
+        self.checkpoints += 1;
+        let state = self.checkpoints.to_le_bytes();
+        write_snapshot(&self.folder, at, &state, &records).is_ok()
+            && self.journal().put_flash_state(at, &state).is_ok()
             && self.journal().end_checkpoint(at).is_ok()
     }
 
@@ -150,9 +166,14 @@ impl Scene {
     }
 }
 
-/// Writes a snapshot as a server does.
-fn write_snapshot(folder: &SimFolder, at: Position, records: &[Appended]) -> std::io::Result<()> {
-    let mut bytes = Vec::new();
+/// Writes a snapshot as a server does, which refers to the flash as it says in front.
+fn write_snapshot(
+    folder: &SimFolder,
+    at: Position,
+    state: &[u8],
+    records: &[Appended],
+) -> std::io::Result<()> {
+    let mut bytes = state.to_vec();
     for (end, payload) in records {
         bytes.extend_from_slice(&end.to_le_bytes());
         bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
@@ -165,7 +186,11 @@ fn write_snapshot(folder: &SimFolder, at: Position, records: &[Appended]) -> std
     folder.sync_folder()
 }
 
-fn read_snapshot(folder: &SimFolder, at: Position) -> Vec<Appended> {
+fn number_of(state: &[u8]) -> u64 {
+    u64::from_le_bytes(state.try_into().expect("a whole state"))
+}
+
+fn read_snapshot(folder: &SimFolder, at: Position) -> (u64, Vec<Appended>) {
     let bytes = folder.bytes(&Journal::snapshot_name(at));
     let mut rest = &bytes[..];
     let number = |rest: &mut &[u8]| {
@@ -173,6 +198,7 @@ fn read_snapshot(folder: &SimFolder, at: Position) -> Vec<Appended> {
         *rest = back;
         u64::from_le_bytes(*number)
     };
+    let state = number(&mut rest);
     let mut records = Vec::new();
     while !rest.is_empty() {
         let end = number(&mut rest);
@@ -181,5 +207,5 @@ fn read_snapshot(folder: &SimFolder, at: Position) -> Vec<Appended> {
         records.push((end, payload.to_vec()));
         rest = back;
     }
-    records
+    (state, records)
 }

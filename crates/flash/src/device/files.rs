@@ -51,56 +51,44 @@ impl FileDrives {
         Self::new(files.into_iter().map(Some).collect(), sector_bytes, backend, false)
     }
 
-    /// Opens the data files that were kept in some directories, which are those of the flash with this number.
+    /// Opens the data files that were kept in some directories, which are those of the flash with this number. Returns the
+    /// directories that have none as well.
     ///
-    /// Errors: with a text for the operator: a file is missing, or another one. Nothing was changed then.
+    /// Errors: with a text for the operator: all are missing, or one is another. Nothing was changed then.
     pub(crate) fn reopen(
         directories: &[PathBuf],
         backend: Backend,
         (flash, sector_bytes): (u64, u32),
-    ) -> Result<Self, EngineError> {
-        let mut files: Vec<Option<DataFile>> = Vec::new();
+    ) -> Result<(Self, Vec<PathBuf>), EngineError> {
+        let (mut files, mut without): (Vec<Option<DataFile>>, _) = (Vec::new(), Vec::new());
         for directory in directories {
-            let shown = directory.display();
-            let refused = |what: String| {
-                let reason = format!("flash path {shown}: {what}");
-                Err(EngineError::Settings(format!("{reason}; {WAY_OUT}")))
-            };
-            let file = match DataFile::reopen(directory) {
-                Ok(file) => file,
-                Err(EngineError::Io { errno: libc::ENOENT, .. }) => {
-                    return refused(format!(
-                        "there is no {FILE_NAME}, and the journal refers to it"
-                    ));
-                }
-                Err(error) => return Err(error),
-            };
-            let Some(label) = file.label()? else {
-                return refused(format!(
-                    "{FILE_NAME} has no label, so the journal refers to another"
-                ));
+            let refused = |what: &str| Err(refusal(directory, what));
+            let Some((file, label)) = reopen_one(directory)? else {
+                without.push(directory.clone());
+                continue;
             };
             if label.flash != flash {
-                return refused(format!("{FILE_NAME} is not the one that the journal refers to"));
+                return refused(&format!("{FILE_NAME} is not the one that the journal refers to"));
             }
-            if file.sector_bytes() > sector_bytes {
-                let sector = file.sector_bytes();
-                return refused(format!(
-                    "it has sectors of {sector} bytes, and had {sector_bytes}"
-                ));
+            let sector = file.sector_bytes();
+            if sector > sector_bytes {
+                return refused(&format!("it has sectors of {sector} bytes, not {sector_bytes}"));
             }
             let index = label.file as usize;
             if files.len() <= index {
                 files.resize_with(index + 1, || None);
             }
             if files[index].replace(file).is_some() {
-                return refused(format!("another path has a copy of its {FILE_NAME}"));
+                return refused(&format!("another path has a copy of its {FILE_NAME}"));
             }
         }
-        if files.is_empty() {
-            return Err(EngineError::Settings("flash needs at least one path".to_owned()));
+        match without.first().filter(|_| files.is_empty()) {
+            Some(directory) => Err(refusal(
+                directory,
+                &format!("there is no {FILE_NAME} with a label, and the journal refers to one"),
+            )),
+            None => Ok((Self::new(files, sector_bytes, backend, true)?, without)),
         }
-        Self::new(files, sector_bytes, backend, true)
     }
 
     fn new(
@@ -174,6 +162,21 @@ fn warn_if_cached(file: &DataFile) {
         let path = file.path().display();
         tracing::warn!(%path, "no direct I/O here: flash reads go through the page cache");
     }
+}
+
+/// The data file that was kept in a directory, and its label. None: there is none, or it was not kept.
+fn reopen_one(directory: &Path) -> Result<Option<(DataFile, Label)>, EngineError> {
+    let file = match DataFile::reopen(directory) {
+        Ok(file) => file,
+        Err(EngineError::Io { errno: libc::ENOENT, .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(file.label()?.map(|label| (file, label)))
+}
+
+/// Says that the files are not those of the journal.
+fn refusal(directory: &Path, what: &str) -> EngineError {
+    EngineError::Settings(format!("flash path {}: {what}; {WAY_OUT}", directory.display()))
 }
 
 impl Drives for FileDrives {

@@ -9,7 +9,8 @@
 //! | 24     | 8     | number of a checkpoint: no older one can be loaded any more; 0: none was ever in place |
 //! | 32     | 4     | which of the files of the flash |
 //! | 36     | 4     | starts: how often it was opened |
-//! | 40     | 24    | zero |
+//! | 40     | 8     | number of the newest checkpoint of which all was durable that it refers to |
+//! | 48     | 16    | zero |
 
 use crate::limits::PATHS_MAX;
 
@@ -27,6 +28,7 @@ pub(crate) struct Label {
     pub(crate) checkpoint: u64,
     pub(crate) file: u32,
     pub(crate) starts: u32,
+    pub(crate) newest: u64,
 }
 
 impl Label {
@@ -38,6 +40,7 @@ impl Label {
         bytes[24..32].copy_from_slice(&self.checkpoint.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.file.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.starts.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.newest.to_le_bytes());
         let checksum = crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..]);
         bytes[CHECKSUM_AT..CHECKSUMMED_FROM].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -59,8 +62,8 @@ impl Label {
         if word(12) != VERSION {
             return Err(format!("it is of version {}, and this Kelvin reads {VERSION}", word(12)));
         }
-        let label =
-            Label { flash: long(16), checkpoint: long(24), file: word(32), starts: word(36) };
+        let (flash, checkpoint, newest) = (long(16), long(24), long(40));
+        let label = Label { flash, checkpoint, file: word(32), starts: word(36), newest };
         if label.file as usize >= PATHS_MAX {
             return Err("it is of an impossible file".to_owned());
         }
@@ -70,11 +73,14 @@ impl Label {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn a_label_comes_back_and_damage_is_seen() {
-        let label = Label { flash: u64::MAX - 1, checkpoint: 7, file: 63, starts: 12 };
+        let label =
+            Label { flash: u64::MAX - 1, checkpoint: 7, file: 63, starts: 12, newest: u64::MAX };
         let mut bytes = label.encode();
         assert_eq!(Label::decode(&bytes), Ok(label));
         for at in 0..LABEL_BYTES {
@@ -85,5 +91,18 @@ mod tests {
         assert!(Label::decode(&bytes[1..]).is_err());
         let beyond = Label { file: 64, ..label };
         assert!(Label::decode(&beyond.encode()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(at in 0..LABEL_BYTES, byte: u8, len in 0..=LABEL_BYTES + 1) {
+            let label = Label { flash: 1, checkpoint: 2, file: 3, starts: 4, newest: 5 };
+            let mut bytes = [&label.encode()[..], &[0]].concat();
+            bytes[at] = byte;
+            let checksum = crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..LABEL_BYTES]);
+            bytes[CHECKSUM_AT..CHECKSUMMED_FROM].copy_from_slice(&checksum.to_le_bytes());
+            bytes.truncate(len);
+            let _ = Label::decode(&bytes);
+        }
     }
 }

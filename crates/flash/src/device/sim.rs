@@ -47,6 +47,8 @@ pub struct SimFaults {
     pub full: bool,
     /// Syncs fail with an I/O error.
     pub failed_syncs: bool,
+    /// Labels of this file can be neither put on nor taken off.
+    pub failed_labels_of: Option<u16>,
 }
 
 /// Simulated drives, as the test that owns them sees them. Clones are the same drives.
@@ -259,6 +261,23 @@ impl SimState {
 
 struct SimDrives(Arc<Mutex<SimState>>);
 
+impl SimDrives {
+    fn change_label(&self, file: FileIndex, label: Option<Label>) -> Result<(), EngineError> {
+        let path = self.name(file);
+        let mut state = self.0.lock();
+        if state.faults.failed_labels_of == Some(file.0) {
+            state.failures += 1;
+            return Err(EngineError::Io {
+                path,
+                operation: "write of the label",
+                errno: libc::EIO,
+            });
+        }
+        state.files[usize::from(file.0)].label = label;
+        Ok(())
+    }
+}
+
 impl Drives for SimDrives {
     fn device(&self) -> Result<Box<dyn Device>, EngineError> {
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
@@ -368,13 +387,11 @@ impl Drives for SimDrives {
     }
 
     fn set_label(&self, file: FileIndex, label: &Label) -> Result<(), EngineError> {
-        self.0.lock().files[usize::from(file.0)].label = Some(*label);
-        Ok(())
+        self.change_label(file, Some(*label))
     }
 
     fn remove_label(&self, file: FileIndex) -> Result<(), EngineError> {
-        self.0.lock().files[usize::from(file.0)].label = None;
-        Ok(())
+        self.change_label(file, None)
     }
 
     fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError> {

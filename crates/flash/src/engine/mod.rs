@@ -130,7 +130,7 @@ pub trait Checkpoints: Send + Sync {
     /// Says that no start will find a checkpoint that refers to anything, so that nothing is held or kept for one. Blocks; not
     /// for the data path.
     ///
-    /// Errors: the files stay marked as kept, and nothing has changed.
+    /// Errors: files stay marked as kept, so what is held for a checkpoint is until the next one.
     fn forget(&self) -> Result<(), EngineError>;
 
     /// Says that the keyspace points at a record that the checkpoint refers to by whose state the log was opened. False: there

@@ -11,7 +11,8 @@ pub(crate) struct Epochs {
     begun: u64,
     /// The last to which no more references are added.
     closed: u64,
-    /// Those that a start may find.
+    /// Those that a start may find: the last in place first, the one under way last, and one between them of which nobody
+    /// knows, at most.
     possible: Vec<u64>,
 }
 
@@ -48,7 +49,11 @@ impl Epochs {
         match end {
             CheckpointEnd::InPlace => self.possible.retain(|&other| other >= number),
             CheckpointEnd::Failed => self.possible.retain(|&other| other != number),
-            CheckpointEnd::Unknown => {}
+            CheckpointEnd::Unknown => {
+                // What those between may refer to is held with it.
+                let last = self.possible.len().saturating_sub(1);
+                self.possible.drain(last.min(1)..last);
+            }
         }
     }
 
@@ -70,7 +75,10 @@ impl Epochs {
 
     /// Whether a segment may be referred to that was opened and freed then.
     pub(crate) fn holds(&self, opened: u64, freed: u64) -> bool {
-        self.possible.iter().any(|&number| opened < number && number <= freed)
+        let [Some(&first), Some(&last)] = [self.possible.first(), self.possible.last()] else {
+            return false;
+        };
+        opened < last && first <= freed
     }
 }
 
@@ -106,6 +114,26 @@ mod tests {
         assert!(epochs.holds(old, epochs.at_freeing()));
         epochs.forget();
         assert!(!epochs.holds(old, epochs.at_freeing()));
+    }
+
+    #[test]
+    fn checkpoints_of_which_nobody_knows_do_not_add_up() {
+        let mut epochs = Epochs::default();
+        let first = epochs.begin();
+        epochs.end(first, CheckpointEnd::InPlace);
+        let mut segments = vec![(0, epochs.at_freeing())];
+        for _ in 0..100 {
+            let number = epochs.begin();
+            segments.push((epochs.at_opening(), epochs.at_freeing()));
+            epochs.end(number, CheckpointEnd::Unknown);
+            let failed = epochs.begin();
+            epochs.end(failed, CheckpointEnd::Failed);
+            assert_eq!(epochs.possible, [first, number]);
+            assert!(segments.iter().all(|&(opened, freed)| epochs.holds(opened, freed)));
+        }
+        let last = epochs.begin();
+        epochs.end(last, CheckpointEnd::InPlace);
+        assert!(!segments.iter().any(|&(opened, freed)| epochs.holds(opened, freed)));
     }
 
     #[test]

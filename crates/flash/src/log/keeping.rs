@@ -7,12 +7,13 @@
 //! 2. It counts only when all of these are durable. A write or a sync that failed meanwhile makes it fail. After a sync that
 //!    failed nobody knows what the drive has of all that was written before, so no checkpoint of this process refers to
 //!    anything any more.
-//! 3. The labels of the files say so before anything is held for the first checkpoint, and, once a checkpoint is in place,
-//!    that an older one must not be loaded any more, before anything is written over that it referred to.
+//! 3. The labels of the files say so before anything is held for the first checkpoint; which is the newest whose records are
+//!    there, before it can be in place; and, once it is, that an older one must not be loaded any more, before anything is
+//!    written over that it referred to.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use stdx::hash_secrets;
@@ -36,6 +37,8 @@ pub(crate) struct Keeping {
     label: Mutex<Option<Label>>,
     /// The number of the checkpoint by whose state it was opened.
     opened_by: OnceLock<u64>,
+    /// How often the files were opened: generations count on from that.
+    starts: AtomicU32,
     /// A sync has failed.
     is_unsure: AtomicBool,
     failed_writes: AtomicU64,
@@ -51,6 +54,7 @@ impl Keeping {
     /// Has the files kept that were opened by the state of a checkpoint.
     pub(super) fn go_on(&self, label: Label) {
         *self.label.lock() = Some(label);
+        self.starts.store(label.starts, Ordering::Relaxed);
         let is_first = self.opened_by.set(label.checkpoint).is_ok();
         assert!(is_first, "a log is opened once");
     }
@@ -74,6 +78,16 @@ impl Shared {
     pub(super) fn label_added(&self, file: FileIndex) -> Result<(), EngineError> {
         let Some(label) = *self.keeping.label.lock() else { return Ok(()) };
         self.drives.set_label(file, &Label { file: file.0.into(), ..label })
+    }
+
+    /// Says that all is durable that a checkpoint refers to: files that do not say so are older than it.
+    fn announce(&self, number: u64) -> Result<Label, EngineError> {
+        let _files_stay = self.resizing.lock();
+        let mut kept = self.keeping.label.lock();
+        let Some(label) = &mut *kept else { return refused("the flash is not kept any more") };
+        label.newest = number;
+        self.label_all(*label)?;
+        Ok(*label)
     }
 
     fn sync_files(&self) -> Result<(), EngineError> {
@@ -139,7 +153,8 @@ impl Checkpoints for Shared {
             return Ok(());
         }
         let flash = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-        let label = Label { flash, checkpoint: 0, file: 0, starts: 0 };
+        let starts = self.keeping.starts.load(Ordering::Relaxed);
+        let label = Label { flash, checkpoint: 0, file: 0, starts, newest: 0 };
         self.label_all(label)?;
         *kept = Some(label);
         Ok(())
@@ -178,15 +193,13 @@ impl Checkpoints for Shared {
 
     fn close(&self, number: u64, goes_on: &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> {
         self.space.lock().epochs.close(number);
-        let Some(label) = *self.keeping.label.lock() else {
-            return refused("the flash is not kept any more");
-        };
         let marks = self.flush_all(goes_on)?;
         let failed = self.keeping.failed_writes.load(Ordering::SeqCst);
         if failed != self.keeping.failed_before.load(Ordering::SeqCst) {
             return refused("a write to flash failed");
         }
         self.sync_files()?;
+        let label = self.announce(number)?;
         Ok(self.state_of(number, marks, &label).encode())
     }
 
@@ -208,11 +221,9 @@ impl Checkpoints for Shared {
 
     fn forget(&self) -> Result<(), EngineError> {
         let _files_stay = self.resizing.lock();
-        let mut kept = self.keeping.label.lock();
-        if kept.is_some() {
-            self.drives.files().into_iter().try_for_each(|file| self.drives.remove_label(file))?;
-            *kept = None;
-        }
+        // Whatever comes of it: the next checkpoint labels all files anew.
+        *self.keeping.label.lock() = None;
+        self.drives.files().into_iter().try_for_each(|file| self.drives.remove_label(file))?;
         let mut space = self.space.lock();
         space.epochs.forget();
         self.give_unheld(&mut space);

@@ -23,7 +23,7 @@ mod recover;
 mod segment;
 mod shared;
 mod space;
-mod state;
+pub(crate) mod state;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -74,16 +74,20 @@ pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
 }
 
 /// Opens a log on files that were kept, by the state that a checkpoint has of it ([`Checkpoints::close`]): the records that
-/// this refers to are there, and everything else is free.
+/// this refers to are there, and everything else is free. Paths without a file to which it refers are new.
 ///
 /// Errors: with a text for the operator: as [`open_log`]; the files are not those of the state, or are missing; sizes that
 /// do not go with it. Nothing in the files was changed then.
 pub fn reopen_log(config: &LogConfig, state: &[u8]) -> Result<Arc<dyn Engine>, EngineError> {
     check_paths(&config.paths)?;
     let state = read_state(config, state)?;
-    let drives =
-        FileDrives::reopen(&config.paths, config.backend, (state.flash, state.sector_bytes))?;
+    let of_state = (state.flash, state.sector_bytes);
+    let (drives, without) = FileDrives::reopen(&config.paths, config.backend, of_state)?;
     let engine = LogEngine::recover(Arc::new(drives), config, state)?;
+    if !without.is_empty() {
+        // Nothing refers to what they had, if they had anything.
+        engine.shared.set_paths(&config.paths)?;
+    }
     let janitor = Janitor::start(Arc::clone(&engine.shared))?;
     Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
 }

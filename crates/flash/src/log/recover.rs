@@ -36,7 +36,8 @@ impl Shared {
                 "hashes are keyed with something else already".to_owned(),
             ));
         }
-        let label = Label { flash: state.flash, checkpoint: state.number, file: 0, starts };
+        let (flash, number) = (state.flash, state.number);
+        let label = Label { flash, checkpoint: number, file: 0, starts, newest: number };
         self.label_all(label)?;
         self.keeping.go_on(label);
         self.sequence.store(state.sequence, Ordering::Relaxed);
@@ -85,7 +86,8 @@ impl Shared {
             state.segments.iter().any(|one| of_records(&one.holds) && !has_file(one.home.file));
         if lacks_file {
             return refused(
-                "the journal refers to values on a flash path that is not given".to_owned(),
+                "the journal refers to values on a flash path that is not given, or has no file any more"
+                    .to_owned(),
             );
         }
         let mut starts = 0;
@@ -103,6 +105,9 @@ impl Shared {
                     "{name} has been written since the journal was copied: its newest checkpoint is {newest}, that of the \
                      journal {number}"
                 ));
+            }
+            if label.newest < state.number {
+                return refused(format!("{name} is a copy that is older than the journal"));
             }
             starts = starts.max(label.starts);
         }

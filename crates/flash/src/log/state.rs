@@ -216,7 +216,11 @@ impl SegmentState {
         let (file, kind, stream) = (entry.half(), entry.byte(), entry.byte());
         let (used_bytes, referred_bytes, count) = (entry.word(), entry.word(), entry.word());
         let home = Home { file: FileIndex(file), number };
-        if usize::from(file) >= PATHS_MAX || number as usize >= SEGMENTS_MAX {
+        let is_empty = (used_bytes | referred_bytes | count, stream) == (0, 0);
+        if usize::from(file) >= PATHS_MAX
+            || number as usize >= SEGMENTS_MAX
+            || kind <= HOMELESS && !is_empty
+        {
             return None;
         }
         let holds = match kind {
@@ -382,7 +386,10 @@ mod tests {
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
             }
-            let _ = LogState::decode(&with_checksum(bytes));
+            let bytes = with_checksum(bytes);
+            if let Ok(state) = LogState::decode(&bytes) {
+                prop_assert_eq!(state.encode(), bytes);
+            }
         }
     }
 }

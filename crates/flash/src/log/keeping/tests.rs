@@ -124,6 +124,72 @@ fn behind_a_sync_that_failed_no_checkpoint_refers_to_anything() {
     assert_eq!(engine.stats().segments_held, 0);
 }
 
+/// Some of the files have none then, and others still have theirs.
+#[test]
+fn labels_that_could_not_be_taken_off_are_put_on_anew() {
+    for failing in 0..2 {
+        let (disk, engine) = sim(3, 2, 24, 1);
+        let mut rig = Rig::new(Arc::clone(&engine), 1, 3);
+        rig.run(&Mix { resets: false, ..MIX });
+        rig.take_checkpoint();
+        let checkpoints = engine.checkpoints().expect("it keeps records");
+        disk.set_faults(SimFaults { failed_labels_of: Some(failing), ..SimFaults::default() });
+        checkpoints.forget().expect_err("a label stays");
+        let number = checkpoints.prepare().map(|()| checkpoints.begin());
+        number.expect_err("none of the files may be without a label");
+        disk.set_faults(SimFaults::default());
+        rig.take_checkpoint();
+        let kept = rig.kept.clone().expect("one is in place");
+        let lost = disk.after_power_loss();
+        let reopened = reopen_sim(&lost, &config(24, 1), &kept.state).expect("opens");
+        Rig::reopened(reopened, 1, 3, &kept).check_all();
+    }
+}
+
+#[test]
+fn a_label_that_cannot_be_put_on_makes_a_checkpoint_fail() {
+    let (disk, engine) = sim(3, 2, 24, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 3);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.take_checkpoint();
+    disk.set_faults(SimFaults { failed_labels_of: Some(1), ..SimFaults::default() });
+    rig.take_beside(&BESIDE, CheckpointEnd::InPlace).expect_err("a label is not there");
+    let kept = rig.kept.clone().expect("the one before is in place");
+    let lost = disk.after_power_loss();
+    let reopened = reopen_sim(&lost, &config(24, 1), &kept.state).expect("opens");
+    Rig::reopened(reopened, 1, 3, &kept).check_all();
+    disk.set_faults(SimFaults::default());
+    rig.take_checkpoint();
+    rig.check_all();
+}
+
+/// Records of a life before would be taken for those that were written behind the start.
+#[test]
+fn generations_go_on_where_labels_are_drawn_anew() {
+    let (mut disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    let take = |rig: &mut Rig| {
+        rig.run(&Mix { resets: false, ..MIX });
+        rig.take_checkpoint();
+        rig.kept.clone().expect("one is in place")
+    };
+    let mut last = 0;
+    for life in 1..4 {
+        let kept = take(&mut rig);
+        disk = disk.after_power_loss();
+        disk.expect_power_loss();
+        let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
+        rig = Rig::reopened(Arc::clone(&engine), 1, life, &kept);
+        take(&mut rig);
+        let units = (0..24).map(|segment| segment * SEGMENT_BYTES / 16);
+        let generations = units.map(|at| engine.identify(crate::Location::from_units(at)));
+        let newest = generations.map(|record| record.generation).max().expect("segments");
+        assert!(newest >> 20 > last, "life {life}: {newest:#x}");
+        last = newest >> 20;
+        engine.checkpoints().expect("it keeps records").forget().expect("nothing fails");
+    }
+}
+
 #[test]
 fn a_full_flash_waits_for_a_checkpoint_and_goes_on_with_it() {
     let (_disk, engine) = sim(2, 1, 24, 1);
@@ -149,16 +215,20 @@ fn a_state_and_files_that_do_not_belong_together_are_refused() {
     let old = rig.kept.clone().expect("one is in place");
     rig.take_checkpoint();
     let kept = rig.kept.clone().expect("one is in place");
+    let copy = disk.after_power_loss();
+    rig.take_checkpoint();
+    let newer = rig.kept.clone().expect("one is in place");
     let refused = |disk: &SimDisk, config: &LogConfig, state: &[u8], reason: &str| {
         let error = reopen_sim(disk, config, state).err().expect("it is refused").to_string();
         assert!(error.contains(reason), "{error}");
     };
     let usual = config(24, 1);
     refused(&disk, &usual, &old.state, "written since the journal was copied");
-    refused(&disk, &config(4, 1), &kept.state, "flash size too small");
+    refused(&copy, &usual, &newer.state, "a copy that is older than the journal");
+    refused(&disk, &config(4, 1), &newer.state, "flash size too small");
     let other_segments = LogConfig { segment_bytes: Some(128 << 10), ..usual.clone() };
-    refused(&disk, &other_segments, &kept.state, "flash-segment-size 65536");
-    refused(&disk, &usual, &kept.state[1..], "cannot be used");
+    refused(&disk, &other_segments, &newer.state, "flash-segment-size 65536");
+    refused(&disk, &usual, &newer.state[1..], "cannot be used");
     let (other, _engine) = sim(2, 2, 24, 1);
     refused(&other, &usual, &kept.state, "has no label");
     let mut foreign = Rig::new(_engine, 1, 2);

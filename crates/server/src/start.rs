@@ -214,6 +214,9 @@ fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
         // What is there can be had.
         NotLoaded::TooLarge { .. } | NotLoaded::NotSaved => "",
         NotLoaded::Journal(JournalError::InUse { .. }) => "",
+        NotLoaded::Key { .. } | NotLoaded::Record { .. } if server.tier.has_flash() => {
+            "; if memory is lacking, start with a larger maxmemory or flash-size"
+        }
         NotLoaded::Key { .. } | NotLoaded::Record { .. } => {
             "; if memory is lacking, start with a larger maxmemory"
         }

@@ -117,6 +117,8 @@ pub(crate) struct Done {
     pub(crate) moved: u64,
     /// Whether garbage collection of the flash gets on.
     pub(crate) gc_frees: bool,
+    /// Whether it does not, but a checkpoint that is to come will free some.
+    pub(crate) awaits_checkpoint: bool,
     /// Whether the write that has waited longest has waited for as long as it may.
     pub(crate) is_overdue: bool,
     /// Whether it has waited for as long as it may for defragmentation alone, or others have in vain.
@@ -227,7 +229,7 @@ impl Figures {
     pub(crate) fn left_to_evict(&self, slice: Slice, done: &Done) -> i64 {
         let is_stuck = match done.stopped {
             Some(StopReason::Spent) => self.data_fills_ram() && !self.others_hold_values(),
-            Some(StopReason::Full) => !done.gc_frees,
+            Some(StopReason::Full) => !done.gc_frees && !done.awaits_checkpoint,
             _ => false,
         };
         let is_spent = is_stuck && self.keys_may_go() && self.keys_suffice();
@@ -325,6 +327,7 @@ impl Figures {
             None if in_time => Next::Continue,
             Some(StopReason::Busy) if in_time => Next::AwaitDevice,
             Some(StopReason::Full) if in_time && done.gc_frees => Next::AwaitDevice,
+            Some(StopReason::Full) if in_time && done.awaits_checkpoint => Next::AwaitMeasure,
             // What was deleted may be written anew, though its pages are still resident and the limit
             // takes them for overhead: there is room in them.
             Some(StopReason::Spent)

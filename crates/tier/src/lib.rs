@@ -14,6 +14,7 @@
 
 mod background;
 mod budget;
+mod checkpoints;
 mod compress;
 mod controller;
 mod counters;

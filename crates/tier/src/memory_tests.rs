@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use flash::{Backend, LogConfig, SimDisk, open_sim};
+use flash::{Backend, CheckpointEnd, LogConfig, SimDisk, open_sim};
 use keyspace::{Db, Expiry, Key, Keyspace, Note, Noting, SLOT_COUNT, Tally};
+use stdx::Random;
 
-use crate::limits::SLICE_SLOTS_MAX;
+use crate::limits::{DRIVE_WAIT_MAX, SLICE_SLOTS_MAX};
 use crate::{
     Budget, Clock, Environment, EvictionPolicy, Freeing, Held, Listener, Pressure, ResidentSource,
     Tier, TierError, TierWorker,
@@ -324,6 +325,47 @@ fn a_full_flash_makes_room_ahead_of_need_and_moves_little() {
         assert!(moved < writes / 20, "{moved} moved");
         assert!(machine.waited.get() < writes / 100, "{} rounds waited", machine.waited.get());
     }
+}
+
+/// Takes a checkpoint that refers to nothing: what is freed from then on is held until the next one.
+fn take_checkpoint(machine: &Machine) {
+    let engine = machine.tier().engine.as_ref().expect("flash");
+    let checkpoints = engine.checkpoints().expect("a log keeps what it refers to");
+    checkpoints.prepare().expect("nothing fails");
+    let number = checkpoints.begin();
+    let turn = || {
+        machine.round();
+        true
+    };
+    checkpoints.close(number, &turn).expect("nothing fails");
+    checkpoints.end(number, CheckpointEnd::InPlace);
+}
+
+#[test]
+fn what_a_checkpoint_holds_is_waited_for_while_the_next_one_comes_and_not_for_ever() {
+    let machine = Machine::new(8 * MIB, 16 * MIB, EvictionPolicy::NoEviction);
+    let write = |number: u64| {
+        // So that it becomes no shorter on flash.
+        let mut value = [0; 512];
+        Random::new(number).fill(&mut value);
+        machine.write(&format!("key-{}", number % 24_000), &value, Expiry::Clear)
+    };
+    (0..24_000).for_each(|number| write(number).expect("memory"));
+    take_checkpoint(&machine);
+    // None comes: flash is full, and that is told.
+    let written = (0..100_000).find(|&number| write(number).is_err());
+    assert!(written.is_some(), "what is written over is held");
+    let held = || machine.tier().engine.as_ref().expect("flash").free_space().held_bytes;
+    assert!(held() > 0);
+    machine.tier().set_checkpoint_comes(true);
+    assert!(machine.tier().wants_checkpoint() && !machine.tier().is_checkpoint_awaited());
+    (0..ROUNDS).for_each(|_| machine.round());
+    let (result, time) = machine.wait_in_real_time(0);
+    assert!(result.is_err() && time >= DRIVE_WAIT_MAX && time < 2 * DRIVE_WAIT_MAX, "{time:?}");
+    assert!(machine.tier().is_checkpoint_awaited() && machine.tier().wants_checkpoint());
+    take_checkpoint(&machine);
+    (0..2_000).for_each(|number| write(number).expect("there is room"));
+    machine.check_counts();
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use flash::{Engine, FreeSpace, Location, RecordId, record_size};
+use flash::{Engine, Location, RecordId, record_size};
 use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Noting, Tally};
 use parking_lot::Mutex;
 
 use crate::budget::Budget;
+use crate::checkpoints::NextCheckpoint;
 use crate::controller::{Figures, Resident};
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment, Listener};
@@ -21,17 +22,6 @@ use crate::wait::HeldByWaiting;
 const FREE_MEMORY_SHIFT: u32 = 4;
 /// What clients hold that do not wait is worth waiting for beyond this part of the limit: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
-
-/// A checkpoint is taken when so little of the flash is free, an eighth, and what it brings is worth it, a 32nd.
-const FREE_FLASH_SHIFT: u32 = 3;
-const HELD_FLASH_SHIFT: u32 = 5;
-
-/// Whether a checkpoint should be taken for the room that it makes.
-fn wants_checkpoint(space: &FreeSpace) -> bool {
-    let is_short = space.free_bytes < space.capacity_bytes >> FREE_FLASH_SHIFT;
-    let is_much = space.held_bytes >= space.capacity_bytes >> HELD_FLASH_SHIFT;
-    is_short && (is_much || space.free_bytes == 0 && space.held_bytes > 0)
-}
 
 /// How urgently memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +70,8 @@ pub struct Tier {
     pub(crate) asked_bytes: AtomicI64,
     /// Workers that are writing large values, which are in RAM until they are on flash.
     pub(crate) writing_workers: AtomicUsize,
+    /// Whether room on flash comes with the next checkpoint.
+    pub(crate) next_checkpoint: NextCheckpoint,
     /// What clients whose requests wait for memory, on all workers, hold of client memory.
     pub(crate) held_by_waiting: HeldByWaiting,
     /// Large collections whose nodes are to be freed.
@@ -137,6 +129,7 @@ impl Tier {
             asking_workers: AtomicUsize::new(0),
             asked_bytes: AtomicI64::new(0),
             writing_workers: AtomicUsize::new(0),
+            next_checkpoint: NextCheckpoint::default(),
             held_by_waiting: HeldByWaiting::default(),
             detached_trees: Mutex::default(),
             detached_bytes: AtomicI64::new(0),
@@ -198,16 +191,6 @@ impl Tier {
             listener.hear(&mut tally.notes);
         }
         tally.notes.clear();
-    }
-
-    /// Whether room on flash comes with the next checkpoint of the journal: what waits for room waits for that.
-    pub(crate) fn awaits_checkpoint(&self) -> bool {
-        self.engine.as_ref().is_some_and(|engine| engine.free_space().held_bytes > 0)
-    }
-
-    /// Whether a checkpoint should be taken for the room that it makes on flash.
-    pub fn wants_checkpoint(&self) -> bool {
-        self.engine.as_ref().is_some_and(|engine| wants_checkpoint(&engine.free_space()))
     }
 
     /// Whether values go to flash.

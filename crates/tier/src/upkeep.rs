@@ -101,17 +101,18 @@ impl TierWorker {
         let demoted = self.demote(bytes, slots_max);
         self.gc_for(demoted.written_bytes);
         let is_full = demoted.stopped == Some(StopReason::Full);
-        let gc_frees = is_full && (self.gc() || self.tier.awaits_checkpoint());
+        let gc_frees = is_full && self.gc();
+        let awaits_checkpoint = is_full && !gc_frees && self.tier.await_checkpoint();
         let is_stuck = match demoted.stopped {
             Some(StopReason::Failed) => true,
-            Some(StopReason::Full) => !gc_frees,
+            Some(StopReason::Full) => !gc_frees && !awaits_checkpoint,
             _ => false,
         };
         if is_stuck {
             self.tier.rounds[self.index].note_stuck(self.tier.budget.measures());
         }
         let (demoted_bytes, stopped) = (demoted.freed_bytes, demoted.stopped);
-        Done { demoted_bytes, stopped, gc_frees, ..Done::default() }
+        Done { demoted_bytes, stopped, gc_frees, awaits_checkpoint, ..Done::default() }
     }
 
     /// Looks at resident memory after so much growth: a fast writer does not wait for the next

@@ -577,6 +577,7 @@ impl TierWorker {
         self.waiting.note_evicted(done.evicted.map_or(0, |evicted| evicted.sum()));
         let figures = self.waiting_figures();
         let awaits_drive = done.stopped == Some(StopReason::Busy)
+            || done.awaits_checkpoint
             || self.tier.writing_workers.load(Ordering::Relaxed) > 0;
         let wait_max = if awaits_drive { DRIVE_WAIT_MAX } else { WAIT_MAX };
         done.is_overdue = self.waiting_for(wait_max) > 0 || self.is_as_at_large_refusal(&figures);

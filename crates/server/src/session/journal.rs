@@ -179,6 +179,7 @@ fn switch_on(server: &Arc<Server>) -> Result<(), String> {
         return Ok(());
     }
     end_logging(server);
+    forget_references(server);
     Err("the data could not be saved to begin with: the log says why".to_owned())
 }
 
@@ -195,7 +196,10 @@ fn switch_off(server: &Server) {
 pub(super) fn is_rewrite_due(server: &Server) -> bool {
     let (journaling, config) = (&server.journaling, &server.config);
     let is_loading = server.saves.is_loading() || server.saves.is_half_loaded();
-    if !is_begun(server) || server.saves.purpose().is_some() || is_loading {
+    let may_be = is_begun(server) && !is_loading;
+    // What lacks room on flash waits for one that comes, and not behind one that has failed.
+    server.tier.set_checkpoint_comes(may_be && !journaling.has_failed());
+    if !may_be || server.saves.purpose().is_some() {
         return false;
     }
     // Whoever loads takes a checkpoint.
@@ -204,7 +208,7 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
     }
     let percent = config.auto_aof_rewrite_percentage.load() as u64;
     let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());
-    let makes_room = !is_due && server.tier.wants_checkpoint() && journaling.may_retry();
+    let makes_room = !is_due && journaling.may_retry_for_room() && server.tier.wants_checkpoint();
     if is_due {
         tracing::info!("Starting automatic rewriting of AOF");
     } else if makes_room {

@@ -198,9 +198,11 @@ pub(crate) async fn save_and_shut_down(
 
 /// Begins a snapshot if one is scheduled, or a save point asks for it; or a checkpoint of the journal likewise.
 pub(crate) fn save_if_due(server: &Arc<Server>) {
-    if is_rewrite_due(server)
-        && let Err(error) = start_save(server, Purpose::Checkpoint, drop)
-    {
+    let rewrites = is_rewrite_due(server);
+    if server.tier.is_checkpoint_awaited() && server.saves.purpose() == Some(Purpose::Background) {
+        call_off_for_checkpoint(server);
+    }
+    if rewrites && let Err(error) = start_save(server, Purpose::Checkpoint, drop) {
         tracing::error!(%error, "Can't rewrite append only file in background");
     }
     let is_due = server.saves.is_scheduled.load(Ordering::Relaxed)
@@ -214,6 +216,15 @@ pub(crate) fn save_if_due(server: &Arc<Server>) {
     if is_due && let Err(error) = start_save(server, Purpose::Background, drop) {
         tracing::error!(%error, "Can't save in background");
     }
+}
+
+/// Calls off the snapshot under way, which takes as long as there are values: writes wait for a checkpoint, which cannot be
+/// taken beside it.
+fn call_off_for_checkpoint(server: &Server) {
+    let Some(snapshot) = server.saves.snapshot() else { return };
+    let reason =
+        "flash is short of free segments, and the journal's checkpoint that frees some goes first";
+    snapshot.fail(Failure::Failed(reason.to_owned()));
 }
 
 /// Where snapshots are kept.

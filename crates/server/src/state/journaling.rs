@@ -20,6 +20,8 @@ use crate::state::clock::unix_ms;
 
 /// After a rewrite that failed the next one that nobody asked for begins no sooner.
 const RETRY_SECONDS: u64 = 60;
+/// The same where flash is short of the room that it would make.
+const RETRY_FOR_ROOM_SECONDS: u64 = 5;
 /// How far behind what is to be synced every second may be before writes wait for it, as in Redis.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 
@@ -179,7 +181,17 @@ impl Journaling {
 
     /// Whether a rewrite that must be may be tried now.
     pub(crate) fn may_retry(&self) -> bool {
-        self.rewrites.lock().may_try(unix_ms() / 1_000)
+        self.rewrites.lock().may_try(unix_ms() / 1_000, RETRY_SECONDS)
+    }
+
+    /// The same of one that makes room on flash.
+    pub(crate) fn may_retry_for_room(&self) -> bool {
+        self.rewrites.lock().may_try(unix_ms() / 1_000, RETRY_FOR_ROOM_SECONDS)
+    }
+
+    /// Whether the last rewrite has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.rewrites.lock().failures_in_a_row > 0
     }
 }
 
@@ -218,11 +230,11 @@ impl Rewrites {
         percent > 0
             && current_bytes > bytes_min
             && growth >= u128::from(percent)
-            && self.may_try(now)
+            && self.may_try(now, RETRY_SECONDS)
     }
 
-    fn may_try(&self, now: u64) -> bool {
-        self.failures_in_a_row == 0 || now.saturating_sub(self.last_try) > RETRY_SECONDS
+    fn may_try(&self, now: u64, retry_seconds: u64) -> bool {
+        self.failures_in_a_row == 0 || now.saturating_sub(self.last_try) > retry_seconds
     }
 }
 
@@ -247,6 +259,7 @@ mod tests {
         assert_eq!(rewrites.current_seconds(105), Some(5));
         rewrites.end(110, None);
         assert!(!rewrites.are_due(2_400, 100, 0, 150), "it failed a moment ago");
+        assert!(rewrites.may_try(106, RETRY_FOR_ROOM_SECONDS), "flash is short of room");
         assert!(rewrites.are_due(2_400, 100, 0, 161));
         rewrites.begin(161);
         rewrites.end(162, Some(2_000));

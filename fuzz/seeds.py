@@ -91,6 +91,13 @@ def main():
     ]
     for number, record in enumerate(records):
         write(folder, "journal_record", number, record)
+    label = b"KelvFlLb" + bytes(4) + b"\x01" + bytes(51)
+    segments = bytes(24) + bytes([1, 0, 0, 0, 1]) + bytes(5) + bytes([8, 0]) + b"\x00\x02\x00\x00\x10\x00\x00\x00\x01" + bytes(3)
+    blocks = bytes(4) + b"\x00\x02\x00\x00"
+    state = b"KelvFlSt" + bytes(4) + b"\x01" + bytes(27) + b"\x00\x00\x01" + bytes(5) + b"\x00\x02\x00\x00\x02" + bytes(67)
+    place = b"\x04\x01" + bytes(9) + b"\x09\x00\x00\x00\x20\x00\x00\x00"
+    for number, kept in enumerate([label, state + segments + blocks, place]):
+        write(folder, "kept", number, kept)
     arguments = "1:10 4-4 8:1,16:3 50,99.9 G:Z allkeys 100B:90%,4KiB:10% 8TB/day 150k/s 20% 1DWPD zipf:0.99 20%:80%"
     for number, argument in enumerate(arguments.split(" ") + ["MOVED 3999 127.0.0.1:6381", "SET __key__ 'a b'"]):
         write(folder, "arguments", number, argument.encode())

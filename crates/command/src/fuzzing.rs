@@ -11,6 +11,7 @@ use resp::{ArgRange, Args};
 use crate::family::FAMILIES;
 use crate::harness::Harness;
 use crate::journal_record::{At, BadRecord, Commands, LoggedCommand, Record, put_command};
+use crate::saved::Placed;
 use crate::spec::Command;
 
 /// Longer strings are refused, so that one input takes little memory.
@@ -54,6 +55,13 @@ fn bulk(reply: &[u8]) -> &[u8] {
     let end = reply.iter().position(|&byte| byte == b'\n').expect("a line");
     assert_eq!(reply[0], b'$', "{}", reply.escape_ascii());
     &reply[end + 1..reply.len() - 2]
+}
+
+/// What a checkpoint has in place of a value on flash: refused, or it is written as it was read.
+pub fn placed(input: &[u8]) {
+    if let Some(placed) = Placed::read(input) {
+        assert_eq!(placed.bytes(), input);
+    }
 }
 
 /// One input of `restore`: a byte that chooses the version, a type, and an object. It is restored with a right

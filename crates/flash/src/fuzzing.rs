@@ -2,6 +2,7 @@
 //! never pass for a record that was not written. Compiled with the feature `fuzzing` only, because
 //! the formats are nobody else's business.
 
+use crate::device::label::Label;
 use crate::device::sim::SimDisk;
 use crate::engine::{Completion, EngineWorker, GcProgress, Liveness, Owner, ReadStart};
 use crate::limits::{RECORD_ALIGN, SEGMENT_BYTES_MIN};
@@ -10,6 +11,7 @@ use crate::log::format::{
     FOOTER_BYTES, Footer, Part, SegmentId, decode_segment_header, encode_segment_header,
     next_record,
 };
+use crate::log::state::LogState;
 use crate::log::{Backend, LogConfig, open_sim};
 use crate::record::{
     self, Lane, PieceChecker, Place, RECORD_HEADER_BYTES, Record, RecordMeta, record_size,
@@ -18,6 +20,23 @@ use crate::record::{
 /// One input of the target `journal`.
 pub fn journal(input: &[u8]) {
     crate::journal::fuzzing::journal(input);
+}
+
+/// What a checkpoint says of the flash, and labels of its files, with right checksums: refused, or they are written as they
+/// were read.
+pub fn kept(input: &[u8]) {
+    let mut bytes = input.to_vec();
+    // Both have theirs in the same place.
+    if bytes.len() > 12 {
+        let checksum = crc_fast::crc32_iscsi(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+    }
+    if let Ok(state) = LogState::decode(&bytes) {
+        assert_eq!(state.encode(), bytes);
+    }
+    if let Ok(label) = Label::decode(&bytes) {
+        assert_eq!(Label::decode(&label.encode()), Ok(label));
+    }
 }
 
 /// One input of the target `log_record`. The first byte chooses what is fed with the rest.

@@ -77,6 +77,17 @@ impl Kind {
         Kind(bits)
     }
 
+    /// The kind of a value in one piece that `bits` stand for. None: no value has it.
+    pub const fn of_whole(bits: u8) -> Option<Kind> {
+        let encodings = match bits & TYPE_MASK {
+            TYPE_STRING => 3,
+            TYPE_SET | TYPE_SORTED_SET | TYPE_HASH => 2,
+            TYPE_LIST | TYPE_STREAM => 1,
+            _ => 0,
+        };
+        if bits >> ENCODING_SHIFT < encodings { Some(Kind(bits)) } else { None }
+    }
+
     /// Whether the value is a string.
     #[inline]
     pub const fn is_string(self) -> bool {

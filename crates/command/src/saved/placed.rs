@@ -21,7 +21,6 @@ pub const PLACED_MODULE: u64 = module_id(b"kelvinref", 1);
 const BYTES: usize = 19;
 const COMPRESSED: u8 = 1;
 const EXPIRES: u8 = 2;
-const KIND_MAX: u8 = 0x1f;
 /// Values are no longer than keys may be, and what is stored no longer than they are.
 const VALUE_BYTES_MAX: u32 = KEY_BYTES_MAX as u32 + (1 << 20);
 
@@ -43,6 +42,10 @@ pub struct Placed {
 impl Placed {
     /// Writes it as the value of a key, the type in front.
     pub fn save(&self, out: &mut Vec<u8>) {
+        module_value(out, PLACED_MODULE, &self.bytes());
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(BYTES + 8);
         let compressed = if self.at.compressed { COMPRESSED } else { 0 };
         let expires = if self.first_expiry_ms > 0 { EXPIRES } else { 0 };
@@ -54,7 +57,7 @@ impl Placed {
         if self.first_expiry_ms > 0 {
             bytes.extend_from_slice(&self.first_expiry_ms.to_le_bytes());
         }
-        module_value(out, PLACED_MODULE, &bytes);
+        bytes
     }
 
     /// Reads what was written so, without what stands in front of it in a file. None: it is none.
@@ -64,18 +67,23 @@ impl Placed {
         let units = u64::from(word(2)) | u64::from(head[6]) << 32;
         let (generation, stored_len, value_len) = (word(7), word(11), word(15));
         let (kind, compressed) = (head[0], head[1] & COMPRESSED != 0);
-        let first_expiry_ms = match head[1] & EXPIRES {
-            0 => 0,
-            _ => u64::from_le_bytes(*rest.first_chunk()?),
+        let (first_expiry_ms, is_whole) = match head[1] & EXPIRES {
+            0 => (0, rest.is_empty()),
+            _ => (u64::from_le_bytes(*rest.first_chunk()?), rest.len() == 8),
         };
-        let is_whole = rest.len() == if head[1] & EXPIRES == 0 { 0 } else { 8 };
-        let is_kind = kind <= KIND_MAX && !Kind::from_bits(kind).is_tree();
+        let is_whole = is_whole && (head[1] & EXPIRES == 0) == (first_expiry_ms == 0);
         let are_lens = stored_len <= value_len
             && value_len <= VALUE_BYTES_MAX
             && (compressed || stored_len == value_len);
-        let is_one = head[1] & !(COMPRESSED | EXPIRES) == 0 && is_whole && is_kind && are_lens;
+        let is_one = head[1] & !(COMPRESSED | EXPIRES) == 0 && is_whole && are_lens;
         let at = FlashRef { units, stored_len, compressed };
-        is_one.then_some(Placed { kind, at, generation, value_len, first_expiry_ms })
+        (is_one && Kind::of_whole(kind).is_some()).then_some(Placed {
+            kind,
+            at,
+            generation,
+            value_len,
+            first_expiry_ms,
+        })
     }
 }
 
@@ -109,12 +117,30 @@ mod tests {
                 assert_eq!(Placed::read(&part.value[..len]), None);
             }
             for (at, byte) in
-                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (1, 4), (18, 0xff), (14, 9)]
+                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (0, 5), (1, 4), (18, 0xff), (14, 9)]
             {
                 let mut wrong = part.value.clone();
                 wrong[at] = byte;
                 assert_eq!(Placed::read(&wrong), None, "byte {at}: {byte}");
             }
         }
+    }
+
+    #[test]
+    fn other_bytes_are_refused_or_are_what_would_be_written() {
+        let mut random = stdx::Random::new(1);
+        let mut read = 0;
+        for _ in 0..20_000 {
+            let mut bytes = vec![0; random.below(30) as usize];
+            for byte in &mut bytes {
+                // Few bits, so that lengths are in order now and then.
+                *byte = random.below(256) as u8 & random.below(256) as u8 & random.below(256) as u8;
+            }
+            if let Some(placed) = Placed::read(&bytes) {
+                assert_eq!(placed.bytes(), bytes);
+                read += 1;
+            }
+        }
+        assert!(read > 10, "{read}");
     }
 }

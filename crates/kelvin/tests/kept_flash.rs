@@ -6,67 +6,23 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use resp::Frame;
+use rustix::process::{Pid, Signal, kill_process};
 use stdx::Random;
-use support::{Client, Server, show, text};
+use support::kept::{
+    field, on_directory, shut_down, take_checkpoint, times_written, value, wait_until,
+};
+use support::{Client, Server, show};
 
-/// A test waits no longer than this for what is to happen.
-const WITHIN: Duration = Duration::from_secs(60);
-
-/// A server on a directory, with flash and a journal there.
-fn on_directory(directory: &Path, options: &[&str]) -> Server {
-    let dir = directory.to_str().expect("a path in UTF-8");
-    let base = [
-        "--dir",
-        dir,
-        "--flash-path",
-        dir,
-        "--flash-size",
-        "512mb",
-        "--appendonly",
-        "yes",
-        "--enable-debug-command",
-        "yes",
-    ];
-    Server::kelvin(&[&base, options].concat())
-}
-
-fn field(client: &mut Client, section: &str, name: &str) -> u64 {
-    let all = text(&client.call(&["INFO", section]));
-    let field = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    field.and_then(|field| field.parse().ok()).unwrap_or_else(|| panic!("{name}: {all}"))
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < WITHIN, "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Has a checkpoint taken, and waits for it.
-fn take_checkpoint(client: &mut Client) {
-    let before = field(client, "persistence", "aof_rewrites");
-    let reply = client.show("BGREWRITEAOF");
-    assert!(reply.starts_with('+'), "{reply}");
-    wait_until("a checkpoint ends", || {
-        field(client, "persistence", "aof_rewrites") > before
-            && field(client, "persistence", "aof_rewrite_in_progress") == 0
-    });
-    let all = text(&client.call(&["INFO", "persistence"]));
-    assert!(all.contains("aof_last_bgrewrite_status:ok"), "{all}");
-}
-
-fn shut_down(server: &mut Server, client: &mut Client) {
-    client.send(&["SHUTDOWN"]);
-    assert!(client.try_read().is_none());
-    assert!(server.wait().success());
-}
+/// How often a server is killed and started again on what it left, unless KELVIN_KILLS says so (`make crash`).
+const KILLS: usize = 6;
+/// After so many times it begins with nothing.
+const KILLS_OF_ONE: usize = 25;
+/// Words of values, at most.
+const WORDS_MAX: u64 = 800;
 
 /// Small collections of every type, with fields and keys that expire.
 fn fill_collections(client: &mut Client) {
@@ -155,19 +111,15 @@ fn values_on_flash_stay_there_over_a_restart() {
 /// What a writer has done with each of its keys: the number that was answered last, and that which was sent last.
 type Written = BTreeMap<u64, (u64, u64)>;
 
-/// Writes over some keys again and again, until the server is gone or it is told to end.
+/// Writes over some keys again and again, until the server is gone.
 fn write_over(mut client: Client, writer: u64, written: &mut Written, seed: u64) {
     const KEYS: u64 = 300;
     let mut random = Random::new(seed);
     loop {
-        let key = random.below(KEYS);
-        let entry = written.entry(key).or_default();
+        let number = random.below(KEYS);
+        let (entry, key) = (written.entry(number).or_default(), format!("{writer}:{number}"));
         entry.1 += 1;
-        // Numbers, so that it does not become much shorter on flash.
-        let count = random.below(800);
-        let words = (0..count).map(|_| random.next_u64().to_string());
-        let value = format!("{}:{}", entry.1, words.collect::<String>());
-        client.send(&["SET", &format!("{writer}:{key}"), &value]);
+        client.send(&["SET", &key, &value(&key, entry.1, WORDS_MAX)]);
         match client.try_read() {
             None => return,
             Some(Frame::Error(_)) => entry.1 -= 1,
@@ -176,63 +128,73 @@ fn write_over(mut client: Client, writer: u64, written: &mut Written, seed: u64)
     }
 }
 
+/// Has a checkpoint taken again and again, until the server is gone.
+fn take_checkpoints(mut client: Client, seed: u64) {
+    let mut random = Random::new(seed);
+    while client.try_write(b"*1\r\n$12\r\nBGREWRITEAOF\r\n") && client.try_read().is_some() {
+        thread::sleep(Duration::from_millis(random.below(60)));
+    }
+}
+
+/// Looks whether each key has what was answered last, or something that was sent later.
+fn check_written(client: &mut Client, writer: u64, written: &mut Written, round: usize) {
+    for (number, (answered, sent)) in written {
+        let times = times_written(client, &format!("{writer}:{number}"), WORDS_MAX);
+        assert!(
+            (*answered..=*sent).contains(&times),
+            "round {round}: {writer}:{number}: {times}, not {answered} to {sent}"
+        );
+        (*answered, *sent) = (times, times);
+    }
+}
+
 #[test]
 fn what_was_answered_is_there_though_segments_are_used_again_and_again() {
     const WRITERS: u64 = 3;
-    let owner = Server::kelvin(&[]);
-    let options = [
-        "--appendfsync",
-        "always",
-        "--workers",
-        "2",
-        "--flash-size",
-        "26mb",
-        "--flash-segment-size",
-        "1mb",
-    ];
+    let kills = std::env::var("KELVIN_KILLS");
+    let kills = kills.map_or(KILLS, |text| text.parse().expect("a number"));
+    let mut owner = Server::kelvin(&[]);
     let mut all: Vec<Written> = vec![Written::new(); WRITERS as usize];
     let mut random = Random::new(5);
     let mut collected = 0;
-    for round in 0..6 {
+    for round in 0..kills {
+        if round % KILLS_OF_ONE == 0 {
+            owner = Server::kelvin(&[]);
+            all.fill(Written::new());
+        }
+        let options = [
+            "--appendfsync",
+            "always",
+            "--workers",
+            ["2", "2", "1"][round % 3],
+            "--flash-size",
+            "26mb",
+            "--flash-segment-size",
+            "1mb",
+        ];
         let mut server = on_directory(owner.directory(), &options);
         let mut client = server.connect();
-        for (writer, written) in all.iter_mut().enumerate() {
-            for (&key, (answered, sent)) in written {
-                let value = text(&client.call(&["GET", &format!("{writer}:{key}")]));
-                let number = value.split(':').next().and_then(|front| front.parse::<u64>().ok());
-                let number = number.unwrap_or(0);
-                assert!(
-                    (*answered..=*sent).contains(&number),
-                    "round {round}: {writer}:{key}: {number}, not {answered} to {sent}"
-                );
-                (*answered, *sent) = (number, number);
-            }
+        for (writer, written) in (0..).zip(&mut all) {
+            check_written(&mut client, writer, written, round);
         }
         assert_eq!(client.show("DEBUG DEMOTE-AFTER-COMMAND 1"), "+OK");
-        let has_ended = AtomicBool::new(false);
         thread::scope(|scope| {
             for (writer, written) in (0..).zip(&mut all) {
                 let (client, seed) = (server.connect(), random.next_u64());
                 scope.spawn(move || write_over(client, writer, written, seed));
             }
-            let mut rewriter = server.connect();
-            let has_ended = &has_ended;
-            scope.spawn(move || {
-                while !has_ended.load(Ordering::Relaxed) {
-                    rewriter.send(&["BGREWRITEAOF"]);
-                    if rewriter.try_read().is_none() {
-                        return;
-                    }
-                    thread::sleep(Duration::from_millis(50));
-                }
-            });
-            thread::sleep(Duration::from_millis(1_000 + random.below(1_000)));
-            collected += field(&mut client, "tiering", "flash_gc_segments");
+            let (rewriter, seed) = (server.connect(), random.next_u64());
+            scope.spawn(move || take_checkpoints(rewriter, seed));
+            thread::sleep(Duration::from_millis(300 + random.below(1_500)));
+            let mut segments = || field(&mut client, "tiering", "flash_gc_segments");
+            if round % 3 < 2 {
+                wait_until("a segment is collected", || segments() > 0);
+            }
+            collected += segments();
             server.kill();
-            has_ended.store(true, Ordering::Relaxed);
         });
     }
-    assert!(collected > 10, "segments are used again: {collected}");
+    assert!(collected >= kills as u64 / 2, "segments are used again: {collected}");
 }
 
 /// Starts a server that is to refuse. Returns its log.
@@ -263,7 +225,8 @@ fn flash_that_does_not_belong_to_the_journal_is_refused() {
     let other_path = other.to_str().expect("a path in UTF-8");
     let elsewhere =
         refused(owner.directory(), &["--flash-path", other_path, "--appendonly", "yes"]);
-    assert!(elsewhere.contains("there is no kelvin.flash"), "{elsewhere}");
+    assert!(elsewhere.contains("there is no kelvin.flash with a label"), "{elsewhere}");
+    assert!(!other.join("kelvin.flash").exists(), "nothing is made where it is refused");
     let none = Server::failed_kelvin(&["--dir", &dir, "--appendonly", "yes"]);
     assert!(none.contains("the journal refers to values on flash"), "{none}");
     let segment = [&usual[..], &["--flash-segment-size", "1mb"]].concat();
@@ -323,7 +286,85 @@ fn a_journal_that_is_switched_off_keeps_nothing() {
     assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
     server.kill();
     let log = refused(owner.directory(), &["--flash-path", &dir, "--appendonly", "yes"]);
-    assert!(log.contains("has no label"), "{log}");
+    assert!(log.contains("there is no kelvin.flash with a label"), "{log}");
     let options = ["--dir", &dir, "--flash-path", &dir, "--flash-size", "512mb"];
     assert_eq!(Server::kelvin(&options).connect().show("DBSIZE"), ":0");
+}
+
+#[test]
+fn paths_may_be_added_and_left_from_start_to_start() {
+    let owner = Server::kelvin(&[]);
+    let [one, two] = ["one", "two"].map(|name| {
+        let path = owner.directory().join(name);
+        fs::create_dir(&path).expect("a directory");
+        path.to_str().expect("a path in UTF-8").to_owned()
+    });
+    let first = ["--workers", "1", "--flash-segment-size", "64kb", "--flash-path", &one];
+    let both = [&first[..], &[&two]].concat();
+    let fill = |client: &mut Client, prefix: &str| {
+        assert_eq!(client.show(&format!("DEBUG POPULATE 20000 {prefix} 1000")), "+OK");
+        client.line("TIER DEMOTE ALL");
+        take_checkpoint(client);
+        client.show("DEBUG DIGEST")
+    };
+    let mut server = on_directory(owner.directory(), &first);
+    let expected = fill(&mut server.connect(), "first");
+    server.kill();
+    let mut server = on_directory(owner.directory(), &both);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG DIGEST"), expected);
+    assert_eq!(field(&mut client, "tiering", "flash_paths"), 2);
+    let expected = fill(&mut client, "second");
+    server.kill();
+    let mut server = on_directory(owner.directory(), &both);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG DIGEST"), expected);
+    // What is left is removed once no checkpoint refers to it, and may be given again.
+    assert_eq!(show(&client.call(&["CONFIG", "SET", "flash-path", &one])), "+OK");
+    wait_until("nothing lives there", || {
+        field(&mut client, "tiering", "flash_paths_draining") == 0 || {
+            take_checkpoint(&mut client);
+            false
+        }
+    });
+    server.kill();
+    for options in [&first[..], &both] {
+        let mut server = on_directory(owner.directory(), options);
+        assert_eq!(server.connect().show("DEBUG DIGEST"), expected);
+        server.kill();
+    }
+}
+
+#[test]
+fn a_long_journal_is_made_short_before_the_server_ends() {
+    let owner = Server::kelvin(&[]);
+    let options = ["--maxmemory", "64mb", "--workers", "2", "--auto-aof-rewrite-percentage", "0"];
+    for end in ["SHUTDOWN NOW", "SHUTDOWN", "SIGTERM"] {
+        let mut server = on_directory(owner.directory(), &options);
+        let mut client = server.connect();
+        for number in 0..5_000 {
+            let value = "v".repeat(16_000);
+            assert_eq!(show(&client.call(&["SET", &format!("key:{number}"), &value])), "+OK");
+        }
+        client.line("TIER DEMOTE ALL");
+        let written = field(&mut client, "persistence", "aof_current_size");
+        if end == "SIGTERM" {
+            let pid = Pid::from_raw(server.pid() as i32).expect("a process");
+            kill_process(pid, Signal::TERM).expect("it runs");
+        } else {
+            client.send(&end.split(' ').collect::<Vec<_>>());
+        }
+        assert!(client.try_read().is_none());
+        assert!(server.wait().success());
+        let mut server = on_directory(owner.directory(), &options);
+        let mut client = server.connect();
+        let on_flash = field(&mut client, "persistence", "rdb_last_load_keys_on_flash");
+        let there = field(&mut client, "persistence", "aof_current_size");
+        match end {
+            "SHUTDOWN NOW" => assert!(on_flash == 0 && there >= written, "{on_flash} {there}"),
+            _ => assert!(on_flash > 4_000 && there < written / 8, "{end}: {on_flash} {there}"),
+        }
+        assert_eq!(client.show("DBSIZE"), ":5000");
+        server.kill();
+    }
 }

@@ -19,6 +19,7 @@ use crate::family::REGISTRY;
 use crate::network::listener::{Accepted, Listeners};
 use crate::network::supervisor::Announcement;
 use crate::session::journal::journal_folder;
+use crate::session::last_checkpoint::take_last_checkpoint;
 use crate::session::load::{NotLoaded, begin_at_start};
 use crate::session::save::{save_and_shut_down, save_points, snapshot_path};
 use crate::state::server::{KELVIN_VERSION, Server};
@@ -260,10 +261,13 @@ async fn save_for_signal(server: &Arc<Server>, name: &str) -> bool {
         _ => server.config.shutdown_on_sigterm.load(),
     };
     let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+    let turn = async || tokio::time::sleep(Duration::from_millis(5)).await;
+    if !has("now") {
+        take_last_checkpoint(server, &turn).await;
+    }
     if has("nosave") || !has("save") && save_points(server).is_empty() {
         return true;
     }
-    let turn = async || tokio::time::sleep(Duration::from_millis(5)).await;
     if save_and_shut_down(server, turn).await.is_ok() {
         return true;
     }

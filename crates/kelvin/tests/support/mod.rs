@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "every test uses a part of it")]
 
+pub mod kept;
 pub mod values;
 
 use std::ffi::OsStr;

@@ -7,6 +7,7 @@ use super::lolwut;
 use crate::family::row::{SessionCommand, SessionHandler};
 use crate::session::Session;
 use crate::session::errand::Errand;
+use crate::session::last_checkpoint::is_journal_long;
 use crate::session::save::save_points;
 use crate::state::clock::unix_us;
 use crate::state::saves::Purpose;
@@ -91,8 +92,8 @@ impl Shutdown {
     }
 }
 
-/// Ends the server. Nothing is waited for but a snapshot, during which nothing is written, so NOW changes nothing
-/// and there is nothing to abort.
+/// Ends the server. Nothing is waited for but a snapshot, during which nothing is written, so there is nothing to abort;
+/// and, without NOW, a checkpoint of a long journal.
 fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
     let asked = Shutdown::parse(args)?;
     if asked.abort {
@@ -107,6 +108,10 @@ fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> Comman
             tracing::warn!("SHUTDOWN FORCE: stopping without a snapshot");
         }
         Errand::Saved(false) => return Err(SHUTDOWN_FAILED),
+        Errand::None if !asked.now && is_journal_long(session.server()) => {
+            session.errand = Errand::LastCheckpoint;
+            return Ok(());
+        }
         _ if saves => {
             session.errand = Errand::Save(Purpose::Shutdown);
             return Ok(());

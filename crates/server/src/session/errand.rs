@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::config::ConfigError;
 use crate::session::digest::{DigestOf, Digests, others};
+use crate::session::last_checkpoint::take_last_checkpoint;
 use crate::session::load::Load;
 use crate::session::save::{save_and_shut_down, start_save};
 use crate::state::saves::Purpose;
@@ -43,6 +44,10 @@ pub(crate) enum Errand {
     Save(Purpose),
     /// Whether there is its file.
     Saved(bool),
+    /// Take a checkpoint of a long journal, before the server ends.
+    LastCheckpoint,
+    /// It was, as far as may be.
+    LastCheckpointTaken,
     /// Read the snapshot's file into the databases.
     Load(Load),
     /// What came of that.
@@ -62,6 +67,7 @@ impl Errand {
                 | Errand::Digest(_)
                 | Errand::Change(_)
                 | Errand::Save(_)
+                | Errand::LastCheckpoint
                 | Errand::Load(_)
         )
     }
@@ -76,6 +82,11 @@ impl Errand {
             }
             Errand::Digest(what) => Errand::Digested(what.run(worker).await),
             Errand::Change(change) => Errand::Changed(run_change(worker, change).await),
+            Errand::LastCheckpoint => {
+                let turn = async || worker.upkeep_tick.notified().await;
+                take_last_checkpoint(&worker.server, &turn).await;
+                Errand::LastCheckpointTaken
+            }
             Errand::Save(Purpose::Shutdown) => {
                 let turn = async || worker.upkeep_tick.notified().await;
                 Errand::Saved(save_and_shut_down(&worker.server, turn).await.is_ok())

@@ -5,6 +5,7 @@ pub(crate) mod digest;
 mod digest_long;
 pub(crate) mod errand;
 pub(crate) mod journal;
+pub(crate) mod last_checkpoint;
 pub(crate) mod load;
 mod load_brake;
 mod load_file;

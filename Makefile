@@ -62,7 +62,7 @@ contention: setup
 # The server killed and started again on what it left, so often.
 KILLS ?= 300
 crash: setup
-	KELVIN_KILLS=$(KILLS) cargo test --profile fast -p kelvin --test journal -- what_was_answered_outlives
+	KELVIN_KILLS=$(KILLS) cargo test --profile fast -p kelvin --test journal --test kept_flash -- what_was_answered
 
 # A million random commands against redis-server, values forced to flash in between.
 differential:

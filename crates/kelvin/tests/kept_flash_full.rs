@@ -182,7 +182,7 @@ fn read_slowly(path: &Path) {
 fn a_snapshot_gives_way_to_the_checkpoint_that_writes_wait_for() {
     let owner = Server::kelvin(&[]);
     // So that it is full before a pipe is told to sync.
-    let options = [&OPTIONS[..], &["--flash-size", "88mb"]].concat();
+    let options = [&OPTIONS[..], &["--flash-size", "82mb"]].concat();
     let server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
     let (mut written, mut random) = (Written::new(), Random::new(5));

@@ -74,7 +74,17 @@ impl Shared {
             }
         }
         drop(space);
+        self.leave_room_for_gc(flash_bytes)?;
         self.resize(flash_bytes)
+    }
+
+    /// Has as many segments free as garbage collection needs where more are in use than there are to be: it could not bring the
+    /// log down to its size without.
+    fn leave_room_for_gc(&self, flash_bytes: u64) -> Result<(), EngineError> {
+        let in_use = self.table.iter().filter(|(_, segment)| segment.state() == State::Sealed);
+        let segments = in_use.count() + Self::segments_min(self.workers);
+        let bytes = segments as u64 * self.geometry.segment_bytes();
+        if bytes > flash_bytes { self.resize(bytes) } else { Ok(()) }
     }
 
     /// Looks whether the files that are open are those of the state. Returns how often they were opened, with this time.

@@ -169,6 +169,39 @@ fn a_full_flash_beside_checkpoints_that_fail_refuses_writes_and_loses_nothing() 
     }
 }
 
+#[test]
+fn a_start_that_needs_more_flash_than_is_free_of_its_checkpoint_has_it_for_a_while() {
+    let owner = Server::kelvin(&[]);
+    let less = ["--flash-size", "76mb", "--maxmemory", "40mb", "--appendfsync", "always"];
+    let options = [&OPTIONS[..], &less].concat();
+    let mut server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    let (mut written, mut random) = (Written::new(), Random::new(6));
+    fill(&mut client, &mut written);
+    // All is in RAM that comes behind the checkpoint, and not all of it can be at the start.
+    assert_eq!(client.show("CONFIG SET maxmemory 512mb"), "+OK");
+    for _ in 0..500 {
+        assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
+    }
+    let is_larger = "flash is larger than flash-size";
+    for restart in 0..3 {
+        server.kill();
+        server = on_directory(owner.directory(), &options);
+        assert!(restart > 0 || server.log().contains(is_larger), "{}", server.log());
+        client = server.connect();
+        check_all(&mut client, &written);
+    }
+    wait_until("it is as large as it was", || {
+        field(&mut client, "tiering", "flash_capacity_bytes") == 76 << 20
+    });
+    for _ in 0..300 {
+        assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
+    }
+    server.kill();
+    server = on_directory(owner.directory(), &options);
+    check_all(&mut server.connect(), &written);
+}
+
 /// A drive that takes 3 MB a second: whoever reads what is written to it.
 fn read_slowly(path: &Path) {
     let mut pipe = fs::File::open(path).expect("a pipe");

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use flash::{Journal, JournalOptions, Recovery, SyncPolicy, TornTail};
 
 use crate::config::{AppendFsync, ApplyError, Config, OptionRow};
+use crate::session::load_room::make_room_for_load;
 use crate::session::save::{forget_references, take_checkpoint};
 use crate::state::server::Server;
 
@@ -198,7 +199,10 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
     let is_loading = server.saves.is_loading() || server.saves.is_half_loaded();
     let may_be = is_begun(server) && !is_loading;
     // What lacks room on flash waits for one that comes, and not behind one that has failed.
-    server.tier.set_checkpoint_comes(may_be && !journaling.has_failed());
+    match is_loading {
+        true => make_room_for_load(server),
+        false => server.tier.set_checkpoint_comes(may_be && !journaling.has_failed()),
+    }
     if !may_be || server.saves.purpose().is_some() {
         return false;
     }

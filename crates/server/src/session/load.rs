@@ -26,6 +26,7 @@ use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_brake::Brake;
 use crate::session::load_file::{Batch, Loaded, LoadedPiece, LoadedPlace, start_reading};
+use crate::session::load_room::make_room_for_load;
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
 use crate::state::client_memory::request_bytes_max;
@@ -213,6 +214,7 @@ async fn begin_loading(worker: &Worker) -> Result<(), String> {
         }
         worker.upkeep_tick.notified().await;
     }
+    make_room_for_load(&worker.server);
     Ok(())
 }
 
@@ -221,6 +223,7 @@ pub(crate) fn begin_at_start(server: &Server) {
     assert!(server.pause.start_loading(), "invariant: nothing is being loaded yet");
     server.listening.set_loading(true);
     assert!(server.saves.begin_loading(), "invariant: nobody saves yet");
+    make_room_for_load(server);
 }
 
 /// Loads the journal, or else the snapshot's file, if there is one, after [`begin_at_start`].

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_FIXED_BYTES, SAVED_KEYS_MAX};
 use crate::session::journal::{begin_logging, end_cut, is_rewrite_due};
+use crate::session::load_room::give_room_of_load_back;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
@@ -357,6 +358,7 @@ fn put(
     }
     ended?;
     end_cut(server);
+    give_room_of_load_back(server);
     Ok(())
 }
 

@@ -59,7 +59,7 @@ fn main() {
         segment_bytes: None,
         backend: arguments.backend,
     };
-    let engine = open_log(&config).unwrap_or_else(|error| panic!("{error}"));
+    let engine = open_log(&config, None).unwrap_or_else(|error| panic!("{error}"));
     let mut worker = engine.worker().unwrap_or_else(|error| panic!("{error}"));
     let started = Instant::now();
     let locations = fill(&mut *worker, &arguments);

@@ -51,7 +51,7 @@ pub fn log_record(input: &[u8]) {
     }
 }
 
-fn place(generation: u32) -> Place {
+fn place(generation: u64) -> Place {
     Place { at: Location::from_units(77), generation }
 }
 
@@ -101,7 +101,7 @@ fn corrected_record(bytes: &[u8]) {
     };
     let key_len = usize::from(fields[13]).min(rest.len());
     let (key, payload) = rest.split_at(key_len);
-    let place = place(u32::from(fields[14]));
+    let place = place(u64::from(fields[14]));
     let mut encoded = vec![fields[15]; record_size(key.len(), payload.len())];
     record::encode(&Record { meta, key, payload }, 5, place, &mut encoded);
     let header = record::verify(&encoded, place).expect("encoded");
@@ -118,9 +118,9 @@ fn corrected_footer(bytes: &[u8]) {
     let id = SegmentId { segment: 3, generation: 9 };
     let mut footer = vec![0; FOOTER_BYTES];
     Footer::default().encode(id, &mut footer);
-    let content = bytes.len().min(FOOTER_BYTES - 20);
-    footer[20..20 + content].copy_from_slice(&bytes[..content]);
-    let count = u32::from_le_bytes([footer[20], footer[21], footer[22], footer[23]]) as usize;
+    let content = bytes.len().min(FOOTER_BYTES - 24);
+    footer[24..24 + content].copy_from_slice(&bytes[..content]);
+    let count = u32::from_le_bytes([footer[24], footer[25], footer[26], footer[27]]) as usize;
     let end = count.saturating_mul(8).saturating_add(48).min(FOOTER_BYTES);
     let checksum = crc_fast::crc32_iscsi(&footer[12..end]);
     footer[8..12].copy_from_slice(&checksum.to_le_bytes());

@@ -44,11 +44,11 @@ impl Location {
 /// another record; together with the segment's generation it names one for ever, because within a
 /// generation a segment only grows.
 ///
-/// Generations count to 2^32 before one comes again.
+/// A generation has the number of the start in its upper half, and counts in its lower half, so that none comes again.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Ord, PartialOrd, Debug)]
 pub struct RecordId {
     /// Where it lies.
     pub at: Location,
     /// How often its segment, the first of a record with several, had been opened.
-    pub generation: u32,
+    pub generation: u64,
 }

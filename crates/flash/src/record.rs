@@ -38,6 +38,8 @@ const SLOT_MASK: u16 = (1 << 14) - 1;
 const COMPRESSED: u16 = 1 << 14;
 const CHECKSUMMED_FROM: usize = 4;
 const SEQUENCE_BITS: u32 = 56;
+/// Odd, so that it spreads starts over all bits and joins no two.
+const START_FACTOR: u64 = 0xC2B2_AE3D_27D4_EB4F;
 
 /// What is stored with a record besides its key and its payload.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
@@ -108,15 +110,16 @@ pub const fn record_size(key_len: usize, payload_len: usize) -> usize {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
     pub(crate) at: Location,
-    /// How often the segment was opened, modulo 2^32.
-    pub(crate) generation: u32,
+    /// Of the segment.
+    pub(crate) generation: u64,
 }
 
 impl Place {
     /// 32 bits that differ between places: the upper half of a product with the golden ratio
     /// (Knuth, "The Art of Computer Programming", 6.4).
     fn mark(self) -> u32 {
-        let mixed = self.at.units() ^ u64::from(self.generation).rotate_right(24);
+        let (start, count) = (self.generation >> 32, self.generation & u64::from(u32::MAX));
+        let mixed = self.at.units() ^ count.rotate_right(24) ^ start.wrapping_mul(START_FACTOR);
         (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
     }
 }
@@ -316,7 +319,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(units: u64, generation: u32) -> Place {
+    fn place(units: u64, generation: u64) -> Place {
         Place { at: Location::from_units(units), generation }
     }
 
@@ -348,6 +351,9 @@ mod tests {
         assert!(verify(&bytes, place(100, 7)).is_ok());
         assert_eq!(verify(&bytes, place(101, 7)), Err("checksum"));
         assert_eq!(verify(&bytes, place(100, 8)), Err("checksum"));
+        for start in [1, 4_096, u64::from(u32::MAX)] {
+            assert_eq!(verify(&bytes, place(100, start << 32 | 7)), Err("checksum"), "{start}");
+        }
     }
 
     proptest! {
@@ -356,7 +362,7 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 0..100),
             payload in prop::collection::vec(any::<u8>(), 0..1000),
             slot in 0u16..16_384, db: u8, kind: u8, compressed: bool, expire_at_ms: i64,
-            units in 0u64..1 << 40, generation: u32, flip: prop::sample::Index,
+            units in 0u64..1 << 40, generation: u64, flip: prop::sample::Index,
         ) {
             let meta = RecordMeta { slot, db, kind, compressed, expire_at_ms };
             let record = Record { meta, key: &key, payload: &payload };

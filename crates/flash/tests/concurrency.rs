@@ -257,7 +257,7 @@ fn run(backend: Backend, name: &str) {
         segment_bytes: Some(SEGMENT_BYTES),
         backend,
     };
-    let engine = open_log(&config).expect("opens");
+    let engine = open_log(&config, None).expect("opens");
     let keyspace = Arc::new(Keyspace((0..SHARDS).map(|_| Mutex::default()).collect()));
     std::thread::scope(|scope| {
         for thread in 0..THREADS as u64 {

@@ -311,16 +311,21 @@ fn open_budget(config: &Config) -> anyhow::Result<Budget> {
 fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn Engine>>> {
     let paths = crate::state::settings::flash_paths(config);
     let flash_bytes = config.flash_size.load();
-    let state = match config.appendonly.load() {
+    let is_journaled = config.appendonly.load();
+    let journal = match is_journaled || flash::has_kept_files(&paths) {
         true => {
             let folder = journal_folder(config);
             let failed = || format!("cannot look into the journal in {}", folder.display());
-            flash::flash_state(&folder).with_context(failed)?
+            flash::find_journal(&folder).with_context(failed)?
         }
         false => None,
     };
+    let (mark, state) = match &journal {
+        Some(found) => (Some(found.mark), found.flash_state.as_deref()),
+        None => (None, None),
+    };
     match (paths.is_empty(), flash_bytes) {
-        (true, 0) if state.is_some() => bail!(StartError::NoFlash),
+        (true, 0) if is_journaled && state.is_some() => bail!(StartError::NoFlash),
         (true, 0) => return Ok(None),
         (true, _) => bail!(StartError::HalfFlash("flash-path")),
         (false, 0) => bail!(StartError::HalfFlash("flash-size")),
@@ -336,9 +341,16 @@ fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn 
         bytes => Some(bytes),
     };
     let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
-    let Some(state) = state else { return Ok(Some(flash::open_log(&log)?)) };
-    let engine = flash::reopen_log(&log, &state.bytes)?;
-    tracing::info!("flash is as the last checkpoint of the journal has left it");
+    let engine = match state {
+        None => flash::open_log(&log, mark)?,
+        // Refused where files are kept for it.
+        Some(_) if !is_journaled => flash::open_log(&log, None)?,
+        Some(state) => {
+            let engine = flash::reopen_log(&log, state)?;
+            tracing::info!("flash is as the last checkpoint of the journal has left it");
+            engine
+        }
+    };
     Ok(Some(engine))
 }
 

@@ -331,13 +331,13 @@ fn a_full_flash_makes_room_ahead_of_need_and_moves_little() {
 fn take_checkpoint(machine: &Machine) {
     let engine = machine.tier().engine.as_ref().expect("flash");
     let checkpoints = engine.checkpoints().expect("a log keeps what it refers to");
-    checkpoints.prepare().expect("nothing fails");
+    checkpoints.prepare(1).expect("nothing fails");
     let number = checkpoints.begin();
     let turn = || {
         machine.round();
         true
     };
-    checkpoints.close(number, &turn).expect("nothing fails");
+    checkpoints.close(number, flash::Position(100), &turn).expect("nothing fails");
     checkpoints.end(number, CheckpointEnd::InPlace);
 }
 

@@ -6,10 +6,10 @@
 //! | 0      | 1     | kind: type and encoding |
 //! | 1      | 1     | bit 0: compressed; bit 1: fields expire |
 //! | 2      | 5     | where the record lies, in units of 16 bytes |
-//! | 7      | 4     | generation of the segment there |
-//! | 11     | 4     | bytes of the value as it is stored |
-//! | 15     | 4     | bytes of the value |
-//! | 19     | 8     | with bit 1: when the first field expires, Unix milliseconds |
+//! | 7      | 8     | generation of the segment there |
+//! | 15     | 4     | bytes of the value as it is stored |
+//! | 19     | 4     | bytes of the value |
+//! | 23     | 8     | with bit 1: when the first field expires, Unix milliseconds |
 
 use keyspace::{FlashRef, KEY_BYTES_MAX};
 use rdb::file::{module_id, module_value};
@@ -18,7 +18,7 @@ use value::Kind;
 /// The module whose values these are.
 pub const PLACED_MODULE: u64 = module_id(b"kelvinref", 1);
 
-const BYTES: usize = 19;
+const BYTES: usize = 23;
 const COMPRESSED: u8 = 1;
 const EXPIRES: u8 = 2;
 /// Values are no longer than keys may be, and what is stored no longer than they are.
@@ -31,8 +31,8 @@ pub struct Placed {
     pub kind: u8,
     /// Where it lies.
     pub at: FlashRef,
-    /// How often the segment there had been opened.
-    pub generation: u32,
+    /// Of the segment there.
+    pub generation: u64,
     /// Bytes of it.
     pub value_len: u32,
     /// When the first field of a hash expires: Unix milliseconds, 0 for never.
@@ -51,7 +51,8 @@ impl Placed {
         let expires = if self.first_expiry_ms > 0 { EXPIRES } else { 0 };
         bytes.extend_from_slice(&[self.kind, compressed | expires]);
         bytes.extend_from_slice(&self.at.units.to_le_bytes()[..5]);
-        for word in [self.generation, self.at.stored_len, self.value_len] {
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        for word in [self.at.stored_len, self.value_len] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         if self.first_expiry_ms > 0 {
@@ -65,7 +66,8 @@ impl Placed {
         let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
         let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| head[at + index]));
         let units = u64::from(word(2)) | u64::from(head[6]) << 32;
-        let (generation, stored_len, value_len) = (word(7), word(11), word(15));
+        let generation = u64::from(word(7)) | u64::from(word(11)) << 32;
+        let (stored_len, value_len) = (word(15), word(19));
         let (kind, compressed) = (head[0], head[1] & COMPRESSED != 0);
         let (first_expiry_ms, is_whole) = match head[1] & EXPIRES {
             0 => (0, rest.is_empty()),
@@ -101,7 +103,7 @@ mod tests {
         {
             let at = FlashRef { units: (1 << 40) - 2, stored_len, compressed };
             let placed =
-                Placed { kind: hash, at, generation: 7 << 20 | 3, value_len: 300, first_expiry_ms };
+                Placed { kind: hash, at, generation: 7 << 32 | 3, value_len: 300, first_expiry_ms };
             let mut object = Vec::new();
             placed.save(&mut object);
             let mut writer = FileWriter::new(Vec::new(), 10, true);
@@ -117,7 +119,7 @@ mod tests {
                 assert_eq!(Placed::read(&part.value[..len]), None);
             }
             for (at, byte) in
-                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (0, 5), (1, 4), (18, 0xff), (14, 9)]
+                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (0, 5), (1, 4), (22, 0xff), (18, 9)]
             {
                 let mut wrong = part.value.clone();
                 wrong[at] = byte;
@@ -131,7 +133,7 @@ mod tests {
         let mut random = stdx::Random::new(1);
         let mut read = 0;
         for _ in 0..20_000 {
-            let mut bytes = vec![0; random.below(30) as usize];
+            let mut bytes = vec![0; random.below(34) as usize];
             for byte in &mut bytes {
                 // Few bits, so that lengths are in order now and then.
                 *byte = random.below(256) as u8 & random.below(256) as u8 & random.below(256) as u8;

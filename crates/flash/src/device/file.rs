@@ -21,6 +21,7 @@ use super::label::Label;
 use super::{Errno, Extent, FileIndex};
 use crate::error::EngineError;
 use crate::file::{lock, read_at};
+use crate::journal::JournalMark;
 use crate::limits::PATHS_MAX;
 
 /// The name of the data file in each path.
@@ -52,22 +53,31 @@ pub(crate) struct DataFile {
 }
 
 impl DataFile {
-    /// Makes an empty data file in a directory.
+    /// Opens the data file in a directory, or makes one, to be emptied.
     ///
-    /// Errors: with a text for the operator: no directory, no permission, used by another server, kept for a journal.
+    /// Errors: with a text for the operator: no directory, no permission, used by another server.
     pub(crate) fn create(directory: &Path) -> Result<Self, EngineError> {
-        let Some(file) = Self::open(directory, OFlags::CREATE)? else {
+        match Self::open(directory, OFlags::CREATE)? {
+            Some(file) => Ok(file),
             // Another server has just removed the file, in the time between opening and locking it.
-            return Self::create(directory);
-        };
-        match file.label()? {
-            Some(label) if label.checkpoint > 0 => return Err(file.is_kept()),
-            // None has ever referred to what is in it.
-            Some(_) => file.remove_label()?,
-            None => {}
+            None => Self::create(directory),
         }
-        rustix::fs::ftruncate(&file.fd, 0).map_err(|errno| file.failed("truncate", errno))?;
-        Ok(file)
+    }
+
+    /// Looks whether it may be emptied. `without`: see [`Label::is_needed`].
+    ///
+    /// Errors: with a text for the operator: it is kept for a journal, or its label is damaged.
+    pub(crate) fn check_needless(&self, without: Option<JournalMark>) -> Result<(), EngineError> {
+        match self.label()?.is_some_and(|label| label.is_needed(without)) {
+            true => Err(self.is_kept()),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes what is in it, and its label first.
+    pub(crate) fn clear(&self) -> Result<(), EngineError> {
+        self.remove_label()?;
+        rustix::fs::ftruncate(&self.fd, 0).map_err(|errno| self.failed("truncate", errno))
     }
 
     /// Opens the data file that was kept in a directory.
@@ -102,6 +112,15 @@ impl DataFile {
              nobody needs them any more, remove {path} and {}",
             label.display()
         ))
+    }
+
+    /// Whether the data file in a directory has a label.
+    pub(crate) fn has_label(directory: &Path) -> bool {
+        directory.join(LABEL_NAME).exists()
+    }
+
+    pub(crate) fn is_labelled(&self) -> bool {
+        self.beside(LABEL_NAME).exists()
     }
 
     /// A file in the same directory.

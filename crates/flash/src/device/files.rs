@@ -10,6 +10,7 @@ use super::threads::ThreadDevice;
 use super::uring::UringDevice;
 use super::{Device, Drives, FileIndex};
 use crate::error::EngineError;
+use crate::journal::JournalMark;
 use crate::limits::PATHS_MAX;
 use crate::log::Backend;
 
@@ -31,19 +32,28 @@ pub(crate) struct FileDrives {
 }
 
 impl FileDrives {
-    /// Creates an empty data file in each directory.
+    /// Creates an empty data file in each directory. `without`: the journal, if its last checkpoint refers to nothing on
+    /// flash.
     ///
-    /// Errors: with a text for the operator. What was created is removed again.
-    pub(crate) fn create(directories: &[PathBuf], backend: Backend) -> Result<Self, EngineError> {
+    /// Errors: with a text for the operator: one is kept for a journal, say. No file that has a label was changed then, and
+    /// the others were removed.
+    pub(crate) fn create(
+        directories: &[PathBuf],
+        backend: Backend,
+        without: Option<JournalMark>,
+    ) -> Result<Self, EngineError> {
         let mut files: Vec<DataFile> = Vec::new();
-        for directory in directories {
-            match DataFile::create(directory) {
-                Ok(file) => files.push(file),
-                Err(error) => {
-                    files.iter().for_each(DataFile::remove);
-                    return Err(error);
-                }
-            }
+        let open = |directory: &PathBuf| {
+            let file = DataFile::create(directory)?;
+            let checked = file.check_needless(without);
+            files.push(file);
+            checked
+        };
+        // None is emptied before it is known that all may be.
+        let opened = directories.iter().try_for_each(open);
+        if let Err(error) = opened.and_then(|()| files.iter().try_for_each(DataFile::clear)) {
+            files.iter().filter(|file| !file.is_labelled()).for_each(DataFile::remove);
+            return Err(error);
         }
         let sector_bytes = files.iter().map(DataFile::sector_bytes).max();
         let sector_bytes = sector_bytes
@@ -213,7 +223,8 @@ impl Drives for FileDrives {
 
     fn add(&self, directory: &Path) -> Result<FileIndex, EngineError> {
         let file = DataFile::create(directory)?;
-        if let Err(error) = self.check_sectors(&file) {
+        file.check_needless(None)?;
+        if let Err(error) = file.clear().and_then(|()| self.check_sectors(&file)) {
             file.remove();
             return Err(error);
         }

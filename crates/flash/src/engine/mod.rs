@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::error::{AppendError, EngineError};
+use crate::journal::Position;
 use crate::location::{Location, RecordId};
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
 use fetched::FetchedRecord;
@@ -97,10 +98,10 @@ pub trait Engine: Send + Sync {
 ///
 /// One is taken at a time: `prepare`, `begin` at its moment, `refer` for each value, `close` behind the last, `end`.
 pub trait Checkpoints: Send + Sync {
-    /// Has the files kept from now on. Blocks; not for the data path.
+    /// Has the files kept from now on, for a journal: [`crate::JournalMark`]. Blocks; not for the data path.
     ///
     /// Errors: they cannot be, or what is on them could not be made durable. No checkpoint may refer to it.
-    fn prepare(&self) -> Result<(), EngineError>;
+    fn prepare(&self, journal: u64) -> Result<(), EngineError>;
 
     /// Begins a checkpoint and returns its number: from now on segments that are freed are not used again as long as it may
     /// refer to what is in them. No reference is being made meanwhile. Cost: a short lock.
@@ -119,10 +120,16 @@ pub trait Checkpoints: Send + Sync {
     fn refer(&self, number: u64, at: Location, size: usize) -> Option<RecordId>;
 
     /// Brings all that a checkpoint refers to to the drive, no more references being made, and returns the state of the log
-    /// that belongs to it. Waits for the workers, each of which is to turn, while `goes_on`, and for the drives.
+    /// that belongs to it, which is at a position of the journal. Waits for the workers, each of which is to turn, while
+    /// `goes_on`, and for the drives.
     ///
     /// Errors: not all of it is durable, so the checkpoint has failed.
-    fn close(&self, number: u64, goes_on: &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError>;
+    fn close(
+        &self,
+        number: u64,
+        position: Position,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, EngineError>;
 
     /// Says how a checkpoint has ended. Blocks; not for the data path.
     fn end(&self, number: u64, end: CheckpointEnd);
@@ -130,7 +137,8 @@ pub trait Checkpoints: Send + Sync {
     /// Says that no start will find a checkpoint that refers to anything, so that nothing is held or kept for one. Blocks; not
     /// for the data path.
     ///
-    /// Errors: files stay marked as kept, so what is held for a checkpoint is until the next one.
+    /// Errors: files stay marked as kept, and what is held for a checkpoint is held until that could be undone, which is tried
+    /// again in the background.
     fn forget(&self) -> Result<(), EngineError>;
 
     /// Says that the keyspace points at a record that the checkpoint refers to by whose state the log was opened. False: there

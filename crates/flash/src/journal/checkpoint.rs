@@ -1,5 +1,7 @@
 //! Checkpoints: a snapshot takes the place of all records in front of it.
 
+use std::fs::DirEntry;
+use std::io;
 use std::path::Path;
 
 use super::error::JournalError;
@@ -17,6 +19,13 @@ impl Journal {
     /// was begun before and has not ended is called off.
     pub fn begin_checkpoint(&self) -> Position {
         Position(self.shared.queue.begin_cut(&self.shared))
+    }
+
+    /// Waits until the segment is there that begins with a checkpoint, so that a start finds which journal it is.
+    ///
+    /// Errors: the journal fails, or the checkpoint was called off.
+    pub fn await_checkpoint_segment(&self, position: Position) -> Result<(), JournalError> {
+        self.shared.queue.wait_for_cut(position, &self.shared).map(drop)
     }
 
     /// The checkpoint has a snapshot, which is durable, its name as well: it takes the place of the records in front of
@@ -46,7 +55,7 @@ impl Journal {
     }
 
     /// Keeps what a checkpoint says of the flash that its snapshot refers to; it is durable when this returns. Called before
-    /// the checkpoint is ended. A start finds it by [`flash_state`].
+    /// the checkpoint is ended. A start finds it by [`find_journal`].
     ///
     /// Errors: it could not be written.
     pub fn put_flash_state(&self, position: Position, state: &[u8]) -> Result<(), JournalError> {
@@ -59,6 +68,11 @@ impl Journal {
         file.write_at(0, state).map_err(failed("write"))?;
         file.sync().map_err(failed("sync"))?;
         self.storage.sync_folder().map_err(failed("sync of the folder"))
+    }
+
+    /// Which journal it is: [`JournalMark`].
+    pub fn id(&self) -> u64 {
+        self.identity.journal
     }
 
     fn manifest(&self, cut: Cut) -> Header {
@@ -76,40 +90,70 @@ impl Journal {
     }
 }
 
-/// What the last checkpoint of a journal says of the flash that its snapshot refers to. As long as this is held nobody opens
-/// the journal, so that it stays the last.
-pub struct FlashState {
-    /// As it was handed to [`Journal::put_flash_state`].
-    pub bytes: Vec<u8>,
+/// Which journal it is, and how far it has come: the labels of flash that it refers to say so, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalMark {
+    /// Drawn when it was made.
+    pub journal: u64,
+    /// Where its last checkpoint is; 0 before the first one.
+    pub checkpoint: Position,
+}
+
+/// A journal before it is opened. As long as this is held nobody opens it, so that its last checkpoint stays that.
+pub struct FoundJournal {
+    /// Which it is.
+    pub mark: JournalMark,
+    /// What its last checkpoint says of the flash, as it was handed to [`Journal::put_flash_state`]; none: that refers to nothing
+    /// there.
+    pub flash_state: Option<Vec<u8>>,
     _folder: Folder,
 }
 
-/// Looks what the last checkpoint says of the flash, before the journal is opened. None: there is no journal, it has no
-/// checkpoint, or that refers to nothing.
+/// Looks for a journal in a folder, and at what its last checkpoint says of the flash. None: there is none.
 ///
 /// Errors: another process has the journal, it cannot be read, or its manifest is damaged or of another format.
-pub fn flash_state(folder: &Path) -> Result<Option<FlashState>, JournalError> {
-    if !folder.join(MANIFEST).exists() {
+pub fn find_journal(folder: &Path) -> Result<Option<FoundJournal>, JournalError> {
+    let failed = |error| JournalError::io(folder.display(), "look at the folder", &error);
+    let is_of_journal = |entry: io::Result<DirEntry>| {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        Ok(name == MANIFEST || matches!(Name::parse(&name), Name::Segment(_)))
+    };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let are_of_journal: io::Result<Vec<bool>> = entries.map(is_of_journal).collect();
+    if !are_of_journal.map_err(failed)?.contains(&true) {
         return Ok(None);
     }
     let folder = Folder::open(folder)?;
-    let state = read_flash_state(&folder)?;
-    Ok(state.map(|bytes| FlashState { bytes, _folder: folder }))
+    let found = read_found(&folder)?;
+    Ok(found.map(|(mark, flash_state)| FoundJournal { mark, flash_state, _folder: folder }))
 }
 
-/// See [`flash_state`]. What it is read by is durable when this returns: whoever acts on it writes over what an earlier
+/// Which journal it is, and what its last checkpoint says of the flash.
+type Found = (JournalMark, Option<Vec<u8>>);
+
+/// See [`find_journal`]. What it is read by is durable when this returns: whoever acts on it writes over what an earlier
 /// checkpoint refers to.
-pub(super) fn read_flash_state(storage: &dyn Storage) -> Result<Option<Vec<u8>>, JournalError> {
+pub(super) fn read_found(storage: &dyn Storage) -> Result<Option<Found>, JournalError> {
     let failed = |name: &str, operation| {
         let path = storage.path(name);
-        move |error: std::io::Error| JournalError::io(path, operation, &error)
+        move |error: io::Error| JournalError::io(path, operation, &error)
     };
     storage.sync_folder().map_err(failed("", "sync of the folder"))?;
     let names = storage.list().map_err(failed("", "look at the folder"))?;
-    let Some(manifest) = read_manifest(storage, &names)? else { return Ok(None) };
+    let Some(manifest) = read_manifest(storage, &names)? else {
+        let journal = read_identity(storage, &names)?;
+        let mark = |journal| JournalMark { journal, checkpoint: Position(0) };
+        return Ok(journal.map(|journal| (mark(journal), None)));
+    };
+    let mark = JournalMark { journal: manifest.journal, checkpoint: manifest.position() };
     let name = names::flash(manifest.position());
     if !names.contains(&name) {
-        return Ok(None);
+        return Ok(Some((mark, None)));
     }
     let file = storage.open(&name).map_err(failed(&name, "open"))?;
     let size = file.size().map_err(failed(&name, "look"))?;
@@ -119,7 +163,19 @@ pub(super) fn read_flash_state(storage: &dyn Storage) -> Result<Option<Vec<u8>>,
     let mut bytes = vec![0; size as usize];
     let read = file.read_at(0, &mut bytes).map_err(failed(&name, "read"))?;
     bytes.truncate(read);
-    Ok(Some(bytes))
+    Ok(Some((mark, Some(bytes))))
+}
+
+/// Which journal it is by its segments: it has no manifest. None: none of them has a header.
+fn read_identity(storage: &dyn Storage, names: &[String]) -> Result<Option<u64>, JournalError> {
+    for name in names.iter().filter(|name| matches!(Name::parse(name), Name::Segment(_))) {
+        let read = storage.open(name).and_then(|file| read_exactly::<HEADER_BYTES>(&*file));
+        let bytes = read.map_err(|error| JournalError::io(storage.path(name), "read", &error))?;
+        if let Some(Ok(header)) = bytes.map(|bytes| Header::decode(&bytes, Kind::Segment)) {
+            return Ok(Some(header.journal));
+        }
+    }
+    Ok(None)
 }
 
 /// The manifest, if the folder has one. Errors: it cannot be read, or is damaged, or of another format.

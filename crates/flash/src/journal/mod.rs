@@ -73,7 +73,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub use checkpoint::{FlashState, flash_state};
+pub use checkpoint::{FoundJournal, JournalMark, find_journal};
 pub use error::JournalError;
 pub use recovery::{JournalRecord, Recovery};
 pub use status::JournalStatus;

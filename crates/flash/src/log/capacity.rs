@@ -130,7 +130,7 @@ impl Shared {
                         self.set_states(&[segment], State::Free);
                         segment
                     }
-                    None => self.table.push(home),
+                    None => self.table.push(home, self.keeping.first_generation()),
                 };
                 made.push(FreeSegment { segment, file: *file, blocks: Blocks::Reserved });
             }
@@ -207,7 +207,7 @@ impl Shared {
 
     /// One piece of work for the janitor. False when there is none. Blocks; not for the data path.
     pub(crate) fn tidy_one(&self) -> bool {
-        self.punch_one() || self.close_one_left() || self.regain_one()
+        self.punch_one() || self.close_one_left() || self.regain_one() || self.forget_again()
     }
 
     /// Removes the file of one path that is left and holds nothing any more. False when there is

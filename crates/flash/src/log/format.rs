@@ -16,11 +16,11 @@
 //! |-------:|------:|-------|
 //! | 0      | 8     | magic "KelvSeg1" |
 //! | 8      | 4     | CRC32C of bytes 12 to 64 |
-//! | 12     | 4     | generation: how often the segment was opened |
-//! | 16     | 4     | segment |
-//! | 20     | 4     | the first segment of the record that goes on here, or the segment itself |
-//! | 24     | 4     | the number of this part of that record, or 0 |
-//! | 28     | 36    | zero |
+//! | 12     | 8     | generation: the number of the start in the upper half; the lower counts how often the segment was opened |
+//! | 20     | 4     | segment |
+//! | 24     | 4     | the first segment of the record that goes on here, or the segment itself |
+//! | 28     | 4     | the number of this part of that record, or 0 |
+//! | 32     | 32    | zero |
 //!
 //! Footer, 4,096 bytes, little endian:
 //!
@@ -28,11 +28,10 @@
 //! |-------:|------:|-------|
 //! | 0      | 8     | magic "KelvFtr1" |
 //! | 8      | 4     | CRC32C of bytes 12 to the end of the last block entry |
-//! | 12     | 4     | generation |
-//! | 16     | 4     | segment |
-//! | 20     | 4     | blocks |
-//! | 24     | 4     | records |
-//! | 28     | 4     | zero |
+//! | 12     | 8     | generation |
+//! | 20     | 4     | segment |
+//! | 24     | 4     | blocks |
+//! | 28     | 4     | records |
 //! | 32     | 8     | lowest sequence number |
 //! | 40     | 8     | highest sequence number |
 //! | 48     | 8 each | blocks: offset in the segment, bytes; both multiples of the sector |
@@ -59,7 +58,7 @@ const CHECKSUMMED_FROM: usize = 12;
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SegmentId {
     pub(crate) segment: u32,
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
 }
 
 /// Which part of a record a segment begins with, when the record is larger than a segment.
@@ -76,10 +75,10 @@ pub(crate) fn encode_segment_header(id: SegmentId, part: Part, target: &mut [u8]
     let target = &mut target[..SEGMENT_HEADER_BYTES];
     target.fill(0);
     target[..8].copy_from_slice(HEADER_MAGIC);
-    put(target, 12, id.generation);
-    put(target, 16, id.segment);
-    put(target, 20, part.first);
-    put(target, 24, part.number);
+    put_long(target, 12, id.generation);
+    put(target, 20, id.segment);
+    put(target, 24, part.first);
+    put(target, 28, part.number);
     let checksum = crc_fast::crc32_iscsi(&target[CHECKSUMMED_FROM..]);
     put(target, CHECKSUM_AT, checksum);
 }
@@ -95,8 +94,8 @@ pub(crate) fn decode_segment_header(bytes: &[u8]) -> Result<(SegmentId, Part), &
     if crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..]) != get(bytes, CHECKSUM_AT) {
         return Err("segment header checksum");
     }
-    let id = SegmentId { segment: get(bytes, 16), generation: get(bytes, 12) };
-    Ok((id, Part { first: get(bytes, 20), number: get(bytes, 24) }))
+    let id = SegmentId { segment: get(bytes, 20), generation: get_long(bytes, 12) };
+    Ok((id, Part { first: get(bytes, 24), number: get(bytes, 28) }))
 }
 
 /// A run of records that one write brought to flash.
@@ -140,12 +139,12 @@ impl Footer {
         let target = &mut target[..FOOTER_BYTES];
         target.fill(0);
         target[..8].copy_from_slice(FOOTER_MAGIC);
-        put(target, 12, id.generation);
-        put(target, 16, id.segment);
-        put(target, 20, self.blocks.len() as u32);
-        put(target, 24, self.records);
-        target[32..40].copy_from_slice(&self.sequence_min.to_le_bytes());
-        target[40..48].copy_from_slice(&self.sequence_max.to_le_bytes());
+        put_long(target, 12, id.generation);
+        put(target, 20, id.segment);
+        put(target, 24, self.blocks.len() as u32);
+        put(target, 28, self.records);
+        put_long(target, 32, self.sequence_min);
+        put_long(target, 40, self.sequence_max);
         for (index, block) in self.blocks.iter().enumerate() {
             let at = FOOTER_ENTRIES_AT + index * FOOTER_ENTRY_BYTES;
             put(target, at, block.offset);
@@ -168,7 +167,7 @@ impl Footer {
         if &bytes[..8] != FOOTER_MAGIC {
             return Err("no footer");
         }
-        let count = get(bytes, 20) as usize;
+        let count = get(bytes, 24) as usize;
         if count > BLOCKS_MAX {
             return Err("footer lists too many blocks");
         }
@@ -176,7 +175,7 @@ impl Footer {
         if crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..end]) != get(bytes, CHECKSUM_AT) {
             return Err("footer checksum");
         }
-        if (get(bytes, 12), get(bytes, 16)) != (id.generation, id.segment) {
+        if (get_long(bytes, 12), get(bytes, 20)) != (id.generation, id.segment) {
             return Err("footer of another segment or time");
         }
         let block = |index: usize| {
@@ -192,8 +191,8 @@ impl Footer {
             }
             free_from = end;
         }
-        let long = |at: usize| u64::from(get(bytes, at)) | u64::from(get(bytes, at + 4)) << 32;
-        Ok(Self { blocks, records: get(bytes, 24), sequence_min: long(32), sequence_max: long(40) })
+        let (sequence_min, sequence_max) = (get_long(bytes, 32), get_long(bytes, 40));
+        Ok(Self { blocks, records: get(bytes, 28), sequence_min, sequence_max })
     }
 }
 
@@ -203,6 +202,14 @@ fn put(target: &mut [u8], at: usize, value: u32) {
 
 fn get(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn put_long(target: &mut [u8], at: usize, value: u64) {
+    target[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn get_long(bytes: &[u8], at: usize) -> u64 {
+    u64::from(get(bytes, at)) | u64::from(get(bytes, at + 4)) << 32
 }
 
 /// The next record of a block at or after `from`: where it starts, and its header, not yet
@@ -243,8 +250,10 @@ mod tests {
         let mut bytes = vec![0; FOOTER_BYTES];
         Footer::default().encode(ID, &mut bytes);
         assert!(Footer::decode(&bytes, ID, 1 << 20).is_ok());
-        let later = SegmentId { generation: 4, ..ID };
-        assert!(Footer::decode(&bytes, later, 1 << 20).is_err());
+        for generation in [4, 1 << 32 | ID.generation] {
+            let other = SegmentId { generation, ..ID };
+            assert!(Footer::decode(&bytes, other, 1 << 20).is_err());
+        }
     }
 
     proptest! {

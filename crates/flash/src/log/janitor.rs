@@ -1,6 +1,6 @@
 //! The thread that gives the blocks of free segments back to their filesystems, and removes the
-//! files of paths that were left, and asks for blocks again where a filesystem was full, away from
-//! the data path.
+//! files of paths that were left, asks for blocks again where a filesystem was full, and takes labels
+//! off again that could not be, away from the data path.
 //!
 //! It does so segment by segment with a pause, because a drive that is told to forget much at once
 //! serves nothing else meanwhile. What is likely to be written again soon keeps its blocks (see

@@ -11,7 +11,7 @@
 //!    there, before it can be in place; and, once it is, that an older one must not be loaded any more, before anything is
 //!    written over that it referred to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ use stdx::hash_secrets;
 
 use super::epochs::CheckpointEnd;
 use super::flush::FillMark;
-use super::format::Block;
+use super::segment::{Segment, State};
 use super::shared::Shared;
 use super::space::Blocks;
 use super::state::{Holds, LogState, Referred, SegmentState};
@@ -28,6 +28,7 @@ use crate::device::FileIndex;
 use crate::device::label::Label;
 use crate::engine::Checkpoints;
 use crate::error::EngineError;
+use crate::journal::Position;
 use crate::location::{Location, RecordId};
 
 /// What is known of the checkpoints beside their epochs.
@@ -37,8 +38,12 @@ pub(crate) struct Keeping {
     label: Mutex<Option<Label>>,
     /// The number of the checkpoint by whose state it was opened.
     opened_by: OnceLock<u64>,
-    /// How often the files were opened: generations count on from that.
+    /// How often the files were opened.
     starts: AtomicU32,
+    /// Labels were to be taken off, and one may be on still.
+    is_forgetting: AtomicBool,
+    /// Where in the journal the checkpoint is that was closed last.
+    closed_at: AtomicU64,
     /// A sync has failed.
     is_unsure: AtomicBool,
     failed_writes: AtomicU64,
@@ -49,6 +54,12 @@ pub(crate) struct Keeping {
 impl Keeping {
     pub(crate) fn note_failed_write(&self) {
         self.failed_writes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// From where the generations of segments count on: what was written to them behind the checkpoint, in a life of which
+    /// that knows nothing, must not be taken for what comes now.
+    pub(super) fn first_generation(&self) -> u64 {
+        u64::from(self.starts.load(Ordering::Relaxed)) << 32
     }
 
     /// Has the files kept that were opened by the state of a checkpoint.
@@ -98,31 +109,6 @@ impl Shared {
 
     fn state_of(&self, number: u64, marks: Vec<FillMark>, label: &Label) -> LogState {
         let _table_stays = self.resizing.lock();
-        let space = self.space.lock();
-        let homeless: HashSet<u32> = space.homeless_segments().iter().copied().collect();
-        let unused = space.unused();
-        let open: HashMap<_, _> = marks.into_iter().map(|mark| (mark.id.segment, mark)).collect();
-        let segments = self.table.iter().map(|(index, segment)| {
-            let (home, generation) = (self.table.home(index), segment.generation());
-            let mark = open.get(&index).filter(|mark| mark.id.generation == generation);
-            let holds = match segment.referred(number) {
-                _ if homeless.contains(&index) => Holds::Homeless,
-                0 => match unused.get(&index) {
-                    Some(&(blocks, true)) => Holds::Retired(blocks),
-                    Some(&(blocks, false)) => Holds::Unused(blocks),
-                    None => Holds::Unused(Blocks::Written),
-                },
-                referred_bytes => {
-                    let (used_bytes, blocks) = match mark {
-                        Some(FillMark { end, blocks, .. }) => (*end, blocks.clone()),
-                        None => (segment.used_bytes(), self.listed_blocks(index)),
-                    };
-                    let stream = segment.stream() as u8;
-                    Holds::Records(Referred { stream, used_bytes, referred_bytes, blocks })
-                }
-            };
-            SegmentState { home, generation, holds }
-        });
         LogState {
             flash: label.flash,
             number,
@@ -130,18 +116,68 @@ impl Shared {
             segment_bytes: self.geometry.segment_bytes(),
             sector_bytes: self.drives.sector_bytes(),
             secrets: *hash_secrets(),
-            segments: segments.collect(),
+            journal: label.journal,
+            position: self.keeping.closed_at.load(Ordering::Relaxed),
+            segments: self.segment_states(number, marks),
         }
     }
 
-    /// The blocks of a full segment that has no footer.
-    fn listed_blocks(&self, index: u32) -> Option<Vec<Block>> {
-        self.table.get(index).pending.lock().written.clone()
+    fn segment_states(&self, number: u64, marks: Vec<FillMark>) -> Vec<SegmentState> {
+        let (unused, spans) = {
+            let space = self.space.lock();
+            (space.unused(), space.spans.clone())
+        };
+        let marks: HashMap<u32, FillMark> =
+            marks.into_iter().map(|mark| (mark.id.segment, mark)).collect();
+        let state = |(index, segment): (u32, &Segment)| {
+            let holds = match (segment.referred(number), spans.get(&index)) {
+                (0, _) => unused.get(&index).cloned().unwrap_or(Holds::Unused(Blocks::Written)),
+                (bytes, Some(rest)) => Holds::Long { bytes, rest: rest.clone() },
+                (bytes, None) => Holds::Records(records_of(segment, bytes, marks.get(&index))),
+            };
+            SegmentState { home: self.table.home(index), generation: segment.generation(), holds }
+        };
+        let mut states: Vec<SegmentState> = self.table.iter().map(state).collect();
+        let rest_of = |state: &SegmentState| match &state.holds {
+            Holds::Long { rest, .. } => rest.clone(),
+            _ => Vec::new(),
+        };
+        for index in states.iter().flat_map(rest_of).collect::<Vec<u32>>() {
+            states[index as usize].holds = Holds::LongRest;
+        }
+        states
     }
 }
 
+impl Shared {
+    /// Nothing is held any more: there is no label by which a start would find a checkpoint.
+    fn let_go_of_all(&self) {
+        self.keeping.is_forgetting.store(false, Ordering::Relaxed);
+        let mut space = self.space.lock();
+        space.epochs.forget();
+        self.give_needless(&mut space);
+    }
+
+    /// Tries again to take labels off that could not be. False: there are none, or it is still so.
+    pub(super) fn forget_again(&self) -> bool {
+        self.keeping.is_forgetting.load(Ordering::Relaxed) && self.forget().is_ok()
+    }
+}
+
+/// What a segment holds to whose records a checkpoint refers. `mark`: how far it was filled, if it was open then.
+fn records_of(segment: &Segment, referred_bytes: u32, mark: Option<&FillMark>) -> Referred {
+    let (used_bytes, blocks) = match mark {
+        Some(FillMark { id, end, blocks }) if id.generation == segment.generation() => {
+            (*end, blocks.clone())
+        }
+        // Those of a full segment without a footer.
+        _ => (segment.used_bytes(), segment.pending.lock().written.clone()),
+    };
+    Referred { stream: segment.stream() as u8, used_bytes, referred_bytes, blocks }
+}
+
 impl Checkpoints for Shared {
-    fn prepare(&self) -> Result<(), EngineError> {
+    fn prepare(&self, journal: u64) -> Result<(), EngineError> {
         if self.keeping.is_unsure.load(Ordering::SeqCst) {
             return refused(
                 "a sync of the flash failed, so that nobody knows what is durable of it until the next start",
@@ -154,9 +190,12 @@ impl Checkpoints for Shared {
         }
         let flash = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let starts = self.keeping.starts.load(Ordering::Relaxed);
-        let label = Label { flash, checkpoint: 0, file: 0, starts, newest: 0 };
+        let label =
+            Label { flash, journal, checkpoint: 0, position: 0, file: 0, starts, newest: 0 };
         self.label_all(label)?;
         *kept = Some(label);
+        // No file has the label any more by which another checkpoint would be found.
+        self.let_go_of_all();
         Ok(())
     }
 
@@ -171,9 +210,6 @@ impl Checkpoints for Shared {
     }
 
     fn may_refer(&self, at: Location, size: usize) -> bool {
-        if size > self.geometry.segment_record_max() {
-            return false;
-        }
         let Some((index, offset)) = self.split(at, size) else { return false };
         let segment = self.table.get(index);
         let end = u64::from(offset) + size as u64;
@@ -191,7 +227,13 @@ impl Checkpoints for Shared {
         Some(RecordId { at, generation: segment.generation() })
     }
 
-    fn close(&self, number: u64, goes_on: &dyn Fn() -> bool) -> Result<Vec<u8>, EngineError> {
+    fn close(
+        &self,
+        number: u64,
+        position: Position,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, EngineError> {
+        self.keeping.closed_at.store(position.0, Ordering::Relaxed);
         self.space.lock().epochs.close(number);
         let marks = self.flush_all(goes_on)?;
         let failed = self.keeping.failed_writes.load(Ordering::SeqCst);
@@ -209,6 +251,7 @@ impl Checkpoints for Shared {
             let mut kept = self.keeping.label.lock();
             if let Some(label) = &mut *kept {
                 label.checkpoint = number;
+                label.position = self.keeping.closed_at.load(Ordering::Relaxed);
                 if let Err(error) = self.label_all(*label) {
                     tracing::warn!(%error, "an older checkpoint than the last may be loaded by mistake");
                 }
@@ -216,24 +259,24 @@ impl Checkpoints for Shared {
         }
         let mut space = self.space.lock();
         space.epochs.end(number, end);
-        self.give_unheld(&mut space);
+        self.give_needless(&mut space);
     }
 
     fn forget(&self) -> Result<(), EngineError> {
         let _files_stay = self.resizing.lock();
         // Whatever comes of it: the next checkpoint labels all files anew.
         *self.keeping.label.lock() = None;
+        self.keeping.is_forgetting.store(true, Ordering::Relaxed);
         self.drives.files().into_iter().try_for_each(|file| self.drives.remove_label(file))?;
-        let mut space = self.space.lock();
-        space.epochs.forget();
-        self.give_unheld(&mut space);
+        self.let_go_of_all();
         Ok(())
     }
 
     fn claim(&self, record: RecordId, size: usize) -> bool {
         let Some((index, _)) = self.split(record.at, size) else { return false };
         let segment = self.table.get(index);
-        size <= self.geometry.segment_record_max()
+        let is_long = size > self.geometry.segment_record_max();
+        is_long == (segment.state() == State::Span)
             && segment.generation() == record.generation
             && segment.claim(size as u32)
     }

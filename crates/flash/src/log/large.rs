@@ -307,11 +307,12 @@ fn end_span(io: &mut Io, write: LargeWrite) -> Option<Completion> {
         io.shared.seal(write.segments[0], State::Span);
         return None;
     }
+    let (errno, segment) = write.failed?;
+    io.counters.write_errors.add(1);
+    // Before a checkpoint that waits for it goes on.
+    let error = io.shared.write_failed(io.shared.table.home(segment).file, errno);
     for &segment in &write.segments {
         io.shared.seal(segment, State::Emptied);
     }
-    let (errno, segment) = write.failed?;
-    io.counters.write_errors.add(1);
-    let error = io.shared.write_failed(io.shared.table.home(segment).file, errno);
     failed_completion(vec![(write.at, write.record)], error)
 }

@@ -43,21 +43,27 @@ use state::LogState;
 use worker::LogWorker;
 
 use crate::device::Drives;
+use crate::device::file::DataFile;
 use crate::device::files::FileDrives;
 use crate::device::sim::SimDisk;
 use crate::engine::stats::EngineStats;
 use crate::engine::{Checkpoints, Engine, EngineWorker, FreeSpace};
 use crate::error::EngineError;
+use crate::journal::JournalMark;
 use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::location::{Location, RecordId};
 use crate::record::Lane;
 
 /// Opens a log on files. They are emptied first, and removed when the engine and its workers are
-/// dropped.
+/// dropped. `without`: the journal that there is, if its last checkpoint refers to nothing on flash.
 ///
 /// Errors: with a text for the operator: no path, a path that is not a directory, not writable, in
-/// use by another server, without enough space; a size with which the log cannot work.
-pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
+/// use by another server, kept for a journal, without enough space; a size with which the log cannot
+/// work. Nothing that was kept was changed then.
+pub fn open_log(
+    config: &LogConfig,
+    without: Option<JournalMark>,
+) -> Result<Arc<dyn Engine>, EngineError> {
     check_paths(&config.paths)?;
     let segment_bytes = segment_bytes(config)?;
     let least = Shared::segments_min(config.workers.max(1)) as u64 * segment_bytes;
@@ -67,7 +73,7 @@ pub fn open_log(config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
             "flash size too small: {bytes} bytes, at least {least} are needed"
         )));
     }
-    let drives = FileDrives::create(&config.paths, config.backend)?;
+    let drives = FileDrives::create(&config.paths, config.backend, without)?;
     let engine = LogEngine::new(Arc::new(drives), config, segment_bytes)?;
     let janitor = Janitor::start(Arc::clone(&engine.shared))?;
     Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
@@ -99,6 +105,11 @@ pub fn reopen_sim(
     state: &[u8],
 ) -> Result<Arc<dyn Engine>, EngineError> {
     Ok(Arc::new(LogEngine::recover(disk.drives(), config, read_state(config, state)?)?))
+}
+
+/// Whether there are files that may be kept for a journal: who opens the log looks at that first.
+pub fn has_kept_files(paths: &[PathBuf]) -> bool {
+    paths.iter().any(|path| DataFile::has_label(path))
 }
 
 fn read_state(config: &LogConfig, state: &[u8]) -> Result<LogState, EngineError> {

@@ -59,7 +59,7 @@ pub(crate) struct Reader {
 /// A device read in flight.
 struct DeviceRead {
     segment: u32,
-    generation: u32,
+    generation: u64,
     /// Where it begins in the segment, in bytes.
     start: u32,
     end: u32,
@@ -344,7 +344,7 @@ fn verify(
     bytes: &[u8],
     start: usize,
     waiter: &Waiter,
-    generation: u32,
+    generation: u64,
 ) -> Result<Header, EngineError> {
     let place = Place { at: waiter.at, generation };
     let bytes = &bytes[start..start + waiter.size];

@@ -5,22 +5,23 @@ use std::sync::atomic::Ordering;
 use stdx::keep_hash_secrets;
 
 use super::epochs::Epochs;
-use super::segment::State;
+use super::lifetime::Stream;
+use super::segment::{Segment, State};
 use super::shared::Shared;
 use super::space::{Blocks, FreeSegment, Recovered};
-use super::state::{Holds, LogState};
+use super::state::{Holds, LogState, Referred};
 use crate::device::FileIndex;
 use crate::device::files::WAY_OUT;
 use crate::device::label::Label;
 use crate::error::EngineError;
 
-/// Segments that nothing refers to count on from the number of the start, shifted by this: what was written to them behind
-/// the checkpoint, in a life of which the checkpoint knows nothing, must not be taken for what comes now. So many times a
-/// segment can be opened in one life.
-const STARTS_SHIFT: u32 = 20;
-
 fn refused<T>(reason: String) -> Result<T, EngineError> {
     Err(EngineError::Settings(format!("{reason}; {WAY_OUT}")))
+}
+
+/// A segment with a part of a record that is longer than one.
+fn part_of_long(referred_bytes: u32) -> Referred {
+    Referred { stream: Stream::Large as u8, used_bytes: 0, referred_bytes, blocks: None }
 }
 
 impl Shared {
@@ -36,26 +37,39 @@ impl Shared {
                 "hashes are keyed with something else already".to_owned(),
             ));
         }
-        let (flash, number) = (state.flash, state.number);
-        let label = Label { flash, checkpoint: number, file: 0, starts, newest: number };
+        let label = Label {
+            flash: state.flash,
+            journal: state.journal,
+            checkpoint: state.number,
+            position: state.position,
+            file: 0,
+            starts,
+            newest: state.number,
+        };
         self.label_all(label)?;
         self.keeping.go_on(label);
         self.sequence.store(state.sequence, Ordering::Relaxed);
-        let files = self.drives.files();
+        let (files, first) = (self.drives.files(), self.keeping.first_generation());
         let mut space = self.space.lock();
         space.epochs = Epochs::behind(state.number);
         for one in state.segments {
-            let index = self.table.push(one.home);
+            let is_referred = one.holds.is_referred();
+            let generation = if is_referred { one.generation } else { first };
+            let index = self.table.push(one.home, generation);
             let segment = self.table.get(index);
             let free = |blocks| FreeSegment { segment: index, file: one.home.file, blocks };
             let numbers = one.home.number + 1;
-            segment.set_generation(starts << STARTS_SHIFT);
+            if is_referred {
+                space.recover(free(Blocks::Written), numbers, Recovered::Records);
+            }
             match one.holds {
-                Holds::Records(records) => {
-                    let live = u64::from(records.referred_bytes);
-                    self.live_bytes.fetch_add(live, Ordering::Relaxed);
-                    segment.recover(one.generation, records);
-                    space.recover(free(Blocks::Written), numbers, Recovered::Records);
+                Holds::Records(records) => self.recover_records(segment, records, State::Sealed),
+                Holds::Long { bytes, rest } => {
+                    space.spans.insert(index, rest);
+                    self.recover_records(segment, part_of_long(bytes), State::Span);
+                }
+                Holds::LongRest => {
+                    self.recover_records(segment, part_of_long(0), State::SpanPart);
                 }
                 // Of a path that was left since, perhaps.
                 _ if !files.contains(&one.home.file) => {
@@ -78,11 +92,17 @@ impl Shared {
         self.resize(flash_bytes)
     }
 
+    fn recover_records(&self, segment: &Segment, records: Referred, state: State) {
+        self.live_bytes.fetch_add(u64::from(records.referred_bytes), Ordering::Relaxed);
+        segment.recover(records, state);
+    }
+
     /// Has as many segments free as garbage collection needs where more are in use than there are to be: it could not bring the
     /// log down to its size without.
     fn leave_room_for_gc(&self, flash_bytes: u64) -> Result<(), EngineError> {
-        let in_use = self.table.iter().filter(|(_, segment)| segment.state() == State::Sealed);
-        let segments = in_use.count() + Self::segments_min(self.workers);
+        let is_used = |state| matches!(state, State::Sealed | State::Span | State::SpanPart);
+        let used = self.table.iter().filter(|(_, segment)| is_used(segment.state()));
+        let segments = used.count() + Self::segments_min(self.workers);
         let bytes = segments as u64 * self.geometry.segment_bytes();
         if bytes > flash_bytes { self.resize(bytes) } else { Ok(()) }
     }
@@ -91,9 +111,8 @@ impl Shared {
     fn check_labels(&self, state: &LogState) -> Result<u32, EngineError> {
         let files = self.drives.files();
         let has_file = |file: FileIndex| files.contains(&file);
-        let of_records = |holds: &Holds| matches!(holds, Holds::Records(_));
         let lacks_file =
-            state.segments.iter().any(|one| of_records(&one.holds) && !has_file(one.home.file));
+            state.segments.iter().any(|one| one.holds.is_referred() && !has_file(one.home.file));
         if lacks_file {
             return refused(
                 "the journal refers to values on a flash path that is not given, or has no file any more"
@@ -128,7 +147,7 @@ impl Shared {
     fn check_lengths(&self, state: &LogState) -> Result<(), EngineError> {
         for file in self.drives.files() {
             let of_file = state.segments.iter().filter(|one| one.home.file == file);
-            let with_records = of_file.filter(|one| matches!(one.holds, Holds::Records(_)));
+            let with_records = of_file.filter(|one| one.holds.is_referred());
             let last = with_records.map(|one| u64::from(one.home.number) + 1).max().unwrap_or(0);
             let (wanted, bytes) = (last * state.segment_bytes, self.drives.file_bytes(file)?);
             if bytes < wanted {

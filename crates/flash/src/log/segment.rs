@@ -87,8 +87,8 @@ pub(crate) struct Segment {
     state: AtomicU8,
     /// Reads in flight.
     readers: AtomicU32,
-    /// How often it was opened.
-    generation: AtomicU32,
+    /// The number of a start in its upper half; the lower counts how often it was opened.
+    generation: AtomicU64,
     /// Bytes of records that were appended and not released.
     live_bytes: AtomicU32,
     /// Bytes from the start that are on flash.
@@ -114,7 +114,7 @@ impl Segment {
         Self {
             state: AtomicU8::new(State::Free as u8),
             readers: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
+            generation: AtomicU64::new(0),
             live_bytes: AtomicU32::new(0),
             flushed: AtomicU32::new(0),
             used_bytes: AtomicU32::new(0),
@@ -154,19 +154,18 @@ impl Segment {
     }
 
     /// Makes a full segment of a free one, with records that a checkpoint refers to.
-    pub(crate) fn recover(&self, generation: u32, records: Referred) {
-        self.generation.store(generation, Ordering::Relaxed);
+    pub(crate) fn recover(&self, records: Referred, state: State) {
         self.stream.store(records.stream, Ordering::Relaxed);
         self.live_bytes.store(records.referred_bytes, Ordering::Relaxed);
         self.unclaimed.store(records.referred_bytes, Ordering::Relaxed);
         self.used_bytes.store(records.used_bytes, Ordering::Relaxed);
         self.flushed.store(u32::MAX, Ordering::Relaxed);
         self.pending.lock().written = records.blocks;
-        assert!(self.change_state(State::Free, State::Sealed), "it has no state yet");
+        self.set_state(state);
     }
 
-    /// Has a free segment count on from so many times that it was opened.
-    pub(crate) fn set_generation(&self, generation: u32) {
+    /// Has a free segment count on from a generation.
+    pub(crate) fn set_generation(&self, generation: u64) {
         self.generation.store(generation, Ordering::Relaxed);
     }
 
@@ -222,7 +221,7 @@ impl Segment {
         self.readers.load(Ordering::SeqCst) > 0
     }
 
-    pub(crate) fn generation(&self) -> u32 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 

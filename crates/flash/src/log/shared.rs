@@ -340,7 +340,7 @@ impl Shared {
                 space.draining.push(index);
                 continue;
             }
-            let rest = space.spans.remove(&index).unwrap_or_default();
+            let rest = space.spans.get(&index).cloned().unwrap_or_default();
             self.free_segment(space, index);
             rest.into_iter().for_each(|part| self.free_segment(space, part));
         }
@@ -352,7 +352,7 @@ impl Shared {
         self.lifetimes.segment_freed(segment.stream(), segment.opened_at());
         let file = self.table.home(index).file;
         let free = FreeSegment { segment: index, file, blocks: Blocks::Written };
-        match space.hold(free, segment.opened_in()) {
+        match space.hold_if_needed(free, segment.opened_in()) {
             true => segment.set_state(State::Held),
             false => self.give_segment(space, free),
         }
@@ -362,13 +362,14 @@ impl Shared {
     fn give_segment(&self, space: &mut Space, free: FreeSegment) {
         let segment = self.table.get(free.segment);
         *segment.pending.lock() = Pending::default();
+        space.spans.remove(&free.segment);
         let is_free = space.give(free);
         segment.set_state(if is_free { State::Free } else { State::Retired });
     }
 
     /// Gives the segments back that no checkpoint refers to any more.
-    pub(super) fn give_unheld(&self, space: &mut Space) {
-        for free in space.take_unheld() {
+    pub(super) fn give_needless(&self, space: &mut Space) {
+        for free in space.take_needless() {
             self.give_segment(space, free);
         }
         self.publish(space);

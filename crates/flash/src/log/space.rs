@@ -18,6 +18,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use super::epochs::Epochs;
+use super::state::Holds;
 use crate::device::FileIndex;
 
 /// What the blocks of a free segment are.
@@ -133,7 +134,7 @@ pub(crate) struct Space {
     pub(crate) emptied: Vec<u32>,
     /// Segments to be freed that had reads in flight.
     pub(crate) draining: Vec<u32>,
-    /// The other segments of records that are larger than a segment, by their first.
+    /// The other segments of records that are larger than a segment, by their first, until it is given back.
     pub(crate) spans: HashMap<u32, Vec<u32>>,
     /// Which checkpoints may refer to segments.
     pub(crate) epochs: Epochs,
@@ -172,7 +173,7 @@ impl Space {
     }
 
     /// Keeps a segment, opened then, that is to be freed, if a checkpoint may refer to it. False: none does.
-    pub(crate) fn hold(&mut self, free: FreeSegment, opened: u64) -> bool {
+    pub(crate) fn hold_if_needed(&mut self, free: FreeSegment, opened: u64) -> bool {
         let freed = self.epochs.at_freeing();
         let is_held = self.epochs.holds(opened, freed);
         if is_held {
@@ -182,13 +183,12 @@ impl Space {
     }
 
     /// Takes those of the held segments that no checkpoint refers to any more.
-    pub(crate) fn take_unheld(&mut self) -> Vec<FreeSegment> {
+    pub(crate) fn take_needless(&mut self) -> Vec<FreeSegment> {
         let epochs = &self.epochs;
-        let still_held = |held: &Held| epochs.holds(held.opened, held.freed);
-        let (kept, unheld) = self.held.drain(..).partition(still_held);
-        self.held = kept;
-        let unheld: Vec<Held> = unheld;
-        unheld.into_iter().map(|held| held.free).collect()
+        let is_needed = |held: &Held| epochs.holds(held.opened, held.freed);
+        let (needed, needless): (Vec<Held>, Vec<Held>) = self.held.drain(..).partition(is_needed);
+        self.held = needed;
+        needless.into_iter().map(|held| held.free).collect()
     }
 
     /// Segments that are free but for a checkpoint.
@@ -212,17 +212,13 @@ impl Space {
         self.homeless.push(segment);
     }
 
-    /// Whether a segment is out of use, and what its blocks are, if it is in no use.
-    pub(crate) fn unused(&self) -> HashMap<u32, (Blocks, bool)> {
+    /// The segments that are in no use, as a checkpoint has them.
+    pub(crate) fn unused(&self) -> HashMap<u32, Holds> {
         let of_files = self.files.iter().flat_map(|file| file.free.iter().chain(&file.spare));
-        let unused = of_files.map(|free| (free.segment, (free.blocks, false)));
-        let retired = self.retired.iter().map(|free| (free.segment, (free.blocks, true)));
-        unused.chain(retired).collect()
-    }
-
-    /// The segments without a file.
-    pub(crate) fn homeless_segments(&self) -> &[u32] {
-        &self.homeless
+        let unused = of_files.map(|free| (free.segment, Holds::Unused(free.blocks)));
+        let retired = self.retired.iter().map(|free| (free.segment, Holds::Retired(free.blocks)));
+        let homeless = self.homeless.iter().map(|&segment| (segment, Holds::Homeless));
+        unused.chain(retired).chain(homeless).collect()
     }
 
     /// Free segments, the reserve included.

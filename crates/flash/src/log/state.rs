@@ -12,24 +12,27 @@
 //! | 48     | 4     | bytes of a sector |
 //! | 52     | 4     | segments |
 //! | 56     | 64    | what the hashes in values are keyed with: 8 numbers |
-//! | 120    |       | each segment, in the order of their indexes |
+//! | 120    | 8     | journal, as in its files |
+//! | 128    | 8     | the position in it of the checkpoint |
+//! | 136    |       | each segment, in the order of their indexes |
 //!
-//! A segment is 24 bytes, and its blocks behind it if they are listed:
+//! A segment is 28 bytes, and its list behind it if it has one:
 //!
 //! | offset | bytes | field |
 //! |-------:|------:|-------|
-//! | 0      | 4     | generation |
-//! | 4      | 4     | its place in its file, in segments |
-//! | 8      | 2     | its file |
-//! | 10     | 1     | 0 unused with old data, 1 unused and never written, 2 unused without space, 3 out of use with old data, 4 and 5 likewise, 6 without a file; 7 with records and a footer, 8 with records and a list |
-//! | 11     | 1     | stream |
-//! | 12     | 4     | bytes up to the end of the last block |
-//! | 16     | 4     | bytes of records that the checkpoint refers to; 0 up to 6 |
-//! | 20     | 4     | blocks that follow, 0 up to 7: offset and bytes of each, 4 bytes each |
+//! | 0      | 8     | generation |
+//! | 8      | 4     | its place in its file, in segments |
+//! | 12     | 2     | its file |
+//! | 14     | 1     | 0 unused with old data, 1 unused and never written, 2 unused without space, 3 out of use with old data, 4 and 5 likewise, 6 without a file; 7 with records and a footer, 8 with records and a list of blocks; 9 with the beginning of one record, which goes on in the segments of a list; 10 with more of such a record |
+//! | 15     | 1     | stream, of 7 and 8 |
+//! | 16     | 4     | bytes up to the end of the last block, of 7 and 8 |
+//! | 20     | 4     | bytes of records that the checkpoint refers to, of 7 to 9: of a record as a whole |
+//! | 24     | 4     | how many follow, of 8: blocks, offset and bytes of each, 4 bytes each; of 9: indexes of segments, 4 bytes each |
 
 use stdx::HashSecrets;
 
 use super::format::{BLOCKS_MAX, Block};
+use super::geometry::Geometry;
 use super::lifetime::STREAMS;
 use super::space::Blocks;
 use super::table::Home;
@@ -43,9 +46,10 @@ const VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"KelvFlSt";
 const CHECKSUM_AT: usize = 8;
 const CHECKSUMMED_FROM: usize = 12;
-const HEAD_BYTES: usize = 120;
-const SEGMENT_ENTRY_BYTES: usize = 24;
+const HEAD_BYTES: usize = 136;
+const SEGMENT_ENTRY_BYTES: usize = 28;
 const BLOCK_ENTRY_BYTES: usize = 8;
+const INDEX_BYTES: usize = 4;
 
 /// Sectors of 512 bytes to a page.
 const SECTOR_BYTES_MAX: u32 = 4096;
@@ -59,6 +63,8 @@ pub(crate) struct LogState {
     pub(crate) segment_bytes: u64,
     pub(crate) sector_bytes: u32,
     pub(crate) secrets: HashSecrets,
+    pub(crate) journal: u64,
+    pub(crate) position: u64,
     pub(crate) segments: Vec<SegmentState>,
 }
 
@@ -66,7 +72,7 @@ pub(crate) struct LogState {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SegmentState {
     pub(crate) home: Home,
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
     pub(crate) holds: Holds,
 }
 
@@ -81,6 +87,17 @@ pub(crate) enum Holds {
     Homeless,
     /// Records.
     Records(Referred),
+    /// The beginning of one record that is longer than a segment: its bytes, and the other segments of it.
+    Long { bytes: u32, rest: Vec<u32> },
+    /// More of such a record.
+    LongRest,
+}
+
+impl Holds {
+    /// Whether the checkpoint refers to something in it.
+    pub(crate) fn is_referred(&self) -> bool {
+        matches!(self, Holds::Records(_) | Holds::Long { .. } | Holds::LongRest)
+    }
 }
 
 /// The records of a segment.
@@ -110,6 +127,8 @@ const RETIRED: u8 = 3;
 const HOMELESS: u8 = 6;
 const WITH_FOOTER: u8 = 7;
 const WITH_LIST: u8 = 8;
+const LONG: u8 = 9;
+const LONG_REST: u8 = 10;
 
 impl LogState {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -123,8 +142,8 @@ impl LogState {
         bytes.extend_from_slice(&self.sector_bytes.to_le_bytes());
         bytes.extend_from_slice(&(self.segments.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.secrets.seed.to_le_bytes());
-        for secret in self.secrets.secrets {
-            bytes.extend_from_slice(&secret.to_le_bytes());
+        for long in self.secrets.secrets.into_iter().chain([self.journal, self.position]) {
+            bytes.extend_from_slice(&long.to_le_bytes());
         }
         self.segments.iter().for_each(|segment| segment.encode(&mut bytes));
         let checksum = crc_fast::crc32_iscsi(&bytes[CHECKSUMMED_FROM..]);
@@ -151,6 +170,7 @@ impl LogState {
         let (sector_bytes, count) = (head.word(), head.word() as usize);
         let secrets =
             HashSecrets { seed: head.long(), secrets: std::array::from_fn(|_| head.long()) };
+        let (journal, position) = (head.long(), head.long());
         let is_geometry = segment_bytes.is_power_of_two()
             && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&segment_bytes)
             && sector_bytes.is_power_of_two()
@@ -167,6 +187,9 @@ impl LogState {
         let Some(segments) = segments.filter(|_| rest.0.is_empty()) else {
             return damaged("it has an impossible segment");
         };
+        if !are_long_records_whole(&segments, Geometry::new(segment_bytes, sector_bytes)) {
+            return damaged("a record lacks a segment");
+        }
         let mut homes: Vec<Home> = segments
             .iter()
             .filter(|one| one.holds != Holds::Homeless)
@@ -176,8 +199,38 @@ impl LogState {
         if homes.windows(2).any(|two| two[0] == two[1]) {
             return damaged("two segments are in one place");
         }
-        Ok(LogState { flash, number, sequence, segment_bytes, sector_bytes, secrets, segments })
+        Ok(LogState {
+            flash,
+            number,
+            sequence,
+            segment_bytes,
+            sector_bytes,
+            secrets,
+            journal,
+            position,
+            segments,
+        })
     }
+}
+
+/// Whether each record that is longer than a segment has the segments that it takes, and no two have one.
+fn are_long_records_whole(segments: &[SegmentState], geometry: Geometry) -> bool {
+    let mut is_named = vec![false; segments.len()];
+    for one in segments {
+        let Holds::Long { bytes, rest } = &one.holds else { continue };
+        let bytes = *bytes as usize;
+        if bytes <= geometry.segment_record_max() || geometry.span_segments(bytes) != rest.len() + 1
+        {
+            return false;
+        }
+        for &index in rest {
+            match is_named.get_mut(index as usize) {
+                Some(named) if !*named => *named = true,
+                _ => return false,
+            }
+        }
+    }
+    segments.iter().zip(is_named).all(|(one, named)| named == (one.holds == Holds::LongRest))
 }
 
 #[derive(Copy, Clone)]
@@ -188,39 +241,51 @@ struct Bounds {
 
 impl SegmentState {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        let none = Referred { stream: 0, used_bytes: 0, referred_bytes: 0, blocks: None };
-        let (kind, referred) = match &self.holds {
-            Holds::Unused(blocks) => (blocks_byte(*blocks), &none),
-            Holds::Retired(blocks) => (RETIRED + blocks_byte(*blocks), &none),
-            Holds::Homeless => (HOMELESS, &none),
-            Holds::Records(referred) if referred.blocks.is_none() => (WITH_FOOTER, referred),
-            Holds::Records(referred) => (WITH_LIST, referred),
+        let (mut stream, mut used_bytes, mut referred_bytes) = (0, 0, 0);
+        let (mut blocks, mut indexes): (&[Block], &[u32]) = (&[], &[]);
+        let kind = match &self.holds {
+            Holds::Unused(blocks) => blocks_byte(*blocks),
+            Holds::Retired(blocks) => RETIRED + blocks_byte(*blocks),
+            Holds::Homeless => HOMELESS,
+            Holds::Records(referred) => {
+                (stream, used_bytes) = (referred.stream, referred.used_bytes);
+                referred_bytes = referred.referred_bytes;
+                blocks = referred.blocks.as_deref().unwrap_or_default();
+                if referred.blocks.is_none() { WITH_FOOTER } else { WITH_LIST }
+            }
+            Holds::Long { bytes, rest } => {
+                (referred_bytes, indexes) = (*bytes, rest);
+                LONG
+            }
+            Holds::LongRest => LONG_REST,
         };
-        let blocks = referred.blocks.as_deref().unwrap_or_default();
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         bytes.extend_from_slice(&self.home.number.to_le_bytes());
         bytes.extend_from_slice(&self.home.file.0.to_le_bytes());
-        bytes.extend_from_slice(&[kind, referred.stream]);
-        for word in [referred.used_bytes, referred.referred_bytes, blocks.len() as u32] {
+        bytes.extend_from_slice(&[kind, stream]);
+        let count = (blocks.len() + indexes.len()) as u32;
+        let words = [used_bytes, referred_bytes, count].into_iter();
+        let listed = blocks.iter().flat_map(|block| [block.offset, block.size]);
+        for word in words.chain(listed).chain(indexes.iter().copied()) {
             bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        for block in blocks {
-            bytes.extend_from_slice(&block.offset.to_le_bytes());
-            bytes.extend_from_slice(&block.size.to_le_bytes());
         }
     }
 
     fn decode(bytes: &mut Reader<'_>, bounds: Bounds) -> Option<SegmentState> {
         let mut entry = Reader(bytes.take(SEGMENT_ENTRY_BYTES)?);
-        let (generation, number) = (entry.word(), entry.word());
+        let (generation, number) = (entry.long(), entry.word());
         let (file, kind, stream) = (entry.half(), entry.byte(), entry.byte());
         let (used_bytes, referred_bytes, count) = (entry.word(), entry.word(), entry.word());
         let home = Home { file: FileIndex(file), number };
-        let is_empty = (used_bytes | referred_bytes | count, stream) == (0, 0);
-        if usize::from(file) >= PATHS_MAX
-            || number as usize >= SEGMENTS_MAX
-            || kind <= HOMELESS && !is_empty
-        {
+        let has_no_blocks = (used_bytes, stream) == (0, 0);
+        let is_empty = has_no_blocks && (referred_bytes | count) == 0;
+        let is_to_be_empty = kind <= HOMELESS || kind == LONG_REST;
+        let is_possible = usize::from(file) < PATHS_MAX
+            && (number as usize) < SEGMENTS_MAX
+            && (is_empty || !is_to_be_empty)
+            && (has_no_blocks || kind != LONG)
+            && (referred_bytes as usize).is_multiple_of(RECORD_ALIGN);
+        if !is_possible {
             return None;
         }
         let holds = match kind {
@@ -233,13 +298,18 @@ impl SegmentState {
                 let is_possible = usize::from(stream) < STREAMS.len()
                     && used_bytes <= bounds.segment_bytes
                     && (1..=bounds.segment_bytes).contains(&referred_bytes)
-                    && (referred_bytes as usize).is_multiple_of(RECORD_ALIGN)
                     && count as usize <= BLOCKS_MAX
                     && (kind == WITH_LIST || count == 0);
                 let blocks = (kind == WITH_LIST).then_some(blocks);
                 let referred = Referred { stream, used_bytes, referred_bytes, blocks };
                 is_possible.then_some(Holds::Records(referred))?
             }
+            LONG => {
+                let mut listed = Reader(bytes.take(INDEX_BYTES.checked_mul(count as usize)?)?);
+                let rest = (0..count).map(|_| listed.word()).collect();
+                Holds::Long { bytes: referred_bytes, rest }
+            }
+            LONG_REST => Holds::LongRest,
             _ => return None,
         };
         Some(SegmentState { home, generation, holds })
@@ -303,7 +373,7 @@ mod tests {
 
     fn segment(number: u32, holds: Holds) -> SegmentState {
         let home = Home { file: FileIndex(1), number };
-        SegmentState { home, generation: 3 << 20 | number, holds }
+        SegmentState { home, generation: 3 << 32 | u64::from(number), holds }
     }
 
     fn state() -> LogState {
@@ -320,6 +390,9 @@ mod tests {
             Holds::Homeless,
             Holds::Records(footer),
             Holds::Records(listed),
+            Holds::LongRest,
+            Holds::Long { bytes: 150_000, rest: vec![10, 8] },
+            Holds::LongRest,
         ];
         LogState {
             flash: 0x0102_0304_0506_0708,
@@ -328,6 +401,8 @@ mod tests {
             segment_bytes: 64 << 10,
             sector_bytes: 512,
             secrets: HashSecrets { seed: 1, secrets: [2, 3, 4, 5, 6, 7, 8] },
+            journal: u64::MAX - 1,
+            position: 1 << 40,
             segments: (0..).zip(holds).map(|(number, holds)| segment(number, holds)).collect(),
         }
     }
@@ -373,14 +448,27 @@ mod tests {
         let crossing =
             Referred { stream: 0, used_bytes: 0, referred_bytes: 16, blocks: Some(blocks) };
         crossed.segments[0].holds = Holds::Records(crossing);
-        for state in [twice, none, crossed] {
+        let with_rest = |rest: Vec<u32>| {
+            let mut state = state();
+            state.segments[9].holds = Holds::Long { bytes: 150_000, rest };
+            state
+        };
+        let lists = [vec![8], vec![8, 8], vec![8, 7], vec![8, 11], vec![8, 10, 10]];
+        let [lacking, repeated, crossing, beyond, more] = lists.map(with_rest);
+        let mut nobodys = state();
+        nobodys.segments[0].holds = Holds::LongRest;
+        let mut short = state();
+        short.segments[9].holds = Holds::Long { bytes: 48, rest: Vec::new() };
+        for state in
+            [twice, none, crossed, lacking, repeated, crossing, beyond, more, nobodys, short]
+        {
             assert!(LogState::decode(&state.encode()).is_err());
         }
     }
 
     proptest! {
         #[test]
-        fn no_bytes_panic(at in 12usize..300, byte: u8, len in 0usize..400) {
+        fn no_bytes_panic(at in 12usize..480, byte: u8, len in 0usize..480) {
             let mut bytes = state().encode();
             bytes.truncate(len);
             if let Some(place) = bytes.get_mut(at) {

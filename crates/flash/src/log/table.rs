@@ -45,14 +45,15 @@ impl SegmentTable {
         Self { chunks, count: AtomicU32::new(0) }
     }
 
-    /// Adds a free segment. Called by one thread at a time.
-    pub(crate) fn push(&self, home: Home) -> u32 {
+    /// Adds a free segment, which counts on from a generation. Called by one thread at a time.
+    pub(crate) fn push(&self, home: Home, generation: u64) -> u32 {
         let index = self.count();
         let (chunk, rest) = split(index);
         let entries = self.chunks[chunk].get_or_init(|| {
             let entry = |_| Entry { segment: Segment::new(), home: AtomicU64::new(0) };
             (0..CHUNK_SEGMENTS).map(entry).collect()
         });
+        entries[rest].segment.set_generation(generation);
         entries[rest].home.store(home.pack(), Ordering::Release);
         self.count.store(index + 1, Ordering::Release);
         index

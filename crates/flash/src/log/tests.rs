@@ -70,7 +70,7 @@ fn run_on_files(backend: Backend, paths: usize) {
     let directories: Vec<Directory> = (0..paths).map(|_| Directory::new()).collect();
     let paths = directories.iter().map(|directory| directory.0.clone()).collect();
     let config = LogConfig { paths, backend, ..config(64, 2) };
-    let mut rig = Rig::new(open_log(&config).expect("opens"), 2, 11);
+    let mut rig = Rig::new(open_log(&config, None).expect("opens"), 2, 11);
     rig.run(&MIX);
     rig.check_all_space_comes_back();
     drop(rig);
@@ -694,7 +694,7 @@ fn change_paths_on_files(backend: Backend) {
     let files =
         |directory: &Directory| std::fs::read_dir(&directory.0).expect("it is there").count();
     let config = LogConfig { paths: listed(&[&one]), backend, ..config(64, 2) };
-    let engine = open_log(&config).expect("opens");
+    let engine = open_log(&config, None).expect("opens");
     let mut rig = Rig::new(Arc::clone(&engine), 2, 5);
     let mix = Mix { steps: 2000, resets: false, ..MIX };
     rig.run(&mix);
@@ -786,7 +786,7 @@ fn a_large_record_takes_its_own_memory_and_little_more() {
 // Errors that the operator meets, on files.
 
 fn refusal(config: &LogConfig) -> String {
-    match open_log(config) {
+    match open_log(config, None) {
         Ok(_) => panic!("{config:?} cannot work"),
         Err(error) => error.to_string(),
     }
@@ -821,9 +821,9 @@ fn settings_that_cannot_work_are_refused_with_a_reason() {
 fn a_path_has_one_server() {
     let directory = Directory::new();
     let config = LogConfig { paths: vec![directory.0.clone()], ..config(64, 1) };
-    let engine = open_log(&config).expect("opens");
+    let engine = open_log(&config, None).expect("opens");
     assert!(refusal(&config).contains("in use by another server"));
     assert!(directory.0.join("kelvin.flash").exists(), "the refused one removes nothing");
     drop(engine);
-    open_log(&config).expect("opens again");
+    open_log(&config, None).expect("opens again");
 }

@@ -290,7 +290,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let (file, pipe) = SnapshotFile::create(&server.tier, &dir, "")
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
-    let engine = journal.and_then(|_| engine_to_refer_to(server));
+    let engine = journal.and_then(|journal| engine_to_refer_to(server, journal));
     let saving = Saving { server, purpose, engine, dir: dir.clone(), reader, file, beside };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || engine.is_some();
@@ -338,8 +338,8 @@ fn put(
     referred: &mut Option<Referred<'_>>,
 ) -> io::Result<()> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
-    let state = referred.as_ref().map(|referred| referred.close(server)).transpose();
-    let state = match state.map_err(io::Error::other) {
+    let close = |referred: &Referred<'_>| referred.close(server, (journal, position));
+    let state = match referred.as_ref().map(close).transpose() {
         Ok(state) => state,
         Err(error) => {
             file.remove();

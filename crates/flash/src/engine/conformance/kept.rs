@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{Entry, Mix, Rig, Value, size_of};
 use crate::engine::{CheckpointEnd, Engine};
 use crate::error::EngineError;
+use crate::journal::Position;
 use crate::location::RecordId;
 
 /// A checkpoint under way.
@@ -30,6 +31,12 @@ impl Kept {
     /// Values that it refers to.
     pub(crate) fn references(&self) -> usize {
         self.saved.values().filter(|saved| saved.1.is_some()).count()
+    }
+
+    /// Those of them that are longer than so many bytes.
+    pub(crate) fn references_to_longer(&self, bytes: u64) -> usize {
+        let is_longer = |(key, (value, _)): &(&u32, &Saved)| size_of(**key, *value) as u64 > bytes;
+        self.saved.iter().filter(is_longer).filter(|(_, saved)| saved.1.is_some()).count()
     }
 }
 
@@ -75,7 +82,7 @@ impl Rig {
 
     fn begin_checkpoint(&mut self) {
         let checkpoints = self.engine.checkpoints().expect("it keeps records");
-        checkpoints.prepare().expect("nothing fails");
+        checkpoints.prepare(1).expect("nothing fails");
         let unsaved = self.keyspace.entries.borrow().keys().copied().collect();
         let number = checkpoints.begin();
         self.is_taking = true;
@@ -107,7 +114,7 @@ impl Rig {
         let engine = Arc::clone(&self.engine);
         let checkpoints = engine.checkpoints().expect("it keeps records");
         let rig = RefCell::new(self);
-        let closed = checkpoints.close(taking.number, &|| {
+        let closed = checkpoints.close(taking.number, Position(taking.number * 100), &|| {
             let mut rig = rig.borrow_mut();
             (0..rig.workers.len()).for_each(|worker| rig.turn(worker));
             true

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stdx::Random;
 
-use super::super::checkpoint::read_flash_state;
+use super::super::checkpoint::read_found;
 use super::super::sim::SimFolder;
 use super::super::storage::Storage;
 use super::super::tuning::Tuning;
@@ -78,7 +78,7 @@ impl Scene {
 
     /// The same, up to the end of what is read.
     pub(super) fn recover(&mut self) -> Result<Recovery, JournalError> {
-        let state = read_flash_state(&self.folder)?;
+        let state = read_found(&self.folder)?.and_then(|(_, state)| state);
         let of_state = state.map(|bytes| number_of(&bytes));
         let opened_by = of_state.unwrap_or(0);
         assert!(opened_by >= self.opened_by, "{opened_by} is found behind {}", self.opened_by);

@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::device::FileIndex;
+use crate::device::label::Label;
 use crate::device::sim::{SimDisk, SimFaults};
 use crate::engine::conformance::{Mix, Rig};
 use crate::engine::{CheckpointEnd, Engine};
@@ -45,7 +47,7 @@ proptest! {
         let segments = Shared::segments_min(workers) as u64 + extra;
         let (mut disk, engine) = sim(seed, paths, segments, workers);
         let mut rig = Rig::new(engine, workers, seed);
-        let mut references = 0;
+        let (mut references, mut longer) = (0, 0);
         for life in 0..6 {
             let ends = [CheckpointEnd::InPlace, CheckpointEnd::Failed, CheckpointEnd::Unknown];
             for (turn, end) in ends.into_iter().cycle().skip(seed as usize % 3).take(4).enumerate() {
@@ -55,13 +57,14 @@ proptest! {
             rig.run(&MIX);
             let kept = rig.kept.clone().expect("one is in place");
             references += kept.references();
+            longer += kept.references_to_longer(SEGMENT_BYTES);
             disk = disk.after_power_loss();
             disk.expect_power_loss();
             let engine = reopen_sim(&disk, &config(segments, workers), &kept.state);
             rig = Rig::reopened(engine.expect("opens"), workers, seed ^ life, &kept);
             rig.check_all();
         }
-        prop_assert!(references > 100, "{references}");
+        prop_assert!(references > 100 && longer > 0, "{references} {longer}");
         rig.engine.checkpoints().expect("it keeps records").forget().expect("nothing fails");
         rig.check_all_space_comes_back();
     }
@@ -114,7 +117,7 @@ fn behind_a_sync_that_failed_no_checkpoint_refers_to_anything() {
     rig.take_beside(&BESIDE, CheckpointEnd::InPlace).expect_err("a sync fails");
     disk.set_faults(SimFaults::default());
     let checkpoints = engine.checkpoints().expect("it keeps records");
-    checkpoints.prepare().expect_err("whatever the next sync would say");
+    checkpoints.prepare(1).expect_err("whatever the next sync would say");
     // What the one in place refers to is there.
     let kept = rig.kept.clone().expect("one is in place");
     let lost = disk.after_power_loss();
@@ -135,7 +138,8 @@ fn labels_that_could_not_be_taken_off_are_put_on_anew() {
         let checkpoints = engine.checkpoints().expect("it keeps records");
         disk.set_faults(SimFaults { failed_labels_of: Some(failing), ..SimFaults::default() });
         checkpoints.forget().expect_err("a label stays");
-        let number = checkpoints.prepare().map(|()| checkpoints.begin());
+        assert!(!engine.give_space_back(), "it stays still");
+        let number = checkpoints.prepare(1).map(|()| checkpoints.begin());
         number.expect_err("none of the files may be without a label");
         disk.set_faults(SimFaults::default());
         rig.take_checkpoint();
@@ -163,6 +167,64 @@ fn a_label_that_cannot_be_put_on_makes_a_checkpoint_fail() {
     rig.check_all();
 }
 
+#[test]
+fn what_is_held_comes_free_when_a_label_can_be_taken_off() {
+    let (disk, engine) = sim(3, 2, 24, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 3);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.take_checkpoint();
+    let mut is_held = || {
+        rig.gc_all();
+        engine.stats().segments_held > 0
+    };
+    engine.reset();
+    assert!(is_held());
+    let checkpoints = engine.checkpoints().expect("it keeps records");
+    disk.set_faults(SimFaults { failed_labels_of: Some(1), ..SimFaults::default() });
+    checkpoints.forget().expect_err("a label stays");
+    assert!(!engine.give_space_back() && is_held());
+    disk.set_faults(SimFaults::default());
+    while engine.give_space_back() {}
+    assert!(!is_held());
+}
+
+/// The generations of segments that nothing refers to, and of those that were made since.
+fn generations(engine: &Arc<dyn Engine>, segments: std::ops::Range<u64>) -> Vec<u64> {
+    let units = segments.map(|segment| segment * SEGMENT_BYTES / 16);
+    units.map(|at| engine.identify(crate::Location::from_units(at)).generation).collect()
+}
+
+/// Of two starts on one checkpoint the second knows nothing of the first, which may have made them and written to them.
+#[test]
+fn segments_that_a_start_makes_count_on_from_its_number() {
+    let (disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let mut disk = disk;
+    for start in 1..3 {
+        disk = disk.after_power_loss();
+        let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
+        engine.resize(40 * SEGMENT_BYTES).expect("there is room");
+        assert_eq!(generations(&engine, 24..40), [start << 32; 16]);
+    }
+}
+
+#[test]
+fn no_generation_comes_again_after_many_starts() {
+    let (disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let (file, drives) = (FileIndex(0), disk.drives());
+    for starts in [4_095, 4_096, u32::MAX - 1] {
+        let label = drives.label(file).expect("it can be read").expect("there is one");
+        drives.set_label(file, &Label { starts, ..label }).expect("nothing fails");
+        let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
+        assert_eq!(generations(&engine, 0..24), [(u64::from(starts) + 1) << 32; 24]);
+    }
+}
+
 /// Records of a life before would be taken for those that were written behind the start.
 #[test]
 fn generations_go_on_where_labels_are_drawn_anew() {
@@ -181,11 +243,9 @@ fn generations_go_on_where_labels_are_drawn_anew() {
         let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
         rig = Rig::reopened(Arc::clone(&engine), 1, life, &kept);
         take(&mut rig);
-        let units = (0..24).map(|segment| segment * SEGMENT_BYTES / 16);
-        let generations = units.map(|at| engine.identify(crate::Location::from_units(at)));
-        let newest = generations.map(|record| record.generation).max().expect("segments");
-        assert!(newest >> 20 > last, "life {life}: {newest:#x}");
-        last = newest >> 20;
+        let newest = generations(&engine, 0..24).into_iter().max().expect("segments");
+        assert!(newest >> 32 > last, "life {life}: {newest:#x}");
+        last = newest >> 32;
         engine.checkpoints().expect("it keeps records").forget().expect("nothing fails");
     }
 }
@@ -271,7 +331,7 @@ fn a_claim_of_what_nothing_refers_to_is_refused() {
     checkpoints.end_claims().expect_err("nothing was claimed");
     for units in [0, 5, 4096, 1 << 30, (1 << 40) - 1] {
         let record = engine.identify(crate::Location::from_units(units));
-        assert!(!checkpoints.claim(crate::RecordId { generation: 7 << 20, ..record }, 48));
+        assert!(!checkpoints.claim(crate::RecordId { generation: 7 << 32, ..record }, 48));
         assert!(!checkpoints.claim(record, 1 << 30));
     }
 }

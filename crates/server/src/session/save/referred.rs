@@ -1,17 +1,21 @@
 //! A checkpoint of the journal that refers to values on flash, seen from the engine: it is closed when all references are
 //! made, and ended when it is known whether a start will find it.
 
+use std::io;
 use std::sync::Arc;
 
-use flash::{CheckpointEnd, Checkpoints, Engine, EngineError};
+use flash::{CheckpointEnd, Checkpoints, Engine, Journal, Position};
 
 use crate::state::server::Server;
 
 /// The engine whose values may stay where they are. None: there is none that keeps any, or they are written this time, of
 /// which the log tells.
-pub(super) fn engine_to_refer_to(server: &Server) -> Option<&Arc<dyn Engine>> {
+pub(super) fn engine_to_refer_to<'a>(
+    server: &'a Server,
+    journal: &Journal,
+) -> Option<&'a Arc<dyn Engine>> {
     let engine = server.tier.engine.as_ref()?;
-    match engine.checkpoints()?.prepare() {
+    match engine.checkpoints()?.prepare(journal.id()) {
         Ok(()) => Some(engine),
         Err(error) => {
             tracing::warn!(%error, "the checkpoint has all values itself, those on flash included");
@@ -45,8 +49,15 @@ impl<'a> Referred<'a> {
     /// Has all that it refers to become durable. Returns what is to be kept of the flash with it.
     ///
     /// Errors: it is not.
-    pub(super) fn close(&self, server: &Server) -> Result<Vec<u8>, EngineError> {
-        self.checkpoints.close(self.number, &|| !server.is_stopping())
+    pub(super) fn close(
+        &self,
+        server: &Server,
+        (journal, position): (&Journal, Position),
+    ) -> io::Result<Vec<u8>> {
+        // Before labels name the journal.
+        journal.await_checkpoint_segment(position).map_err(io::Error::other)?;
+        let goes_on = || !server.is_stopping();
+        self.checkpoints.close(self.number, position, &goes_on).map_err(io::Error::other)
     }
 
     /// Ends it: it is in place, or nobody knows.

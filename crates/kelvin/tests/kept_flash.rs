@@ -23,6 +23,7 @@ const KILLS: usize = 6;
 const KILLS_OF_ONE: usize = 25;
 /// Words of values, at most.
 const WORDS_MAX: u64 = 800;
+const LABEL: &str = "kelvin.flash.label";
 
 /// Small collections of every type, with fields and keys that expire.
 fn fill_collections(client: &mut Client) {
@@ -328,9 +329,60 @@ fn paths_may_be_added_and_left_from_start_to_start() {
         }
     });
     server.kill();
-    for options in [&first[..], &both] {
+    for options in [&first[..], &both, &first, &both] {
         let mut server = on_directory(owner.directory(), options);
-        assert_eq!(server.connect().show("DEBUG DIGEST"), expected);
+        let mut client = server.connect();
+        assert_eq!(client.show("DEBUG DIGEST"), expected);
+        // Those that nothing refers to are behind with it.
+        take_checkpoint(&mut client);
+        server.kill();
+    }
+}
+
+/// The label of the flash file in a directory, as it is before it says that a checkpoint was seen in place.
+fn unsee_checkpoint(directory: &Path) {
+    let path = directory.join(LABEL);
+    let mut label = fs::read(&path).expect("a label");
+    label[24..32].fill(0);
+    label[56..64].fill(0);
+    let checksum = crc_fast::crc32_iscsi(&label[12..]);
+    label[8..12].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(&path, &label).expect("it can be written");
+}
+
+/// The process is killed between the manifest of a checkpoint and the labels that go with it.
+#[test]
+fn a_start_knows_whether_its_journal_needs_the_flash() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(&mut client);
+    let expected = client.show("DEBUG DIGEST");
+    server.kill();
+    // The first that refers to flash: what it refers to is there, whoever starts first.
+    unsee_checkpoint(owner.directory());
+    let without = refused(owner.directory(), &["--flash-path", &dir, "--appendonly", "no"]);
+    assert!(without.contains("holds values that a journal refers to"), "{without}");
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG DIGEST"), expected);
+    // One that refers to nothing, since the flash cannot be labelled: all is there, though the label is that of before.
+    let label = fs::read(owner.directory().join(LABEL)).expect("a label");
+    assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
+    let obstacle = owner.directory().join("kelvin.flash.label.new");
+    fs::create_dir(&obstacle).expect("a directory");
+    assert_eq!(client.show("CONFIG SET appendonly yes"), "+OK");
+    server.kill();
+    fs::remove_dir(&obstacle).expect("it is there");
+    for appendonly in ["yes", "no"] {
+        fs::write(owner.directory().join(LABEL), &label).expect("it can be written");
+        let options = ["--workers", "1", "--appendonly", appendonly];
+        let mut server = on_directory(owner.directory(), &options);
+        let keys = if appendonly == "yes" { ":1000" } else { ":0" };
+        assert_eq!(server.connect().show("DBSIZE"), keys);
         server.kill();
     }
 }

@@ -1,5 +1,7 @@
 //! The bounds of everything that grows with what clients send.
 
+use std::time::Duration;
+
 /// Requests parsed ahead of one connection: their cold reads fly together.
 pub(crate) const BATCH_REQUESTS_MAX: usize = 256;
 /// A batch shorter than this waits for the other clients that are ready, to prefetch the keys of all
@@ -192,6 +194,10 @@ pub(crate) const SAVED_WINDOW_BYTES: usize = 256 << 10;
 pub(crate) const SAVED_PIPE_SHIFT: u32 = 7;
 pub(crate) const SAVED_PIPE_BYTES_MIN: u64 = 512 << 10;
 pub(crate) const SAVED_PIPE_BYTES_MAX: u64 = 8 << 20;
+/// What a checkpoint that makes room on flash may read at a time though there is no memory for it within `maxmemory`, where none
+/// comes in this time: this part of that, 1/8. Without room on flash nothing is demoted for it.
+pub(crate) const CHECKPOINT_OVERRUN_SHIFT: u32 = 3;
+pub(crate) const CHECKPOINT_WAIT_MAX: Duration = Duration::from_millis(250);
 /// Names that are saved before others because somebody waits.
 pub(crate) const SAVED_WANTED_MAX: usize = 1024;
 /// Keys of a slot that a snapshot looks at before others have their turn with the slot.

@@ -7,61 +7,71 @@ use flash::FreeSpace;
 
 use crate::tier::Tier;
 
-/// A checkpoint is taken when so little of the flash is free, an eighth, and what it brings is worth it, a 32nd.
-const FREE_FLASH_SHIFT: u32 = 3;
-const HELD_FLASH_SHIFT: u32 = 5;
+/// A checkpoint is taken when so little is free of what does not live on flash, a quarter, and what it brings is worth it, an
+/// eighth of that. Garbage collection begins and ends by the same.
+const FREE_SPARE_SHIFT: u32 = 2;
+const HELD_SPARE_SHIFT: u32 = 3;
 
 /// What is known of the next checkpoint.
 #[derive(Default)]
 pub(crate) struct NextCheckpoint {
     /// Whether it is taken when it is wanted.
     comes: AtomicBool,
-    /// Somebody has found no room where it would bring some.
-    is_awaited: AtomicBool,
+    /// Somebody has found no room where it would bring some, and nobody has begun it since.
+    room_is_lacking: AtomicBool,
 }
 
 impl NextCheckpoint {
-    /// There is no room. Whether some comes with a checkpoint.
-    fn is_awaited_for(&self, space: &FreeSpace) -> bool {
+    /// There is no room: the checkpoint is wanted, if it would bring some. Whether it does, and comes.
+    fn note_lack_of_room(&self, space: &FreeSpace) -> bool {
         let brings_room = space.held_bytes > 0;
         if brings_room {
-            self.is_awaited.store(true, Ordering::Relaxed);
+            self.room_is_lacking.store(true, Ordering::Relaxed);
         }
         brings_room && self.comes.load(Ordering::Relaxed)
     }
 
-    /// Whether one should be taken now.
-    fn is_wanted(&self, space: &FreeSpace) -> bool {
-        let is_awaited = self.is_awaited.swap(false, Ordering::Relaxed) && space.held_bytes > 0;
-        // Before anybody waits for it.
-        let is_worth_it = space.free_bytes < space.capacity_bytes >> FREE_FLASH_SHIFT
-            && space.held_bytes >= space.capacity_bytes >> HELD_FLASH_SHIFT;
-        is_awaited || is_worth_it
+    /// Whether it should be taken now. Whoever asks takes it, so what was noted is forgotten.
+    fn take_wish(&self, space: &FreeSpace) -> bool {
+        let is_lacking = self.room_is_lacking.swap(false, Ordering::Relaxed);
+        is_lacking && space.held_bytes > 0 || is_worth_it(space)
     }
+}
+
+/// Whether a checkpoint should be taken before anybody has to wait for it.
+fn is_worth_it(space: &FreeSpace) -> bool {
+    let spare_bytes = space.capacity_bytes.saturating_sub(space.live_bytes);
+    space.held_bytes > 0
+        && space.free_bytes < spare_bytes >> FREE_SPARE_SHIFT
+        && space.held_bytes >= spare_bytes >> HELD_SPARE_SHIFT
 }
 
 impl Tier {
     /// Says whether a checkpoint is taken when it is wanted. While none is, nobody waits for one.
     pub fn set_checkpoint_comes(&self, comes: bool) {
+        let Some(checkpoints) = self.engine.as_ref().and_then(|engine| engine.checkpoints()) else {
+            return;
+        };
         self.next_checkpoint.comes.store(comes, Ordering::Relaxed);
+        checkpoints.set_comes(comes);
     }
 
     /// Has a checkpoint taken if that brings room on flash, of which there is none. Whether one comes: what lacks room waits
     /// for that.
-    pub(crate) fn await_checkpoint(&self) -> bool {
-        self.free_space().is_some_and(|space| self.next_checkpoint.is_awaited_for(&space))
+    pub(crate) fn room_comes_with_checkpoint(&self) -> bool {
+        self.free_space().is_some_and(|space| self.next_checkpoint.note_lack_of_room(&space))
     }
 
-    /// Whether somebody waits for one that comes.
-    pub fn is_checkpoint_awaited(&self) -> bool {
-        let NextCheckpoint { comes, is_awaited } = &self.next_checkpoint;
-        is_awaited.load(Ordering::Relaxed) && comes.load(Ordering::Relaxed)
+    /// Whether somebody waits for one that comes and has not begun.
+    pub fn is_checkpoint_waited_for(&self) -> bool {
+        let NextCheckpoint { comes, room_is_lacking } = &self.next_checkpoint;
+        room_is_lacking.load(Ordering::Relaxed) && comes.load(Ordering::Relaxed)
     }
 
     /// Whether a checkpoint should be taken for the room that it makes on flash. Whoever asks takes it: those who lack room
     /// say so again.
-    pub fn wants_checkpoint(&self) -> bool {
-        self.free_space().is_some_and(|space| self.next_checkpoint.is_wanted(&space))
+    pub fn take_wish_for_checkpoint(&self) -> bool {
+        self.free_space().is_some_and(|space| self.next_checkpoint.take_wish(&space))
     }
 
     fn free_space(&self) -> Option<FreeSpace> {
@@ -76,14 +86,22 @@ mod tests {
     #[test]
     fn a_checkpoint_is_wanted_when_flash_is_short_or_somebody_found_no_room() {
         let space = |free_bytes, held_bytes| {
-            let (gc_below_bytes, capacity_bytes, live_bytes) = (20, 640, 0);
-            FreeSpace { free_bytes, gc_below_bytes, capacity_bytes, live_bytes, held_bytes }
+            let (gc_below_bytes, capacity_bytes, live_bytes) = (20, 840, 200);
+            let coming_bytes = held_bytes;
+            FreeSpace {
+                free_bytes,
+                gc_below_bytes,
+                capacity_bytes,
+                live_bytes,
+                held_bytes,
+                coming_bytes,
+            }
         };
         for (free, held, is_wanted, is_wanted_by_who_waits) in [
             (640, 0, false, false),
-            (80, 500, false, true),
-            (79, 20, true, true),
-            (79, 19, false, true),
+            (160, 480, false, true),
+            (159, 80, true, true),
+            (159, 79, false, true),
             // Though something is free: a long record may need more.
             (10, 10, false, true),
             (0, 10, false, true),
@@ -91,12 +109,12 @@ mod tests {
         ] {
             let next = NextCheckpoint::default();
             let space = space(free, held);
-            assert_eq!(next.is_wanted(&space), is_wanted, "{space:?}");
-            assert!(!next.is_awaited_for(&space), "none comes");
+            assert_eq!(next.take_wish(&space), is_wanted, "{space:?}");
+            assert!(!next.note_lack_of_room(&space), "none comes");
             next.comes.store(true, Ordering::Relaxed);
-            assert_eq!(next.is_awaited_for(&space), held > 0, "{space:?}");
-            assert_eq!(next.is_wanted(&space), is_wanted_by_who_waits, "{space:?}");
-            assert_eq!(next.is_wanted(&space), is_wanted, "whoever waits has not said so again");
+            assert_eq!(next.note_lack_of_room(&space), held > 0, "{space:?}");
+            assert_eq!(next.take_wish(&space), is_wanted_by_who_waits, "{space:?}");
+            assert_eq!(next.take_wish(&space), is_wanted, "whoever waits has not said so again");
         }
     }
 }

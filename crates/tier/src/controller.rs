@@ -411,8 +411,8 @@ impl Figures {
 /// run out, and dead records no longer make the room.
 pub(crate) fn evicts_from_flash(space: &flash::FreeSpace) -> bool {
     let garbage_max = space.capacity_bytes >> GARBAGE_SHIFT;
-    // What waits for a checkpoint comes free without anybody's help.
-    let free_bytes = space.free_bytes + space.held_bytes;
+    // What is held for a checkpoint comes free with the next one, if there is to be one.
+    let free_bytes = space.free_bytes + space.coming_bytes;
     free_bytes < space.gc_below_bytes
         && space.live_bytes + free_bytes + garbage_max > space.capacity_bytes
 }

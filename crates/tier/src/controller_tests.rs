@@ -146,6 +146,7 @@ impl World {
         let bytes = |records: i64| records as u64 * VALUE as u64;
         let space = flash::FreeSpace {
             held_bytes: 0,
+            coming_bytes: 0,
             free_bytes: bytes(free),
             gc_below_bytes: bytes(below),
             capacity_bytes: bytes(capacity),

@@ -358,11 +358,13 @@ fn what_a_checkpoint_holds_is_waited_for_while_the_next_one_comes_and_not_for_ev
     let held = || machine.tier().engine.as_ref().expect("flash").free_space().held_bytes;
     assert!(held() > 0);
     machine.tier().set_checkpoint_comes(true);
-    assert!(machine.tier().wants_checkpoint() && !machine.tier().is_checkpoint_awaited());
+    assert!(
+        machine.tier().take_wish_for_checkpoint() && !machine.tier().is_checkpoint_waited_for()
+    );
     (0..ROUNDS).for_each(|_| machine.round());
     let (result, time) = machine.wait_in_real_time(0);
     assert!(result.is_err() && time >= DRIVE_WAIT_MAX && time < 2 * DRIVE_WAIT_MAX, "{time:?}");
-    assert!(machine.tier().is_checkpoint_awaited() && machine.tier().wants_checkpoint());
+    assert!(machine.tier().is_checkpoint_waited_for() && machine.tier().take_wish_for_checkpoint());
     take_checkpoint(&machine);
     (0..2_000).for_each(|number| write(number).expect("there is room"));
     machine.check_counts();

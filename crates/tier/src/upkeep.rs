@@ -102,7 +102,7 @@ impl TierWorker {
         self.gc_for(demoted.written_bytes);
         let is_full = demoted.stopped == Some(StopReason::Full);
         let gc_frees = is_full && self.gc();
-        let awaits_checkpoint = is_full && !gc_frees && self.tier.await_checkpoint();
+        let awaits_checkpoint = is_full && !gc_frees && self.tier.room_comes_with_checkpoint();
         let is_stuck = match demoted.stopped {
             Some(StopReason::Failed) => true,
             Some(StopReason::Full) => !gc_frees && !awaits_checkpoint,

@@ -77,15 +77,13 @@ impl Placed {
         let are_lens = stored_len <= value_len
             && value_len <= VALUE_BYTES_MAX
             && (compressed || stored_len == value_len);
-        let is_one = head[1] & !(COMPRESSED | EXPIRES) == 0 && is_whole && are_lens;
+        let whole = Kind::of_whole(kind)?;
+        let is_one = head[1] & !(COMPRESSED | EXPIRES) == 0
+            && is_whole
+            && are_lens
+            && (first_expiry_ms == 0 || whole.is_hash());
         let at = FlashRef { units, stored_len, compressed };
-        (is_one && Kind::of_whole(kind).is_some()).then_some(Placed {
-            kind,
-            at,
-            generation,
-            value_len,
-            first_expiry_ms,
-        })
+        is_one.then_some(Placed { kind, at, generation, value_len, first_expiry_ms })
     }
 }
 

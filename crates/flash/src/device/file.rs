@@ -184,6 +184,14 @@ impl DataFile {
         Ok(stat.st_size as u64)
     }
 
+    /// Gives the bytes behind so many back.
+    pub(crate) fn shorten(&self, bytes: u64) -> Result<(), EngineError> {
+        if self.bytes()? <= bytes {
+            return Ok(());
+        }
+        rustix::fs::ftruncate(&self.fd, bytes).map_err(|errno| self.failed("truncate", errno))
+    }
+
     fn failed(&self, operation: &'static str, errno: RustixErrno) -> EngineError {
         failed(&self.path, operation, errno)
     }

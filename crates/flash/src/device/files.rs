@@ -62,15 +62,17 @@ impl FileDrives {
     }
 
     /// Opens the data files that were kept in some directories, which are those of the flash with this number. Returns the
-    /// directories that have none as well.
+    /// directories without one as well, and the files that `is_outdated` says are not needed any more: they are not opened.
     ///
     /// Errors: with a text for the operator: all are missing, or one is another. Nothing was changed then.
     pub(crate) fn reopen(
         directories: &[PathBuf],
         backend: Backend,
         (flash, sector_bytes): (u64, u32),
-    ) -> Result<(Self, Vec<PathBuf>), EngineError> {
+        is_outdated: impl Fn(&Label) -> bool,
+    ) -> Result<(Self, Vec<PathBuf>, Vec<DataFile>), EngineError> {
         let (mut files, mut without): (Vec<Option<DataFile>>, _) = (Vec::new(), Vec::new());
+        let mut outdated = Vec::new();
         for directory in directories {
             let refused = |what: &str| Err(refusal(directory, what));
             let Some((file, label)) = reopen_one(directory)? else {
@@ -79,6 +81,11 @@ impl FileDrives {
             };
             if label.flash != flash {
                 return refused(&format!("{FILE_NAME} is not the one that the journal refers to"));
+            }
+            if is_outdated(&label) {
+                outdated.push(file);
+                without.push(directory.clone());
+                continue;
             }
             let sector = file.sector_bytes();
             if sector > sector_bytes {
@@ -97,7 +104,7 @@ impl FileDrives {
                 directory,
                 &format!("there is no {FILE_NAME} with a label, and the journal refers to one"),
             )),
-            None => Ok((Self::new(files, sector_bytes, backend, true)?, without)),
+            None => Ok((Self::new(files, sector_bytes, backend, true)?, without, outdated)),
         }
     }
 
@@ -284,6 +291,10 @@ impl Drives for FileDrives {
 
     fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError> {
         self.file(file)?.bytes()
+    }
+
+    fn shorten(&self, file: FileIndex, bytes: u64) -> Result<(), EngineError> {
+        self.file(file)?.shorten(bytes)
     }
 }
 

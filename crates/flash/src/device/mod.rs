@@ -138,6 +138,9 @@ pub(crate) trait Drives: Send + Sync {
 
     /// Bytes of a file.
     fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError>;
+
+    /// Gives the space of a file back that lies behind so many bytes. What was there is gone.
+    fn shorten(&self, file: FileIndex, bytes: u64) -> Result<(), EngineError>;
 }
 
 /// What an operation holds on to while it is in flight.

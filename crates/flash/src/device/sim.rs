@@ -397,6 +397,18 @@ impl Drives for SimDrives {
     fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError> {
         Ok(self.0.lock().files[usize::from(file.0)].bytes.len() as u64)
     }
+
+    fn shorten(&self, file: FileIndex, bytes: u64) -> Result<(), EngineError> {
+        let mut state = self.0.lock();
+        let sector = state.sector_bytes as usize;
+        let file = &mut state.files[usize::from(file.0)];
+        let end = file.bytes.len();
+        if end > bytes as usize {
+            file.keep_durable(bytes as usize, end, sector);
+            file.bytes.truncate(bytes as usize);
+        }
+        Ok(())
+    }
 }
 
 struct SimDevice {

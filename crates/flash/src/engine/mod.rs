@@ -131,6 +131,9 @@ pub trait Checkpoints: Send + Sync {
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, EngineError>;
 
+    /// Says whether a checkpoint is taken when there is no other room than what it frees. Until then one comes.
+    fn set_comes(&self, comes: bool);
+
     /// Says how a checkpoint has ended. Blocks; not for the data path.
     fn end(&self, number: u64, end: CheckpointEnd);
 
@@ -282,6 +285,8 @@ pub struct FreeSpace {
     pub live_bytes: u64,
     /// Bytes of segments that come free when the next checkpoint is in place.
     pub held_bytes: u64,
+    /// The same, if one comes: see [`Checkpoints::set_comes`].
+    pub coming_bytes: u64,
 }
 
 /// What the keyspace says of a record that a gc run met.

@@ -57,17 +57,21 @@ impl Journal {
     /// Keeps what a checkpoint says of the flash that its snapshot refers to; it is durable when this returns. Called before
     /// the checkpoint is ended. A start finds it by [`find_journal`].
     ///
-    /// Errors: it could not be written.
+    /// Errors: it could not be written, and is not there.
     pub fn put_flash_state(&self, position: Position, state: &[u8]) -> Result<(), JournalError> {
         let name = names::flash(position);
         let failed = |operation| {
             let path = self.storage.path(&name);
-            move |error: std::io::Error| JournalError::io(path, operation, &error)
+            move |error: io::Error| JournalError::io(path, operation, &error)
         };
         let file = self.storage.create(&name).map_err(failed("creation"))?;
-        file.write_at(0, state).map_err(failed("write"))?;
-        file.sync().map_err(failed("sync"))?;
-        self.storage.sync_folder().map_err(failed("sync of the folder"))
+        let written = (file.write_at(0, state).map_err(failed("write")))
+            .and_then(|()| file.sync().map_err(failed("sync")))
+            .and_then(|()| self.storage.sync_folder().map_err(failed("sync of the folder")));
+        if written.is_err() {
+            remove(&*self.storage, &name);
+        }
+        written
     }
 
     /// Which journal it is: [`JournalMark`].

@@ -73,6 +73,11 @@ impl Epochs {
         self.begun
     }
 
+    /// Segments that were opened with less to remember are held when they are freed now. 0: none is.
+    pub(crate) fn holds_before(&self) -> u64 {
+        self.possible.last().copied().unwrap_or(0)
+    }
+
     /// Whether a segment may be referred to that was opened and freed then.
     pub(crate) fn holds(&self, opened: u64, freed: u64) -> bool {
         let [Some(&first), Some(&last)] = [self.possible.first(), self.possible.last()] else {

@@ -202,7 +202,10 @@ impl Checkpoints for Shared {
     fn begin(&self) -> u64 {
         let failed = self.keeping.failed_writes.load(Ordering::SeqCst);
         self.keeping.failed_before.store(failed, Ordering::SeqCst);
-        self.space.lock().epochs.begin()
+        let mut space = self.space.lock();
+        let number = space.epochs.begin();
+        self.publish(&space);
+        number
     }
 
     fn opened_by(&self) -> Option<u64> {
@@ -243,6 +246,10 @@ impl Checkpoints for Shared {
         self.sync_files()?;
         let label = self.announce(number)?;
         Ok(self.state_of(number, marks, &label).encode())
+    }
+
+    fn set_comes(&self, comes: bool) {
+        self.set_checkpoint_comes(comes);
     }
 
     fn end(&self, number: u64, end: CheckpointEnd) {

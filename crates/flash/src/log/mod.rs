@@ -45,6 +45,7 @@ use worker::LogWorker;
 use crate::device::Drives;
 use crate::device::file::DataFile;
 use crate::device::files::FileDrives;
+use crate::device::label::Label;
 use crate::device::sim::SimDisk;
 use crate::engine::stats::EngineStats;
 use crate::engine::{Checkpoints, Engine, EngineWorker, FreeSpace};
@@ -80,7 +81,8 @@ pub fn open_log(
 }
 
 /// Opens a log on files that were kept, by the state that a checkpoint has of it ([`Checkpoints::close`]): the records that
-/// this refers to are there, and everything else is free. Paths without a file to which it refers are new.
+/// this refers to are there, and everything else is free. Paths without a file to which it refers are new, and so are
+/// those that it has gone on without.
 ///
 /// Errors: with a text for the operator: as [`open_log`]; the files are not those of the state, or are missing; sizes that
 /// do not go with it. Nothing in the files was changed then.
@@ -88,10 +90,15 @@ pub fn reopen_log(config: &LogConfig, state: &[u8]) -> Result<Arc<dyn Engine>, E
     check_paths(&config.paths)?;
     let state = read_state(config, state)?;
     let of_state = (state.flash, state.sector_bytes);
-    let (drives, without) = FileDrives::reopen(&config.paths, config.backend, of_state)?;
+    // Of a path that was left before the checkpoint, and has come back.
+    let is_outdated =
+        |label: &Label| label.newest < state.number && !state.refers_to_file(label.file);
+    let (drives, without, outdated) =
+        FileDrives::reopen(&config.paths, config.backend, of_state, is_outdated)?;
     let engine = LogEngine::recover(Arc::new(drives), config, state)?;
     if !without.is_empty() {
-        // Nothing refers to what they had, if they had anything.
+        outdated.iter().try_for_each(DataFile::clear)?;
+        drop(outdated);
         engine.shared.set_paths(&config.paths)?;
     }
     let janitor = Janitor::start(Arc::clone(&engine.shared))?;

@@ -48,6 +48,7 @@ impl Shared {
         };
         self.label_all(label)?;
         self.keeping.go_on(label);
+        self.give_unknown_space_back(&state)?;
         self.sequence.store(state.sequence, Ordering::Relaxed);
         let (files, first) = (self.drives.files(), self.keeping.first_generation());
         let mut space = self.space.lock();
@@ -90,6 +91,15 @@ impl Shared {
         drop(space);
         self.leave_room_for_gc(flash_bytes)?;
         self.resize(flash_bytes)
+    }
+
+    /// The files are as long as the state knows: one that was larger behind the checkpoint would have space that nothing counts.
+    fn give_unknown_space_back(&self, state: &LogState) -> Result<(), EngineError> {
+        self.drives.files().into_iter().try_for_each(|file| {
+            let of_file = state.segments.iter().filter(|one| one.home.file == file);
+            let ends = of_file.map(|one| u64::from(one.home.number) + 1);
+            self.drives.shorten(file, ends.max().unwrap_or(0) * state.segment_bytes)
+        })
     }
 
     fn recover_records(&self, segment: &Segment, records: Referred, state: State) {

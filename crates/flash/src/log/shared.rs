@@ -36,6 +36,12 @@ const RESERVE_SEGMENTS: usize = 2;
 /// worker. The later, the more is dead by then.
 const GC_BELOW_SHARE: usize = 256;
 
+/// The same where freed segments are held for a checkpoint, as a share of what does not live: survivors need room before any
+/// comes free.
+const GC_BELOW_SPARE_SHARE: u64 = 4;
+/// It ends when so much is held, of what does not live: the next checkpoint is worth it then.
+const HELD_SPARE_SHARE: u64 = 8;
+
 /// A victim must give back at least this share of itself: below that, collecting is copying.
 const VICTIM_DEAD_SHARE: u32 = 32;
 
@@ -67,6 +73,10 @@ pub(crate) struct Shared {
     pub(super) resizing: Mutex<()>,
     /// Segments that are free but for checkpoints.
     held_segments: AtomicU64,
+    /// [`super::epochs::Epochs::holds_before`].
+    holds_before: AtomicU64,
+    /// Whether a checkpoint is taken when what is held is wanted.
+    checkpoint_comes: AtomicBool,
     pub(super) keeping: Keeping,
     pub(crate) flushes: Flushes,
 }
@@ -104,6 +114,8 @@ impl Shared {
             counters: Mutex::new(Vec::new()),
             resizing: Mutex::new(()),
             held_segments: AtomicU64::new(0),
+            holds_before: AtomicU64::new(0),
+            checkpoint_comes: AtomicBool::new(true),
             keeping: Keeping::default(),
             flushes: Flushes::default(),
         }
@@ -386,6 +398,7 @@ impl Shared {
         self.free_segments.store(free as u64, Ordering::Relaxed);
         self.active_segments.store(space.active().min(space.target()) as u64, Ordering::Relaxed);
         self.held_segments.store(space.held() as u64, Ordering::Relaxed);
+        self.holds_before.store(space.epochs.holds_before(), Ordering::Relaxed);
         self.over_target.store(space.is_over_target(), Ordering::Relaxed);
         self.leaving.store(space.leaving_in_use(), Ordering::Relaxed);
     }
@@ -436,8 +449,50 @@ impl Shared {
 
     /// The number of free segments below which gc works.
     fn gc_below(&self) -> u64 {
+        match self.holds_for_next_checkpoint() {
+            true => self.gc_below_min().max(self.spare_segments() / GC_BELOW_SPARE_SHARE),
+            false => self.gc_below_min(),
+        }
+    }
+
+    fn gc_below_min(&self) -> u64 {
         let active = self.active_segments.load(Ordering::Relaxed) as usize;
         (active / GC_BELOW_SHARE).max(2 * self.workers) as u64
+    }
+
+    /// Segments beyond what lives.
+    fn spare_segments(&self) -> u64 {
+        let live = self.live_bytes.load(Ordering::Relaxed) / self.geometry.segment_bytes();
+        self.active_segments.load(Ordering::Relaxed).saturating_sub(live)
+    }
+
+    /// Whether what gc frees comes free with the next checkpoint alone, which comes.
+    fn holds_for_next_checkpoint(&self) -> bool {
+        self.holds_before.load(Ordering::Relaxed) > 0
+            && self.checkpoint_comes.load(Ordering::Relaxed)
+    }
+
+    /// See `Checkpoints::set_comes`.
+    pub(super) fn set_checkpoint_comes(&self, comes: bool) {
+        self.checkpoint_comes.store(comes, Ordering::Relaxed);
+    }
+
+    /// Whether there is no need for gc: enough is free, or comes free by itself.
+    fn has_room(&self) -> bool {
+        let free = self.free_segments.load(Ordering::Relaxed);
+        let held = self.held_segments.load(Ordering::Relaxed);
+        let held_enough = self.gc_below_min().max(self.spare_segments() / HELD_SPARE_SHARE);
+        free >= self.gc_below() || self.holds_for_next_checkpoint() && held >= held_enough
+    }
+
+    /// Whether gc may take a segment: not while keys of it are loaded, and not where it would be held for a checkpoint when none
+    /// is to come.
+    fn may_be_victim(&self, segment: &Segment) -> bool {
+        let comes_free = || {
+            self.checkpoint_comes.load(Ordering::Relaxed)
+                || segment.opened_in() >= self.holds_before.load(Ordering::Relaxed)
+        };
+        segment.state() == State::Sealed && segment.unclaimed() == 0 && comes_free()
     }
 
     /// Takes the sealed segment that it pays most to collect, if that is needed.
@@ -463,9 +518,7 @@ impl Shared {
         {
             return Some(index);
         }
-        // Segments that are free but for a checkpoint come back by themselves.
-        let held = self.held_segments.load(Ordering::Relaxed);
-        if !shrinking && free + held >= self.gc_below() {
+        if !shrinking && self.has_room() {
             return None;
         }
         let segment_bytes = self.geometry.segment_bytes() as u32;
@@ -477,9 +530,7 @@ impl Shared {
 
     /// The segment that was sealed first.
     fn take_oldest(&self) -> Option<u32> {
-        let is_sealed =
-            |segment: &Segment| segment.state() == State::Sealed && segment.unclaimed() == 0;
-        let sealed = self.table.iter().filter(|(_, segment)| is_sealed(segment));
+        let sealed = self.table.iter().filter(|(_, segment)| self.may_be_victim(segment));
         let (index, segment) = sealed.min_by_key(|(_, segment)| segment.sealed_at())?;
         segment.change_state(State::Sealed, State::Victim).then_some(index)
     }
@@ -492,7 +543,7 @@ impl Shared {
             // by moving them.
             let (used, live) = (segment.used_bytes(), segment.live_bytes());
             let dead = used.saturating_sub(live);
-            if segment.state() != State::Sealed || dead < dead_min || segment.unclaimed() > 0 {
+            if dead < dead_min || !self.may_be_victim(segment) {
                 continue;
             }
             let live_share = f64::from(live) / f64::from(used);
@@ -517,12 +568,14 @@ impl Shared {
 
     pub(crate) fn free_space(&self) -> FreeSpace {
         let segment_bytes = self.geometry.segment_bytes();
+        let held_bytes = self.held_segments.load(Ordering::Relaxed) * segment_bytes;
         FreeSpace {
             free_bytes: self.free_segments.load(Ordering::Relaxed) * segment_bytes,
             gc_below_bytes: self.gc_below() * segment_bytes,
             capacity_bytes: self.active_segments.load(Ordering::Relaxed) * segment_bytes,
             live_bytes: self.live_bytes.load(Ordering::Relaxed),
-            held_bytes: self.held_segments.load(Ordering::Relaxed) * segment_bytes,
+            held_bytes,
+            coming_bytes: if self.holds_for_next_checkpoint() { held_bytes } else { 0 },
         }
     }
 

@@ -131,6 +131,12 @@ const LONG: u8 = 9;
 const LONG_REST: u8 = 10;
 
 impl LogState {
+    /// Whether the checkpoint refers to something in the file with this index.
+    pub(crate) fn refers_to_file(&self, file: u32) -> bool {
+        let is_in_it = |one: &SegmentState| u32::from(one.home.file.0) == file;
+        self.segments.iter().any(|one| one.holds.is_referred() && is_in_it(one))
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.segments.len() * SEGMENT_ENTRY_BYTES);
         bytes.extend_from_slice(MAGIC);

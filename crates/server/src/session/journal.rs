@@ -193,17 +193,28 @@ fn switch_off(server: &Server) {
     forget_references(server);
 }
 
-/// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough.
-pub(super) fn is_rewrite_due(server: &Server) -> bool {
-    let (journaling, config) = (&server.journaling, &server.config);
-    let is_loading = server.saves.is_loading() || server.saves.is_half_loaded();
-    let may_be = is_begun(server) && !is_loading;
-    // What lacks room on flash waits for one that comes, and not behind one that has failed.
-    match is_loading {
+/// Whether the journal may be rewritten at all: not before what is there is whole.
+fn may_rewrite(server: &Server) -> bool {
+    is_begun(server) && !server.saves.is_loading() && !server.saves.is_half_loaded()
+}
+
+/// Says whether what lacks room on flash waits for a checkpoint: for one that comes, and not behind one that has failed. A load
+/// has room made without.
+pub(super) fn tell_of_room_to_come(server: &Server) {
+    match server.saves.is_loading() {
         true => make_room_for_load(server),
-        false => server.tier.set_checkpoint_comes(may_be && !journaling.has_failed()),
+        false => {
+            let comes = may_rewrite(server) && !server.journaling.has_failed();
+            server.tier.set_checkpoint_comes(comes);
+        }
     }
-    if !may_be || server.saves.purpose().is_some() {
+}
+
+/// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough, or that makes room on flash.
+/// Whoever asks does it.
+pub(super) fn take_due_rewrite(server: &Server) -> bool {
+    let (journaling, config) = (&server.journaling, &server.config);
+    if !may_rewrite(server) || server.saves.purpose().is_some() {
         return false;
     }
     // Whoever loads takes a checkpoint.
@@ -212,7 +223,8 @@ pub(super) fn is_rewrite_due(server: &Server) -> bool {
     }
     let percent = config.auto_aof_rewrite_percentage.load() as u64;
     let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());
-    let makes_room = !is_due && journaling.may_retry_for_room() && server.tier.wants_checkpoint();
+    let makes_room =
+        !is_due && journaling.may_retry_for_room() && server.tier.take_wish_for_checkpoint();
     if is_due {
         tracing::info!("Starting automatic rewriting of AOF");
     } else if makes_room {
@@ -322,10 +334,10 @@ mod tests {
         let server = server(Config::default());
         set_logging(&server, true);
         server.journaling.is_scheduled.store(true, Ordering::Relaxed);
-        assert!(is_rewrite_due(&server));
+        assert!(take_due_rewrite(&server));
         assert!(server.saves.begin(Purpose::Checkpoint));
         drop(Begun::new(&server, Purpose::Checkpoint));
-        assert!(!is_rewrite_due(&server));
+        assert!(!take_due_rewrite(&server));
         assert_eq!(server.journaling.rewrites.lock().failures_in_a_row, 1);
     }
 }

@@ -20,7 +20,8 @@ pub(super) fn make_room_for_load(server: &Server) {
     let (size, now) = (server.config.flash_size.load(), engine.free_space().capacity_bytes);
     let bytes = now + (size >> STEP_SHIFT);
     let may_be_larger = bytes <= size * SIZE_MAX_FACTOR;
-    let is_short = may_be_larger && tier.is_checkpoint_awaited() && tier.wants_checkpoint();
+    let is_short =
+        may_be_larger && tier.is_checkpoint_waited_for() && tier.take_wish_for_checkpoint();
     let comes = may_be_larger && (!is_short || enlarge(server, &**engine, bytes));
     tier.set_checkpoint_comes(comes);
 }

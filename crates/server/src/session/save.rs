@@ -4,7 +4,7 @@
 mod large;
 mod referred;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use tier::{Background, FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_FIXED_BYTES, SAVED_KEYS_MAX};
-use crate::session::journal::{begin_logging, end_cut, is_rewrite_due};
+use crate::session::journal::{begin_logging, end_cut, take_due_rewrite, tell_of_room_to_come};
 use crate::session::load_room::give_room_of_load_back;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
@@ -199,8 +199,10 @@ pub(crate) async fn save_and_shut_down(
 
 /// Begins a snapshot if one is scheduled, or a save point asks for it; or a checkpoint of the journal likewise.
 pub(crate) fn save_if_due(server: &Arc<Server>) {
-    let rewrites = is_rewrite_due(server);
-    if server.tier.is_checkpoint_awaited() && server.saves.purpose() == Some(Purpose::Background) {
+    tell_of_room_to_come(server);
+    let rewrites = take_due_rewrite(server);
+    if server.tier.is_checkpoint_waited_for() && server.saves.purpose() == Some(Purpose::Background)
+    {
         call_off_for_checkpoint(server);
     }
     if rewrites && let Err(error) = start_save(server, Purpose::Checkpoint, drop) {
@@ -252,6 +254,8 @@ struct Saving<'a> {
     file: SnapshotFile,
     /// What others save while a large value is written, if there was one.
     beside: OnceCell<SnapshotFile>,
+    /// There was no memory for a large value.
+    is_short: Cell<bool>,
 }
 
 struct Done {
@@ -291,7 +295,9 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
     let engine = journal.and_then(|journal| engine_to_refer_to(server, journal));
-    let saving = Saving { server, purpose, engine, dir: dir.clone(), reader, file, beside };
+    let is_short = Cell::new(false);
+    let saving =
+        Saving { server, purpose, engine, dir: dir.clone(), reader, file, beside, is_short };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || engine.is_some();
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
@@ -346,10 +352,14 @@ fn put(
             return Err(error);
         }
     };
-    file.put(Path::new(&Journal::snapshot_name(position)))?;
-    if let Some(state) = state {
-        journal.put_flash_state(position, &state).map_err(io::Error::other)?;
+    // First, since it is small, and a snapshot that has its name stays where the rest fails.
+    if let Some(state) = state
+        && let Err(error) = journal.put_flash_state(position, &state)
+    {
+        file.remove();
+        return Err(io::Error::other(error));
     }
+    file.put(Path::new(&Journal::snapshot_name(position)))?;
     let ended = journal.end_checkpoint(position).map_err(io::Error::other);
     match referred.take() {
         Some(referred) => referred.end(ended.is_ok()),

@@ -14,7 +14,7 @@
 //!    value that goes while it is written ends the snapshot; it is begun again.
 //! 4. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) does the same.
 //! 5. A checkpoint of the journal refers to values that are on flash and stay there ([`References`]): they are not read. Large
-//!    collections, and values that are longer than a segment of the log, are written all the same.
+//!    collections are written all the same.
 //! 6. Locks are taken in this order: a slot, what was saved of it, the file.
 
 use std::sync::Arc;

@@ -210,6 +210,42 @@ fn segments_that_a_start_makes_count_on_from_its_number() {
     }
 }
 
+/// The process was killed before the next checkpoint.
+#[test]
+fn space_that_the_checkpoint_does_not_know_goes_back_to_the_drive() {
+    let (disk, engine) = sim(2, 1, 24, 1);
+    let mut rig = Rig::new(engine, 1, 2);
+    rig.run(&Mix { steps: 10, resets: false, ..MIX });
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let bytes = || disk.drives().file_bytes(FileIndex(0)).expect("there is a file");
+    for _ in 0..2 {
+        let engine = reopen_sim(&disk, &config(24, 1), &kept.state).expect("opens");
+        assert_eq!(bytes(), 24 * SEGMENT_BYTES);
+        engine.resize(40 * SEGMENT_BYTES).expect("there is room");
+        assert_eq!(bytes(), 40 * SEGMENT_BYTES);
+        Rig::reopened(engine, 1, 3, &kept).check_all();
+    }
+}
+
+/// Without a checkpoint to come what is held is no room, and what was written since the last one is all that can be collected.
+#[test]
+fn garbage_that_no_checkpoint_needs_is_collected_while_none_comes() {
+    let (_disk, engine) = sim(2, 1, 64, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    // A third of the flash lives.
+    let mix = Mix { keys: 600, lens: [2000, 2200, 2400], resets: false, ..MIX };
+    rig.run(&Mix { steps: 700, ..mix });
+    rig.take_checkpoint();
+    let checkpoints = engine.checkpoints().expect("it keeps records");
+    checkpoints.set_comes(false);
+    let before = rig.kept.as_ref().map(|kept| kept.state.clone());
+    // All is held that was there, and what takes its place is written over again and again.
+    rig.run(&Mix { steps: 6_000, ..mix });
+    assert!(before == rig.kept.as_ref().map(|kept| kept.state.clone()), "none was taken");
+    rig.check_all();
+}
+
 #[test]
 fn no_generation_comes_again_after_many_starts() {
     let (disk, engine) = sim(2, 1, 24, 1);

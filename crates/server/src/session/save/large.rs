@@ -1,6 +1,7 @@
 //! Large values that the walk of a snapshot writes, a part at a time.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use command::collection::LeafAt;
 use command::saved::{SavedTree, begin_string};
@@ -11,7 +12,10 @@ use tier::{Background, FetchedSet, VALUE_OVERHEAD_BYTES, Want};
 use value::Kind;
 
 use super::{Saving, check_read, sorted};
-use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_LEAVES_MAX, SAVED_WINDOW_BYTES};
+use crate::limits::{
+    ATTEMPTS_MAX, CHECKPOINT_OVERRUN_SHIFT, CHECKPOINT_WAIT_MAX, SAVED_BYTES_MAX, SAVED_LEAVES_MAX,
+    SAVED_WINDOW_BYTES,
+};
 use crate::state::snapshot::{
     Failure, Snapshot, add_leaves, leaves_of_window, unwritten, wants_of,
 };
@@ -87,11 +91,30 @@ impl Saving<'_> {
 
     /// Memory for what is read. Errors: there is none, or the snapshot was ended meanwhile.
     pub(super) fn reserve(&self, snapshot: &Snapshot, bytes: u64) -> Result<Background, Failure> {
-        let memory = Background::wait(&self.server.tier, bytes, || !self.is_over(snapshot));
-        memory.ok_or_else(|| {
-            let text = format!("there is no memory within maxmemory to read {bytes} bytes");
-            snapshot.failure().unwrap_or(Failure::Failed(text))
-        })
+        let (tier, start) = (&self.server.tier, Instant::now());
+        let may_overrun = self.may_overrun(bytes);
+        if may_overrun && self.is_short.get() {
+            return Ok(Background::soon(tier, bytes));
+        }
+        let waits = || !may_overrun || start.elapsed() < CHECKPOINT_WAIT_MAX;
+        let memory = Background::wait(tier, bytes, || waits() && !self.is_over(snapshot));
+        if let Some(memory) = memory {
+            return Ok(memory);
+        }
+        if may_overrun && !self.is_over(snapshot) {
+            tracing::warn!(bytes, "a checkpoint that makes room on flash reads beyond maxmemory");
+            self.is_short.set(true);
+            return Ok(Background::small(tier, bytes));
+        }
+        let text = format!("there is no memory within maxmemory to read {bytes} bytes");
+        Err(snapshot.failure().unwrap_or(Failure::Failed(text)))
+    }
+
+    /// Whether so much may be read at a time without memory for it: what could be demoted for it waits for the room on flash
+    /// that comes with this very checkpoint.
+    fn may_overrun(&self, bytes: u64) -> bool {
+        self.engine.is_some()
+            && bytes <= self.server.config.maxmemory.load() >> CHECKPOINT_OVERRUN_SHIFT
     }
 
     fn write_tree(

@@ -117,7 +117,7 @@ pub(crate) struct Done {
     pub(crate) moved: u64,
     /// Whether garbage collection of the flash gets on.
     pub(crate) gc_frees: bool,
-    /// Whether it does not, but a checkpoint that is to come will free some.
+    /// Whether garbage collection frees nothing, and a checkpoint that is to come does.
     pub(crate) awaits_checkpoint: bool,
     /// Whether the write that has waited longest has waited for as long as it may.
     pub(crate) is_overdue: bool,

@@ -159,6 +159,8 @@ impl DataFile {
 
     /// Takes the label away, if there is one.
     pub(crate) fn remove_label(&self) -> Result<(), EngineError> {
+        // What is left of one that could not be put on counts for nothing.
+        let _ = std::fs::remove_file(self.beside(LABEL_NEW_NAME));
         let path = self.beside(LABEL_NAME);
         match std::fs::remove_file(&path).and_then(|()| self.sync_directory()) {
             Err(error) if error.kind() != ErrorKind::NotFound => {

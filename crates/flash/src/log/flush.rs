@@ -59,7 +59,7 @@ impl Flushes {
         (wanted != flush.done.load(Ordering::Relaxed)).then_some(wanted)
     }
 
-    /// The workers that have not done what is wanted.
+    /// Whether there are workers that have not done what is wanted.
     fn are_due(&self, wanted: u64) -> bool {
         self.workers.lock().iter().any(|worker| worker.done.load(Ordering::Acquire) < wanted)
     }

@@ -294,7 +294,9 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let (file, pipe) = SnapshotFile::create(&server.tier, &dir, "")
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
-    let engine = journal.and_then(|journal| engine_to_refer_to(server, journal));
+    // Files are not marked as kept for one that will not be taken.
+    let is_on = server.listening.is_logged() || server.config.appendonly.load();
+    let engine = journal.filter(|_| is_on).and_then(|journal| engine_to_refer_to(server, journal));
     let is_short = Cell::new(false);
     let saving =
         Saving { server, purpose, engine, dir: dir.clone(), reader, file, beside, is_short };

@@ -6,6 +6,7 @@ Objects are those of the tests of the crate `rdb`, which redis-server and others
 
 import pathlib
 import re
+import struct
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -92,11 +93,17 @@ def main():
     for number, record in enumerate(records):
         write(folder, "journal_record", number, record)
     label = b"KelvFlLb" + bytes(4) + b"\x01" + bytes(51)
-    segments = bytes(24) + bytes([1, 0, 0, 0, 1]) + bytes(5) + bytes([8, 0]) + b"\x00\x02\x00\x00\x10\x00\x00\x00\x01" + bytes(3)
-    blocks = bytes(4) + b"\x00\x02\x00\x00"
-    state = b"KelvFlSt" + bytes(4) + b"\x01" + bytes(27) + b"\x00\x00\x01" + bytes(5) + b"\x00\x02\x00\x00\x02" + bytes(67)
-    place = b"\x04\x01" + bytes(9) + b"\x09\x00\x00\x00\x20\x00\x00\x00"
-    for number, kept in enumerate([label, state + segments + blocks, place]):
+    # Unused; with records and a list of a block; a record in two segments.
+    entries = [(0, 0, 0, 0, 0), (1, 8, 512, 16, 1), (2, 9, 0, 100_000, 1), (3, 10, 0, 0, 0)]
+    lists = {8: struct.pack("<II", 0, 512), 9: struct.pack("<I", 3)}
+    segments = b"".join(
+        struct.pack("<QIHBBIII", 1 << 32, place, 0, kind, 0, used, referred, count) + lists.get(kind, b"")
+        for place, kind, used, referred, count in entries
+    )
+    sizes = struct.pack("<QQQQII", 5, 1, 7, 64 << 10, 512, len(entries))
+    state = b"KelvFlSt" + bytes(4) + b"\x01" + bytes(3) + sizes + bytes(80)
+    place = b"\x04\x01" + bytes(13) + b"\x09\x00\x00\x00\x20\x00\x00\x00"
+    for number, kept in enumerate([label, state + segments, place]):
         write(folder, "kept", number, kept)
     arguments = "1:10 4-4 8:1,16:3 50,99.9 G:Z allkeys 100B:90%,4KiB:10% 8TB/day 150k/s 20% 1DWPD zipf:0.99 20%:80%"
     for number, argument in enumerate(arguments.split(" ") + ["MOVED 3999 127.0.0.1:6381", "SET __key__ 'a b'"]):

@@ -74,6 +74,11 @@ impl Tier {
         self.free_space().is_some_and(|space| self.next_checkpoint.take_wish(&space))
     }
 
+    /// Whether segments of a path that is left, or of a flash that was larger, are held for a checkpoint alone: no hurry.
+    pub fn is_flash_held_up(&self) -> bool {
+        self.free_space().is_some_and(|space| space.gives_up_segments && space.held_bytes > 0)
+    }
+
     fn free_space(&self) -> Option<FreeSpace> {
         self.engine.as_ref().map(|engine| engine.free_space())
     }
@@ -95,6 +100,7 @@ mod tests {
                 live_bytes,
                 held_bytes,
                 coming_bytes,
+                gives_up_segments: false,
             }
         };
         for (free, held, is_wanted, is_wanted_by_who_waits) in [

@@ -32,26 +32,42 @@ impl Journal {
     /// it, which are removed, as is the snapshot before. Waits for the writer to come to the position.
     ///
     /// Errors: the checkpoint before is still the one that counts, or this one is if its manifest is there in spite of
-    /// the error. So the file stays: the next checkpoint removes it, or the next start does.
+    /// the error. So the files stay if it may be: the next checkpoint removes them, or the next start does.
     pub fn end_checkpoint(&self, position: Position) -> Result<(), JournalError> {
-        let cut = self.shared.queue.wait_for_cut(position, &self.shared)?;
+        let cut = self.shared.queue.wait_for_cut(position, &self.shared);
         let _alone = self.checkpoint.lock();
+        let prepared = cut.and_then(|cut| self.prepare_manifest(cut, position));
+        if prepared.is_err() {
+            remove(&*self.storage, &names::snapshot(position));
+            remove(&*self.storage, &names::flash(position));
+        }
+        let (header, snapshot_bytes) = prepared?;
+        put_manifest(&*self.storage)?;
+        let mut facts = self.shared.facts.lock();
+        facts.checkpoint = position.0;
+        facts.snapshot_bytes = snapshot_bytes;
+        facts.segments.retain(|&number| number >= header.number);
+        drop(facts);
+        remove_obsolete(&*self.storage, &header);
+        Ok(())
+    }
+
+    /// Writes the manifest of a checkpoint, which is not in place yet. Returns it, and the bytes of the snapshot.
+    fn prepare_manifest(
+        &self,
+        cut: Cut,
+        position: Position,
+    ) -> Result<(Header, u64), JournalError> {
         let name = names::snapshot(position);
         let failed = |operation| {
             let path = self.storage.path(&name);
-            move |error: std::io::Error| JournalError::io(path, operation, &error)
+            move |error: io::Error| JournalError::io(path, operation, &error)
         };
         let file = self.storage.open(&name).map_err(failed("open of the snapshot"))?;
         let snapshot_bytes = file.size().map_err(failed("look at the snapshot"))?;
         let header = self.manifest(cut);
         write_manifest(&*self.storage, &header)?;
-        let mut facts = self.shared.facts.lock();
-        facts.checkpoint = position.0;
-        facts.snapshot_bytes = snapshot_bytes;
-        facts.segments.retain(|&number| number >= cut.number);
-        drop(facts);
-        remove_obsolete(&*self.storage, &header);
-        Ok(())
+        Ok((header, snapshot_bytes))
     }
 
     /// Keeps what a checkpoint says of the flash that its snapshot refers to; it is durable when this returns. Called before
@@ -203,15 +219,25 @@ pub(super) fn read_manifest(
     }
 }
 
-/// Puts a manifest in place of the one that is there.
+fn manifest_failed(
+    storage: &dyn Storage,
+    operation: &'static str,
+) -> impl FnOnce(io::Error) -> JournalError {
+    let path = storage.path(MANIFEST_NEW);
+    move |error| JournalError::io(path, operation, &error)
+}
+
+/// Writes what becomes the manifest.
 fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalError> {
-    let failed = |operation| {
-        let path = storage.path(MANIFEST_NEW);
-        move |error: std::io::Error| JournalError::io(path, operation, &error)
-    };
+    let failed = |operation| manifest_failed(storage, operation);
     let file = storage.create(MANIFEST_NEW).map_err(failed("creation"))?;
     file.write_at(0, &header.encode(Kind::Manifest)).map_err(failed("write"))?;
-    file.sync().map_err(failed("sync"))?;
+    file.sync().map_err(failed("sync"))
+}
+
+/// Puts it in place of the one that is there.
+fn put_manifest(storage: &dyn Storage) -> Result<(), JournalError> {
+    let failed = |operation| manifest_failed(storage, operation);
     storage.rename(MANIFEST_NEW, MANIFEST).map_err(failed("rename"))?;
     storage.sync_folder().map_err(failed("sync of the folder"))
 }
@@ -237,9 +263,11 @@ pub(super) fn remove_obsolete(storage: &dyn Storage, manifest: &Header) {
     }
 }
 
-/// Removes a file that nobody needs.
+/// Removes a file that nobody needs, if it is there.
 pub(super) fn remove(storage: &dyn Storage, name: &str) {
-    if let Err(error) = storage.remove(name) {
+    if let Err(error) = storage.remove(name)
+        && error.kind() != io::ErrorKind::NotFound
+    {
         tracing::warn!(%error, path = storage.path(name), "not removed");
     }
 }

@@ -31,6 +31,9 @@ use crate::error::EngineError;
 use crate::journal::Position;
 use crate::location::{Location, RecordId};
 
+/// So many checkpoints may fail in a row for want of labels before one refers to nothing.
+const FAILED_LABELS_MAX: u32 = 2;
+
 /// What is known of the checkpoints beside their epochs.
 #[derive(Default)]
 pub(crate) struct Keeping {
@@ -40,6 +43,8 @@ pub(crate) struct Keeping {
     opened_by: OnceLock<u64>,
     /// How often the files were opened.
     starts: AtomicU32,
+    /// Checkpoints in a row that have failed for want of labels.
+    failed_labels: AtomicU32,
     /// Labels were to be taken off, and one may be on still.
     is_forgetting: AtomicBool,
     /// Where in the journal the checkpoint is that was closed last.
@@ -97,7 +102,13 @@ impl Shared {
         let mut kept = self.keeping.label.lock();
         let Some(label) = &mut *kept else { return refused("the flash is not kept any more") };
         label.newest = number;
-        self.label_all(*label)?;
+        match self.label_all(*label) {
+            Ok(()) => self.keeping.failed_labels.store(0, Ordering::Relaxed),
+            Err(error) => {
+                self.keeping.failed_labels.fetch_add(1, Ordering::Relaxed);
+                return Err(error);
+            }
+        }
         Ok(*label)
     }
 
@@ -127,6 +138,7 @@ impl Shared {
             let space = self.space.lock();
             (space.unused(), space.spans.clone())
         };
+        let unused: HashMap<u32, Holds> = unused.into_iter().collect();
         let marks: HashMap<u32, FillMark> =
             marks.into_iter().map(|mark| (mark.id.segment, mark)).collect();
         let state = |(index, segment): (u32, &Segment)| {
@@ -158,9 +170,18 @@ impl Shared {
         self.give_needless(&mut space);
     }
 
+    /// Shape: files neither come nor go meanwhile.
+    fn take_labels_off(&self) -> Result<(), EngineError> {
+        self.drives.files().into_iter().try_for_each(|file| self.drives.remove_label(file))?;
+        self.let_go_of_all();
+        Ok(())
+    }
+
     /// Tries again to take labels off that could not be. False: there are none, or it is still so.
     pub(super) fn forget_again(&self) -> bool {
-        self.keeping.is_forgetting.load(Ordering::Relaxed) && self.forget().is_ok()
+        let _files_stay = self.resizing.lock();
+        // Not those that were drawn anew since.
+        self.keeping.is_forgetting.load(Ordering::Relaxed) && self.take_labels_off().is_ok()
     }
 }
 
@@ -186,13 +207,18 @@ impl Checkpoints for Shared {
         let _files_stay = self.resizing.lock();
         let mut kept = self.keeping.label.lock();
         if kept.is_some() {
-            return Ok(());
+            // One that does without has them taken off, which takes no space.
+            return match self.keeping.failed_labels.load(Ordering::Relaxed) < FAILED_LABELS_MAX {
+                true => Ok(()),
+                false => refused("its labels cannot be written"),
+            };
         }
         let flash = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let starts = self.keeping.starts.load(Ordering::Relaxed);
         let label =
             Label { flash, journal, checkpoint: 0, position: 0, file: 0, starts, newest: 0 };
         self.label_all(label)?;
+        self.keeping.failed_labels.store(0, Ordering::Relaxed);
         *kept = Some(label);
         // No file has the label any more by which another checkpoint would be found.
         self.let_go_of_all();
@@ -274,9 +300,7 @@ impl Checkpoints for Shared {
         // Whatever comes of it: the next checkpoint labels all files anew.
         *self.keeping.label.lock() = None;
         self.keeping.is_forgetting.store(true, Ordering::Relaxed);
-        self.drives.files().into_iter().try_for_each(|file| self.drives.remove_label(file))?;
-        self.let_go_of_all();
-        Ok(())
+        self.take_labels_off()
     }
 
     fn claim(&self, record: RecordId, size: usize) -> bool {

@@ -482,7 +482,9 @@ impl Shared {
         let free = self.free_segments.load(Ordering::Relaxed);
         let held = self.held_segments.load(Ordering::Relaxed);
         let held_enough = self.gc_below_min().max(self.spare_segments() / HELD_SPARE_SHARE);
-        free >= self.gc_below() || self.holds_for_next_checkpoint() && held >= held_enough
+        // What gc has to itself is not used up for what comes free later.
+        let comes_soon = held >= held_enough || free == 0 && held > 0;
+        free >= self.gc_below() || self.holds_for_next_checkpoint() && comes_soon
     }
 
     /// Whether gc may take a segment: not while keys of it are loaded, and not where it would be held for a checkpoint when none
@@ -576,6 +578,7 @@ impl Shared {
             live_bytes: self.live_bytes.load(Ordering::Relaxed),
             held_bytes,
             coming_bytes: if self.holds_for_next_checkpoint() { held_bytes } else { 0 },
+            gives_up_segments: self.over_target.load(Ordering::Relaxed) || self.leaves_paths(),
         }
     }
 

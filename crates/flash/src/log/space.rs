@@ -213,7 +213,7 @@ impl Space {
     }
 
     /// The segments that are in no use, as a checkpoint has them.
-    pub(crate) fn unused(&self) -> HashMap<u32, Holds> {
+    pub(crate) fn unused(&self) -> Vec<(u32, Holds)> {
         let of_files = self.files.iter().flat_map(|file| file.free.iter().chain(&file.spare));
         let unused = of_files.map(|free| (free.segment, Holds::Unused(free.blocks)));
         let retired = self.retired.iter().map(|free| (free.segment, Holds::Retired(free.blocks)));

@@ -230,7 +230,8 @@ pub(super) fn take_due_rewrite(server: &Server) -> bool {
     } else if makes_room {
         tracing::info!("Starting automatic rewriting of AOF: flash is short of free segments");
     }
-    is_due || makes_room || journaling.is_scheduled.load(Ordering::Relaxed)
+    let gives_up = server.tier.is_flash_held_up() && journaling.is_last_long_ago();
+    is_due || makes_room || gives_up || journaling.is_scheduled.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
+use super::super::names::MANIFEST_NEW;
 use super::super::sim::SimFaults;
+use super::super::storage::Storage;
 use super::super::writer::Next;
-use super::super::{JournalError, Position, SyncPolicy};
+use super::super::{Journal, JournalError, Position, SyncPolicy};
 use super::scene::{SMALL, Scene};
 use crate::limits::JOURNAL_RETRY;
 
@@ -240,6 +242,26 @@ fn a_checkpoint_that_another_has_replaced_comes_to_nothing() {
     assert_eq!(scene.journal().end_checkpoint(old), Err(JournalError::Overtaken));
     let missing = scene.journal().end_checkpoint(new);
     assert!(matches!(missing, Err(JournalError::Io { operation: "open of the snapshot", .. })));
+}
+
+/// Tried again and again, it would fill the drive that has no space for its manifest.
+#[test]
+fn a_checkpoint_that_surely_fails_leaves_nothing() {
+    let mut scene = open(SyncPolicy::Always);
+    scene.append(10);
+    let at = scene.journal().begin_checkpoint();
+    scene.step();
+    let names = |scene: &Scene| scene.folder.list().expect("it can be read");
+    let before = names(&scene);
+    scene.folder.create(&Journal::snapshot_name(at)).expect("a file");
+    scene.journal().put_flash_state(at, b"state").expect("a file");
+    assert_eq!(names(&scene).len(), before.len() + 2);
+    scene.folder.set_faults(SimFaults { bytes_max: Some(0), ..SimFaults::default() });
+    let ended = scene.journal().end_checkpoint(at);
+    assert!(matches!(ended, Err(JournalError::Io { .. })), "{ended:?}");
+    scene.folder.set_faults(SimFaults::default());
+    let is_new = |name: &String| name == MANIFEST_NEW || before.contains(name);
+    assert!(names(&scene).iter().all(is_new), "{:?}", names(&scene));
 }
 
 #[test]

@@ -130,12 +130,12 @@ fn checkpoints_are_taken_for_the_room_that_they_make() {
     let (mut written, mut random) = (Written::new(), Random::new(3));
     fill(&mut client, &mut written);
     let before = field(&mut client, "persistence", "aof_rewrites");
-    // Twice what the flash has.
-    for _ in 0..600 {
+    // As much as the flash has.
+    for _ in 0..300 {
         assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
     }
     let taken = field(&mut client, "persistence", "aof_rewrites") - before;
-    assert!((2..100).contains(&taken), "{taken} checkpoints");
+    assert!((2..60).contains(&taken), "{taken} checkpoints");
     check_all(&mut client, &written);
     server.kill();
     let server = on_directory(owner.directory(), &OPTIONS);
@@ -210,7 +210,7 @@ fn check_full_flash(obstacle: &str) {
             false
         }
     });
-    for _ in 0..300 {
+    for _ in 0..100 {
         assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
     }
     check_all(&mut client, &written);
@@ -269,7 +269,7 @@ fn read_slowly(path: &Path) {
 fn a_snapshot_gives_way_to_the_checkpoint_that_writes_wait_for() {
     let owner = Server::kelvin(&[]);
     // So that it is full before a pipe is told to sync.
-    let options = [&OPTIONS[..], &["--flash-size", "54mb"]].concat();
+    let options = [&OPTIONS[..], &["--flash-size", "46mb"]].concat();
     let server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
     let (mut written, mut random) = (Written::new(), Random::new(5));

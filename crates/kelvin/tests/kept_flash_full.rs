@@ -21,6 +21,8 @@ const KEYS: u64 = 7_000;
 const WORDS_MAX: u64 = 400;
 /// Writes of a step.
 const AT_ONCE: usize = 50;
+/// The journal has written what was answered.
+const JOURNALED_WITHIN: Duration = Duration::from_millis(100);
 /// A write is answered within this, be it refused.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -224,7 +226,7 @@ fn check_full_flash(obstacle: &str) {
 #[test]
 fn a_start_that_needs_more_flash_than_is_free_of_its_checkpoint_has_it_for_a_while() {
     let owner = Server::kelvin(&[]);
-    let less = ["--flash-size", "46mb", "--appendfsync", "always"];
+    let less = ["--flash-size", "46mb"];
     let options = [&OPTIONS[..], &less].concat();
     let mut server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
@@ -235,6 +237,7 @@ fn a_start_that_needs_more_flash_than_is_free_of_its_checkpoint_has_it_for_a_whi
     for _ in 0..350 {
         assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
     }
+    thread::sleep(JOURNALED_WITHIN);
     let is_larger = "flash is larger than flash-size";
     for restart in 0..2 {
         server.kill();
@@ -249,6 +252,7 @@ fn a_start_that_needs_more_flash_than_is_free_of_its_checkpoint_has_it_for_a_whi
     for _ in 0..300 {
         assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
     }
+    thread::sleep(JOURNALED_WITHIN);
     server.kill();
     server = on_directory(owner.directory(), &options);
     let mut client = server.connect();

@@ -292,6 +292,37 @@ fn a_journal_that_is_switched_off_keeps_nothing() {
     assert_eq!(Server::kelvin(&options).connect().show("DBSIZE"), ":0");
 }
 
+/// With `tier-persistence no` a checkpoint has all values itself, whatever the one before it referred to.
+#[test]
+fn a_journal_of_all_values_starts_without_the_flash() {
+    let owner = Server::kelvin(&[]);
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(&mut client);
+    let expected = client.show("DEBUG DIGEST");
+    server.kill();
+    // The start makes cold keys of what the checkpoint refers to.
+    let options = ["--workers", "1", "--tier-persistence", "no"];
+    let mut server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    assert_eq!(field(&mut client, "persistence", "rdb_last_load_keys_on_flash"), 1000);
+    assert_eq!(client.show("DEBUG DIGEST"), expected);
+    take_checkpoint(&mut client);
+    assert!(!owner.directory().join(LABEL).exists());
+    assert_eq!(field(&mut client, "tiering", "flash_segments_held"), 0);
+    server.kill();
+    let other = owner.directory().join("other");
+    fs::create_dir(&other).expect("a directory");
+    let other = other.to_str().expect("a path in UTF-8");
+    let options = [&options[..], &["--flash-path", other]].concat();
+    let server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    assert_eq!(field(&mut client, "persistence", "rdb_last_load_keys_on_flash"), 0);
+    assert_eq!(client.show("DEBUG DIGEST"), expected);
+}
+
 #[test]
 fn paths_may_be_added_and_left_from_start_to_start() {
     let owner = Server::kelvin(&[]);

@@ -23,6 +23,8 @@ pub fn on_directory(directory: &Path, options: &[&str]) -> Server {
         "512mb",
         "--appendonly",
         "yes",
+        "--tier-persistence",
+        "yes",
         "--enable-debug-command",
         "yes",
     ];

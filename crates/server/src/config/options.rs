@@ -204,6 +204,9 @@ options! {
     tier_compression_min_bytes: Atomic<Memory> = Memory::between(0, BYTES_MAX), "tier-compression-min-bytes", "1kb", RUNTIME;
     /// Bytes below which a value stays in memory. Shorter ones than 32 always do.
     tier_value_bytes_min: Atomic<Memory> = Memory::between(DEMOTE_BYTES_MIN as u64, 64 * KIB), "tier-value-bytes-min", "32", RUNTIME;
+    /// Whether checkpoints of the journal refer to values on flash, so that these stay there over a restart, rather than have
+    /// them as well.
+    tier_persistence: Atomic<YesNo> = YesNo::either(), "tier-persistence", "no", RUNTIME;
 
     // Snapshots.
 

@@ -21,7 +21,10 @@ const WAIT_MAX: Duration = Duration::from_secs(8);
 pub(crate) fn is_journal_long(server: &Server) -> bool {
     let bytes = |journal: &Journal| journal.status().bytes;
     let is_long = server.journaling.journal().is_some_and(|journal| bytes(journal) >= LONG_BYTES);
-    is_long && server.tier.has_flash() && server.listening.is_logged()
+    is_long
+        && server.config.tier_persistence.load()
+        && server.tier.has_flash()
+        && server.listening.is_logged()
 }
 
 /// Takes a checkpoint, while others are served, if the journal is long. `turn` waits between two looks.

@@ -8,13 +8,13 @@ use flash::{CheckpointEnd, Checkpoints, Engine, Journal, Position};
 
 use crate::state::server::Server;
 
-/// The engine whose values may stay where they are. None: there is none that keeps any, or they are written this time, of
-/// which the log tells.
+/// The engine whose values may stay where they are. None: there is none that keeps any, or they are to be written, or are this
+/// time, of which the log tells.
 pub(super) fn engine_to_refer_to<'a>(
     server: &'a Server,
     journal: &Journal,
 ) -> Option<&'a Arc<dyn Engine>> {
-    let engine = server.tier.engine.as_ref()?;
+    let engine = server.tier.engine.as_ref().filter(|_| server.config.tier_persistence.load())?;
     match engine.checkpoints()?.prepare(journal.id()) {
         Ok(()) => Some(engine),
         Err(error) => {

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use keyspace::{DB_COUNT, Keyspace};
 use rdb::payload::{Payload, finish};
 use resp::{ArgRange, Args};
+use value::Kind;
 
 use crate::family::FAMILIES;
 use crate::harness::Harness;
@@ -61,6 +62,7 @@ fn bulk(reply: &[u8]) -> &[u8] {
 pub fn placed(input: &[u8]) {
     if let Some(placed) = Placed::read(input) {
         assert_eq!(placed.bytes(), input);
+        assert!(placed.first_expiry_ms == 0 || Kind::from_bits(placed.kind).is_hash());
     }
 }
 

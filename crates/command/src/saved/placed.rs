@@ -90,6 +90,7 @@ impl Placed {
 #[cfg(test)]
 mod tests {
     use rdb::file::{FileReader, FileWriter, Part};
+    use value::KIND_BITS;
 
     use super::*;
 
@@ -127,6 +128,25 @@ mod tests {
             let list = Placed { kind: Kind::LIST.bits(), ..placed };
             let is_possible = first_expiry_ms == 0;
             assert_eq!(Placed::read(&list.bytes()).is_some(), is_possible);
+        }
+    }
+
+    #[test]
+    fn only_hashes_have_fields_that_expire() {
+        for kind in 0..1 << KIND_BITS {
+            let at = FlashRef { units: 5, stored_len: 300, compressed: false };
+            let place = |first_expiry_ms| Placed {
+                kind,
+                at,
+                generation: 1,
+                value_len: 300,
+                first_expiry_ms,
+            };
+            let is_read = |place: Placed| Placed::read(&place.bytes()) == Some(place);
+            let (is_whole, is_hash) =
+                (Kind::of_whole(kind).is_some(), Kind::from_bits(kind).is_hash());
+            assert_eq!(is_read(place(0)), is_whole, "{kind}");
+            assert_eq!(is_read(place(1)), is_whole && is_hash, "{kind}");
         }
     }
 

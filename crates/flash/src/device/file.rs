@@ -426,3 +426,31 @@ impl FileSet {
         results
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::tests::Directory;
+
+    #[test]
+    fn nothing_is_left_of_a_label_that_could_not_be_put_on() {
+        let directory = Directory::new();
+        let file = DataFile::create(&directory.0).expect("a file");
+        let in_the_way = directory.0.join(LABEL_NAME);
+        std::fs::create_dir(&in_the_way).expect("a directory");
+        let label = Label {
+            flash: 1,
+            checkpoint: 2,
+            file: 0,
+            starts: 3,
+            newest: 4,
+            journal: 5,
+            position: 6,
+        };
+        file.set_label(&label).expect_err("something is in the way");
+        std::fs::remove_dir(&in_the_way).expect("it is empty");
+        file.remove();
+        let left = std::fs::read_dir(&directory.0).expect("a directory").count();
+        assert_eq!(left, 0);
+    }
+}

@@ -26,7 +26,7 @@ mod space;
 pub(crate) mod state;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod worker;
 
 use std::path::PathBuf;

@@ -38,10 +38,10 @@ const MIX: Mix =
     Mix { keys: 300, steps: 4000, lens: [2000, 40_000, 200_000], resets: true, may_fail: false };
 
 /// A directory of its own, removed at the end.
-struct Directory(PathBuf);
+pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("kelvin-flash-test-{}-{number}", std::process::id());

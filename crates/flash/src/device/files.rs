@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::file::{DataFile, FILE_NAME, FileSet};
 use super::label::Label;
@@ -27,8 +27,6 @@ pub(crate) struct FileDrives {
     /// Workers that io_uring serves, and workers that threads serve.
     uring_workers: AtomicUsize,
     thread_workers: AtomicUsize,
-    /// Files have labels: they stay.
-    keeps: AtomicBool,
 }
 
 impl FileDrives {
@@ -58,7 +56,7 @@ impl FileDrives {
         let sector_bytes = files.iter().map(DataFile::sector_bytes).max();
         let sector_bytes = sector_bytes
             .ok_or_else(|| EngineError::Settings("flash needs at least one path".to_owned()))?;
-        Self::new(files.into_iter().map(Some).collect(), sector_bytes, backend, false)
+        Self::new(files.into_iter().map(Some).collect(), sector_bytes, backend)
     }
 
     /// Opens the data files that were kept in some directories, which are those of the flash with this number. Returns the
@@ -104,7 +102,7 @@ impl FileDrives {
                 directory,
                 &format!("there is no {FILE_NAME} with a label, and the journal refers to one"),
             )),
-            None => Ok((Self::new(files, sector_bytes, backend, true)?, without, outdated)),
+            None => Ok((Self::new(files, sector_bytes, backend)?, without, outdated)),
         }
     }
 
@@ -112,7 +110,6 @@ impl FileDrives {
         files: Vec<Option<DataFile>>,
         sector_bytes: u32,
         backend: Backend,
-        keeps: bool,
     ) -> Result<Self, EngineError> {
         files.iter().flatten().for_each(warn_if_cached);
         let drives = Self {
@@ -121,7 +118,6 @@ impl FileDrives {
             backend,
             uring_workers: AtomicUsize::new(0),
             thread_workers: AtomicUsize::new(0),
-            keeps: AtomicBool::new(keeps),
         };
         if backend == Backend::Uring {
             // Says so now, not when the first worker starts.
@@ -279,14 +275,11 @@ impl Drives for FileDrives {
     }
 
     fn set_label(&self, file: FileIndex, label: &Label) -> Result<(), EngineError> {
-        self.keeps.store(true, Ordering::Relaxed);
         self.file(file)?.set_label(label)
     }
 
     fn remove_label(&self, file: FileIndex) -> Result<(), EngineError> {
-        self.file(file)?.remove_label()?;
-        self.keeps.store(false, Ordering::Relaxed);
-        Ok(())
+        self.file(file)?.remove_label()
     }
 
     fn file_bytes(&self, file: FileIndex) -> Result<u64, EngineError> {
@@ -300,8 +293,8 @@ impl Drives for FileDrives {
 
 impl Drop for FileDrives {
     fn drop(&mut self) {
-        if !self.keeps.load(Ordering::Relaxed) {
-            self.files.all().iter().for_each(|(_, file)| file.remove());
-        }
+        let all = self.files.all();
+        let needless = all.iter().filter(|(_, file)| file.check_needless(None).is_ok());
+        needless.for_each(|(_, file)| file.remove());
     }
 }

@@ -129,8 +129,8 @@ pub(crate) trait Drives: Send + Sync {
     /// The label of a file, if it has one. Errors: it cannot be read, or is damaged.
     fn label(&self, file: FileIndex) -> Result<Option<Label>, EngineError>;
 
-    /// Puts a label on a file in place of the one that it has; it is durable when this returns. Files with a label stay
-    /// when the log is closed.
+    /// Puts a label on a file in place of the one that it has; it is durable when this returns. Files that are needed by
+    /// their labels ([`Label::is_needed`]) stay when the log is closed.
     fn set_label(&self, file: FileIndex, label: &Label) -> Result<(), EngineError>;
 
     /// Takes the label off a file, which is durable when this returns.

@@ -321,4 +321,6 @@ impl Checkpoints for Shared {
 }
 
 #[cfg(test)]
+mod file_tests;
+#[cfg(test)]
 mod tests;

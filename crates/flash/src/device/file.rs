@@ -217,18 +217,31 @@ impl DataFile {
         if to - from > available {
             return Err(self.no_space(to - from, available));
         }
+        match self.reserve_again(from, to)? {
+            true => Ok(()),
+            false => Err(self.no_space(to - from, available)),
+        }
+    }
+
+    /// The same without a look at what is free before: where nothing is in the range and it has its blocks, as far as is
+    /// known. False: there are none, and it has none.
+    pub(crate) fn reserve_again(&self, from: u64, to: u64) -> Result<bool, EngineError> {
         match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, to - from) {
-            Ok(()) => Ok(()),
-            Err(RustixErrno::OPNOTSUPP) => rustix::fs::ftruncate(&self.fd, to)
-                .map_err(|errno| failed(&self.path, "truncate", errno)),
+            Ok(()) => Ok(true),
+            Err(RustixErrno::OPNOTSUPP) => {
+                let bytes = self.bytes()?.max(to);
+                rustix::fs::ftruncate(&self.fd, bytes)
+                    .map_err(|errno| self.failed("truncate", errno))?;
+                Ok(true)
+            }
             Err(RustixErrno::NOSPC | RustixErrno::FBIG) => {
                 // A reservation that failed half way keeps its blocks.
                 if let Err(error) = self.punch(from, to - from) {
                     tracing::warn!(%error, "flash space not given back");
                 }
-                Err(self.no_space(to - from, available))
+                Ok(false)
             }
-            Err(errno) => Err(failed(&self.path, "reserve", errno)),
+            Err(errno) => Err(self.failed("reserve", errno)),
         }
     }
 

@@ -262,6 +262,10 @@ impl Drives for FileDrives {
         self.file(file)?.reserve(from, to)
     }
 
+    fn reserve_again(&self, file: FileIndex, from: u64, to: u64) -> Result<bool, EngineError> {
+        self.file(file)?.reserve_again(from, to)
+    }
+
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
         self.file(file)?.punch(offset, size)
     }

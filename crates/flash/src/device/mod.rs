@@ -119,6 +119,10 @@ pub(crate) trait Drives: Send + Sync {
     /// Makes a range of a file writable without running out of space.
     fn reserve(&self, file: FileIndex, from: u64, to: u64) -> Result<(), EngineError>;
 
+    /// The same, without a look at what is free before: for a range that has its space, as far as is known, and that nothing
+    /// is in. False: there is no space for it, and it has none.
+    fn reserve_again(&self, file: FileIndex, from: u64, to: u64) -> Result<bool, EngineError>;
+
     /// Gives the space of a range back. What was in it is gone.
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError>;
 

@@ -4,7 +4,7 @@
 //! some at each `reap`, and take effect when they complete. Faults are switched on and off while
 //! the drives run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub struct SimFaults {
     pub eager_reads: u16,
     /// Writes fail with "no space left".
     pub full: bool,
+    /// So do writes and reservations of what has no space of its own: it was given back.
+    pub full_where_punched: bool,
     /// Syncs fail with an I/O error.
     pub failed_syncs: bool,
     /// Labels of this file can be neither put on nor taken off.
@@ -74,6 +76,8 @@ struct SimFile {
     /// `None` once it was removed.
     directory: Option<String>,
     bytes: Vec<u8>,
+    /// Where the sectors begin that were given back, and neither reserved nor written since.
+    punched: BTreeSet<usize>,
     label: Option<Label>,
     /// What stood where something was written that is not durable, by the offset; none: nobody will lose power.
     unsynced: Option<BTreeMap<usize, Box<[u8]>>>,
@@ -235,12 +239,14 @@ impl SimState {
         assert_eq!(sectors as usize * self.sector_bytes as usize, extent.size, "whole sectors");
         assert_eq!(extent.offset % u64::from(self.sector_bytes), 0, "whole sectors");
         let fails = self.fails(self.faults.failed_writes);
-        if self.faults.full {
+        let mut start = extent.offset as usize;
+        let mut size = extent.size;
+        let punched = &self.files[usize::from(extent.file.0)].punched;
+        let has_space = punched.range(start..start + size).next().is_none();
+        if self.faults.full || self.faults.full_where_punched && !has_space {
             self.failures += 1;
             return Err(libc::ENOSPC);
         }
-        let mut start = extent.offset as usize;
-        let mut size = extent.size;
         if self.hits(self.faults.lost_writes) {
             size = 0;
         }
@@ -255,6 +261,7 @@ impl SimState {
         let end = (start + size).min(file.bytes.len());
         file.keep_durable(start, end, sector);
         file.bytes[start..end].copy_from_slice(&source[..end - start]);
+        file.punched.retain(|at| !(start..end).contains(at));
         if fails { Err(libc::EIO) } else { Ok(()) }
     }
 }
@@ -262,6 +269,10 @@ impl SimState {
 struct SimDrives(Arc<Mutex<SimState>>);
 
 impl SimDrives {
+    fn no_space(&self, file: FileIndex) -> Result<(), EngineError> {
+        Err(EngineError::Settings(format!("not enough space for flash: sim{}", file.0)))
+    }
+
     fn change_label(&self, file: FileIndex, label: Option<Label>) -> Result<(), EngineError> {
         let path = self.name(file);
         let mut state = self.0.lock();
@@ -341,18 +352,31 @@ impl Drives for SimDrives {
         self.0.lock().sector_bytes
     }
 
-    fn reserve(&self, file: FileIndex, _from: u64, to: u64) -> Result<(), EngineError> {
-        let mut state = self.0.lock();
-        if state.faults.full || state.file_bytes_max.is_some_and(|most| to > most) {
-            return Err(EngineError::Settings(format!(
-                "not enough space for flash: sim{}",
-                file.0
-            )));
+    fn reserve(&self, file: FileIndex, from: u64, to: u64) -> Result<(), EngineError> {
+        let is_full = {
+            let state = self.0.lock();
+            state.faults.full || state.file_bytes_max.is_some_and(|most| to > most)
+        };
+        if is_full {
+            return self.no_space(file);
         }
-        let file = &mut state.files[usize::from(file.0)].bytes;
-        let size = file.len().max(to as usize);
-        file.resize(size, 0);
-        Ok(())
+        match self.reserve_again(file, from, to)? {
+            true => Ok(()),
+            false => self.no_space(file),
+        }
+    }
+
+    fn reserve_again(&self, file: FileIndex, from: u64, to: u64) -> Result<bool, EngineError> {
+        let mut state = self.0.lock();
+        let is_full = state.faults.full_where_punched;
+        let file = &mut state.files[usize::from(file.0)];
+        let range = from as usize..to as usize;
+        if is_full && file.punched.range(range.clone()).next().is_some() {
+            return Ok(false);
+        }
+        file.punched.retain(|at| !range.contains(at));
+        file.bytes.resize(file.bytes.len().max(range.end), 0);
+        Ok(true)
     }
 
     fn punch(&self, file: FileIndex, offset: u64, size: u64) -> Result<(), EngineError> {
@@ -362,6 +386,7 @@ impl Drives for SimDrives {
         let (start, end) = (offset as usize, (offset + size) as usize);
         file.keep_durable(start, end, sector);
         file.bytes[start..end].fill(0);
+        file.punched.extend((start..end).step_by(sector));
         Ok(())
     }
 
@@ -406,6 +431,7 @@ impl Drives for SimDrives {
         if end > bytes as usize {
             file.keep_durable(bytes as usize, end, sector);
             file.bytes.truncate(bytes as usize);
+            file.punched.retain(|&at| at < bytes as usize);
         }
         Ok(())
     }

@@ -77,9 +77,15 @@ impl Shared {
                     segment.set_state(State::Retired);
                     space.recover_homeless(index);
                 }
-                Holds::Unused(blocks) => space.recover(free(blocks), numbers, Recovered::Unused),
+                Holds::Unused(blocks) => {
+                    let blocks = self.blocks_now(index, blocks);
+                    space.recover(free(blocks), numbers, Recovered::Unused);
+                }
                 Holds::Retired(blocks) => {
                     segment.set_state(State::Retired);
+                    if blocks == Blocks::Punched {
+                        self.punch_again(index);
+                    }
                     space.recover(free(blocks), numbers, Recovered::Retired);
                 }
                 Holds::Homeless => {
@@ -100,6 +106,28 @@ impl Shared {
             let ends = of_file.map(|one| u64::from(one.home.number) + 1);
             self.drives.shorten(file, ends.max().unwrap_or(0) * state.segment_bytes)
         })
+    }
+
+    /// What the blocks of a segment are now in which nothing is: it may have been punched since.
+    fn blocks_now(&self, index: u32, blocks: Blocks) -> Blocks {
+        let bytes = self.geometry.segment_bytes();
+        let extent = self.extent(index, 0, bytes as usize);
+        let reserve =
+            || self.drives.reserve_again(extent.file, extent.offset, extent.offset + bytes);
+        let has_blocks = blocks != Blocks::Punched
+            && reserve().unwrap_or_else(|error| {
+                tracing::warn!(%error, "a segment of the flash may lack space");
+                false
+            });
+        if has_blocks { blocks } else { Blocks::Punched }
+    }
+
+    /// Gives the blocks back that a segment may have got since: it was in use again, perhaps.
+    fn punch_again(&self, index: u32) {
+        let extent = self.extent(index, 0, self.geometry.segment_bytes() as usize);
+        if let Err(error) = self.drives.punch(extent.file, extent.offset, extent.size as u64) {
+            tracing::warn!(%error, "flash space not given back");
+        }
     }
 
     fn recover_records(&self, segment: &Segment, records: Referred, state: State) {
@@ -170,3 +198,6 @@ impl Shared {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

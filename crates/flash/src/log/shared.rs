@@ -363,7 +363,12 @@ impl Shared {
         let segment = self.table.get(index);
         self.lifetimes.segment_freed(segment.stream(), segment.opened_at());
         let file = self.table.home(index).file;
-        let free = FreeSegment { segment: index, file, blocks: Blocks::Written };
+        // What could not be written may lack space.
+        let blocks = match segment.pending.lock().lost.is_empty() {
+            true => Blocks::Written,
+            false => Blocks::Punched,
+        };
+        let free = FreeSegment { segment: index, file, blocks };
         match space.hold_if_needed(free, segment.opened_in()) {
             true => segment.set_state(State::Held),
             false => self.give_segment(space, free),

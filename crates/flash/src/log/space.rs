@@ -89,6 +89,11 @@ impl FileSpace {
         !(self.failed || self.leaving || self.closed)
     }
 
+    /// Whether there is no space for a segment.
+    fn lacks_space(&self, free: &FreeSegment) -> bool {
+        self.no_space && free.blocks == Blocks::Punched
+    }
+
     /// Segments beyond the share.
     fn excess(&self) -> isize {
         self.active as isize - self.share as isize
@@ -331,7 +336,7 @@ impl Space {
         // A lower flash size must not take gc's reserve: it is what makes room.
         let shrinks = self.is_over_target() && self.free >= self.reserve;
         let moves = !self.is_over_target() && file.excess() > 0 && self.has_spare();
-        if !file.takes_segments() || shrinks || moves {
+        if !file.takes_segments() || file.lacks_space(&free) || shrinks || moves {
             self.count_out(free.file);
             let is_spare = self.set_aside(free);
             self.fill();
@@ -345,7 +350,8 @@ impl Space {
     /// else as a retired one. True when it is spare.
     fn set_aside(&mut self, free: FreeSegment) -> bool {
         let file = &mut self.files[usize::from(free.file.0)];
-        let is_spare = file.takes_segments() && file.active + file.spare.len() < file.share;
+        let is_writable = file.takes_segments() && !file.lacks_space(&free);
+        let is_spare = is_writable && file.active + file.spare.len() < file.share;
         if is_spare {
             file.spare.push_back(free);
         } else {

@@ -90,7 +90,7 @@ impl Shared {
 
     /// Shares `target` segments out over the paths that stay. Errors: nothing has changed, and
     /// there are any only where `must_have_all`.
-    fn share_out(
+    pub(super) fn share_out(
         &self,
         target: usize,
         stays: &dyn Fn(FileIndex) -> bool,

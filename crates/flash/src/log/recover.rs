@@ -96,7 +96,20 @@ impl Shared {
         }
         drop(space);
         self.leave_room_for_gc(flash_bytes)?;
-        self.resize(flash_bytes)
+        self.resize_as_far_as_may_be(flash_bytes)
+    }
+
+    /// Gives the log its size. On a filesystem that is full it has what it had, which is enough to go on.
+    fn resize_as_far_as_may_be(&self, bytes: u64) -> Result<(), EngineError> {
+        let Err(error) = self.resize(bytes) else { return Ok(()) };
+        let _one_at_a_time = self.resizing.lock();
+        let wanted = self.check_size(bytes)?;
+        self.share_out(wanted, &|_| true, false)?;
+        if self.space.lock().active() < Self::segments_min(self.workers) {
+            return Err(error);
+        }
+        tracing::warn!(%error, "flash is smaller than flash-size");
+        Ok(())
     }
 
     /// The files are as long as the state knows: one that was larger behind the checkpoint would have space that nothing counts.

@@ -8,6 +8,9 @@ use crate::record::{Lane, Record, RecordMeta, record_size};
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS: u64 = 40;
 
+const MIX: Mix =
+    Mix { keys: 300, steps: 2000, lens: [2000, 40_000, 40_000], resets: false, may_fail: false };
+
 fn config() -> LogConfig {
     LogConfig {
         paths: Vec::new(),
@@ -49,13 +52,7 @@ fn fill(engine: &dyn Engine, worker: &mut dyn EngineWorker) -> usize {
 fn what_was_given_back_behind_the_checkpoint_is_not_written() {
     let disk = SimDisk::new(2, 1, 512);
     let mut rig = Rig::new(open_sim(&disk, &config()).expect("opens"), 1, 2);
-    rig.run(&Mix {
-        keys: 300,
-        steps: 2000,
-        lens: [2000, 40_000, 40_000],
-        resets: false,
-        may_fail: false,
-    });
+    rig.run(&MIX);
     rig.reset();
     rig.gc_all();
     rig.take_checkpoint();
@@ -76,4 +73,29 @@ fn what_was_given_back_behind_the_checkpoint_is_not_written() {
         .sum();
     // One shows that the filesystem is full.
     assert_eq!(failures, 1);
+}
+
+/// It had room when the log was made.
+#[test]
+fn a_log_on_a_filesystem_that_is_full_is_as_large_as_it_was() {
+    let disk = SimDisk::new(2, 1, 512);
+    let mut rig = Rig::new(open_sim(&disk, &config()).expect("opens"), 1, 2);
+    rig.run(&MIX);
+    rig.reset();
+    rig.gc_all();
+    while rig.engine.give_space_back() {}
+    disk.set_faults(SimFaults { full_where_punched: true, ..SimFaults::default() });
+    rig.run(&Mix { may_fail: true, ..MIX });
+    rig.take_checkpoint();
+    let capacity = rig.engine.stats().capacity_bytes;
+    assert!(capacity < SEGMENTS * SEGMENT_BYTES, "{capacity}");
+    let kept = rig.kept.clone().expect("one is in place");
+    let engine = reopen_sim(&disk, &config(), &kept.state).expect("opens");
+    assert_eq!(engine.stats().capacity_bytes, capacity);
+    let mut rig = Rig::reopened(engine, 1, 3, &kept);
+    rig.check_all();
+    // With room again it grows.
+    disk.set_faults(SimFaults::default());
+    rig.engine.resize(SEGMENTS * SEGMENT_BYTES).expect("there is room");
+    assert_eq!(rig.engine.stats().capacity_bytes, SEGMENTS * SEGMENT_BYTES);
 }

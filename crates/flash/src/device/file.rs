@@ -74,6 +74,22 @@ impl DataFile {
         }
     }
 
+    /// Looks whether it may be emptied for a flash that is open, with this number in its labels: not if it is of another.
+    ///
+    /// Errors: with a text for the operator: it is kept, or its label is damaged.
+    pub(crate) fn check_unclaimed(&self, flash: Option<u64>) -> Result<(), EngineError> {
+        let is_of_another = |label: Label| label.is_needed(None) && Some(label.flash) != flash;
+        if !self.label()?.is_some_and(is_of_another) {
+            return Ok(());
+        }
+        let (path, label) = (self.path.display(), self.beside(LABEL_NAME));
+        Err(EngineError::Settings(format!(
+            "{path} holds values that the journal of another server refers to; if nobody needs them any more, remove {path} \
+             and {}",
+            label.display()
+        )))
+    }
+
     /// Removes what is in it, and its label first.
     pub(crate) fn clear(&self) -> Result<(), EngineError> {
         self.remove_label()?;

@@ -224,9 +224,9 @@ impl Drives for FileDrives {
         files.find_map(|(index, file)| (file.path() == path).then_some(index))
     }
 
-    fn add(&self, directory: &Path) -> Result<FileIndex, EngineError> {
+    fn add(&self, directory: &Path, flash: Option<u64>) -> Result<FileIndex, EngineError> {
         let file = DataFile::create(directory)?;
-        file.check_needless(None)?;
+        file.check_unclaimed(flash)?;
         if let Err(error) = file.clear().and_then(|()| self.check_sectors(&file)) {
             file.remove();
             return Err(error);

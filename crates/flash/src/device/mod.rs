@@ -102,10 +102,11 @@ pub(crate) trait Drives: Send + Sync {
     /// The data file in a directory.
     fn find(&self, directory: &Path) -> Option<FileIndex>;
 
-    /// Makes an empty data file in a directory. Every device can use it at once.
+    /// Makes an empty data file in a directory. Every device can use it at once. `flash`: as in the labels, if there are any: a
+    /// file of it that is there and not open is needed no more.
     ///
     /// Errors: with a text for the operator.
-    fn add(&self, directory: &Path) -> Result<FileIndex, EngineError>;
+    fn add(&self, directory: &Path, flash: Option<u64>) -> Result<FileIndex, EngineError>;
 
     /// Closes and removes a data file. Shape: no operation on it is queued or in flight.
     fn remove(&self, file: FileIndex);

@@ -328,7 +328,7 @@ impl Drives for SimDrives {
         index.map(|index| FileIndex(index as u16))
     }
 
-    fn add(&self, directory: &Path) -> Result<FileIndex, EngineError> {
+    fn add(&self, directory: &Path, _flash: Option<u64>) -> Result<FileIndex, EngineError> {
         let files = &mut self.0.lock().files;
         let index = files.iter().position(|file| file.directory.is_none()).unwrap_or(files.len());
         let file = SimFile::in_directory(directory.display().to_string());

@@ -71,7 +71,7 @@ impl Shared {
     }
 
     fn add_path(&self, path: &Path) -> Result<FileIndex, EngineError> {
-        let file = self.drives.add(path)?;
+        let file = self.drives.add(path, self.keeping.flash())?;
         if let Err(error) = self.label_added(file) {
             self.drives.remove(file);
             return Err(error);

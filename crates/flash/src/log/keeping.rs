@@ -61,6 +61,11 @@ impl Keeping {
         self.failed_writes.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// The number in the labels, if there are any.
+    pub(super) fn flash(&self) -> Option<u64> {
+        self.label.lock().map(|label| label.flash)
+    }
+
     /// From where the generations of segments count on: what was written to them behind the checkpoint, in a life of which
     /// that knows nothing, must not be taken for what comes now.
     pub(super) fn first_generation(&self) -> u64 {

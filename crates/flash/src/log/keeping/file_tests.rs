@@ -53,3 +53,41 @@ fn files_go_when_the_log_is_closed_unless_a_checkpoint_may_refer_to_them() {
     drop(rig);
     assert_eq!((names(&one), names(&two)), (Vec::new(), Vec::new()));
 }
+
+#[test]
+fn a_path_that_comes_back_while_the_server_runs_is_new() {
+    for takes_checkpoint in [false, true] {
+        let [one, two] = [(); 2].map(|()| Directory::new());
+        let (first, both) = (config(&[&one]), config(&[&one, &two]));
+        let mut rig = Rig::new(open_log(&first, None).expect("opens"), 1, 2);
+        rig.run(&MIX);
+        for listed in [&both, &first] {
+            rig.take_checkpoint();
+            let kept = rig.kept.clone().expect("one is in place");
+            drop(rig);
+            rig = Rig::reopened(reopen_log(listed, &kept.state).expect("opens"), 1, 2, &kept);
+        }
+        if takes_checkpoint {
+            rig.take_checkpoint();
+        }
+        rig.engine.set_paths(&both.paths).expect("nobody refers to what it has");
+        assert_eq!(rig.engine.stats().paths, 2);
+        rig.run(&MIX);
+        rig.take_checkpoint();
+    }
+}
+
+#[test]
+fn a_path_of_another_server_is_not_emptied() {
+    let [one, other] = [(); 2].map(|()| Directory::new());
+    let open = |directory| {
+        let mut rig = Rig::new(open_log(&config(&[directory]), None).expect("opens"), 1, 2);
+        rig.take_checkpoint();
+        rig
+    };
+    drop(open(&other));
+    let engine = open(&one).engine.clone();
+    let refused = engine.set_paths(&config(&[&one, &other]).paths).expect_err("it is not ours");
+    assert!(refused.to_string().contains("the journal of another server"), "{refused}");
+    assert_eq!(names(&other), [FILE_NAME, "kelvin.flash.label"]);
+}

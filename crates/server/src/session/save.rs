@@ -320,9 +320,12 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         tracing::info!(checkpoint = referred.number, keys, stay_on_flash, "values stay on flash");
     }
     let Saving { file, mut beside, .. } = saving;
+    let checkpoint = journal.zip(position);
     let finished = finish((writer, part), beside.take(), result);
-    match finished {
-        Ok(bytes) => put(server, file, &name, journal.zip(position), &mut referred)
+    let closed =
+        finished.and_then(|bytes| Ok((bytes, close(server, checkpoint, referred.as_ref())?)));
+    match closed {
+        Ok((bytes, state)) => put(server, file, &name, checkpoint, (&mut referred, state))
             .map(|()| Done { keys, bytes, changes })
             .map_err(|error| failed("Error moving temp DB file on the final", error)),
         Err(failure) => match file.remove() {
@@ -337,23 +340,27 @@ fn journal_of(server: &Server, purpose: Purpose) -> Option<&Journal> {
     server.journaling.journal().filter(|_| purpose == Purpose::Checkpoint)
 }
 
+/// Has all become durable on flash that a checkpoint refers to. Returns what is to be kept of the flash with it.
+fn close(
+    server: &Server,
+    checkpoint: Option<(&Journal, Position)>,
+    referred: Option<&Referred<'_>>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some((checkpoint, referred)) = checkpoint.zip(referred) else { return Ok(None) };
+    referred.close(server, checkpoint).map(Some).map_err(|error| {
+        Failure::Failed(format!("the checkpoint cannot refer to values on flash: {error}"))
+    })
+}
+
 /// Puts the file where it belongs; the journal that it is a checkpoint of begins with it.
 fn put(
     server: &Server,
     file: SnapshotFile,
     name: &Path,
     checkpoint: Option<(&Journal, Position)>,
-    referred: &mut Option<Referred<'_>>,
+    (referred, state): (&mut Option<Referred<'_>>, Option<Vec<u8>>),
 ) -> io::Result<()> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
-    let close = |referred: &Referred<'_>| referred.close(server, (journal, position));
-    let state = match referred.as_ref().map(close).transpose() {
-        Ok(state) => state,
-        Err(error) => {
-            file.remove();
-            return Err(error);
-        }
-    };
     // First, since it is small, and a snapshot that has its name stays where the rest fails.
     if let Some(state) = state
         && let Err(error) = journal.put_flash_state(position, &state)

@@ -1,5 +1,11 @@
+use flash::{Backend, LogConfig, Recovery, SimDisk, SimFaults, open_sim};
+use tier::{Budget, Environment};
+
 use super::*;
+use crate::config::Config;
+use crate::session::journal::journal_options;
 use crate::state::client_memory::tests::server;
+use crate::state::registry::tests::KEY_COMMANDS;
 
 /// A snapshot of a server is under way.
 fn begin<'s>(server: &'s Server, name: &str) -> (Saving<'s>, Arc<Snapshot>) {
@@ -66,4 +72,37 @@ fn one_that_is_called_off_while_it_waits_for_memory_says_so() {
     snapshot.fail(Failure::Overtaken);
     assert_eq!(saving.reserve(&snapshot, 1 << 20).err(), Some(Failure::Overtaken));
     end(saving, &snapshot);
+}
+
+/// It is not its file that failed.
+#[test]
+fn a_checkpoint_that_cannot_refer_to_values_on_flash_says_so() {
+    let dir = std::env::temp_dir().join(format!("kelvin-save-{}", std::process::id()));
+    std::fs::create_dir(&dir).expect("a directory");
+    let config = Config::default();
+    let words = ["--appendonly", "yes", "--dir", dir.to_str().expect("a path in UTF-8")];
+    let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    config.load_arguments(&words).expect("options that there are");
+    let disk = SimDisk::new(1, 1, 512);
+    let engine = open_sim(
+        &disk,
+        &LogConfig {
+            paths: Vec::new(),
+            flash_bytes: 4 << 20,
+            workers: 1,
+            segment_bytes: Some(64 << 10),
+            backend: Backend::Auto,
+        },
+    );
+    let (engine, budget) = (engine.expect("opens"), Budget::new(0).expect("/proc"));
+    let environment = Environment::of_machine(None);
+    let tier = Tier::new(Arc::default(), Some(engine), environment, budget, 1);
+    let server = Server::new(config, &KEY_COMMANDS, Arc::new(tier));
+    let journal = Recovery::open(journal_options(&server)).and_then(Recovery::start_anew);
+    server.journaling.set_journal(journal.expect("it opens"));
+    disk.set_faults(SimFaults { failed_syncs: true, ..SimFaults::default() });
+    let taken = take(&server, Purpose::Checkpoint).map(drop);
+    std::fs::remove_dir_all(&dir).expect("it is there");
+    let Err(Failure::Failed(reason)) = taken else { panic!("{taken:?}") };
+    assert!(reason.contains("cannot refer to values on flash"), "{reason}");
 }

@@ -262,7 +262,7 @@ async fn save_for_signal(server: &Arc<Server>, name: &str) -> bool {
     };
     let has = |name: &str| words.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
     let turn = async || tokio::time::sleep(Duration::from_millis(5)).await;
-    if !has("now") {
+    if !has("now") && !has("nosave") {
         take_last_checkpoint(server, &turn).await;
     }
     if has("nosave") || !has("save") && save_points(server).is_empty() {

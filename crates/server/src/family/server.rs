@@ -93,7 +93,7 @@ impl Shutdown {
 }
 
 /// Ends the server. Nothing is waited for but a snapshot, during which nothing is written, so there is nothing to abort;
-/// and, without NOW, a checkpoint of a long journal.
+/// and, without NOW or NOSAVE, a checkpoint of a long journal.
 fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> CommandResult {
     let asked = Shutdown::parse(args)?;
     if asked.abort {
@@ -108,7 +108,7 @@ fn shutdown(session: &mut Session, args: Args<'_>, _reply: &mut Reply) -> Comman
             tracing::warn!("SHUTDOWN FORCE: stopping without a snapshot");
         }
         Errand::Saved(false) => return Err(SHUTDOWN_FAILED),
-        Errand::None if !asked.now && is_journal_long(session.server()) => {
+        Errand::None if !asked.now && !asked.no_save && is_journal_long(session.server()) => {
             session.errand = Errand::LastCheckpoint;
             return Ok(());
         }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flash::Journal;
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::session::save::start_save;
 use crate::state::saves::Purpose;
@@ -27,22 +25,19 @@ pub(crate) fn is_journal_long(server: &Server) -> bool {
         && server.listening.is_logged()
 }
 
-/// Takes a checkpoint, while others are served, if the journal is long. `turn` waits between two looks.
+/// Takes a checkpoint, while others are served, if the journal is long, or waits for the one that is under way. `turn` waits
+/// between two looks.
 pub(crate) async fn take_last_checkpoint(server: &Arc<Server>, turn: &impl AsyncFn()) {
     if !is_journal_long(server) {
         return;
     }
     tracing::info!("a checkpoint is taken first, so that the next start is quick");
-    let (start, (sender, mut receiver)) = (Instant::now(), oneshot::channel());
-    let done = move |is_saved| {
-        // After too long nobody waits for it.
-        let _ = sender.send(is_saved);
-    };
-    if !start_save(server, Purpose::Checkpoint, done).unwrap_or(false) {
-        // Another snapshot is under way, or there is no thread.
-        return;
+    let start = Instant::now();
+    if let Err(error) = start_save(server, Purpose::Checkpoint, drop) {
+        tracing::error!(%error, "cannot start a thread for the checkpoint");
     }
-    while receiver.try_recv() == Err(TryRecvError::Empty) && start.elapsed() < WAIT_MAX {
+    let is_under_way = || server.saves.purpose() == Some(Purpose::Checkpoint);
+    while is_under_way() && start.elapsed() < WAIT_MAX {
         turn().await;
     }
 }

@@ -74,9 +74,9 @@ impl Tier {
         self.free_space().is_some_and(|space| self.next_checkpoint.take_wish(&space))
     }
 
-    /// Whether segments of a path that is left, or of a flash that was larger, are held for a checkpoint alone: no hurry.
+    /// Whether a path could be left, or the flash be smaller that is to be, if there were another checkpoint.
     pub fn is_flash_held_up(&self) -> bool {
-        self.free_space().is_some_and(|space| space.gives_up_segments && space.held_bytes > 0)
+        self.free_space().is_some_and(|space| space.is_held_up)
     }
 
     fn free_space(&self) -> Option<FreeSpace> {
@@ -100,7 +100,7 @@ mod tests {
                 live_bytes,
                 held_bytes,
                 coming_bytes,
-                gives_up_segments: false,
+                is_held_up: false,
             }
         };
         for (free, held, is_wanted, is_wanted_by_who_waits) in [

@@ -147,7 +147,7 @@ impl World {
         let space = flash::FreeSpace {
             held_bytes: 0,
             coming_bytes: 0,
-            gives_up_segments: false,
+            is_held_up: false,
             free_bytes: bytes(free),
             gc_below_bytes: bytes(below),
             capacity_bytes: bytes(capacity),

@@ -287,8 +287,8 @@ pub struct FreeSpace {
     pub held_bytes: u64,
     /// The same, if one comes: see [`Checkpoints::set_comes`].
     pub coming_bytes: u64,
-    /// Whether segments are to be given up when they are free: the flash size was lowered, or a path is left.
-    pub gives_up_segments: bool,
+    /// Whether it is for the next checkpoint that a path is not left yet, or the log not as small as it is to be.
+    pub is_held_up: bool,
 }
 
 /// What the keyspace says of a record that a gc run met.

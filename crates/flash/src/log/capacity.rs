@@ -207,7 +207,8 @@ impl Shared {
 
     /// One piece of work for the janitor. False when there is none. Blocks; not for the data path.
     pub(crate) fn tidy_one(&self) -> bool {
-        self.punch_one() || self.close_one_left() || self.regain_one() || self.forget_again()
+        // A drive is not kept waiting for what takes long on others.
+        self.close_one_left() || self.punch_one() || self.regain_one() || self.forget_again()
     }
 
     /// Removes the file of one path that is left and holds nothing any more. False when there is

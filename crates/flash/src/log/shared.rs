@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(super) resizing: Mutex<()>,
     /// Segments that are free but for checkpoints.
     held_segments: AtomicU64,
+    /// See `Space::is_held_up`.
+    is_held_up: AtomicBool,
     /// [`super::epochs::Epochs::holds_before`].
     holds_before: AtomicU64,
     /// Whether a checkpoint is taken when what is held is wanted.
@@ -114,6 +116,7 @@ impl Shared {
             counters: Mutex::new(Vec::new()),
             resizing: Mutex::new(()),
             held_segments: AtomicU64::new(0),
+            is_held_up: AtomicBool::new(false),
             holds_before: AtomicU64::new(0),
             checkpoint_comes: AtomicBool::new(true),
             keeping: Keeping::default(),
@@ -403,6 +406,7 @@ impl Shared {
         self.free_segments.store(free as u64, Ordering::Relaxed);
         self.active_segments.store(space.active().min(space.target()) as u64, Ordering::Relaxed);
         self.held_segments.store(space.held() as u64, Ordering::Relaxed);
+        self.is_held_up.store(space.is_held_up(), Ordering::Relaxed);
         self.holds_before.store(space.epochs.holds_before(), Ordering::Relaxed);
         self.over_target.store(space.is_over_target(), Ordering::Relaxed);
         self.leaving.store(space.leaving_in_use(), Ordering::Relaxed);
@@ -583,7 +587,7 @@ impl Shared {
             live_bytes: self.live_bytes.load(Ordering::Relaxed),
             held_bytes,
             coming_bytes: if self.holds_for_next_checkpoint() { held_bytes } else { 0 },
-            gives_up_segments: self.over_target.load(Ordering::Relaxed) || self.leaves_paths(),
+            is_held_up: self.is_held_up.load(Ordering::Relaxed),
         }
     }
 

@@ -21,6 +21,9 @@ use super::epochs::Epochs;
 use super::state::Holds;
 use crate::device::FileIndex;
 
+/// What is held of a log that is to be smaller is worth a checkpoint from this share of its size on, a 32nd.
+const HELD_UP_SHIFT: u32 = 5;
+
 /// What the blocks of a free segment are.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Blocks {
@@ -66,6 +69,8 @@ struct FileSpace {
     written: usize,
     /// Segments that count.
     active: usize,
+    /// Those of them that are free but for checkpoints.
+    held: usize,
     /// Segments that should count.
     share: usize,
     /// Writable segments that do not count yet.
@@ -182,6 +187,7 @@ impl Space {
         let freed = self.epochs.at_freeing();
         let is_held = self.epochs.holds(opened, freed);
         if is_held {
+            self.file(free.file).held += 1;
             self.held.push(Held { free, opened, freed });
         }
         is_held
@@ -193,7 +199,18 @@ impl Space {
         let is_needed = |held: &Held| epochs.holds(held.opened, held.freed);
         let (needed, needless): (Vec<Held>, Vec<Held>) = self.held.drain(..).partition(is_needed);
         self.held = needed;
+        needless.iter().for_each(|held| self.file(held.free.file).held -= 1);
         needless.into_iter().map(|held| held.free).collect()
+    }
+
+    /// Whether the next checkpoint is all that a path lacks to be left, or brings the log down to its size, or nearer to it by
+    /// a 32nd.
+    pub(crate) fn is_held_up(&self) -> bool {
+        let is_emptied =
+            |file: &FileSpace| file.leaving && file.held > 0 && file.held == file.active;
+        let excess = self.active.saturating_sub(self.target);
+        let is_worth_it = || self.held.len() >= excess.min(self.target >> HELD_UP_SHIFT).max(1);
+        self.files.iter().any(is_emptied) || excess > 0 && is_worth_it()
     }
 
     /// Segments that are free but for a checkpoint.
@@ -796,6 +813,41 @@ mod tests {
         assert_eq!(space.left_file(), None);
         assert_eq!((space.leaving(), space.homeless()), (0, 4));
         assert!(space.plan(8, |file| file == ONE).is_none(), "there is no such path");
+    }
+
+    #[test]
+    fn a_checkpoint_is_worth_it_that_lets_a_path_be_left_or_the_log_be_smaller() {
+        let two = FileIndex(1);
+        let mut space = Space::new(&[true; 2], 0);
+        space.epochs = Epochs::behind(1);
+        resize(&mut space, 128, 0);
+        let used = space.take_many(8, Purpose::Fresh).expect("free");
+        let file_of = |segment: u32| FileIndex((segment / 64) as u16);
+        let free = |segment| FreeSegment { file: file_of(segment), ..written(segment) };
+        let hold = |space: &mut Space, segment| {
+            assert!(space.hold_if_needed(free(segment), 0), "the checkpoint may refer to it");
+            space.is_held_up()
+        };
+        let (on_one, on_two): (Vec<u32>, _) =
+            used.into_iter().partition(|&segment| file_of(segment) == ONE);
+        // Nothing is to be given up.
+        assert!(!hold(&mut space, on_one[0]));
+        // All that is in use of a path, or less.
+        let plan = space.plan(128, |file| file == two).expect("a file");
+        carry_out(&mut space, plan, 128);
+        let held: Vec<bool> =
+            on_one[1..].iter().map(|&segment| hold(&mut space, segment)).collect();
+        assert_eq!(held, [false, false, true]);
+        // All that there is too much, or a 32nd.
+        resize(&mut space, 2, 0);
+        assert_eq!(space.active() - space.target(), 6);
+        assert!(hold(&mut space, on_two[0]));
+        let number = space.epochs.begin();
+        space.epochs.end(number, crate::engine::CheckpointEnd::InPlace);
+        for free in space.take_needless() {
+            space.give(free);
+        }
+        assert!(!space.is_held_up() && space.held() == 0);
     }
 
     #[test]

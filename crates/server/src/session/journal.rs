@@ -230,7 +230,7 @@ pub(super) fn take_due_rewrite(server: &Server) -> bool {
     } else if makes_room {
         tracing::info!("Starting automatic rewriting of AOF: flash is short of free segments");
     }
-    let gives_up = server.tier.is_flash_held_up() && journaling.is_last_long_ago();
+    let gives_up = journaling.may_retry_for_room() && server.tier.is_flash_held_up();
     is_due || makes_room || gives_up || journaling.is_scheduled.load(Ordering::Relaxed)
 }
 

@@ -189,12 +189,6 @@ impl Journaling {
         self.rewrites.lock().may_try(unix_ms() / 1_000, RETRY_FOR_ROOM_SECONDS)
     }
 
-    /// Whether the last rewrite was begun long ago.
-    pub(crate) fn is_last_long_ago(&self) -> bool {
-        let last_try = self.rewrites.lock().last_try;
-        (unix_ms() / 1_000).saturating_sub(last_try) > RETRY_SECONDS
-    }
-
     /// Whether the last rewrite has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.rewrites.lock().failures_in_a_row > 0

@@ -287,10 +287,10 @@ fn segments_that_are_held_are_given_up_with_the_next_checkpoint() {
     engine.resize(12 * SEGMENT_BYTES).expect("it is large enough");
     rig.gc_all();
     let space = engine.free_space();
-    assert!(space.gives_up_segments && space.held_bytes > 0, "{space:?}");
+    assert!(space.is_held_up && space.held_bytes > 0, "{space:?}");
     rig.take_checkpoint();
     let space = engine.free_space();
-    assert!(!space.gives_up_segments && space.held_bytes == 0, "{space:?}");
+    assert!(!space.is_held_up && space.held_bytes == 0, "{space:?}");
 }
 
 /// A filesystem may have no space for them while the flash has all of it.

@@ -80,7 +80,8 @@ fn a_checkpoint_that_cannot_refer_to_values_on_flash_says_so() {
     let dir = std::env::temp_dir().join(format!("kelvin-save-{}", std::process::id()));
     std::fs::create_dir(&dir).expect("a directory");
     let config = Config::default();
-    let words = ["--appendonly", "yes", "--dir", dir.to_str().expect("a path in UTF-8")];
+    let dir_text = dir.to_str().expect("a path in UTF-8");
+    let words = ["--appendonly", "yes", "--tier-persistence", "yes", "--dir", dir_text];
     let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     config.load_arguments(&words).expect("options that there are");
     let disk = SimDisk::new(1, 1, 512);

@@ -26,9 +26,10 @@ def main():
         folder = bench.flash / bench.name
         shutil.rmtree(folder, ignore_errors=True)
         journal = ["--appendonly", "yes", "--appendfsync", "everysec"]
+        kept = [*journal, "--tier-persistence", "yes"]
         for name in ("kelvin", "redis"):
             (folder / name).mkdir(parents=True)
-        kelvin = bench.kelvin(bench.scaled(MAXMEMORY_MIB, 96), "32gb", more=["--dir", folder / "kelvin", *journal])
+        kelvin = bench.kelvin(bench.scaled(MAXMEMORY_MIB, 96), "32gb", more=["--dir", folder / "kelvin", *kept])
         fill(bench, kelvin, keys)
         for name, bar in (("killed", KILLED_BAR), ("SHUTDOWN", ENDED_BAR)):
             if name == "killed":

@@ -85,7 +85,7 @@ fn values_on_flash_stay_there_over_a_restart() {
         }
         server = on_directory(owner.directory(), &options);
         client = server.connect();
-        let on_flash = field(&mut client, "persistence", "rdb_last_load_keys_on_flash");
+        let on_flash = field(&mut client, "tiering", "tier_loaded_cold");
         assert!(on_flash > 80_000, "round {round}: {on_flash}");
         let read = field(&mut client, "tiering", "flash_device_read_bytes");
         assert!(read < 4 << 20, "round {round}: {read} bytes were read");
@@ -281,7 +281,7 @@ fn a_journal_that_is_switched_off_keeps_nothing() {
     server.kill();
     let mut server = on_directory(owner.directory(), &["--workers", "1"]);
     let mut client = server.connect();
-    assert_eq!(field(&mut client, "persistence", "rdb_last_load_keys_on_flash"), 500);
+    assert_eq!(field(&mut client, "tiering", "tier_loaded_cold"), 500);
     assert_eq!(client.show("DEBUG DIGEST"), expected);
     // Off for good: a start without a journal has an empty flash, and one with the old journal is refused.
     assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
@@ -307,7 +307,7 @@ fn a_journal_of_all_values_starts_without_the_flash() {
     let options = ["--workers", "1", "--tier-persistence", "no"];
     let mut server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
-    assert_eq!(field(&mut client, "persistence", "rdb_last_load_keys_on_flash"), 1000);
+    assert_eq!(field(&mut client, "tiering", "tier_loaded_cold"), 1000);
     assert_eq!(client.show("DEBUG DIGEST"), expected);
     take_checkpoint(&mut client);
     assert!(!owner.directory().join(LABEL).exists());
@@ -319,7 +319,7 @@ fn a_journal_of_all_values_starts_without_the_flash() {
     let options = [&options[..], &["--flash-path", other]].concat();
     let server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
-    assert_eq!(field(&mut client, "persistence", "rdb_last_load_keys_on_flash"), 0);
+    assert_eq!(field(&mut client, "tiering", "tier_loaded_cold"), 0);
     assert_eq!(client.show("DEBUG DIGEST"), expected);
 }
 
@@ -446,7 +446,7 @@ fn a_long_journal_is_made_short_before_the_server_ends() {
         assert!(server.wait().success());
         let mut server = on_directory(owner.directory(), &options);
         let mut client = server.connect();
-        let on_flash = field(&mut client, "persistence", "rdb_last_load_keys_on_flash");
+        let on_flash = field(&mut client, "tiering", "tier_loaded_cold");
         let there = field(&mut client, "persistence", "aof_current_size");
         match end {
             "SHUTDOWN NOW" | "SHUTDOWN NOSAVE" | "SIGTERM nosave" => {

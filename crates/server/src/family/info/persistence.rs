@@ -36,7 +36,6 @@ pub(super) fn persistence(server: &Server, text: &mut Text) {
     text.field("rdb_last_cow_size", 0);
     text.field("rdb_last_load_keys_expired", saves.loaded_expired.load(Ordering::Relaxed));
     text.field("rdb_last_load_keys_loaded", saves.loaded_keys.load(Ordering::Relaxed));
-    text.field("rdb_last_load_keys_on_flash", saves.loaded_places.load(Ordering::Relaxed));
     journal(server, text);
     if saves.is_loading() {
         loading(&saves.loading, text);

@@ -47,6 +47,8 @@ pub(crate) struct Figures<'a> {
     rates: RateCounts,
     pressure: Pressure,
     promotion: Promotion,
+    /// Values that the last load found on flash.
+    loaded_cold: u64,
 }
 
 /// A heading of the documentation and its fields.
@@ -187,6 +189,11 @@ const MOVES: &[Field] = &[
     field("tier_demoted_clean", "Values that left RAM and were on flash already.", |f| {
         total(&f.counters.demoted_clean)
     }),
+    field(
+        "tier_loaded_cold",
+        "Values that the last load found on flash, where they stay: `tier-persistence`.",
+        |f| Count(f.loaded_cold),
+    ),
     field(
         "tier_restored",
         "Values that came back to RAM because their copy could not be written.",
@@ -367,6 +374,7 @@ impl<'a> Figures<'a> {
             rates: server.samples.rates(),
             pressure: tier.pressure(),
             promotion: tier.settings.promotion(),
+            loaded_cold: server.saves.loaded_places.load(Ordering::Relaxed),
         }
     }
 

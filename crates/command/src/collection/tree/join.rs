@@ -88,7 +88,7 @@ impl Tree<'_> {
         let join = self.form.join.expect("invariant: leaves of the form are joined");
         let joined = join(&[of_left, of_right]);
         if joined.len() > LEAF_BYTES_MAX {
-            // The numbers of one take more bytes in the other's rows.
+            // Scores take as many bytes in all rows of a leaf as the widest needs.
             return;
         }
         let after = joined.len() as i64;

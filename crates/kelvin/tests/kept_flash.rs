@@ -198,6 +198,13 @@ fn what_was_answered_is_there_though_segments_are_used_again_and_again() {
     assert!(collected >= kills as u64 / 2, "segments are used again: {collected}");
 }
 
+/// Makes so many keys of 1,000 bytes, all on flash, and a checkpoint that refers to them.
+fn fill_flash(client: &mut Client, keys: usize, prefix: &str) {
+    assert_eq!(client.show(&format!("DEBUG POPULATE {keys} {prefix} 1000")), "+OK");
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(client);
+}
+
 /// Starts a server that is to refuse. Returns its log.
 fn refused(directory: &Path, options: &[&str]) -> String {
     let dir = directory.to_str().expect("a path in UTF-8");
@@ -210,9 +217,7 @@ fn flash_that_does_not_belong_to_the_journal_is_refused() {
     let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();
     let mut server = on_directory(owner.directory(), &["--workers", "1"]);
     let mut client = server.connect();
-    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
-    client.line("TIER DEMOTE ALL");
-    take_checkpoint(&mut client);
+    fill_flash(&mut client, 1000, "key");
     let expected = client.show("DEBUG DIGEST");
     let in_use = refused(owner.directory(), &["--flash-path", &dir, "--appendonly", "yes"]);
     assert!(in_use.contains("in use by another server"), "{in_use}");
@@ -266,9 +271,7 @@ fn a_journal_that_is_switched_off_keeps_nothing() {
     let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();
     let mut server = on_directory(owner.directory(), &["--workers", "1"]);
     let mut client = server.connect();
-    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
-    client.line("TIER DEMOTE ALL");
-    take_checkpoint(&mut client);
+    fill_flash(&mut client, 1000, "key");
     assert_eq!(client.show("CONFIG SET appendonly no"), "+OK");
     assert_eq!(client.show("FLUSHALL"), "+OK");
     assert_eq!(field(&mut client, "tiering", "flash_segments_held"), 0);
@@ -298,9 +301,7 @@ fn a_journal_of_all_values_starts_without_the_flash() {
     let owner = Server::kelvin(&[]);
     let mut server = on_directory(owner.directory(), &["--workers", "1"]);
     let mut client = server.connect();
-    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
-    client.line("TIER DEMOTE ALL");
-    take_checkpoint(&mut client);
+    fill_flash(&mut client, 1000, "key");
     let expected = client.show("DEBUG DIGEST");
     server.kill();
     // The start makes cold keys of what the checkpoint refers to.
@@ -334,9 +335,7 @@ fn paths_may_be_added_and_left_from_start_to_start() {
     let first = ["--workers", "1", "--flash-segment-size", "64kb", "--flash-path", &one];
     let both = [&first[..], &[&two]].concat();
     let fill = |client: &mut Client, prefix: &str| {
-        assert_eq!(client.show(&format!("DEBUG POPULATE 20000 {prefix} 1000")), "+OK");
-        client.line("TIER DEMOTE ALL");
-        take_checkpoint(client);
+        fill_flash(client, 20_000, prefix);
         client.show("DEBUG DIGEST")
     };
     let mut server = on_directory(owner.directory(), &first);
@@ -385,9 +384,7 @@ fn a_start_knows_whether_its_journal_needs_the_flash() {
     let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();
     let mut server = on_directory(owner.directory(), &["--workers", "1"]);
     let mut client = server.connect();
-    assert_eq!(client.show("DEBUG POPULATE 1000 key 1000"), "+OK");
-    client.line("TIER DEMOTE ALL");
-    take_checkpoint(&mut client);
+    fill_flash(&mut client, 1000, "key");
     let expected = client.show("DEBUG DIGEST");
     server.kill();
     // The first that refers to flash: what it refers to is there, whoever starts first.

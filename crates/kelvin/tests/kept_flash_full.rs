@@ -174,31 +174,38 @@ fn a_full_flash_beside_checkpoints_that_fail_in_the_end_refuses_writes_and_loses
     check_full_flash("manifest.new");
 }
 
+/// Writes until as many writes are refused.
+fn fill_up(client: &mut Client, written: &mut Written, random: &mut Random, refusals: usize) {
+    let mut refused = 0;
+    for _ in 0..1_500 {
+        refused += write_some(client, written, random);
+        if refused >= refusals {
+            return;
+        }
+    }
+    panic!("flash is not full: {refused} refused");
+}
+
 fn check_full_flash(obstacle: &str) {
     let owner = Server::kelvin(&[]);
-    let mut server = on_directory(owner.directory(), &OPTIONS);
+    // So that it has no room for what RAM has none for, however little of that there is.
+    let options = [&OPTIONS[..], &["--flash-size", "50mb"]].concat();
+    let mut server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
     let (mut written, mut random) = (Written::new(), Random::new(4));
     fill(&mut client, &mut written);
     let obstacle = Obstacle::new(&server, owner.directory(), obstacle);
-    let mut refused = 0;
-    for _ in 0..1_500 {
-        refused += write_some(&mut client, &mut written, &mut random);
-        if refused > 500 {
-            break;
-        }
-    }
-    assert!(refused > 500, "flash is full: {refused}");
+    fill_up(&mut client, &mut written, &mut random, 100);
     assert!(field(&mut client, "tiering", "flash_segments_held") > 0);
     check_all(&mut client, &written);
     // A start finds the checkpoint before, and all that was written behind it.
     server.kill();
     obstacle.remove();
-    let mut server = on_directory(owner.directory(), &OPTIONS);
+    let mut server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
     check_all(&mut client, &written);
     let obstacle = Obstacle::new(&server, owner.directory(), "manifest.new");
-    while write_some(&mut client, &mut written, &mut random) == 0 {}
+    fill_up(&mut client, &mut written, &mut random, 1);
     // It gets on when checkpoints do.
     obstacle.remove();
     let is_taken = |client: &mut Client| {
@@ -217,7 +224,7 @@ fn check_full_flash(obstacle: &str) {
     }
     check_all(&mut client, &written);
     server.kill();
-    let server = on_directory(owner.directory(), &OPTIONS);
+    let server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
     check_all(&mut client, &written);
     check_long(&mut client);

@@ -4,7 +4,7 @@ use keyspace::{Db, DetachedTable, Expiry, FlashRef, Key, Keyspace, Locked, Store
 
 use resp::Reply;
 
-use crate::collection::{ColdLeaves, Encodings};
+use crate::collection::{ColdLeaves, Encodings, Walk};
 use crate::effect::{Classes, Effects, Event};
 use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
 use crate::wait::Waits;
@@ -86,8 +86,8 @@ pub struct Cx<'a, 'k> {
     pub locked: &'a mut Locked<'k>,
     /// Its keys, hashed, in the order of its key specifications.
     pub keys: &'a [Key<'a>],
-    /// Length of the array that the reply begins with. None: an earlier run, on the keys in front of these,
-    /// has begun it ([`crate::Flags::BY_KEY`]).
+    /// Length of the array that the reply begins with. None: an earlier run, on the keys in front of these or on
+    /// the window in front of this one, has begun it ([`crate::Flags::BY_KEY`], [`crate::Flags::IN_WINDOWS`]).
     pub array_len: Option<usize>,
     /// The selected database.
     pub db: u8,
@@ -120,6 +120,8 @@ pub struct Cx<'a, 'k> {
     pub random: u64,
     /// Whether it may wait for something to be there.
     pub waits: Waits,
+    /// How far a walk over a large collection goes.
+    pub walk: Walk<'a>,
     /// What it does to keys.
     pub effects: Effects,
 }
@@ -129,6 +131,12 @@ impl<'a, 'k> Cx<'a, 'k> {
     #[inline]
     pub fn key(&self, index: usize) -> Key<'a> {
         self.keys[index]
+    }
+
+    /// Whether this run begins the reply: no other was on a window in front of this one.
+    #[inline]
+    pub fn begins_reply(&self) -> bool {
+        self.array_len.is_some()
     }
 
     /// Whether a string may be made so long. Errors: [`CommandError::OUT_OF_MEMORY`].

@@ -26,6 +26,9 @@ pub enum CommandError {
     /// There is nothing for the command yet: run it again when one of its keys may hold something. Nothing was
     /// changed.
     Wait(Box<Wait>),
+    /// The run would walk over more than it may ([`crate::collection::Walk::UpTo`]): run the command on one window
+    /// after another. Nothing was changed, and nothing replied but the header.
+    LongWalk,
 }
 
 /// A reply that there is no memory for.

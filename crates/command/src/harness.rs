@@ -18,7 +18,8 @@ use resp::{ArgRange, Args, Protocol, Reply};
 use smallvec::SmallVec;
 
 use crate::collection::{
-    DetachedNodes, Encodings, PackedMax, StreamLeafMax, check_timers, expire_fetched, expire_fields,
+    DetachedNodes, Encodings, PackedMax, StreamLeafMax, Walk, Window, check_timers, expire_fetched,
+    expire_fields,
 };
 use crate::cx::{Cx, Fetched, Limits, Statistics};
 use crate::effect::{Classes, Effect, Effects};
@@ -115,6 +116,10 @@ pub(crate) struct Harness {
     pub(crate) reply_bytes_free: usize,
     /// Bytes of a reply that are granted at most.
     pub(crate) reply_bytes_max: usize,
+    /// Bytes of leaves beyond which a command that can be is run in windows of so many; 0: never.
+    pub(crate) walked_bytes_max: u64,
+    /// Windows that the last command was run in, 0 if it was not.
+    pub(crate) windows: u32,
     /// How often the last command was run.
     pub(crate) runs: u32,
     /// Whether another reply stands in front of that of a command, as in a batch.
@@ -272,6 +277,8 @@ impl Harness {
             memory_bytes_max: usize::MAX,
             reply_bytes_free: usize::MAX,
             reply_bytes_max: usize::MAX,
+            walked_bytes_max: 0,
+            windows: 0,
             runs: 0,
             follows: false,
             random: 7,
@@ -345,12 +352,26 @@ impl Harness {
         let keys: Vec<Key<'_>> = found.iter().map(|at| Key::new(&args[at.index])).collect();
         self.flash.fetched.clear();
         self.slots.extend(keys.iter().map(|key| key.slot));
-        self.runs = 0;
+        (self.runs, self.windows) = (0, 0);
         let mut granted: usize = 0;
+        // Where the window of a walk begins, once the command has turned out to need several.
+        let mut from = None;
         loop {
             self.runs += 1;
             assert!(self.runs < RUNS_MAX, "{} needs something again and again", command.name);
-            let reply_bytes_max = granted.saturating_add(self.reply_bytes_free);
+            let is_later = from.is_some_and(|(elements, _)| elements > 0);
+            let reply_bytes_max = match is_later {
+                true => usize::MAX,
+                false => granted.saturating_add(self.reply_bytes_free),
+            };
+            let (elements, begun) = from.unwrap_or((0, length));
+            let window = Window::new(elements, self.walked_bytes_max);
+            let may_be_cut = self.walked_bytes_max > 0 && command.flags.has(Flags::IN_WINDOWS);
+            let walk = match from {
+                Some(_) => Walk::Window(&window),
+                None if may_be_cut => Walk::UpTo(self.walked_bytes_max),
+                None => Walk::Whole,
+            };
             let mut locked = match command.locks.of_request(args) {
                 Locks::All => self.keyspace.lock_all(),
                 Locks::None => self.keyspace.unlocked(),
@@ -371,7 +392,7 @@ impl Harness {
             let mut cx = Cx {
                 locked: &mut locked,
                 keys: &keys,
-                array_len: Some(keys.len()),
+                array_len: (!is_later).then_some(keys.len()),
                 db: self.db,
                 now_ms: self.now_ms,
                 tally: &mut tally,
@@ -386,6 +407,7 @@ impl Harness {
                 cold_leaves: Vec::new(),
                 random: self.random,
                 waits: self.waits,
+                walk,
                 effects,
             };
             let result = (command.run)(&mut cx, args, reply);
@@ -410,6 +432,12 @@ impl Harness {
             self.counts.add_tally(&tally);
             match result {
                 Ok(()) => {
+                    self.windows += u32::from(from.is_some());
+                    if let Some(next) = from.and_then(|_| window.next()) {
+                        from = Some((next, reply.len()));
+                        self.runs = 0;
+                        continue;
+                    }
                     let bytes = reply.full_len();
                     let is_granted = bytes <= reply_bytes_max.saturating_add(UNGRANTED_BYTES_MAX);
                     assert!(is_granted, "{} of {reply_bytes_max}: {bytes}", command.name);
@@ -420,6 +448,11 @@ impl Harness {
                     assert!(effects.changes == 0, "{} changed something, and failed", command.name);
                     reply.truncate(length);
                     return reply.error(text.as_bytes());
+                }
+                Err(CommandError::LongWalk) => {
+                    assert!(may_be_cut && from.is_none(), "{} is cut in vain", command.name);
+                    reply.truncate(length);
+                    from = Some((0, length));
                 }
                 Err(CommandError::Wait(wait)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
@@ -451,7 +484,7 @@ impl Harness {
                 }
                 Err(CommandError::NotResident(missing)) => {
                     assert!(effects.changes == 0, "{} changed something first", command.name);
-                    reply.truncate(length);
+                    reply.truncate(begun);
                     let units: Vec<u64> =
                         missing.values.iter().map(|value| value.at.units).collect();
                     let is_fetched = |units| self.flash.fetched.contains(units);

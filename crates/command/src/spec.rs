@@ -146,6 +146,11 @@ impl Flags {
     /// Not while data is loaded beside what is there.
     pub const NO_ASYNC_LOADING: Flags = Flags(1 << 18);
 
+    /// Only reads, and replies with one aggregate of what a walk over the collection of its only key meets: the
+    /// handler may be run on one window of that after another ([`crate::collection::Walk`]), where each run but the
+    /// first leaves out the header ([`crate::Cx::begins_reply`]). Ours alone, and not shown.
+    pub const IN_WINDOWS: Flags = Flags(1 << 19);
+
     /// Names in the order in which Redis lists them.
     pub const NAMES: [(Flags, &'static str); 17] = [
         (Flags::WRITE, "write"),

@@ -28,6 +28,8 @@ pub(crate) const REPLY_OVERHEAD_BYTES: u64 = 16;
 pub(crate) const GATHERED_KEYS_MAX: usize = 1024;
 /// Bytes of values that are copied into a large reply before others have their turn.
 pub(crate) const FILLED_BYTES_MAX: usize = 512 << 10;
+/// Bytes of leaves of a large collection that are read before others have their turn: they fit in read buffers.
+pub(crate) const WALKED_BYTES_MAX: u64 = READ_BUFFER_BYTES as u64;
 /// How often a command is run again because a value went cold in between, before the value is read
 /// with its slot held.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
@@ -132,7 +134,7 @@ pub(crate) const SMALL_INPUT_SHIFT: u32 = 5;
 /// that wait have it closed: two to four seconds.
 pub(crate) const PROGRESS_BYTES: usize = 16 << 10;
 /// Bytes whose pages are asked for at a time.
-pub(crate) const PREFAULT_BYTES: usize = 512 << 10;
+pub(crate) const PREFAULT_BYTES: usize = 128 << 10;
 /// Read buffers of a worker that connections keep while they wait for the rest of a request; beyond,
 /// they keep what has arrived in memory of its size.
 pub(crate) const BUFFERS_LENT_MAX: usize = 16;

@@ -18,6 +18,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod walk;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use check::{check_timers, check_tree};
@@ -36,6 +37,7 @@ pub use stream::{
     WholeGroup, distance_from_first_ever,
 };
 pub(crate) use stream::{NOBODY, NewRows};
+pub use walk::{Walk, Window};
 
 use keyspace::{Changed, Db, Expiry, Key, Position, Stored, WHOLE, node_table};
 use value::Kind;
@@ -246,6 +248,7 @@ impl Cx<'_, '_> {
             now_ms: self.now_ms,
             no_touch: self.no_touch,
             cold_leaves: &mut self.cold_leaves,
+            walk: self.walk,
         }
     }
 

@@ -6,6 +6,7 @@ use keyspace::{Db, FlashRef, Key, Position, SlotState, Stored, Tally, node_table
 use smallvec::SmallVec;
 
 use crate::collection::place::{NodeName, Path, Place};
+use crate::collection::walk::{Walk, Window};
 use crate::cx::Fetched;
 use crate::error::{ColdValue, CommandError, CommandResult, NotResident};
 
@@ -18,6 +19,7 @@ pub struct TreeReader<'a> {
     pub(super) now_ms: u64,
     pub(super) no_touch: bool,
     pub(super) cold_leaves: &'a mut ColdLeaves,
+    pub(super) walk: Walk<'a>,
 }
 
 impl TreeReader<'_> {
@@ -148,14 +150,63 @@ impl TreeReader<'_> {
         leaves
     }
 
-    /// Visits all leaves in their order.
+    /// The same of those in a window of the walk over them, from the last one back if so asked.
+    fn leaves_in(
+        &self,
+        window: &Window,
+        elements: Range<u64>,
+        is_backward: bool,
+    ) -> Vec<(NodeName, Range<u64>)> {
+        let len = elements.end - elements.start;
+        let (mut leaves, mut visited, mut bytes) = (Vec::new(), window.from().min(len), 0);
+        while visited < len && bytes < window.bytes_max() {
+            let at = match is_backward {
+                true => elements.end - 1 - visited,
+                false => elements.start + visited,
+            };
+            let (path, within) = self.place.find_nth(self.slot, at);
+            let start = at - within as u64;
+            let end = start + u64::from(path.leaf.elements);
+            visited = match is_backward {
+                true => elements.end - start.max(elements.start),
+                false => end.min(elements.end) - elements.start,
+            };
+            bytes += self.leaf_len(&path.name());
+            leaves.push((path.name(), start..end));
+        }
+        window.end_at((visited < len).then_some(visited));
+        leaves
+    }
+
+    /// Ends a run that would walk over more bytes than it may: so many of all elements.
     ///
-    /// Errors: [`CommandError::NotResident`], before the first.
+    /// Errors: [`CommandError::LongWalk`].
+    #[inline]
+    fn check_walk(&self, elements: u64) -> CommandResult {
+        let Walk::UpTo(bytes_max) = self.walk else { return Ok(()) };
+        let average = self.leaf_bytes() / self.elements().max(1);
+        // Fields that expire are no change that anybody hears of before they are removed.
+        match elements.saturating_mul(average) > bytes_max && !self.has_timers() {
+            true => Err(CommandError::LongWalk),
+            false => Ok(()),
+        }
+    }
+
+    /// Visits all leaves in their order, or those in the window of this run.
+    ///
+    /// Errors: [`CommandError::NotResident`], before the first; [`CommandError::LongWalk`].
     pub(super) fn visit(
         &mut self,
         mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> CommandResult {
-        let names = self.place.leaves(self.slot);
+        self.check_walk(self.elements())?;
+        let names = match self.walk {
+            Walk::Window(window) => {
+                let leaves = self.leaves_in(window, 0..self.elements(), false);
+                leaves.into_iter().map(|(name, _)| name).collect()
+            }
+            Walk::Whole | Walk::UpTo(_) => self.place.leaves(self.slot),
+        };
         self.look_for(&names)?;
         for name in &names {
             if visit(self.read(name)?).is_break() {
@@ -197,19 +248,26 @@ impl TreeReader<'_> {
     }
 
     /// Visits the leaves that hold the elements at some positions, backwards if so asked, each with the
-    /// positions of all its elements.
+    /// positions of all its elements; or those of them in the window of this run.
     ///
-    /// Errors: [`CommandError::NotResident`], before the first.
+    /// Errors: [`CommandError::NotResident`], before the first; [`CommandError::LongWalk`].
     pub(super) fn visit_range(
         &mut self,
         elements: Range<u64>,
         is_backward: bool,
         mut visit: impl FnMut(&[u8], Range<u64>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, CommandError> {
-        let mut leaves = self.leaves_of(elements);
-        if is_backward {
-            leaves.reverse();
-        }
+        self.check_walk(elements.end - elements.start)?;
+        let leaves = match self.walk {
+            Walk::Window(window) => self.leaves_in(window, elements, is_backward),
+            Walk::Whole | Walk::UpTo(_) => {
+                let mut leaves = self.leaves_of(elements);
+                if is_backward {
+                    leaves.reverse();
+                }
+                leaves
+            }
+        };
         let names: Vec<NodeName> = leaves.iter().map(|(name, _)| *name).collect();
         self.look_for(&names)?;
         for (name, positions) in leaves {

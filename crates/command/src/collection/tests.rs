@@ -15,10 +15,12 @@ const COMMANDS: u64 = 1_200;
 /// Elements that a list or set grows to, before it shrinks again.
 const ELEMENTS_MAX: usize = 10_000;
 
-/// A server of which every second seed demotes some values after each command.
+/// A server of which every second seed demotes some values after each command, and every third one reads large
+/// collections in windows.
 fn server(seed: u64) -> Harness {
     let mut server = Harness::new(seed % 2 == 1);
     server.spared = Some(Random::new(seed));
+    server.walked_bytes_max = if seed.is_multiple_of(3) { 3_000 } else { 0 };
     server
 }
 

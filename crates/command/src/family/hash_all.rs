@@ -16,6 +16,8 @@ use crate::family::scan::{ElementFilter, INVALID_CURSOR, parse_cursor};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
 const FLAGS: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
+/// Of those that reply with all there is.
+const FLAGS_OF_ALL: Flags = FLAGS.and(Flags::IN_WINDOWS);
 const KEYS: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
 
 /// Fields that are drawn again when one has expired, before all are looked through.
@@ -31,7 +33,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "HGETALL",
         arity: 2,
-        flags: FLAGS,
+        flags: FLAGS_OF_ALL,
         keys: KEYS,
         locks: Locks::Keys,
         docs: Docs {
@@ -46,7 +48,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "HKEYS",
         arity: 2,
-        flags: FLAGS,
+        flags: FLAGS_OF_ALL,
         keys: KEYS,
         locks: Locks::Keys,
         docs: Docs {
@@ -61,7 +63,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "HVALS",
         arity: 2,
-        flags: FLAGS,
+        flags: FLAGS_OF_ALL,
         keys: KEYS,
         locks: Locks::Keys,
         docs: Docs {
@@ -106,13 +108,15 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 fn hgetall(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, begins) = (cx.key(0), cx.reply_bytes_max, cx.begins_reply());
     let Some(mut hash) = cx.read_hash(&key)? else {
         reply.map(0);
         return Ok(());
     };
-    check_reply(&key, reply, &hash, reply_bytes_max)?;
-    reply.map(hash.live_len()? as usize);
+    if begins {
+        check_reply(&key, reply, &hash, reply_bytes_max)?;
+        reply.map(hash.live_len()? as usize);
+    }
     hash.visit(|field, value| {
         reply.bulk(field);
         reply.bulk(value);
@@ -145,13 +149,15 @@ fn reply_each(
     reply: &mut Reply,
     choose: impl for<'a> Fn((&'a [u8], &'a [u8])) -> &'a [u8],
 ) -> CommandResult {
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, begins) = (cx.key(0), cx.reply_bytes_max, cx.begins_reply());
     let Some(mut hash) = cx.read_hash(&key)? else {
         reply.array(0);
         return Ok(());
     };
-    check_reply(&key, reply, &hash, reply_bytes_max)?;
-    reply.array(hash.live_len()? as usize);
+    if begins {
+        check_reply(&key, reply, &hash, reply_bytes_max)?;
+        reply.array(hash.live_len()? as usize);
+    }
     hash.visit(|field, value| {
         reply.bulk(choose((field, value)));
         ControlFlow::Continue(())

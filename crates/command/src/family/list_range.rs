@@ -16,7 +16,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "LRANGE",
         arity: 4,
-        flags: Flags::READONLY.and(Flags::REPLIES_VALUES),
+        flags: Flags::READONLY.and(Flags::REPLIES_VALUES).and(Flags::IN_WINDOWS),
         keys: &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)],
         locks: Locks::Keys,
         docs: Docs {
@@ -47,13 +47,15 @@ pub const COMMANDS: &[Command] = &[
 
 fn lrange(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {
     let ends = parse_ends(args)?;
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, begins) = (cx.key(0), cx.reply_bytes_max, cx.begins_reply());
     let Some(mut list) = cx.read_list(&key)? else {
         reply.array(0);
         return Ok(());
     };
     let range = range_between(ends, list.len());
-    reply.array((range.end - range.start) as usize);
+    if begins {
+        reply.array((range.end - range.start) as usize);
+    }
     write_elements(&mut list, range, false, (&key, reply_bytes_max), reply)
 }
 

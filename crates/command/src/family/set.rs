@@ -125,7 +125,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "SMEMBERS",
         arity: 2,
-        flags: READ_ALL,
+        flags: READ_ALL.and(Flags::IN_WINDOWS),
         keys: ANSWERED,
         locks: Locks::Keys,
         docs: Docs {
@@ -254,13 +254,15 @@ fn scard(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResu
 }
 
 fn smembers(cx: &mut Cx<'_, '_>, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, begins) = (cx.key(0), cx.reply_bytes_max, cx.begins_reply());
     let Some(mut set) = cx.read_set(&key)? else {
         reply.set(0);
         return Ok(());
     };
-    check_all(&key, &set, reply_bytes_max, reply)?;
-    reply.set(set.len() as usize);
+    if begins {
+        check_all(&key, &set, reply_bytes_max, reply)?;
+        reply.set(set.len() as usize);
+    }
     set.visit(|member| reply.bulk(member))
 }
 

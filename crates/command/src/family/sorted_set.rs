@@ -473,10 +473,20 @@ impl<'a> MemberList<'a> {
         let bytes = MemberList::bytes((members, bytes), with_scores);
         check_room(key, bytes, bytes_max, reply)?;
         reply.reserve(bytes as usize);
+        let is_flat = with_scores && reply.protocol() == Protocol::Resp2;
+        reply.array(if is_flat { 2 * members } else { members } as usize);
+        Ok(MemberList::begun(key, with_scores, bytes_max, reply))
+    }
+
+    /// Goes on with an array that an earlier run has begun.
+    pub(super) fn begun(
+        key: &'a Key<'a>,
+        with_scores: bool,
+        bytes_max: usize,
+        reply: &'a mut Reply,
+    ) -> MemberList<'a> {
         let is_paired = with_scores && reply.protocol() == Protocol::Resp3;
-        let elements = if with_scores && !is_paired { 2 * members } else { members };
-        reply.array(elements as usize);
-        Ok(MemberList { key, reply, with_scores, is_paired, room: Room::new(bytes_max) })
+        MemberList { key, reply, with_scores, is_paired, room: Room::new(bytes_max) }
     }
 
     /// Adds a member, if there is room for it.

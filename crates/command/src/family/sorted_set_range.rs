@@ -16,7 +16,7 @@ use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
 use crate::spec::{Command, Docs, Flags, Group, KeyFlags, KeySpec, Locks, Needs};
 
-const RANGE: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES);
+const RANGE: Flags = Flags::READONLY.and(Flags::REPLIES_VALUES).and(Flags::IN_WINDOWS);
 const COUNT: Flags = Flags::READONLY.and(Flags::FAST);
 const ANSWERED: &[KeySpec] = &[KeySpec::at(1, KeyFlags::RO.and(KeyFlags::ACCESS), Needs::Value)];
 
@@ -321,7 +321,7 @@ fn zrevrangebylex(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> Com
 
 fn answer(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) -> CommandResult {
     let query = Query::parse(args.from(2), form)?;
-    let (key, reply_bytes_max) = (cx.key(0), cx.reply_bytes_max);
+    let (key, reply_bytes_max, begins) = (cx.key(0), cx.reply_bytes_max, cx.begins_reply());
     let Some(mut set) = cx.read_sorted_set(&key)? else {
         reply.array(0);
         return Ok(());
@@ -329,7 +329,10 @@ fn answer(cx: &mut Cx<'_, '_>, args: Args<'_>, form: Form, reply: &mut Reply) ->
     let ranks = query.ranks(&mut set)?;
     let bytes = set.bytes_of(ranks.end - ranks.start);
     let members = (ranks.end - ranks.start, bytes);
-    let mut list = MemberList::new(&key, members, query.with_scores, reply_bytes_max, reply)?;
+    let mut list = match begins {
+        true => MemberList::new(&key, members, query.with_scores, reply_bytes_max, reply)?,
+        false => MemberList::begun(&key, query.with_scores, reply_bytes_max, reply),
+    };
     set.visit(ranks, query.backwards, |member, score| {
         list.push(member, score);
         ControlFlow::Continue(())

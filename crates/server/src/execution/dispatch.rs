@@ -15,12 +15,13 @@ use crate::execution::handler_run::{Caller, HandlerRun, Part, promote_large, run
 use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, TooMuch, args_bytes};
 use crate::execution::outcome::{Lacked, Needed, Outcome};
-use crate::execution::read_many::ReadMany;
+use crate::execution::read_windows::first_walk;
 use crate::execution::refusal::{
     not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
 };
 use crate::execution::serve::{lock_served, serve_ready};
 use crate::execution::transaction;
+use crate::execution::watched_read::WatchedRead;
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, CLAIM_BYTES_MIN, TRANSACTION_BYTES_MAX};
 use crate::session::cold::all_cold;
@@ -57,7 +58,7 @@ pub(crate) struct Pipeline<'a> {
     /// A buffer for the large value that the request under way makes.
     pub(crate) spare: &'a mut Vec<u8>,
     /// The reply of the request under way that was read in windows.
-    pub(crate) read_many: &'a mut Option<Box<ReadMany>>,
+    pub(crate) watched_read: &'a mut Option<Box<WatchedRead>>,
     /// What its next run has to go by.
     pub(crate) attempt: Attempt,
     /// Whether the request under way, having waited for memory, may run.
@@ -78,6 +79,8 @@ pub(crate) struct Attempt {
     /// Whether the reply is so large that fetched values are copied into it later, in turns with other
     /// clients.
     pub(crate) leaves_gaps: bool,
+    /// Whether it may be run in windows.
+    pub(crate) may_be_cut: bool,
 }
 
 impl Pipeline<'_> {
@@ -85,7 +88,7 @@ impl Pipeline<'_> {
     pub(crate) fn dispatch(&mut self, request: &Request) -> Outcome {
         let start_ticks = self.session.server().clock.raw();
         let args = self.batch.args(request, self.input);
-        if let (Some(read), Some(entry)) = (self.read_many.take(), request.entry) {
+        if let (Some(read), Some(entry)) = (self.watched_read.take(), request.entry) {
             return self.finish_read(&read, entry, args);
         }
         let length = self.reply.len();
@@ -146,7 +149,12 @@ impl Pipeline<'_> {
 
     /// Answers what was read in windows. It has run: nothing can refuse it any more.
     #[cold]
-    fn finish_read(&mut self, read: &ReadMany, entry: &'static Entry, args: Args<'_>) -> Outcome {
+    fn finish_read(
+        &mut self,
+        read: &WatchedRead,
+        entry: &'static Entry,
+        args: Args<'_>,
+    ) -> Outcome {
         read.count_reads(self.session);
         finish_reply(self.session, self.reply, read.reply_from());
         let turn = &self.session.worker.turn;
@@ -454,11 +462,13 @@ impl Runner<'_> {
                 spare: self.spare,
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
+                walk: first_walk(&worker.server, self.entry, self.attempt.may_be_cut),
                 saved_bytes: None,
                 record: None,
             };
             match run_locked(Caller::of(self.session), &mut locked, run, reply) {
                 Ok(()) => return Outcome::Done,
+                Err(CommandError::LongWalk) => return Outcome::InWindows,
                 Err(CommandError::Wait(wait)) => {
                     reply.truncate(length);
                     return self.wait(keys, &wait, length);

@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
-use command::collection::ColdLeaves;
-use command::{Classes, CommandError, CommandResult, Cx, Effects, Fetched, Handler, Record, Waits};
+use command::collection::{ColdLeaves, LeafAt, Walk};
+use command::{
+    Classes, ColdValue, CommandError, CommandResult, Cx, Effects, Fetched, Handler, Record, Waits,
+};
 use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
@@ -68,6 +70,8 @@ pub(crate) struct HandlerRun<'a, 'r> {
     /// Whether the command may change something.
     pub(crate) is_write: bool,
     pub(crate) waits: Waits,
+    /// How far a walk over a large collection goes.
+    pub(crate) walk: Walk<'a>,
     /// What was read for a snapshot with the slots held, of a run that holds them before and after: in a
     /// transaction, or for a client that has waited.
     pub(crate) saved_bytes: Option<u64>,
@@ -75,7 +79,7 @@ pub(crate) struct HandlerRun<'a, 'r> {
     pub(crate) record: Option<&'a mut Record<'r>>,
 }
 
-/// Which keys of its request a run is on.
+/// Which keys of its request a run is on, or which windows of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// All.
@@ -132,6 +136,7 @@ pub(crate) fn run_locked(
         cold_leaves: Vec::new(),
         random: caller.random,
         waits: run.waits,
+        walk: run.walk,
         effects: Effects::new(listened, run.is_write),
     };
     let mut result = (run.handler)(&mut cx, run.args, reply);
@@ -150,6 +155,9 @@ pub(crate) fn run_locked(
         Err(CommandError::ReplyTooLong(long)) => {
             long.leaves.extend(cold_leaves.iter().map(|(_, value)| *value));
             reads.take_back(caller, locked, (run.keys, &long.key), &mut tally);
+        }
+        Err(CommandError::LongWalk) => {
+            reads.take_back(caller, locked, (run.keys, run.keys[0].bytes), &mut tally);
         }
         Err(_) if run.part == Part::Rehearsal => {
             reads.take_back(caller, locked, (run.keys, &[]), &mut tally);
@@ -172,7 +180,9 @@ pub(crate) fn run_locked(
     // In a transaction many would take the room of the commands behind.
     let is_many = run.saved_bytes.is_some() && cold_leaves.len() > PROMOTED_AT_ONCE_MAX;
     if !cold_leaves.is_empty() && result.is_ok() && !is_many {
-        promote_leaves(caller, locked, &cold_leaves, (run.fetched, run.copies_large), &mut tally);
+        let is_piece = matches!(run.part, Part::First(_) | Part::Later);
+        let leaves = (&cold_leaves[..], is_piece);
+        promote_leaves(caller, locked, leaves, (run.fetched, run.copies_large), &mut tally);
     }
     if changes > 0 {
         worker.stats.changes.add(changes);
@@ -273,7 +283,8 @@ fn save_before(
 /// Whether a run has come to its end: it is not to be made again with more.
 #[cold]
 fn is_over(result: &CommandResult) -> bool {
-    !matches!(result, Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)))
+    use CommandError::{LongWalk, NotResident, ReplyTooLong};
+    !matches!(result, Err(NotResident(_) | ReplyTooLong(_) | LongWalk))
 }
 
 /// Reads that a tally has counted.
@@ -318,6 +329,11 @@ impl Reads {
             found: self.found - before.found,
             missed: self.missed - before.missed,
         }
+    }
+
+    /// Leaves one read of keys of several that were of the same one.
+    pub(super) fn count_key_once(&mut self) {
+        self.found = self.found.min(1);
     }
 
     /// Takes those that a tally has counted since `before` out of it, and adds them to these.
@@ -389,18 +405,22 @@ fn promote(
     }
 }
 
-/// Copies leaves that were read from flash into RAM, of very many the first; large ones only if so asked, else they
-/// are noted, if they are few, to be moved after the run.
+/// Copies leaves that were read from flash into RAM, of very many or of a piece of them the first; large ones only if
+/// so asked, else they are noted, if they are few, to be moved after the run.
 #[cold]
 fn promote_leaves(
     caller: Caller<'_>,
     locked: &mut Locked<'_>,
-    leaves: &ColdLeaves,
+    (leaves, is_piece): (&[(LeafAt, ColdValue)], bool),
     (fetched, copies_large): (&FetchedSet, bool),
     tally: &mut Tally,
 ) {
-    let at_once = leaves.len() <= PROMOTED_AT_ONCE_MAX;
-    let count = if at_once { PROMOTED_AT_ONCE_MAX } else { PROMOTED_OF_MANY_MAX };
+    let at_once = !is_piece && leaves.len() <= PROMOTED_AT_ONCE_MAX;
+    let count = match at_once {
+        true => PROMOTED_AT_ONCE_MAX,
+        false if is_piece => PROMOTED_OF_PIECE_MAX,
+        false => PROMOTED_OF_MANY_MAX,
+    };
     for (leaf, value) in leaves.iter().take(count) {
         let key = leaf.key();
         if !copies_large && value.value_len as usize > caller.worker.server.tier.large_value_bytes {

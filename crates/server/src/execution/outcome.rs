@@ -83,6 +83,8 @@ pub(crate) enum Outcome {
     Fetch(Needed),
     /// What it needs is to be looked for in windows, besides this; then it is to be run again.
     Gather(Lacked),
+    /// It is to be run on one window of a large collection after another.
+    InWindows,
     /// It must wait for memory, then it is to be run again.
     Memory,
     /// It must wait for the end of a pause, or until the journal takes writes.

@@ -6,6 +6,7 @@
 //! find, so that is an estimate; where one writes to a key, those behind it that read the key are left out. A command that makes something of a large value, such as COPY, is taken to need thrice its
 //! bytes: for what it reads, for copies, and for what it makes.
 
+use command::collection::Walk;
 use command::{CommandError, Flags, KeyFlags, Waits};
 use keyspace::{Key, Locked, Stored};
 use rapidhash::RapidHashSet;
@@ -118,6 +119,7 @@ fn rehearse_one(
         spare: &mut Vec::new(),
         is_write: false,
         waits: Waits::Never,
+        walk: Walk::Whole,
         saved_bytes: None,
         record: None,
     };
@@ -138,7 +140,9 @@ fn rehearse_one(
             }
             &long.leaves[..]
         }
-        Ok(()) | Err(CommandError::Reply(_) | CommandError::Wait(_)) => &[],
+        Ok(()) | Err(CommandError::Reply(_) | CommandError::Wait(_) | CommandError::LongWalk) => {
+            &[]
+        }
     };
     wants_of(&caller.worker.server.tier, leaves).into_iter().for_each(|want| needs.add_want(want));
 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use command::collection::Walk;
 use command::{CommandError, Group, Waits};
 use keyspace::{Db, Key, Locked};
 use resp::Reply;
@@ -183,7 +184,9 @@ fn serve(
             reply.error(refusal(&worker.server, long.bytes).as_bytes());
             true
         }
-        Err(CommandError::NotResident(_)) => unreachable!("values are fetched"),
+        Err(CommandError::NotResident(_) | CommandError::LongWalk) => {
+            unreachable!("values are fetched, and walks whole")
+        }
     };
     let ticks = worker.server.clock.raw() - start_ticks;
     *state = WaiterState::Served(Served { reply: reply.take(), has_failed, ticks });
@@ -230,6 +233,7 @@ fn run(
             spare: &mut Vec::new(),
             is_write: waiter.entry.spec.flags.has(command::Flags::WRITE),
             waits: Waits::For(index),
+            walk: Walk::Whole,
             saved_bytes: Some(saved_bytes),
             record: None,
         };

@@ -9,6 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
+use command::collection::Walk;
 use command::{CommandError, Flags, NotResident, Record, Waits};
 use keyspace::{Keyspace, Locked};
 use resp::{Args, Reply};
@@ -309,6 +310,7 @@ fn run_queued<'r>(
                     spare,
                     is_write: queued.entry.spec.flags.has(Flags::WRITE),
                     waits: Waits::Never,
+                    walk: Walk::Whole,
                     saved_bytes: Some(room.saved_bytes),
                     record: record.as_mut(),
                 };

@@ -26,7 +26,7 @@ use self::wait::Wait;
 use crate::execution::batch::Batch;
 use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
-use crate::execution::read_many::ReadMany;
+use crate::execution::watched_read::WatchedRead;
 use crate::limits::{
     ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX, PROGRESS_BYTES,
     PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
@@ -69,7 +69,7 @@ pub(crate) struct Connection<T> {
     /// Values fetched for the batch under way.
     fetched: FetchedSet,
     /// Of the request under way, that its reply, which ends `reply`, was read in windows.
-    read_many: Option<Box<ReadMany>>,
+    watched_read: Option<Box<WatchedRead>>,
     /// Memory that was reserved for the reply of the request under way.
     reply_granted: usize,
     /// Of that, what the request under way takes for copies which it holds while it runs.
@@ -90,6 +90,8 @@ pub(crate) struct Connection<T> {
     moved_bytes: usize,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,
+    /// Whether the request under way was run in windows, and something has changed meanwhile.
+    has_read_in_vain: bool,
     /// The most values that a run of it has named.
     named_max: usize,
     /// Whether the request under way, having waited for memory, may run.
@@ -141,7 +143,7 @@ impl<T: Transport> Connection<T> {
             goes_alone: false,
             run_began: (0, 0),
             fetched: FetchedSet::default(),
-            read_many: None,
+            watched_read: None,
             reply_granted: 0,
             copies_bytes: 0,
             resident_reply: 0,
@@ -152,6 +154,7 @@ impl<T: Transport> Connection<T> {
             buffers_noted: 0,
             moved_bytes: 0,
             attempts: 0,
+            has_read_in_vain: false,
             named_max: 0,
             memory_granted: None,
             refused_bytes: None,
@@ -355,6 +358,11 @@ impl<T: Transport> Connection<T> {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Fetch(needed));
                     }
+                    Outcome::InWindows => {
+                        self.count_attempt(0);
+                        self.worker.after_batch();
+                        return Next::Wait(Wait::Windows);
+                    }
                     Outcome::Memory => {
                         self.worker.after_batch();
                         return Next::Wait(Wait::Memory);
@@ -425,6 +433,7 @@ impl<T: Transport> Connection<T> {
         }
         self.attempts = 0;
         self.named_max = 0;
+        self.has_read_in_vain = false;
         self.memory_granted = None;
         self.refused_bytes = None;
         self.reply_granted = 0;
@@ -540,10 +549,7 @@ impl<T: Transport> Connection<T> {
     }
 
     fn release_fetched(&mut self) {
-        if !self.fetched.is_empty() {
-            self.fetched.clear();
-            self.worker.tier.buffers_released();
-        }
+        self.let_values_go();
         self.counted.release(&self.worker.server, &self.session.client);
     }
 
@@ -642,7 +648,10 @@ impl<T: Transport> Connection<T> {
     }
 
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        assert!(self.read_many.is_none(), "invariant: a reply is written when it is known to hold");
+        assert!(
+            self.watched_read.is_none(),
+            "invariant: a reply is written when it is known to hold"
+        );
         let before = self.written;
         while self.written < self.reply.len() {
             if self.written - before >= WRITE_BYTES_MAX {
@@ -846,6 +855,7 @@ impl<T: Transport> Connection<T> {
             reply_bytes_max: self.reply_granted + reply_bytes_free,
             reply_granted: self.reply_granted,
             leaves_gaps: self.reply_granted > reply_bytes_free,
+            may_be_cut: !self.has_read_in_vain,
         };
         Pipeline {
             session: &mut self.session,
@@ -854,7 +864,7 @@ impl<T: Transport> Connection<T> {
             reply: &mut self.reply,
             fetched: &mut self.fetched,
             spare: &mut self.spare,
-            read_many: &mut self.read_many,
+            watched_read: &mut self.watched_read,
             attempt,
             memory_granted: self.memory_granted,
             refused_bytes: self.refused_bytes,

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use command::collection::Walk;
 use command::{Classes, ColdValue, CommandError, Cx, Effects, Waits};
 use flash::{JournalError, Location, RecordId, record_size};
 use keyspace::{DB_COUNT, Db, DetachedTable, Key, Noting, SLOT_COUNT, Tally, WHOLE};
@@ -492,6 +493,7 @@ impl Loading<'_> {
                 cold_leaves: Vec::new(),
                 random: 0,
                 waits: Waits::Never,
+                walk: Walk::Whole,
                 effects: Effects::new(Classes::NONE, true),
             };
             if loaded.piece.is_first() && self.merging != Merging::Over && cx.exists(&key) {

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use command::collection::Walk;
 use command::{
     BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Flags, Handler, KeyAt, Limits,
     Locks, LoggedCommand, Waits, find_keys,
@@ -233,7 +234,9 @@ impl Replay<'_> {
                 Err(CommandError::ReplyTooLong(_)) => {
                     return Err("there is no memory for it".to_owned());
                 }
-                Err(CommandError::Wait(_)) => return Err("it waits".to_owned()),
+                Err(CommandError::Wait(_) | CommandError::LongWalk) => {
+                    return Err("it waits, or would be cut".to_owned());
+                }
             }
         }
     }
@@ -266,6 +269,7 @@ impl Replay<'_> {
             cold_leaves: Vec::new(),
             random: 0,
             waits: Waits::Never,
+            walk: Walk::Whole,
             effects: Effects::of_replay(),
         };
         let result = handler(&mut cx, args, &mut self.reply);

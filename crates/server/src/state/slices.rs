@@ -2,7 +2,7 @@
 
 use crate::limits::{
     FILLED_BYTES_MAX, GATHERED_KEYS_MAX, GRANTED_AT_ONCE_MAX, OWN_TURN_NANOS_MAX, READ_COST_BYTES,
-    REPLY_BYTES_FREE, TURN_BYTES_MAX, WAITING_BUFFERS_MAX,
+    REPLY_BYTES_FREE, TURN_BYTES_MAX, WAITING_BUFFERS_MAX, WALKED_BYTES_MAX,
 };
 
 /// The bounds of slices and turns. The simulation makes them small, so that small requests come in several,
@@ -15,6 +15,8 @@ pub struct Slices {
     pub gathered_keys_max: usize,
     /// Bytes of values that are copied into a large reply before others have their turn.
     pub filled_bytes_max: usize,
+    /// Bytes of leaves of a collection that are read before others have their turn.
+    pub walked_bytes_max: u64,
     /// Time that a heavy client goes on in a turn of its own, in nanoseconds. 0: others have their turn
     /// after each slice.
     pub own_turn_nanos_max: u64,
@@ -34,6 +36,7 @@ impl Default for Slices {
             reply_bytes_free: REPLY_BYTES_FREE,
             gathered_keys_max: GATHERED_KEYS_MAX,
             filled_bytes_max: FILLED_BYTES_MAX,
+            walked_bytes_max: WALKED_BYTES_MAX,
             own_turn_nanos_max: OWN_TURN_NANOS_MAX,
             turn_bytes_max: TURN_BYTES_MAX,
             read_cost_bytes: READ_COST_BYTES,

@@ -18,6 +18,7 @@ use crate::execution::gather::Gathering;
 use crate::execution::need::{TooMuch, args_bytes, value_bytes};
 use crate::execution::outcome::{Lacked, Needed};
 use crate::execution::read_many::Progress;
+use crate::execution::read_windows::{ReadWindows, Walked};
 use crate::limits::{
     CLAIM_BYTES_MIN, ELEMENT_BYTES, ELEMENTS_MIN, FETCH_AHEAD_SHIFT, PREFAULT_BYTES,
     READ_BUFFER_BYTES,
@@ -38,6 +39,8 @@ pub(crate) enum Wait {
     Gather(Lacked),
     /// Values from flash, or memory for what is made of values.
     Fetch(Needed),
+    /// A large collection to be read in windows.
+    Windows,
     /// Values that were fetched to be copied into its reply.
     Reply,
     /// Memory for a write.
@@ -68,7 +71,7 @@ impl<T: Transport> Connection<T> {
         async move {
             // To hold read buffers while waiting could make all wait for ever. What a request that waits for
             // values keeps of those it has is in memory of its own.
-            if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Reply) {
+            if !matches!(wait, Wait::Gather(_) | Wait::Fetch(_) | Wait::Windows | Wait::Reply) {
                 self.release_fetched();
                 self.reply_granted = 0;
             }
@@ -82,6 +85,7 @@ impl<T: Transport> Connection<T> {
             match wait {
                 Wait::Gather(lacked) => Box::pin(self.gather(lacked)).await,
                 Wait::Fetch(needed) => _ = self.fetch(needed).await,
+                Wait::Windows => Box::pin(self.read_windows()).await,
                 Wait::Reply => Box::pin(self.fill_reply()).await,
                 Wait::Memory => Box::pin(self.wait_for_memory()).await,
                 Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
@@ -360,18 +364,62 @@ impl<T: Transport> Connection<T> {
             }
         };
         // Whether it has succeeded is known, so nothing needs to be watched.
-        while read.unwatch(slices.gathered_keys_max) {
+        while read.watched.unwatch(slices.gathered_keys_max) {
             worker.turn.give_way().await;
         }
         if progress == Progress::Failed {
-            self.reply.truncate(read.reply_from());
+            self.reply.truncate(read.watched.reply_from());
             while self.pipeline().take_back_uses(&mut read) {
                 worker.turn.give_way().await;
             }
         } else {
-            self.read_many = Some(Box::new(read));
+            self.watched_read = Some(Box::new(read.watched));
         }
         drop(alone);
+    }
+
+    /// Reads a large collection in windows. When that fails, the request is run on all of it at once.
+    async fn read_windows(&mut self) {
+        let worker = self.worker.clone();
+        let mut read = self.pipeline().begin_read_windows();
+        let walked = loop {
+            self.let_values_go();
+            worker.turn.give_way().await;
+            let mut walked = self.read_window(&mut read);
+            while let Walked::Lacks(wants) = walked {
+                self.let_values_go();
+                let more = worker.tier.fetch(wants).await;
+                self.fetched.extend(more);
+                walked = self.read_window(&mut read);
+            }
+            if !matches!(walked, Walked::More) {
+                break walked;
+            }
+        };
+        self.let_values_go();
+        if let Walked::Done = walked {
+            read.watched.unwatch(1);
+            self.watched_read = Some(Box::new(read.watched));
+        } else {
+            self.has_read_in_vain = true;
+            self.reply.truncate(read.watched.reply_from());
+            self.pipeline().take_back_walk(&read);
+        }
+    }
+
+    fn read_window(&mut self, read: &mut ReadWindows) -> Walked {
+        let answered = self.reply.len();
+        let walked = self.pipeline().read_next_window(read);
+        self.take(self.reply.len() - answered);
+        walked
+    }
+
+    /// Lets go of what was fetched, and keeps the memory that was granted for the reply.
+    pub(super) fn let_values_go(&mut self) {
+        if !self.fetched.is_empty() {
+            self.fetched.clear();
+            self.worker.tier.buffers_released();
+        }
     }
 
     /// Looks for what was fetched in the order in which it will be asked for, with nothing locked.

@@ -1,0 +1,164 @@
+//! A read of a large collection (HGETALL, LRANGE and the like), in windows between which other clients have their
+//! turn ([`WatchedRead`]). Leaves on flash are fetched for one window at a time, so what is fetched takes little
+//! memory besides the reply, and the drive serves others in between.
+
+use command::collection::{Walk, Window};
+use command::{CommandError, Flags, Waits};
+use keyspace::{Db, Key};
+use tier::Want;
+
+use crate::execution::dispatch::{Pipeline, wants_of};
+use crate::execution::handler_run::{Caller, HandlerRun, Part, Reads, run_locked};
+use crate::execution::watched_read::WatchedRead;
+use crate::limits::{ATTEMPTS_MAX, READ_BUFFER_BYTES};
+use crate::state::registry::{Entry, Run};
+use crate::state::server::Server;
+
+/// Windows that a walk has at least to be cut into them.
+const WINDOWS_MIN: u64 = 2;
+
+/// A reply with the elements of a collection that is read in windows.
+pub(crate) struct ReadWindows {
+    pub(crate) watched: WatchedRead,
+    /// Where the next window begins: so many elements stand in front of it.
+    next: u64,
+    /// Runs on this window that lacked values.
+    attempts: u32,
+}
+
+/// How far a read has come.
+pub(crate) enum Walked {
+    /// There are windows left.
+    More,
+    /// The next window needs these values.
+    Lacks(Vec<Want>),
+    /// All was read, and the collection has not changed since.
+    Done,
+    /// It has changed, or there is no memory: the request is to be run on all of it at once.
+    Failed,
+}
+
+/// How far the first run of a command goes: in windows it is run on more than that, if it can be.
+#[inline]
+pub(super) fn first_walk(server: &Server, entry: &Entry, may_be_cut: bool) -> Walk<'static> {
+    match may_be_cut && entry.spec.flags.has(Flags::IN_WINDOWS) {
+        true => Walk::UpTo(WINDOWS_MIN * server.slices.walked_bytes_max),
+        false => Walk::Whole,
+    }
+}
+
+impl Pipeline<'_> {
+    /// Begins to read the collection of the request under way.
+    pub(crate) fn begin_read_windows(&mut self) -> ReadWindows {
+        self.reply.set_protocol(self.session.protocol);
+        let watched = WatchedRead::new(self.session.worker.clone(), self.reply.len(), 1);
+        ReadWindows { watched, next: 0, attempts: 0 }
+    }
+
+    /// Reads the next window.
+    pub(crate) fn read_next_window(&mut self, read: &mut ReadWindows) -> Walked {
+        let start_ticks = self.session.server().clock.raw();
+        let walked = self.walk_window(read).unwrap_or(Walked::Failed);
+        read.watched.add_ticks(start_ticks);
+        self.count_turn(start_ticks);
+        self.session.worker.after_batch();
+        walked
+    }
+
+    /// None: it has changed, or lacks too much, or failed.
+    fn walk_window(&mut self, read: &mut ReadWindows) -> Option<Walked> {
+        let request = self.batch.current()?;
+        let Run::Keys(handler) = request.entry?.run else { return None };
+        let args = self.batch.args(&request, self.input);
+        let key = request.key(args)?;
+        let worker = read.watched.worker().clone();
+        let server = &worker.server;
+        let mut locked = server.tier.keyspace.lock_one(key.slot);
+        if read.watched.has_changed() {
+            return None;
+        }
+        let is_first = read.next == 0;
+        let reply_from = read.watched.reply_from();
+        let bytes_max = self.attempt.reply_bytes_max.saturating_add(reply_from);
+        let window = Window::new(read.next, server.slices.walked_bytes_max);
+        let (length, before) = (self.reply.len(), Reads::of(&worker.tally.borrow()));
+        let run = HandlerRun {
+            handler,
+            keys: std::slice::from_ref(&key),
+            part: if is_first { Part::First(1) } else { Part::Later },
+            args,
+            fetched: self.fetched,
+            // What the whole reply takes has been asked for.
+            reply_bytes_max: if is_first { bytes_max } else { usize::MAX },
+            leaves_gaps: false,
+            copies_large: false,
+            spare: self.spare,
+            is_write: false,
+            waits: Waits::Never,
+            walk: Walk::Window(&window),
+            saved_bytes: None,
+            record: None,
+        };
+        let caller = Caller { large_leaves: None, ..Caller::of(self.session) };
+        match run_locked(caller, &mut locked, run, self.reply) {
+            Ok(()) => {}
+            Err(CommandError::NotResident(missing)) => {
+                self.reply.truncate(length);
+                let wants = wants_of(&server.tier, &missing.values);
+                return read.lacks(wants, |want| self.fetched.failure(want.record).is_some());
+            }
+            Err(_) => return None,
+        }
+        if self.reply.len() > bytes_max {
+            return None;
+        }
+        read.watched.reads.take_from(&mut worker.tally.borrow_mut(), before);
+        if is_first {
+            read.watched.watch(&mut locked, &key, self.session)?;
+        } else {
+            read.watched.reads.count_key_once();
+            self.take_back_use(read, locked.slot(key.slot), &key);
+        }
+        read.attempts = 0;
+        Some(match window.next() {
+            Some(next) => {
+                read.next = next;
+                Walked::More
+            }
+            None if read.watched.holds() => Walked::Done,
+            None => Walked::Failed,
+        })
+    }
+
+    /// Takes back a use of the key that one window has counted more than another.
+    fn take_back_use(&self, read: &ReadWindows, slot: &mut keyspace::SlotState, key: &Key<'_>) {
+        if !self.session.no_touch {
+            let worker = read.watched.worker();
+            let table = worker.server.tier.keyspace.table_of(self.session.db);
+            let mut tally = worker.tally.borrow_mut();
+            Db::new(slot, table, 0, &mut tally).take_back_access(key);
+        }
+    }
+
+    /// Takes back the use of the key that a failed read has counted, for the run that follows counts it too.
+    pub(crate) fn take_back_walk(&self, read: &ReadWindows) {
+        let Some(request) = self.batch.current() else { return };
+        let Some(key) = request.key(self.batch.args(&request, self.input)) else { return };
+        if read.next > 0 {
+            let keyspace = &read.watched.worker().server.tier.keyspace;
+            self.take_back_use(read, &mut keyspace.lock(key.slot), &key);
+        }
+    }
+}
+
+impl ReadWindows {
+    /// What a window lacks. None: it cannot be fetched, or is more than read buffers hold, which count already, or
+    /// has been fetched in vain too often.
+    fn lacks(&mut self, wants: Vec<Want>, has_failed: impl Fn(&Want) -> bool) -> Option<Walked> {
+        self.attempts += 1;
+        let bytes: u64 = wants.iter().map(|want| u64::from(want.value_len)).sum();
+        let fits = bytes <= 2 * READ_BUFFER_BYTES as u64;
+        let may_go_on = self.attempts < ATTEMPTS_MAX && fits && !wants.iter().any(has_failed);
+        may_go_on.then_some(Walked::Lacks(wants))
+    }
+}

@@ -127,7 +127,8 @@ impl Profile {
                 reply_bytes_free: 3000,
                 gathered_keys_max: 2,
                 filled_bytes_max: 1000,
-                walked_bytes_max: 300,
+                // A leaf.
+                walked_bytes_max: 1,
                 own_turn_nanos_max,
                 // Two that are ready are a crowd.
                 turn_bytes_max: 4 << 10,

@@ -4,7 +4,7 @@
 
 use command::collection::{Walk, Window};
 use command::{CommandError, Flags, Waits};
-use keyspace::{Db, Key};
+use keyspace::{Db, Key, SlotState};
 use tier::Want;
 
 use crate::execution::dispatch::{Pipeline, wants_of};
@@ -100,7 +100,13 @@ impl Pipeline<'_> {
             record: None,
         };
         let caller = Caller { large_leaves: None, ..Caller::of(self.session) };
-        match run_locked(caller, &mut locked, run, self.reply) {
+        let frequency = frequency(caller, locked.slot(key.slot), &key);
+        let result = run_locked(caller, &mut locked, run, self.reply);
+        if !is_first {
+            // It is one use of the key, however many windows there are.
+            set_frequency(caller, locked.slot(key.slot), &key, frequency);
+        }
+        match result {
             Ok(()) => {}
             Err(CommandError::NotResident(missing)) => {
                 self.reply.truncate(length);
@@ -117,7 +123,6 @@ impl Pipeline<'_> {
             read.watched.watch(&mut locked, &key, self.session)?;
         } else {
             read.watched.reads.count_key_once();
-            self.take_back_use(read, locked.slot(key.slot), &key);
         }
         read.attempts = 0;
         Some(match window.next() {
@@ -130,25 +135,31 @@ impl Pipeline<'_> {
         })
     }
 
-    /// Takes back a use of the key that one window has counted more than another.
-    fn take_back_use(&self, read: &ReadWindows, slot: &mut keyspace::SlotState, key: &Key<'_>) {
-        if !self.session.no_touch {
-            let worker = read.watched.worker();
-            let table = worker.server.tier.keyspace.table_of(self.session.db);
-            let mut tally = worker.tally.borrow_mut();
-            Db::new(slot, table, 0, &mut tally).take_back_access(key);
-        }
-    }
-
     /// Takes back the use of the key that a failed read has counted, for the run that follows counts it too.
     pub(crate) fn take_back_walk(&self, read: &ReadWindows) {
         let Some(request) = self.batch.current() else { return };
         let Some(key) = request.key(self.batch.args(&request, self.input)) else { return };
-        if read.next > 0 {
-            let keyspace = &read.watched.worker().server.tier.keyspace;
-            self.take_back_use(read, &mut keyspace.lock(key.slot), &key);
+        if read.next > 0 && !self.session.no_touch {
+            let worker = read.watched.worker();
+            let keyspace = &worker.server.tier.keyspace;
+            let table = keyspace.table_of(self.session.db);
+            let mut tally = worker.tally.borrow_mut();
+            Db::new(&mut keyspace.lock(key.slot), table, 0, &mut tally).take_back_access(&key);
         }
     }
+}
+
+/// How often a key was used lately.
+fn frequency(caller: Caller<'_>, slot: &mut SlotState, key: &Key<'_>) -> u8 {
+    let table = caller.worker.server.tier.keyspace.table_of(caller.db);
+    let mut tally = caller.worker.tally.borrow_mut();
+    Db::new(slot, table, caller.now_ms, &mut tally).frequency(key).unwrap_or(0)
+}
+
+fn set_frequency(caller: Caller<'_>, slot: &mut SlotState, key: &Key<'_>, frequency: u8) {
+    let table = caller.worker.server.tier.keyspace.table_of(caller.db);
+    let mut tally = caller.worker.tally.borrow_mut();
+    Db::new(slot, table, caller.now_ms, &mut tally).set_frequency(key, frequency);
 }
 
 impl ReadWindows {

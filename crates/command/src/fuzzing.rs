@@ -135,6 +135,8 @@ fn restored(payload: &[u8], choice: u8, demote: bool) -> Vec<(String, Vec<u8>)> 
             server.expire_fields();
         }
     }
+    // How many fields that have expired are there yet, HLEN tells, and the leaves of one server are others.
+    server.expire_fields();
     for line in READING {
         ask(&mut server, &words(line));
     }

@@ -91,6 +91,10 @@ impl<'a> Entries<'a> {
             }
             id = next.id;
             let own = if next.own_fields { Some(cursor.check_number()?) } else { None };
+            if own.is_none() && shared == 0 {
+                // One that was removed says so by a number of its own.
+                return Err(Damaged);
+            }
             let parts = own.map_or(Some(shared), |own| own.checked_mul(2)).ok_or(Damaged)?;
             (0..parts).try_for_each(|_| cursor.check_part())?;
             ever += 1;
@@ -676,6 +680,14 @@ mod tests {
                 _ => StreamId::new(id.ms + (1 << self.below(50)), u64::MAX - 5 + self.below(5)),
             }
         }
+    }
+
+    /// Its entry would have no fields, as one that was removed, and not say so.
+    #[test]
+    fn an_entry_without_fields_is_damage() {
+        let mut leaf = [0; 43];
+        (leaf[0], leaf[7], leaf[25], leaf[42]) = (64, 37, 0, 4);
+        assert_eq!(Entries::check(&leaf).err(), Some(Damaged));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use resp::Frame;
 use stdx::Random;
+use support::kept::field;
 use support::{Client, Server, show, text};
 
 const ELEMENTS: u64 = 6_000;
@@ -169,11 +170,7 @@ fn a_long_walk_counts_as_one_use_of_its_key() {
     );
     let mut client = server.connect();
     fill(&mut client);
-    let hits = |client: &mut Client| {
-        let stats = text(&client.line("INFO stats"));
-        let line = stats.lines().find_map(|line| line.strip_prefix("keyspace_hits:"));
-        line.expect("it is told").trim().parse::<u64>().expect("a number")
-    };
+    let hits = |client: &mut Client| field(client, "stats", "keyspace_hits");
     for demote in [false, true] {
         for line in ["HGETALL h", "SMEMBERS s", "LRANGE l 0 -1", "ZRANGE z 0 -1"] {
             if demote {

@@ -462,7 +462,7 @@ impl Runner<'_> {
                 spare: self.spare,
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
-                walk: first_walk(&worker.server, self.entry, self.attempt.may_be_cut),
+                walk: first_walk(&worker.server.slices, self.entry.spec.flags, self.attempt),
                 saved_bytes: None,
                 record: None,
             };

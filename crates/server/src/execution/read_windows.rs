@@ -5,14 +5,14 @@
 use command::collection::{Walk, Window};
 use command::{CommandError, Flags, Waits};
 use keyspace::{Db, Key, SlotState};
-use tier::Want;
+use tier::{Want, sort_wants};
 
-use crate::execution::dispatch::{Pipeline, wants_of};
+use crate::execution::dispatch::{Attempt, Pipeline, wants_of};
 use crate::execution::handler_run::{Caller, HandlerRun, Part, Reads, run_locked};
 use crate::execution::watched_read::WatchedRead;
 use crate::limits::{ATTEMPTS_MAX, READ_BUFFER_BYTES};
-use crate::state::registry::{Entry, Run};
-use crate::state::server::Server;
+use crate::state::registry::Run;
+use crate::state::slices::Slices;
 
 /// Windows that a walk has at least to be cut into them.
 const WINDOWS_MIN: u64 = 2;
@@ -22,6 +22,8 @@ pub(crate) struct ReadWindows {
     pub(crate) watched: WatchedRead,
     /// Where the next window begins: so many elements stand in front of it.
     next: u64,
+    /// Whether the first has been read, which counts as a use of the key.
+    has_begun: bool,
     /// Runs on this window that lacked values.
     attempts: u32,
 }
@@ -38,11 +40,13 @@ pub(crate) enum Walked {
     Failed,
 }
 
-/// How far the first run of a command goes: in windows it is run on more than that, if it can be.
+/// How far a run of a command goes that was granted so much memory: in windows it is run on more than that, if it can
+/// be. A reply that need not be asked for is not cut: very many clients would have one unfinished that nobody counts.
 #[inline]
-pub(super) fn first_walk(server: &Server, entry: &Entry, may_be_cut: bool) -> Walk<'static> {
-    match may_be_cut && entry.spec.flags.has(Flags::IN_WINDOWS) {
-        true => Walk::UpTo(WINDOWS_MIN * server.slices.walked_bytes_max),
+pub(super) fn first_walk(slices: &Slices, flags: Flags, attempt: Attempt) -> Walk<'static> {
+    let is_granted = attempt.reply_granted > slices.reply_bytes_free;
+    match is_granted && attempt.may_be_cut && flags.has(Flags::IN_WINDOWS) {
+        true => Walk::UpTo(WINDOWS_MIN * slices.walked_bytes_max),
         false => Walk::Whole,
     }
 }
@@ -52,13 +56,13 @@ impl Pipeline<'_> {
     pub(crate) fn begin_read_windows(&mut self) -> ReadWindows {
         self.reply.set_protocol(self.session.protocol);
         let watched = WatchedRead::new(self.session.worker.clone(), self.reply.len(), 1);
-        ReadWindows { watched, next: 0, attempts: 0 }
+        ReadWindows { watched, next: 0, has_begun: false, attempts: 0 }
     }
 
     /// Reads the next window.
-    pub(crate) fn read_next_window(&mut self, read: &mut ReadWindows) -> Walked {
+    pub(crate) fn walk_window(&mut self, read: &mut ReadWindows) -> Walked {
         let start_ticks = self.session.server().clock.raw();
-        let walked = self.walk_window(read).unwrap_or(Walked::Failed);
+        let walked = self.walk_locked(read).unwrap_or(Walked::Failed);
         read.watched.add_ticks(start_ticks);
         self.count_turn(start_ticks);
         self.session.worker.after_batch();
@@ -66,7 +70,7 @@ impl Pipeline<'_> {
     }
 
     /// None: it has changed, or lacks too much, or failed.
-    fn walk_window(&mut self, read: &mut ReadWindows) -> Option<Walked> {
+    fn walk_locked(&mut self, read: &mut ReadWindows) -> Option<Walked> {
         let request = self.batch.current()?;
         let Run::Keys(handler) = request.entry?.run else { return None };
         let args = self.batch.args(&request, self.input);
@@ -77,7 +81,7 @@ impl Pipeline<'_> {
         if read.watched.has_changed() {
             return None;
         }
-        let is_first = read.next == 0;
+        let is_first = !read.has_begun;
         let reply_from = read.watched.reply_from();
         let bytes_max = self.attempt.reply_bytes_max.saturating_add(reply_from);
         let window = Window::new(read.next, server.slices.walked_bytes_max);
@@ -110,7 +114,8 @@ impl Pipeline<'_> {
             Ok(()) => {}
             Err(CommandError::NotResident(missing)) => {
                 self.reply.truncate(length);
-                let wants = wants_of(&server.tier, &missing.values);
+                let mut wants = wants_of(&server.tier, &missing.values);
+                sort_wants(&mut wants);
                 return read.lacks(wants, |want| self.fetched.failure(want.record).is_some());
             }
             Err(_) => return None,
@@ -119,6 +124,7 @@ impl Pipeline<'_> {
             return None;
         }
         read.watched.reads.take_from(&mut worker.tally.borrow_mut(), before);
+        read.has_begun = true;
         if is_first {
             read.watched.watch(&mut locked, &key, self.session)?;
         } else {
@@ -139,7 +145,7 @@ impl Pipeline<'_> {
     pub(crate) fn take_back_walk(&self, read: &ReadWindows) {
         let Some(request) = self.batch.current() else { return };
         let Some(key) = request.key(self.batch.args(&request, self.input)) else { return };
-        if read.next > 0 && !self.session.no_touch {
+        if read.has_begun && !self.session.no_touch {
             let worker = read.watched.worker();
             let keyspace = &worker.server.tier.keyspace;
             let table = keyspace.table_of(self.session.db);
@@ -171,5 +177,31 @@ impl ReadWindows {
         let fits = bytes <= 2 * READ_BUFFER_BYTES as u64;
         let may_go_on = self.attempts < ATTEMPTS_MAX && fits && !wants.iter().any(has_failed);
         may_go_on.then_some(Walked::Lacks(wants))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thousands of clients would each have a reply that nobody counts, which a whole run writes at once.
+    #[test]
+    fn only_a_reply_that_was_granted_memory_is_cut() {
+        let slices = Slices::default();
+        let cut = |reply_granted, may_be_cut, flags| {
+            let attempt = Attempt {
+                number: 1,
+                reply_bytes_max: usize::MAX,
+                reply_granted,
+                leaves_gaps: false,
+                may_be_cut,
+            };
+            matches!(first_walk(&slices, flags, attempt), Walk::UpTo(_))
+        };
+        let free = slices.reply_bytes_free;
+        assert!(cut(free + 1, true, Flags::IN_WINDOWS));
+        assert!(!cut(free, true, Flags::IN_WINDOWS));
+        assert!(!cut(free + 1, false, Flags::IN_WINDOWS));
+        assert!(!cut(free + 1, true, Flags::READONLY));
     }
 }

@@ -385,12 +385,12 @@ impl<T: Transport> Connection<T> {
         let walked = loop {
             self.let_values_go();
             worker.turn.give_way().await;
-            let mut walked = self.read_window(&mut read);
+            let mut walked = self.walk_window(&mut read);
             while let Walked::Lacks(wants) = walked {
                 self.let_values_go();
                 let more = worker.tier.fetch(wants).await;
                 self.fetched.extend(more);
-                walked = self.read_window(&mut read);
+                walked = self.walk_window(&mut read);
             }
             if !matches!(walked, Walked::More) {
                 break walked;
@@ -407,9 +407,9 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    fn read_window(&mut self, read: &mut ReadWindows) -> Walked {
+    fn walk_window(&mut self, read: &mut ReadWindows) -> Walked {
         let answered = self.reply.len();
-        let walked = self.pipeline().read_next_window(read);
+        let walked = self.pipeline().walk_window(read);
         self.take(self.reply.len() - answered);
         walked
     }

@@ -45,7 +45,7 @@ pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use evict::{Evictable, Evicted};
 pub use key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
 pub use keyspace::{FreeSlots, Keyspace, Locked, SlotGuard};
-pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
+pub use record::{CACHE_LINE_BYTES, FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
 pub use slot::{
     DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, TABLE_COUNT, Verdict, node_table,

@@ -37,7 +37,8 @@ pub const KEY_BYTES_MAX: usize = 512 << 20;
 /// Values up to this length stand in the record itself: they save an address and a cache miss.
 pub(crate) const INLINE_BYTES_MAX: usize = 128;
 
-const CACHE_LINE_BYTES: usize = 64;
+/// Bytes that are prefetched together.
+pub const CACHE_LINE_BYTES: usize = 64;
 
 /// Records lie on multiples of 8, so that an address leaves three low bits to the table entry.
 pub(crate) const RECORD_ALIGN: usize = 8;

@@ -1,7 +1,7 @@
 //! Which leaves a command will look an element up in, so that their cache lines can be on their way when it runs.
 
 use keyspace::prefetch::prefetch;
-use keyspace::{Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
+use keyspace::{CACHE_LINE_BYTES, Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
 use resp::Args;
 use value::Kind;
 use value::leaf::score_index::{MemberHash, ScoreIndex};
@@ -22,6 +22,8 @@ pub enum ElementOf {
     Arg(usize),
     /// The one at an end of a list.
     End(End),
+    /// The one at an end of a sorted set, which is taken from there.
+    Popped(End),
 }
 
 /// Commands that look elements up by name, and which of their arguments is the first of these.
@@ -58,12 +60,19 @@ const ENDS: &[(&str, End)] = &[
     ("RPUSHX", End::Right),
 ];
 
+/// Commands that take a member from an end of a sorted set.
+const POPS: &[(&str, End)] = &[("ZPOPMAX", End::Right), ("ZPOPMIN", End::Left)];
+
 impl ElementOf {
     /// Which element a command looks up, if it does.
     pub fn command(command: &str) -> Option<ElementOf> {
         let arg = ELEMENT_ARGS.iter().find(|(name, _)| *name == command);
-        let end = ENDS.iter().find(|(name, _)| *name == command);
-        arg.map(|&(_, at)| ElementOf::Arg(at)).or(end.map(|&(_, end)| ElementOf::End(end)))
+        let end = |commands: &[(&str, End)]| {
+            commands.iter().find(|(name, _)| *name == command).map(|(_, end)| *end)
+        };
+        arg.map(|&(_, at)| ElementOf::Arg(at))
+            .or_else(|| end(ENDS).map(ElementOf::End))
+            .or_else(|| end(POPS).map(ElementOf::Popped))
     }
 
     /// The element that a request looks up, if it names one.
@@ -72,6 +81,7 @@ impl ElementOf {
         match self {
             ElementOf::Arg(at) => args.get(at).map(Element::new),
             ElementOf::End(end) => Some(Element::AtEnd(end)),
+            ElementOf::Popped(end) => Some(Element::Popped(end, 0)),
         }
     }
 }
@@ -83,6 +93,8 @@ pub enum Element {
     Hashed(u64),
     /// At an end of a list.
     AtEnd(End),
+    /// At an end of a sorted set, behind as many as are taken from there before.
+    Popped(End, usize),
 }
 
 impl Element {
@@ -96,7 +108,18 @@ impl Element {
     fn member_hash(self) -> Option<MemberHash> {
         match self {
             Element::Hashed(hash) => Some(MemberHash::from_hash(hash)),
-            Element::AtEnd(_) => None,
+            Element::AtEnd(_) | Element::Popped(..) => None,
+        }
+    }
+
+    /// The element to look up for this one, behind another in the same collection. None: it is the same.
+    #[inline]
+    pub fn after(self, last: Element) -> Option<Element> {
+        match (self, last) {
+            (Element::Popped(end, _), Element::Popped(last_end, before)) if end == last_end => {
+                Some(Element::Popped(end, before + 1))
+            }
+            _ => (self != last).then_some(self),
         }
     }
 
@@ -114,9 +137,13 @@ impl Element {
             Element::AtEnd(end) if kind.is_list() => {
                 (place.leaf_name(slot, |branch| end_of(branch, end))?, Step::Leaf)
             }
+            Element::Popped(end, _) if kind.is_sorted_set() => {
+                (place.leaf_name(slot, |branch| end_of(branch, end))?, Step::End)
+            }
             _ => return None,
         };
-        Some(LookUp { element: self, key: *key, node: hint_of(name, key), step })
+        let is_removed = matches!(self, Element::Popped(..));
+        Some(LookUp { element: self, key: *key, node: hint_of(name, key), step, is_removed })
     }
 }
 
@@ -141,11 +168,15 @@ pub struct LookUp {
     /// The node to look into next.
     node: Hint,
     step: Step,
+    /// Whether the element is removed: what stands behind it in its leaves moves.
+    is_removed: bool,
 }
 
 /// What a look-up comes to.
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    /// The leaf at an end of a sorted set, which tells the member to look up.
+    End,
     /// The root of the index of a sorted set.
     IndexRoot,
     /// A leaf of that.
@@ -200,11 +231,15 @@ impl LookUp {
         }
     }
 
-    /// Asks for the lines of its row.
+    /// Asks for the lines of its row, or for all that move.
     fn prefetch_row(&self, slot: &SlotState) {
         let (Some(rows), Some(hash)) = (self.rows(slot), self.element.member_hash()) else {
             return;
         };
+        if self.is_removed {
+            let lines = rows.bytes().chunks(CACHE_LINE_BYTES);
+            return lines.for_each(|line| prefetch(line.as_ptr()));
+        }
         for at in rows.likely_places(hash.fingerprint()).into_iter().flatten() {
             prefetch(rows.bytes().as_ptr().wrapping_add(at));
         }
@@ -213,14 +248,23 @@ impl LookUp {
     /// Goes on in a sorted set: from the index to the leaf where members with the score stand that it tells. None: it
     /// has been there, or the index does not know the element.
     fn go_on(&mut self, slot: &SlotState) -> Option<()> {
+        if let Element::Popped(end, before) = self.element {
+            self.element = member_at(self.rows(slot)?, end, before)?;
+        }
         let hash = self.element.member_hash()?;
         let (name, step) = match self.step {
+            Step::End => {
+                let (_, place) = tree_of(slot, &self.key)?;
+                (place.of_index(slot).root_name()?, Step::IndexRoot)
+            }
             Step::IndexRoot => {
                 let (seen_at, _) = slot.guessed(&self.node)?;
                 let (_, place) = tree_of(slot, &self.key)?;
                 let index = Place { seen_at: Some(seen_at), ..place.of_index(slot) };
                 (index.leaf_name(slot, |branch| branch.find(&hash.order()))?, Step::IndexLeaf)
             }
+            // It has come from the leaf.
+            Step::IndexLeaf if self.is_removed => return None,
             Step::IndexLeaf => {
                 let score = ScoreIndex::of(self.rows(slot)?).scores(&hash).next()?;
                 let (_, place) = tree_of(slot, &self.key)?;
@@ -231,6 +275,12 @@ impl LookUp {
         (self.node, self.step) = (hint_of(name, &self.key), step);
         Some(())
     }
+}
+
+/// The member at an end of a leaf, behind so many others.
+fn member_at(members: Rows<'_>, end: End, before: usize) -> Option<Element> {
+    let from_right = members.len().checked_sub(before + 1)?;
+    Some(Element::new(members.first(if end == End::Left { before } else { from_right })))
 }
 
 #[cfg(test)]
@@ -256,7 +306,7 @@ mod tests {
         let mut look_ups = vec![look_up(server, key, element).expect("it is large")];
         let mut leaves = Vec::new();
         loop {
-            if !matches!(look_ups[0].step, Step::IndexRoot) {
+            if !matches!(look_ups[0].step, Step::End | Step::IndexRoot) {
                 leaves.push(look_ups[0].node.hash);
             }
             server.keyspace.prefetch_keys(&mut look_ups, 1);
@@ -312,6 +362,25 @@ mod tests {
     }
 
     #[test]
+    fn members_that_are_popped_are_looked_up_as_any() {
+        let mut server = Harness::new(false);
+        let members: String = (0..ELEMENTS).map(|number| format!(" {number} {number}")).collect();
+        server.run(&format!("ZADD zset{members}"));
+        for (end, members) in [(End::Left, [0, 1]), (End::Right, [ELEMENTS - 1, ELEMENTS - 2])] {
+            let mut element = Element::Popped(end, 0);
+            for member in members {
+                let expected = Element::new(member.to_string().as_bytes());
+                let of_index = leaves_of(&server, "zset", expected)[0];
+                assert_eq!(leaves_of(&server, "zset", element), [of_index]);
+                element = Element::Popped(end, 0).after(element).expect("the next");
+            }
+        }
+        let beyond = Element::Popped(End::Left, ELEMENTS);
+        assert_eq!(leaves_of(&server, "zset", beyond), []);
+        assert_eq!(Element::AtEnd(End::Left).after(Element::AtEnd(End::Left)), None);
+    }
+
+    #[test]
     fn each_look_up_ends() {
         let mut server = Harness::new(false);
         let elements = |with: fn(usize) -> String| (0..ELEMENTS).map(with).collect::<String>();
@@ -319,12 +388,14 @@ mod tests {
         server.run(&format!("RPUSH list{}", elements(|number| format!(" {number}"))));
         let members = ["1", "2999", "-"].map(|member| ("zset", Element::new(member.as_bytes())));
         let ends = [End::Left, End::Right].map(|end| ("list", Element::AtEnd(end)));
+        let pops = [End::Left, End::Right].map(|end| ("zset", Element::Popped(end, 0)));
         let mut look_ups: Vec<LookUp> = members
             .into_iter()
             .chain(ends)
+            .chain(pops)
             .filter_map(|(key, element)| look_up(&server, key, element))
             .collect();
-        assert_eq!(look_ups.len(), 5);
+        assert_eq!(look_ups.len(), 7);
         LookUp::prefetch_all(&mut look_ups, &server.keyspace);
         assert!(look_ups.is_empty());
     }
@@ -341,12 +412,13 @@ mod tests {
         }
         for key in ["hash", "string", "missing"] {
             assert!(look_up(&server, key, Element::AtEnd(End::Left)).is_none(), "{key}");
+            assert!(look_up(&server, key, Element::Popped(End::Left, 0)).is_none(), "{key}");
         }
     }
 
     #[test]
     fn the_commands_exist_and_take_so_many_arguments() {
-        let ends = ENDS.iter().map(|(name, _)| (name, &1));
+        let ends = ENDS.iter().chain(POPS).map(|(name, _)| (name, &1));
         for (name, at) in ELEMENT_ARGS.iter().map(|(name, at)| (name, at)).chain(ends) {
             let mut rows = crate::family::FAMILIES.iter().flat_map(|family| family.iter());
             let row: &Command = rows.find(|row| row.name == *name).expect(name);

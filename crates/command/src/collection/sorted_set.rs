@@ -68,6 +68,11 @@ impl SortedSet<'_> {
         (self.byte_len() / self.len()).saturating_mul(members)
     }
 
+    /// Whether it is in many leaves.
+    pub fn is_tree(&self) -> bool {
+        matches!(self, SortedSet::Tree(_))
+    }
+
     /// Whether Redis would keep it in a listpack.
     pub fn is_packed(&self) -> bool {
         match self {
@@ -272,6 +277,13 @@ fn visit_ranks(
     backwards: bool,
     mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>,
 ) -> CommandResult {
+    if ranks.end - ranks.start == 1 {
+        // Without a list of leaves.
+        let (leaf, rank) = tree.leaf_of_nth(ranks.start)?;
+        let (member, score) = Scored::new(leaf).at(rank);
+        let _ = visit(member, score);
+        return Ok(());
+    }
     let visited = tree.visit_range(ranks.clone(), backwards, |leaf, of_leaf| {
         let first = ranks.start.max(of_leaf.start) - of_leaf.start;
         let end = ranks.end.min(of_leaf.end) - of_leaf.start;

@@ -124,10 +124,13 @@ fn read<'c>(
 
 /// The bytes of a sparse one, to be changed. Errors: it is so long that it cannot be sound.
 fn copy_sparse(bytes: &[u8]) -> Result<Vec<u8>, CommandError> {
-    match hll::opcodes(bytes).count() <= REGISTERS {
-        true => Ok(bytes.to_vec()),
-        false => Err(CORRUPTED),
+    if bytes.len() > hll::SPARSE_BYTES_MAX {
+        return Err(CORRUPTED);
     }
+    // With room for an element.
+    let mut copy = Vec::with_capacity(bytes.len() + hll::RAISED_BYTES_MAX);
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 fn pfadd(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandResult {

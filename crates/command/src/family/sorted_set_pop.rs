@@ -8,7 +8,7 @@ use value::parse_i64;
 
 use super::room::{FRAME_BYTES, Room, check_room, check_stored};
 use super::sorted_set::SCORED_FRAME_BYTES;
-use crate::collection::LONG_BYTES;
+use crate::collection::{Copies, LONG_BYTES, ScoreChange};
 use crate::cx::Cx;
 use crate::effect::Event;
 use crate::error::{CommandError, CommandResult, fixed};
@@ -228,6 +228,8 @@ pub(super) fn pop_from_first(
         }
         form.begin(key, popped as usize, reply);
         let mut room = Room::new(reply_bytes_max);
+        let (is_one_of_many, mut copies) =
+            (popped == 1 && set.len() > 1 && set.is_tree(), Copies::default());
         set.visit(ranks.clone(), end == End::Max, |member, score| {
             let bytes = member.len() as u64 + FRAME_BYTES + SCORED_FRAME_BYTES;
             if room.takes(bytes, reply) {
@@ -236,12 +238,21 @@ pub(super) fn pop_from_first(
                 }
                 reply.bulk(member);
                 reply.double(score);
+                if is_one_of_many {
+                    copies.push(member, score);
+                }
             }
             ControlFlow::Continue(())
         })?;
         room.end(key, reply)?;
-        if popped > 0 {
+        if is_one_of_many {
+            // It is looked for by its rank once only.
+            let (score, member) = copies.member(0);
+            cx.change_sorted_set(key, &[ScoreChange::removal(member, score)])?;
+        } else if popped > 0 {
             cx.remove_ranks(key, ranks)?;
+        }
+        if popped > 0 {
             cx.report(key, end.popped(), popped);
             cx.report_if_gone(key);
         }

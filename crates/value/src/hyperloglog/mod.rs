@@ -12,7 +12,7 @@ mod dense;
 mod estimate;
 mod sparse;
 
-pub use sparse::{Opcode, opcodes};
+pub use sparse::{Opcode, RAISED_BYTES_MAX, opcodes};
 
 /// Registers of each.
 pub const REGISTERS: usize = 16_384;
@@ -25,6 +25,8 @@ const RUN_MAX: u32 = 64 - REGISTER_BITS + 1;
 const HEADER_BYTES: usize = 16;
 /// Bytes of a dense one.
 pub const DENSE_BYTES: usize = HEADER_BYTES + dense::BYTES;
+/// Bytes of a sparse one at most: each of its opcodes is of a register at least.
+pub const SPARSE_BYTES_MAX: usize = HEADER_BYTES + REGISTERS * sparse::OPCODE_BYTES_MAX;
 const MAGIC: &[u8] = b"HYLL";
 const ENCODING_AT: usize = 4;
 const CARDINALITY_AT: usize = 8;

@@ -11,13 +11,21 @@
 //! Bytes that say something else come from SETRANGE and the like. They are read as Redis reads them, where
 //! a zero stands behind the last byte.
 
+use smallvec::SmallVec;
+
 use super::{Corrupted, HEADER_BYTES, REGISTERS, Wish};
 
+/// Bytes of an opcode at most.
+pub(super) const OPCODE_BYTES_MAX: usize = 2;
 const LONG_ZEROS_BIT: u8 = 0x40;
 const VALUE_BIT: u8 = 0x80;
 const SHORT_ZEROS_MAX: usize = 64;
 const VALUE_MAX: u8 = 32;
 const EQUAL_MAX: usize = 4;
+/// Bytes of the opcodes that one is divided into: of a register, and of what is left on both sides.
+const MADE_BYTES_MAX: usize = 2 * OPCODE_BYTES_MAX + 1;
+/// Bytes that a sparse one grows by at most when a register is raised.
+pub const RAISED_BYTES_MAX: usize = MADE_BYTES_MAX - 1;
 /// Opcodes that are looked at for equal neighbours when one was divided.
 const JOINED_MAX: usize = 5;
 
@@ -53,13 +61,13 @@ impl Opcode {
 }
 
 /// Adds what covers so many registers of a value.
-pub(super) fn push_run(bytes: &mut Vec<u8>, value: u8, registers: usize) {
+pub(super) fn push_run(bytes: &mut impl Extend<u8>, value: u8, registers: usize) {
     debug_assert!(registers <= if value > 0 { EQUAL_MAX } else { REGISTERS });
     let Some(more) = registers.checked_sub(1) else { return };
     if value > 0 {
-        bytes.push(VALUE_BIT | (value - 1) << 2 | more as u8);
+        bytes.extend([VALUE_BIT | (value - 1) << 2 | more as u8]);
     } else if registers <= SHORT_ZEROS_MAX {
-        bytes.push(more as u8);
+        bytes.extend([more as u8]);
     } else {
         bytes.extend([LONG_ZEROS_BIT | (more >> 8) as u8, more as u8]);
     }
@@ -130,7 +138,7 @@ pub(super) fn raise(
     if opcode.value >= value {
         return Ok(Raised::No);
     }
-    let mut made = Vec::with_capacity(5);
+    let mut made: SmallVec<[u8; MADE_BYTES_MAX]> = SmallVec::new();
     push_run(&mut made, opcode.value, register - first);
     push_run(&mut made, value, 1);
     push_run(&mut made, opcode.value, first + opcode.registers - 1 - register);

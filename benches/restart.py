@@ -29,7 +29,7 @@ def main():
         kept = [*journal, "--tier-persistence", "yes"]
         for name in ("kelvin", "redis"):
             (folder / name).mkdir(parents=True)
-        kelvin = bench.kelvin(bench.scaled(MAXMEMORY_MIB, 96), "32gb", more=["--dir", folder / "kelvin", *kept])
+        kelvin = bench.kelvin(bench.scaled(MAXMEMORY_MIB, 96), "12gb", more=["--dir", folder / "kelvin", *kept])
         fill(bench, kelvin, keys)
         for name, bar in (("killed", KILLED_BAR), ("SHUTDOWN", ENDED_BAR)):
             if name == "killed":

@@ -301,3 +301,31 @@ fn a_snapshot_gives_way_to_the_checkpoint_that_writes_wait_for() {
     });
     check_all(&mut client, &written);
 }
+
+/// Writers have filled all that they may, and what reads need cannot be demoted.
+#[test]
+fn reads_are_answered_while_ram_and_flash_are_full() {
+    const VALUES_MAX: u64 = 1_000;
+    const WORDS: u64 = 50_000;
+    for persists in ["yes", "no"] {
+        let owner = Server::kelvin(&[]);
+        let options =
+            ["--maxmemory", "64mb", "--flash-size", "96mb", "--tier-persistence", persists];
+        let server = on_directory(owner.directory(), &options);
+        let mut client = server.connect();
+        let mut set = |seed: u64| {
+            let reply = client.call(&["SET", &format!("key:{seed}"), &long_value(seed, WORDS)]);
+            !matches!(reply, Frame::Error(_))
+        };
+        let mut written: Vec<u64> = (0..VALUES_MAX).take_while(|&seed| set(seed)).collect();
+        written.extend((VALUES_MAX..VALUES_MAX + 20).filter(|&seed| set(seed)));
+        assert!(written.len() > 80, "{} values are more than RAM has room for", written.len());
+        for seed in written {
+            let start = Instant::now();
+            let reply = client.call(&["GET", &format!("key:{seed}")]);
+            assert!(!matches!(reply, Frame::Error(_)), "{persists}, {seed}: {}", show(&reply));
+            assert!(text(&reply) == long_value(seed, WORDS), "{persists}, {seed}");
+            assert!(start.elapsed() < ANSWERED_WITHIN, "{:?}", start.elapsed());
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::limits::{BACKGROUND_LOOKS_FEW, BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
 use crate::tier::Tier;
-use crate::wait::Claim;
+use crate::wait::{Claim, Held};
 
 /// Between two looks at memory.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -89,7 +89,7 @@ struct Sought<'a> {
 impl Sought<'_> {
     fn new(tier: &Arc<Tier>, bytes: u64) -> Sought<'_> {
         let memory = Background::small(tier, bytes);
-        Sought { memory, asking: Asking::new(tier), since: tier.clock.now() }
+        Sought { memory, asking: Asking::new(tier, bytes), since: tier.clock.now() }
     }
 
     /// Looks whether it is free, and claims it; asks for it otherwise.
@@ -114,24 +114,30 @@ impl Drop for Background {
     }
 }
 
-/// Has workers demote until this is dropped.
-struct Asking<'a>(&'a Tier);
+/// Has workers demote until this is dropped. Nobody waits meanwhile for what was reserved to be given back, for that waits
+/// itself.
+struct Asking<'a> {
+    tier: &'a Tier,
+    held: Held,
+}
 
 impl Asking<'_> {
-    fn new(tier: &Tier) -> Asking<'_> {
+    fn new(tier: &Tier, reserved_bytes: u64) -> Asking<'_> {
         if tier.asking_workers.fetch_add(1, Ordering::Relaxed) == 0 {
             // What the last that asked has left is for nobody.
             tier.asked_bytes.store(0, Ordering::Relaxed);
         }
-        Asking(tier)
+        let held = Held { buffer_bytes: 0, reserved_bytes };
+        tier.held_by_waiting.add(held);
+        Asking { tier, held }
     }
 
     /// Asks for what is missing, once what was asked for before is on flash: until then it is in RAM.
     fn ask(&self, bytes: u64) {
-        let Tier { asked_bytes, writing_workers, budget, .. } = self.0;
+        let Tier { asked_bytes, writing_workers, budget, .. } = self.tier;
         if asked_bytes.load(Ordering::Relaxed) <= 0 && writing_workers.load(Ordering::Relaxed) == 0
         {
-            let missing = budget.missing_bytes(bytes) + budget.claimed_bytes();
+            let missing = budget.missing_bytes(bytes, 0) + budget.claimed_bytes();
             asked_bytes.fetch_max(missing, Ordering::Relaxed);
         }
     }
@@ -139,7 +145,8 @@ impl Asking<'_> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.asking_workers.fetch_sub(1, Ordering::Relaxed);
+        self.tier.held_by_waiting.subtract(self.held);
+        self.tier.asking_workers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -172,10 +179,10 @@ mod tests {
         let tier = tier();
         // As the last has left it, who was refused.
         tier.asked_bytes.store(1 << 40, Ordering::Relaxed);
-        let first = Asking::new(&tier);
+        let first = Asking::new(&tier, 0);
         assert_eq!(tier.asked_bytes.load(Ordering::Relaxed), 0);
         tier.asked_bytes.store(5000, Ordering::Relaxed);
-        let second = Asking::new(&tier);
+        let second = Asking::new(&tier, 0);
         assert_eq!(tier.asked_bytes.load(Ordering::Relaxed), 5000);
         drop((first, second));
     }

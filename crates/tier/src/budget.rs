@@ -29,6 +29,8 @@ use crate::environment::ResidentSource;
 use crate::limits::WRITE_BYTES;
 use crate::process_memory::ResidentSet;
 
+/// What is kept free of the data set for reads while flash takes nothing more: this part of `maxmemory`, 1/16.
+const READS_SHIFT: u32 = 4;
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
 /// fill at full speed was resident at 1.026 times `maxmemory` for a moment.
 const MARGIN_SHIFT: u32 = 5;
@@ -115,6 +117,8 @@ pub struct Budget {
     background_bytes: AtomicI64,
     /// Of both and of arguments, what large requests were let have and may not be resident yet.
     claimed_bytes: AtomicI64,
+    /// What the data set is to leave to reads.
+    room_for_reads: AtomicI64,
     /// What the data set took when writes were last refused, `i64::MIN` before.
     data_at_refusal: AtomicI64,
     engine_bytes: AtomicI64,
@@ -123,6 +127,8 @@ pub struct Budget {
     resident_peak_bytes: AtomicU64,
     /// Measurements in a row that found `maxmemory` resident.
     full_measures: AtomicU32,
+    /// The same beside what is left to reads.
+    full_beside_measures: AtomicU32,
     /// All measurements, modulo 2^32.
     measures: AtomicU32,
     /// Whether pages take much more than what is in them, and `maxmemory` is nearly resident.
@@ -173,6 +179,7 @@ impl Budget {
             buffer_bytes: AtomicI64::new(0),
             reserved_bytes: AtomicI64::new(0),
             background_bytes: AtomicI64::new(0),
+            room_for_reads: AtomicI64::new(0),
             data_at_refusal: AtomicI64::new(i64::MIN),
             claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
@@ -180,6 +187,7 @@ impl Budget {
             resident_bytes: AtomicU64::new(base_bytes as u64),
             resident_peak_bytes: AtomicU64::new(base_bytes as u64),
             full_measures: AtomicU32::new(0),
+            full_beside_measures: AtomicU32::new(0),
             measures: AtomicU32::new(0),
             is_loose: AtomicBool::new(false),
             packed_at: AtomicU32::new(0u32.wrapping_sub(PACKED_MEASURES)),
@@ -258,6 +266,18 @@ impl Budget {
     pub(crate) fn freed_since_refusal(&self) -> i64 {
         let data_bytes = self.data_bytes.load(Ordering::Relaxed);
         self.data_at_refusal.load(Ordering::Relaxed).saturating_sub(data_bytes)
+    }
+
+    /// Says whether flash takes nothing more. What reads need cannot be demoted then, so the data set leaves it to them.
+    pub(crate) fn set_flash_full(&self, is_full: bool) {
+        let room = if is_full { self.max_bytes() >> READS_SHIFT } else { 0 };
+        self.room_for_reads.store(room as i64, Ordering::Relaxed);
+    }
+
+    /// What the data set is to leave to reads, in bytes: 0 unless flash takes nothing more.
+    #[inline]
+    pub(crate) fn room_for_reads(&self) -> i64 {
+        self.room_for_reads.load(Ordering::Relaxed)
     }
 
     /// Adds to the number of those who free what was flushed.
@@ -367,29 +387,38 @@ impl Budget {
     /// Whether it would be with so many bytes more, beside what others have claimed.
     #[inline]
     pub(crate) fn is_full_with(&self, wanted_bytes: u64) -> bool {
+        self.is_full_beside(wanted_bytes, 0)
+    }
+
+    /// The same where `left_bytes` are to be left to reads.
+    #[inline]
+    pub(crate) fn is_full_beside(&self, wanted_bytes: u64, left_bytes: i64) -> bool {
         let claimed = match wanted_bytes {
             0 => 0,
             _ => self.claimed_bytes.load(Ordering::Relaxed).max(0),
         };
-        self.max_bytes() != 0 && self.missing_bytes(wanted_bytes) + claimed >= 0
+        self.max_bytes() != 0 && self.missing_bytes(wanted_bytes, left_bytes) + claimed >= 0
     }
 
     /// What would be resident beyond `maxmemory` with so many bytes more, what others have claimed and is
-    /// not resident yet left out. Large requests leave the margin free for what grows meanwhile.
+    /// not resident yet left out. Large requests leave the margin free for what grows meanwhile, and so do those that are
+    /// to leave `left_bytes` to reads, which are large.
     #[inline]
-    pub(crate) fn missing_bytes(&self, wanted_bytes: u64) -> i64 {
+    pub(crate) fn missing_bytes(&self, wanted_bytes: u64, left_bytes: i64) -> i64 {
         let max = self.max_bytes() as i64;
-        let margin = if wanted_bytes > 0 { max >> MARGIN_SHIFT } else { 0 };
+        let margin = if wanted_bytes > 0 || left_bytes > 0 { max >> MARGIN_SHIFT } else { 0 };
         let resident = self.resident_bytes.load(Ordering::Relaxed) as i64;
-        resident + wanted_bytes as i64 + margin - max
+        resident + wanted_bytes as i64 + margin + left_bytes - max
     }
 
     /// How much of `maxmemory` was resident at the last measurement, together with `wanted_bytes`
-    /// that are reserved and soon will be.
-    pub(crate) fn resident(&self, wanted_bytes: u64) -> Resident {
-        if self.is_full_with(wanted_bytes) {
-            let lasts = self.full_measures.load(Ordering::Relaxed) >= FULL_MEASURES;
-            let for_now = !lasts && self.may_fit(0);
+    /// that are reserved and soon will be, and `left_bytes` that are left to reads.
+    pub(crate) fn resident(&self, wanted_bytes: u64, left_bytes: i64) -> Resident {
+        if self.is_full_beside(wanted_bytes, left_bytes) {
+            let measures =
+                if left_bytes > 0 { &self.full_beside_measures } else { &self.full_measures };
+            let lasts = measures.load(Ordering::Relaxed) >= FULL_MEASURES;
+            let for_now = !lasts && self.may_fit(-left_bytes);
             if for_now { Resident::FullForNow } else { Resident::Full }
         } else if self.is_nearly_full() {
             Resident::NearlyFull
@@ -451,7 +480,7 @@ impl Budget {
     #[inline]
     pub fn over_watermark(&self) -> i64 {
         let limit = self.limit_bytes.load(Ordering::Relaxed);
-        self.tracked() - (limit - (limit >> WATERMARK_SHIFT))
+        self.tracked() + self.room_for_reads() - (limit - (limit >> WATERMARK_SHIFT))
     }
 
     /// Measures resident memory, and leaves the limit as it is. Cost: about 3 us.
@@ -474,9 +503,14 @@ impl Budget {
         self.measures.fetch_add(1, Ordering::Relaxed);
         self.had_shrunk.store(self.has_shrunk(), Ordering::Relaxed);
         self.data_at_measure.store(self.data_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
-        match self.is_full() {
-            true => drop(self.full_measures.fetch_add(1, Ordering::Relaxed)),
-            false => self.full_measures.store(0, Ordering::Relaxed),
+        let left_bytes = self.room_for_reads();
+        for (measures, left_bytes) in
+            [(&self.full_measures, 0), (&self.full_beside_measures, left_bytes)]
+        {
+            match self.is_full_beside(0, left_bytes) {
+                true => drop(measures.fetch_add(1, Ordering::Relaxed)),
+                false => measures.store(0, Ordering::Relaxed),
+            }
         }
         let limit = match self.max_bytes() {
             0 => i64::MAX,
@@ -607,17 +641,17 @@ mod tests {
     fn what_is_allocated_decides_whether_full_is_for_now_and_time_that_it_is_not() {
         let _alone = crate::process_memory::tests::alone();
         let budget = Budget::new(1).expect("a budget");
-        assert_eq!(budget.resident(0), Resident::Full, "the base alone is more");
+        assert_eq!(budget.resident(0, 0), Resident::Full, "the base alone is more");
         budget.set_max_bytes(budget.base_bytes() + (16 << 20));
         // Resident, though the budget knows nothing of it: as pages that values have left are.
         let pages = vec![1u8; 64 << 20];
         budget.measure();
-        assert_eq!(budget.resident(0), Resident::FullForNow);
+        assert_eq!(budget.resident(0, 0), Resident::FullForNow);
         budget.add_data(16 << 20);
-        assert_eq!(budget.resident(0), Resident::Full, "it would not fit");
+        assert_eq!(budget.resident(0, 0), Resident::Full, "it would not fit");
         budget.add_data(-(16 << 20));
         (0..FULL_MEASURES).for_each(|_| budget.measure());
-        assert_eq!(budget.resident(0), Resident::Full);
+        assert_eq!(budget.resident(0, 0), Resident::Full);
         assert_eq!(pages[1 << 20], 1);
     }
 

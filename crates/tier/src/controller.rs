@@ -31,7 +31,7 @@ const FEW_KEYS_SHIFT: u32 = 3;
 const DATA_SHIFT: u32 = 1;
 /// Pages are dense when at most this part of what defragmentation asked about moved: an eighth.
 const DENSE_SHIFT: u32 = 3;
-/// Flash is to be evicted from while at most this part of it is garbage: an eighth.
+/// Hardly any of the flash is garbage, so that it is to be evicted from, when at most this part is: an eighth.
 const GARBAGE_SHIFT: u32 = 3;
 
 /// How much of `maxmemory` is resident.
@@ -410,11 +410,15 @@ impl Figures {
 /// Whether garbage collection of the flash is to evict the live records that it meets: free segments
 /// run out, and dead records no longer make the room.
 pub(crate) fn evicts_from_flash(space: &flash::FreeSpace) -> bool {
+    space.free_bytes + space.coming_bytes < space.gc_below_bytes && has_little_garbage(space)
+}
+
+/// Whether hardly any of the flash is garbage.
+pub(crate) fn has_little_garbage(space: &flash::FreeSpace) -> bool {
     let garbage_max = space.capacity_bytes >> GARBAGE_SHIFT;
     // What is held for a checkpoint comes free with the next one, if there is to be one.
     let free_bytes = space.free_bytes + space.coming_bytes;
-    free_bytes < space.gc_below_bytes
-        && space.live_bytes + free_bytes + garbage_max > space.capacity_bytes
+    space.live_bytes + free_bytes + garbage_max > space.capacity_bytes
 }
 
 #[cfg(test)]

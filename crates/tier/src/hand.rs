@@ -1,7 +1,7 @@
 //! A hand that passes over a worker's share of the slots, round after round.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use keyspace::{Region, SLOT_COUNT};
 
@@ -22,6 +22,8 @@ pub(crate) struct IdleRounds {
     grown_last: AtomicU64,
     /// The measurement of memory at which values could not be written last, 0 before.
     stuck_at: AtomicU32,
+    /// Whether garbage collection found nothing to do last.
+    has_no_garbage: AtomicBool,
 }
 
 impl IdleRounds {
@@ -44,6 +46,15 @@ impl IdleRounds {
     /// The hand has met values that flash does not take.
     pub(crate) fn note_stuck(&self, measures: u32) {
         self.stuck_at.store(measures.max(1), Ordering::Relaxed);
+    }
+
+    /// Says whether garbage collection has nothing to do.
+    pub(crate) fn note_garbage(&self, has_none: bool) {
+        self.has_no_garbage.store(has_none, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_no_garbage(&self) -> bool {
+        self.has_no_garbage.load(Ordering::Relaxed)
     }
 
     /// Whether the hand may yet find a value to demote, and write it.

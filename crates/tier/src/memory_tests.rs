@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -15,8 +15,8 @@ use stdx::Random;
 
 use crate::limits::{DRIVE_WAIT_MAX, SLICE_SLOTS_MAX};
 use crate::{
-    Budget, Clock, Environment, EvictionPolicy, Freeing, Held, Listener, Pressure, ResidentSource,
-    Tier, TierError, TierWorker,
+    Background, Budget, Claim, Clock, Environment, EvictionPolicy, Freeing, Held, Listener,
+    Pressure, ResidentSource, Tier, TierError, TierWorker,
 };
 
 const MIB: u64 = 1 << 20;
@@ -179,7 +179,7 @@ impl Machine {
 
     /// Writes a key when there is memory for it.
     fn write(&self, name: &str, value: &[u8], expiry: Expiry) -> Result<(), TierError> {
-        if self.tier().pressure() == Pressure::Wait {
+        if self.worker.must_wait() {
             self.wait()?;
         }
         self.put(name, value, expiry);
@@ -187,11 +187,18 @@ impl Machine {
     }
 
     fn wait(&self) -> Result<(), TierError> {
-        self.wait_for(0)
+        self.wait_until(self.worker.wait_for_data(0, reserved(0)))
     }
 
     fn wait_for(&self, bytes: u64) -> Result<(), TierError> {
-        let mut wait = pin!(self.worker.wait_for_memory(bytes, reserved(bytes)));
+        self.wait_until(self.worker.wait_for_memory(bytes, reserved(bytes)))
+    }
+
+    fn wait_until(
+        &self,
+        wait: impl Future<Output = Result<Claim, TierError>>,
+    ) -> Result<(), TierError> {
+        let mut wait = pin!(wait);
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = self.step(|| wait.as_mut().poll(&mut cx)) {
@@ -207,8 +214,15 @@ impl Machine {
 
     /// The same with the clock as upkeep moves it. Returns how long it took as well.
     fn wait_in_real_time(&self, bytes: u64) -> (Result<(), TierError>, Duration) {
+        self.in_real_time(self.worker.wait_for_memory(bytes, reserved(bytes)))
+    }
+
+    fn in_real_time(
+        &self,
+        wait: impl Future<Output = Result<Claim, TierError>>,
+    ) -> (Result<(), TierError>, Duration) {
         let start = self.clock.now();
-        let mut wait = pin!(self.worker.wait_for_memory(bytes, reserved(bytes)));
+        let mut wait = pin!(wait);
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..WAIT_ROUNDS_MAX {
             if let Poll::Ready(result) = wait.as_mut().poll(&mut cx) {
@@ -362,11 +376,43 @@ fn what_a_checkpoint_holds_is_waited_for_while_the_next_one_comes_and_not_for_ev
         machine.tier().take_wish_for_checkpoint() && !machine.tier().is_checkpoint_waited_for()
     );
     (0..ROUNDS).for_each(|_| machine.round());
-    let (result, time) = machine.wait_in_real_time(0);
+    let (result, time) = machine.in_real_time(machine.worker.wait_for_data(0, reserved(0)));
     assert!(result.is_err() && time >= DRIVE_WAIT_MAX && time < 2 * DRIVE_WAIT_MAX, "{time:?}");
     assert!(machine.tier().is_checkpoint_waited_for() && machine.tier().take_wish_for_checkpoint());
     take_checkpoint(&machine);
     (0..2_000).for_each(|number| write(number).expect("there is room"));
+    machine.check_counts();
+}
+
+#[test]
+fn where_ram_and_flash_are_full_reads_have_memory_and_writes_are_refused() {
+    let machine = Machine::of_workers(2, 64 * MIB, 32 * MIB, EvictionPolicy::NoEviction);
+    let write = |number: u64| {
+        let mut value = [0; 4096];
+        Random::new(number).fill(&mut value);
+        machine.write(&format!("key-{number}"), &value, Expiry::Clear)
+    };
+    let count = (0..).find(|&number| write(number).is_err()).expect("no end");
+    assert!(count * 4096 > 64 * MIB, "{count} values: as many as RAM alone has room for");
+    for round in 0..200 {
+        let read = machine.worker.claim(2 * MIB);
+        assert!(read.is_some(), "round {round}");
+        // What it had is free again, and nobody else's.
+        assert_eq!(write(count + round), Err(TierError::OutOfMemory), "round {round}");
+    }
+    // One that waits for more than there is keeps no other waiting, nor does a write.
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut waits: [_; 2] = [
+        Box::pin(machine.worker.wait_for_memory(32 * MIB, reserved(0)))
+            as Pin<Box<dyn Future<Output = _>>>,
+        Box::pin(machine.worker.wait_for_data(0, reserved(0))),
+    ];
+    waits.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut cx).is_pending()));
+    assert!(machine.worker.claim(2 * MIB).is_some());
+    // Room that comes on flash is for both.
+    (0..count / 2).for_each(|number| machine.remove(&format!("key-{number}")));
+    (0..100).for_each(|_| machine.round());
+    (0..count / 4).for_each(|number| write(number).expect("there is room"));
     machine.check_counts();
 }
 
@@ -858,6 +904,22 @@ fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
     machine.measure();
     machine.tier().budget.add_reserved(4 * MIB as i64);
     let (result, waited) = machine.wait_in_real_time(4 * MIB);
+    assert_eq!(result, Err(TierError::OutOfMemory));
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+}
+
+/// They would wait for each other.
+#[test]
+fn what_waits_in_the_background_for_memory_holds_up_no_refusal() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    (0..20_000).for_each(|number| machine.put(&format!("{number}"), b"v", Expiry::Clear));
+    machine.overhead.set(Some(14 * MIB - machine.used()));
+    machine.measure();
+    let pause = async || std::future::pending().await;
+    let mut sought = pin!(Background::in_turns(&machine.worker.tier, 4 * MIB, &pause));
+    assert!(sought.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    machine.tier().budget.add_reserved(3 * MIB as i64);
+    let (result, waited) = machine.wait_in_real_time(3 * MIB);
     assert_eq!(result, Err(TierError::OutOfMemory));
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }

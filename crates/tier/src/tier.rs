@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::budget::Budget;
 use crate::checkpoints::NextCheckpoint;
-use crate::controller::{Figures, Resident};
+use crate::controller::{Figures, Resident, has_little_garbage};
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment, Listener};
 use crate::fetch::Want;
@@ -22,6 +22,8 @@ use crate::wait::HeldByWaiting;
 const FREE_MEMORY_SHIFT: u32 = 4;
 /// What clients hold that do not wait is worth waiting for beyond this part of the limit: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
+/// Flash is short of free segments when less than this part of `maxmemory` is free, a quarter.
+const SHORT_SHIFT: u32 = 2;
 
 /// How urgently memory is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,12 +257,20 @@ impl Tier {
     /// the limit is an estimate of what comes to that. Cost: a few relaxed loads.
     #[inline]
     pub fn pressure(&self) -> Pressure {
+        self.pressure_beside(0)
+    }
+
+    /// The same for what is to leave `left_bytes` to reads.
+    #[inline]
+    pub(crate) fn pressure_beside(&self, left_bytes: i64) -> Pressure {
         let is_overrun_by_keys = || self.budget.is_overrun() && self.may_empty_pages();
-        if self.engine.is_some() && self.budget.is_full() || is_overrun_by_keys() {
+        if self.engine.is_some() && self.budget.is_full_beside(0, left_bytes)
+            || is_overrun_by_keys()
+        {
             Pressure::Wait
         } else if self.budget.over_watermark() <= 0 {
             Pressure::None
-        } else if self.budget.over_limit() <= 0 {
+        } else if self.budget.over_limit() + left_bytes <= 0 {
             Pressure::Demote
         } else {
             Pressure::Wait
@@ -287,7 +297,9 @@ impl Tier {
     /// Whether a value may be promoted, when the batch under way has grown the data by `grown_bytes`.
     #[inline]
     pub fn may_promote(&self, grown_bytes: i64) -> bool {
-        self.pressure() != Pressure::Wait && self.budget.over_limit() + grown_bytes <= 0
+        let left_bytes = self.budget.room_for_reads();
+        self.pressure_beside(left_bytes) != Pressure::Wait
+            && self.budget.over_limit() + left_bytes + grown_bytes <= 0
     }
 
     /// Whether the value of a cold key comes to RAM at its first use, be it read or written: by the
@@ -304,12 +316,13 @@ impl Tier {
     }
 
     /// What the controller of memory wants to know for worker `index`, when `wanted_bytes` that are
-    /// reserved are not resident yet. Whether there are sparse pages is the worker's to say.
-    pub(crate) fn figures(&self, index: usize, wanted_bytes: u64) -> Figures {
+    /// reserved are not resident yet, and `left_bytes` are left to reads. Whether there are sparse pages is the worker's to
+    /// say.
+    pub(crate) fn figures(&self, index: usize, wanted_bytes: u64, left_bytes: i64) -> Figures {
         let bytes = |counter: &AtomicI64| counter.load(Ordering::Relaxed);
         let values_bytes = bytes(&self.counters.hot_bytes) + bytes(&self.counters.clean_bytes);
-        let resident = self.budget.resident(wanted_bytes);
-        let missing_bytes = self.budget.missing_bytes(wanted_bytes);
+        let resident = self.budget.resident(wanted_bytes, left_bytes);
+        let missing_bytes = self.budget.missing_bytes(wanted_bytes, left_bytes);
         // What large requests have reserved is not resident yet.
         let fits_without_values = match wanted_bytes {
             1.. if self.engine.is_some() => missing_bytes < values_bytes,
@@ -319,7 +332,7 @@ impl Tier {
         let may_find = |hand: &IdleRounds| hand.may_find(grown, measures);
         let mut others = self.rounds.iter().enumerate().filter(|(worker, _)| *worker != index);
         Figures {
-            over_limit: self.budget.over_limit(),
+            over_limit: self.budget.over_limit() + left_bytes,
             over_watermark: self.budget.over_watermark(),
             limit_bytes: self.budget.limit_bytes(),
             resident,
@@ -377,10 +390,23 @@ impl Tier {
             self.budget.set_engine(engine.stats().buffer_bytes);
         }
         self.look_for_memory(0);
+        self.budget.set_flash_full(self.is_flash_full());
         self.budget.measure();
         if self.heap.is_some() {
             self.regions.measure(&self.counters, self.budget.max_bytes());
         }
+    }
+
+    /// Whether flash takes nothing more, or soon will not, and no key may go: it is short of free segments, and garbage
+    /// collection brings none, or hardly any.
+    fn is_flash_full(&self) -> bool {
+        let Some(space) = self.engine.as_ref().map(|engine| engine.free_space()) else {
+            return false;
+        };
+        let short_bytes = self.budget.max_bytes() >> SHORT_SHIFT;
+        space.free_bytes < space.gc_below_bytes.min(short_bytes)
+            && (has_little_garbage(&space) || self.rounds.iter().all(IdleRounds::has_no_garbage))
+            && self.evictable(self.settings.policy()).is_none()
     }
 
     /// Sees whether `maxmemory` is resident, or would be with `wanted_bytes` more. If so, gives free pages

@@ -74,7 +74,12 @@ impl TierWorker {
     }
 
     pub(crate) fn figures(&self, wanted_bytes: u64) -> Figures {
-        let figures = self.tier.figures(self.index, wanted_bytes);
+        self.figures_beside(wanted_bytes, 0)
+    }
+
+    /// The same where `left_bytes` are to be left to reads.
+    pub(crate) fn figures_beside(&self, wanted_bytes: u64, left_bytes: i64) -> Figures {
+        let figures = self.tier.figures(self.index, wanted_bytes, left_bytes);
         Figures { may_defrag: self.may_defrag(), ..figures }
     }
 
@@ -139,7 +144,7 @@ impl TierWorker {
             more = self.free_ahead();
             self.defrag();
         }
-        self.gc();
+        self.tier.rounds[self.index].note_garbage(!self.gc());
         self.want_submit();
         more
     }

@@ -33,6 +33,8 @@ pub(crate) struct WaitQueue {
     deficit: Cell<Option<i64>>,
     /// The measurement of memory after which writes were refused.
     refused_at: Cell<Option<u32>>,
+    /// The same of those that leave room to reads, where there was no more than that.
+    refused_data_at: Cell<Option<u32>>,
     /// What was over the limit then. While it is not less, defragmentation is not waited for again.
     refused_over: Cell<Option<i64>>,
     /// What was missing for a large write, beside what others had claimed, that was refused after it had waited
@@ -69,12 +71,12 @@ pub(crate) struct HeldByWaiting {
 }
 
 impl HeldByWaiting {
-    fn add(&self, held: Held) {
+    pub(crate) fn add(&self, held: Held) {
         self.buffer_bytes.fetch_add(held.buffer_bytes, Ordering::Relaxed);
         self.reserved_bytes.fetch_add(held.reserved_bytes, Ordering::Relaxed);
     }
 
-    fn subtract(&self, held: Held) {
+    pub(crate) fn subtract(&self, held: Held) {
         self.buffer_bytes.fetch_sub(held.buffer_bytes, Ordering::Relaxed);
         self.reserved_bytes.fetch_sub(held.reserved_bytes, Ordering::Relaxed);
     }
@@ -92,6 +94,8 @@ struct WaitingWrite {
     since: Duration,
     /// What it is about to take.
     bytes: u64,
+    /// Whether the data set grows by that: it leaves room to reads then.
+    is_data: bool,
     /// What its client holds already; no buffers when it takes little.
     held: Held,
     /// Bytes of keys that are still to go for it, once it is the first and waits for pages.
@@ -169,13 +173,13 @@ impl WaitQueue {
         self.writes.borrow().len()
     }
 
-    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64, mut held: Held) -> Place<'a> {
+    fn join<'a>(&'a self, tier: &'a Tier, bytes: u64, is_data: bool, mut held: Held) -> Place<'a> {
         let since = tier.clock.now();
         if large(bytes) == 0 {
             held.buffer_bytes = 0;
         }
         tier.held_by_waiting.add(held);
-        let write = WaitingWrite { since, bytes, held, ..WaitingWrite::default() };
+        let write = WaitingWrite { since, bytes, is_data, held, ..WaitingWrite::default() };
         let write = Rc::new(write);
         self.writes.borrow_mut().push_back(write.clone());
         Place { tier, queue: self, write }
@@ -208,10 +212,23 @@ impl WaitQueue {
         }
     }
 
-    /// Refuses the write that has reserved most, if that is much. False: it is not.
-    fn refuse_largest(&self) -> bool {
+    /// Refuses those that leave room to reads.
+    fn refuse_data(&self) {
+        self.writes.borrow_mut().retain(|write| {
+            if write.is_data {
+                write.end(Err(()));
+            }
+            !write.is_data
+        });
+    }
+
+    /// Refuses the write that has reserved most, if that is much, or of those alone that leave room to reads. False: it
+    /// is not.
+    fn refuse_largest(&self, of_data: bool) -> bool {
         let mut writes = self.writes.borrow_mut();
-        let largest = writes.iter().enumerate().max_by_key(|(_, write)| write.bytes);
+        let may_go = |write: &WaitingWrite| write.is_data || !of_data;
+        let largest = writes.iter().enumerate().filter(|(_, write)| may_go(write));
+        let largest = largest.max_by_key(|(_, write)| write.bytes);
         let Some((index, _)) = largest.filter(|(_, write)| large(write.bytes) > 0) else {
             return false;
         };
@@ -229,7 +246,7 @@ impl WaitQueue {
         self.writes.borrow_mut().retain(|write| {
             let bytes = write.bytes;
             let claim = match large(bytes) {
-                _ if allowance <= 0 => None,
+                _ if allowance <= 0 || write.is_data && tier.room_is_for_reads() => None,
                 0 => Some(Claim::new(tier, bytes)),
                 // A look at resident memory is dear: not for each that does not fit as it is known to be.
                 _ if bytes >= first_bytes || tier.budget.is_full_with(bytes) => None,
@@ -245,6 +262,19 @@ impl WaitQueue {
         self.allowance.set(allowance);
     }
 
+    /// Lets those go on that may have what is left to reads, and fit.
+    fn admit_reads(&self, tier: &Arc<Tier>) {
+        self.writes.borrow_mut().retain(|write| {
+            let fits = !write.is_data && !tier.budget.is_full_with(large(write.bytes));
+            let claim = fits.then(|| Claim::if_it_fits(tier, write.bytes)).flatten();
+            let goes_on = claim.is_some();
+            if let Some(claim) = claim {
+                write.end(Ok(claim));
+            }
+            !goes_on
+        });
+    }
+
     /// Allows smaller writes half of what was freed for a large one, so that it gets on as well, and some
     /// with each measurement of memory: a little where it is scarce.
     fn allow_smaller(&self, freed_bytes: i64, measures: u32, is_scarce: bool) {
@@ -257,6 +287,11 @@ impl WaitQueue {
     /// What the first write is about to take, if that is much.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         self.writes.borrow().front().map_or(0, |write| large(write.bytes))
+    }
+
+    /// Whether the first leaves room to reads.
+    fn is_data(&self) -> bool {
+        self.writes.borrow().front().is_some_and(|write| write.is_data)
     }
 
     /// Bytes of keys that are to go for the first write: `missing_bytes` when it became the first, less what has
@@ -329,24 +364,44 @@ impl Drop for Place<'_> {
     }
 }
 
+impl Tier {
+    /// Whether what is free is left to reads: flash takes nothing more that could leave RAM for them. Cost: a load while it
+    /// does.
+    #[inline]
+    fn room_is_for_reads(&self) -> bool {
+        let left_bytes = self.budget.room_for_reads();
+        left_bytes > 0 && self.pressure_beside(left_bytes) == Pressure::Wait
+    }
+}
+
 impl TierWorker {
-    /// Whether a write has to wait for memory: there is none, or others wait.
+    /// Whether a write that the data set grows by has to wait for memory: there is none, or others wait.
     #[inline]
     pub fn must_wait(&self) -> bool {
+        self.is_waited() || self.tier.room_is_for_reads()
+    }
+
+    /// Whether there is no memory, or others wait.
+    #[inline]
+    fn is_waited(&self) -> bool {
         self.tier.pressure() == Pressure::Wait || !self.waiting.is_empty()
     }
 
-    /// The same for one that is about to take `bytes`, which count in the budget already: a large one
+    /// Whether one has to wait that is about to take `bytes`, which count in the budget already: a large one
     /// waits, too, until as much less than `maxmemory` is resident. Cost: a measurement if it is large.
     pub fn must_wait_for(&self, bytes: u64) -> bool {
-        self.must_wait() || self.lacks(large(bytes))
+        self.is_waited() || self.lacks(large(bytes))
     }
 
-    /// Memory for a write that is about to take `bytes`, which are reserved in the budget already, unless
-    /// it has to wait for it in [`TierWorker::wait_for_memory`].
+    /// Memory for a request that is about to take `bytes`, which are reserved in the budget already, unless
+    /// it has to wait for it in [`TierWorker::wait_for_memory`]. What is left to reads is not waited for behind others.
     pub fn claim(&self, bytes: u64) -> Option<Claim> {
+        let waits = match self.tier.budget.room_for_reads() {
+            0 => self.is_waited(),
+            _ => self.tier.budget.is_full(),
+        };
         match large(bytes) {
-            _ if self.must_wait() => None,
+            _ if waits => None,
             0 => Some(Claim::new(&self.tier, bytes)),
             _ => {
                 let claim = Claim::if_it_fits(&self.tier, bytes);
@@ -356,6 +411,16 @@ impl TierWorker {
                 claim
             }
         }
+    }
+
+    /// The same for one that the data set grows by, which leaves room to reads.
+    pub fn claim_for_data(&self, bytes: u64) -> Option<Claim> {
+        if self.must_wait() {
+            return None;
+        }
+        let left_bytes = self.tier.budget.room_for_reads();
+        let is_short = left_bytes > 0 && self.tier.budget.is_full_beside(bytes, left_bytes);
+        if is_short { None } else { self.claim(bytes) }
     }
 
     /// Whether `wanted_bytes` more would not fit, with what is resident now.
@@ -373,16 +438,29 @@ impl TierWorker {
     /// Errors: [`TierError::OutOfMemory`] when none can be made. It may take longer than `DRIVE_WAIT_MAX` only
     /// while some is being made.
     pub async fn wait_for_memory(&self, bytes: u64, held: Held) -> Result<Claim, TierError> {
+        self.wait(bytes, false, held).await
+    }
+
+    /// The same for one that the data set grows by, which leaves room to reads.
+    ///
+    /// Errors: the same.
+    pub async fn wait_for_data(&self, bytes: u64, held: Held) -> Result<Claim, TierError> {
+        self.wait(bytes, true, held).await
+    }
+
+    async fn wait(&self, bytes: u64, is_data: bool, held: Held) -> Result<Claim, TierError> {
         // What has just been sought in vain is not there until memory is measured again, or less
         // is allocated, and then nobody asks.
-        if self.waiting.refused_at.get() == Some(self.tier.budget.measures()) {
+        let measured = Some(self.tier.budget.measures());
+        let WaitQueue { refused_at, refused_data_at, .. } = &self.waiting;
+        if refused_at.get() == measured || is_data && refused_data_at.get() == measured {
             return Err(TierError::OutOfMemory);
         }
-        let is_admitted = self.waiting.admitted_at.get() == Some(self.seen());
+        let is_admitted = self.waiting.admitted_at.get() == Some(self.seen(is_data));
         if is_admitted && self.waiting.is_empty() && large(bytes) == 0 {
             return Ok(Claim::new(&self.tier, bytes));
         }
-        let place = self.waiting.join(&self.tier, bytes, held);
+        let place = self.waiting.join(&self.tier, bytes, is_data, held);
         let start = place.write.since;
         self.waiting.set_due();
         let result = place.await;
@@ -427,6 +505,9 @@ impl TierWorker {
         let queue = &self.waiting;
         if next.keeps_waiting() {
             self.let_smaller_pass(freed_bytes);
+            if self.tier.budget.room_for_reads() > 0 {
+                queue.admit_reads(&self.tier);
+            }
         }
         match next {
             Next::AdmitAll => {
@@ -445,7 +526,7 @@ impl TierWorker {
                 queue.admit(queue.fitting(count as i64 * WRITE_BYTES), &self.tier);
             }
             Next::AdmitBeyondLimit => {
-                queue.admitted_at.set(Some(self.seen()));
+                queue.admitted_at.set(Some(self.seen(queue.is_data())));
                 // A large one behind these would make `maxmemory` resident: it is looked at by itself.
                 queue.admit(queue.admissible(), &self.tier);
             }
@@ -511,9 +592,15 @@ impl TierWorker {
             }
             return self.waiting.refuse(overdue);
         }
-        if self.waiting.refuse_largest() {
+        let of_data = self.left_bytes() > 0;
+        if self.waiting.refuse_largest(of_data) {
             // What it had reserved is free soon, and may be enough for the others.
             return;
+        }
+        if of_data {
+            self.waiting.refused_data_at.set(Some(self.tier.budget.measures()));
+            self.tier.budget.note_refusal();
+            return self.waiting.refuse_data();
         }
         self.waiting.refused_at.set(Some(self.tier.budget.measures()));
         self.waiting.refused_over.set(Some(self.tier.budget.over_limit()));
@@ -548,13 +635,21 @@ impl TierWorker {
         figures.missing_bytes + self.tier.budget.claimed_bytes()
     }
 
-    /// What is known of resident memory: it decides whether what was found still holds.
-    fn seen(&self) -> (u32, Resident) {
-        (self.tier.budget.measures(), self.tier.budget.resident(0))
+    /// What is known of resident memory: it decides whether what was found still holds for one that the data set grows by,
+    /// or another.
+    fn seen(&self, is_data: bool) -> (u32, Resident) {
+        let budget = &self.tier.budget;
+        let left_bytes = if is_data { budget.room_for_reads() } else { 0 };
+        (budget.measures(), budget.resident(0, left_bytes))
+    }
+
+    /// What the first write leaves to reads.
+    fn left_bytes(&self) -> i64 {
+        if self.waiting.is_data() { self.tier.budget.room_for_reads() } else { 0 }
     }
 
     fn waiting_figures(&self) -> Figures {
-        let mut figures = self.figures(self.waiting.wanted_bytes());
+        let mut figures = self.figures_beside(self.waiting.wanted_bytes(), self.left_bytes());
         if figures.waits_for_pages() {
             // What keys that went for others have left is free, though their pages are resident still.
             figures.owed_bytes =
@@ -576,8 +671,13 @@ impl TierWorker {
         done.moved = packed.moved;
         self.waiting.note_evicted(done.evicted.map_or(0, |evicted| evicted.sum()));
         let figures = self.waiting_figures();
+        // A slice that met no value says nothing of what those before were in need of.
+        let awaits_checkpoint = match done.stopped {
+            None => self.tier.is_checkpoint_waited_for(),
+            Some(_) => done.awaits_checkpoint,
+        };
         let awaits_drive = done.stopped == Some(StopReason::Busy)
-            || done.awaits_checkpoint
+            || awaits_checkpoint
             || self.tier.writing_workers.load(Ordering::Relaxed) > 0;
         let wait_max = if awaits_drive { DRIVE_WAIT_MAX } else { WAIT_MAX };
         done.is_overdue = self.waiting_for(wait_max) > 0 || self.is_as_at_large_refusal(&figures);

@@ -175,12 +175,20 @@ impl<T: Transport> Connection<T> {
     /// request under way runs.
     fn copied_bytes(&self) -> u64 {
         let Some(request) = self.batch.current() else { return 0 };
-        let transaction = &self.session.transaction;
-        let grows = request.entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM));
-        match grows || transaction.has_flag(Flags::DENYOOM) {
-            true => args_bytes(self.batch.args(&request, &self.input)) + transaction.bytes() as u64,
+        match self.grows_data() {
+            true => {
+                let queued_bytes = self.session.transaction.bytes() as u64;
+                args_bytes(self.batch.args(&request, &self.input)) + queued_bytes
+            }
             false => 0,
         }
+    }
+
+    /// Whether the data set may grow by the request under way, or by those that a transaction has queued.
+    fn grows_data(&self) -> bool {
+        let entry = self.batch.current().and_then(|request| request.entry);
+        entry.is_some_and(|entry| entry.spec.flags.has(Flags::DENYOOM))
+            || self.session.transaction.has_flag(Flags::DENYOOM)
     }
 
     /// Bytes that a request which adds elements to a key takes to make a collection of them, beside the copy that
@@ -205,11 +213,21 @@ impl<T: Transport> Connection<T> {
         self.counted.keep_claim(None);
         let worker = self.worker.clone();
         let start_ticks = worker.server.clock.raw();
-        let claim = worker.tier.claim(bytes);
+        let grows_data = self.grows_data();
+        let claim = match grows_data {
+            true => worker.tier.claim_for_data(bytes),
+            false => worker.tier.claim(bytes),
+        };
         self.pipeline().count_turn(start_ticks);
         let claim = match claim {
             None => {
-                let wait = worker.tier.wait_for_memory(bytes, self.counted.held());
+                let held = self.counted.held();
+                let wait = async {
+                    match grows_data {
+                        true => worker.tier.wait_for_data(bytes, held).await,
+                        false => worker.tier.wait_for_memory(bytes, held).await,
+                    }
+                };
                 match bytes > CLAIM_BYTES_MIN {
                     true => self.writing(closing_waiting(&worker, bytes, wait)).await.ok(),
                     false => self.writing(wait).await.ok(),

@@ -733,7 +733,7 @@ fn a_run_counts_unless_it_names_more_values_than_before() {
     assert_eq!(connection.attempts, 1);
 }
 
-/// What its reply takes is granted at once, for one key and for several.
+/// What its reply takes is granted at once, for one key and for several; it may be read in windows then.
 #[test]
 fn a_large_reply_of_large_collections_is_waited_for_once() {
     let worker = worker();
@@ -745,11 +745,13 @@ fn a_large_reply_of_large_collections_is_waited_for_once() {
         let (mut waits, written) = (0, connection.reply.len());
         loop {
             match connection.run_requests() {
-                Next::Wait(wait) => runtime.block_on(connection.wait(wait)),
-                Next::Turn => continue,
+                Next::Wait(wait) => {
+                    waits += u32::from(!matches!(wait, Wait::Windows));
+                    runtime.block_on(connection.wait(wait));
+                }
+                Next::Turn => {}
                 Next::Io => return (waits, connection.reply.len() - written),
             }
-            waits += 1;
         }
     };
     for first in (0..40_000).step_by(500) {

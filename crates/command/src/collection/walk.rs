@@ -10,7 +10,7 @@ pub enum Walk<'a> {
     #[default]
     Whole,
     /// The same, if that has about so many bytes at most. If it has more, the run ends with
-    /// [`crate::CommandError::LongWalk`] before it replies anything.
+    /// [`crate::CommandError::LongWalk`] before it replies anything but a header.
     UpTo(u64),
     /// Over one window.
     Window(&'a Window),

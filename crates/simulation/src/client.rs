@@ -130,7 +130,7 @@ impl Client {
                 if tells_time {
                     check_time(&event.operation, &reply, began_ms)?;
                 }
-                event.answered = Some((written_us, reply));
+                event.answered = Some((written_us, event.operation.sorted(reply)));
                 self.waits.pop_front();
             }
         }
@@ -467,7 +467,7 @@ impl Author<'_> {
     }
 
     fn hash_action(&mut self) -> Action {
-        match self.random.below(12) {
+        match self.random.below(14) {
             0..5 => {
                 let fields = self.fields();
                 Action::HSet(fields.into_iter().map(|field| (field, self.value())).collect())
@@ -476,16 +476,18 @@ impl Author<'_> {
             6 => Action::HLen,
             7 => Action::HMGet((0..FIELDS).collect()),
             8 | 9 => Action::HMGet(self.fields()),
+            12 | 13 => Action::HGetAll,
             _ => Action::HGet(self.field()),
         }
     }
 
     fn set_action(&mut self) -> Action {
-        match self.random.below(10) {
+        match self.random.below(12) {
             0..4 => Action::SAdd(self.fields()),
             4 | 5 => Action::SRem(self.fields()),
             6 => Action::SCard,
             7 => Action::SMIsMember((0..FIELDS).collect()),
+            10 | 11 => Action::SMembers,
             _ => Action::SMIsMember(self.fields()),
         }
     }

@@ -61,11 +61,13 @@ pub(crate) enum Action {
     HSet(Vec<(u8, Value)>),
     HGet(u8),
     HMGet(Vec<u8>),
+    HGetAll,
     HDel(Vec<u8>),
     HLen,
     SAdd(Vec<u8>),
     SRem(Vec<u8>),
     SMIsMember(Vec<u8>),
+    SMembers,
     SCard,
     /// At the head, or at the tail.
     Push(bool, Vec<Value>),
@@ -141,8 +143,10 @@ impl Action {
             self,
             HGet(_)
                 | HMGet(_)
+                | HGetAll
                 | HLen
                 | SMIsMember(_)
+                | SMembers
                 | SCard
                 | LIndex(_)
                 | LRange(..)
@@ -158,6 +162,21 @@ impl Action {
         )
     }
 
+    /// Its reply, with the elements sorted if they come in an order of the server's own.
+    pub(crate) fn sorted(&self, reply: Reply) -> Reply {
+        let (Action::HGetAll | Action::SMembers, Reply::Array(replies)) = (self, &reply) else {
+            return reply;
+        };
+        let bytes = |reply: &Reply| match reply {
+            Reply::Bulk(value) => value.bytes().to_vec(),
+            _ => Vec::new(),
+        };
+        let words = if matches!(self, Action::HGetAll) { 2 } else { 1 };
+        let mut elements: Vec<&[Reply]> = replies.chunks(words).collect();
+        elements.sort_by_cached_key(|element| bytes(&element[0]));
+        Reply::Array(elements.concat())
+    }
+
     /// The request.
     pub(crate) fn words(&self, key: &str) -> Vec<Vec<u8>> {
         use Action::*;
@@ -170,11 +189,13 @@ impl Action {
             }
             HGet(field) => ("HGET", vec![field_name(*field)]),
             HMGet(fields) => ("HMGET", fields.iter().copied().map(field_name).collect()),
+            HGetAll => ("HGETALL", Vec::new()),
             HDel(fields) => ("HDEL", fields.iter().copied().map(field_name).collect()),
             HLen => ("HLEN", Vec::new()),
             SAdd(ids) => ("SADD", members(ids)),
             SRem(ids) => ("SREM", members(ids)),
             SMIsMember(ids) => ("SMISMEMBER", members(ids)),
+            SMembers => ("SMEMBERS", Vec::new()),
             SCard => ("SCARD", Vec::new()),
             Push(at_head, values) => {
                 let name = if *at_head { "LPUSH" } else { "RPUSH" };
@@ -233,11 +254,18 @@ impl Action {
         let reply = match self {
             HGet(field) => of(field),
             HMGet(fields) => Reply::Array(fields.iter().map(of).collect()),
+            HGetAll => {
+                let pair = |one: &Element| {
+                    [Reply::Bulk(Value::new(field_name(one.id))), Reply::Bulk(one.value.clone())]
+                };
+                self.sorted(Reply::Array(elements.iter().flat_map(pair).collect()))
+            }
             HLen | SCard | LLen | ZCard => Reply::Integer(len),
             SMIsMember(members) => {
                 let is_there = |id: &u8| Reply::Integer(find(&elements, *id).is_some().into());
                 Reply::Array(members.iter().map(is_there).collect())
             }
+            SMembers => self.sorted(Reply::Array(elements.iter().map(Element::member).collect())),
             LIndex(at) => Reply::value(place(*at, len).map(|at| &elements[at].value)),
             LRange(from, to) => {
                 let range = &elements[span(*from, *to, len)];
@@ -556,6 +584,27 @@ mod tests {
         assert_eq!(Action::XLen.run("k", Some(&stream)).0, Reply::Integer(0));
         let id = Action::XAdd(value("c")).run("k", Some(&stream)).0;
         assert_eq!(id, Reply::Bulk(value("7-2")));
+    }
+
+    #[test]
+    fn elements_are_compared_in_whatever_order_they_come() {
+        let bulk = |bytes: Vec<u8>| Reply::Bulk(Value::new(bytes));
+        let (_, hash) = Action::HSet(vec![(2, value("b")), (1, value("a"))]).run("k", None);
+        let hash = hash.expect("a change").expect("a hash");
+        let of = |field: u8, text: &str| [bulk(field_name(field)), bulk(text.into())];
+        let come = Reply::Array([of(2, "b"), of(1, "a")].concat());
+        assert_eq!(Action::HGetAll.sorted(come), Action::HGetAll.run("k", Some(&hash)).0);
+        let torn = Reply::Array([of(2, "a"), of(1, "b")].concat());
+        assert_ne!(Action::HGetAll.sorted(torn), Action::HGetAll.run("k", Some(&hash)).0);
+        let (_, set) = Action::SAdd(vec![10, 9]).run("k", None);
+        let set = set.expect("a change").expect("a set");
+        let members = |ids: [u8; 2]| Reply::Array(ids.map(|id| bulk(member_name(id))).into());
+        for ids in [[9, 10], [10, 9]] {
+            let reply = Action::SMembers.sorted(members(ids));
+            assert_eq!(reply, Action::SMembers.run("k", Some(&set)).0);
+        }
+        let error = Reply::Error("OOM".to_owned());
+        assert_eq!(Action::SMembers.sorted(error.clone()), error);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::collection::Action;
+use crate::reply::Reply;
 use crate::value::Value;
 
 /// Which key, by its place in [`KEYS`].
@@ -146,6 +147,14 @@ impl Command {
         }
     }
 
+    /// Its reply, with what comes in an order of the server's own sorted.
+    fn sorted(&self, reply: Reply) -> Reply {
+        match self {
+            Command::On(_, action) => action.sorted(reply),
+            _ => reply,
+        }
+    }
+
     /// Its keys.
     pub(crate) fn keys(&self) -> Vec<Key> {
         use Command::*;
@@ -266,6 +275,21 @@ impl Operation {
         match self {
             Operation::Single(command) => command.is_read(),
             Operation::Transaction(commands) => commands.iter().all(Command::is_read),
+        }
+    }
+
+    /// Its reply, with what comes in an order of the server's own sorted.
+    pub(crate) fn sorted(&self, reply: Reply) -> Reply {
+        match (self, reply) {
+            (Operation::Single(command), reply) => command.sorted(reply),
+            (Operation::Transaction(commands), Reply::Array(replies)) => {
+                let of = |(at, reply): (usize, Reply)| match commands.get(at) {
+                    Some(command) => command.sorted(reply),
+                    None => reply,
+                };
+                Reply::Array(replies.into_iter().enumerate().map(of).collect())
+            }
+            (Operation::Transaction(_), reply) => reply,
         }
     }
 

@@ -14,7 +14,7 @@ mod in_transactions;
 mod kept;
 mod replies;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};

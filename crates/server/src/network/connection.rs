@@ -5,6 +5,7 @@
 //! still read and run, as with Redis (clients that send a whole pipeline before they read depend on
 //! it); what it leaves unread counts in the memory budget and is bounded by the output limits.
 
+mod backlog;
 mod buffers;
 mod durable;
 mod wait;
@@ -21,6 +22,7 @@ use std::task::{Context, Poll, ready};
 use resp::{Limits, Reply};
 use tier::FetchedSet;
 
+use self::backlog::Backlog;
 use self::durable::Gate;
 use self::wait::Wait;
 use crate::execution::batch::Batch;
@@ -50,6 +52,8 @@ pub(crate) struct Connection<T> {
     reply: Reply,
     /// Bytes of `reply` that the socket has taken.
     written: usize,
+    /// What is to be written in front of `reply`.
+    backlog: Backlog,
     /// How much of `reply` may be written.
     gate: Gate,
     /// Whether others have their turn in the midst of writing it.
@@ -134,6 +138,7 @@ impl<T: Transport> Connection<T> {
             input: Vec::new(),
             batch: Batch::default(),
             written: 0,
+            backlog: Backlog::default(),
             gate: Gate::default(),
             writes_on: false,
             taken: 0,
@@ -309,8 +314,11 @@ impl<T: Transport> Connection<T> {
         if is_between && self.counted.must_wait(&self.worker.server, is_braked) {
             return Next::Wait(Wait::Crowd);
         }
+        if is_between && self.must_add_output() {
+            return Next::Wait(Wait::Output);
+        }
         // Where a reply is large, to write it gives the memory back.
-        let only_reads = self.batch.is_done() && self.reply.len() == self.written;
+        let only_reads = self.batch.is_done() && self.unwritten() == 0;
         if only_reads && self.counted.must_wait_for_buffer(&self.worker.tier, self.input.capacity())
         {
             return Next::Wait(Wait::Buffers);
@@ -401,7 +409,7 @@ impl<T: Transport> Connection<T> {
         let (used, answered) = self.run_began;
         let taken =
             self.worker.turn.used() - used + self.reply.len().saturating_sub(answered) as u64;
-        self.reply.len() - self.written > WRITE_EARLY_BYTES || self.worker.turn.ends_batch(taken)
+        self.unwritten() > WRITE_EARLY_BYTES || self.worker.turn.ends_batch(taken)
     }
 
     /// Counts a run of the request under way that came to nothing, unless it named more values than any before:
@@ -451,7 +459,7 @@ impl<T: Transport> Connection<T> {
     fn next_read(&self) -> Next {
         let (len, capacity) = (self.input.len(), self.input.capacity());
         let is_idle = len == 0 || self.session.closing != Closing::No;
-        if is_idle || !self.session.authenticated || self.reply.len() > self.written {
+        if is_idle || !self.session.authenticated || self.unwritten() > 0 {
             return Next::Io;
         }
         let least = match self.batch.bytes_wanted() {
@@ -544,8 +552,7 @@ impl<T: Transport> Connection<T> {
         client.progressed_ms.store(self.session.now_ms, Ordering::Relaxed);
         self.release_fetched();
         self.drop_input();
-        let unwritten = self.reply.len() - self.written;
-        self.session.closing != Closing::No || unwritten > WRITE_EARLY_BYTES
+        self.session.closing != Closing::No || self.unwritten() > WRITE_EARLY_BYTES
     }
 
     fn release_fetched(&mut self) {
@@ -556,9 +563,8 @@ impl<T: Transport> Connection<T> {
     /// The same as [`Connection::poll_io`]; a turn of its own ends when there is nothing to do. Whoever was
     /// woken to write more of a large reply waits for its turn if that is spent.
     fn poll_io_in_turn(&mut self, cx: &mut Context<'_>, is_woken: bool) -> Poll<io::Result<()>> {
-        let unwritten = self.reply.len() - self.written;
         let is_over = is_woken && !self.goes_alone && self.worker.turn.is_spent();
-        if is_over && unwritten > READ_BUFFER_BYTES {
+        if is_over && self.unwritten() > READ_BUFFER_BYTES {
             self.writes_on = true;
             return Poll::Ready(Ok(()));
         }
@@ -633,9 +639,9 @@ impl<T: Transport> Connection<T> {
     /// Keeps the end of what is written, if that is little, in memory of its size: who listens and does not
     /// read may do so for long.
     fn keep_output(&mut self) {
-        let unwritten = self.reply.len() - self.written;
+        let unwritten = self.unwritten();
         let is_idle = self.batch.is_done() && self.reply.capacity() >= READ_BUFFER_BYTES;
-        if is_idle && unwritten <= READ_BUFFER_BYTES / 2 {
+        if is_idle && unwritten <= READ_BUFFER_BYTES / 2 && self.backlog.unwritten() == 0 {
             let mut kept = Vec::with_capacity(unwritten);
             let buffer = self.reply.take();
             kept.extend_from_slice(&buffer[self.written..]);
@@ -652,21 +658,24 @@ impl<T: Transport> Connection<T> {
             self.watched_read.is_none(),
             "invariant: a reply is written when it is known to hold"
         );
-        let before = self.written;
-        while self.written < self.reply.len() {
-            if self.written - before >= WRITE_BYTES_MAX {
+        let mut sent = 0;
+        while self.unwritten() > 0 {
+            if sent >= WRITE_BYTES_MAX {
                 self.writes_on = true;
                 self.note_memory();
                 return Poll::Pending;
             }
             let end = match self.poll_durable(cx) {
                 Poll::Ready(end) => end?,
+                // What is in front of that may leave.
+                Poll::Pending if self.backlog.unwritten() > 0 => self.written,
                 Poll::Pending => {
                     self.note_memory();
                     return Poll::Pending;
                 }
             };
-            let bytes = &self.reply.as_slice()[self.written..end];
+            let front = self.backlog.front();
+            let bytes = front.unwrap_or_else(|| &self.reply.as_slice()[self.written..end]);
             let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
             let count = match self.transport.poll_write(cx, bytes) {
                 Poll::Ready(result) => result?,
@@ -678,9 +687,13 @@ impl<T: Transport> Connection<T> {
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.written += count;
+            match front {
+                Some(_) => self.backlog.advance(count),
+                None => self.written += count,
+            }
+            sent += count;
             self.take(count);
-            if self.reply.capacity() > READ_BUFFER_BYTES {
+            if self.output_capacity() > READ_BUFFER_BYTES {
                 self.note_moved(count);
             }
             self.worker.stats.net_output_bytes.add(count as u64);
@@ -729,7 +742,7 @@ impl<T: Transport> Connection<T> {
             self.drop_input();
             if !self.input.is_empty() {
                 self.keep_input();
-            } else if self.reply.len() == self.written {
+            } else if self.unwritten() == 0 {
                 self.was_heavy = false;
                 self.taken = 0;
             }
@@ -765,8 +778,8 @@ impl<T: Transport> Connection<T> {
 
     /// Takes messages behind the replies that are not written yet, as long as these are few.
     fn take_pushes(&mut self) {
-        let is_open = self.session.closing == Closing::No;
-        if is_open && self.session.client.pushes.bytes() > 0 {
+        let may_take = self.session.closing == Closing::No && self.backlog.unwritten() == 0;
+        if may_take && self.session.client.pushes.bytes() > 0 {
             if self.reply.capacity() == 0 {
                 self.reply.give(self.worker.take_buffer());
             }
@@ -782,9 +795,20 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// Bytes of replies that the client does not have.
+    #[inline]
+    fn unwritten(&self) -> usize {
+        self.backlog.unwritten() + self.reply.len() - self.written
+    }
+
+    /// Bytes that the replies' buffers take.
+    fn output_capacity(&self) -> usize {
+        self.backlog.capacity() + self.reply.capacity()
+    }
+
     fn check_output_limit(&mut self) -> io::Result<()> {
         let client = &self.session.client;
-        let unread = (self.reply.len() - self.written) as u64 + client.pushes.bytes();
+        let unread = self.unwritten() as u64 + client.pushes.bytes();
         let is_over = match unread {
             0 => {
                 client.soft_since_ms.store(0, Ordering::Relaxed);
@@ -827,9 +851,9 @@ impl<T: Transport> Connection<T> {
     fn note_memory(&mut self) {
         self.note_buffers();
         let client = &self.session.client;
-        let unread = (self.reply.len() - self.written) as u64;
+        let unread = self.unwritten() as u64;
         client.output_bytes.store(unread, Ordering::Relaxed);
-        client.output_capacity.store(self.reply.capacity() as u64, Ordering::Relaxed);
+        client.output_capacity.store(self.output_capacity() as u64, Ordering::Relaxed);
         client.input_bytes.store(self.input.len() as u64, Ordering::Relaxed);
         let place_bytes = self.session.place.as_ref().map_or(0, |place| place.memory_bytes);
         let input_bytes = self.input.capacity() + self.batch.memory_bytes() + place_bytes;
@@ -843,7 +867,7 @@ impl<T: Transport> Connection<T> {
         if self.input.capacity() <= 2 * READ_BUFFER_BYTES {
             self.counted.release_input(&self.worker.server, client);
         }
-        let bytes = self.reply.capacity() + input_bytes + queued;
+        let bytes = self.output_capacity() + input_bytes + queued;
         self.counted.update(&self.worker.server, bytes, !self.session.authenticated);
     }
 

@@ -2,7 +2,12 @@
 //! size where many connections have some, and given back.
 
 use super::Connection;
-use crate::limits::{INPUT_GROWTH, PROGRESS_BYTES, READ_BUFFER_BYTES};
+use super::durable::Gate;
+use super::wait::prefault_in_turns;
+use crate::limits::{
+    INPUT_GROWTH, OUTPUT_BUFFER_BYTES, OUTPUT_TICKS_MAX, PROGRESS_BYTES, READ_BUFFER_BYTES,
+    WRITE_EARLY_BYTES,
+};
 use crate::network::stream::Transport;
 
 impl<T: Transport> Connection<T> {
@@ -115,6 +120,48 @@ impl<T: Transport> Connection<T> {
         }
         self.shrink_reply();
         self.note_memory();
+    }
+
+    /// Whether the client leaves replies unread, and the requests that it has sent may fill what room there is for more.
+    #[inline]
+    pub(super) fn must_add_output(&self) -> bool {
+        let (len, capacity) = (self.reply.len(), self.reply.capacity());
+        !self.batch.is_done()
+            && self.unwritten() > WRITE_EARLY_BYTES
+            && capacity - len < WRITE_EARLY_BYTES
+            && len > self.written
+            && self.may_leave_whole()
+    }
+
+    /// Puts the buffer of replies that the client leaves unread by, and takes another once there is memory for it. The
+    /// client goes on without, too, after a while: it may send all of its requests before it reads.
+    pub(super) async fn add_output(&mut self) {
+        self.wait_for_output().await;
+        // It may have been read meanwhile.
+        if self.must_add_output() {
+            let mut buffer = Vec::with_capacity(OUTPUT_BUFFER_BYTES);
+            prefault_in_turns(&self.worker, buffer.spare_capacity_mut()).await;
+            let full = self.reply.take();
+            self.backlog.push(full, std::mem::take(&mut self.written));
+            self.gate = Gate::default();
+            self.reply.give(buffer);
+        }
+        // It is resident from here on, which the next to claim memory has to see.
+        self.worker.server.tier.measure_resident();
+        self.counted.keep_claim(None);
+        self.note_memory();
+    }
+
+    /// Where no values can leave RAM, memory that is full stays so, and nobody waits for it.
+    async fn wait_for_output(&mut self) {
+        let worker = self.worker.clone();
+        for _ in 0..OUTPUT_TICKS_MAX {
+            let is_granted = self.claim_to_read(OUTPUT_BUFFER_BYTES as u64).await;
+            if is_granted || !self.must_add_output() || !worker.server.tier.has_flash() {
+                break;
+            }
+            self.writing(worker.upkeep_tick.notified()).await;
+        }
     }
 
     /// Moves replies that are not written yet to memory of their size, if they are small.

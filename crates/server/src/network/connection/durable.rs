@@ -57,6 +57,11 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// Whether all replies may leave.
+    pub(super) fn may_leave_whole(&self) -> bool {
+        !self.worker.server.journaling.waits_for_sync() || self.gate.open >= self.reply.len()
+    }
+
     #[cold]
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let (gate, len) = (&mut self.gate, self.reply.len());

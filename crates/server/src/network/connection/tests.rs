@@ -13,8 +13,8 @@ use crate::execution::outcome::Needed;
 use crate::execution::upkeep::Upkeep;
 use crate::family::REGISTRY;
 use crate::limits::{
-    BATCH_REQUESTS_MAX, BUFFERS_LENT_MAX, HEAVY_PART_SHIFT, TURN_BYTES_MAX, TURN_REQUESTS_MAX,
-    WAITING_BUFFERS_MAX,
+    BATCH_REQUESTS_MAX, BUFFERS_LENT_MAX, HEAVY_PART_SHIFT, OUTPUT_BUFFER_BYTES, TURN_BYTES_MAX,
+    TURN_REQUESTS_MAX, WAITING_BUFFERS_MAX,
 };
 use crate::state::server::Server;
 use crate::state::snapshot::Snapshot;
@@ -415,6 +415,34 @@ fn a_client_that_takes_no_replies_is_read_also_while_others_spend_each_turn() {
     assert_eq!(client.take_replies(), expected.as_bytes());
 }
 
+/// In one buffer that grows they would be in memory twice each time it does.
+#[test]
+fn replies_that_are_left_unread_stay_where_they_are_and_come_in_their_order() {
+    const REPLY_BYTES: usize = 100_000;
+    const REPLIES: usize = 100;
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    client.call(&format!("SETRANGE k {} x", REPLY_BYTES - 1));
+    client.wire.borrow_mut().is_full = true;
+    let mut expected = Vec::new();
+    for count in 1..=REPLIES {
+        client.send(&format!("GETRANGE k {count} -1"));
+        client.send(&format!("ECHO {count}"));
+        (0..POLLS_MAX).for_each(|_| client.poll());
+        let len = REPLY_BYTES - count;
+        expected.extend(format!("${len}\r\n").into_bytes());
+        expected.extend([vec![0; len - 1], b"x\r\n".to_vec()].concat());
+        expected.extend(format!("${}\r\n{count}\r\n", count.to_string().len()).into_bytes());
+        let held = worker.server.tier.budget.client_bytes() as usize;
+        let most = expected.len() * 3 / 2 + 2 * OUTPUT_BUFFER_BYTES;
+        assert!(held <= most, "{held} bytes for {}", expected.len());
+    }
+    client.wire.borrow_mut().is_full = false;
+    (0..4 * REPLIES).for_each(|_| client.poll());
+    assert!(client.take_replies() == expected);
+    assert!(worker.server.tier.budget.client_bytes() < OUTPUT_BUFFER_BYTES as i64);
+}
+
 #[test]
 fn the_rest_of_a_large_reply_is_written_in_a_turn_of_its_own() {
     let worker = worker();
@@ -742,15 +770,16 @@ fn a_large_reply_of_large_collections_is_waited_for_once() {
     let mut run = |line: &str| -> (u32, usize) {
         connection.input.extend_from_slice(line.as_bytes());
         connection.input.extend_from_slice(b"\r\n");
-        let (mut waits, written) = (0, connection.reply.len());
+        // Nobody reads what was replied before.
+        let (mut waits, before) = (0, connection.unwritten());
         loop {
             match connection.run_requests() {
                 Next::Wait(wait) => {
-                    waits += u32::from(!matches!(wait, Wait::Windows));
+                    waits += u32::from(!matches!(wait, Wait::Windows | Wait::Output));
                     runtime.block_on(connection.wait(wait));
                 }
                 Next::Turn => {}
-                Next::Io => return (waits, connection.reply.len() - written),
+                Next::Io => return (waits, connection.unwritten() - before),
             }
         }
     };

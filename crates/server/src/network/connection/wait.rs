@@ -47,6 +47,8 @@ pub(crate) enum Wait {
     Memory,
     /// Memory of other clients, so that its input may grow to so many bytes.
     Input(usize),
+    /// Memory for another buffer of replies, as the client leaves a full one unread.
+    Output,
     /// Memory for its own large buffers; it goes on without, too, since they count as it is.
     Buffers,
     /// Something in the keys of the request under way.
@@ -89,6 +91,7 @@ impl<T: Transport> Connection<T> {
                 Wait::Reply => Box::pin(self.fill_reply()).await,
                 Wait::Memory => Box::pin(self.wait_for_memory()).await,
                 Wait::Input(bytes) => Box::pin(self.grow_large_input(bytes)).await,
+                Wait::Output => Box::pin(self.add_output()).await,
                 Wait::Buffers => {
                     let bytes = self.input.capacity() as u64;
                     drop(self.worker.tier.wait_for_memory(bytes, self.counted.held()).await)
@@ -209,11 +212,19 @@ impl<T: Transport> Connection<T> {
 
     /// Waits until there is memory for what the request under way has reserved. False: there is none.
     async fn claim(&mut self, bytes: u64) -> bool {
+        self.claim_as(bytes, self.grows_data()).await
+    }
+
+    /// Waits until there is memory for what is to be read. False: there is none.
+    pub(super) async fn claim_to_read(&mut self, bytes: u64) -> bool {
+        self.claim_as(bytes, false).await
+    }
+
+    async fn claim_as(&mut self, bytes: u64, grows_data: bool) -> bool {
         // One of an earlier run would be in its own way.
         self.counted.keep_claim(None);
         let worker = self.worker.clone();
         let start_ticks = worker.server.clock.raw();
-        let grows_data = self.grows_data();
         let claim = match grows_data {
             true => worker.tier.claim_for_data(bytes),
             false => worker.tier.claim(bytes),
@@ -267,13 +278,13 @@ impl<T: Transport> Connection<T> {
 
     /// Waits between two requests, or for memory for one, and goes on to write meanwhile, messages included:
     /// clients that each wait with a large reply unwritten would wait for each other.
-    async fn writing<O>(&mut self, wait: impl Future<Output = O>) -> O {
+    pub(super) async fn writing<O>(&mut self, wait: impl Future<Output = O>) -> O {
         let mut wait = pin!(wait);
         let output = poll_fn(|cx| {
             let polled = wait.as_mut().poll(cx);
             if polled.is_pending() {
                 self.take_pushes();
-                if self.written < self.reply.len() {
+                if self.unwritten() > 0 {
                     self.write_meanwhile(cx);
                 }
             }
@@ -296,7 +307,7 @@ impl<T: Transport> Connection<T> {
             Poll::Pending => {}
         }
         // A client that does not read is idle, though a request of it waits.
-        let is_behind = self.written < self.reply.len();
+        let is_behind = self.unwritten() > 0;
         client.is_served.store(!is_behind, Ordering::Relaxed);
     }
 
@@ -648,7 +659,7 @@ async fn closing_waiting<O>(worker: &Worker, bytes: u64, wait: impl Future<Outpu
 
 /// Has the kernel give the pages of a large buffer, in turns with other clients: to meet them one by
 /// one would hold these up, while slots are held.
-async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
+pub(super) async fn prefault_in_turns(worker: &Worker, buffer: &mut [MaybeUninit<u8>]) {
     for piece in buffer.chunks_mut(PREFAULT_BYTES) {
         worker.turn.give_way().await;
         prefault(piece);

@@ -49,7 +49,7 @@ impl<T: Transport> Connection<T> {
         }
         drop(state);
         self.take_pushes();
-        if self.written < self.reply.len() {
+        if self.unwritten() > 0 {
             self.write_meanwhile(cx);
             // Whether it reads or not, nothing of it waits for the server.
             self.session.client.is_served.store(false, Ordering::Relaxed);

@@ -168,7 +168,24 @@ impl Table {
         idle
     }
 
-    /// The same for eviction: lowers the frequencies of keys that may go, wherever their values are,
+    /// Gathers entries of a segment from place `from` on that may be demoted, used or not, until there are [`IDLE_MAX`] or
+    /// the segment ends. Leaves `from` where to go on. Their records are on their way to the cache.
+    pub(crate) fn demotable(&self, segment: u32, from: &mut usize) -> Idle {
+        let mut found = Idle::new();
+        for entry in self.segment(segment).places(*from) {
+            if entry.is_demotable() {
+                prefetch(entry.address() as *const u8);
+                found.push(Position::new(segment, *from));
+            }
+            *from += 1;
+            if found.len() == IDLE_MAX {
+                break;
+            }
+        }
+        found
+    }
+
+    /// As [`Table::age`] for eviction: lowers the frequencies of keys that may go, wherever their values are,
     /// and gathers those at 0 already, `keys` at most.
     pub(crate) fn age_evictable(
         &mut self,

@@ -116,8 +116,8 @@ impl Drop for Copier {
     }
 }
 
-/// Whether flash has room for copies.
+/// Whether flash has room for copies: more than what has gc work, or a checkpoint taken for what it frees.
 fn has_room(space: &FreeSpace) -> bool {
     let spare_bytes = space.capacity_bytes.saturating_sub(space.live_bytes);
-    space.free_bytes > space.gc_below_bytes / 2 && spare_bytes > space.capacity_bytes >> SPARE_SHIFT
+    space.free_bytes > space.gc_below_bytes && spare_bytes > space.capacity_bytes >> SPARE_SHIFT
 }

@@ -319,6 +319,48 @@ fn what_was_answered_is_there_though_segments_are_used_again_and_again() {
     assert!(collected >= kills as u64 / 2, "segments are used again: {collected}");
 }
 
+/// Checkpoints copy values to flash that are written over meanwhile.
+#[test]
+fn what_was_answered_is_there_though_values_in_ram_are_copied() {
+    const WRITERS: u64 = 2;
+    const ROUNDS: usize = 4;
+    let owner = Server::kelvin(&[]);
+    let options = [
+        "--appendfsync",
+        "always",
+        "--workers",
+        "2",
+        "--flash-size",
+        "96mb",
+        "--flash-segment-size",
+        "64kb",
+    ];
+    let mut all: Vec<Written> = vec![Written::new(); WRITERS as usize];
+    let mut random = Random::new(9);
+    let mut copied = 0;
+    for round in 0..ROUNDS {
+        let mut server = on_directory(owner.directory(), &options);
+        let mut client = server.connect();
+        for (writer, written) in (0..).zip(&mut all) {
+            check_written(&mut client, writer, written, round);
+        }
+        thread::scope(|scope| {
+            for (writer, written) in (0..).zip(&mut all) {
+                let (client, seed) = (server.connect(), random.next_u64());
+                scope.spawn(move || write_over(client, writer, written, seed));
+            }
+            let (rewriter, seed) = (server.connect(), random.next_u64());
+            scope.spawn(move || take_checkpoints(rewriter, seed));
+            let mut copies = || field(&mut client, "tiering", "tier_copied");
+            wait_until("values are copied", || copies() > 500);
+            thread::sleep(Duration::from_millis(random.below(500)));
+            copied += copies();
+            server.kill();
+        });
+    }
+    assert!(copied > 500 * ROUNDS as u64, "{copied}");
+}
+
 /// Makes so many keys of 1,000 bytes, all on flash, and a checkpoint that refers to them.
 fn fill_flash(client: &mut Client, keys: usize, prefix: &str) {
     assert_eq!(client.show(&format!("DEBUG POPULATE {keys} {prefix} 1000")), "+OK");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,12 +11,13 @@ use flash::Checkpoints;
 use keyspace::Key;
 use rdb::Error;
 use rdb::file::{FileReader, KeyPart, ModulePart, Part, Short};
+use rustix::fs::{Advice, fadvise};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::{
-    LOADED_BATCHES_MAX, LOADED_BYTES_MAX, LOADED_ELEMENT_BYTES, LOADED_ELEMENTS_MAX,
-    LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES, LOADED_PLACES_BYTES_MAX,
-    LOADED_PLACES_MAX,
+    LOADED_AHEAD_BYTES, LOADED_BATCHES_MAX, LOADED_BYTES_MAX, LOADED_ELEMENT_BYTES,
+    LOADED_ELEMENTS_MAX, LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
+    LOADED_PLACES_BYTES_MAX, LOADED_PLACES_MAX,
 };
 use crate::session::load::NotLoaded;
 use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
@@ -86,7 +88,7 @@ pub(super) fn start_reading(
     bytes_max: u64,
     refers: bool,
 ) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
-    let file = Counted { file, server: server.clone() };
+    let file = Counted { file, server: server.clone(), read: 0, asked_for: 0 };
     let reader = FileReader::new(file, bytes_max)?;
     tracing::info!(version = reader.version(), "loading");
     let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
@@ -96,17 +98,35 @@ pub(super) fn start_reading(
     Ok(receiver)
 }
 
-/// Counts the bytes of a file that have been read.
+/// Counts the bytes of a file that have been read, and has the kernel read ahead.
 struct Counted {
     file: File,
     server: Arc<Server>,
+    read: u64,
+    /// So many bytes from its beginning the kernel was asked for.
+    asked_for: u64,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.ask_ahead();
         let read = self.file.read(buffer)?;
+        self.read += read as u64;
         self.server.saves.loading.note_read(read as u64);
         Ok(read)
+    }
+}
+
+impl Counted {
+    /// By itself the kernel reads too little ahead for a drive to be busy while what came is dealt with.
+    fn ask_ahead(&mut self) {
+        if self.asked_for > self.read + LOADED_AHEAD_BYTES / 2 {
+            return;
+        }
+        let from = self.asked_for.max(self.read);
+        self.asked_for = from + LOADED_AHEAD_BYTES;
+        // A hint: where it is not taken the file is read all the same.
+        let _ = fadvise(&self.file, from, NonZeroU64::new(LOADED_AHEAD_BYTES), Advice::WillNeed);
     }
 }
 

@@ -109,6 +109,127 @@ fn values_on_flash_stay_there_over_a_restart() {
     wait_until("nothing is held", || field(&mut client, "tiering", "flash_segments_held") == 0);
 }
 
+/// Values in RAM go to flash with the checkpoint, which refers to them: a start reads none of them.
+#[test]
+fn values_in_ram_are_not_read_by_a_start() {
+    const VALUES: usize = 8_000;
+    let owner = Server::kelvin(&[]);
+    let options = [
+        "--workers",
+        "2",
+        "--flash-segment-size",
+        "512kb",
+        "--auto-aof-rewrite-percentage",
+        "0",
+        "--save",
+        "",
+    ];
+    let mut server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    fill_collections(&mut client);
+    for number in 0..VALUES {
+        let key = format!("key:{number}");
+        // From those that stand in their records to those that have writes of their own.
+        let words_max = if number % 100 == 0 { 20_000 } else { WORDS_MAX };
+        client.send(&["SET", &key, &value(&key, 1, words_max)]);
+        assert_eq!(show(&client.read()), "+OK");
+    }
+    let check = |client: &mut Client, round: &str| {
+        client.line("SELECT 3");
+        for number in 0..VALUES {
+            let words_max = if number % 100 == 0 { 20_000 } else { WORDS_MAX };
+            let key = format!("key:{number}");
+            assert_eq!(times_written(client, &key, words_max), 1, "{round}: {key}");
+        }
+    };
+    let expected = client.show("DEBUG DIGEST");
+    let bytes = field(&mut client, "tiering", "tier_values_hot_bytes");
+    take_checkpoint(&mut client);
+    let copied = field(&mut client, "tiering", "tier_copied");
+    assert!(copied > VALUES as u64 * 9 / 10, "{copied}");
+    let appended = field(&mut client, "tiering", "flash_append_bytes");
+    // None is written twice, be it by another checkpoint or to leave RAM.
+    take_checkpoint(&mut client);
+    for end in ["kill", "SHUTDOWN", "demoted", "kill"] {
+        if end == "demoted" {
+            client.line("TIER DEMOTE ALL");
+            // Small values, which were not copied.
+            let more = field(&mut client, "tiering", "tier_demoted_dirty");
+            assert!(more < VALUES as u64 / 2, "{more}");
+            take_checkpoint(&mut client);
+        } else {
+            assert_eq!(field(&mut client, "tiering", "tier_demoted_dirty"), 0, "{end}");
+        }
+        if end == "SHUTDOWN" {
+            shut_down(&mut server, &mut client);
+        } else {
+            server.kill();
+        }
+        server = on_directory(owner.directory(), &options);
+        client = server.connect();
+        let on_flash = field(&mut client, "tiering", "tier_loaded_cold");
+        assert!(on_flash >= copied, "{end}: {on_flash} of {copied}");
+        let read = field(&mut client, "tiering", "flash_device_read_bytes")
+            + field(&mut client, "persistence", "aof_base_size");
+        assert!(read < bytes / 8, "{end}: {read} of {bytes} bytes");
+        assert_eq!(client.show("DEBUG DIGEST"), expected, "{end}");
+        check(&mut client, end);
+    }
+    assert!(appended > bytes * 7 / 8, "{appended} of {bytes} bytes");
+}
+
+/// Values in RAM, of which flash has no room for all: the checkpoint has the others, and nothing is lost.
+#[test]
+fn a_checkpoint_has_values_itself_for_which_flash_has_no_room() {
+    const VALUES: usize = 6_000;
+    let owner = Server::kelvin(&[]);
+    let options = [
+        "--workers",
+        "2",
+        "--maxmemory",
+        "256mb",
+        "--flash-segment-size",
+        "256kb",
+        "--flash-size",
+        "16mb",
+        "--auto-aof-rewrite-percentage",
+        "0",
+    ];
+    let mut server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    let mut times = vec![0; VALUES];
+    let mut random = Random::new(8);
+    for round in 0..6 {
+        for _ in 0..if round == 0 { 2 * VALUES } else { VALUES / 4 } {
+            let number = random.below(VALUES as u64) as usize;
+            let key = format!("key:{number}");
+            times[number] += 1;
+            let words = value(&key, times[number], WORDS_MAX);
+            assert_eq!(show(&client.call(&["SET", &key, &words])), "+OK");
+        }
+        // One may be taken for want of room.
+        wait_until("none is under way", || {
+            field(&mut client, "persistence", "aof_rewrite_in_progress") == 0
+        });
+        take_checkpoint(&mut client);
+        let copied = field(&mut client, "tiering", "tier_copied");
+        assert!(copied < VALUES as u64 * 3 / 4, "round {round}: {copied}");
+        assert!(round > 0 || copied > VALUES as u64 / 4, "{copied}");
+        if round % 2 == 1 {
+            server.kill();
+            server = on_directory(owner.directory(), &options);
+            client = server.connect();
+            let cold = field(&mut client, "tiering", "tier_loaded_cold");
+            assert!(cold > 0 && cold < VALUES as u64, "round {round}: {cold}");
+        }
+        for (number, times) in times.iter().enumerate() {
+            let key = format!("key:{number}");
+            let found = times_written(&mut client, &key, WORDS_MAX);
+            assert_eq!(found, *times, "round {round}: {key}");
+        }
+    }
+}
+
 /// What a writer has done with each of its keys: the number that was answered last, and that which was sent last.
 type Written = BTreeMap<u64, (u64, u64)>;
 
@@ -196,6 +317,48 @@ fn what_was_answered_is_there_though_segments_are_used_again_and_again() {
         });
     }
     assert!(collected >= kills as u64 / 2, "segments are used again: {collected}");
+}
+
+/// Checkpoints copy values to flash that are written over meanwhile.
+#[test]
+fn what_was_answered_is_there_though_values_in_ram_are_copied() {
+    const WRITERS: u64 = 2;
+    const ROUNDS: usize = 4;
+    let owner = Server::kelvin(&[]);
+    let options = [
+        "--appendfsync",
+        "always",
+        "--workers",
+        "2",
+        "--flash-size",
+        "96mb",
+        "--flash-segment-size",
+        "64kb",
+    ];
+    let mut all: Vec<Written> = vec![Written::new(); WRITERS as usize];
+    let mut random = Random::new(9);
+    let mut copied = 0;
+    for round in 0..ROUNDS {
+        let mut server = on_directory(owner.directory(), &options);
+        let mut client = server.connect();
+        for (writer, written) in (0..).zip(&mut all) {
+            check_written(&mut client, writer, written, round);
+        }
+        thread::scope(|scope| {
+            for (writer, written) in (0..).zip(&mut all) {
+                let (client, seed) = (server.connect(), random.next_u64());
+                scope.spawn(move || write_over(client, writer, written, seed));
+            }
+            let (rewriter, seed) = (server.connect(), random.next_u64());
+            scope.spawn(move || take_checkpoints(rewriter, seed));
+            let mut copies = || field(&mut client, "tiering", "tier_copied");
+            wait_until("values are copied", || copies() > 500);
+            thread::sleep(Duration::from_millis(random.below(500)));
+            copied += copies();
+            server.kill();
+        });
+    }
+    assert!(copied > 500 * ROUNDS as u64, "{copied}");
 }
 
 /// Makes so many keys of 1,000 bytes, all on flash, and a checkpoint that refers to them.

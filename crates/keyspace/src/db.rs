@@ -236,18 +236,28 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Makes a key whose value is on flash alone, and which expires at a time, Unix milliseconds, 0 for never. There is none
-    /// of the name.
+    /// Makes room in the table for so many keys more.
+    pub fn reserve(&mut self, keys: usize) {
+        let entries = self.slot.table_mut(self.table);
+        entries.reserve(keys, &mut self.tally.index_bytes);
+    }
+
+    /// Makes a key whose value is on flash alone, and which expires at a time, Unix milliseconds, 0 for never. False: there is
+    /// one of the name.
     pub fn put_cold(
         &mut self,
         key: &Key<'_>,
         kind: u8,
         (at, value_len): (FlashRef, u32),
         expire_at_ms: u64,
-    ) {
-        assert!(!stays_in_ram(kind) && self.find(key).is_none());
+    ) -> bool {
+        assert!(!stays_in_ram(kind));
+        if self.find(key).is_some() {
+            return false;
+        }
         let expiry = if expire_at_ms == 0 { Expiry::Clear } else { Expiry::At(expire_at_ms) };
         self.insert(key, kind, NewState::Cold(at, value_len), expiry);
+        true
     }
 
     fn put_new(&mut self, key: &Key<'_>, kind: u8, value: &[u8], expiry: Expiry) {

@@ -12,6 +12,7 @@
 
 #[allow(unsafe_code, reason = "the one bridge from entries to the records they own")]
 mod borrowed;
+mod copy;
 mod db;
 mod defrag;
 mod detached;
@@ -36,6 +37,7 @@ mod tally;
 mod timers;
 mod watch;
 
+pub use copy::Copying;
 pub use db::{Carried, Changed, DEMOTE_BYTES_MIN, Db, Expiry, TREE_KIND_BITS};
 pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,

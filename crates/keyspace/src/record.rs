@@ -166,6 +166,16 @@ impl Record {
         (self, old.map(|value| unsafe { Box::from_raw(value) }))
     }
 
+    /// Notes where a value that stands apart and is in RAM alone has a copy on flash. Panics: it is another value.
+    pub(crate) fn with_copy(self, place: FlashRef) -> Record {
+        assert!(self.is_hot());
+        let View { kind, expire_at_ms, .. } = self.view();
+        // An empty box leaves the record about as long as it was.
+        let (record, value) = self.change(kind, expire_at_ms, NewState::Hot(Box::default()));
+        let value = value.expect("invariant: a hot value stands apart");
+        record.change(kind, expire_at_ms, NewState::Clean(value, place)).0
+    }
+
     /// Lets the record's flash place be `to`, a copy of the same bytes elsewhere. Panics: if it has
     /// none.
     pub(crate) fn set_place(&mut self, to: u64) {

@@ -81,16 +81,29 @@ impl Segment {
         &mut self.entries[index]
     }
 
-    /// Adds an entry. Cost: moves the rest of its cluster; now and then a resize.
-    pub(crate) fn insert(&mut self, entry: Entry) {
+    /// Adds an entry, and tells where. Cost: moves the rest of its cluster; now and then a resize.
+    pub(crate) fn insert(&mut self, entry: Entry) -> usize {
         assert!(!entry.is_empty());
         if (self.len() + 1) * 10 > self.entries.len() * 9 {
             self.resize(grown(self.entries.len()));
         }
-        while !place(&mut self.entries, entry) {
+        self.len += 1;
+        loop {
+            if let Some(index) = place(&mut self.entries, entry) {
+                return index;
+            }
             self.resize(grown(self.entries.len()));
         }
-        self.len += 1;
+    }
+
+    /// Makes room for so many entries more. Those that come in the order of their tags would all lie in one cluster
+    /// otherwise, at the end of which each is put.
+    pub(crate) fn reserve(&mut self, entries: usize) {
+        let capacity = ((self.len() + entries) * 10).div_ceil(9);
+        if entries > 0 && capacity > self.entries.len() {
+            let bytes = rounded(capacity * size_of::<Entry>());
+            self.resize((bytes / size_of::<Entry>()).max(CAPACITY_MIN));
+        }
     }
 
     /// Takes out the entry at `index`, closing the gap.
@@ -168,19 +181,17 @@ impl Segment {
     }
 }
 
-/// Puts `entry` where the order wants it; false when its cluster would run off the end.
-fn place(entries: &mut [Entry], entry: Entry) -> bool {
+/// Puts `entry` where the order wants it, and tells where; none when its cluster would run off the end.
+fn place(entries: &mut [Entry], entry: Entry) -> Option<usize> {
     let mut index = home(entry.tag(), homes(entries.len()));
     while index < entries.len() && !entries[index].is_empty() && entries[index].tag() <= entry.tag()
     {
         index += 1;
     }
-    let Some(gap) = entries[index..].iter().position(|place| place.is_empty()) else {
-        return false;
-    };
+    let gap = entries[index..].iter().position(|place| place.is_empty())?;
     entries.copy_within(index..index + gap, index + 1);
     entries[index] = entry;
-    true
+    Some(index)
 }
 
 /// Home places of an array: all but the overflow zone at its end.
@@ -268,6 +279,25 @@ mod tests {
             model.retain(|pair| pair.0 >= 20);
             model.sort();
             prop_assert_eq!(listed, model);
+            segment.drain().for_each(free);
+        }
+    }
+
+    #[test]
+    fn room_is_made_for_what_comes_in_order() {
+        for count in [0, 1, 4, 5, 100, 610, 2_000] {
+            let mut segment = Segment::default();
+            segment.insert(entry(0, 1));
+            segment.reserve(count);
+            let capacity = segment.capacity();
+            assert!(capacity * 9 <= (count + 1) * 10 * 5 / 4 + 40, "{count}: {capacity}");
+            for number in 0..count {
+                let tag = (number * 65_536 / count) as u16;
+                let at = segment.insert(entry(tag, 0));
+                assert_eq!(segment.get(at).tag(), tag);
+            }
+            check(&segment);
+            assert_eq!((segment.len(), segment.capacity()), (count + 1, capacity), "{count}");
             segment.drain().for_each(free);
         }
     }

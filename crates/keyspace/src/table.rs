@@ -168,7 +168,24 @@ impl Table {
         idle
     }
 
-    /// The same for eviction: lowers the frequencies of keys that may go, wherever their values are,
+    /// Gathers entries of a segment from place `from` on that may be demoted, used or not, until there are [`IDLE_MAX`] or
+    /// the segment ends. Leaves `from` where to go on. Their records are on their way to the cache.
+    pub(crate) fn demotable(&self, segment: u32, from: &mut usize) -> Idle {
+        let mut found = Idle::new();
+        for entry in self.segment(segment).places(*from) {
+            if entry.is_demotable() {
+                prefetch(entry.address() as *const u8);
+                found.push(Position::new(segment, *from));
+            }
+            *from += 1;
+            if found.len() == IDLE_MAX {
+                break;
+            }
+        }
+        found
+    }
+
+    /// As [`Table::age`] for eviction: lowers the frequencies of keys that may go, wherever their values are,
     /// and gathers those at 0 already, `keys` at most.
     pub(crate) fn age_evictable(
         &mut self,
@@ -348,11 +365,19 @@ impl Table {
         let entry = Entry::new(tag(hash), record, 0);
         let segment = self.segment_mut(index);
         let before = segment.ram_bytes();
-        segment.insert(entry);
+        let at = segment.insert(entry);
         *ram_bytes += (segment.ram_bytes() - before) as i64;
-        let at = segment.find(tag(hash), |other| other == entry);
-        let at = at.expect("invariant: the entry was just inserted");
         Position { segment: index, index: at as u32 }
+    }
+
+    /// Makes room for so many records more, unless there are many: a directory grows by itself. `ram_bytes` takes what the
+    /// table grew by.
+    pub(crate) fn reserve(&mut self, records: usize, ram_bytes: &mut i64) {
+        if self.directory.is_none() {
+            let before = self.root.ram_bytes();
+            self.root.reserve(records.min(SEGMENT_ENTRIES_MAX.saturating_sub(self.root.len())));
+            *ram_bytes += self.root.ram_bytes() as i64 - before as i64;
+        }
     }
 
     /// Takes out the record at a place. `ram_bytes` takes what the table shrank by.
@@ -483,11 +508,17 @@ impl Directory {
         old.depth = depth + 1;
         let bit = 1u32 << (DEPTH_MAX - depth - 1);
         let (mut low, mut high) = (Segment::default(), Segment::default());
+        let half = old.segment.len() / 2;
+        [&mut low, &mut high].into_iter().for_each(|segment| segment.reserve(half));
         for entry in old.segment.drain() {
             // SAFETY: the entry is between two segments of this table, which is borrowed mutably.
             let record = unsafe { Borrowed::new(entry) };
             let upper = prefix(key::hash(record.key())) & bit != 0;
-            if upper { high.insert(entry) } else { low.insert(entry) }
+            if upper {
+                high.insert(entry)
+            } else {
+                low.insert(entry)
+            };
         }
         old.segment = low;
         self.segments.push(Leaf { depth: depth + 1, segment: high });

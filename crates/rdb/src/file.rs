@@ -33,7 +33,7 @@ mod read;
 mod write;
 
 pub use module::{module_id, module_value};
-pub use read::{FileError, FileReader, KeyPart, ModulePart, Part, Skipped};
+pub use read::{FileError, FileReader, KeyPart, ModulePart, Part, Short, Skipped};
 pub use write::FileWriter;
 
 const MAGIC_REDIS: &[u8] = b"REDIS";

@@ -218,6 +218,11 @@ pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
 pub(crate) const LOADED_KEYS_MAX: usize = 64;
 /// Bytes of them, and of a piece of a large collection.
 pub(crate) const LOADED_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of a file that the kernel is asked for ahead of what is read of it.
+pub(crate) const LOADED_AHEAD_BYTES: u64 = 8 << 20;
+/// Keys of one slot whose values are on flash that are put together, and what they take on their way.
+pub(crate) const LOADED_PLACES_MAX: usize = 1024;
+pub(crate) const LOADED_PLACES_BYTES_MAX: u64 = 128 << 10;
 /// How often a piece is refused memory, with a tick of upkeep after each, before it is put without or the load fails:
 /// a tenth of a second.
 pub(crate) const LOADED_REFUSALS_MAX: u32 = 20;

@@ -32,6 +32,8 @@ pub struct Counters {
     pub written_bytes: AtomicU64,
     pub demoted_clean: AtomicU64,
     pub demoted_dirty: AtomicU64,
+    /// Values that got a copy on flash for a checkpoint and stayed in RAM.
+    pub copied: AtomicU64,
     pub promoted: AtomicU64,
     /// Records and values that defragmentation moved.
     pub defrag_moved: AtomicU64,
@@ -133,6 +135,7 @@ impl Counters {
             &self.written_bytes,
             &self.demoted_clean,
             &self.demoted_dirty,
+            &self.copied,
             &self.promoted,
             &self.defrag_moved,
             &self.defrag_left,

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 
 use flash::{AppendError, EngineWorker, Lane, OwnedRecord, Record, RecordMeta, record_size};
 use keyspace::{
-    EntryPosition, FlashRef, Hint, Judge, Key, PassLimit, Region, SLOT_COUNT, SlotGuard, Stored,
-    Tally, Verdict, View,
+    Copying, EntryPosition, FlashRef, Hint, Judge, Key, PassLimit, Region, SLOT_COUNT, SlotGuard,
+    Stored, Tally, Verdict, View,
 };
 
 use crate::compress::Compressor;
@@ -59,7 +59,9 @@ pub struct Demoted {
     pub freed_bytes: i64,
     /// Values that left RAM.
     pub values: u64,
-    /// Bytes of theirs that had to be written.
+    /// Values that got a copy on flash and stayed in RAM.
+    pub(crate) copied: u64,
+    /// Bytes of them that had to be written.
     pub written_bytes: u64,
     /// Places of tables that the hand passed.
     passed: u64,
@@ -72,6 +74,7 @@ impl Demoted {
     fn add(&mut self, other: Demoted) {
         self.freed_bytes += other.freed_bytes;
         self.values += other.values;
+        self.copied += other.copied;
         self.written_bytes += other.written_bytes;
         self.passed += other.passed;
     }
@@ -194,7 +197,7 @@ impl TierWorker {
     }
 
     /// Lets `run` write values to flash, and counts what came of it.
-    fn with_demoter(&self, run: impl FnOnce(&mut Demoter<'_>, &mut Tally)) -> Demoted {
+    pub(crate) fn with_demoter(&self, run: impl FnOnce(&mut Demoter<'_>, &mut Tally)) -> Demoted {
         let Some(engine) = &self.engine else { return Demoted::default() };
         let mut tally = Tally::default();
         let mut engine = engine.borrow_mut();
@@ -210,6 +213,7 @@ impl TierWorker {
             slot: 0,
             clean: 0,
             dirty: 0,
+            copied: 0,
             written_bytes: 0,
             compressed_away: 0,
             stopped: None,
@@ -218,11 +222,12 @@ impl TierWorker {
         let demoted = Demoted {
             freed_bytes: -tally.ram_bytes(),
             values: demoter.clean + demoter.dirty,
+            copied: demoter.copied,
             written_bytes: demoter.written_bytes,
             passed: 0,
             stopped: demoter.stopped,
         };
-        if demoted.values > 0 {
+        if demoted.values + demoted.copied > 0 {
             demoter.count(&self.tier.counters);
         }
         self.tier.add_tally(&mut tally);
@@ -341,7 +346,7 @@ impl TierWorker {
 }
 
 /// Writes values to flash as the hand meets them.
-struct Demoter<'a> {
+pub(crate) struct Demoter<'a> {
     engine: &'a mut dyn EngineWorker,
     compressor: &'a mut Compressor,
     compress_bytes_min: u32,
@@ -353,6 +358,7 @@ struct Demoter<'a> {
     slot: u16,
     clean: u64,
     dirty: u64,
+    copied: u64,
     written_bytes: u64,
     compressed_away: u64,
     stopped: Option<StopReason>,
@@ -372,7 +378,13 @@ impl Judge for Demoter<'_> {
                 Verdict::Demote(at)
             }
             Stored::Hot(value) if value.len() > self.large_value_bytes => Verdict::HandOver,
-            Stored::Hot(value) => self.write(&view, table, value),
+            Stored::Hot(value) => match self.write(&view, table, value) {
+                Ok(at) => {
+                    self.dirty += 1;
+                    Verdict::Demote(at)
+                }
+                Err(verdict) => verdict,
+            },
             Stored::Cold(..) => Verdict::Keep,
         }
     }
@@ -408,7 +420,8 @@ impl Demoter<'_> {
         view.expire_at_ms != 0 && view.expire_at_ms <= self.now_ms + ms
     }
 
-    fn write(&mut self, view: &View<'_>, table: u8, value: &[u8]) -> Verdict {
+    /// Errors: what is to be done with the value then.
+    fn write(&mut self, view: &View<'_>, table: u8, value: &[u8]) -> Result<FlashRef, Verdict> {
         let lane = self.lane(view);
         let (slot, kind, expire_at_ms) = (self.slot, view.kind, view.expire_at_ms as i64);
         let packed = self.compressor.compress(value, self.compress_bytes_min);
@@ -417,16 +430,32 @@ impl Demoter<'_> {
         let meta = RecordMeta { slot, db: table, kind, compressed, expire_at_ms };
         match self.engine.append(lane, &Record { meta, key: view.key, payload }) {
             Ok(at) => {
-                self.dirty += 1;
                 self.written_bytes += record_size(view.key.len(), payload.len()) as u64;
                 self.compressed_away += (value.len() - payload.len()) as u64;
-                Verdict::Demote(FlashRef {
-                    units: at.units(),
-                    stored_len: payload.len() as u32,
-                    compressed: packed.is_some(),
-                })
+                let stored_len = payload.len() as u32;
+                Ok(FlashRef { units: at.units(), stored_len, compressed })
             }
-            Err(error) => self.refused(error),
+            Err(error) => Err(self.refused(error)),
+        }
+    }
+
+    /// Writes a copy of a value that stays in RAM. Those that soon expire, or would be handed over, are left.
+    pub(crate) fn copy(&mut self, slot: u16, view: &View<'_>, table: u8) -> Copying {
+        let Stored::Hot(value) = view.stored else { return Copying::Leave };
+        let is_left = value.len() > self.large_value_bytes
+            || value.len() < self.value_bytes_min
+            || self.expires_within(view, SHORT_LIVED_MS);
+        if is_left {
+            return Copying::Leave;
+        }
+        self.slot = slot;
+        match self.write(view, table, value) {
+            Ok(at) => {
+                self.copied += 1;
+                Copying::Copied(at)
+            }
+            Err(Verdict::Stop) => Copying::Stop,
+            Err(_) => Copying::Leave,
         }
     }
 
@@ -442,6 +471,7 @@ impl Demoter<'_> {
     fn count(&self, counters: &Counters) {
         counters.demoted_clean.fetch_add(self.clean, Ordering::Relaxed);
         counters.demoted_dirty.fetch_add(self.dirty, Ordering::Relaxed);
+        counters.copied.fetch_add(self.copied, Ordering::Relaxed);
         counters.compressed_away_bytes.fetch_add(self.compressed_away, Ordering::Relaxed);
     }
 

@@ -17,6 +17,7 @@ mod budget;
 mod checkpoints;
 mod compress;
 mod controller;
+mod copy;
 mod counters;
 mod defrag;
 mod demote;
@@ -41,6 +42,7 @@ mod worker;
 
 pub use background::Background;
 pub use budget::{Budget, MemoryUse};
+pub use copy::Copier;
 pub use counters::{Counters, KeyspaceCounts};
 pub use demote::{Demoted, StopReason};
 pub use environment::{Clock, Environment, Listener, ResidentSource};

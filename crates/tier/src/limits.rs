@@ -46,3 +46,10 @@ pub(crate) const READS_STARTED_MAX: usize = 64;
 pub(crate) const SAMPLED_SLOTS: usize = 8;
 /// Slots without a key that may go after which such a slice ends.
 pub(crate) const SAMPLE_MISSES_MAX: usize = 256;
+/// Places of tables of a slot at which values are looked at that may be copied to flash, before others have their turn with
+/// the slot: values are copied with the slot held.
+pub(crate) const COPY_PLACES_MAX: usize = 128;
+/// Bytes of values that are copied so, and those of one value more.
+pub(crate) const COPY_BYTES_MAX: usize = 256 << 10;
+/// How often in a row who copies waits for the drive, 10 ms at most each, before values go into the checkpoint themselves.
+pub(crate) const COPY_WAITS_MAX: u32 = 100;

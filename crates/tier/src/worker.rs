@@ -242,7 +242,7 @@ impl TierWorker {
     }
 
     /// Waits with the thread until the device has something to tell, or for a moment.
-    fn wait_for_device(&self) {
+    pub(crate) fn wait_for_device(&self) {
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
         let engine = engine.borrow();
         let wake_fd = engine.wake_fd();

@@ -45,6 +45,8 @@ pub(crate) struct Filling {
     /// Writes in flight; a large record counts as one.
     pub(crate) writes: u32,
     outcome: Outcome,
+    /// The worker has ended before it was full.
+    is_left: bool,
 }
 
 /// How the filling of a segment ends.
@@ -241,6 +243,7 @@ impl Appender {
             footer: Footer::default(),
             writes: 0,
             outcome: Outcome::Good,
+            is_left: false,
         });
         Ok(())
     }
@@ -396,7 +399,9 @@ impl Appender {
         let ended = |filling: &Filling| filling.segment == segment && filling.writes == 0;
         let Some(at) = self.closing.iter().position(ended) else { return };
         let filling = self.closing.swap_remove(at);
-        io.shared.table.get(segment).set_used_bytes(filling.next);
+        // What was left of it counts as dead, so that gc finds it worth collecting.
+        let used_bytes = if filling.is_left { io.shared.geometry.data_end() } else { filling.next };
+        io.shared.table.get(segment).set_used_bytes(used_bytes);
         match filling.outcome {
             Outcome::Good => io.shared.seal(segment, State::Sealed),
             Outcome::Failed => io.shared.seal_without_footer(segment, filling.footer.blocks),
@@ -455,7 +460,8 @@ impl Appender {
     /// Closes all segments: the worker ends.
     pub(crate) fn close(&mut self, io: &mut Io) {
         for stream in STREAMS {
-            if self.streams[stream as usize].is_some() {
+            if let Some(filling) = &mut self.streams[stream as usize] {
+                filling.is_left = true;
                 self.close_segment(io, stream);
             }
         }

@@ -1,10 +1,12 @@
 //! The log under the conformance suite: on simulated drives with and without faults, and on files.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::config::{Backend, LogConfig};
@@ -13,7 +15,7 @@ use super::{open_log, open_sim};
 use crate::device::sim::{SimDisk, SimFaults};
 use crate::engine::conformance::{Mix, Rig};
 use crate::engine::fetched::FetchedRecord;
-use crate::engine::{Completion, Engine, EngineWorker, ReadStart};
+use crate::engine::{Completion, Engine, EngineWorker, GcProgress, Liveness, Owner, ReadStart};
 use crate::error::{AppendError, EngineError};
 use crate::limits::{READ_HEAP_BYTES_MAX, READ_POOL_BYTES, READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX};
 use crate::location::Location;
@@ -684,6 +686,39 @@ fn a_victim_whose_survivors_have_no_place_is_read_once() {
     assert!(read > 0, "there is a victim");
     (0..5).for_each(|_| rig.gc_all());
     assert_eq!(engine.stats().gc_read_bytes, read, "nothing has changed since");
+}
+
+/// Says that all lives, and lets it move.
+#[derive(Default)]
+struct Keeper(Mutex<HashSet<Location>>);
+
+impl Owner for Keeper {
+    fn is_live(&self, _: &Record<'_>, at: Location) -> Liveness {
+        if self.0.lock().contains(&at) { Liveness::Live } else { Liveness::Dead }
+    }
+
+    fn relocate(&self, _: &Record<'_>, from: Location, to: Location) -> bool {
+        let mut places = self.0.lock();
+        places.remove(&from) && places.insert(to)
+    }
+}
+
+#[test]
+fn segments_that_workers_leave_nearly_empty_are_collected() {
+    const SEGMENTS: u64 = 24;
+    let (_disk, engine) = sim(2, 1, SEGMENTS, 1);
+    let mut collector = engine.worker().expect("a worker");
+    let keeper = Keeper::default();
+    for number in 0..5 * SEGMENTS as u32 {
+        let mut worker = engine.worker().expect("a worker");
+        let at = append(&mut *worker, &number.to_le_bytes(), &[7; 1000]);
+        keeper.0.lock().insert(at);
+        drop(worker);
+        while collector.gc(&keeper, 1 << 20) != GcProgress::Idle {
+            settle(&mut *collector);
+        }
+    }
+    assert_eq!(keeper.0.lock().len(), 5 * SEGMENTS as usize);
 }
 
 fn change_paths_on_files(backend: Backend) {

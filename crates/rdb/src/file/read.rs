@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use smallvec::SmallVec;
+
 use crate::checksum::Checksum;
 use crate::error::Error;
 use crate::file::{
@@ -107,12 +109,15 @@ pub struct ModulePart {
     /// Its database.
     pub db: u64,
     /// Its name.
-    pub key: Vec<u8>,
+    pub key: Short,
     /// When it expires: Unix milliseconds, 0 for never.
     pub expire_at_ms: u64,
     /// Its value.
-    pub value: Vec<u8>,
+    pub value: Short,
 }
+
+/// Bytes that take no allocation where they are few: there are as many as keys.
+pub type Short = SmallVec<[u8; 32]>;
 
 /// A file that is read from front to back.
 pub struct FileReader<R> {
@@ -243,7 +248,7 @@ impl<R: Read> FileReader<R> {
     }
 
     fn read_of_module(&mut self, id: u64, expire_at_ms: u64) -> Result<Part, Error> {
-        let key = text::read(&mut self.bytes, &mut Vec::new())?.to_vec();
+        let key = Short::from_slice(text::read(&mut self.bytes, &mut Vec::new())?);
         let value = read_module_value(&mut self.bytes, id)?;
         Ok(Part::OfModule(ModulePart { db: self.db, key, expire_at_ms, value }))
     }
@@ -284,14 +289,14 @@ fn read_version(bytes: &mut impl Source) -> Result<u16, Error> {
 }
 
 /// Reads a value of a module that is one string. Errors: it is another's, or something else.
-fn read_module_value(bytes: &mut impl Source, id: u64) -> Result<Vec<u8>, Error> {
+fn read_module_value(bytes: &mut impl Source, id: u64) -> Result<Short, Error> {
     if length::read(bytes)? != id {
         return Err(Error::Unsupported("value of a module: type", MODULE_VALUE_2.into()));
     }
     if length::read(bytes)? != MODULE_STRING {
         return Err(Error::Malformed("value of a module"));
     }
-    let value = text::read(bytes, &mut Vec::new())?.to_vec();
+    let value = Short::from_slice(text::read(bytes, &mut Vec::new())?);
     match length::read(bytes)? {
         MODULE_END => Ok(value),
         _ => Err(Error::Malformed("value of a module")),

@@ -218,7 +218,8 @@ fn values_of_a_module_are_read_by_who_takes_them() {
         reader.next_part().map(|end| (part, end))
     };
     let (db, key, expire_at_ms, value) = (2, b"key".to_vec(), 77, b"\x00value".to_vec());
-    let part = Part::OfModule(ModulePart { db, key, expire_at_ms, value });
+    let part =
+        Part::OfModule(ModulePart { db, key: key.into(), expire_at_ms, value: value.into() });
     assert_eq!(read(Some(id)).expect("a file"), (part, Part::End));
     for module in [None, Some(id + 1)] {
         let error = read(module).expect_err("it is another's").error;

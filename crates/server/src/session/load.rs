@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use command::collection::Walk;
 use command::{Classes, ColdValue, CommandError, Cx, Effects, Waits};
-use flash::{JournalError, Location, RecordId, record_size};
-use keyspace::{DB_COUNT, Db, DetachedTable, Key, Noting, SLOT_COUNT, Tally, WHOLE};
+use flash::{Checkpoints, JournalError, Location, RecordId, record_size};
+use keyspace::{DB_COUNT, Db, DetachedTable, Key, Noting, SLOT_COUNT, SlotState, Tally, WHOLE};
 use rdb::file::FileError;
 use thiserror::Error as ThisError;
 use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_wants};
@@ -26,7 +26,7 @@ use crate::limits::{ATTEMPTS_MAX, FLUSHED_TICKS_MAX, LOADED_LARGE_BYTES, LOADED_
 use crate::session::errand::save_in_turn;
 use crate::session::journal::cut_logging;
 use crate::session::load_brake::Brake;
-use crate::session::load_file::{Batch, Loaded, LoadedPiece, LoadedPlace, start_reading};
+use crate::session::load_file::{Batch, LoadedPiece, LoadedPlace, LoadedPlaces, start_reading};
 use crate::session::load_room::make_room_for_load;
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
@@ -312,15 +312,16 @@ impl Loading<'_> {
         let mut batches = start_reading(server, file, item_bytes_max(server), refers)?;
         let (mut putting, mut logged) = (Putting::default(), self.start);
         loop {
-            let Batch { pieces, put, .. } = batches.recv().await.ok_or(NotLoaded::Thread)??;
-            if pieces.is_empty() {
+            let batch = batches.recv().await.ok_or(NotLoaded::Thread)??;
+            if batch.is_empty() {
                 break;
             }
+            let Batch { pieces, places, put, .. } = batch;
             for piece in pieces {
-                match piece {
-                    Loaded::Piece(piece) => self.put(&mut putting, piece).await?,
-                    Loaded::Place(place) => self.put_place(&place).await?,
-                }
+                self.put(&mut putting, piece).await?;
+            }
+            for places in &places {
+                self.put_places(places).await?;
             }
             if let Some(put) = put {
                 // The thread may have ended.
@@ -370,44 +371,33 @@ impl Loading<'_> {
         Err(TierError::OutOfMemory)
     }
 
-    /// Makes a key whose value stays on flash.
-    async fn put_place(&self, loaded: &LoadedPlace) -> Result<(), NotLoaded> {
+    /// Makes keys of one slot whose values stay on flash.
+    async fn put_places(&self, loaded: &LoadedPlaces) -> Result<(), NotLoaded> {
         let (worker, server) = (self.worker, &*self.worker.server);
-        let bytes = loaded.bytes();
-        self.brake.wait(worker, bytes).await;
-        let _claim = match worker.tier.must_wait_for(bytes) {
+        let Some(first) = loaded.places.first() else { return Ok(()) };
+        self.brake.wait(worker, loaded.bytes).await;
+        let _claim = match worker.tier.must_wait_for(loaded.bytes) {
             false => None,
-            true => self
-                .wait_for_memory(bytes)
-                .await
-                .map_err(|_| loaded.refused("there is no memory for it within maxmemory"))?,
+            true => self.wait_for_memory(loaded.bytes).await.map_err(|_| {
+                first.refused(loaded.db, "there is no memory for it within maxmemory")
+            })?,
         };
-        let (part, placed) = (&loaded.part, &loaded.placed);
-        let db = u8::try_from(part.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
-        let db = db.ok_or_else(|| loaded.refused("there are fewer databases"))?;
-        let (table, key) = (server.tier.keyspace.table_of(db), Key::new(&part.key));
-        let mut slot = server.tier.keyspace.lock(key.slot);
-        if slot.view(table, &key).is_some() {
-            return Err(loaded.refused("it is there twice"));
-        }
-        let at = Location::from_units(placed.at.units);
-        let record = RecordId { at, generation: placed.generation };
-        let size = record_size(part.key.len(), placed.at.stored_len as usize);
+        let db = u8::try_from(loaded.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
+        let db = db.ok_or_else(|| first.refused(loaded.db, "there are fewer databases"))?;
+        let table = server.tier.keyspace.table_of(db);
         let engine = server.tier.engine.as_ref();
-        let is_there = engine
-            .and_then(|engine| engine.checkpoints())
-            .is_some_and(|checkpoints| checkpoints.claim(record, size));
-        if !is_there {
-            return Err(loaded.refused("it refers to a value that is not on flash"));
-        }
+        let checkpoints = engine.and_then(|engine| engine.checkpoints());
+        let mut slot = server.tier.keyspace.lock(loaded.slot);
         let mut tally = worker.tally.borrow_mut();
         tally.noting = Noting::default();
-        let place = (placed.at, placed.value_len);
-        let mut keys = Db::new(&mut slot, table, 0, &mut tally);
-        keys.put_cold(&key, placed.kind, place, part.expire_at_ms);
-        slot.set_timer((table, &key), WHOLE, placed.first_expiry_ms, &mut tally);
-        server.saves.loaded_keys.fetch_add(1, Ordering::Relaxed);
-        server.saves.loaded_places.fetch_add(1, Ordering::Relaxed);
+        Db::new(&mut slot, table, 0, &mut tally).reserve(loaded.places.len());
+        for place in &loaded.places {
+            put_place(checkpoints, (&mut slot, loaded.slot, table), place, &mut tally)
+                .map_err(|reason| place.refused(loaded.db, reason))?;
+        }
+        let count = loaded.places.len() as u64;
+        server.saves.loaded_keys.fetch_add(count, Ordering::Relaxed);
+        server.saves.loaded_places.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }
 
@@ -532,11 +522,33 @@ struct Putting {
 }
 
 impl LoadedPlace {
-    fn refused(&self, reason: &'static str) -> NotLoaded {
-        let LoadedPlace { part, offset, .. } = self;
-        let key = part.key.escape_ascii().to_string();
-        NotLoaded::Key { offset: *offset, key, db: part.db, reason: reason.into() }
+    fn refused(&self, db: u64, reason: &'static str) -> NotLoaded {
+        let key = self.key.escape_ascii().to_string();
+        NotLoaded::Key { offset: self.offset, key, db, reason: reason.into() }
     }
+}
+
+/// Makes a key whose value stays on flash, in a table of a slot. Errors: why it cannot be.
+fn put_place(
+    checkpoints: Option<&dyn Checkpoints>,
+    (state, slot, table): (&mut SlotState, u16, u8),
+    loaded: &LoadedPlace,
+    tally: &mut Tally,
+) -> Result<(), &'static str> {
+    let LoadedPlace { ref key, hash, expire_at_ms, placed, .. } = *loaded;
+    let key = Key { bytes: key, slot, hash };
+    let at = Location::from_units(placed.at.units);
+    let record = RecordId { at, generation: placed.generation };
+    let size = record_size(key.bytes.len(), placed.at.stored_len as usize);
+    let place = (placed.at, placed.value_len);
+    if !Db::new(state, table, 0, tally).put_cold(&key, placed.kind, place, expire_at_ms) {
+        return Err("it is there twice");
+    }
+    if !checkpoints.is_some_and(|checkpoints| checkpoints.claim(record, size)) {
+        return Err("it refers to a value that is not on flash");
+    }
+    state.set_timer((table, &key), WHOLE, placed.first_expiry_ms, tally);
+    Ok(())
 }
 
 impl LoadedPiece {

@@ -2,60 +2,72 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use command::saved::{PLACED_MODULE, Piece, PieceMax, Placed, read_pieces};
 use flash::Checkpoints;
+use keyspace::Key;
 use rdb::Error;
-use rdb::file::{FileReader, KeyPart, ModulePart, Part};
+use rdb::file::{FileReader, KeyPart, ModulePart, Part, Short};
+use rustix::fs::{Advice, fadvise};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::{
-    LOADED_BATCHES_MAX, LOADED_BYTES_MAX, LOADED_ELEMENT_BYTES, LOADED_ELEMENTS_MAX,
-    LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
+    LOADED_AHEAD_BYTES, LOADED_BATCHES_MAX, LOADED_BYTES_MAX, LOADED_ELEMENT_BYTES,
+    LOADED_ELEMENTS_MAX, LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
+    LOADED_PLACES_BYTES_MAX, LOADED_PLACES_MAX,
 };
 use crate::session::load::NotLoaded;
 use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
 use crate::state::server::Server;
 
-/// Pieces that follow one another in the file.
+/// What follows one another in the file, but for the order of keys.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) pieces: Vec<Loaded>,
+    pub(super) pieces: Vec<LoadedPiece>,
+    pub(super) places: Vec<LoadedPlaces>,
+    /// What they take on their way.
     bytes: u64,
     /// To be told when a large batch has been put: only then is more read.
     pub(super) put: Option<oneshot::Sender<()>>,
 }
 
-/// What a file has of a key.
-pub(super) enum Loaded {
-    Piece(LoadedPiece),
-    Place(LoadedPlace),
+/// Keys of one slot and database whose values are on flash: they come slot by slot, as they were saved, so that each slot is
+/// locked, and its table made larger, once for many.
+#[derive(Default)]
+pub(super) struct LoadedPlaces {
+    pub(super) slot: u16,
+    pub(super) db: u64,
+    pub(super) places: Vec<LoadedPlace>,
+    /// What they take on their way.
+    pub(super) bytes: u64,
 }
 
-impl Loaded {
-    /// Bytes that it takes on its way.
-    fn bytes(&self) -> u64 {
-        match self {
-            Loaded::Piece(loaded) => loaded.piece.bytes(),
-            Loaded::Place(loaded) => loaded.bytes(),
-        }
+impl LoadedPlaces {
+    /// Whether one of another slot and database would have to stand beside others, or there are enough.
+    fn is_full_for(&self, slot: u16, db: u64) -> bool {
+        let is_enough =
+            self.places.len() >= LOADED_PLACES_MAX || self.bytes >= LOADED_PLACES_BYTES_MAX;
+        !self.places.is_empty() && (is_enough || (self.slot, self.db) != (slot, db))
+    }
+
+    fn add(&mut self, slot: u16, db: u64, place: LoadedPlace) {
+        (self.slot, self.db) = (slot, db);
+        self.bytes += (place.key.len() + size_of::<LoadedPlace>()) as u64;
+        self.places.push(place);
     }
 }
 
 /// A key whose value is on flash.
 pub(super) struct LoadedPlace {
-    pub(super) part: ModulePart,
+    pub(super) key: Short,
+    pub(super) hash: u64,
+    pub(super) expire_at_ms: u64,
     pub(super) placed: Placed,
     /// Where it ends in the file.
     pub(super) offset: u64,
-}
-
-impl LoadedPlace {
-    pub(super) fn bytes(&self) -> u64 {
-        (self.part.key.len() + size_of::<LoadedPlace>()) as u64
-    }
 }
 
 /// A piece of the value of a key.
@@ -76,27 +88,45 @@ pub(super) fn start_reading(
     bytes_max: u64,
     refers: bool,
 ) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
-    let file = Counted { file, server: server.clone() };
+    let file = Counted { file, server: server.clone(), read: 0, asked_for: 0 };
     let reader = FileReader::new(file, bytes_max)?;
     tracing::info!(version = reader.version(), "loading");
     let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
-    let out = Out { sender, batch: Batch::default() };
+    let out = Out { sender, batch: Batch::default(), places: LoadedPlaces::default() };
     let read = FileThread { server: server.clone(), reader, bytes_max, refers, out };
     server.threads.start("load", Box::new(move || read.run()))?;
     Ok(receiver)
 }
 
-/// Counts the bytes of a file that have been read.
+/// Counts the bytes of a file that have been read, and has the kernel read ahead.
 struct Counted {
     file: File,
     server: Arc<Server>,
+    read: u64,
+    /// So many bytes from its beginning the kernel was asked for.
+    asked_for: u64,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.ask_ahead();
         let read = self.file.read(buffer)?;
+        self.read += read as u64;
         self.server.saves.loading.note_read(read as u64);
         Ok(read)
+    }
+}
+
+impl Counted {
+    /// By itself the kernel reads too little ahead for a drive to be busy while what came is dealt with.
+    fn ask_ahead(&mut self) {
+        if self.asked_for > self.read + LOADED_AHEAD_BYTES / 2 {
+            return;
+        }
+        let from = self.asked_for.max(self.read);
+        self.asked_for = from + LOADED_AHEAD_BYTES;
+        // A hint: where it is not taken the file is read all the same.
+        let _ = fadvise(&self.file, from, NonZeroU64::new(LOADED_AHEAD_BYTES), Advice::WillNeed);
     }
 }
 
@@ -113,30 +143,70 @@ struct FileThread {
 struct Out {
     sender: mpsc::Sender<Result<Batch, NotLoaded>>,
     batch: Batch,
+    /// What goes into the next batch when there is a key of another slot, or enough.
+    places: LoadedPlaces,
 }
 
 /// Nobody takes what is read any more.
 struct Left;
 
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.places.is_empty()
+    }
+}
+
 impl Out {
-    fn add(&mut self, piece: Loaded) -> Result<(), Left> {
-        let bytes = piece.bytes();
-        // What is large comes by itself.
+    fn add(&mut self, piece: LoadedPiece) -> Result<(), Left> {
+        self.add_bytes(piece.piece.bytes())?;
+        self.batch.pieces.push(piece);
+        self.send_enough()
+    }
+
+    /// Counts what is added next. What is large comes by itself.
+    fn add_bytes(&mut self, bytes: u64) -> Result<(), Left> {
         if self.batch.bytes + bytes >= LOADED_LARGE_BYTES {
             self.send()?;
         }
         self.batch.bytes += bytes;
-        self.batch.pieces.push(piece);
+        Ok(())
+    }
+
+    fn send_enough(&mut self) -> Result<(), Left> {
         match self.batch.bytes >= LOADED_BYTES_MAX || self.batch.pieces.len() >= LOADED_KEYS_MAX {
             true => self.send(),
             false => Ok(()),
         }
     }
 
-    /// Hands over what there is; behind what is large nothing is read before it has been put.
+    fn add_place(&mut self, slot: u16, db: u64, place: LoadedPlace) -> Result<(), Left> {
+        if self.places.is_full_for(slot, db) {
+            self.add_places()?;
+        }
+        self.places.add(slot, db, place);
+        Ok(())
+    }
+
+    fn add_places(&mut self) -> Result<(), Left> {
+        let places = std::mem::take(&mut self.places);
+        if places.places.is_empty() {
+            return Ok(());
+        }
+        self.add_bytes(places.bytes)?;
+        self.batch.places.push(places);
+        self.send_enough()
+    }
+
+    /// Hands over all that there is.
+    fn end(&mut self) -> Result<(), Left> {
+        self.add_places()?;
+        self.send()
+    }
+
+    /// Hands over what there is of a batch; behind what is large nothing is read before it has been put.
     fn send(&mut self) -> Result<(), Left> {
         let mut batch = std::mem::take(&mut self.batch);
-        if batch.pieces.is_empty() {
+        if batch.is_empty() {
             return Ok(());
         }
         let put = (batch.bytes >= LOADED_LARGE_BYTES).then(|| {
@@ -163,7 +233,7 @@ impl FileThread {
     fn read(&mut self) -> Result<(), Ended> {
         loop {
             match self.reader.next_part().map_err(NotLoaded::from)? {
-                Part::End => return Ok(self.out.send()?),
+                Part::End => return Ok(self.out.end()?),
                 Part::Key(part) => self.read_value(Arc::new(part))?,
                 Part::Skipped(what) => {
                     let offset = self.reader.offset();
@@ -218,11 +288,14 @@ impl FileThread {
 
     fn read_place(&mut self, part: ModulePart) -> Result<(), Ended> {
         let offset = self.reader.offset();
-        let Some(placed) = Placed::read(&part.value) else {
+        let ModulePart { db, key, expire_at_ms, value } = part;
+        let Some(placed) = Placed::read(&value) else {
             let error = self.reader.error(Error::Malformed("reference to flash"));
             return Err(Ended::Not(error.into()));
         };
-        Ok(self.out.add(Loaded::Place(LoadedPlace { part, placed, offset }))?)
+        let Key { slot, hash, .. } = Key::new(&key);
+        let place = LoadedPlace { key, hash, expire_at_ms, placed, offset };
+        Ok(self.out.add_place(slot, db, place)?)
     }
 
     fn read_value(&mut self, part: Arc<KeyPart>) -> Result<(), Ended> {
@@ -238,7 +311,7 @@ impl FileThread {
         let mut has_left = false;
         let read = read_pieces(reader, &part, &**server, max, &mut |piece| {
             let piece = LoadedPiece { part: part.clone(), piece, offset };
-            out.add(Loaded::Piece(piece)).map_err(|Left| {
+            out.add(piece).map_err(|Left| {
                 has_left = true;
                 Error::Stopped
             })

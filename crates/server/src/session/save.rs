@@ -4,7 +4,7 @@
 mod large;
 mod referred;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
 use smallvec::SmallVec;
-use tier::{Background, FetchedSet, Tier, TierWorker, Want};
+use tier::{Background, Copier, FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_FIXED_BYTES, SAVED_KEYS_MAX};
@@ -251,6 +251,8 @@ struct Saving<'a> {
     engine: Option<&'a Arc<dyn Engine>>,
     dir: PathBuf,
     reader: TierWorker,
+    /// Copies values in RAM to flash while the walk goes on, for a checkpoint that refers to them.
+    copier: RefCell<Option<Copier>>,
     file: SnapshotFile,
     /// What others save while a large value is written, if there was one.
     beside: OnceCell<SnapshotFile>,
@@ -297,9 +299,19 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     // Files are not marked as kept for one that will not be taken.
     let is_on = server.listening.is_logged() || server.config.appendonly.load();
     let engine = journal.filter(|_| is_on).and_then(|journal| engine_to_refer_to(server, journal));
+    let copier = RefCell::default();
     let is_short = Cell::new(false);
-    let saving =
-        Saving { server, purpose, engine, dir: dir.clone(), reader, file, beside, is_short };
+    let saving = Saving {
+        server,
+        purpose,
+        engine,
+        dir: dir.clone(),
+        reader,
+        copier,
+        file,
+        beside,
+        is_short,
+    };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || engine.is_some();
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
@@ -459,6 +471,23 @@ impl<'a> Saving<'a> {
 
     fn walk(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         snapshot.describe(|file| self.describe(file))?;
+        self.copier.replace(self.start_copying());
+        let walked = self.walk_slots(snapshot);
+        // Before the checkpoint waits for all who write to flash: this thread serves no other wish.
+        drop(self.copier.take());
+        walked
+    }
+
+    /// What has a checkpoint refer to values in RAM as well, if that is worth it.
+    fn start_copying(&self) -> Option<Copier> {
+        self.engine?;
+        Copier::new(&self.server.tier).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the checkpoint has all values in RAM itself");
+            None
+        })
+    }
+
+    fn walk_slots(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         for slot in 0..SLOT_COUNT as u16 {
             self.walk_wanted(snapshot)?;
             self.walk_slot(snapshot, slot)?;
@@ -523,6 +552,9 @@ impl<'a> Saving<'a> {
         self.wait_for_drive(snapshot);
         if self.is_over(snapshot) || snapshot.is_taken(slot) {
             return Ok(());
+        }
+        if let Some(copier) = &mut *self.copier.borrow_mut() {
+            copier.copy_slot(slot, |key| !snapshot.has_saved(key));
         }
         let keyspace = &self.server.tier.keyspace;
         for table in 0..DB_COUNT as u8 {

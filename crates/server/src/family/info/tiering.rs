@@ -190,6 +190,11 @@ const MOVES: &[Field] = &[
         total(&f.counters.demoted_clean)
     }),
     field(
+        "tier_copied",
+        "Values that were copied to flash for a checkpoint and stayed in RAM: `tier-persistence`.",
+        |f| total(&f.counters.copied),
+    ),
+    field(
         "tier_loaded_cold",
         "Values that the last load found on flash, where they stay: `tier-persistence`.",
         |f| Count(f.loaded_cold),

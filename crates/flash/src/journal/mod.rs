@@ -41,6 +41,7 @@
 
 mod append;
 mod buffer;
+mod check;
 mod checkpoint;
 mod error;
 mod folder;
@@ -73,6 +74,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+pub use check::{Beyond, CheckedJournal, JournalFile, TornEnd};
 pub use checkpoint::{FoundJournal, JournalMark, find_journal};
 pub use error::JournalError;
 pub use recovery::{JournalRecord, Recovery};

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use command::saved::{PLACED_MODULE, Piece, PieceMax, Placed, read_pieces};
 use flash::Checkpoints;
+use keyspace::DB_COUNT;
 use rdb::Error;
 use rdb::file::{FileReader, KeyPart, ModulePart, Part};
 use tokio::sync::{mpsc, oneshot};
@@ -194,9 +195,7 @@ impl FileThread {
             return Ok(());
         }
         if name == AUX_TABLES.as_bytes() {
-            let tables: Option<Vec<u8>> =
-                value.split(|byte| *byte == b' ').map(parse_table).collect();
-            let tables = tables.and_then(|tables| tables.try_into().ok());
+            let tables = parse_tables(value);
             let all = tier.keyspace.lock_all();
             let is_set = tables.is_some_and(|tables| tier.keyspace.set_tables(&all, tables));
             return match is_set {
@@ -257,8 +256,11 @@ impl FileThread {
     }
 }
 
-fn parse_table(text: &[u8]) -> Option<u8> {
-    value::number::parse_u64(text)?.try_into().ok()
+/// The table of each database, as a snapshot that refers to flash says it.
+pub(crate) fn parse_tables(text: &[u8]) -> Option<[u8; DB_COUNT]> {
+    let table = |text: &[u8]| u8::try_from(value::number::parse_u64(text)?).ok();
+    let tables: Option<Vec<u8>> = text.split(|byte| *byte == b' ').map(table).collect();
+    tables?.try_into().ok()
 }
 
 /// Why the thread reads no further.

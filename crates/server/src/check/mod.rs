@@ -1,0 +1,102 @@
+//! `kelvin check`: what a start would read is read without one, by the same code, and everything that is damaged or lost is
+//! told: the journal, the snapshot of its checkpoint, and the values on flash that this refers to.
+//!
+//! ```text
+//! files      which of them there are, by the options of the server
+//! journal    the records
+//! snapshot   keys, and references to values on flash, which are checked in batches
+//! report     what is told
+//! ```
+//!
+//! Invariant: no more is in memory than a batch of references, the longest string or record, and the list of the segments
+//! of the flash.
+
+mod error;
+mod files;
+mod journal;
+mod report;
+mod snapshot;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+
+use stdx::output::{complain, exit_code, print};
+
+use crate::config::Config;
+
+use error::CheckError;
+use files::check_all;
+use report::Report;
+
+/// The program, as it calls itself.
+const PROGRAM: &str = "kelvin check";
+/// Exit codes: there is damage; it could not be looked at.
+const DAMAGED: u8 = 1;
+const FAILURE: u8 = 2;
+
+const HELP: &str = "\
+Usage: kelvin check [--quiet] [FILE] [--OPTION VALUE ...]
+
+Looks whether what a server has kept is whole: its journal, the snapshot of the last checkpoint, and the values on flash
+that this refers to. The server must not run. FILE and options are those of `kelvin server`, so that its own command line
+can be given; these say where the files are:
+  --dir DIRECTORY          where the journal's folder and the snapshot's file are
+  --appenddirname NAME     the folder of the journal; appendonlydir
+  --dbfilename NAME        the snapshot's file; dump.rdb
+  --flash-path DIRECTORY   where values on flash are; several with spaces between
+
+Nothing is changed. Every key whose value is damaged is listed.
+
+  --quiet | -q             tell no progress
+
+Exit status: 0 all is whole, 1 there is damage, 2 it could not be looked at.
+";
+
+/// Runs `kelvin check` with what stands behind it on the command line.
+pub fn main(words: Vec<OsString>) -> ExitCode {
+    let line = Line::read(words);
+    if line.wants_help {
+        return exit_code(PROGRAM, print(HELP), FAILURE);
+    }
+    match check(&line) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DAMAGED),
+        Err(error) => {
+            complain(PROGRAM, error);
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Default)]
+struct Line {
+    wants_help: bool,
+    is_quiet: bool,
+    /// For the server.
+    options: Vec<Vec<u8>>,
+}
+
+impl Line {
+    fn read(words: Vec<OsString>) -> Line {
+        let mut line = Line::default();
+        for word in words {
+            match word.to_str() {
+                Some("--help" | "-h") => line.wants_help = true,
+                Some("--quiet" | "-q") => line.is_quiet = true,
+                _ => line.options.push(word.into_vec()),
+            }
+        }
+        line
+    }
+}
+
+/// Whether all is whole.
+fn check(line: &Line) -> Result<bool, CheckError> {
+    let config = Config::default();
+    config.load_arguments(&line.options)?;
+    let mut report = Report::new(line.is_quiet);
+    check_all(&config, &mut report)?;
+    report.end()
+}

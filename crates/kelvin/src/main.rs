@@ -72,7 +72,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         words: &["check"],
-        arguments: "[FILE] [--OPTION VALUE ...]",
+        arguments: "[--repair] [FILE] [--OPTION VALUE ...]",
         about: "look whether what a server has kept is whole: journal, snapshot, values on flash",
         run: server::check::main,
     },

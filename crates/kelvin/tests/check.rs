@@ -7,9 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use resp::Frame;
 use stdx::Random;
 use support::kept::{on_directory, shut_down, take_checkpoint};
-use support::{Client, Server};
+use support::{Client, Server, show, text};
 
 /// Keys on flash, and in the journal behind the checkpoint.
 const KEYS: usize = 1_000;
@@ -28,10 +29,17 @@ fn value(key: &str, times: u64) -> String {
     format!("{times}:{key}:{}", words.collect::<String>())
 }
 
+fn run(client: &mut Client, lines: &[&str]) {
+    for line in lines {
+        let reply = client.line(line);
+        assert!(!matches!(reply, Frame::Error(_)), "{line}: {}", show(&reply));
+    }
+}
+
 fn set(client: &mut Client, keys: impl Iterator<Item = String>, times: u64) {
     for key in keys {
         let value = value(&key, times);
-        assert_eq!(support::show(&client.call(&["SET", &key, &value])), "+OK");
+        assert_eq!(show(&client.call(&["SET", &key, &value])), "+OK");
     }
 }
 
@@ -42,12 +50,19 @@ struct Kept {
 
 impl Kept {
     fn new() -> Kept {
+        Kept::with(&[], &[])
+    }
+
+    /// With more commands in front of the checkpoint, and behind it.
+    fn with(before: &[&str], behind: &[&str]) -> Kept {
         let kept = Kept { owner: Server::kelvin(&[]) };
         let mut server = kept.start();
         let mut client = server.connect();
         set(&mut client, (0..KEYS).map(key), 1);
+        run(&mut client, before);
         client.line("TIER DEMOTE ALL");
         take_checkpoint(&mut client);
+        run(&mut client, behind);
         set(&mut client, (KEYS..KEYS + LATER_KEYS).map(key), 1);
         shut_down(&mut server, &mut client);
         kept
@@ -66,6 +81,28 @@ impl Kept {
         let dir = self.dir().to_str().expect("a path in UTF-8");
         let own = ["--dir", dir, "--flash-path", dir, "--appendonly", "yes"];
         [&own[..], &["--tier-persistence", "yes"], &FLASH].concat()
+    }
+
+    /// What a server has that starts on it: the keys of which it has not the value that they were given.
+    fn missing(&self) -> Vec<String> {
+        let mut server = self.start();
+        let mut client = server.connect();
+        let keys = (0..KEYS + LATER_KEYS).map(key);
+        let missing = keys.filter(|key| {
+            let reply = client.call(&["GET", key]);
+            assert!(!matches!(reply, Frame::Error(_)), "{key}: {}", show(&reply));
+            reply == Frame::NullBulk || text(&reply) != value(key, 1)
+        });
+        let missing = missing.collect();
+        shut_down(&mut server, &mut client);
+        missing
+    }
+
+    /// Names in the folder of the journal.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir().join("appendonlydir")).expect("a folder");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
     }
 
     fn check(&self, more: &[&str]) -> (i32, String) {
@@ -148,77 +185,224 @@ fn a_value_that_is_damaged_on_flash_is_listed() {
     assert!(reply.contains("damaged"), "{reply}");
 }
 
-/// What is done to the files, what `kelvin check` tells of it, and a start.
-type Case = (&'static str, fn(&Kept), &'static [&'static str], &'static str);
+/// A kind of damage for which a start is refused.
+struct Case {
+    name: &'static str,
+    damage: fn(&Kept),
+    /// What `kelvin check` tells of it.
+    checked: &'static [&'static str],
+    /// What a start tells.
+    started: &'static str,
+    /// What a repair tells; none: there is none.
+    repaired: Option<&'static str>,
+    /// Keys that are missing then, and that are not told: they stood in what could not be read.
+    untold: usize,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "a record",
+        damage: |kept| {
+            let path = kept.file("journal.");
+            let bytes = fs::read(&path).expect("it can be read").len();
+            flip(&path, bytes / 2);
+        },
+        checked: &[
+            "damaged: journal damaged: ",
+            "behind the first damage: 1",
+            "behind: database 0: \"key:01299\": SET",
+        ],
+        started: "journal damaged: ",
+        repaired: Some("kept as damaged-1.journal.00000"),
+        untold: 1,
+    },
+    Case {
+        name: "a header",
+        damage: |kept| flip(&kept.file("journal."), 40),
+        checked: &["at byte 0: header checksum", "behind the first damage: 0 records"],
+        started: "header checksum",
+        repaired: Some("kept as damaged-1.journal.00000"),
+        untold: LATER_KEYS,
+    },
+    Case {
+        name: "a snapshot",
+        damage: |kept| flip(&kept.file("snapshot."), 2_000),
+        checked: &["damaged: "],
+        started: "its snapshot",
+        repaired: None,
+        untold: 0,
+    },
+    Case {
+        name: "the state of the flash",
+        damage: |kept| flip(&kept.file("flash."), 200),
+        checked: &[
+            "what the journal says of the flash cannot be used",
+            "lost: database 0: \"key:00000\"",
+        ],
+        started: "what the journal says of the flash cannot be used",
+        repaired: None,
+        untold: 0,
+    },
+    Case {
+        name: "the manifest",
+        damage: |kept| flip(&kept.file("manifest"), 30),
+        checked: &["manifest at byte 0: header checksum"],
+        started: "manifest at byte 0",
+        repaired: Some("repair: the manifest names the snapshot"),
+        untold: 0,
+    },
+    Case {
+        name: "no manifest",
+        damage: |kept| fs::remove_file(kept.file("manifest")).expect("it is there"),
+        checked: &["where 0 is expected"],
+        started: "holds values that a journal refers to",
+        repaired: Some("repair: the manifest names the snapshot"),
+        untold: 0,
+    },
+    Case {
+        name: "no snapshot",
+        damage: |kept| fs::remove_file(kept.file("snapshot.")).expect("it is there"),
+        checked: &["which is missing"],
+        started: "which is missing",
+        repaired: None,
+        untold: 0,
+    },
+    Case {
+        name: "no label",
+        damage: |kept| {
+            fs::remove_file(kept.dir().join("kelvin.flash.label")).expect("it is there");
+        },
+        checked: &["has no label", "lost: database 0: \"key:00999\""],
+        started: "no kelvin.flash with a label",
+        repaired: None,
+        untold: 0,
+    },
+    Case {
+        name: "no flash",
+        damage: |kept| fs::remove_file(kept.dir().join("kelvin.flash")).expect("it is there"),
+        checked: &["which is on none of the paths", "lost: database 0: \"key:00999\""],
+        started: "no kelvin.flash with a label",
+        repaired: Some("repair: 1000 keys are taken out of the snapshot"),
+        untold: 0,
+    },
+    Case {
+        name: "a part of the flash",
+        damage: |kept| {
+            let path = kept.dir().join("kelvin.flash");
+            let file = fs::OpenOptions::new().write(true).open(path).expect("it is there");
+            file.set_len(300_000).expect("it can be cut");
+        },
+        checked: &["has 300000 bytes, and the journal refers to", "lost: database 0: "],
+        started: "has 300000 bytes, and the journal refers to",
+        repaired: Some("keys are taken out of the snapshot"),
+        untold: 0,
+    },
+];
 
 #[test]
-fn damage_for_which_a_start_is_refused_is_told() {
-    let cases: &[Case] = &[
-        (
-            "a record",
-            |kept| {
-                let path = kept.file("journal.");
-                let bytes = fs::read(&path).expect("it can be read").len();
-                flip(&path, bytes / 2);
-            },
-            &["damaged: journal damaged: ", "behind the first damage: "],
-            "journal damaged: ",
-        ),
-        (
-            "a header",
-            |kept| flip(&kept.file("journal."), 40),
-            &["at byte 0: header checksum", "behind the first damage: 0 records"],
-            "header checksum",
-        ),
-        ("a snapshot", |kept| flip(&kept.file("snapshot."), 2_000), &["damaged: "], "its snapshot"),
-        (
-            "the state of the flash",
-            |kept| flip(&kept.file("flash."), 200),
-            &[
-                "what the journal says of the flash cannot be used",
-                "lost: database 0: \"key:00000\"",
-            ],
-            "what the journal says of the flash cannot be used",
-        ),
-        (
-            "the manifest",
-            |kept| flip(&kept.file("manifest"), 30),
-            &["manifest at byte 0: header checksum"],
-            "manifest at byte 0",
-        ),
-        (
-            "no snapshot",
-            |kept| fs::remove_file(kept.file("snapshot.")).expect("it is there"),
-            &["which is missing"],
-            "which is missing",
-        ),
-        (
-            "no label",
-            |kept| {
-                fs::remove_file(kept.dir().join("kelvin.flash.label")).expect("it is there");
-            },
-            &["has no label", "lost: database 0: \"key:00999\""],
-            "no kelvin.flash with a label",
-        ),
-        (
-            "no flash",
-            |kept| fs::remove_file(kept.dir().join("kelvin.flash")).expect("it is there"),
-            &["which is on none of the paths", "lost: database 0: \"key:00999\""],
-            "no kelvin.flash with a label",
-        ),
-    ];
-    for (name, damage, checked, started) in cases {
+fn damage_for_which_a_start_is_refused_is_told_and_repaired_where_that_is_sound() {
+    for case in CASES {
+        let name = case.name;
         let kept = Kept::new();
-        damage(&kept);
+        (case.damage)(&kept);
+        let before = kept.names();
         let (code, told) = kept.check(&[]);
         assert_eq!(code, 1, "{name}: {told}");
-        for text in *checked {
+        for text in case.checked {
             assert!(told.contains(text), "{name}: {text}: {told}");
         }
         let log = Server::failed_kelvin(&kept.options());
-        assert!(log.contains(started), "{name}: {log}");
+        assert!(log.contains(case.started), "{name}: {log}");
         assert!(log.contains("kelvin check"), "{name}: {log}");
+        assert_eq!(kept.names(), before, "{name}: nothing is changed");
+        let (code, told) = kept.check(&["--repair"]);
+        let Some(repaired) = case.repaired else {
+            assert!(code == 1 && told.contains("not repaired: "), "{name}: {told}");
+            assert_eq!(kept.names(), before, "{name}: nothing is changed");
+            continue;
+        };
+        assert_eq!(code, 0, "{name}: {told}");
+        assert!(told.contains(repaired) && told.ends_with("all is whole\n"), "{name}: {told}");
+        let untold = |key: &&String| !told.contains(&format!("\"{key}\""));
+        // The second time from what the first has made of it.
+        for _ in 0..2 {
+            let missing = kept.missing();
+            assert_eq!(missing.iter().filter(untold).count(), case.untold, "{name}: {missing:?}");
+        }
     }
+}
+
+#[test]
+fn keys_whose_value_is_lost_are_deleted_and_what_was_made_of_them_as_well() {
+    let long = "e".repeat(100);
+    let before = [format!("RPUSH list:one {long} {long}"), format!("RPUSH list:two {long} b")];
+    let before = before.each_ref().map(String::as_str);
+    let kept = Kept::with(
+        &before,
+        &[
+            "APPEND key:00001 more",
+            "SET key:00002 new",
+            "RENAME key:00003 renamed",
+            "LSET list:one 0 x",
+            "COPY key:00004 copied",
+            "DEL key:00005",
+            "SET key:00005 again",
+            "MOVE key:00006 3",
+            "SWAPDB 3 4",
+            "RPOPLPUSH list:one list:two",
+            "BITOP NOT key:00008 key:00007",
+            "INCR counter",
+        ],
+    );
+    for number in 1..8 {
+        damage_on_flash(kept.dir(), &key(number));
+    }
+    damage_on_flash(kept.dir(), "list:one");
+    let log = Server::failed_kelvin(&kept.options());
+    assert!(log.contains("cannot read the value of a key"), "{log}");
+    let (code, told) = kept.check(&["--repair"]);
+    assert_eq!(code, 0, "{told}");
+    let given_up: Vec<&str> = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("given up: database ")?.split(": its").next())
+        .collect();
+    let names = ["copied", "key:00001", "key:00004", "key:00007", "key:00008"];
+    let names = names.iter().chain(&["list:one", "list:two", "renamed"]);
+    let mut expected: Vec<String> = names.map(|name| format!("0: \"{name}\"")).collect();
+    expected.push("4: \"key:00006\"".to_owned());
+    assert_eq!(given_up, expected, "{told}");
+    for _ in 0..2 {
+        let mut server = kept.start();
+        let mut client = server.connect();
+        for name in expected.iter().filter_map(|name| name.strip_prefix("0: \"")?.strip_suffix('"'))
+        {
+            assert_eq!(client.show(&format!("EXISTS {name}")), ":0", "{name}");
+        }
+        assert_eq!(client.show("GET key:00002"), "$new");
+        assert_eq!(client.show("GET key:00005"), "$again");
+        assert_eq!(client.show("GET counter"), "$1");
+        assert_eq!(client.show("DBSIZE"), format!(":{}", KEYS + LATER_KEYS + 1 - 6));
+        client.line("SELECT 4");
+        assert_eq!(client.show("DBSIZE"), ":0");
+        shut_down(&mut server, &mut client);
+    }
+}
+
+#[test]
+fn a_repair_that_was_killed_is_run_again() {
+    let kept = Kept::new();
+    damage_on_flash(kept.dir(), &key(7));
+    let state = fs::read(kept.file("flash.")).expect("it can be read");
+    let (code, told) = kept.check(&["--repair"]);
+    assert_eq!(code, 0, "{told}");
+    // It had the snapshot in place, and not what goes with it; and was about to put another there.
+    fs::write(kept.file("flash."), &state).expect("it can be written");
+    fs::write(kept.dir().join("appendonlydir/temp-0.rdb"), "part").expect("it can be written");
+    let (code, told) = kept.check(&[]);
+    assert!(code == 1 && told.contains("is not what the state of the flash says"), "{told}");
+    let (code, told) = kept.check(&["--repair"]);
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(kept.missing(), [key(7)]);
 }
 
 #[test]
@@ -233,6 +417,9 @@ fn an_end_that_is_not_whole_is_told_and_is_no_damage() {
     assert!(told.contains("a start leaves them out"), "{told}");
     let (code, told) = kept.check(&["--aof-load-truncated", "no"]);
     assert_eq!(code, 1, "{told}");
+    let (code, told) = kept.check(&["--aof-load-truncated", "no", "--repair"]);
+    assert_eq!(code, 0, "{told}");
+    assert!(kept.missing().len() <= 1);
 }
 
 #[test]

@@ -352,13 +352,14 @@ fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn 
         bytes => Some(bytes),
     };
     let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
+    let kept = || format!("cannot open the flash as it is kept{CHECK_HINT}");
     let engine = match state {
-        None => flash::open_log(&log, mark)?,
+        None if !flash::has_kept_files(&log.paths) => flash::open_log(&log, mark)?,
+        None => flash::open_log(&log, mark).with_context(kept)?,
         // Refused where files are kept for it.
-        Some(_) if !is_journaled => flash::open_log(&log, None)?,
+        Some(_) if !is_journaled => flash::open_log(&log, None).with_context(kept)?,
         Some(state) => {
-            let failed = || format!("cannot open the flash that the journal refers to{CHECK_HINT}");
-            let engine = flash::reopen_log(&log, state).with_context(failed)?;
+            let engine = flash::reopen_log(&log, state).with_context(kept)?;
             tracing::info!("flash is as the last checkpoint of the journal has left it");
             engine
         }

@@ -246,7 +246,7 @@ fn manifest_failed(
 }
 
 /// Writes what becomes the manifest.
-fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalError> {
+pub(super) fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalError> {
     let failed = |operation| manifest_failed(storage, operation);
     let file = storage.create(MANIFEST_NEW).map_err(failed("creation"))?;
     file.write_at(0, &header.encode(Kind::Manifest)).map_err(failed("write"))?;
@@ -254,7 +254,7 @@ fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalE
 }
 
 /// Puts it in place of the one that is there.
-fn put_manifest(storage: &dyn Storage) -> Result<(), JournalError> {
+pub(super) fn put_manifest(storage: &dyn Storage) -> Result<(), JournalError> {
     let failed = |operation| manifest_failed(storage, operation);
     storage.rename(MANIFEST_NEW, MANIFEST).map_err(failed("rename"))?;
     storage.sync_folder().map_err(failed("sync of the folder"))

@@ -52,6 +52,7 @@ mod queue;
 mod reader;
 mod record;
 mod recovery;
+mod repair;
 mod shared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod sim;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::geometry::{Geometry, Piece};
 use super::recover::check_label;
+use super::space::Blocks;
 use super::state::{Holds, LogState};
 use crate::device::FileIndex;
 use crate::device::buffer::AlignedBuffer;
@@ -27,6 +28,7 @@ pub struct KeptFlash {
     files: Vec<Option<DataFile>>,
     /// Bytes of the records of each segment that were claimed.
     claimed: Vec<u64>,
+    has_refused_file: bool,
 }
 
 /// A record as a checkpoint refers to it.
@@ -51,6 +53,17 @@ impl KeptRecord {
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.key.len()
     }
+}
+
+/// Gives labels another name beside which there is no file any more: a start would want it. Returns the names.
+///
+/// Errors: one cannot be renamed, durably.
+pub fn set_labels_aside(paths: &[PathBuf]) -> Result<Vec<String>, EngineError> {
+    let mut names = Vec::new();
+    for path in paths {
+        names.extend(DataFile::set_label_aside(path)?);
+    }
+    Ok(names)
 }
 
 /// Where the bytes of a record are.
@@ -91,7 +104,8 @@ impl KeptFlash {
         };
         let geometry = Geometry::new(state.segment_bytes, state.sector_bytes);
         let claimed = vec![0; state.segments.len()];
-        let mut kept = Self { state, geometry, files: Vec::new(), claimed };
+        let (files, has_refused_file) = (Vec::new(), false);
+        let mut kept = Self { state, geometry, files, claimed, has_refused_file };
         for path in paths {
             let file = match DataFile::reopen(path) {
                 Ok(file) => file,
@@ -100,6 +114,7 @@ impl KeptFlash {
             };
             if let Err(error) = kept.take(file) {
                 refused.push(error);
+                kept.has_refused_file = true;
             }
         }
         refused.extend(kept.missing_files());
@@ -133,8 +148,8 @@ impl KeptFlash {
         }
     }
 
-    /// What the state refers to and is not there, or not as long.
-    fn missing_files(&self) -> Vec<EngineError> {
+    /// Where the last segment of each file ends to which the state refers; 0: there is none.
+    fn ends(&self) -> Vec<u64> {
         let referred = self.state.segments.iter().filter(|one| one.holds.is_referred());
         let mut ends: Vec<u64> = Vec::new();
         for home in referred.map(|one| one.home) {
@@ -142,6 +157,11 @@ impl KeptFlash {
             ends.resize(ends.len().max(file + 1), 0);
             ends[file] = ends[file].max((u64::from(home.number) + 1) * self.state.segment_bytes);
         }
+        ends
+    }
+
+    /// What the state refers to and is not there, or not as long.
+    fn missing_files(&self) -> Vec<EngineError> {
         let look = |(index, &end): (usize, &u64)| match self.file(FileIndex(index as u16)) {
             _ if end == 0 => Ok(()),
             None => Err(EngineError::Settings(format!(
@@ -155,7 +175,19 @@ impl KeptFlash {
                 _ => Ok(()),
             },
         };
-        ends.iter().enumerate().filter_map(|one| look(one).err()).collect()
+        self.ends().iter().enumerate().filter_map(|one| look(one).err()).collect()
+    }
+
+    /// Makes files as long as the state wants them; nothing is behind their end.
+    ///
+    /// Errors: one cannot be made so, durably.
+    pub fn lengthen(&self) -> Result<(), EngineError> {
+        for (file, end) in self.files.iter().zip(self.ends()) {
+            if let Some(file) = file {
+                file.lengthen(end)?;
+            }
+        }
+        Ok(())
     }
 
     fn file(&self, file: FileIndex) -> Option<&DataFile> {
@@ -211,6 +243,37 @@ impl KeptFlash {
                 }
             }
         }
+    }
+
+    /// The state with nothing referred to but what was claimed.
+    pub fn state_of_claims(&self) -> Vec<u8> {
+        let mut state = self.state.clone();
+        let mut needless = Vec::new();
+        for (one, &claimed) in state.segments.iter_mut().zip(&self.claimed) {
+            match &mut one.holds {
+                Holds::Records(records) if claimed > 0 => records.referred_bytes = claimed as u32,
+                Holds::Records(_) => one.holds = Holds::Unused(Blocks::Written),
+                Holds::Long { rest, .. } if claimed == 0 => {
+                    needless.append(rest);
+                    one.holds = Holds::Unused(Blocks::Written);
+                }
+                _ => {}
+            }
+        }
+        for index in needless {
+            state.segments[index as usize].holds = Holds::Unused(Blocks::Written);
+        }
+        state.encode()
+    }
+
+    /// Whether a start would find a file of it.
+    pub fn has_files(&self) -> bool {
+        self.files.iter().any(Option::is_some)
+    }
+
+    /// Whether there is a file on the paths that a start would refuse: nobody can say what of it is to be given up.
+    pub fn has_refused_file(&self) -> bool {
+        self.has_refused_file
     }
 
     /// Whether all that the state says is referred to was claimed. Otherwise a start refuses the checkpoint.

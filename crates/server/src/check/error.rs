@@ -3,6 +3,7 @@
 use std::io;
 
 use flash::{EngineError, JournalError};
+use rdb::file::FileError;
 use thiserror::Error;
 
 use crate::config::LoadError;
@@ -29,6 +30,17 @@ pub(super) enum CheckError {
         /// Why.
         error: io::Error,
     },
+    /// A snapshot cannot be read.
+    #[error("{path}: {error}")]
+    Snapshot {
+        /// Which.
+        path: String,
+        /// Why.
+        error: FileError,
+    },
+    /// A record of the journal is none.
+    #[error("a record of the journal: {0}")]
+    Record(String),
     /// The standard output cannot be written.
     #[error("standard output: {0}")]
     Output(io::Error),

@@ -6,6 +6,7 @@
 //! journal    the records
 //! snapshot   keys, and references to values on flash, which are checked in batches
 //! report     what is told
+//! repair     what can be repaired: `lost` keys are followed (`follow`) through the records, and taken out (`rewrite`)
 //! ```
 //!
 //! Invariant: no more is in memory than a batch of references, the longest string or record, and the list of the segments
@@ -13,8 +14,12 @@
 
 mod error;
 mod files;
+mod follow;
 mod journal;
+mod lost;
+mod repair;
 mod report;
+mod rewrite;
 mod snapshot;
 
 use std::ffi::OsString;
@@ -27,6 +32,7 @@ use crate::config::Config;
 
 use error::CheckError;
 use files::check_all;
+use repair::repair;
 use report::Report;
 
 /// The program, as it calls itself.
@@ -34,9 +40,11 @@ const PROGRAM: &str = "kelvin check";
 /// Exit codes: there is damage; it could not be looked at.
 const DAMAGED: u8 = 1;
 const FAILURE: u8 = 2;
+/// What was damaged in a way that hid other damage is repaired first.
+const REPAIRS_MAX: u32 = 3;
 
 const HELP: &str = "\
-Usage: kelvin check [--quiet] [FILE] [--OPTION VALUE ...]
+Usage: kelvin check [--repair] [--quiet] [FILE] [--OPTION VALUE ...]
 
 Looks whether what a server has kept is whole: its journal, the snapshot of the last checkpoint, and the values on flash
 that this refers to. The server must not run. FILE and options are those of `kelvin server`, so that its own command line
@@ -46,8 +54,11 @@ can be given; these say where the files are:
   --dbfilename NAME        the snapshot's file; dump.rdb
   --flash-path DIRECTORY   where values on flash are; several with spaces between
 
-Nothing is changed. Every key whose value is damaged is listed.
+Without --repair nothing is changed. Every key whose value is damaged is listed.
 
+  --repair                 give up what is damaged, so that the server starts on the rest: the journal ends in front of the
+                           damage, keys whose value on flash is lost are deleted, a manifest is made anew; what was there is
+                           kept under another name
   --quiet | -q             tell no progress
 
 Exit status: 0 all is whole, 1 there is damage, 2 it could not be looked at.
@@ -74,6 +85,7 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
 struct Line {
     wants_help: bool,
     is_quiet: bool,
+    repairs: bool,
     /// For the server.
     options: Vec<Vec<u8>>,
 }
@@ -85,6 +97,7 @@ impl Line {
             match word.to_str() {
                 Some("--help" | "-h") => line.wants_help = true,
                 Some("--quiet" | "-q") => line.is_quiet = true,
+                Some("--repair") => line.repairs = true,
                 _ => line.options.push(word.into_vec()),
             }
         }
@@ -96,7 +109,17 @@ impl Line {
 fn check(line: &Line) -> Result<bool, CheckError> {
     let config = Config::default();
     config.load_arguments(&line.options)?;
-    let mut report = Report::new(line.is_quiet);
-    check_all(&config, &mut report)?;
-    report.end()
+    let mut repairs = 0;
+    loop {
+        let mut report = Report::new(line.is_quiet);
+        let found = check_all(&config, &mut report)?;
+        if !line.repairs || report.is_whole() || repairs == REPAIRS_MAX {
+            return report.end();
+        }
+        if !repair(&config, found, &mut report)? {
+            return report.end();
+        }
+        repairs += 1;
+        report.line("checked again:");
+    }
 }

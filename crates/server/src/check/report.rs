@@ -56,10 +56,6 @@ impl Report {
         self.line(format_args!("{what}: database {db}: {key}: {why}"));
     }
 
-    pub(super) fn has_lost(&self) -> bool {
-        self.lost > 0
-    }
-
     fn write(&mut self, bytes: &[u8]) {
         self.clear_line();
         if self.failure.is_none() {
@@ -90,25 +86,30 @@ impl Report {
         }
     }
 
+    /// Whether nothing was found that is not.
+    pub(super) fn is_whole(&self) -> bool {
+        (self.damaged, self.lost) == (0, 0)
+    }
+
     /// Says what it amounts to. Whether all is whole.
     ///
     /// Errors: not all could be told.
     pub(super) fn end(mut self) -> Result<bool, CheckError> {
-        let (damaged, lost) = (self.damaged, self.lost);
+        let (damaged, lost, is_whole) = (self.damaged, self.lost, self.is_whole());
         match (damaged, lost) {
             (0, 0) => self.line("all is whole"),
             (0, _) => self.line(format_args!(
                 "{lost} values are lost. A server starts, and answers with an error where it needs one of them: \
-                 delete these keys, or restore them from a copy."
+                 restore them from a copy, or have --repair delete these keys."
             )),
             _ => self.line(format_args!(
                 "{damaged} places are damaged, {lost} values lost. A server does not start on these files: restore \
-                 them from a copy."
+                 them from a copy, or have --repair give up what is damaged."
             )),
         }
         let flushed = unless_closed(stdout().flush());
         match self.failure.take().map_or(flushed, Err) {
-            Ok(()) => Ok((damaged, lost) == (0, 0)),
+            Ok(()) => Ok(is_whole),
             Err(error) => Err(CheckError::Output(error)),
         }
     }

@@ -1,5 +1,6 @@
 //! A snapshot's file: every part is read, and what it refers to on flash is checked in batches.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
 
@@ -10,6 +11,8 @@ use rdb::file::{FileError, FileReader, ModulePart, Part};
 use rdb::{Error, read_object};
 
 use super::error::CheckError;
+use super::follow::database_of;
+use super::lost::Lost;
 use super::report::Report;
 use crate::limits::{CHECKED_BATCH_BYTES, CHECKED_STRING_BYTES_MAX};
 use crate::session::load_file::parse_tables;
@@ -23,6 +26,16 @@ pub(super) enum SnapshotOf<'a> {
     Checkpoint(Option<&'a mut KeptFlash>),
 }
 
+/// What was found of a snapshot.
+pub(super) struct SnapshotFound {
+    /// Whether all of it could be read.
+    pub(super) is_whole: bool,
+    /// The table of each database, if it says so.
+    pub(super) tables: Option<[u8; DB_COUNT]>,
+    /// Keys whose value is lost.
+    pub(super) lost: Lost,
+}
+
 /// Checks a file.
 ///
 /// Errors: it cannot be opened.
@@ -30,7 +43,7 @@ pub(super) fn check_snapshot(
     path: &Path,
     of: SnapshotOf<'_>,
     report: &mut Report,
-) -> Result<(), CheckError> {
+) -> Result<SnapshotFound, CheckError> {
     let failed = |error| CheckError::File { path: path.display().to_string(), error };
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
@@ -50,10 +63,12 @@ pub(super) fn check_snapshot(
         batch_bytes: 0,
         keys: 0,
         references: 0,
+        lost: Lost::default(),
     };
     let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|reader| walk.all(reader));
     walk.check_batch();
-    let Walk { keys, references, report, .. } = walk;
+    let Walk { keys, references, report, tables, lost, .. } = walk;
+    let is_whole = read.is_ok();
     match read {
         Ok(()) => {}
         Err(FileError { io: Some(error), .. }) => return Err(failed(error)),
@@ -64,7 +79,26 @@ pub(super) fn check_snapshot(
         _ => format!(", {references} of them on flash"),
     };
     report.line(format_args!("  {name}: {keys} keys{on_flash}, {bytes} bytes"));
-    Ok(())
+    Ok(SnapshotFound { is_whole, tables, lost })
+}
+
+/// Whether a snapshot can be read to its end, and is what its checksum says.
+pub(super) fn is_whole(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|mut reader| {
+        reader.take_module(PLACED_MODULE);
+        loop {
+            match reader.next_part()? {
+                Part::End => return Ok(()),
+                Part::Key(part) => {
+                    let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
+                    read.map_err(|error| reader.error(error))?;
+                }
+                _ => {}
+            }
+        }
+    });
+    read.is_ok()
 }
 
 struct Walk<'a> {
@@ -79,6 +113,7 @@ struct Walk<'a> {
     batch_bytes: usize,
     keys: u64,
     references: u64,
+    lost: Lost,
 }
 
 impl Walk<'_> {
@@ -151,16 +186,16 @@ impl Walk<'_> {
         let mut batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
         let tables = self.tables.unwrap_or_default();
-        let db = |record: &KeptRecord| tables.iter().position(|&table| table == record.table);
-        let db = |record: &KeptRecord| db(record).unwrap_or_default() as u64;
-        let report = &mut *self.report;
+        let (report, lost) = (&mut *self.report, &mut self.lost);
+        let mut lose = |record: &KeptRecord, why: &dyn Display| {
+            lost.add(record.table, &record.key);
+            report.lost(database_of(&tables, record.table).into(), &record.key, why);
+        };
         match &mut self.flash {
-            Some(flash) => flash.check(&mut batch, |record, error| {
-                report.lost(db(record), &record.key, error);
-            }),
-            None => batch.iter().for_each(|record| {
-                report.lost(db(record), &record.key, "where it is on flash is not known");
-            }),
+            Some(flash) => flash.check(&mut batch, |record, error| lose(record, error)),
+            None => {
+                batch.iter().for_each(|record| lose(record, &"its place on flash is not known"))
+            }
         }
         batch.clear();
         self.batch = batch;

@@ -17,7 +17,7 @@ use crate::limits::{
     LOADED_FIRST_ELEMENTS_MAX, LOADED_KEYS_MAX, LOADED_LARGE_BYTES,
 };
 use crate::session::load::NotLoaded;
-use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
+use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
 use crate::state::server::Server;
 
 /// Pieces that follow one another in the file.
@@ -202,6 +202,10 @@ impl FileThread {
                 true => Ok(()),
                 false => Err(Ended::Not(NotLoaded::Flash("its tables are damaged".to_owned()))),
             };
+        }
+        if name == AUX_LOST.as_bytes() {
+            tracing::warn!("keys were taken out of this snapshot by a repair");
+            self.server.journaling.lacks_keys.store(true, Ordering::Relaxed);
         }
         if name == AUX_CHECKPOINT.as_bytes() {
             let checkpoints = tier.engine.as_ref().and_then(|engine| engine.checkpoints());

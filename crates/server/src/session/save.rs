@@ -39,6 +39,8 @@ use referred::{Referred, engine_to_refer_to};
 /// What a checkpoint says of itself that refers to values on flash: which table each database has, and its number.
 pub(crate) const AUX_TABLES: &str = "kelvin-tables";
 pub(crate) const AUX_CHECKPOINT: &str = "kelvin-checkpoint";
+/// Keys were taken out of it since their value is lost.
+pub(crate) const AUX_LOST: &str = "kelvin-lost";
 
 /// How often a snapshot is begun again.
 const BEGUN_MAX: u32 = 16;

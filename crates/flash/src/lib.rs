@@ -41,8 +41,8 @@ pub use journal::{
 pub use limits::*;
 pub use location::{Location, RecordId};
 pub use log::{
-    Backend, KeptFlash, KeptRecord, LogConfig, has_kept_files, open_log, open_sim, reopen_log,
-    reopen_sim, set_labels_aside,
+    Backend, KeptFlash, KeptRecord, LogConfig, has_kept_files, open_log, open_sim, refused_files,
+    reopen_log, reopen_sim, set_labels_aside,
 };
 pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 pub use stdx::Random as SimRandom;

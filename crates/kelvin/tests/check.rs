@@ -388,6 +388,44 @@ fn keys_whose_value_is_lost_are_deleted_and_what_was_made_of_them_as_well() {
     }
 }
 
+/// Values that take several reads, or segments; keys of other databases, and of any bytes.
+#[test]
+fn large_values_and_odd_names_are_checked_and_deleted_as_others_are() {
+    let kept = Kept::with(&[], &[]);
+    let mut server = kept.start();
+    let mut client = server.connect();
+    let odd = "odd \"\u{1}\n";
+    for (key, bytes) in [("several reads", 300_000), ("several segments", 3_000_000), (odd, 1_000)]
+    {
+        client.line("SELECT 2");
+        let mut value = vec![0; bytes];
+        Random::new(bytes as u64).fill(&mut value);
+        client.send_bytes(&[b"SET", key.as_bytes(), &value]);
+        assert_eq!(show(&client.read()), "+OK");
+    }
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(&mut client);
+    shut_down(&mut server, &mut client);
+    let keys = KEYS + LATER_KEYS + 3;
+    let (code, told) = kept.check(&[]);
+    assert!(code == 0 && told.contains(&format!("{keys} keys, {keys} of them on flash")), "{told}");
+    for key in ["several reads", "several segments", odd] {
+        damage_on_flash(kept.dir(), key);
+    }
+    let (code, told) = kept.check(&["--repair"]);
+    assert_eq!(code, 0, "{told}");
+    for name in ["several reads", "several segments", r#"odd \"\x01\n"#] {
+        for what in ["lost", "given up"] {
+            assert!(told.contains(&format!("{what}: database 2: \"{name}\": ")), "{told}");
+        }
+    }
+    assert_eq!(kept.missing(), [""; 0]);
+    let server = kept.start();
+    let mut client = server.connect();
+    client.line("SELECT 2");
+    assert_eq!(client.show("DBSIZE"), ":0");
+}
+
 #[test]
 fn a_repair_that_was_killed_is_run_again() {
     let kept = Kept::new();
@@ -403,6 +441,21 @@ fn a_repair_that_was_killed_is_run_again() {
     let (code, told) = kept.check(&["--repair"]);
     assert_eq!(code, 0, "{told}");
     assert_eq!(kept.missing(), [key(7)]);
+
+    // The same where nothing is left on flash: the state was there still.
+    fs::remove_file(kept.dir().join("kelvin.flash")).expect("it is there");
+    let path = kept.file("flash.");
+    let state = fs::read(&path).expect("it can be read");
+    let (code, told) = kept.check(&["--repair"]);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("damaged-1.kelvin.flash.label"), "{told}");
+    assert!(!path.exists());
+    fs::write(&path, &state).expect("it can be written");
+    let (code, told) = kept.check(&[]);
+    assert!(code == 1 && told.contains("which is on none of the paths"), "{told}");
+    let (code, told) = kept.check(&["--repair"]);
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(kept.missing().len(), KEYS);
 }
 
 #[test]

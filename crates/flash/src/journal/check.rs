@@ -13,7 +13,7 @@ use super::record::Part;
 use super::recovery::Torn;
 use super::storage::Storage;
 use super::tuning::Tuning;
-use super::{JournalOptions, JournalRecord, Position, Recovery, SyncPolicy, TornTail};
+use super::{JournalMark, JournalOptions, JournalRecord, Position, Recovery, SyncPolicy, TornTail};
 
 /// The folder of a journal, which nobody else opens meanwhile.
 pub struct CheckedJournal {
@@ -120,6 +120,11 @@ impl Recovery {
             bytes: segment.size,
         };
         self.segments.iter().map(file).collect()
+    }
+
+    /// Which journal it is, and where its last checkpoint is.
+    pub fn mark(&self) -> JournalMark {
+        JournalMark { journal: self.manifest.journal, checkpoint: self.checkpoint() }
     }
 
     /// Which of these files the last record was read of.

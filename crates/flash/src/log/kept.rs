@@ -16,6 +16,7 @@ use crate::device::FileIndex;
 use crate::device::buffer::AlignedBuffer;
 use crate::device::file::DataFile;
 use crate::error::EngineError;
+use crate::journal::JournalMark;
 use crate::limits::{CHECK_GAP_BYTES, CHECK_THREADS};
 use crate::location::RecordId;
 use crate::record::{self, Header, PieceChecker, Place, RECORD_HEADER_BYTES, record_size};
@@ -53,6 +54,29 @@ impl KeptRecord {
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.key.len()
     }
+}
+
+/// Files on the paths that a start would refuse with a journal that refers to nothing on flash: they are kept.
+///
+/// Errors: a server has one.
+pub fn refused_files(
+    paths: &[PathBuf],
+    journal: JournalMark,
+) -> Result<Vec<EngineError>, EngineError> {
+    let mut refused = Vec::new();
+    for path in paths.iter().filter(|path| DataFile::has_label(path)) {
+        match DataFile::reopen(path) {
+            Ok(file) => refused.extend(file.check_needless(Some(journal)).err()),
+            Err(EngineError::Io { errno: libc::ENOENT, .. }) => {
+                refused.push(EngineError::Settings(format!(
+                    "{}: there is a label of a flash file, and not the file",
+                    path.display()
+                )));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(refused)
 }
 
 /// Gives labels another name beside which there is no file any more: a start would want it. Returns the names.

@@ -38,7 +38,7 @@ pub use config::{Backend, LogConfig};
 pub use epochs::CheckpointEnd;
 use geometry::Geometry;
 use janitor::Janitor;
-pub use kept::{KeptFlash, KeptRecord, set_labels_aside};
+pub use kept::{KeptFlash, KeptRecord, refused_files, set_labels_aside};
 use lifetime::Lifetimes;
 use shared::Shared;
 use state::LogState;

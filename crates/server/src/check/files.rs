@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use flash::{
     CheckedJournal, EngineError, JournalError, KeptFlash, Position, Recovery, has_kept_files,
+    refused_files,
 };
 use keyspace::DB_COUNT;
 
@@ -18,6 +19,8 @@ use crate::session::save::snapshot_path;
 use crate::state::settings::flash_paths;
 
 const OF_ANOTHER_VERSION: &str = "another version of Kelvin has written it";
+const FLASH_OF_OTHERS: &str =
+    "the flash may be needed by another journal, or by a copy of this one";
 const SNAPSHOT_DAMAGED: &str = "nobody can say which keys of the snapshot are damaged, and nothing else has them: restore \
      it from a copy";
 
@@ -103,6 +106,12 @@ fn check_journal(
     };
     for name in recovery.needless() {
         report.line(format_args!("  {name}: counts for nothing, and goes at the next start"));
+    }
+    if recovery.has_beginning() && !matches!(journal.flash_state(), Ok(Some(_))) {
+        for error in refused_files(&flash_paths(config), recovery.mark())? {
+            found.refusal = Some(FLASH_OF_OTHERS);
+            report.damage(error);
+        }
     }
     if let Some(path) = recovery.snapshot() {
         let position = recovery.checkpoint();

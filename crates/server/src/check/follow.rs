@@ -33,6 +33,10 @@ impl Followed {
 
     /// Follows a command.
     pub(super) fn run(&mut self, command: LoggedCommand<'_>) {
+        if self.lost.len() == 0 {
+            // Nothing is made of something lost any more.
+            return;
+        }
         let (db, args) = (usize::from(command.db), command.args);
         let is = |name: &str| args[0].eq_ignore_ascii_case(name.as_bytes());
         if is("SWAPDB") {

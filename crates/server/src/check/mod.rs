@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use stdx::output::{complain, exit_code, print};
 
 use crate::config::Config;
+use crate::state::server::KELVIN_VERSION;
 
 use error::CheckError;
 use files::check_all;
@@ -67,8 +68,8 @@ Exit status: 0 all is whole, 1 there is damage, 2 it could not be looked at.
 /// Runs `kelvin check` with what stands behind it on the command line.
 pub fn main(words: Vec<OsString>) -> ExitCode {
     let line = Line::read(words);
-    if line.wants_help {
-        return exit_code(PROGRAM, print(HELP), FAILURE);
+    if let Some(text) = line.asked {
+        return exit_code(PROGRAM, print(text), FAILURE);
     }
     match check(&line) {
         Ok(true) => ExitCode::SUCCESS,
@@ -83,7 +84,8 @@ pub fn main(words: Vec<OsString>) -> ExitCode {
 /// What was asked for.
 #[derive(Default)]
 struct Line {
-    wants_help: bool,
+    /// What is to be told instead.
+    asked: Option<String>,
     is_quiet: bool,
     repairs: bool,
     /// For the server.
@@ -95,7 +97,10 @@ impl Line {
         let mut line = Line::default();
         for word in words {
             match word.to_str() {
-                Some("--help" | "-h") => line.wants_help = true,
+                Some("--help" | "-h") => line.asked = Some(HELP.to_owned()),
+                Some("--version" | "-V") => {
+                    line.asked = Some(format!("{PROGRAM} {KELVIN_VERSION}\n"));
+                }
                 Some("--quiet" | "-q") => line.is_quiet = true,
                 Some("--repair") => line.repairs = true,
                 _ => line.options.push(word.into_vec()),

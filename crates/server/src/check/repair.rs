@@ -11,6 +11,7 @@ use flash::{CheckedJournal, Journal, JournalRecord, Recovery, set_labels_aside};
 use super::error::CheckError;
 use super::files::{Checkpoint, Found};
 use super::follow::Followed;
+use super::lost::Lost;
 use super::report::Report;
 use super::rewrite::{REWRITTEN_NAME, rewrite_snapshot};
 use super::snapshot::is_whole;
@@ -91,19 +92,18 @@ fn take_out_lost(
              these from a copy",
         );
     };
-    if lost.is_over() {
+    // A snapshot that does not say them refers to nothing.
+    let tables = tables.unwrap_or_default();
+    let mut followed = Followed::new(tables, lost);
+    // All that are at the checkpoint are taken out.
+    let at_checkpoint = followed.lost.clone();
+    let is_cut = follow_records(journal, &mut followed)?;
+    if [&at_checkpoint, &followed.lost, &followed.made].into_iter().any(Lost::is_over) {
         return refuse(
             report,
             "more values are lost than can be followed through the journal: restore them from a copy",
         );
     }
-    let Some(tables) = tables else {
-        return refuse(report, "the snapshot does not say its tables");
-    };
-    let mut followed = Followed::new(tables, lost);
-    // All that are at the checkpoint are taken out.
-    let at_checkpoint = followed.lost.clone();
-    let is_cut = follow_records(journal, &mut followed)?;
     if is_cut && followed.made.len() > 0 {
         return refuse(
             report,
@@ -119,13 +119,12 @@ fn take_out_lost(
     let out = path.with_file_name(REWRITTEN_NAME);
     let is_lost = |table: u8, key: &[u8]| at_checkpoint.has(table, key);
     let taken_out = rewrite_snapshot(&path, &out, tables, state.is_some(), &is_lost)?;
+    if state.is_none() {
+        tell_of_copies(report, &set_labels_aside(&flash_paths(config))?);
+    }
     let kept = journal.replace_snapshot(position, REWRITTEN_NAME, state.as_deref())?;
     report.line(format_args!("repair: {taken_out} keys are taken out of the snapshot"));
     tell_of_copies(report, &kept);
-    if !flash.has_files() {
-        drop(flash);
-        tell_of_copies(report, &set_labels_aside(&flash_paths(config))?);
-    }
     Ok(true)
 }
 

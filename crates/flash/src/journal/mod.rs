@@ -37,7 +37,8 @@
 //! the last durable position, as often. Meanwhile `is_failing` is true, and whoever waits is woken. Nothing is dropped, so
 //! the journal recovers when the drive does.
 //!
-//! Reading order: `header`, `record` (the bytes), `storage` (the seam), `buffer`, `writer`, `recovery`.
+//! Reading order: `header`, `record` (the bytes), `storage` (the seam), `buffer`, `writer`, `recovery`; `check` and `repair`,
+//! which do without a server.
 
 mod append;
 mod buffer;

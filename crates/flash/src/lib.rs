@@ -34,11 +34,15 @@ pub use engine::{
 };
 pub use error::{AppendError, EngineError};
 pub use journal::{
-    FoundJournal, Journal, JournalError, JournalMark, JournalOptions, JournalRecord, JournalStatus,
-    Position, Recovery, SyncPolicy, TornTail, find_journal,
+    Beyond, CheckedJournal, FoundJournal, Journal, JournalError, JournalFile, JournalMark,
+    JournalOptions, JournalRecord, JournalStatus, Position, Recovery, SyncPolicy, TornEnd,
+    TornTail, find_journal,
 };
 pub use limits::*;
 pub use location::{Location, RecordId};
-pub use log::{Backend, LogConfig, has_kept_files, open_log, open_sim, reopen_log, reopen_sim};
+pub use log::{
+    Backend, KeptFlash, KeptRecord, LogConfig, has_kept_files, open_log, open_sim, refused_files,
+    reopen_log, reopen_sim, set_labels_aside,
+};
 pub use record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 pub use stdx::Random as SimRandom;

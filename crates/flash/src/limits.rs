@@ -61,6 +61,12 @@ pub const SEGMENTS_MAX: usize = 1 << 18;
 /// Bytes that a checkpoint says of the flash: a list of its segments, each with the blocks that a footer could list, at most.
 pub const FLASH_STATE_BYTES_MAX: u64 = (SEGMENTS_MAX as u64) << 12;
 
+/// Threads that read what is kept on flash when it is checked, each with a buffer of the size of a write buffer.
+pub const CHECK_THREADS: usize = 16;
+
+/// Bytes between two records that are read with them when both are checked: to ask the drive again takes longer.
+pub const CHECK_GAP_BYTES: u32 = 16 << 10;
+
 /// Paths of one log.
 pub const PATHS_MAX: usize = 64;
 

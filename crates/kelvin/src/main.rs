@@ -71,6 +71,12 @@ const COMMANDS: &[Command] = &[
         run: import::main,
     },
     Command {
+        words: &["check"],
+        arguments: "[--repair] [FILE] [--OPTION VALUE ...]",
+        about: "look whether what a server has kept is whole: journal, snapshot, values on flash",
+        run: server::check::main,
+    },
+    Command {
         words: &["plan"],
         arguments: "endurance|size [OPTIONS]",
         about: "drive life, and what a data set needs beside a deployment that is all RAM",

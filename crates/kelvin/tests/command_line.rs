@@ -80,6 +80,7 @@ fn lines_that_print(server: &Server, results: &Results) -> Vec<String> {
         "bench compare ",
         "plan ",
         "import ",
+        "check ",
     ] {
         lines.push(format!("{program}--help"));
         lines.push(format!("{program}--version"));
@@ -125,6 +126,8 @@ fn complaints_that_cannot_be_written_leave_the_exit_code() {
         ("bench report /nonexistent", 1),
         ("plan size", 1),
         ("import /nonexistent", 1),
+        ("check --nosuch 1", 2),
+        ("check --dir /nonexistent", 2),
     ] {
         for stderr in [closed_pipe(), full()] {
             let mut command = kelvin(line);

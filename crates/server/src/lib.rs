@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod check;
 pub mod config;
 mod execution;
 mod family;

@@ -233,6 +233,12 @@ pub(crate) const LOADED_MEASURE_BYTES: u64 = 64 << 10;
 /// Ticks of upkeep for which a load waits while `maxmemory` is overrun, before it goes on all the same, slowly, until
 /// that has ended: half a second, or less while upkeep has much to do.
 pub(crate) const LOADED_OVER_TICKS_MAX: u32 = 100;
+/// Bytes of a string of a file that is checked.
+pub(crate) const CHECKED_STRING_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of references to values on flash that are checked together: the more, the more of them are neighbours.
+pub(crate) const CHECKED_BATCH_BYTES: usize = 64 << 20;
+/// Bytes of keys whose value is lost that a repair follows through the journal; it has them up to three times.
+pub(crate) const LOST_KEYS_BYTES_MAX: usize = 1 << 30;
 /// Batches of them that are read ahead.
 pub(crate) const LOADED_BATCHES_MAX: usize = 2;
 /// Beside a batch that takes so much none is read ahead.

@@ -30,6 +30,8 @@ const ACCEPTED_MAX: usize = 1024;
 const OWN_FILES: u64 = 128;
 /// How long the end waits for a snapshot that is called off.
 const SAVE_ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// Behind what cannot be read.
+const CHECK_HINT: &str = " (kelvin check with the same options tells what is damaged)";
 /// The least `maxmemory` that leaves anything for data.
 const MAX_MEMORY_MIN: u64 = 32 << 20;
 
@@ -205,7 +207,7 @@ async fn serve_loaded(
 
 /// Says what could not be loaded, and what to do.
 fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
-    let (dir, name) = snapshot_path(server);
+    let (dir, name) = snapshot_path(&server.config);
     let path = if error.is_of_journal() { journal_folder(&server.config) } else { dir.join(name) };
     let cause = match &error {
         NotLoaded::Checkpoint { reason, .. } => reason,
@@ -220,6 +222,11 @@ fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
         }
         NotLoaded::Key { .. } | NotLoaded::Record { .. } => {
             "; if memory is lacking, start with a larger maxmemory"
+        }
+        NotLoaded::Journal(JournalError::Damaged { .. } | JournalError::Torn { .. })
+        | NotLoaded::File(_)
+        | NotLoaded::Flash(_) => {
+            "; kelvin check with the same options tells what is damaged; to start with empty databases, move it away"
         }
         _ => "; move it away to start with empty databases",
     };
@@ -316,7 +323,11 @@ fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn 
         true => {
             let folder = journal_folder(config);
             let failed = || format!("cannot look into the journal in {}", folder.display());
-            flash::find_journal(&folder).with_context(failed)?
+            flash::find_journal(&folder).map_err(|error| {
+                let is_damaged = matches!(error, JournalError::Damaged { .. });
+                let hint = if is_damaged { CHECK_HINT } else { "" };
+                anyhow::Error::new(error).context(failed() + hint)
+            })?
         }
         false => None,
     };
@@ -341,12 +352,14 @@ fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn 
         bytes => Some(bytes),
     };
     let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
+    let kept = || format!("cannot open the flash as it is kept{CHECK_HINT}");
     let engine = match state {
-        None => flash::open_log(&log, mark)?,
+        None if !flash::has_kept_files(&log.paths) => flash::open_log(&log, mark)?,
+        None => flash::open_log(&log, mark).with_context(kept)?,
         // Refused where files are kept for it.
-        Some(_) if !is_journaled => flash::open_log(&log, None)?,
+        Some(_) if !is_journaled => flash::open_log(&log, None).with_context(kept)?,
         Some(state) => {
-            let engine = flash::reopen_log(&log, state)?;
+            let engine = flash::reopen_log(&log, state).with_context(kept)?;
             tracing::info!("flash is as the last checkpoint of the journal has left it");
             engine
         }

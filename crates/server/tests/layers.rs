@@ -12,6 +12,7 @@ const LAYERS: &[&str] = &[
     "execution",
     "network",
     "start",
+    "check",
     "simulation",
     "lib",
 ];

@@ -135,6 +135,20 @@ impl DataFile {
         directory.join(LABEL_NAME).exists()
     }
 
+    /// Gives the label in a directory another name, which nobody has, if there is no data file. Returns that.
+    pub(crate) fn set_label_aside(directory: &Path) -> Result<Option<String>, EngineError> {
+        let label = directory.join(LABEL_NAME);
+        if directory.join(FILE_NAME).exists() || !label.exists() {
+            return Ok(None);
+        }
+        let name = |number: u64| directory.join(format!("damaged-{number}.{LABEL_NAME}"));
+        let aside = (1..).map(name).find(|path| !path.exists()).expect("invariant: names are many");
+        std::fs::rename(&label, &aside)
+            .and_then(|()| File::open(directory)?.sync_all())
+            .map_err(|error| io_failed(&label, "rename", &error))?;
+        Ok(Some(aside.display().to_string()))
+    }
+
     pub(crate) fn is_labelled(&self) -> bool {
         self.beside(LABEL_NAME).exists()
     }
@@ -200,6 +214,15 @@ impl DataFile {
     pub(crate) fn bytes(&self) -> Result<u64, EngineError> {
         let stat = rustix::fs::fstat(&self.fd).map_err(|errno| self.failed("stat", errno))?;
         Ok(stat.st_size as u64)
+    }
+
+    /// Has it reach to so many bytes, durably.
+    pub(crate) fn lengthen(&self, bytes: u64) -> Result<(), EngineError> {
+        if self.bytes()? >= bytes {
+            return Ok(());
+        }
+        rustix::fs::ftruncate(&self.fd, bytes).map_err(|errno| self.failed("lengthen", errno))?;
+        self.sync()
     }
 
     /// Gives the bytes behind so many back.

@@ -178,7 +178,7 @@ fn warn_if_cached(file: &DataFile) {
 }
 
 /// The data file that was kept in a directory, and its label. None: there is none, or it was not kept.
-fn reopen_one(directory: &Path) -> Result<Option<(DataFile, Label)>, EngineError> {
+pub(crate) fn reopen_one(directory: &Path) -> Result<Option<(DataFile, Label)>, EngineError> {
     let file = match DataFile::reopen(directory) {
         Ok(file) => file,
         Err(EngineError::Io { errno: libc::ENOENT, .. }) => return Ok(None),

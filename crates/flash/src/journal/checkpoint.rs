@@ -133,6 +133,16 @@ pub struct FoundJournal {
 ///
 /// Errors: another process has the journal, it cannot be read, or its manifest is damaged or of another format.
 pub fn find_journal(folder: &Path) -> Result<Option<FoundJournal>, JournalError> {
+    if !is_there(folder)? {
+        return Ok(None);
+    }
+    let folder = Folder::open(folder)?;
+    let found = read_found(&folder)?;
+    Ok(found.map(|(mark, flash_state)| FoundJournal { mark, flash_state, _folder: folder }))
+}
+
+/// Whether a folder has files of a journal. Errors: it cannot be read.
+pub(super) fn is_there(folder: &Path) -> Result<bool, JournalError> {
     let failed = |error| JournalError::io(folder.display(), "look at the folder", &error);
     let is_of_journal = |entry: io::Result<DirEntry>| {
         let name = entry?.file_name();
@@ -141,16 +151,11 @@ pub fn find_journal(folder: &Path) -> Result<Option<FoundJournal>, JournalError>
     };
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(failed(error)),
     };
     let are_of_journal: io::Result<Vec<bool>> = entries.map(is_of_journal).collect();
-    if !are_of_journal.map_err(failed)?.contains(&true) {
-        return Ok(None);
-    }
-    let folder = Folder::open(folder)?;
-    let found = read_found(&folder)?;
-    Ok(found.map(|(mark, flash_state)| FoundJournal { mark, flash_state, _folder: folder }))
+    Ok(are_of_journal.map_err(failed)?.contains(&true))
 }
 
 /// Which journal it is, and what its last checkpoint says of the flash.
@@ -171,19 +176,32 @@ pub(super) fn read_found(storage: &dyn Storage) -> Result<Option<Found>, Journal
         return Ok(journal.map(|journal| (mark(journal), None)));
     };
     let mark = JournalMark { journal: manifest.journal, checkpoint: manifest.position() };
-    let name = names::flash(manifest.position());
+    Ok(Some((mark, read_flash_state(storage, &names, manifest.position())?)))
+}
+
+/// What a checkpoint says of the flash. None: nothing. Errors: it cannot be read.
+pub(super) fn read_flash_state(
+    storage: &dyn Storage,
+    names: &[String],
+    position: Position,
+) -> Result<Option<Vec<u8>>, JournalError> {
+    let name = names::flash(position);
     if !names.contains(&name) {
-        return Ok(Some((mark, None)));
+        return Ok(None);
     }
-    let file = storage.open(&name).map_err(failed(&name, "open"))?;
-    let size = file.size().map_err(failed(&name, "look"))?;
+    let failed = |operation| {
+        let path = storage.path(&name);
+        move |error: io::Error| JournalError::io(path, operation, &error)
+    };
+    let file = storage.open(&name).map_err(failed("open"))?;
+    let size = file.size().map_err(failed("look"))?;
     if size > FLASH_STATE_BYTES_MAX {
         return Err(JournalError::damaged(storage.path(&name), 0, "it is longer than it can be"));
     }
     let mut bytes = vec![0; size as usize];
-    let read = file.read_at(0, &mut bytes).map_err(failed(&name, "read"))?;
+    let read = file.read_at(0, &mut bytes).map_err(failed("read"))?;
     bytes.truncate(read);
-    Ok(Some((mark, Some(bytes))))
+    Ok(Some(bytes))
 }
 
 /// Which journal it is by its segments: it has no manifest. None: none of them has a header.
@@ -228,7 +246,7 @@ fn manifest_failed(
 }
 
 /// Writes what becomes the manifest.
-fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalError> {
+pub(super) fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalError> {
     let failed = |operation| manifest_failed(storage, operation);
     let file = storage.create(MANIFEST_NEW).map_err(failed("creation"))?;
     file.write_at(0, &header.encode(Kind::Manifest)).map_err(failed("write"))?;
@@ -236,7 +254,7 @@ fn write_manifest(storage: &dyn Storage, header: &Header) -> Result<(), JournalE
 }
 
 /// Puts it in place of the one that is there.
-fn put_manifest(storage: &dyn Storage) -> Result<(), JournalError> {
+pub(super) fn put_manifest(storage: &dyn Storage) -> Result<(), JournalError> {
     let failed = |operation| manifest_failed(storage, operation);
     storage.rename(MANIFEST_NEW, MANIFEST).map_err(failed("rename"))?;
     storage.sync_folder().map_err(failed("sync of the folder"))

@@ -71,6 +71,15 @@ impl Storage for Folder {
         std::fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    fn keep(&self, name: &str, kept: &str) -> io::Result<()> {
+        let (path, kept) = (self.path.join(name), self.path.join(kept));
+        // Some filesystems have no links.
+        std::fs::hard_link(&path, &kept).or_else(|_| {
+            std::fs::copy(&path, &kept)?;
+            File::open(&kept)?.sync_all()
+        })
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         std::fs::remove_file(self.path.join(name))
     }

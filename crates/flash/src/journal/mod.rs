@@ -37,10 +37,12 @@
 //! the last durable position, as often. Meanwhile `is_failing` is true, and whoever waits is woken. Nothing is dropped, so
 //! the journal recovers when the drive does.
 //!
-//! Reading order: `header`, `record` (the bytes), `storage` (the seam), `buffer`, `writer`, `recovery`.
+//! Reading order: `header`, `record` (the bytes), `storage` (the seam), `buffer`, `writer`, `recovery`; `check` and `repair`,
+//! which do without a server.
 
 mod append;
 mod buffer;
+mod check;
 mod checkpoint;
 mod error;
 mod folder;
@@ -51,6 +53,7 @@ mod queue;
 mod reader;
 mod record;
 mod recovery;
+mod repair;
 mod shared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod sim;
@@ -73,6 +76,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+pub use check::{Beyond, CheckedJournal, JournalFile, TornEnd};
 pub use checkpoint::{FoundJournal, JournalMark, find_journal};
 pub use error::JournalError;
 pub use recovery::{JournalRecord, Recovery};

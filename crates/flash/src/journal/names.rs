@@ -11,6 +11,9 @@ pub(crate) const MANIFEST_NEW: &str = "manifest.new";
 /// What becomes a segment once it has a header and what it begins with.
 pub(crate) const SEGMENT_NEW: &str = "journal.new";
 
+/// What becomes what a checkpoint says of the flash, where that is repaired.
+pub(crate) const FLASH_NEW: &str = "flash.new";
+
 /// What a name in the folder stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -43,7 +46,7 @@ impl Name {
             Self::Snapshot(position)
         } else if let Some(position) = flash.filter(|&position| self::flash(position) == name) {
             Self::Flash(position)
-        } else if [MANIFEST_NEW, SEGMENT_NEW].contains(&name)
+        } else if [MANIFEST_NEW, SEGMENT_NEW, FLASH_NEW].contains(&name)
             || number("temp-", ".rdb").is_some()
             || number("temp-", "-beside.rdb").is_some()
         {
@@ -93,6 +96,9 @@ mod tests {
             ("temp-x.rdb", Name::Other),
             (MANIFEST_NEW, Name::Unfinished),
             (SEGMENT_NEW, Name::Unfinished),
+            (FLASH_NEW, Name::Unfinished),
+            ("damaged-1.journal.000007", Name::Other),
+            ("damaged-1.snapshot.7.rdb", Name::Other),
             (MANIFEST, Name::Other),
             ("lock", Name::Other),
         ];

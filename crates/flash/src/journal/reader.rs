@@ -117,6 +117,36 @@ impl SegmentReader {
     /// Cost: a pass over the rest of the file.
     pub(crate) fn find_durable_beyond(&mut self, offset: u64) -> io::Result<Option<u64>> {
         let position = self.header.position + (offset - HEADER_BYTES as u64);
+        self.find_mark(offset, |durable| durable > position)
+    }
+
+    /// Passes over a record that is bad: to where it says that it ends, if a record begins there, or else to the next
+    /// mark. False: there is none.
+    ///
+    /// Cost: a pass over the rest of the file.
+    pub(crate) fn pass_over_bad(&mut self) -> io::Result<bool> {
+        let bad = self.offset;
+        let front = self.window.look(&*self.file, bad, RECORD_HEADER_BYTES)?;
+        let claim = self.window.bytes[front].first_chunk().map(Claim::decode);
+        if let Some(Ok(claim)) = claim {
+            let end = bad + claim.record_bytes() as u64;
+            self.offset = end;
+            if end <= self.size && !matches!(self.next()?, Read::Bad(_)) {
+                self.offset = end;
+                return Ok(true);
+            }
+        }
+        let mark = self.find_mark(bad + 1, |_| true)?;
+        self.offset = mark.unwrap_or(self.size);
+        Ok(mark.is_some())
+    }
+
+    /// Where from `offset` on a mark stands that is wanted by what it says.
+    fn find_mark(
+        &mut self,
+        offset: u64,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> io::Result<Option<u64>> {
         let mut at = offset;
         while at + MARK_BYTES as u64 <= self.size {
             let seen = self.window.look(&*self.file, at, JOURNAL_READ_BYTES)?;
@@ -128,7 +158,7 @@ impl SegmentReader {
             let first = self.header.position + (at - HEADER_BYTES as u64);
             for start in 0..starts {
                 let place = Place { run: self.header.run, position: first + start as u64 };
-                if record::decode_mark(&bytes[start..], place).is_some_and(|mark| mark > position) {
+                if record::decode_mark(&bytes[start..], place).is_some_and(&is_wanted) {
                     return Ok(Some(at + start as u64));
                 }
             }

@@ -24,48 +24,52 @@ use super::{Journal, JournalOptions, Position, TornTail};
 
 /// A journal that is being opened.
 pub struct Recovery {
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     options: JournalOptions,
-    tuning: Tuning,
+    pub(super) tuning: Tuning,
     /// The last checkpoint. Number and position are 0 where there was none.
-    manifest: Header,
-    has_manifest: bool,
+    pub(super) manifest: Header,
+    pub(super) has_manifest: bool,
     snapshot_bytes: u64,
-    segments: Vec<Segment>,
+    pub(super) segments: Vec<Segment>,
     /// Files that count for nothing.
-    needless: Vec<String>,
+    pub(super) needless: Vec<String>,
+    /// What is wrong with the first segment that cannot be read, and the names from that one on: what comes before is
+    /// read all the same by whoever checks.
+    pub(super) damage: Option<JournalError>,
+    pub(super) beyond: Vec<String>,
     /// The highest number that a segment ever had.
     number_last: u64,
     /// The segment that is read, by its place in `segments`.
-    at: usize,
-    reader: Option<SegmentReader>,
+    pub(super) at: usize,
+    pub(super) reader: Option<SegmentReader>,
     /// Parts of a record that is not whole yet.
     parts: Vec<u8>,
     /// Where the last whole record or mark ends: the position, and the place in the file.
     end: u64,
-    end_offset: u64,
+    pub(super) end_offset: u64,
     /// Where the last record ends.
     records_end: u64,
     /// Up to where the last mark says that it was durable.
     durable: u64,
     /// All was read.
     is_read: bool,
-    torn: Option<Torn>,
+    pub(super) torn: Option<Torn>,
 }
 
 /// A segment whose header is right.
-struct Segment {
-    name: String,
-    header: Header,
-    size: u64,
+pub(super) struct Segment {
+    pub(super) name: String,
+    pub(super) header: Header,
+    pub(super) size: u64,
 }
 
 /// The end that is not whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Torn {
-    offset: u64,
-    bytes: u64,
-    what: &'static str,
+pub(super) struct Torn {
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) what: &'static str,
 }
 
 /// A record that was read.
@@ -91,6 +95,18 @@ impl Recovery {
         options: JournalOptions,
         tuning: Tuning,
     ) -> Result<Self, JournalError> {
+        let mut recovery = Self::look(storage, options, tuning)?;
+        recovery.damage.take().map_or(Ok(recovery), Err)
+    }
+
+    /// Looks at the headers of all files, up to the first segment that is damaged.
+    ///
+    /// Errors: the folder cannot be read, or what the journal begins with is damaged or missing.
+    pub(super) fn look(
+        storage: Arc<dyn Storage>,
+        options: JournalOptions,
+        tuning: Tuning,
+    ) -> Result<Self, JournalError> {
         let names = storage.list().map_err(|error| {
             JournalError::io(options.folder.display(), "look at the folder", &error)
         })?;
@@ -104,6 +120,8 @@ impl Recovery {
             snapshot_bytes: 0,
             segments: Vec::new(),
             needless: Vec::new(),
+            damage: None,
+            beyond: Vec::new(),
             number_last: 0,
             at: 0,
             reader: None,
@@ -116,7 +134,7 @@ impl Recovery {
             torn: None,
         };
         recovery.sort_out(names)?;
-        recovery.check_chain()?;
+        recovery.check_chain();
         recovery.end = recovery.manifest.position;
         recovery.records_end = recovery.end;
         recovery.durable = recovery.end;
@@ -145,10 +163,14 @@ impl Recovery {
     /// Errors: the file cannot be read, or is damaged.
     pub fn read(&mut self) -> Result<Option<JournalRecord<'_>>, JournalError> {
         let Some(payload) = self.read_payload()? else { return Ok(None) };
+        Ok(Some(self.record(payload)))
+    }
+
+    pub(super) fn record(&self, payload: Range<usize>) -> JournalRecord<'_> {
         let reader = self.reader.as_ref().expect("invariant: a record was read");
         let payload =
             if self.parts.is_empty() { &reader.bytes()[payload] } else { &self.parts[..] };
-        Ok(Some(JournalRecord { position: Position(self.records_end), payload }))
+        JournalRecord { position: Position(self.records_end), payload }
     }
 
     /// Goes on behind what was read, to the end of it. What is torn there is left out, and the log tells of it.
@@ -201,16 +223,25 @@ impl Recovery {
         self.number_last = numbers.last().copied().unwrap_or(0).max(self.manifest.number);
         for number in numbers {
             let name = names::segment(number);
-            match self.look_at_segment(&name, number)? {
-                Some(segment) => self.segments.push(segment),
-                None => self.needless.push(name),
+            if self.damage.is_some() {
+                self.beyond.push(name);
+                continue;
+            }
+            match self.look_at_segment(&name, number) {
+                Ok(Some(segment)) => self.segments.push(segment),
+                Ok(None) => self.needless.push(name),
+                Err(error @ JournalError::Io { .. }) => return Err(error),
+                Err(error) => {
+                    self.damage = Some(error);
+                    self.beyond.push(name);
+                }
             }
         }
         Ok(())
     }
 
     /// None: it counts for nothing.
-    fn look_at_segment(
+    pub(super) fn look_at_segment(
         &mut self,
         name: &str,
         number: u64,
@@ -250,26 +281,34 @@ impl Recovery {
         }
     }
 
-    /// Errors: segments are missing.
-    fn check_chain(&self) -> Result<(), JournalError> {
+    /// Looks whether segments are missing.
+    fn check_chain(&mut self) {
         let mut from = self.manifest.position;
         for (index, segment) in self.segments.iter().enumerate() {
             let position = segment.header.position;
             // Where each ends is known when it is read.
             if position < from || (index == 0 && position > from) {
                 let what = format!("it begins at position {position} where {from} is expected");
-                return Err(JournalError::damaged(self.storage.path(&segment.name), 0, what));
+                let damage = JournalError::damaged(self.storage.path(&segment.name), 0, what);
+                let names = self.segments.drain(index..).map(|segment| segment.name);
+                self.beyond.splice(0..0, names);
+                self.damage = Some(damage);
+                return;
             }
             from = position;
         }
-        Ok(())
     }
 
-    fn open_file(&self, name: &str) -> Result<Box<dyn StoredFile>, JournalError> {
+    pub(super) fn open_file(&self, name: &str) -> Result<Box<dyn StoredFile>, JournalError> {
         self.storage.open(name).map_err(|error| self.failed(name, "open", &error))
     }
 
-    fn failed(&self, name: &str, operation: &'static str, error: &io::Error) -> JournalError {
+    pub(super) fn failed(
+        &self,
+        name: &str,
+        operation: &'static str,
+        error: &io::Error,
+    ) -> JournalError {
         JournalError::io(self.storage.path(name), operation, error)
     }
 }
@@ -277,7 +316,7 @@ impl Recovery {
 /// What is read.
 impl Recovery {
     /// The next payload: in what the reader has, or in `parts` if that is not empty.
-    fn read_payload(&mut self) -> Result<Option<Range<usize>>, JournalError> {
+    pub(super) fn read_payload(&mut self) -> Result<Option<Range<usize>>, JournalError> {
         self.parts.clear();
         while !self.is_read {
             let Some(segment) = self.segments.get(self.at) else {

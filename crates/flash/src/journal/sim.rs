@@ -298,6 +298,12 @@ impl Storage for SimFolder {
         state.rename(Rename { file, from: Some(from.to_owned()), to: Some(to.to_owned()) })
     }
 
+    fn keep(&self, name: &str, kept: &str) -> io::Result<()> {
+        let mut state = self.0.lock();
+        let file = state.find(name)?;
+        state.rename(Rename { file, from: None, to: Some(kept.to_owned()) })
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.0.lock();
         let file = state.find(name)?;

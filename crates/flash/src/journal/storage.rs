@@ -19,6 +19,9 @@ pub(crate) trait Storage: Send + Sync {
     /// Gives a file another name, in place of one that has it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Has a file kept under another name as well, which nobody has: what takes its place leaves that as it is.
+    fn keep(&self, name: &str, kept: &str) -> io::Result<()>;
+
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 

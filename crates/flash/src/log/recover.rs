@@ -24,6 +24,29 @@ fn part_of_long(referred_bytes: u32) -> Referred {
     Referred { stream: Stream::Large as u8, used_bytes: 0, referred_bytes, blocks: None }
 }
 
+/// Looks whether a file is the one that the state refers to, by its label.
+pub(super) fn check_label(
+    name: &str,
+    file: FileIndex,
+    label: &Label,
+    state: &LogState,
+) -> Result<(), EngineError> {
+    if (label.flash, label.file) != (state.flash, u32::from(file.0)) {
+        return refused(format!("{name} is not the one that the journal refers to"));
+    }
+    if label.checkpoint > state.number {
+        let (newest, number) = (label.checkpoint, state.number);
+        return refused(format!(
+            "{name} has been written since the journal was copied: its newest checkpoint is {newest}, that of the journal \
+             {number}"
+        ));
+    }
+    if label.newest < state.number {
+        return refused(format!("{name} is a copy that is older than the journal"));
+    }
+    Ok(())
+}
+
 impl Shared {
     /// Takes in the segments of a log whose files are open, and gives it its size. Nobody works with it yet.
     ///
@@ -176,19 +199,7 @@ impl Shared {
             let Some(label) = self.drives.label(file)? else {
                 return refused(format!("{name} has no label, so the journal refers to another"));
             };
-            if (label.flash, label.file) != (state.flash, u32::from(file.0)) {
-                return refused(format!("{name} is not the one that the journal refers to"));
-            }
-            if label.checkpoint > state.number {
-                let (newest, number) = (label.checkpoint, state.number);
-                return refused(format!(
-                    "{name} has been written since the journal was copied: its newest checkpoint is {newest}, that of the \
-                     journal {number}"
-                ));
-            }
-            if label.newest < state.number {
-                return refused(format!("{name} is a copy that is older than the journal"));
-            }
+            check_label(&name, file, &label, state)?;
             starts = starts.max(label.starts);
         }
         Ok(starts.wrapping_add(1))

@@ -17,7 +17,7 @@ mod inert;
 mod kind;
 mod list;
 mod options;
-mod quote;
+pub(crate) mod quote;
 mod rewrite;
 mod row;
 

@@ -1,7 +1,7 @@
 //! Words as a configuration file has them, so that they read back the same.
 
 /// `word` in double quotes, with escapes for what is not printable.
-pub(super) fn quote(word: &[u8]) -> Vec<u8> {
+pub(crate) fn quote(word: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'"'];
     for byte in word {
         match byte {

@@ -16,7 +16,7 @@ use crate::session::save::{forget_references, take_checkpoint};
 use crate::state::server::Server;
 
 /// A record of no command, which says that there are changes of which there is none.
-pub(super) const GAP: &[u8] = &[0];
+pub(crate) const GAP: &[u8] = &[0];
 
 /// Where the journal is.
 pub(crate) fn journal_folder(config: &Config) -> PathBuf {

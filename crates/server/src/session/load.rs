@@ -250,7 +250,7 @@ async fn load_begun(worker: &Worker, merging: Merging) -> Result<(), NotLoaded> 
 
 /// Loads the snapshot's file. False: there is none.
 pub(super) async fn load_saved(worker: &Worker, merging: Merging) -> Result<bool, NotLoaded> {
-    let (dir, name) = snapshot_path(&worker.server);
+    let (dir, name) = snapshot_path(&worker.server.config);
     match load_file(worker, &dir.join(name), merging).await {
         Ok(()) => Ok(true),
         Err(NotLoaded::Open(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use command::saved::{PLACED_MODULE, Piece, PieceMax, Placed, read_pieces};
 use flash::Checkpoints;
-use keyspace::Key;
+use keyspace::{DB_COUNT, Key};
 use rdb::Error;
 use rdb::file::{FileReader, KeyPart, ModulePart, Part, Short};
 use rustix::fs::{Advice, fadvise};
@@ -20,7 +20,7 @@ use crate::limits::{
     LOADED_PLACES_BYTES_MAX, LOADED_PLACES_MAX,
 };
 use crate::session::load::NotLoaded;
-use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
+use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
 use crate::state::server::Server;
 
 /// What follows one another in the file, but for the order of keys.
@@ -264,15 +264,17 @@ impl FileThread {
             return Ok(());
         }
         if name == AUX_TABLES.as_bytes() {
-            let tables: Option<Vec<u8>> =
-                value.split(|byte| *byte == b' ').map(parse_table).collect();
-            let tables = tables.and_then(|tables| tables.try_into().ok());
+            let tables = parse_tables(value);
             let all = tier.keyspace.lock_all();
             let is_set = tables.is_some_and(|tables| tier.keyspace.set_tables(&all, tables));
             return match is_set {
                 true => Ok(()),
                 false => Err(Ended::Not(NotLoaded::Flash("its tables are damaged".to_owned()))),
             };
+        }
+        if name == AUX_LOST.as_bytes() {
+            tracing::warn!("keys were taken out of this snapshot by a repair");
+            self.server.journaling.lacks_keys.store(true, Ordering::Relaxed);
         }
         if name == AUX_CHECKPOINT.as_bytes() {
             let checkpoints = tier.engine.as_ref().and_then(|engine| engine.checkpoints());
@@ -330,8 +332,11 @@ impl FileThread {
     }
 }
 
-fn parse_table(text: &[u8]) -> Option<u8> {
-    value::number::parse_u64(text)?.try_into().ok()
+/// The table of each database, as a snapshot that refers to flash says it.
+pub(crate) fn parse_tables(text: &[u8]) -> Option<[u8; DB_COUNT]> {
+    let table = |text: &[u8]| u8::try_from(value::number::parse_u64(text)?).ok();
+    let tables: Option<Vec<u8>> = text.split(|byte| *byte == b' ').map(table).collect();
+    tables?.try_into().ok()
 }
 
 /// Why the thread reads no further.

@@ -8,7 +8,7 @@ pub(crate) mod journal;
 pub(crate) mod last_checkpoint;
 pub(crate) mod load;
 mod load_brake;
-mod load_file;
+pub(crate) mod load_file;
 mod load_room;
 pub(crate) mod replay;
 pub(crate) mod save;

@@ -160,20 +160,21 @@ impl Replay<'_> {
             if let Err(reason) = self.run(command) {
                 let name = command.args[0].escape_ascii();
                 let reason = format!("{name}: {reason}");
-                if !self.has_evicted() {
+                if !self.lacks_keys() {
                     return Err(reason);
                 }
-                tracing::warn!(reason, "a command was not run again, since keys were evicted");
+                tracing::warn!(reason, "a command was not run again, since keys are missing");
             }
             self.commands += 1;
         }
         Ok(())
     }
 
-    /// Whether keys were evicted.
-    fn has_evicted(&self) -> bool {
-        let evicted = self.worker.server.tier.counters.evicted.load(Ordering::Relaxed);
-        evicted > self.evicted_before
+    /// Whether keys were evicted, or taken out of the snapshot.
+    fn lacks_keys(&self) -> bool {
+        let server = &self.worker.server;
+        let evicted = server.tier.counters.evicted.load(Ordering::Relaxed);
+        evicted > self.evicted_before || server.journaling.lacks_keys.load(Ordering::Relaxed)
     }
 
     /// Waits until there is memory for a command, which has it until it has run. Errors: there is none.

@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use tier::{Background, Copier, FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
+use crate::config::Config;
 use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_FIXED_BYTES, SAVED_KEYS_MAX};
 use crate::session::journal::{begin_logging, end_cut, take_due_rewrite, tell_of_room_to_come};
 use crate::session::load_room::give_room_of_load_back;
@@ -36,8 +37,10 @@ pub(crate) use referred::forget_references;
 use referred::{Referred, engine_to_refer_to};
 
 /// What a checkpoint says of itself that refers to values on flash: which table each database has, and its number.
-pub(super) const AUX_TABLES: &str = "kelvin-tables";
-pub(super) const AUX_CHECKPOINT: &str = "kelvin-checkpoint";
+pub(crate) const AUX_TABLES: &str = "kelvin-tables";
+pub(crate) const AUX_CHECKPOINT: &str = "kelvin-checkpoint";
+/// Keys were taken out of it since their value is lost.
+pub(crate) const AUX_LOST: &str = "kelvin-lost";
 
 /// How often a snapshot is begun again.
 const BEGUN_MAX: u32 = 16;
@@ -231,9 +234,9 @@ fn call_off_for_checkpoint(server: &Server) {
 }
 
 /// Where snapshots are kept.
-pub(crate) fn snapshot_path(server: &Server) -> (PathBuf, PathBuf) {
+pub(crate) fn snapshot_path(config: &Config) -> (PathBuf, PathBuf) {
     let path = |bytes: &[u8]| PathBuf::from(std::ffi::OsStr::from_bytes(bytes));
-    (path(&server.config.dir.load()), path(&server.config.dbfilename.load()))
+    (path(&config.dir.load()), path(&config.dbfilename.load()))
 }
 
 /// The save points: seconds, and changes.
@@ -282,7 +285,7 @@ struct Moment<'a> {
 fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let journal = journal_of(server, purpose);
     let (dir, name) = match journal {
-        None => snapshot_path(server),
+        None => snapshot_path(&server.config),
         Some(journal) => (journal.folder().to_owned(), PathBuf::from("checkpoint")),
     };
     let failed = |what: &str, error: io::Error| {

@@ -41,6 +41,9 @@ pub(crate) struct Journaling {
     is_behind: AtomicBool,
     /// `maxmemory`, as it was then.
     max_memory: AtomicU64,
+    /// Whether keys were taken out of the snapshot that it begins with, since their value was lost: what records do to
+    /// them may be refused.
+    pub(crate) lacks_keys: AtomicBool,
     /// How often writes began to wait because the journal was behind.
     pub(crate) delayed: AtomicU64,
     /// Whether a rewrite is to begin as soon as may be.

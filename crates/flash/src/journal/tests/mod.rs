@@ -4,4 +4,5 @@ mod damage;
 mod faults;
 mod files;
 mod power_loss;
+mod repair;
 mod scene;

@@ -1,0 +1,203 @@
+//! A snapshot's file: every part is read, and what it refers to on flash is checked in batches.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::path::Path;
+
+use command::saved::{PLACED_MODULE, Placed};
+use flash::{KeptFlash, KeptRecord, Location, RecordId};
+use keyspace::DB_COUNT;
+use rdb::file::{FileError, FileReader, ModulePart, Part};
+use rdb::{Error, read_object};
+
+use super::error::CheckError;
+use super::follow::database_of;
+use super::lost::Lost;
+use super::report::Report;
+use crate::limits::{CHECKED_BATCH_BYTES, CHECKED_STRING_BYTES_MAX};
+use crate::session::load_file::parse_tables;
+use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
+
+/// What a snapshot is of.
+pub(super) enum SnapshotOf<'a> {
+    /// All values.
+    All,
+    /// A checkpoint, which may refer to flash. None: the state of that is not there.
+    Checkpoint(Option<&'a mut KeptFlash>),
+}
+
+/// What was found of a snapshot.
+pub(super) struct SnapshotFound {
+    /// Whether all of it could be read.
+    pub(super) is_whole: bool,
+    /// The table of each database, if it says so.
+    pub(super) tables: Option<[u8; DB_COUNT]>,
+    /// Keys whose value is lost.
+    pub(super) lost: Lost,
+}
+
+/// Checks a file.
+///
+/// Errors: it cannot be opened.
+pub(super) fn check_snapshot(
+    path: &Path,
+    of: SnapshotOf<'_>,
+    report: &mut Report,
+) -> Result<SnapshotFound, CheckError> {
+    let failed = |error| CheckError::File { path: path.display().to_string(), error };
+    let file = File::open(path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let (is_checkpoint, flash) = match of {
+        SnapshotOf::All => (false, None),
+        SnapshotOf::Checkpoint(flash) => (true, flash),
+    };
+    let mut walk = Walk {
+        name: &name,
+        bytes,
+        is_checkpoint,
+        flash,
+        report,
+        tables: None,
+        batch: Vec::new(),
+        batch_bytes: 0,
+        keys: 0,
+        references: 0,
+        lost: Lost::default(),
+    };
+    let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|reader| walk.all(reader));
+    walk.check_batch();
+    let Walk { keys, references, report, tables, lost, .. } = walk;
+    let is_whole = read.is_ok();
+    match read {
+        Ok(()) => {}
+        Err(FileError { io: Some(error), .. }) => return Err(failed(error)),
+        Err(error) => report.damage(format_args!("{}: {error}", path.display())),
+    }
+    let on_flash = match references {
+        0 => String::new(),
+        _ => format!(", {references} of them on flash"),
+    };
+    report.line(format_args!("  {name}: {keys} keys{on_flash}, {bytes} bytes"));
+    Ok(SnapshotFound { is_whole, tables, lost })
+}
+
+/// Whether a snapshot can be read to its end, and is what its checksum says.
+pub(super) fn is_whole(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|mut reader| {
+        reader.take_module(PLACED_MODULE);
+        loop {
+            match reader.next_part()? {
+                Part::End => return Ok(()),
+                Part::Key(part) => {
+                    let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
+                    read.map_err(|error| reader.error(error))?;
+                }
+                _ => {}
+            }
+        }
+    });
+    read.is_ok()
+}
+
+struct Walk<'a> {
+    name: &'a str,
+    bytes: u64,
+    is_checkpoint: bool,
+    flash: Option<&'a mut KeptFlash>,
+    report: &'a mut Report,
+    /// Of each database.
+    tables: Option<[u8; DB_COUNT]>,
+    batch: Vec<KeptRecord>,
+    batch_bytes: usize,
+    keys: u64,
+    references: u64,
+    lost: Lost,
+}
+
+impl Walk<'_> {
+    fn all(&mut self, mut reader: FileReader<File>) -> Result<(), FileError> {
+        loop {
+            self.report.progress(self.name, reader.offset(), self.bytes);
+            match reader.next_part()? {
+                Part::End => return Ok(()),
+                Part::Key(part) => {
+                    self.keys += 1;
+                    let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
+                    read.map_err(|error| reader.error(error))?;
+                }
+                Part::OfModule(part) => {
+                    self.keys += 1;
+                    self.references += 1;
+                    self.refer(part).map_err(|error| reader.error(error))?;
+                }
+                Part::Aux { name, value } => self.note(&mut reader, &name, &value)?,
+                Part::Size { .. } | Part::Skipped(_) => {}
+            }
+        }
+    }
+
+    /// What a file says of its references.
+    fn note(
+        &mut self,
+        reader: &mut FileReader<File>,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), FileError> {
+        if !self.is_checkpoint {
+            return Ok(());
+        }
+        if name == AUX_TABLES.as_bytes() {
+            let tables = parse_tables(value).ok_or(Error::Malformed("list of tables"));
+            self.tables = Some(tables.map_err(|error| reader.error(error))?);
+        } else if name == AUX_CHECKPOINT.as_bytes() {
+            reader.take_module(PLACED_MODULE);
+            let number = self.flash.as_ref().map(|flash| flash.number());
+            if number.is_none() || value::number::parse_u64(value) != number {
+                self.report.damage(format_args!(
+                    "{}: it refers to values on flash, and the state of that is another's, or missing",
+                    self.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Errors: it is no reference.
+    fn refer(&mut self, part: ModulePart) -> Result<(), Error> {
+        let placed = Placed::read(&part.value).ok_or(Error::Malformed("reference to flash"))?;
+        let tables = self.tables.ok_or(Error::Malformed("file: it does not say its tables"))?;
+        let db = usize::try_from(part.db).unwrap_or(usize::MAX);
+        let table = *tables.get(db).ok_or(Error::Malformed("database"))?;
+        let id =
+            RecordId { at: Location::from_units(placed.at.units), generation: placed.generation };
+        let stored_len = placed.at.stored_len as usize;
+        let record = KeptRecord { id, table, key: part.key.into_boxed_slice(), stored_len };
+        self.batch_bytes += record.bytes();
+        self.batch.push(record);
+        if self.batch_bytes >= CHECKED_BATCH_BYTES {
+            self.check_batch();
+        }
+        Ok(())
+    }
+
+    fn check_batch(&mut self) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let tables = self.tables.unwrap_or_default();
+        let (report, lost) = (&mut *self.report, &mut self.lost);
+        let mut lose = |record: &KeptRecord, why: &dyn Display| {
+            lost.add(record.table, &record.key);
+            report.lost(database_of(&tables, record.table).into(), &record.key, why);
+        };
+        match &mut self.flash {
+            Some(flash) => flash.check(&mut batch, |record, error| lose(record, error)),
+            None => {
+                batch.iter().for_each(|record| lose(record, &"its place on flash is not known"))
+            }
+        }
+        batch.clear();
+        self.batch = batch;
+    }
+}

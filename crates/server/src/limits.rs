@@ -64,8 +64,8 @@ pub(crate) const RECORD_BUFFER_BYTES_MAX: usize = 64 << 10;
 pub(crate) const WRITE_EARLY_BYTES: usize = 256 << 10;
 /// Each further buffer for the replies that a client leaves unread: a few times [`WRITE_EARLY_BYTES`].
 pub(crate) const OUTPUT_BUFFER_BYTES: usize = 1 << 20;
-/// Ticks of upkeep for which a client that leaves replies unread waits for memory for one: a second when upkeep is idle.
-pub(crate) const OUTPUT_TICKS_MAX: u32 = 200;
+/// For how long a client that leaves replies unread waits for memory for such a buffer before it goes on without.
+pub(crate) const OUTPUT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Bytes of lines that a MONITOR client may fall behind.
 pub(crate) const MONITOR_BYTES_MAX: u64 = 64 << 20;
 /// What a message on its way to a client counts for besides its bytes: its place in a queue that may be half

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
+use super::format::SEGMENT_HEADER_BYTES;
 use super::geometry::{Geometry, Piece};
 use super::recover::check_label;
 use super::space::Blocks;
@@ -325,7 +326,11 @@ impl KeptFlash {
             {
                 Ok(Found::In(index, offset))
             }
-            Some(Holds::Long { bytes, rest }) if is_long && *bytes as usize == size => {
+            Some(Holds::Long { bytes, rest })
+                if is_long
+                    && *bytes as usize == size
+                    && offset as usize == SEGMENT_HEADER_BYTES =>
+            {
                 Ok(Found::Over([&[index][..], rest].concat()))
             }
             _ => Err(EngineError::Gone { units: record.id.at.units() }),

@@ -124,6 +124,19 @@ struct Replay<'a> {
     brake: Brake,
 }
 
+/// Why a command was not run.
+struct NotRun {
+    reason: String,
+    /// Whether it is what a client would be answered, by what the keys hold.
+    is_answer: bool,
+}
+
+impl NotRun {
+    fn at_all(reason: impl Into<String>) -> NotRun {
+        NotRun { reason: reason.into(), is_answer: false }
+    }
+}
+
 impl Replay<'_> {
     /// Runs all records again, up to the end or to a gap. Whether there is one.
     async fn run_all(&mut self, recovery: &mut Recovery) -> Result<bool, NotLoaded> {
@@ -157,10 +170,12 @@ impl Replay<'_> {
         let mut commands = Commands::read(payload).map_err(bad)?;
         while let Some(command) = commands.read_next().map_err(bad)? {
             let _claim = self.give_way(command.args).await?;
-            if let Err(reason) = self.run(command) {
+            if let Err(NotRun { reason, is_answer }) = self.run(command) {
                 let name = command.args[0].escape_ascii();
                 let reason = format!("{name}: {reason}");
-                if !self.lacks_keys() {
+                // A key that was taken out is missing, and nothing else.
+                let is_of_lost_keys = is_answer && self.has_lost_keys();
+                if !is_of_lost_keys && !self.has_evicted() {
                     return Err(reason);
                 }
                 tracing::warn!(reason, "a command was not run again, since keys are missing");
@@ -170,11 +185,15 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Whether keys were evicted, or taken out of the snapshot.
-    fn lacks_keys(&self) -> bool {
-        let server = &self.worker.server;
-        let evicted = server.tier.counters.evicted.load(Ordering::Relaxed);
-        evicted > self.evicted_before || server.journaling.lacks_keys.load(Ordering::Relaxed)
+    /// Whether keys were evicted.
+    fn has_evicted(&self) -> bool {
+        let evicted = self.worker.server.tier.counters.evicted.load(Ordering::Relaxed);
+        evicted > self.evicted_before
+    }
+
+    /// Whether keys were taken out of the snapshot, since their values are lost.
+    fn has_lost_keys(&self) -> bool {
+        self.worker.server.journaling.lacks_keys.load(Ordering::Relaxed)
     }
 
     /// Waits until there is memory for a command, which has it until it has run. Errors: there is none.
@@ -201,11 +220,11 @@ impl Replay<'_> {
         claim.map(Some).map_err(|error| error.to_string())
     }
 
-    fn run(&mut self, command: LoggedCommand<'_>) -> Result<(), String> {
+    fn run(&mut self, command: LoggedCommand<'_>) -> Result<(), NotRun> {
         let (server, args) = (&*self.worker.server, command.args);
         let entry = server.registry.find(args).filter(|entry| entry.spec.takes(args.len()));
         let Some((entry, Run::Keys(handler))) = entry.map(|entry| (entry, entry.run)) else {
-            return Err("there is no such command on keys".to_owned());
+            return Err(NotRun::at_all("there is no such command on keys"));
         };
         let mut found: SmallVec<[KeyAt; 4]> = SmallVec::new();
         find_keys(entry.spec.keys, args, &mut found);
@@ -225,18 +244,21 @@ impl Replay<'_> {
                     let mut wants: Vec<Want> = missing.values.iter().map(want).collect();
                     let failures = wants.iter().map(|want| fetched.failure(want.record));
                     if let Some(failure) = failures.flatten().next() {
-                        return Err(format!("cannot read the value of a key: {failure}"));
+                        let reason = format!("cannot read the value of a key: {failure}");
+                        return Err(NotRun::at_all(reason));
                     }
                     wants.retain(|want| !fetched.has(want.record));
                     assert!(!wants.is_empty(), "a value that is there is found");
                     fetched.extend(self.worker.tier.fetch_blocking(wants));
                 }
-                Err(CommandError::Reply(text)) => return Err(text.into_owned()),
+                Err(CommandError::Reply(text)) => {
+                    return Err(NotRun { reason: text.into_owned(), is_answer: true });
+                }
                 Err(CommandError::ReplyTooLong(_)) => {
-                    return Err("there is no memory for it".to_owned());
+                    return Err(NotRun::at_all("there is no memory for it"));
                 }
                 Err(CommandError::Wait(_) | CommandError::LongWalk) => {
-                    return Err("it waits, or would be cut".to_owned());
+                    return Err(NotRun::at_all("it waits, or would be cut"));
                 }
             }
         }

@@ -3,9 +3,9 @@
 
 use super::Connection;
 use super::durable::Gate;
-use super::wait::prefault_in_turns;
+use super::wait::{prefault_in_turns, with_ticks};
 use crate::limits::{
-    INPUT_GROWTH, OUTPUT_BUFFER_BYTES, OUTPUT_TICKS_MAX, PROGRESS_BYTES, READ_BUFFER_BYTES,
+    INPUT_GROWTH, OUTPUT_BUFFER_BYTES, OUTPUT_WAIT_MAX, PROGRESS_BYTES, READ_BUFFER_BYTES,
     WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
@@ -127,9 +127,8 @@ impl<T: Transport> Connection<T> {
     pub(super) fn must_add_output(&self) -> bool {
         let (len, capacity) = (self.reply.len(), self.reply.capacity());
         !self.batch.is_done()
-            && self.unwritten() > WRITE_EARLY_BYTES
+            && len - self.written > WRITE_EARLY_BYTES
             && capacity - len < WRITE_EARLY_BYTES
-            && len > self.written
             && self.may_leave_whole()
     }
 
@@ -154,11 +153,24 @@ impl<T: Transport> Connection<T> {
 
     /// Where no values can leave RAM, memory that is full stays so, and nobody waits for it.
     async fn wait_for_output(&mut self) {
+        // One of an earlier request would be in its own way.
+        self.counted.keep_claim(None);
         let worker = self.worker.clone();
-        for _ in 0..OUTPUT_TICKS_MAX {
-            let is_granted = self.claim_to_read(OUTPUT_BUFFER_BYTES as u64).await;
-            if is_granted || !self.must_add_output() || !worker.server.tier.has_flash() {
-                break;
+        let (tier, clock) = (&worker.tier, worker.server.tier.clock());
+        let until = clock.now() + OUTPUT_WAIT_MAX;
+        let bytes = OUTPUT_BUFFER_BYTES as u64;
+        loop {
+            let mut claim = tier.claim(bytes);
+            if claim.is_none() {
+                let wait = tier.wait_for_memory(bytes, self.counted.held());
+                let in_time = || clock.now() < until;
+                claim = self.writing(with_ticks(&worker, wait, in_time)).await.and_then(Result::ok);
+            }
+            let is_granted = claim.is_some();
+            self.counted.keep_claim(claim);
+            let waits = self.must_add_output() && worker.server.tier.has_flash();
+            if is_granted || !waits || clock.now() >= until {
+                return;
             }
             self.writing(worker.upkeep_tick.notified()).await;
         }

@@ -443,6 +443,20 @@ fn replies_that_are_left_unread_stay_where_they_are_and_come_in_their_order() {
     assert!(worker.server.tier.budget.client_bytes() < OUTPUT_BUFFER_BYTES as i64);
 }
 
+/// Its buffer may have been shrunk meanwhile, and each small reply would have one of its own.
+#[test]
+fn a_buffer_of_few_replies_is_not_put_by() {
+    let worker = worker();
+    let mut connection = connection(&worker);
+    connection.backlog.push(vec![b'x'; 2 * WRITE_EARLY_BYTES], 0);
+    connection.input.extend_from_slice(b"ECHO x\r\n");
+    assert!(!matches!(connection.start_batch(), Start::Nothing));
+    connection.reply.bulk(b"x");
+    assert!(!connection.must_add_output());
+    connection.reply.bulk(&[b'x'; 2 * WRITE_EARLY_BYTES]);
+    assert!(connection.must_add_output());
+}
+
 #[test]
 fn the_rest_of_a_large_reply_is_written_in_a_turn_of_its_own() {
     let worker = worker();

@@ -212,19 +212,11 @@ impl<T: Transport> Connection<T> {
 
     /// Waits until there is memory for what the request under way has reserved. False: there is none.
     async fn claim(&mut self, bytes: u64) -> bool {
-        self.claim_as(bytes, self.grows_data()).await
-    }
-
-    /// Waits until there is memory for what is to be read. False: there is none.
-    pub(super) async fn claim_to_read(&mut self, bytes: u64) -> bool {
-        self.claim_as(bytes, false).await
-    }
-
-    async fn claim_as(&mut self, bytes: u64, grows_data: bool) -> bool {
         // One of an earlier run would be in its own way.
         self.counted.keep_claim(None);
         let worker = self.worker.clone();
         let start_ticks = worker.server.clock.raw();
+        let grows_data = self.grows_data();
         let claim = match grows_data {
             true => worker.tier.claim_for_data(bytes),
             false => worker.tier.claim(bytes),
@@ -637,22 +629,36 @@ impl<T: Transport> Connection<T> {
 /// Waits for memory of so many bytes, which are many. Where that takes long, clients whose requests have not arrived yet
 /// are in the way.
 async fn closing_waiting<O>(worker: &Worker, bytes: u64, wait: impl Future<Output = O>) -> O {
-    let mut wait = pin!(wait);
     let clock = worker.server.tier.clock();
     let mut since = clock.now();
+    let look = || {
+        let now = clock.now();
+        if now >= since + WAITING_CLOSED_EVERY {
+            since = now;
+            close_waiting_for_memory(&worker.server, bytes, WAITING_CLOSED_EVERY);
+        }
+        true
+    };
+    with_ticks(worker, wait, look).await.expect("invariant: it always goes on")
+}
+
+/// Waits, and asks at each tick of upkeep whether that goes on. None: it does not.
+pub(super) async fn with_ticks<O>(
+    worker: &Worker,
+    wait: impl Future<Output = O>,
+    mut goes_on: impl FnMut() -> bool,
+) -> Option<O> {
+    let mut wait = pin!(wait);
     loop {
         let mut tick = pin!(worker.upkeep_tick.notified());
         let polled = poll_fn(|cx| match wait.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
             Poll::Pending => tick.as_mut().poll(cx).map(|()| None),
         });
-        if let Some(output) = polled.await {
-            return output;
-        }
-        let now = clock.now();
-        if now >= since + WAITING_CLOSED_EVERY {
-            since = now;
-            close_waiting_for_memory(&worker.server, bytes, WAITING_CLOSED_EVERY);
+        match polled.await {
+            Some(output) => return Some(output),
+            None if goes_on() => {}
+            None => return None,
         }
     }
 }

@@ -218,7 +218,8 @@ fn not_loaded(server: &Server, error: NotLoaded) -> anyhow::Error {
         NotLoaded::TooLarge { .. } | NotLoaded::NotSaved => "",
         NotLoaded::Journal(JournalError::InUse { .. }) => "",
         NotLoaded::Key { .. } | NotLoaded::Record { .. } if server.tier.has_flash() => {
-            "; if memory is lacking, start with a larger maxmemory or flash-size"
+            "; if memory is lacking, start with a larger maxmemory or flash-size; if a value cannot be read, kelvin check \
+             with the same options tells which are lost"
         }
         NotLoaded::Key { .. } | NotLoaded::Record { .. } => {
             "; if memory is lacking, start with a larger maxmemory"

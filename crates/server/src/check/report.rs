@@ -99,8 +99,8 @@ impl Report {
         match (damaged, lost) {
             (0, 0) => self.line("all is whole"),
             (0, _) => self.line(format_args!(
-                "{lost} values are lost. A server starts, and answers with an error where it needs one of them: \
-                 restore them from a copy, or have --repair delete these keys."
+                "{lost} values are lost. A server answers with an error where it needs one of them, and does not start \
+                 if its journal does: restore them from a copy, or have --repair delete these keys."
             )),
             _ => self.line(format_args!(
                 "{damaged} places are damaged, {lost} values lost. A server does not start on these files: restore \

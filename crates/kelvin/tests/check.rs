@@ -109,6 +109,12 @@ impl Kept {
         check(&[&self.options()[..], more].concat())
     }
 
+    fn remove_segments(&self) {
+        for name in self.names().iter().filter(|name| name.starts_with("journal.")) {
+            fs::remove_file(self.dir().join("appendonlydir").join(name)).expect("it is there");
+        }
+    }
+
     /// The file of the journal whose name begins so.
     fn file(&self, start: &str) -> PathBuf {
         let entries = fs::read_dir(self.dir().join("appendonlydir")).expect("a folder");
@@ -257,6 +263,25 @@ const CASES: &[Case] = &[
         checked: &["where 0 is expected"],
         started: "holds values that a journal refers to",
         repaired: Some("repair: the manifest names the snapshot"),
+        untold: 0,
+    },
+    Case {
+        name: "no segments",
+        damage: |kept| kept.remove_segments(),
+        checked: &["it is missing, and so are all behind it"],
+        started: "it is missing, and so are all behind it",
+        repaired: Some("repair: the journal ends in front of the first damage"),
+        untold: LATER_KEYS,
+    },
+    Case {
+        name: "no manifest and no segments",
+        damage: |kept| {
+            kept.remove_segments();
+            fs::remove_file(kept.file("manifest")).expect("it is there");
+        },
+        checked: &["the manifest and all segments of its journal are missing"],
+        started: "holds values that a journal refers to",
+        repaired: None,
         untold: 0,
     },
     Case {
@@ -494,4 +519,38 @@ fn what_is_kept_without_flash_is_checked_and_that_nothing_is() {
     flip(&owner.directory().join("dump.rdb"), 300);
     let (code, told) = check(&["--dir", dir]);
     assert!(code == 1 && told.contains("dump.rdb: at byte"), "{told}");
+}
+
+/// A start would take its own empty data for what the snapshot has, and remove that.
+#[test]
+fn a_snapshot_that_is_all_that_is_left_of_a_journal_stays() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8");
+    let options = ["--dir", dir, "--appendonly", "yes"];
+    let mut server = Server::kelvin(&options);
+    let mut client = server.connect();
+    set(&mut client, (0..20).map(key), 1);
+    take_checkpoint(&mut client);
+    shut_down(&mut server, &mut client);
+    let folder = owner.directory().join("appendonlydir");
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(&folder).expect("a folder");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect()
+    };
+    for name in names().iter().filter(|name| !name.starts_with("snapshot.")) {
+        fs::remove_file(folder.join(name)).expect("it is there");
+    }
+    let snapshot = names().remove(0);
+    let what = "the manifest and all segments of its journal are missing";
+    let log = Server::failed_kelvin(&options);
+    assert!(log.contains(what) && log.contains("kelvin check"), "{log}");
+    let (code, told) = check(&options);
+    assert!(code == 1 && told.contains(what), "{told}");
+    // As the documentation says.
+    fs::rename(folder.join(&snapshot), owner.directory().join("dump.rdb")).expect("it is moved");
+    let mut server = Server::kelvin(&options);
+    let mut client = server.connect();
+    assert_eq!(client.show("DBSIZE"), ":20");
+    shut_down(&mut server, &mut client);
 }

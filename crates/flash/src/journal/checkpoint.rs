@@ -21,7 +21,8 @@ impl Journal {
         Position(self.shared.queue.begin_cut(&self.shared))
     }
 
-    /// Waits until the segment is there that begins with a checkpoint, so that a start finds which journal it is.
+    /// Waits until the segment is there that begins with a checkpoint, so that a start finds which journal it is. No snapshot
+    /// gets its name before: one without any segment is what is left of a journal.
     ///
     /// Errors: the journal fails, or the checkpoint was called off.
     pub fn await_checkpoint_segment(&self, position: Position) -> Result<(), JournalError> {
@@ -147,7 +148,7 @@ pub(super) fn is_there(folder: &Path) -> Result<bool, JournalError> {
     let is_of_journal = |entry: io::Result<DirEntry>| {
         let name = entry?.file_name();
         let name = name.to_string_lossy();
-        Ok(name == MANIFEST || matches!(Name::parse(&name), Name::Segment(_)))
+        Ok(name == MANIFEST || matches!(Name::parse(&name), Name::Segment(_) | Name::Snapshot(_)))
     };
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -201,6 +201,9 @@ impl Recovery {
         let mut numbers = Vec::new();
         let snapshot = names::snapshot(self.checkpoint());
         let mut is_snapshot_there = false;
+        // None is put in place before there is a segment.
+        let snapshot_alone =
+            names.iter().rfind(|name| matches!(Name::parse(name), Name::Snapshot(_))).cloned();
         for name in names {
             match Name::parse(&name) {
                 Name::Segment(number) => numbers.push(number),
@@ -218,6 +221,10 @@ impl Recovery {
         } else if self.has_manifest {
             let what = format!("it names {snapshot}, which is missing");
             return Err(JournalError::damaged(self.storage.path(MANIFEST), 0, what));
+        }
+        if let Some(orphan) = snapshot_alone.filter(|_| !self.has_manifest && numbers.is_empty()) {
+            let what = "the manifest and all segments of its journal are missing";
+            return Err(JournalError::damaged(self.storage.path(&orphan), 0, what));
         }
         numbers.sort_unstable();
         self.number_last = numbers.last().copied().unwrap_or(0).max(self.manifest.number);
@@ -283,6 +290,11 @@ impl Recovery {
 
     /// Looks whether segments are missing.
     fn check_chain(&mut self) {
+        if self.has_manifest && self.segments.is_empty() && self.damage.is_none() {
+            let first = self.storage.path(&names::segment(self.manifest.number));
+            let what = "it is missing, and so are all behind it";
+            self.damage = Some(JournalError::damaged(first, 0, what));
+        }
         let mut from = self.manifest.position;
         for (index, segment) in self.segments.iter().enumerate() {
             let position = segment.header.position;

@@ -79,8 +79,22 @@ impl Recovery {
             kept.push(new);
             shorten(storage, &segment.name, self.end_offset)?;
         }
+        if self.has_manifest && self.segments.is_empty() {
+            put_segment(storage, &self.manifest)?;
+        }
         Ok(kept)
     }
+}
+
+/// Begins a segment without records where the checkpoint is.
+fn put_segment(storage: &dyn Storage, manifest: &Header) -> Result<(), JournalError> {
+    let file = storage.create(SEGMENT_NEW).map_err(failed(storage, SEGMENT_NEW, "creation"))?;
+    let header = manifest.encode(Kind::Segment);
+    file.write_at(0, &header).map_err(failed(storage, SEGMENT_NEW, "write"))?;
+    file.sync().map_err(failed(storage, SEGMENT_NEW, "sync"))?;
+    let name = names::segment(manifest.number);
+    storage.rename(SEGMENT_NEW, &name).map_err(failed(storage, SEGMENT_NEW, "rename"))?;
+    sync_folder(storage)
 }
 
 /// Puts the first bytes of a segment in its place.

@@ -29,7 +29,7 @@ pub(crate) struct Writer {
     identity: Header,
     /// The number of the next segment.
     number: u64,
-    /// The one that is written; none is begun before there is something to write.
+    /// The one that is written; none is begun before there is something to write, or a checkpoint that it begins with.
     segment: Option<Segment>,
     held: Held,
     written: u64,
@@ -192,8 +192,9 @@ impl Writer {
         if let Some(position) = request.cut {
             self.write(position, now)?;
             self.sync(now)?;
-            self.segment = None;
-            self.shared.queue.end_cut(Cut { position, number: self.number });
+            let number = self.number;
+            self.begin_segment(position, now)?;
+            self.shared.queue.end_cut(Cut { position, number });
         }
         self.write(self.held.end(), now)?;
         let is_full = self.is_segment_full();

@@ -416,30 +416,51 @@ fn replies_that_nobody_reads_hold_nobody_up_for_long() {
 /// Many small replies, of which none asks for memory by itself.
 #[test]
 fn small_replies_that_nobody_reads_stay_within_maxmemory() {
-    const REPLIES: usize = 4_000;
-    const UNREAD_TIME: Duration = Duration::from_secs(2);
     for bytes in [1_000, 10_000] {
-        let server = start("64mb", "512mb");
-        fill(&server, 250_000, 200);
-        let mut client = server.connect();
-        let value = "v".repeat(bytes);
-        client.call(&["SET", "k", &value]);
-        // One that reads when it has sent all.
-        let mut late = server.connect();
-        (0..REPLIES * 1_000 / bytes).for_each(|_| late.send(&["GET", "k"]));
-        let mut deaf = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
-        deaf.set_write_timeout(Some(Duration::from_millis(10))).expect("a timeout");
-        let requests = "GET k\r\n".repeat(500);
-        let deadline = Instant::now() + UNREAD_TIME;
-        let is_over = |error: &io::Error| error.kind() != io::ErrorKind::WouldBlock;
-        while Instant::now() < deadline {
-            // Half a request may have been sent: what is answered does not matter.
-            if deaf.write(requests.as_bytes()).is_err_and(|error| is_over(&error)) {
-                break;
-            }
-            assert_eq!(client.show("SET memtier-1 w"), "+OK");
-        }
-        (0..REPLIES * 1_000 / bytes).for_each(|_| assert!(text(&late.read()) == value));
-        assert_peak(&server, 64);
+        leave_replies_unread(&start("64mb", "512mb"), bytes);
     }
+}
+
+/// The same while they wait for the journal, too.
+#[test]
+fn small_replies_that_nobody_reads_and_are_not_durable_stay_within_maxmemory() {
+    let durable = ["--maxmemory", "64mb", "--appendonly", "yes", "--appendfsync", "always"];
+    for bytes in [1_000, 10_000] {
+        let options = [&OPTIONS[..], &durable].concat();
+        leave_replies_unread(&Server::kelvin_with_flash("512mb", &options), bytes);
+    }
+}
+
+/// Writes, and reads of a value of so many bytes, by one client that reads when it has sent all, and by one that never
+/// does.
+fn leave_replies_unread(server: &Server, bytes: usize) {
+    const REPLIES_BYTES: usize = 4_000_000;
+    const UNREAD_TIME: Duration = Duration::from_secs(2);
+    let replies = REPLIES_BYTES / bytes;
+    fill(server, 250_000, 200);
+    let mut client = server.connect();
+    let value = "v".repeat(bytes);
+    client.call(&["SET", "k", &value]);
+    let mut late = server.connect();
+    for _ in 0..replies {
+        late.send(&["INCR", "late"]);
+        late.send(&["GET", "k"]);
+    }
+    let mut deaf = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+    deaf.set_write_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+    let requests = "INCR deaf\r\nGET k\r\n".repeat(500);
+    let deadline = Instant::now() + UNREAD_TIME;
+    let is_over = |error: &io::Error| error.kind() != io::ErrorKind::WouldBlock;
+    while Instant::now() < deadline {
+        // Half a request may have been sent: what is answered does not matter.
+        if deaf.write(requests.as_bytes()).is_err_and(|error| is_over(&error)) {
+            break;
+        }
+        assert_eq!(client.show("SET memtier-1 w"), "+OK");
+    }
+    for count in 1..=replies {
+        assert_eq!(show(&late.read()), format!(":{count}"));
+        assert!(text(&late.read()) == value);
+    }
+    assert_peak(server, 64);
 }

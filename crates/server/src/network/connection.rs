@@ -54,7 +54,7 @@ pub(crate) struct Connection<T> {
     written: usize,
     /// What is to be written in front of `reply`.
     backlog: Backlog,
-    /// How much of `reply` may be written.
+    /// How much of both may be written.
     gate: Gate,
     /// Whether others have their turn in the midst of writing it.
     writes_on: bool,
@@ -647,7 +647,6 @@ impl<T: Transport> Connection<T> {
             kept.extend_from_slice(&buffer[self.written..]);
             self.worker.give_buffer(buffer);
             self.reply.restore(kept);
-            self.gate.cut(self.written);
             self.written = 0;
             self.note_memory();
         }
@@ -665,18 +664,16 @@ impl<T: Transport> Connection<T> {
                 self.note_memory();
                 return Poll::Pending;
             }
-            let end = match self.poll_durable(cx) {
-                Poll::Ready(end) => end?,
-                // What is in front of that may leave.
-                Poll::Pending if self.backlog.unwritten() > 0 => self.written,
+            let durable = match self.poll_durable(cx) {
+                Poll::Ready(durable) => durable?,
                 Poll::Pending => {
                     self.note_memory();
                     return Poll::Pending;
                 }
             };
             let front = self.backlog.front();
-            let bytes = front.unwrap_or_else(|| &self.reply.as_slice()[self.written..end]);
-            let bytes = &bytes[..bytes.len().min(WRITE_BYTES_MAX)];
+            let bytes = front.unwrap_or_else(|| &self.reply.as_slice()[self.written..]);
+            let bytes = &bytes[..bytes.len().min(durable).min(WRITE_BYTES_MAX)];
             let count = match self.transport.poll_write(cx, bytes) {
                 Poll::Ready(result) => result?,
                 Poll::Pending => {
@@ -691,6 +688,7 @@ impl<T: Transport> Connection<T> {
                 Some(_) => self.backlog.advance(count),
                 None => self.written += count,
             }
+            self.gate.advance(count);
             sent += count;
             self.take(count);
             if self.output_capacity() > READ_BUFFER_BYTES {

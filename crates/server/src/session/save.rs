@@ -355,14 +355,20 @@ fn journal_of(server: &Server, purpose: Purpose) -> Option<&Journal> {
     server.journaling.journal().filter(|_| purpose == Purpose::Checkpoint)
 }
 
-/// Has all become durable on flash that a checkpoint refers to. Returns what is to be kept of the flash with it.
+/// Has the journal come to a checkpoint, and all become durable on flash that this refers to. Returns what is to be kept of
+/// the flash with it.
 fn close(
     server: &Server,
     checkpoint: Option<(&Journal, Position)>,
     referred: Option<&Referred<'_>>,
 ) -> Result<Option<Vec<u8>>, Failure> {
-    let Some((checkpoint, referred)) = checkpoint.zip(referred) else { return Ok(None) };
-    referred.close(server, checkpoint).map(Some).map_err(|error| {
+    let Some((journal, position)) = checkpoint else { return Ok(None) };
+    // Before labels name the journal, and a snapshot belongs to it.
+    let awaited = journal.await_checkpoint_segment(position);
+    awaited
+        .map_err(|error| Failure::Failed(format!("the journal takes no checkpoint: {error}")))?;
+    let Some(referred) = referred else { return Ok(None) };
+    referred.close(server, position).map(Some).map_err(|error| {
         Failure::Failed(format!("the checkpoint cannot refer to values on flash: {error}"))
     })
 }

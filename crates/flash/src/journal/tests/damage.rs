@@ -123,6 +123,20 @@ fn missing_files_and_those_of_others_are_refused() {
         assert!(error.to_string().contains(told), "{name}: {error}");
         assert!(error.to_string().contains(what), "{name}: {error}");
     }
+    for (has_manifest, what) in [(true, "so are all behind it"), (false, "are missing")] {
+        let scene = with_checkpoint();
+        for name in scene.folder.list().expect("names") {
+            let is_gone = name.starts_with("journal") || name == "manifest" && !has_manifest;
+            if is_gone {
+                scene.folder.remove(&name).expect("it is there");
+            }
+        }
+        let before = scene.folder.list().expect("names");
+        let error = read(&scene.folder, TornTail::Cut).expect_err("refused");
+        assert!(matches!(error, JournalError::Damaged { .. }), "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(scene.folder.list().expect("names"), before);
+    }
     let other = Scene::new(77);
     let put = |folder: &SimFolder, name: &str, bytes: &[u8]| {
         folder.create(name).and_then(|file| file.write_at(0, bytes)).expect("it is written");

@@ -118,6 +118,35 @@ fn a_repair_that_ends_anywhere_is_run_again() {
     }
 }
 
+/// Nothing but the snapshot is left, and counts; wherever the repair ends.
+#[test]
+fn without_its_segments_a_journal_begins_at_its_checkpoint() {
+    for at in 0.. {
+        let mut scene = journal(true);
+        for name in segments(&scene.folder) {
+            scene.folder.remove(&name).expect("it is there");
+        }
+        scene.folder.sync_folder().expect("it is durable");
+        check(&scene.folder).0.expect_err("they are missing");
+        let power_off_at = Some(scene.folder.operations() + at);
+        scene.folder.set_faults(SimFaults { power_off_at, ..SimFaults::default() });
+        let is_done = repair(&scene.folder).is_ok();
+        scene.folder.lose_power();
+        repair(&scene.folder).expect("it is repaired");
+        let (ended, found, ..) = check(&scene.folder);
+        assert_eq!((ended, found), (Ok(()), 0), "operation {at}");
+        (scene.durable, scene.records) = (0, scene.records[..1].to_vec());
+        scene.open().expect("it opens");
+        scene.append(10);
+        assert!(scene.close());
+        assert_eq!(check(&scene.folder).1, 1, "it goes on");
+        if is_done {
+            assert!(at > 0);
+            break;
+        }
+    }
+}
+
 #[test]
 fn a_manifest_is_made_anew_of_a_whole_snapshot() {
     for is_there in [true, false] {

@@ -141,7 +141,8 @@ impl Scene {
         self.step();
         self.checkpoints += 1;
         let state = self.checkpoints.to_le_bytes();
-        write_snapshot(&self.folder, at, &state, &records).is_ok()
+        self.journal().await_checkpoint_segment(at).is_ok()
+            && write_snapshot(&self.folder, at, &state, &records).is_ok()
             && self.journal().put_flash_state(at, &state).is_ok()
             && self.journal().end_checkpoint(at).is_ok()
     }

@@ -1,8 +1,7 @@
 //! Replies that the client leaves unread, in front of those in the connection's buffer.
 //!
 //! They stay in the buffers in which they were written: in one that grows, all would be copied again and again, and
-//! each time be in memory twice. Those that are not durable yet do so still, since how much of them may leave is counted
-//! from the begin of one buffer (`durable.rs`).
+//! each time be in memory twice.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,6 @@
 //! size where many connections have some, and given back.
 
 use super::Connection;
-use super::durable::Gate;
 use super::wait::{prefault_in_turns, with_ticks};
 use crate::limits::{
     INPUT_GROWTH, OUTPUT_BUFFER_BYTES, OUTPUT_WAIT_MAX, PROGRESS_BYTES, READ_BUFFER_BYTES,
@@ -129,7 +128,6 @@ impl<T: Transport> Connection<T> {
         !self.batch.is_done()
             && len - self.written > WRITE_EARLY_BYTES
             && capacity - len < WRITE_EARLY_BYTES
-            && self.may_leave_whole()
     }
 
     /// Puts the buffer of replies that the client leaves unread by, and takes another once there is memory for it. The
@@ -142,7 +140,6 @@ impl<T: Transport> Connection<T> {
             prefault_in_turns(&self.worker, buffer.spare_capacity_mut()).await;
             let full = self.reply.take();
             self.backlog.push(full, std::mem::take(&mut self.written));
-            self.gate = Gate::default();
             self.reply.give(buffer);
         }
         // It is resident from here on, which the next to claim memory has to see.

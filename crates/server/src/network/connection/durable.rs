@@ -9,7 +9,7 @@ use flash::Position;
 use super::Connection;
 use crate::network::stream::Transport;
 
-/// How much of the replies may leave.
+/// How much may leave of the replies that are unwritten: counted from the first byte that is, in whichever buffer.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// So many bytes.
@@ -29,8 +29,8 @@ struct Awaited {
 }
 
 impl Gate {
-    /// So many bytes of the replies have left, and are no longer there.
-    pub(super) fn cut(&mut self, bytes: usize) {
+    /// So many bytes of the replies have left.
+    pub(super) fn advance(&mut self, bytes: usize) {
         self.open = self.open.saturating_sub(bytes);
         if let Some(awaited) = &mut self.awaited {
             awaited.len = awaited.len.saturating_sub(bytes);
@@ -45,26 +45,21 @@ impl Gate {
 }
 
 impl<T: Transport> Connection<T> {
-    /// How many bytes of the replies may leave: more than have. Pending while none may. Cost: a load where replies do
-    /// not wait for the journal.
+    /// How many of the unwritten bytes of replies may leave. Pending while none may. Cost: a load where replies do not
+    /// wait for the journal.
     ///
     /// Errors: the journal has failed, and nobody knows what has become of a write of this client.
     #[inline]
     pub(super) fn poll_durable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match self.worker.server.journaling.waits_for_sync() {
-            false => Poll::Ready(Ok(self.reply.len())),
+            false => Poll::Ready(Ok(self.unwritten())),
             true => self.poll_gate(cx),
         }
     }
 
-    /// Whether all replies may leave.
-    pub(super) fn may_leave_whole(&self) -> bool {
-        !self.worker.server.journaling.waits_for_sync() || self.gate.open >= self.reply.len()
-    }
-
     #[cold]
     fn poll_gate(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let (gate, len) = (&mut self.gate, self.reply.len());
+        let (len, gate) = (self.unwritten(), &mut self.gate);
         let Some(journal) = self.worker.server.journaling.journal() else {
             return Poll::Ready(Ok(len));
         };
@@ -84,9 +79,9 @@ impl<T: Transport> Connection<T> {
             }
             gate.open(len);
         }
-        match gate.open > self.written {
-            true => Poll::Ready(Ok(gate.open.min(len))),
-            false => Poll::Pending,
+        match gate.open {
+            0 => Poll::Pending,
+            open => Poll::Ready(Ok(open.min(len))),
         }
     }
 }

@@ -49,13 +49,7 @@ impl<'a> Referred<'a> {
     /// Has all that it refers to become durable. Returns what is to be kept of the flash with it.
     ///
     /// Errors: it is not.
-    pub(super) fn close(
-        &self,
-        server: &Server,
-        (journal, position): (&Journal, Position),
-    ) -> io::Result<Vec<u8>> {
-        // Before labels name the journal.
-        journal.await_checkpoint_segment(position).map_err(io::Error::other)?;
+    pub(super) fn close(&self, server: &Server, position: Position) -> io::Result<Vec<u8>> {
         let goes_on = || !server.is_stopping();
         self.checkpoints.close(self.number, position, &goes_on).map_err(io::Error::other)
     }

@@ -5,6 +5,7 @@
 #   make simulate  100,000 runs of the simulation (FIRST= and SEEDS= choose others)
 #   make contention  every type under contention, for ten minutes
 #   make crash  the server killed at random moments under load, 300 times
+#   make power-loss  the journal through a loss of power at every operation of 100,000 histories (HISTORIES= chooses others)
 #   make fuzz   every parser and decoder on damaged bytes, a minute each (FUZZ_SECONDS= chooses another time)
 #   make bench  the acceptance benchmarks against redis-server (quiet machine, about an hour)
 
@@ -18,7 +19,7 @@ MAXMEMORY ?= 1gb
 FLASH_SIZE ?= 16gb
 DATA ?= $(CURDIR)/data
 
-.PHONY: run test simulate bench build setup setup-test lint unit differential contention crash clients valkey report-test fuzz
+.PHONY: run test simulate bench build setup setup-test lint unit differential contention crash power-loss clients valkey report-test fuzz
 
 run: build
 	@mkdir -p $(DATA)
@@ -63,6 +64,11 @@ contention: setup
 KILLS ?= 300
 crash: setup
 	KELVIN_KILLS=$(KILLS) cargo test --profile fast -p kelvin --test journal --test kept_flash -- what_was_answered
+
+# Histories of the journal, each with the power lost at every of its operations (flash/src/journal/tests/power_loss.rs).
+HISTORIES ?= 100000
+power-loss: setup
+	KELVIN_HISTORIES=$(HISTORIES) cargo test -p flash --profile fast --lib -- --nocapture a_loss_of_power_at_every_operation
 
 # A million random commands against redis-server, values forced to flash in between.
 differential:

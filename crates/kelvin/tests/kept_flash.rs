@@ -53,6 +53,7 @@ fn fill_collections(client: &mut Client) {
 fn values_on_flash_stay_there_over_a_restart() {
     let owner = Server::kelvin(&[]);
     let options = ["--maxmemory", "64mb", "--workers", "2", "--auto-aof-rewrite-percentage", "0"];
+    let options = [&options[..], &["--tier-read-back", "no"]].concat();
     let mut server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
     fill_collections(&mut client);
@@ -123,6 +124,8 @@ fn values_in_ram_are_not_read_by_a_start() {
         "0",
         "--save",
         "",
+        "--tier-read-back",
+        "no",
     ];
     let mut server = on_directory(owner.directory(), &options);
     let mut client = server.connect();
@@ -176,6 +179,57 @@ fn values_in_ram_are_not_read_by_a_start() {
         check(&mut client, end);
     }
     assert!(appended > bytes * 7 / 8, "{appended} of {bytes} bytes");
+}
+
+/// Values that were hot come back to RAM behind a start, whatever else is on flash, as far as memory is free.
+#[test]
+fn values_that_were_hot_come_back_behind_a_start() {
+    const VALUES: usize = 60_000;
+    const HOT: usize = 8_000;
+    let owner = Server::kelvin(&[]);
+    let options =
+        ["--maxmemory", "64mb", "--workers", "2", "--flash-segment-size", "512kb", "--save", ""];
+    let mut server = on_directory(owner.directory(), &options);
+    let mut client = server.connect();
+    let name = |number: usize| format!("key:{number}");
+    for number in 0..VALUES {
+        client.send(&["SET", &name(number), &value(&name(number), 1, WORDS_MAX)]);
+        assert_eq!(show(&client.read()), "+OK");
+    }
+    client.line("TIER DEMOTE ALL");
+    let hot = || (0..VALUES).step_by(VALUES / HOT);
+    for _ in 0..4 {
+        for number in hot() {
+            assert_eq!(times_written(&mut client, &name(number), WORDS_MAX), 1);
+        }
+    }
+    let is_hot = |client: &mut Client, number: usize| {
+        !client.show(&format!("TIER LOCATE {}", name(number))).contains("cold")
+    };
+    let in_ram = hot().filter(|&number| is_hot(&mut client, number)).count();
+    assert!(in_ram > HOT / 2, "{in_ram} of {HOT}");
+    take_checkpoint(&mut client);
+    server.kill();
+    server = on_directory(owner.directory(), &options);
+    client = server.connect();
+    wait_until("they are read back", || {
+        field(&mut client, "tiering", "tier_read_back") > in_ram as u64 * 9 / 10
+    });
+    let (back, others): (Vec<usize>, Vec<usize>) = (0..VALUES)
+        .filter(|&number| is_hot(&mut client, number))
+        .partition(|number| number % (VALUES / HOT) == 0);
+    println!("{in_ram} were in RAM, {} are, and {} of the others", back.len(), others.len());
+    assert!(back.len() > in_ram * 9 / 10, "{} of {in_ram}", back.len());
+    for number in 0..VALUES {
+        assert_eq!(times_written(&mut client, &name(number), WORDS_MAX), 1, "{number}");
+    }
+    // Nothing of it is done where it is not wanted.
+    take_checkpoint(&mut client);
+    shut_down(&mut server, &mut client);
+    server = on_directory(owner.directory(), &[&options[..], &["--tier-read-back", "no"]].concat());
+    client = server.connect();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(field(&mut client, "tiering", "tier_read_back"), 0);
 }
 
 /// Values in RAM, of which flash has no room for all: the checkpoint has the others, and nothing is lost.

@@ -180,6 +180,13 @@ impl SlotState {
         Some(entries.view(entries.find(key.hash, key.bytes)?))
     }
 
+    /// The same, and how often it was used lately, 0 to 3.
+    pub fn view_used(&self, table: u8, key: &Key<'_>) -> Option<(View<'_>, u8)> {
+        let entries = self.table(table)?;
+        let at = entries.find(key.hash, key.bytes)?;
+        Some((entries.view(at), entries.get(at).frequency()))
+    }
+
     /// Where a key or node stands, whether its time has come or not.
     #[inline]
     pub fn find(&self, table: u8, key: &Key<'_>) -> Option<Position> {
@@ -374,7 +381,25 @@ impl SlotState {
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, |view, _| visit(view))
+        self.table(table)?.scan(from, |_, record| visit(record.view()))
+    }
+
+    /// Visits keys of `table` whose values may be on flash and which were used `frequency` times lately, in scan order, until
+    /// `visit` says that it was enough, or some more than `entries_max` entries were passed. Cost: a look at each entry, and at
+    /// the records that are visited.
+    pub fn scan_used(
+        &self,
+        table: u8,
+        from: crate::ScanPosition,
+        (frequency, entries_max): (u8, usize),
+        mut visit: impl FnMut(View<'_>) -> bool,
+    ) -> Option<crate::ScanPosition> {
+        let mut passed = 0;
+        self.table(table)?.scan(from, |entry, record| {
+            passed += 1;
+            let is_one = entry.frequency() == frequency && !entry.is_demotable();
+            is_one && visit(record.view()) || passed >= entries_max
+        })
     }
 
     /// [`SlotState::scan`] with each key's frequency beside it.
@@ -383,9 +408,9 @@ impl SlotState {
         &self,
         table: u8,
         from: crate::ScanPosition,
-        visit: impl FnMut(View<'_>, u8) -> bool,
+        mut visit: impl FnMut(View<'_>, u8) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, visit)
+        self.table(table)?.scan(from, |entry, record| visit(record.view(), entry.frequency()))
     }
 
     /// The `nth` (modulo their number) key of `table`. Cost: at most one segment's entries.
@@ -895,5 +920,43 @@ mod tests {
         assert_eq!(all.len(), 5_000);
         assert_eq!(nth(5_003), nth(3));
         assert!(slot.nth(1, 3).is_none());
+    }
+
+    #[test]
+    fn keys_used_so_often_are_found_and_those_in_ram_passed_over() {
+        let mut slot = SlotState::default();
+        let names: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+        for (number, name) in names.iter().enumerate() {
+            let key = Key::new(name.as_bytes());
+            with_db(&mut slot, 0, |db| {
+                if number % 2 == 0 {
+                    let at = FlashRef { units: number as u64, stored_len: 300, compressed: false };
+                    assert!(db.put_cold(&key, 0, (at, 300), 0));
+                } else {
+                    db.put(&key, 0, &[b'v'; 300], Expiry::Clear);
+                }
+                db.set_frequency(&key, (number % 4) as u8);
+            });
+        }
+        for frequency in 0..4 {
+            let (mut found, mut next, mut steps) = (Vec::new(), Some(Default::default()), 0);
+            while let Some(from) = next {
+                next = slot.scan_used(0, from, (frequency, 10), |view| {
+                    found.push(String::from_utf8(view.key.to_vec()).expect("digits"));
+                    false
+                });
+                steps += 1;
+            }
+            assert!(steps >= 15, "{steps}");
+            let is_one =
+                |number: usize| number.is_multiple_of(2) && number % 4 == usize::from(frequency);
+            let mut expected: Vec<String> = (0..200)
+                .filter(|&number| is_one(number))
+                .map(|number| number.to_string())
+                .collect();
+            found.sort();
+            expected.sort();
+            assert_eq!(found, expected, "{frequency}");
+        }
     }
 }

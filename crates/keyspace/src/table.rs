@@ -437,12 +437,13 @@ impl Table {
         entries.map(|entry| unsafe { own(entry) }).collect()
     }
 
-    /// Visits records and their frequencies in scan order from `from`, in whole runs of one tag, until `visit` says that
-    /// it was enough. Returns where to go on, or none at the end of the table.
+    /// Visits entries and their records in scan order from `from`, in whole runs of one tag, until `visit` says that
+    /// it was enough. Returns where to go on, or none at the end of the table. A record is not touched before its visitor
+    /// does.
     pub(crate) fn scan(
         &self,
         from: ScanPosition,
-        mut visit: impl FnMut(View<'_>, u8) -> bool,
+        mut visit: impl FnMut(Entry, &Record) -> bool,
     ) -> Option<ScanPosition> {
         let mut position = from;
         let mut enough = false;
@@ -461,7 +462,7 @@ impl Table {
                 last = Some(entry.tag());
                 // SAFETY: the entry is in this table, which is borrowed while it is visited.
                 let record = unsafe { Borrowed::new(entry) };
-                enough = visit(record.view(), entry.frequency());
+                enough = visit(entry, &record);
             }
             let next = prefix + width;
             if next >= 1 << DEPTH_MAX {
@@ -584,8 +585,8 @@ mod tests {
         let mut extra = 1_500;
         while let Some(from) = cursor {
             let mut left = 10;
-            cursor = table.scan(ScanPosition::unpack(from.packed()), |view, _| {
-                seen.insert(String::from_utf8(view.key.to_vec()).expect("digits"));
+            cursor = table.scan(ScanPosition::unpack(from.packed()), |_, record| {
+                seen.insert(String::from_utf8(record.view().key.to_vec()).expect("digits"));
                 left -= 1;
                 left <= 0
             });

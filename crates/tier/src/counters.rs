@@ -35,6 +35,8 @@ pub struct Counters {
     /// Values that got a copy on flash for a checkpoint and stayed in RAM.
     pub copied: AtomicU64,
     pub promoted: AtomicU64,
+    /// Those of them that nobody asked for: they were hot before the last start.
+    pub read_back: AtomicU64,
     /// Records and values that defragmentation moved.
     pub defrag_moved: AtomicU64,
     /// Those that it looked at and left where they were.
@@ -137,6 +139,7 @@ impl Counters {
             &self.demoted_dirty,
             &self.copied,
             &self.promoted,
+            &self.read_back,
             &self.defrag_moved,
             &self.defrag_left,
             &self.restored,

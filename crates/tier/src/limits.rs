@@ -53,3 +53,9 @@ pub(crate) const COPY_PLACES_MAX: usize = 128;
 pub(crate) const COPY_BYTES_MAX: usize = 256 << 10;
 /// How often in a row who copies waits for the drive, 10 ms at most each, before values go into the checkpoint themselves.
 pub(crate) const COPY_WAITS_MAX: u32 = 100;
+/// Values that are read back at a time behind a start: so many reads of clients may wait for.
+pub(crate) const READ_BACK_VALUES_MAX: usize = 32;
+/// Their bytes, about. A longer value is not read back.
+pub(crate) const READ_BACK_BYTES_MAX: u64 = 256 << 10;
+/// Entries of tables that are passed at a time in search of them, about: some 10 us.
+pub(crate) const READ_BACK_ENTRIES_MAX: usize = 4096;

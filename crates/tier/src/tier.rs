@@ -311,7 +311,7 @@ impl Tier {
 
     /// Whether values may come to RAM without any being demoted for it soon: a sixteenth of the
     /// limit is free above where demotion begins.
-    fn has_free_memory(&self) -> bool {
+    pub(crate) fn has_free_memory(&self) -> bool {
         self.budget.over_watermark() < -(self.budget.limit_bytes() >> FREE_MEMORY_SHIFT)
     }
 

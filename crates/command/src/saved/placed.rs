@@ -4,7 +4,7 @@
 //! | offset | bytes | field |
 //! |-------:|------:|-------|
 //! | 0      | 1     | kind: type and encoding |
-//! | 1      | 1     | bit 0: compressed; bit 1: fields expire |
+//! | 1      | 1     | bit 0: compressed; bit 1: fields expire; bits 2, 3: how often the key was used lately |
 //! | 2      | 5     | where the record lies, in units of 16 bytes |
 //! | 7      | 8     | generation of the segment there |
 //! | 15     | 4     | bytes of the value as it is stored |
@@ -21,6 +21,8 @@ pub const PLACED_MODULE: u64 = module_id(b"kelvinref", 1);
 const BYTES: usize = 23;
 const COMPRESSED: u8 = 1;
 const EXPIRES: u8 = 2;
+const FREQUENCY_SHIFT: u32 = 2;
+const FREQUENCY_MASK: u8 = 3 << FREQUENCY_SHIFT;
 /// Values are no longer than keys may be, and what is stored no longer than they are.
 const VALUE_BYTES_MAX: u32 = KEY_BYTES_MAX as u32 + (1 << 20);
 
@@ -37,6 +39,8 @@ pub struct Placed {
     pub value_len: u32,
     /// When the first field of a hash expires: Unix milliseconds, 0 for never.
     pub first_expiry_ms: u64,
+    /// How often the key was used lately, 0 to 3; 1 at least if the value was in RAM, too.
+    pub frequency: u8,
 }
 
 impl Placed {
@@ -49,7 +53,8 @@ impl Placed {
         let mut bytes = Vec::with_capacity(BYTES + 8);
         let compressed = if self.at.compressed { COMPRESSED } else { 0 };
         let expires = if self.first_expiry_ms > 0 { EXPIRES } else { 0 };
-        bytes.extend_from_slice(&[self.kind, compressed | expires]);
+        let frequency = self.frequency << FREQUENCY_SHIFT & FREQUENCY_MASK;
+        bytes.extend_from_slice(&[self.kind, compressed | expires | frequency]);
         bytes.extend_from_slice(&self.at.units.to_le_bytes()[..5]);
         bytes.extend_from_slice(&self.generation.to_le_bytes());
         for word in [self.at.stored_len, self.value_len] {
@@ -78,12 +83,13 @@ impl Placed {
             && value_len <= VALUE_BYTES_MAX
             && (compressed || stored_len == value_len);
         let whole = Kind::of_whole(kind)?;
-        let is_one = head[1] & !(COMPRESSED | EXPIRES) == 0
+        let is_one = head[1] & !(COMPRESSED | EXPIRES | FREQUENCY_MASK) == 0
             && is_whole
             && are_lens
             && (first_expiry_ms == 0 || whole.is_hash());
         let at = FlashRef { units, stored_len, compressed };
-        is_one.then_some(Placed { kind, at, generation, value_len, first_expiry_ms })
+        let frequency = (head[1] & FREQUENCY_MASK) >> FREQUENCY_SHIFT;
+        is_one.then_some(Placed { kind, at, generation, value_len, first_expiry_ms, frequency })
     }
 }
 
@@ -97,12 +103,12 @@ mod tests {
     #[test]
     fn a_place_comes_back_and_what_cannot_be_is_refused() {
         let hash = Kind::HASH_PACKED.bits();
-        for (compressed, stored_len, first_expiry_ms) in
-            [(false, 300, 0), (true, 100, 0), (true, 300, 9_999_999_999_999)]
+        for (compressed, stored_len, first_expiry_ms, frequency) in
+            [(false, 300, 0, 0), (true, 100, 0, 3), (true, 300, 9_999_999_999_999, 2)]
         {
             let at = FlashRef { units: (1 << 40) - 2, stored_len, compressed };
-            let placed =
-                Placed { kind: hash, at, generation: 7 << 32 | 3, value_len: 300, first_expiry_ms };
+            let (kind, generation, value_len) = (hash, 7 << 32 | 3, 300);
+            let placed = Placed { kind, at, generation, value_len, first_expiry_ms, frequency };
             let mut object = Vec::new();
             placed.save(&mut object);
             let mut writer = FileWriter::new(Vec::new(), 10, true);
@@ -118,7 +124,7 @@ mod tests {
                 assert_eq!(Placed::read(&part.value[..len]), None);
             }
             for (at, byte) in
-                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (0, 5), (1, 4), (22, 0xff), (18, 9)]
+                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (0, 5), (1, 16), (22, 0xff), (18, 9)]
             {
                 let mut wrong = part.value.clone();
                 wrong[at] = byte;
@@ -141,6 +147,7 @@ mod tests {
                 generation: 1,
                 value_len: 300,
                 first_expiry_ms,
+                frequency: 0,
             };
             let is_read = |place: Placed| Placed::read(&place.bytes()) == Some(place);
             let (is_whole, is_hash) =

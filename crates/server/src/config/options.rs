@@ -207,6 +207,8 @@ options! {
     /// Whether checkpoints of the journal refer to values on flash, so that these stay there over a restart, rather than have
     /// them as well.
     tier_persistence: Atomic<YesNo> = YesNo::either(), "tier-persistence", "no", RUNTIME;
+    /// Whether values that were hot come back to RAM behind a start that has left them on flash.
+    tier_read_back: Atomic<YesNo> = YesNo::either(), "tier-read-back", "yes", RUNTIME;
 
     // Snapshots.
 

@@ -3,8 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::Context;
+use tier::ReadBack;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalOptions;
@@ -70,8 +73,13 @@ async fn serve(
     if let Some(sender) = loaded {
         let loading = worker.clone();
         spawn_local(async move {
+            let loaded = load_at_start(&loading).await;
+            let is_loaded = loaded.is_ok();
             // Whoever waited may have been told to stop.
-            let _ = sender.send(load_at_start(&loading).await);
+            let _ = sender.send(loaded);
+            if is_loaded {
+                read_back(&loading).await;
+            }
         });
     }
     loop {
@@ -84,6 +92,18 @@ async fn serve(
             },
         }
     }
+}
+
+/// Has values come back to RAM that were hot before the start.
+async fn read_back(worker: &Worker) {
+    let goes_on = || worker.server.config.tier_read_back.load();
+    if worker.server.saves.loaded_places.load(Ordering::Relaxed) == 0 || !goes_on() {
+        return;
+    }
+    let start = Instant::now();
+    let ReadBack { values, bytes } = worker.tier.read_back(goes_on, tokio::task::yield_now).await;
+    let seconds = start.elapsed().as_secs_f64();
+    tracing::info!(values, bytes, seconds, "values that were hot are back in RAM");
 }
 
 fn start_connection(worker: &Rc<Worker>, closing: &Rc<Closing>, new: Accepted) {

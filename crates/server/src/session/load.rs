@@ -541,8 +541,12 @@ fn put_place(
     let record = RecordId { at, generation: placed.generation };
     let size = record_size(key.bytes.len(), placed.at.stored_len as usize);
     let place = (placed.at, placed.value_len);
-    if !Db::new(state, table, 0, tally).put_cold(&key, placed.kind, place, expire_at_ms) {
+    let mut db = Db::new(state, table, 0, tally);
+    if !db.put_cold(&key, placed.kind, place, expire_at_ms) {
         return Err("it is there twice");
+    }
+    if placed.frequency > 0 {
+        db.set_frequency(&key, placed.frequency);
     }
     if !checkpoints.is_some_and(|checkpoints| checkpoints.claim(record, size)) {
         return Err("it refers to a value that is not on flash");

@@ -89,11 +89,17 @@ impl References {
     }
 
     /// Refers to the value of a key. None: it is to be written.
-    fn refer(&self, view: &View<'_>, first_expiry_ms: u64) -> Option<Placed> {
+    fn refer(&self, view: &View<'_>, frequency: u8, first_expiry_ms: u64) -> Option<Placed> {
         let at = place_of(view)?;
         let record = self.checkpoints().refer(self.number, location(at), size_of(view, at))?;
         let (kind, value_len) = (view.kind, view.value_len() as u32);
-        Some(Placed { kind, at, generation: record.generation, value_len, first_expiry_ms })
+        let frequency = match view.stored {
+            Stored::Cold(..) => frequency,
+            // What is in RAM is worth more than what is not.
+            Stored::Hot(_) | Stored::Clean(..) => frequency.max(1),
+        };
+        let generation = record.generation;
+        Some(Placed { kind, at, generation, value_len, first_expiry_ms, frequency })
     }
 }
 
@@ -429,14 +435,16 @@ impl Snapshot {
         key: &Key<'_>,
         reading: &Reading<'_>,
     ) -> Result<(), Failure> {
-        let Some(view) = slot.view(table, key) else { return Ok(()) };
+        let Some((view, frequency)) = slot.view_used(table, key) else { return Ok(()) };
         let kind = Kind::from_bits(view.kind);
         self.keys.fetch_add(1, Ordering::Relaxed);
         if kind.is_tree() {
             return self.save_tree(slot, (table, key), view.expire_at_ms, reading);
         }
         let mut object = Vec::new();
-        let refer = |references: &References| references.refer(&view, slot.first_timer(table, key));
+        let refer = |references: &References| {
+            references.refer(&view, frequency, slot.first_timer(table, key))
+        };
         if let Some(placed) = self.references.as_ref().and_then(refer) {
             placed.save(&mut object);
             self.referred.fetch_add(1, Ordering::Relaxed);

@@ -200,6 +200,12 @@ const MOVES: &[Field] = &[
         |f| Count(f.loaded_cold),
     ),
     field(
+        "tier_read_back",
+        "Of the values that came back to RAM, those that were hot before the last start, and that nobody has asked for \
+         since.",
+        |f| total(&f.counters.read_back),
+    ),
+    field(
         "tier_restored",
         "Values that came back to RAM because their copy could not be written.",
         |f| total(&f.counters.restored),

@@ -72,6 +72,8 @@ pub(crate) struct Tolerance {
     pub(crate) volatile_alone: bool,
     /// Fail to read a value.
     pub(crate) unreadable: bool,
+    /// Refuse what changes something, since the journal cannot be written.
+    pub(crate) unwritable: bool,
     /// Take for the present what was so up to this time ago.
     pub(crate) late_ms: u64,
 }
@@ -86,37 +88,60 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// Checks the histories of all sessions, each in the order of its connection.
-pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
+/// What a look at all data has found, in the order that was found.
+pub(crate) struct Found {
+    /// The data then.
+    pub(crate) state: State,
+    /// Operations that changed something and were answered, and that the look has not seen.
+    pub(crate) unseen: u64,
+}
+
+/// Checks the histories of all sessions, each in the order of its connection, that have begun with this data. With a
+/// session that looks at all data by its first operation, also what that has found.
+pub(crate) fn check_from(
+    begin: &State,
+    sessions: &[Vec<Event>],
+    tolerance: Tolerance,
+    look: Option<usize>,
+) -> (Verdict, Option<Found>) {
     let whole = |history: &Vec<Event>| {
         let parts = history.iter().map(Event::ends_of_wait).collect::<Result<Vec<_>, _>>();
         parts.map(|parts| parts.concat())
     };
     let sessions: Vec<Vec<Event>> = match sessions.iter().map(whole).collect() {
         Ok(sessions) => sessions,
-        Err(text) => return Verdict::Broken(text),
+        Err(text) => return (Verdict::Broken(text), None),
     };
     let sessions = sessions.as_slice();
     let frontier = vec![0; sessions.len()];
     let mut commands = sessions.iter().flatten().flat_map(|event| event.operation.commands());
+    let begin = begin.for_sessions(sessions.len());
+    let sets_times = commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS));
     let mut search = Search {
         sessions,
         tolerance,
-        is_timed: commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS)),
+        look,
+        found: None,
+        is_timed: sets_times || begin.is_timed(),
         seen: HashSet::new(),
         nodes: 0,
-        deepest: (0, frontier, State::new(sessions.len())),
+        deepest: (0, frontier, begin.clone()),
     };
-    match search.has_order() {
+    let verdict = match search.has_order(begin) {
         Some(true) => Verdict::Serializable,
         Some(false) => Verdict::Broken(search.explain()),
         None => Verdict::Unknown,
-    }
+    };
+    (verdict, search.found)
 }
 
 struct Search<'a> {
     sessions: &'a [Vec<Event>],
     tolerance: Tolerance,
+    /// The session whose first operation looks at all data.
+    look: Option<usize>,
+    /// What that has found, once there is an order.
+    found: Option<Found>,
     /// Whether keys may come to the end of their time.
     is_timed: bool,
     seen: HashSet<(Vec<usize>, u64)>,
@@ -139,9 +164,8 @@ struct Branch<'a> {
 impl<'a> Search<'a> {
     /// Whether the history can be put in order; none: the search gave up. It goes as deep as the history
     /// is long, and so keeps its path itself rather than on the stack.
-    fn has_order(&mut self) -> Option<bool> {
+    fn has_order(&mut self, mut state: State) -> Option<bool> {
         let mut frontier = vec![0; self.sessions.len()];
-        let mut state = State::new(self.sessions.len());
         let mut path: Vec<Branch<'a>> = Vec::new();
         loop {
             self.nodes += 1;
@@ -151,6 +175,8 @@ impl<'a> Search<'a> {
             if self.seen.insert((frontier.clone(), state.fingerprint())) {
                 let next = self.next(&frontier);
                 if next.iter().all(|(_, event)| event.answered.is_none()) {
+                    let points = path.iter().map(|branch| (&branch.frontier[..], &branch.state));
+                    self.found = self.find_look(points.chain([(&frontier[..], &state)]));
                     return Some(true);
                 }
                 self.note_depth(&frontier, &state);
@@ -165,6 +191,18 @@ impl<'a> Search<'a> {
                 }
             };
         }
+    }
+
+    /// What the look has found, on the points of an order.
+    fn find_look<'p>(
+        &self,
+        mut points: impl Iterator<Item = (&'p [usize], &'p State)>,
+    ) -> Option<Found> {
+        let look = self.look?;
+        let (frontier, state) = points.find(|(frontier, _)| frontier[look] > 0)?;
+        let behind = self.sessions.iter().zip(frontier).flat_map(|(events, at)| &events[*at..]);
+        let unseen = behind.filter(|event| event.answered.is_some() && !event.is_read()).count();
+        Some(Found { state: state.clone(), unseen: unseen as u64 })
     }
 
     fn note_depth(&mut self, frontier: &[usize], state: &State) {
@@ -271,8 +309,8 @@ impl<'a> Search<'a> {
         let keys = operation.commands().iter().flat_map(Command::keys).collect();
         states.extend(without(state, self.that_may_go(state, session, keys)));
         states.iter_mut().for_each(|state| drop(state.apply(session, operation)));
-        let Tolerance { refusals, evictions, unreadable, .. } = self.tolerance;
-        if refusals || evictions || unreadable {
+        let Tolerance { refusals, evictions, unreadable, unwritable, .. } = self.tolerance;
+        if refusals || evictions || unreadable || unwritable {
             let mut refused = state.clone();
             if let Operation::Transaction(_) = operation {
                 refused.unwatch(session);
@@ -299,7 +337,10 @@ impl<'a> Search<'a> {
                 let may_be = self.tolerance.evictions && state.is_watching(session);
                 if state.is_disturbed(session) || may_be { nothing() } else { Vec::new() }
             }
-            Reply::Error(text) if text.starts_with("EXECABORT") && self.tolerance.refusals => {
+            Reply::Error(text)
+                if text.starts_with("EXECABORT")
+                    && (self.tolerance.refusals || self.tolerance.unwritable) =>
+            {
                 nothing()
             }
             Reply::Array(replies) if replies.len() == commands.len() => {
@@ -363,7 +404,9 @@ impl<'a> Search<'a> {
         let refused =
             self.tolerance.refusals && command.may_be_refused() && reply.is_error("OOM command");
         let unread = self.tolerance.unreadable && reply.is_error("ERR cannot read the value");
-        if refused || unread {
+        let unwritten =
+            self.tolerance.unwritable && !command.is_read() && reply.is_error("MISCONF");
+        if refused || unread || unwritten {
             return vec![state.clone()];
         }
         if !self.tolerance.evictions {
@@ -473,6 +516,10 @@ mod tests {
     fn event(sent: u64, answered: u64, command: Command, reply: Reply) -> Event {
         let operation = Operation::Single(command);
         Event { operation, sent, answered: Some((answered, reply)) }
+    }
+
+    fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
+        check_from(&State::new(0), sessions, tolerance, None).0
     }
 
     fn is_serializable(sessions: &[Vec<Event>]) -> bool {
@@ -647,5 +694,80 @@ mod tests {
         assert!(!is_serializable(&[history()]));
         let evicting = Tolerance { evictions: true, ..Tolerance::default() };
         assert_eq!(check(&[history()], evicting), Verdict::Serializable);
+    }
+
+    /// Whether a look at both keys behind a crash may find these, where all was durable that had been answered by
+    /// then, and how much it has not seen.
+    fn looks_right(sessions: &[Vec<Event>], durable: u64, seen: [Reply; 2]) -> Option<u64> {
+        let look = Operation::Transaction(vec![Command::MGet(vec![A, B])]);
+        let answered = Some((1_000, Reply::Array(vec![Reply::Array(seen.into())])));
+        let look = vec![Event { operation: look, sent: durable + 1, answered }];
+        let sessions = [sessions, &[look]].concat();
+        let index = sessions.len() - 1;
+        let begin = State::new(0);
+        match check_from(&begin, &sessions, Tolerance::default(), Some(index)) {
+            (Verdict::Serializable, found) => Some(found.expect("it was answered").unseen),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_crash_leaves_a_prefix_with_all_that_was_durable() {
+        let set = |at, key, text| event(at, at + 1, Command::Set(key, value(text)), Reply::ok());
+        // The second is written by who has seen the first.
+        let seen = event(3, 4, Command::Get(A), bulk("a"));
+        let history = [vec![set(1, A, "a")], vec![seen, set(5, B, "b")]];
+        let (a, b) = (bulk("a"), bulk("b"));
+        for (durable, found, unseen) in [
+            (0, [Reply::Null, Reply::Null], Some(2)),
+            (0, [a.clone(), Reply::Null], Some(1)),
+            (0, [a.clone(), b.clone()], Some(0)),
+            (0, [Reply::Null, b.clone()], None),
+            (2, [Reply::Null, Reply::Null], None),
+            (2, [a.clone(), Reply::Null], Some(1)),
+            (6, [a.clone(), Reply::Null], None),
+            (6, [a.clone(), b.clone()], Some(0)),
+        ] {
+            assert_eq!(
+                looks_right(&history, durable, found.clone()),
+                unseen,
+                "{durable} {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_transaction_is_whole_behind_a_crash_or_absent() {
+        let commands = vec![Command::Set(A, value("a")), Command::Set(B, value("b"))];
+        let operation = Operation::Transaction(commands);
+        let done = Some((2, Reply::Array(vec![Reply::ok(), Reply::ok()])));
+        for answered in [None, done] {
+            let history = [vec![Event { operation: operation.clone(), sent: 1, answered }]];
+            let (a, b) = (bulk("a"), bulk("b"));
+            assert!(looks_right(&history, 0, [Reply::Null, Reply::Null]).is_some());
+            assert!(looks_right(&history, 0, [a.clone(), b.clone()]).is_some());
+            assert!(looks_right(&history, 0, [a, Reply::Null]).is_none());
+            assert!(looks_right(&history, 0, [Reply::Null, b]).is_none());
+        }
+    }
+
+    #[test]
+    fn what_comes_behind_a_crash_begins_with_what_it_has_left() {
+        let set = vec![event(1, 2, Command::Set(A, value("a")), Reply::ok())];
+        let look = vec![event(
+            3,
+            9,
+            Command::MGet(vec![A, B]),
+            Reply::Array(vec![bulk("a"), Reply::Null]),
+        )];
+        let begin = State::new(0);
+        let (verdict, found) = check_from(&begin, &[set, look], Tolerance::default(), Some(1));
+        assert_eq!(verdict, Verdict::Serializable);
+        let begin = found.expect("it was answered").state;
+        for (seen, is_right) in [(bulk("a"), true), (Reply::Null, false)] {
+            let reader = vec![event(10, 11, Command::Get(A), seen)];
+            let (verdict, _) = check_from(&begin, &[reader], Tolerance::default(), None);
+            assert_eq!(verdict == Verdict::Serializable, is_right);
+        }
     }
 }

@@ -512,10 +512,11 @@ impl Author<'_> {
         }
     }
 
-    /// Without end only where memory never lacks for what would end it.
+    /// Without end only where what would end it is never refused.
     fn patience(&mut self) -> Patience {
+        let may_fail = self.profile.journal.as_ref().is_some_and(|journal| journal.failing > 0);
         match self.profile.room_bytes {
-            None if self.random.below(3) == 0 => Patience::Endless,
+            None if !may_fail && self.random.below(3) == 0 => Patience::Endless,
             _ => Patience::Short,
         }
     }

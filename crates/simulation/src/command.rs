@@ -113,7 +113,7 @@ impl Command {
     }
 
     /// Whether it changes nothing that another session could see.
-    fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         use Command::*;
         if let On(_, action) = self {
             return action.is_read();

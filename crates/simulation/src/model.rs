@@ -72,6 +72,16 @@ impl State {
         }
     }
 
+    /// The same data for so many other sessions.
+    pub(crate) fn for_sessions(&self, sessions: usize) -> State {
+        State { sessions: vec![Session::default(); sessions], ..self.clone() }
+    }
+
+    /// Whether the time of keys may come.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.ends.iter().flatten().any(|end| matches!(end, End::Within(_)))
+    }
+
     /// A number that tells states apart.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = RapidHasher::default();

@@ -5,7 +5,7 @@
 //! leads to a state seen before at the same point is not followed again. Values are unique, so few
 //! choices are open for long.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use crate::collection::{Patience, WAIT_US};
@@ -31,6 +31,15 @@ impl Event {
         let Some((_, reply)) = &self.answered else { return false };
         let is_single = matches!(self.operation, Operation::Single(_));
         self.operation.is_read() || is_single && *reply == Reply::NullArray
+    }
+
+    /// Whether it does not matter whether it ran: it was not answered, and changes nothing, not even its session.
+    fn is_nothing(&self) -> bool {
+        let is_of_session = |one: &Command| {
+            matches!(one, Command::Select(_) | Command::Watch(_) | Command::Unwatch)
+        };
+        self.answered.is_none()
+            && matches!(&self.operation, Operation::Single(one) if one.is_read() && !is_of_session(one))
     }
 
     /// When it was answered if it has waited in vain, and for how long it was to wait.
@@ -105,7 +114,8 @@ pub(crate) fn check_from(
     look: Option<usize>,
 ) -> (Verdict, Option<Found>) {
     let whole = |history: &Vec<Event>| {
-        let parts = history.iter().map(Event::ends_of_wait).collect::<Result<Vec<_>, _>>();
+        let events = history.iter().filter(|event| !event.is_nothing());
+        let parts = events.map(Event::ends_of_wait).collect::<Result<Vec<_>, _>>();
         parts.map(|parts| parts.concat())
     };
     let sessions: Vec<Vec<Event>> = match sessions.iter().map(whole).collect() {
@@ -120,7 +130,7 @@ pub(crate) fn check_from(
     let mut search = Search {
         sessions,
         tolerance,
-        look,
+        look: look.map(|session| Look::new(session, sessions)),
         found: None,
         is_timed: sets_times || begin.is_timed(),
         seen: HashSet::new(),
@@ -138,8 +148,7 @@ pub(crate) fn check_from(
 struct Search<'a> {
     sessions: &'a [Vec<Event>],
     tolerance: Tolerance,
-    /// The session whose first operation looks at all data.
-    look: Option<usize>,
+    look: Option<Look>,
     /// What that has found, once there is an order.
     found: Option<Found>,
     /// Whether keys may come to the end of their time.
@@ -148,6 +157,69 @@ struct Search<'a> {
     nodes: usize,
     /// The longest order so far: its length, where each session stands after it, and the state.
     deepest: (usize, Vec<usize>, State),
+}
+
+/// A look at all data.
+struct Look {
+    /// The session whose first operation it is.
+    session: usize,
+    /// What it has found at each place.
+    seen: BTreeMap<Place, Reply>,
+    /// Of each session, so many operations that were not answered must have run, as their values were found.
+    needed: Vec<usize>,
+}
+
+impl Look {
+    fn new(session: usize, sessions: &[Vec<Event>]) -> Look {
+        let event = &sessions[session][0];
+        let mut look = Look { session, seen: BTreeMap::new(), needed: vec![0; sessions.len()] };
+        let Some((_, Reply::Array(replies))) = &event.answered else { return look };
+        look.find(event, replies);
+        let mut found = HashSet::new();
+        look.seen.values().for_each(|reply| gather(reply, &mut found));
+        for (events, needed) in sessions.iter().zip(&mut look.needed) {
+            let is_found = |event: &Event| {
+                let mut values = event.operation.commands().iter().flat_map(Command::values);
+                values.any(|value| found.contains(&value.hash()))
+            };
+            *needed = events.iter().rposition(is_found).map_or(0, |last| last + 1);
+        }
+        look
+    }
+
+    fn find(&mut self, event: &Event, replies: &[Reply]) {
+        let (look, mut db) = (self, 0);
+        for (command, reply) in event.operation.commands().iter().zip(replies) {
+            match (command, reply) {
+                (Command::Select(number), _) => db = usize::from(*number),
+                (Command::MGet(keys), Reply::Array(values)) => {
+                    let places = keys.iter().map(|key| Place { db, key: *key });
+                    look.seen.extend(places.zip(values.iter().cloned()));
+                }
+                (Command::On(key, _), reply) => {
+                    look.seen.entry(Place { db, key: *key }).or_insert(reply.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How soon an operation is to be tried: what need not have run comes last.
+    fn rank(&self, before: &State, after: &State, is_needed: bool) -> (bool, u8) {
+        (!is_needed, self.rank_change(before, after))
+    }
+
+    /// How soon a change is to be tried: those that make what was found come behind others, for what they replace
+    /// was there before, and those that change it come last.
+    fn rank_change(&self, before: &State, after: &State) -> u8 {
+        let has = |state: &State, at: &Place| self.seen.get(at) == Some(&state.read(*at));
+        let rank = |at: Place| match (has(before, &at), has(after, &at)) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        before.differences(after).into_iter().map(rank).max().unwrap_or(0)
+    }
 }
 
 /// A point that the search has come to, and what is left to try from there.
@@ -198,8 +270,8 @@ impl<'a> Search<'a> {
         &self,
         mut points: impl Iterator<Item = (&'p [usize], &'p State)>,
     ) -> Option<Found> {
-        let look = self.look?;
-        let (frontier, state) = points.find(|(frontier, _)| frontier[look] > 0)?;
+        let session = self.look.as_ref()?.session;
+        let (frontier, state) = points.find(|(frontier, _)| frontier[session] > 0)?;
         let behind = self.sessions.iter().zip(frontier).flat_map(|(events, at)| &events[*at..]);
         let unseen = behind.filter(|event| event.answered.is_some() && !event.is_read()).count();
         Some(Found { state: state.clone(), unseen: unseen as u64 })
@@ -217,8 +289,16 @@ impl<'a> Search<'a> {
         &self,
         frontier: Vec<usize>,
         state: State,
-        next: Vec<(usize, &'a Event)>,
+        mut next: Vec<(usize, &'a Event)>,
     ) -> Branch<'a> {
+        if let Some(look) = self.look.as_ref().filter(|look| frontier[look.session] == 0) {
+            next.sort_by_cached_key(|(session, event)| {
+                let after = self.outcomes(&state, *session, event).into_iter().next();
+                let is_needed =
+                    event.answered.is_some() || frontier[*session] < look.needed[*session];
+                after.map_or((false, 0), |after| look.rank(&state, &after, is_needed))
+            });
+        }
         let (next, outcomes) = match self.read_now(&state, &next) {
             Some((session, after)) => (Vec::new(), (session, vec![after])),
             None => (next, (0, Vec::new())),
@@ -485,6 +565,15 @@ fn without(state: &State, mut places: Vec<Place>) -> Vec<State> {
         state
     });
     evicted.collect()
+}
+
+/// The values in a reply.
+fn gather(reply: &Reply, found: &mut HashSet<u64>) {
+    match reply {
+        Reply::Bulk(value) => drop(found.insert(value.hash())),
+        Reply::Array(replies) => replies.iter().for_each(|reply| gather(reply, found)),
+        _ => {}
+    }
 }
 
 /// One line.

@@ -180,6 +180,19 @@ impl Command {
         }
     }
 
+    /// The values that it leaves as they are.
+    pub(crate) fn values(&self) -> Vec<&Value> {
+        use Command::*;
+        match self {
+            Set(_, value) | SetPx(_, value, _) | SetGet(_, value) | SetNx(_, value) => vec![value],
+            MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(_, value)| value).collect(),
+            On(_, Action::HSet(pairs)) => pairs.iter().map(|(_, value)| value).collect(),
+            On(_, Action::Push(_, values)) => values.iter().collect(),
+            On(_, Action::XAdd(value)) => vec![value],
+            _ => Vec::new(),
+        }
+    }
+
     /// The request, as it goes over the wire.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let words = self.words();

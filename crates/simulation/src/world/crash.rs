@@ -91,6 +91,7 @@ impl World {
             self.profile.journal.as_ref().is_some_and(JournalProfile::is_durable_when_answered);
         let durable_at_us = if is_durable { now_us } else { journal.durable_at_us() };
         let operations: Vec<u64> = self.clients.iter().map(Client::operations_left).collect();
+        self.clients.iter_mut().chain(&mut self.helper).for_each(Client::forget_unread);
         let mut histories = self.take_histories();
         let counted = self.count(&histories);
         self.crashes.counted.add(counted);

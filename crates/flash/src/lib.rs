@@ -38,6 +38,8 @@ pub use journal::{
     JournalOptions, JournalRecord, JournalStatus, Position, Recovery, SyncPolicy, TornEnd,
     TornTail, find_journal,
 };
+#[cfg(feature = "simulation")]
+pub use journal::{SimJournal, SimJournalSizes, SimWriter};
 pub use limits::*;
 pub use location::{Location, RecordId};
 pub use log::{

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use flash::{Journal, SimJournal};
 use tier::{Tier, TierWorker};
 
 use crate::config::Config;
@@ -16,6 +17,8 @@ use crate::family::REGISTRY;
 use crate::network::connection::Connection;
 use crate::network::measure::Measurement;
 pub use crate::network::stream::Transport;
+use crate::session::journal::journal_options;
+use crate::session::load::{begin_at_start, load_opened};
 use crate::state::clients::Client;
 use crate::state::server::Server;
 pub use crate::state::slices::Slices;
@@ -60,6 +63,11 @@ impl SimServer {
         SimWorker { worker, exec }
     }
 
+    /// The journal, once it is loaded.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.server.journaling.journal()
+    }
+
     /// Measures memory, as is done fifty times a second.
     pub fn measure(&mut self) {
         self.measurement.round();
@@ -86,6 +94,20 @@ impl SimServer {
 }
 
 impl SimWorker {
+    /// Opens the journal, runs its records again, and has changes go to it from then on, as a start does: before
+    /// anybody is served.
+    ///
+    /// Errors: why it could not be opened, or not all of it be run.
+    pub fn load(
+        &self,
+        journal: &mut SimJournal,
+    ) -> impl Future<Output = Result<(), String>> + use<> {
+        let worker = self.worker.clone();
+        begin_at_start(&worker.server);
+        let opened = journal.open(journal_options(&worker.server));
+        async move { load_opened(&worker, opened).await.map_err(|error| error.to_string()) }
+    }
+
     /// A new client of this worker: its id, and the future that serves it.
     pub fn connect(
         &self,

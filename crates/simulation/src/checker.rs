@@ -5,7 +5,7 @@
 //! leads to a state seen before at the same point is not followed again. Values are unique, so few
 //! choices are open for long.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use crate::collection::{Patience, WAIT_US};
@@ -31,6 +31,15 @@ impl Event {
         let Some((_, reply)) = &self.answered else { return false };
         let is_single = matches!(self.operation, Operation::Single(_));
         self.operation.is_read() || is_single && *reply == Reply::NullArray
+    }
+
+    /// Whether it does not matter whether it ran: it was not answered, and changes nothing, not even its session.
+    fn is_nothing(&self) -> bool {
+        let is_of_session = |one: &Command| {
+            matches!(one, Command::Select(_) | Command::Watch(_) | Command::Unwatch)
+        };
+        self.answered.is_none()
+            && matches!(&self.operation, Operation::Single(one) if one.is_read() && !is_of_session(one))
     }
 
     /// When it was answered if it has waited in vain, and for how long it was to wait.
@@ -72,6 +81,8 @@ pub(crate) struct Tolerance {
     pub(crate) volatile_alone: bool,
     /// Fail to read a value.
     pub(crate) unreadable: bool,
+    /// Refuse what changes something, since the journal cannot be written.
+    pub(crate) unwritable: bool,
     /// Take for the present what was so up to this time ago.
     pub(crate) late_ms: u64,
 }
@@ -86,43 +97,129 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// Checks the histories of all sessions, each in the order of its connection.
-pub(crate) fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
+/// What a look at all data has found, in the order that was found.
+pub(crate) struct Found {
+    /// The data then.
+    pub(crate) state: State,
+    /// Operations that changed something and were answered, and that the look has not seen.
+    pub(crate) unseen: u64,
+}
+
+/// Checks the histories of all sessions, each in the order of its connection, that have begun with this data. With a
+/// session that looks at all data by its first operation, also what that has found.
+pub(crate) fn check_from(
+    begin: &State,
+    sessions: &[Vec<Event>],
+    tolerance: Tolerance,
+    look: Option<usize>,
+) -> (Verdict, Option<Found>) {
     let whole = |history: &Vec<Event>| {
-        let parts = history.iter().map(Event::ends_of_wait).collect::<Result<Vec<_>, _>>();
+        let events = history.iter().filter(|event| !event.is_nothing());
+        let parts = events.map(Event::ends_of_wait).collect::<Result<Vec<_>, _>>();
         parts.map(|parts| parts.concat())
     };
     let sessions: Vec<Vec<Event>> = match sessions.iter().map(whole).collect() {
         Ok(sessions) => sessions,
-        Err(text) => return Verdict::Broken(text),
+        Err(text) => return (Verdict::Broken(text), None),
     };
     let sessions = sessions.as_slice();
     let frontier = vec![0; sessions.len()];
     let mut commands = sessions.iter().flatten().flat_map(|event| event.operation.commands());
+    let begin = begin.for_sessions(sessions.len());
+    let sets_times = commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS));
     let mut search = Search {
         sessions,
         tolerance,
-        is_timed: commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS)),
+        look: look.map(|session| Look::new(session, sessions)),
+        found: None,
+        is_timed: sets_times || begin.is_timed(),
         seen: HashSet::new(),
         nodes: 0,
-        deepest: (0, frontier, State::new(sessions.len())),
+        deepest: (0, frontier, begin.clone()),
     };
-    match search.has_order() {
+    let verdict = match search.has_order(begin) {
         Some(true) => Verdict::Serializable,
         Some(false) => Verdict::Broken(search.explain()),
         None => Verdict::Unknown,
-    }
+    };
+    (verdict, search.found)
 }
 
 struct Search<'a> {
     sessions: &'a [Vec<Event>],
     tolerance: Tolerance,
+    look: Option<Look>,
+    /// What that has found, once there is an order.
+    found: Option<Found>,
     /// Whether keys may come to the end of their time.
     is_timed: bool,
     seen: HashSet<(Vec<usize>, u64)>,
     nodes: usize,
     /// The longest order so far: its length, where each session stands after it, and the state.
     deepest: (usize, Vec<usize>, State),
+}
+
+/// A look at all data.
+struct Look {
+    /// The session whose first operation it is.
+    session: usize,
+    /// What it has found at each place.
+    seen: BTreeMap<Place, Reply>,
+    /// Of each session, so many operations that were not answered must have run, as their values were found.
+    needed: Vec<usize>,
+}
+
+impl Look {
+    fn new(session: usize, sessions: &[Vec<Event>]) -> Look {
+        let event = &sessions[session][0];
+        let mut look = Look { session, seen: BTreeMap::new(), needed: vec![0; sessions.len()] };
+        let Some((_, Reply::Array(replies))) = &event.answered else { return look };
+        look.find(event, replies);
+        let mut found = HashSet::new();
+        look.seen.values().for_each(|reply| gather(reply, &mut found));
+        for (events, needed) in sessions.iter().zip(&mut look.needed) {
+            let is_found = |event: &Event| {
+                let mut values = event.operation.commands().iter().flat_map(Command::values);
+                values.any(|value| found.contains(&value.hash()))
+            };
+            *needed = events.iter().rposition(is_found).map_or(0, |last| last + 1);
+        }
+        look
+    }
+
+    fn find(&mut self, event: &Event, replies: &[Reply]) {
+        let (look, mut db) = (self, 0);
+        for (command, reply) in event.operation.commands().iter().zip(replies) {
+            match (command, reply) {
+                (Command::Select(number), _) => db = usize::from(*number),
+                (Command::MGet(keys), Reply::Array(values)) => {
+                    let places = keys.iter().map(|key| Place { db, key: *key });
+                    look.seen.extend(places.zip(values.iter().cloned()));
+                }
+                (Command::On(key, _), reply) => {
+                    look.seen.entry(Place { db, key: *key }).or_insert(reply.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How soon an operation is to be tried: what need not have run comes last.
+    fn rank(&self, before: &State, after: &State, is_needed: bool) -> (bool, u8) {
+        (!is_needed, self.rank_change(before, after))
+    }
+
+    /// How soon a change is to be tried: those that make what was found come behind others, for what they replace
+    /// was there before, and those that change it come last.
+    fn rank_change(&self, before: &State, after: &State) -> u8 {
+        let has = |state: &State, at: &Place| self.seen.get(at) == Some(&state.read(*at));
+        let rank = |at: Place| match (has(before, &at), has(after, &at)) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        };
+        before.differences(after).into_iter().map(rank).max().unwrap_or(0)
+    }
 }
 
 /// A point that the search has come to, and what is left to try from there.
@@ -139,9 +236,8 @@ struct Branch<'a> {
 impl<'a> Search<'a> {
     /// Whether the history can be put in order; none: the search gave up. It goes as deep as the history
     /// is long, and so keeps its path itself rather than on the stack.
-    fn has_order(&mut self) -> Option<bool> {
+    fn has_order(&mut self, mut state: State) -> Option<bool> {
         let mut frontier = vec![0; self.sessions.len()];
-        let mut state = State::new(self.sessions.len());
         let mut path: Vec<Branch<'a>> = Vec::new();
         loop {
             self.nodes += 1;
@@ -151,6 +247,8 @@ impl<'a> Search<'a> {
             if self.seen.insert((frontier.clone(), state.fingerprint())) {
                 let next = self.next(&frontier);
                 if next.iter().all(|(_, event)| event.answered.is_none()) {
+                    let points = path.iter().map(|branch| (&branch.frontier[..], &branch.state));
+                    self.found = self.find_look(points.chain([(&frontier[..], &state)]));
                     return Some(true);
                 }
                 self.note_depth(&frontier, &state);
@@ -167,6 +265,18 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// What the look has found, on the points of an order.
+    fn find_look<'p>(
+        &self,
+        mut points: impl Iterator<Item = (&'p [usize], &'p State)>,
+    ) -> Option<Found> {
+        let session = self.look.as_ref()?.session;
+        let (frontier, state) = points.find(|(frontier, _)| frontier[session] > 0)?;
+        let behind = self.sessions.iter().zip(frontier).flat_map(|(events, at)| &events[*at..]);
+        let unseen = behind.filter(|event| event.answered.is_some() && !event.is_read()).count();
+        Some(Found { state: state.clone(), unseen: unseen as u64 })
+    }
+
     fn note_depth(&mut self, frontier: &[usize], state: &State) {
         let depth = frontier.iter().sum();
         if depth >= self.deepest.0 {
@@ -179,8 +289,16 @@ impl<'a> Search<'a> {
         &self,
         frontier: Vec<usize>,
         state: State,
-        next: Vec<(usize, &'a Event)>,
+        mut next: Vec<(usize, &'a Event)>,
     ) -> Branch<'a> {
+        if let Some(look) = self.look.as_ref().filter(|look| frontier[look.session] == 0) {
+            next.sort_by_cached_key(|(session, event)| {
+                let after = self.outcomes(&state, *session, event).into_iter().next();
+                let is_needed =
+                    event.answered.is_some() || frontier[*session] < look.needed[*session];
+                after.map_or((false, 0), |after| look.rank(&state, &after, is_needed))
+            });
+        }
         let (next, outcomes) = match self.read_now(&state, &next) {
             Some((session, after)) => (Vec::new(), (session, vec![after])),
             None => (next, (0, Vec::new())),
@@ -271,8 +389,8 @@ impl<'a> Search<'a> {
         let keys = operation.commands().iter().flat_map(Command::keys).collect();
         states.extend(without(state, self.that_may_go(state, session, keys)));
         states.iter_mut().for_each(|state| drop(state.apply(session, operation)));
-        let Tolerance { refusals, evictions, unreadable, .. } = self.tolerance;
-        if refusals || evictions || unreadable {
+        let Tolerance { refusals, evictions, unreadable, unwritable, .. } = self.tolerance;
+        if refusals || evictions || unreadable || unwritable {
             let mut refused = state.clone();
             if let Operation::Transaction(_) = operation {
                 refused.unwatch(session);
@@ -299,7 +417,10 @@ impl<'a> Search<'a> {
                 let may_be = self.tolerance.evictions && state.is_watching(session);
                 if state.is_disturbed(session) || may_be { nothing() } else { Vec::new() }
             }
-            Reply::Error(text) if text.starts_with("EXECABORT") && self.tolerance.refusals => {
+            Reply::Error(text)
+                if text.starts_with("EXECABORT")
+                    && (self.tolerance.refusals || self.tolerance.unwritable) =>
+            {
                 nothing()
             }
             Reply::Array(replies) if replies.len() == commands.len() => {
@@ -363,7 +484,9 @@ impl<'a> Search<'a> {
         let refused =
             self.tolerance.refusals && command.may_be_refused() && reply.is_error("OOM command");
         let unread = self.tolerance.unreadable && reply.is_error("ERR cannot read the value");
-        if refused || unread {
+        let unwritten =
+            self.tolerance.unwritable && !command.is_read() && reply.is_error("MISCONF");
+        if refused || unread || unwritten {
             return vec![state.clone()];
         }
         if !self.tolerance.evictions {
@@ -444,6 +567,15 @@ fn without(state: &State, mut places: Vec<Place>) -> Vec<State> {
     evicted.collect()
 }
 
+/// The values in a reply.
+fn gather(reply: &Reply, found: &mut HashSet<u64>) {
+    match reply {
+        Reply::Bulk(value) => drop(found.insert(value.hash())),
+        Reply::Array(replies) => replies.iter().for_each(|reply| gather(reply, found)),
+        _ => {}
+    }
+}
+
 /// One line.
 pub(crate) fn show(event: &Event) -> String {
     let Event { operation, sent, answered } = event;
@@ -473,6 +605,10 @@ mod tests {
     fn event(sent: u64, answered: u64, command: Command, reply: Reply) -> Event {
         let operation = Operation::Single(command);
         Event { operation, sent, answered: Some((answered, reply)) }
+    }
+
+    fn check(sessions: &[Vec<Event>], tolerance: Tolerance) -> Verdict {
+        check_from(&State::new(0), sessions, tolerance, None).0
     }
 
     fn is_serializable(sessions: &[Vec<Event>]) -> bool {
@@ -647,5 +783,80 @@ mod tests {
         assert!(!is_serializable(&[history()]));
         let evicting = Tolerance { evictions: true, ..Tolerance::default() };
         assert_eq!(check(&[history()], evicting), Verdict::Serializable);
+    }
+
+    /// Whether a look at both keys behind a crash may find these, where all was durable that had been answered by
+    /// then, and how much it has not seen.
+    fn looks_right(sessions: &[Vec<Event>], durable: u64, seen: [Reply; 2]) -> Option<u64> {
+        let look = Operation::Transaction(vec![Command::MGet(vec![A, B])]);
+        let answered = Some((1_000, Reply::Array(vec![Reply::Array(seen.into())])));
+        let look = vec![Event { operation: look, sent: durable + 1, answered }];
+        let sessions = [sessions, &[look]].concat();
+        let index = sessions.len() - 1;
+        let begin = State::new(0);
+        match check_from(&begin, &sessions, Tolerance::default(), Some(index)) {
+            (Verdict::Serializable, found) => Some(found.expect("it was answered").unseen),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_crash_leaves_a_prefix_with_all_that_was_durable() {
+        let set = |at, key, text| event(at, at + 1, Command::Set(key, value(text)), Reply::ok());
+        // The second is written by who has seen the first.
+        let seen = event(3, 4, Command::Get(A), bulk("a"));
+        let history = [vec![set(1, A, "a")], vec![seen, set(5, B, "b")]];
+        let (a, b) = (bulk("a"), bulk("b"));
+        for (durable, found, unseen) in [
+            (0, [Reply::Null, Reply::Null], Some(2)),
+            (0, [a.clone(), Reply::Null], Some(1)),
+            (0, [a.clone(), b.clone()], Some(0)),
+            (0, [Reply::Null, b.clone()], None),
+            (2, [Reply::Null, Reply::Null], None),
+            (2, [a.clone(), Reply::Null], Some(1)),
+            (6, [a.clone(), Reply::Null], None),
+            (6, [a.clone(), b.clone()], Some(0)),
+        ] {
+            assert_eq!(
+                looks_right(&history, durable, found.clone()),
+                unseen,
+                "{durable} {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_transaction_is_whole_behind_a_crash_or_absent() {
+        let commands = vec![Command::Set(A, value("a")), Command::Set(B, value("b"))];
+        let operation = Operation::Transaction(commands);
+        let done = Some((2, Reply::Array(vec![Reply::ok(), Reply::ok()])));
+        for answered in [None, done] {
+            let history = [vec![Event { operation: operation.clone(), sent: 1, answered }]];
+            let (a, b) = (bulk("a"), bulk("b"));
+            assert!(looks_right(&history, 0, [Reply::Null, Reply::Null]).is_some());
+            assert!(looks_right(&history, 0, [a.clone(), b.clone()]).is_some());
+            assert!(looks_right(&history, 0, [a, Reply::Null]).is_none());
+            assert!(looks_right(&history, 0, [Reply::Null, b]).is_none());
+        }
+    }
+
+    #[test]
+    fn what_comes_behind_a_crash_begins_with_what_it_has_left() {
+        let set = vec![event(1, 2, Command::Set(A, value("a")), Reply::ok())];
+        let look = vec![event(
+            3,
+            9,
+            Command::MGet(vec![A, B]),
+            Reply::Array(vec![bulk("a"), Reply::Null]),
+        )];
+        let begin = State::new(0);
+        let (verdict, found) = check_from(&begin, &[set, look], Tolerance::default(), Some(1));
+        assert_eq!(verdict, Verdict::Serializable);
+        let begin = found.expect("it was answered").state;
+        for (seen, is_right) in [(bulk("a"), true), (Reply::Null, false)] {
+            let reader = vec![event(10, 11, Command::Get(A), seen)];
+            let (verdict, _) = check_from(&begin, &[reader], Tolerance::default(), None);
+            assert_eq!(verdict == Verdict::Serializable, is_right);
+        }
     }
 }

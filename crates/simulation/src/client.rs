@@ -39,6 +39,8 @@ pub(crate) struct Client {
     pub(crate) events: Vec<Event>,
     /// Replies that it waits for: the event, and those that it has had for it.
     waits: VecDeque<(usize, Vec<Reply>)>,
+    /// Bytes sent with all events up to each.
+    sent_bytes: Vec<usize>,
     /// What it will send next, each group at once.
     script: Script,
     /// Operations that it may still make up.
@@ -52,6 +54,7 @@ impl Client {
             id,
             events: Vec::new(),
             waits: VecDeque::new(),
+            sent_bytes: Vec::new(),
             script: VecDeque::new(),
             operations_left: operations,
         }
@@ -93,8 +96,10 @@ impl Client {
     /// Has it send these together.
     pub(crate) fn ask(&mut self, now_us: u64, operations: Vec<Operation>) {
         let mut bytes = Vec::new();
+        let before = self.sent_bytes.last().copied().unwrap_or(0);
         for operation in operations {
             operation.write(&mut bytes);
+            self.sent_bytes.push(before + bytes.len());
             self.waits.push_back((self.events.len(), Vec::new()));
             self.events.push(Event { operation, sent: now_us, answered: None });
         }
@@ -135,6 +140,15 @@ impl Client {
             }
         }
         Ok(any)
+    }
+
+    /// Forgets what it has asked and the server has not read: it cannot have run.
+    pub(crate) fn forget_unread(&mut self) {
+        let sent = self.sent_bytes.last().copied().unwrap_or(0);
+        let read = sent - self.wire.unread();
+        let whole = self.sent_bytes.partition_point(|bytes| *bytes <= read);
+        self.events.truncate(whole);
+        self.waits.retain(|(index, _)| *index < whole);
     }
 
     /// The key that it waits for without end.
@@ -512,10 +526,11 @@ impl Author<'_> {
         }
     }
 
-    /// Without end only where memory never lacks for what would end it.
+    /// Without end only where what would end it is never refused.
     fn patience(&mut self) -> Patience {
+        let may_fail = self.profile.journal.as_ref().is_some_and(|journal| journal.failing > 0);
         match self.profile.room_bytes {
-            None if self.random.below(3) == 0 => Patience::Endless,
+            None if !may_fail && self.random.below(3) == 0 => Patience::Endless,
             _ => Patience::Short,
         }
     }

@@ -101,6 +101,8 @@ pub(crate) enum Action {
     XRange(u64, u64),
     /// The last so many.
     XRevRange(u64),
+    /// The ID of the last entry that there was.
+    XLast,
 }
 
 impl Action {
@@ -159,11 +161,15 @@ impl Action {
                 | XLen
                 | XRange(..)
                 | XRevRange(_)
+                | XLast
         )
     }
 
     /// Its reply, with the elements sorted if they come in an order of the server's own.
     pub(crate) fn sorted(&self, reply: Reply) -> Reply {
+        if let (Action::XLast, Reply::Array(facts)) = (self, &reply) {
+            return last_id(facts);
+        }
         let (Action::HGetAll | Action::SMembers, Reply::Array(replies)) = (self, &reply) else {
             return reply;
         };
@@ -236,6 +242,7 @@ impl Action {
                 let count = count.to_string().into_bytes();
                 ("XREVRANGE", vec![b"+".into(), b"-".into(), b"COUNT".into(), count])
             }
+            XLast => return ["XINFO", "STREAM", key].map(Vec::from).into(),
         };
         [name.into(), key.into()].into_iter().chain(more).collect()
     }
@@ -244,7 +251,7 @@ impl Action {
     /// the key is gone.
     pub(crate) fn run(&self, key: &str, old: Option<&Value>) -> (Reply, Option<Option<Value>>) {
         use Action::*;
-        if matches!(self, XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_)) {
+        if matches!(self, XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_) | XLast) {
             return self.run_on_stream(old);
         }
         let mut elements = old.map_or_else(Vec::new, decode);
@@ -352,7 +359,7 @@ impl Action {
                 range.retain(|one| (*from..=*to).contains(&one.score()));
                 Reply::Array(range.iter().map(Element::member).collect())
             }
-            XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_) => {
+            XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_) | XLast => {
                 unreachable!("on a stream")
             }
         };
@@ -387,10 +394,21 @@ impl Action {
                 let last = stream.entries.iter().rev().take(*count as usize);
                 Reply::Array(last.map(entry_reply).collect())
             }
+            XLast => match stream.last {
+                Some(last) => Reply::Bulk(Value::new(entry_id(last))),
+                None => Reply::Error("ERR no such key".to_owned()),
+            },
             _ => Reply::Integer(len as i64),
         };
         (reply, None)
     }
+}
+
+/// The ID of the last entry, of what is told of a stream: names, and what each stands for.
+fn last_id(facts: &[Reply]) -> Reply {
+    let name = Reply::Bulk(Value::new(b"last-generated-id".into()));
+    let found = facts.chunks_exact(2).find(|pair| pair[0] == name);
+    found.map_or(Reply::Null, |pair| pair[1].clone())
 }
 
 fn named(key: &str) -> Reply {

@@ -113,7 +113,7 @@ impl Command {
     }
 
     /// Whether it changes nothing that another session could see.
-    fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         use Command::*;
         if let On(_, action) = self {
             return action.is_read();
@@ -177,6 +177,19 @@ impl Command {
             MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(key, _)| *key).collect(),
             Rename(from, to) | Copy(from, to) | LMove(from, to) => vec![*from, *to],
             FlushAll | FlushDb | SwapDb | Select(_) | Unwatch | Other(_) => Vec::new(),
+        }
+    }
+
+    /// The values that it leaves as they are.
+    pub(crate) fn values(&self) -> Vec<&Value> {
+        use Command::*;
+        match self {
+            Set(_, value) | SetPx(_, value, _) | SetGet(_, value) | SetNx(_, value) => vec![value],
+            MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(_, value)| value).collect(),
+            On(_, Action::HSet(pairs)) => pairs.iter().map(|(_, value)| value).collect(),
+            On(_, Action::Push(_, values)) => values.iter().collect(),
+            On(_, Action::XAdd(value)) => vec![value],
+            _ => Vec::new(),
         }
     }
 

@@ -19,3 +19,5 @@ pub(crate) const BROUGHT_MAX: u64 = 100;
 pub(crate) const POINTS_MAX: u64 = 400_000;
 /// Bytes of a fiber's stack.
 pub(crate) const STACK_BYTES: usize = 2 << 20;
+/// Steps within which what is under way in a server that crashes comes to an end.
+pub(crate) const WIND_DOWN_STEPS_MAX: u64 = 100_000;

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use rapidhash::fast::RapidHasher;
 
 use crate::collection::Action;
-use crate::command::{Command, DATABASES, FAR_MS, KEYS, Key, Operation};
+use crate::command::{Command, DATABASES, FAR_MS, HASHES, KEYS, Key, Operation};
 use crate::reply::Reply;
 use crate::value::Value;
 
@@ -26,10 +26,10 @@ pub(crate) struct State {
 }
 
 /// A key of one database.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
-    db: usize,
-    key: Key,
+    pub(crate) db: usize,
+    pub(crate) key: Key,
 }
 
 /// Two times in milliseconds between which something happens, both included.
@@ -72,6 +72,16 @@ impl State {
         }
     }
 
+    /// The same data for so many other sessions.
+    pub(crate) fn for_sessions(&self, sessions: usize) -> State {
+        State { sessions: vec![Session::default(); sessions], ..self.clone() }
+    }
+
+    /// Whether the time of keys may come.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.ends.iter().flatten().any(|end| matches!(end, End::Within(_)))
+    }
+
     /// A number that tells states apart.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = RapidHasher::default();
@@ -86,6 +96,23 @@ impl State {
     /// Whether the data sets are the same, whoever watches them.
     pub(crate) fn has_same_values(&self, other: &State) -> bool {
         self.values == other.values && self.ends == other.ends
+    }
+
+    /// Where the data sets differ.
+    pub(crate) fn differences(&self, other: &State) -> Vec<Place> {
+        let keys = (0..KEYS.len() as u8).map(Key);
+        let places = keys.flat_map(|key| (0..DATABASES).map(move |db| Place { db, key }));
+        places.filter(|at| self.get(at.db, at.key) != other.get(at.db, at.key)).collect()
+    }
+
+    /// What reads all that a key holds answers.
+    pub(crate) fn read(&self, Place { db, key }: Place) -> Reply {
+        let value = self.get(db, key);
+        if key.0 < HASHES {
+            Reply::value(value)
+        } else {
+            Action::read_all(key).run(key.name(), value).0
+        }
     }
 
     /// Whether a key of the session's database exists.

@@ -50,6 +50,10 @@ pub struct Outcome {
     pub passed: u64,
     /// Clients that were let go and found the turn spent again.
     pub behind: u64,
+    /// Crashes of the server.
+    pub crashes: u64,
+    /// Writes that were answered before a crash and lost by it.
+    pub lost: u64,
     /// Histories that were too wide to be checked: 0 or 1.
     pub unchecked: u64,
     /// A number that differs when anything went differently.
@@ -119,6 +123,8 @@ impl Outcome {
         self.heard += other.heard;
         let Outcome { light, overtaken, heavy, passed, behind, .. } = other;
         self.add_turns([light, overtaken, heavy, passed, behind]);
+        self.crashes += other.crashes;
+        self.lost += other.lost;
         self.unchecked += other.unchecked;
         // In whatever order the runs end.
         self.fingerprint ^= other.fingerprint;
@@ -130,7 +136,7 @@ impl fmt::Display for Outcome {
         let Outcome { steps, answered, refused, committed, disturbed, .. } = self;
         let Outcome { cold_reads, demoted, promoted, restored, evicted, .. } = self;
         let Outcome { waits, collected, heard, unchecked, fingerprint, .. } = self;
-        let Outcome { light, overtaken, heavy, passed, behind, .. } = self;
+        let Outcome { light, overtaken, heavy, passed, behind, crashes, lost, .. } = self;
         writeln!(out, "{steps} steps, {answered} operations answered, {refused} refused")?;
         writeln!(out, "{committed} transactions committed, {disturbed} disturbed")?;
         writeln!(out, "values: {demoted} demoted, {promoted} promoted, {restored} restored")?;
@@ -138,6 +144,7 @@ impl fmt::Display for Outcome {
         writeln!(out, "{evicted} keys evicted, {waits} waits for memory, {heard} messages heard")?;
         writeln!(out, "turns: {light} light, {overtaken} overtaken, {heavy} heavy")?;
         writeln!(out, "{passed} times overtaken, {behind} times behind")?;
+        writeln!(out, "{crashes} crashes, {lost} answered writes lost by them")?;
         write!(out, "{unchecked} histories too wide to check; fingerprint {fingerprint:016x}")
     }
 }

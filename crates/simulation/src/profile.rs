@@ -7,6 +7,7 @@ use server::simulation::Slices;
 use stdx::Random;
 
 use crate::command::STRINGS;
+use crate::journal::JournalProfile;
 
 /// Bytes of a segment of the flash log.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
@@ -44,6 +45,8 @@ pub(crate) struct Profile {
     pub(crate) compression: &'static str,
     /// Requests are served in small slices, and values are large from a few KiB on.
     pub(crate) is_sliced: bool,
+    /// None: there is no journal.
+    pub(crate) journal: Option<JournalProfile>,
 }
 
 /// Lengths of values that clients write.
@@ -351,6 +354,7 @@ impl Profile {
             promotion: pick(random, &["second-touch", "access"]),
             compression: pick(random, &["lz4", "none"]),
             is_sliced: false,
+            journal: None,
         }
     }
 }

@@ -131,6 +131,12 @@ impl ClientEnd {
         self.0.borrow().sent.len()
     }
 
+    /// Bytes that the server has not read.
+    pub(crate) fn unread(&self) -> usize {
+        let wire = self.0.borrow();
+        wire.sent.len() + wire.arrived.len()
+    }
+
     /// Lets so many bytes arrive.
     pub(crate) fn deliver(&self, bytes: usize) {
         let mut wire = self.0.borrow_mut();

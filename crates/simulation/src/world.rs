@@ -1,6 +1,8 @@
 //! One run: a server of several workers, its drives and its clients, and the scheduler that says
 //! what happens next.
 
+mod crash;
+
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
@@ -20,10 +22,12 @@ use crate::collection::Action;
 use crate::command::{Command, HASHES, KEYS, Key, Operation};
 use crate::engine::PointedEngine;
 use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
+use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::{ANSWERED_WITHIN_US, BROUGHT_MAX, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::listener::{self, Listener};
 use crate::machine::{BASE_BYTES, SimClock, SimMemory};
 use crate::memory::MemoryBound;
+use crate::model::State;
 use crate::outcome::Outcome;
 use crate::profile::{Profile, SEGMENT_BYTES};
 use crate::reply::Reply;
@@ -81,6 +85,8 @@ struct World {
     tier: Arc<Tier>,
     server: SimServer,
     threads: Vec<SimThread>,
+    journal: Option<JournalThread>,
+    crashes: Crashes,
     clients: Vec<Client>,
     /// Brings something to those who wait without end.
     helper: Option<Client>,
@@ -98,6 +104,18 @@ struct World {
     memory_bound: MemoryBound,
 }
 
+/// The crashes of a run.
+struct Crashes {
+    /// Those that are still to come.
+    left: u64,
+    /// The next comes when clients have so many operations left to make up, and so many steps later.
+    due: (u64, u64),
+    /// The data with which the histories begin.
+    begin: State,
+    /// What has been counted up to the last.
+    counted: Outcome,
+}
+
 /// What may happen in a step.
 #[derive(Clone, Copy)]
 enum Move {
@@ -109,6 +127,7 @@ enum Move {
     DeliverToListener(usize),
     ReadAsListener(usize),
     Job,
+    Journal,
 }
 
 /// Runs a seed.
@@ -124,7 +143,9 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, Failure> {
         }
     });
     let mut random = Random::new(seed);
-    let profile = Profile::draw(&mut random);
+    let mut profile = Profile::draw(&mut random);
+    // Of its own, so that the other seeds stay as they are.
+    JournalProfile::draw(&mut Random::new(!seed), &mut profile);
     // What is in the middle of something when a run fails cannot be taken apart.
     let mut world = ManuallyDrop::new(World::new(profile, random));
     let result = world.play();
@@ -141,28 +162,19 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, Failure> {
 impl World {
     fn new(profile: Profile, mut random: Random) -> World {
         let clock = Arc::new(SimClock::default());
-        let disk = SimDisk::new(random.next_u64(), 1, 512);
-        if let Some((chunks, heap_bytes)) = profile.device.read_pool {
-            disk.set_read_pool(chunks, heap_bytes);
-        }
-        let engine =
-            profile.flash_segments.map(|segments| engine(&disk, profile.workers, segments));
-        let engine_bytes = if engine.is_some() { ENGINE_BYTES } else { 0 };
+        let engine_bytes = profile.flash_segments.map_or(0, |_| ENGINE_BYTES);
         let fixed = BASE_BYTES + profile.workers as u64 * engine_bytes;
         let max_memory = profile.room_bytes.map_or(0, |room| fixed + room);
-        let tier_link = Arc::new(OnceLock::new());
-        let memory = SimMemory::new(tier_link.clone());
-        let budget = Budget::with_source(max_memory, Box::new(memory));
-        let seed = random.next_u64();
-        let large_value_bytes = profile.large_value_bytes();
-        let environment = Environment { clock: clock.clone(), seed, heap: None, large_value_bytes };
-        let keyspace = Arc::new(Keyspace::default());
-        let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
-        let tier = Arc::new(tier);
-        tier_link.set(Arc::downgrade(&tier)).expect("set once");
-        let server = SimServer::new(&options(&profile, max_memory), tier.clone(), profile.slices());
+        let Machine { disk, tier, server } =
+            Machine::new(&profile, &mut random, &clock, max_memory);
+        let journal = profile.journal.as_ref().map(|journal| {
+            let seed = random.next_u64();
+            JournalThread::new(seed, journal)
+        });
         let mut world = World {
             threads: Vec::new(),
+            journal,
+            crashes: Crashes::default(),
             clients: Vec::new(),
             helper: None,
             brought: 0,
@@ -189,19 +201,42 @@ impl World {
     }
 
     fn start(&mut self) {
-        for index in 0..self.profile.workers {
-            let random = Random::new(self.random.next_u64());
-            let started = SimThread::start(self.server.worker(index), random);
-            self.threads.push(started);
-        }
+        self.start_threads();
         for place in 0..self.profile.listeners {
             let index = self.random.below(self.threads.len() as u64) as usize;
             let (_, wire) = self.connect_to(index, false);
             self.listeners.push(Listener::new(wire, place));
         }
-        self.disk.set_faults(self.profile.device.faults.clone());
+        self.begin_stopping();
+    }
+
+    fn start_threads(&mut self) {
+        for index in 0..self.profile.workers {
+            let random = Random::new(self.random.next_u64());
+            let started = SimThread::start(self.server.worker(index), random);
+            self.threads.push(started);
+        }
+    }
+
+    /// Has threads be stopped as the profile says.
+    fn begin_stopping(&mut self) {
         let random = Random::new(self.random.next_u64());
         Preemption::new(random, self.profile.preempted_one_in).install();
+    }
+
+    /// Has drives fail as the profile says.
+    fn begin_failing(&mut self) {
+        self.disk.set_faults(self.profile.device.faults.clone());
+        if let (Some(journal), Some(profile)) = (&self.journal, &self.profile.journal) {
+            journal.folder.set_failing(profile.failing);
+        }
+    }
+
+    fn end_failing(&mut self) {
+        self.disk.set_faults(SimFaults::default());
+        if let Some(journal) = &self.journal {
+            journal.folder.set_failing(0);
+        }
     }
 
     /// A new connection on some worker.
@@ -235,6 +270,8 @@ impl World {
 
     /// Lets the clients do their work, then looks at everything.
     fn play(&mut self) -> Result<Outcome, String> {
+        self.load()?;
+        self.begin_failing();
         // Before anybody publishes.
         while !self.listeners.iter().all(Listener::is_confirmed) {
             self.step()?;
@@ -242,8 +279,16 @@ impl World {
         for _ in 0..self.profile.clients {
             self.connect(self.profile.operations);
         }
+        self.plan_crashes();
         self.settle()?;
-        self.disk.set_faults(SimFaults::default());
+        while self.crashes.left > 0 {
+            if !self.crash()? {
+                self.wind_down()?;
+                return Ok(self.crashes.counted);
+            }
+            self.settle()?;
+        }
+        self.end_failing();
         Preemption::never().install();
         // Once while memory is short, once when it is not any more.
         self.rest()?;
@@ -252,10 +297,12 @@ impl World {
         self.check()
     }
 
-    /// Goes on until all is asked and answered.
+    /// Goes on until all is asked and answered, or a crash is due.
     fn settle(&mut self) -> Result<(), String> {
         self.progress_us = self.clock.now_us();
-        while self.clients.iter().any(|client| client.is_waiting() || client.may_send()) {
+        while !self.is_crash_due()
+            && self.clients.iter().any(|client| client.is_waiting() || client.may_send())
+        {
             self.step()?;
             let is_late = self.clock.now_us() > self.progress_us + ANSWERED_WITHIN_US;
             if is_late || self.brought > BROUGHT_MAX {
@@ -290,7 +337,10 @@ impl World {
     /// Waits until nothing is under way, the device included.
     fn rest(&mut self) -> Result<(), String> {
         let mut quiet_since_us = self.clock.now_us();
-        while self.clock.now_us() < quiet_since_us + REST_US {
+        let is_writing = |journal: &JournalThread| journal.is_in_step();
+        while self.clock.now_us() < quiet_since_us + REST_US
+            || self.journal.as_ref().is_some_and(is_writing)
+        {
             let busy = self
                 .threads
                 .iter()
@@ -315,6 +365,9 @@ impl World {
             return Err(format!("no end after {STEPS_MAX} steps\n{}", self.waits()));
         }
         self.clock.advance(1 + self.random.below(STEP_US_MAX));
+        if let Some(journal) = &self.journal {
+            journal.folder.set_now(self.clock.now_us());
+        }
         self.ring_timers();
         let moves = match self.moves(now) {
             moves if moves.is_empty() => self.moves(u64::MAX),
@@ -330,6 +383,7 @@ impl World {
             Move::Run(index) => self.run(index, now),
             Move::Device(index) => self.threads[index].device.give(),
             Move::Job => self.server.run_job(),
+            Move::Journal => self.run_journal(),
             Move::Deliver(index) => self.deliver(index),
             Move::Read(index) => {
                 let bytes = 1 + self.random.below(WINDOW_BYTES);
@@ -345,6 +399,7 @@ impl World {
                 self.listeners[index].wire.open_window(bytes as usize);
             }
         }
+        self.note_journal();
         self.memory_bound.check(&self.tier.budget)?;
         self.receive()
     }
@@ -429,6 +484,9 @@ impl World {
         }
         if self.server.has_job() {
             moves.push((5, Move::Job));
+        }
+        if let Some(journal) = self.journal.as_ref().filter(|journal| journal.is_due()) {
+            moves.push((journal.weight(), Move::Journal));
         }
         moves
     }
@@ -530,26 +588,12 @@ impl World {
 
     fn check(&mut self) -> Result<Outcome, String> {
         crate::audit::check(&self.tier)?;
-        let mut histories = std::mem::take(&mut self.ended);
-        let clients = self.clients.iter_mut().chain(&mut self.helper);
-        histories.extend(clients.map(|client| std::mem::take(&mut client.events)));
-        let faults = &self.profile.device.faults;
-        let tolerance = Tolerance {
-            refusals: self.profile.room_bytes.is_some(),
-            evictions: self.tier.counters.evicted.load(Ordering::Relaxed) > 0,
-            volatile_alone: self.profile.policy.starts_with("volatile-"),
-            unreadable: faults.failed_reads + faults.flipped_bits > 0,
-            late_ms: self.clock.longest_poll_us().div_ceil(1000),
-        };
-        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 {
-            return Err(format!("nobody was stopped, yet {tolerance:?}"));
-        }
-        let verdict = checker::check(&histories, tolerance);
-        let mut outcome = Outcome::new(self.steps, &self.tier);
-        self.threads.iter().for_each(|one| outcome.add_turns(one.worker.turn_counts()));
+        let (histories, tolerance) = (self.take_histories(), self.tolerance()?);
+        let (verdict, _) = checker::check_from(&self.crashes.begin, &histories, tolerance, None);
+        let mut outcome = self.count(&histories);
         outcome.heard = listener::check(&self.listeners, &histories)?;
-        histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome.mix(self.random.next_u64() ^ self.disk.operations() << 32);
+        outcome.add(self.crashes.counted);
         match verdict {
             Verdict::Serializable => Ok(outcome),
             Verdict::Broken(text) => Err(text),
@@ -560,11 +604,82 @@ impl World {
         }
     }
 
+    /// The histories of all connections so far.
+    fn take_histories(&mut self) -> Vec<Vec<Event>> {
+        let mut histories = std::mem::take(&mut self.ended);
+        let clients = self.clients.iter_mut().chain(&mut self.helper);
+        histories.extend(clients.map(|client| std::mem::take(&mut client.events)));
+        histories
+    }
+
+    /// What the server may have done besides what the model does.
+    fn tolerance(&self) -> Result<Tolerance, String> {
+        let faults = &self.profile.device.faults;
+        let tolerance = Tolerance {
+            refusals: self.profile.room_bytes.is_some(),
+            evictions: self.tier.counters.evicted.load(Ordering::Relaxed) > 0,
+            volatile_alone: self.profile.policy.starts_with("volatile-"),
+            unreadable: faults.failed_reads + faults.flipped_bits > 0,
+            unwritable: self.profile.journal.as_ref().is_some_and(|journal| journal.failing > 0),
+            late_ms: self.clock.longest_poll_us().div_ceil(1000),
+        };
+        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 {
+            return Err(format!("nobody was stopped, yet {tolerance:?}"));
+        }
+        Ok(tolerance)
+    }
+
+    /// What this server has done.
+    fn count(&self, histories: &[Vec<Event>]) -> Outcome {
+        let mut outcome = Outcome::new(self.steps - self.crashes.counted.steps, &self.tier);
+        self.threads.iter().for_each(|one| outcome.add_turns(one.worker.turn_counts()));
+        histories.iter().flatten().for_each(|event| outcome.add_event(event));
+        outcome
+    }
+
     /// Takes everything apart.
     fn end(mut self) {
+        if let Some(journal) = self.journal.take() {
+            journal.end();
+        }
         for thread in self.threads.drain(..) {
             thread.thread.end();
         }
+    }
+}
+
+/// What a process has, and its drives.
+struct Machine {
+    disk: SimDisk,
+    tier: Arc<Tier>,
+    server: SimServer,
+}
+
+impl Machine {
+    fn new(
+        profile: &Profile,
+        random: &mut Random,
+        clock: &Arc<SimClock>,
+        max_memory: u64,
+    ) -> Machine {
+        let disk = SimDisk::new(random.next_u64(), 1, 512);
+        if let Some((chunks, heap_bytes)) = profile.device.read_pool {
+            disk.set_read_pool(chunks, heap_bytes);
+        }
+        let engine =
+            profile.flash_segments.map(|segments| engine(&disk, profile.workers, segments));
+        let tier_link = Arc::new(OnceLock::new());
+        let memory = SimMemory::new(tier_link.clone());
+        let budget = Budget::with_source(max_memory, Box::new(memory));
+        let seed = random.next_u64();
+        let large_value_bytes = profile.large_value_bytes();
+        let environment = Environment { clock: clock.clone(), seed, heap: None, large_value_bytes };
+        let keyspace = Arc::new(Keyspace::default());
+        let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
+        let tier = Arc::new(tier);
+        tier_link.set(Arc::downgrade(&tier)).expect("set once");
+        let server = SimServer::new(&options(profile, max_memory), tier.clone(), profile.slices());
+        Machine { disk, tier, server }
     }
 }
 
@@ -618,6 +733,9 @@ fn options(profile: &Profile, max_memory: u64) -> Vec<Vec<u8>> {
         ("--tier-compression", profile.compression.to_owned()),
         ("--tier-compression-min-bytes", "64".to_owned()),
     ];
+    if let Some(journal) = &profile.journal {
+        options.extend(journal.options());
+    }
     if let Some(segments) = profile.flash_segments {
         options.push(("--flash-path", "sim0".to_owned()));
         options.push(("--flash-size", (segments * SEGMENT_BYTES).to_string()));

@@ -48,6 +48,7 @@ mod error;
 mod folder;
 mod header;
 mod held;
+mod host;
 mod names;
 mod queue;
 mod reader;
@@ -55,8 +56,10 @@ mod record;
 mod recovery;
 mod repair;
 mod shared;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, feature = "fuzzing", feature = "simulation"))]
 pub(crate) mod sim;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod status;
 mod storage;
 #[cfg(test)]
@@ -72,7 +75,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -82,10 +85,14 @@ pub use error::JournalError;
 pub use recovery::{JournalRecord, Recovery};
 pub use status::JournalStatus;
 
+#[cfg(feature = "simulation")]
+pub use simulated::{SimJournal, SimJournalSizes, SimWriter};
+
 use header::Header;
+use host::Host;
 use shared::Shared;
 use storage::Storage;
-use writer::{Next, Writer};
+use writer::Writer;
 
 /// A place in the journal: bytes of all records in front of it. That of a record is where it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +136,7 @@ pub struct Journal {
     folder: PathBuf,
     /// What the manifests say of which journal it is.
     identity: Header,
+    host: Host,
     /// None: it was closed.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Held while a manifest is written.
@@ -142,20 +150,18 @@ impl Journal {
         storage: Arc<dyn Storage>,
         folder: PathBuf,
         identity: Header,
+        host: Host,
     ) -> Self {
         let (thread, checkpoint) = (Mutex::new(None), Mutex::new(()));
-        Self { shared, storage, folder, identity, thread, checkpoint }
+        Self { shared, storage, folder, identity, host, thread, checkpoint }
     }
 
-    /// Runs the writer on a thread of its own. Errors: there is none to be had.
+    /// Has the writer run. Errors: there is no thread to be had for it.
     fn start(&self, writer: Writer) -> Result<(), JournalError> {
-        let shared = self.shared.clone();
-        let thread = std::thread::Builder::new().name("journal".into());
-        let thread = thread.spawn(move || run(writer, &shared));
-        let thread = thread.map_err(|error| {
+        let thread = self.host.run(writer, &self.shared).map_err(|error| {
             JournalError::io(self.folder.display(), "start of a thread", &error)
         })?;
-        *self.thread.lock() = Some(thread);
+        *self.thread.lock() = thread;
         Ok(())
     }
 
@@ -186,7 +192,7 @@ impl Journal {
 
     /// Since when there is something that is not durable, as the writer saw it.
     pub fn behind(&self) -> Duration {
-        self.shared.behind(Instant::now())
+        self.shared.behind(self.host.now())
     }
 
     /// Has `waker` called once: when the journal is durable up to `position`, at once if it is; or when it fails, at
@@ -236,17 +242,6 @@ impl Drop for Journal {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "the journal was closed with records that are not durable");
-        }
-    }
-}
-
-/// The thread's life.
-fn run(mut writer: Writer, shared: &Shared) {
-    let _ends = shared.ends();
-    loop {
-        match writer.step(Instant::now()) {
-            Next::Wait(wait) => shared.queue.wait(wait, shared),
-            Next::End => return,
         }
     }
 }

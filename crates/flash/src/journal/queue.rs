@@ -68,6 +68,20 @@ impl State {
                 || now >= gathers_until)
     }
 
+    /// Whether there is work for a writer that waits so.
+    pub(crate) fn ends_wait(&self, wait: Wait, shared: &Shared) -> bool {
+        let has_work =
+            || self.is_urgent(shared.durable()) || self.buffer.bytes() >= JOURNAL_GATHER_BYTES;
+        self.is_closing || (!wait.is_failing && has_work())
+    }
+
+    /// Until when it waits if none comes.
+    pub(crate) fn waits_until(&self, wait: Wait) -> Option<Instant> {
+        let gathers = !wait.is_failing && self.buffer.bytes() > 0;
+        let gathers_until = gathers.then_some(wait.gathers_until);
+        wait.until.into_iter().chain(gathers_until).min()
+    }
+
     /// See `cut`.
     pub(crate) fn cut(&self) -> Option<u64> {
         self.cut
@@ -188,20 +202,12 @@ impl Queue {
     /// The writer waits for work.
     pub(crate) fn wait(&self, wait: Wait, shared: &Shared) {
         let mut state = self.lock();
-        while !state.is_closing {
-            let mut until = wait.until;
+        while !state.ends_wait(wait, shared) {
+            let bytes = state.buffer.bytes();
             if !wait.is_failing {
-                let bytes = state.buffer.bytes();
-                if state.is_urgent(shared.durable()) || bytes >= JOURNAL_GATHER_BYTES {
-                    break;
-                }
-                if bytes > 0 {
-                    let earlier = until.map_or(wait.gathers_until, |at| at.min(wait.gathers_until));
-                    until = Some(earlier);
-                }
                 state.wake_at = Some(if bytes == 0 { 1 } else { JOURNAL_GATHER_BYTES });
             }
-            match until {
+            match state.waits_until(wait) {
                 Some(until) => {
                     if self.work.wait_until(&mut state, until).timed_out() {
                         break;

@@ -11,6 +11,7 @@ use super::checkpoint::{read_manifest, remove};
 use super::error::JournalError;
 use super::folder::Folder;
 use super::header::{HEADER_BYTES, Header, Kind, NoHeader};
+use super::host::Host;
 use super::names::{self, MANIFEST, Name};
 use super::queue::Queue;
 use super::reader::{Read, SegmentReader};
@@ -27,6 +28,7 @@ pub struct Recovery {
     pub(super) storage: Arc<dyn Storage>,
     options: JournalOptions,
     pub(super) tuning: Tuning,
+    pub(super) host: Host,
     /// The last checkpoint. Number and position are 0 where there was none.
     pub(super) manifest: Header,
     pub(super) has_manifest: bool,
@@ -115,6 +117,7 @@ impl Recovery {
             storage,
             options,
             tuning,
+            host: Host::default(),
             manifest: manifest.unwrap_or_default(),
             has_manifest: manifest.is_some(),
             snapshot_bytes: 0,
@@ -178,7 +181,8 @@ impl Recovery {
     /// Errors: the folder cannot be synced, what was read cannot be read again, or there is no thread.
     /// Panics: not all was read.
     pub fn start(self) -> Result<Journal, JournalError> {
-        let (journal, writer) = self.finish(Instant::now())?;
+        let now = self.host.now();
+        let (journal, writer) = self.finish(now)?;
         journal.start(writer)?;
         Ok(journal)
     }
@@ -188,7 +192,8 @@ impl Recovery {
     ///
     /// Errors: there is no thread.
     pub fn start_anew(self) -> Result<Journal, JournalError> {
-        let (journal, writer) = self.finish_anew(Instant::now());
+        let now = self.host.now();
+        let (journal, writer) = self.finish_anew(now);
         journal.start(writer)?;
         Ok(journal)
     }
@@ -500,6 +505,7 @@ impl Recovery {
         let shared = Arc::new(Shared::new(queue, self.options.sync, self.tuning, facts, now));
         let writer =
             Writer::new(shared.clone(), self.storage.clone(), identity, self.number_last + 1, now);
-        (Journal::new(shared, self.storage, self.options.folder, identity), writer)
+        let folder = self.options.folder;
+        (Journal::new(shared, self.storage, folder, identity, self.host), writer)
     }
 }

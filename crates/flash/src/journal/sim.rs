@@ -31,8 +31,13 @@ pub(crate) struct SimFaults {
 
 /// The folder. Clones are the same one.
 #[derive(Clone)]
-pub(crate) struct SimFolder(Arc<Mutex<SimState>>);
+pub(crate) struct SimFolder {
+    state: Arc<Mutex<SimState>>,
+    /// Called before each operation that changes something.
+    before_change: fn(),
+}
 
+#[derive(Clone)]
 struct SimState {
     files: Vec<SimFile>,
     names: BTreeMap<String, usize>,
@@ -53,13 +58,14 @@ struct Rename {
     to: Option<String>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct SimFile {
     bytes: Vec<u8>,
     synced: Vec<u8>,
     pending: Vec<Write>,
 }
 
+#[derive(Clone)]
 struct Write {
     offset: u64,
     bytes: Vec<u8>,
@@ -143,7 +149,7 @@ fn write_sectors(target: &mut Vec<u8>, offset: u64, bytes: &[u8], mut stays: imp
 
 impl SimFolder {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(SimState {
+        let state = SimState {
             files: Vec::new(),
             names: BTreeMap::new(),
             synced_names: BTreeMap::new(),
@@ -153,12 +159,13 @@ impl SimFolder {
             failures: 0,
             is_off: false,
             random: Random::new(seed),
-        })))
+        };
+        Self { state: Arc::new(Mutex::new(state)), before_change: || {} }
     }
 
     /// The power goes, if it has not, and comes back. There are no faults any more.
     pub(crate) fn lose_power(&self) {
-        let state = &mut *self.0.lock();
+        let state = &mut *self.state.lock();
         state.faults = SimFaults::default();
         state.is_off = false;
         let luck = Luck::draw(&mut state.random);
@@ -176,8 +183,9 @@ impl SimFolder {
     }
 
     /// Changes the bytes of a file for good, whatever the journal wrote.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn overwrite(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
-        let state = &mut *self.0.lock();
+        let state = &mut *self.state.lock();
         let file = &mut state.files[state.names[name]];
         change(&mut file.bytes);
         file.synced = file.bytes.clone();
@@ -185,30 +193,47 @@ impl SimFolder {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 impl SimFolder {
     pub(crate) fn set_faults(&self, faults: SimFaults) {
-        self.0.lock().faults = faults;
+        self.state.lock().faults = faults;
+    }
+}
+
+#[cfg(feature = "simulation")]
+impl SimFolder {
+    /// The same with `before_change` called before each operation that changes something.
+    pub(crate) fn pointed(self, before_change: fn()) -> Self {
+        Self { before_change, ..self }
     }
 
+    /// Another folder that is as this one is now.
+    pub(crate) fn copy(&self) -> Self {
+        let state = self.state.lock().clone();
+        Self { state: Arc::new(Mutex::new(state)), before_change: self.before_change }
+    }
+}
+
+#[cfg(test)]
+impl SimFolder {
     /// Operations so far.
     pub(crate) fn operations(&self) -> u64 {
-        self.0.lock().operations
+        self.state.lock().operations
     }
 
     /// Operations that a fault has hit.
     pub(crate) fn failures(&self) -> u64 {
-        self.0.lock().failures
+        self.state.lock().failures
     }
 
     /// Whether the power is gone.
     pub(crate) fn is_off(&self) -> bool {
-        self.0.lock().is_off
+        self.state.lock().is_off
     }
 
     /// The bytes of a file that is there.
     pub(crate) fn bytes(&self, name: &str) -> Vec<u8> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.files[state.names[name]].bytes.clone()
     }
 }
@@ -271,12 +296,13 @@ impl Begun {
 
 impl Storage for SimFolder {
     fn list(&self) -> io::Result<Vec<String>> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         Ok(state.names.keys().cloned().collect())
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
-        let state = &mut *self.0.lock();
+        (self.before_change)();
+        let state = &mut *self.state.lock();
         if state.lacks_space(1) {
             state.failures += 1;
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -288,30 +314,34 @@ impl Storage for SimFolder {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn StoredFile>> {
-        let file = self.0.lock().find(name)?;
+        let file = self.state.lock().find(name)?;
         Ok(Box::new(OpenFile { folder: self.clone(), file }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.0.lock();
+        (self.before_change)();
+        let mut state = self.state.lock();
         let file = state.find(from)?;
         state.rename(Rename { file, from: Some(from.to_owned()), to: Some(to.to_owned()) })
     }
 
     fn keep(&self, name: &str, kept: &str) -> io::Result<()> {
-        let mut state = self.0.lock();
+        (self.before_change)();
+        let mut state = self.state.lock();
         let file = state.find(name)?;
         state.rename(Rename { file, from: None, to: Some(kept.to_owned()) })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = self.0.lock();
+        (self.before_change)();
+        let mut state = self.state.lock();
         let file = state.find(name)?;
         state.rename(Rename { file, from: Some(name.to_owned()), to: None })
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        let state = &mut *self.0.lock();
+        (self.before_change)();
+        let state = &mut *self.state.lock();
         let begun = state.begin();
         if begun == Begun::Works {
             state.synced_names = state.names.clone();
@@ -332,11 +362,11 @@ struct OpenFile {
 
 impl StoredFile for OpenFile {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.folder.0.lock().files[self.file].bytes.len() as u64)
+        Ok(self.folder.state.lock().files[self.file].bytes.len() as u64)
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> io::Result<usize> {
-        let state = self.folder.0.lock();
+        let state = self.folder.state.lock();
         let bytes = state.files[self.file].bytes.get(offset as usize..).unwrap_or_default();
         let read = bytes.len().min(target.len());
         target[..read].copy_from_slice(&bytes[..read]);
@@ -344,7 +374,8 @@ impl StoredFile for OpenFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let state = &mut *self.folder.0.lock();
+        (self.folder.before_change)();
+        let state = &mut *self.folder.state.lock();
         let begun = state.begin();
         let grows =
             (offset + bytes.len() as u64).saturating_sub(state.files[self.file].bytes.len() as u64);
@@ -366,7 +397,8 @@ impl StoredFile for OpenFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let state = &mut *self.folder.0.lock();
+        (self.folder.before_change)();
+        let state = &mut *self.folder.state.lock();
         let begun = state.begin();
         let file = &mut state.files[self.file];
         match begun {

@@ -1,7 +1,7 @@
 //! What is told of the journal.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::JournalError;
 use super::{Journal, Position, SyncPolicy};
@@ -52,7 +52,7 @@ impl Journal {
             sync: shared.sync_policy(),
             appended,
             durable,
-            behind: shared.behind(Instant::now()),
+            behind: self.behind(),
             is_syncing: shared.is_syncing(),
             checkpoint: Position(facts.checkpoint),
             snapshot_bytes: facts.snapshot_bytes,

@@ -25,7 +25,7 @@ pub(crate) fn journal_folder(config: &Config) -> PathBuf {
 }
 
 /// The same, and how it is kept.
-pub(super) fn journal_options(server: &Server) -> JournalOptions {
+pub(crate) fn journal_options(server: &Server) -> JournalOptions {
     JournalOptions {
         folder: journal_folder(&server.config),
         sync: sync_policy(server),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use command::collection::Walk;
 use command::{Classes, ColdValue, CommandError, Cx, Effects, Waits};
-use flash::{Checkpoints, JournalError, Location, RecordId, record_size};
+use flash::{Checkpoints, JournalError, Location, RecordId, Recovery, record_size};
 use keyspace::{DB_COUNT, Db, DetachedTable, Key, Noting, SLOT_COUNT, SlotState, Tally, WHOLE};
 use rdb::file::FileError;
 use thiserror::Error as ThisError;
@@ -24,7 +24,7 @@ use tokio::task::spawn_local;
 
 use crate::limits::{ATTEMPTS_MAX, FLUSHED_TICKS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
 use crate::session::errand::save_in_turn;
-use crate::session::journal::cut_logging;
+use crate::session::journal::{cut_logging, journal_options};
 use crate::session::load_brake::Brake;
 use crate::session::load_file::{Batch, LoadedPiece, LoadedPlace, LoadedPlaces, start_reading};
 use crate::session::load_room::make_room_for_load;
@@ -231,14 +231,22 @@ pub(crate) fn begin_at_start(server: &Server) {
 ///
 /// Errors: not all of it could be loaded. Nobody is served what there is of it.
 pub(crate) async fn load_at_start(worker: &Worker) -> Result<(), NotLoaded> {
-    let loaded = match worker.server.config.appendonly.load() {
-        false => load_begun(worker, Merging::Not).await,
-        true => load_journal(worker).await,
-    };
-    if loaded.is_ok() {
-        drop(Refusing(&worker.server));
+    if worker.server.config.appendonly.load() {
+        return load_opened(worker, Recovery::open(journal_options(&worker.server))).await;
     }
-    loaded
+    load_begun(worker, Merging::Not).await?;
+    drop(Refusing(&worker.server));
+    Ok(())
+}
+
+/// The same of a journal that was opened.
+pub(crate) async fn load_opened(
+    worker: &Worker,
+    opened: Result<Recovery, JournalError>,
+) -> Result<(), NotLoaded> {
+    load_journal(worker, opened).await?;
+    drop(Refusing(&worker.server));
+    Ok(())
 }
 
 /// Loads the snapshot's file, if there is one, and ends that.

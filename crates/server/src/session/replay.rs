@@ -14,14 +14,14 @@ use command::{
     BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Flags, Handler, KeyAt, Limits,
     Locks, LoggedCommand, Waits, find_keys,
 };
-use flash::{Journal, JournalRecord, Recovery};
+use flash::{Journal, JournalError, JournalRecord, Recovery};
 use keyspace::{Key, Keyspace, Locked, Noting};
 use resp::{Args, Protocol, Reply};
 use smallvec::SmallVec;
 use tier::{Claim, FetchedSet, Held, Want};
 
 use crate::session::errand::save_in_turn;
-use crate::session::journal::{GAP, apply_sync, journal_folder, journal_options, resume_logging};
+use crate::session::journal::{GAP, apply_sync, journal_folder, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::load_brake::Brake;
 use crate::session::save::AtHand;
@@ -37,13 +37,16 @@ const STEP_COMMANDS: u64 = 64;
 /// Bytes of their arguments likewise.
 const STEP_BYTES: u64 = 64 << 10;
 
-/// Loads the journal, or what was saved when there was none, and has changes go to it from then on.
+/// Loads the journal that was opened, or what was saved when there was none, and has changes go to it from then on.
 ///
-/// Errors: it cannot be opened, or not all that it has could be loaded.
-pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
+/// Errors: it was not opened, or not all that it has could be loaded.
+pub(super) async fn load_journal(
+    worker: &Worker,
+    opened: Result<Recovery, JournalError>,
+) -> Result<(), NotLoaded> {
     let server = &*worker.server;
     let evicted_before = server.tier.counters.evicted.load(Ordering::Relaxed);
-    let read = read_journal(worker, evicted_before).await;
+    let read = read_journal(worker, opened, evicted_before).await;
     let (journal, needs_checkpoint) = read.inspect_err(|_| {
         end_loading(worker, false);
     })?;
@@ -59,8 +62,12 @@ pub(super) async fn load_journal(worker: &Worker) -> Result<(), NotLoaded> {
 }
 
 /// Loads what the journal has. Returns it, and whether a checkpoint is to be taken before anything is appended.
-async fn read_journal(worker: &Worker, evicted_before: u64) -> Result<(Journal, bool), NotLoaded> {
-    let mut recovery = Recovery::open(journal_options(&worker.server))?;
+async fn read_journal(
+    worker: &Worker,
+    opened: Result<Recovery, JournalError>,
+    evicted_before: u64,
+) -> Result<(Journal, bool), NotLoaded> {
+    let mut recovery = opened?;
     let snapshot = recovery.snapshot();
     if let Some(path) = &snapshot {
         load_file(worker, path, Merging::Before).await.map_err(|reason| {

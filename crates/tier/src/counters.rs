@@ -35,7 +35,7 @@ pub struct Counters {
     /// Values that got a copy on flash for a checkpoint and stayed in RAM.
     pub copied: AtomicU64,
     pub promoted: AtomicU64,
-    /// Those of them that nobody asked for: they were hot before the last start.
+    /// Those of them that were read behind a start because of their use before it.
     pub read_back: AtomicU64,
     /// Records and values that defragmentation moved.
     pub defrag_moved: AtomicU64,

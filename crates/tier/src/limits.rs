@@ -57,5 +57,8 @@ pub(crate) const COPY_WAITS_MAX: u32 = 100;
 pub(crate) const READ_BACK_VALUES_MAX: usize = 32;
 /// Their bytes, about. A longer value is not read back.
 pub(crate) const READ_BACK_BYTES_MAX: u64 = 256 << 10;
-/// Entries of tables that are passed at a time in search of them, about: some 10 us.
+/// How often it waits for memory to be free, a tick of upkeep each, before it ends.
+pub(crate) const READ_BACK_PAUSES_MAX: u32 = 1000;
+/// Entries of tables that are passed at a time in search of them, about: some 10 us, and a look at the record of each that
+/// was used as often and has no value to demote, such as short ones.
 pub(crate) const READ_BACK_ENTRIES_MAX: usize = 4096;

@@ -9,7 +9,9 @@ use keyspace::{DB_COUNT, Db, Key, SLOT_COUNT, ScanPosition, Stored, Tally};
 
 use crate::background::Background;
 use crate::fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
-use crate::limits::{READ_BACK_BYTES_MAX, READ_BACK_ENTRIES_MAX, READ_BACK_VALUES_MAX};
+use crate::limits::{
+    READ_BACK_BYTES_MAX, READ_BACK_ENTRIES_MAX, READ_BACK_PAUSES_MAX, READ_BACK_VALUES_MAX,
+};
 use crate::worker::TierWorker;
 
 /// Frequencies of values that are read back, the hottest first.
@@ -59,13 +61,23 @@ impl Batch {
 }
 
 impl TierWorker {
-    /// Brings values back to RAM that are on flash and were used lately, as long as memory is free, and `goes_on`. After every
-    /// batch it awaits `others`. A value that cannot be read stays where it is: whoever asks for it is told.
-    pub async fn read_back(&self, goes_on: impl Fn() -> bool, others: impl AsyncFn()) -> ReadBack {
-        let mut all = ReadBack::default();
+    /// Brings values back to RAM that are on flash and were used lately, where memory is free, as long as it `goes_on`. After
+    /// every batch it awaits `others`; where memory is not free `pause`, a thousand times in all, for a load may leave
+    /// what comes free by itself. A value that cannot be read stays where it is: whoever asks for it is told.
+    pub async fn read_back(
+        &self,
+        goes_on: impl Fn() -> bool,
+        others: impl AsyncFn(),
+        pause: impl AsyncFn(),
+    ) -> ReadBack {
+        let (mut all, mut pauses) = (ReadBack::default(), 0);
         for frequency in FREQUENCIES {
             let mut next = Some(Place::default());
             while let Some(place) = next {
+                while goes_on() && !self.tier.has_free_memory() && pauses < READ_BACK_PAUSES_MAX {
+                    pauses += 1;
+                    pause().await;
+                }
                 if !goes_on() || !self.tier.has_free_memory() {
                     return all;
                 }

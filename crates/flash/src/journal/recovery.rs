@@ -206,7 +206,7 @@ impl Recovery {
         let mut numbers = Vec::new();
         let snapshot = names::snapshot(self.checkpoint());
         let mut is_snapshot_there = false;
-        // None is put in place before there is a segment.
+        // No snapshot gets its name before a segment is durable, so one alone means that the rest is missing.
         let snapshot_alone =
             names.iter().rfind(|name| matches!(Name::parse(name), Name::Snapshot(_))).cloned();
         for name in names {

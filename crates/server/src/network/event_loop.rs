@@ -101,7 +101,9 @@ async fn read_back(worker: &Worker) {
         return;
     }
     let start = Instant::now();
-    let ReadBack { values, bytes } = worker.tier.read_back(goes_on, tokio::task::yield_now).await;
+    let pause = async || worker.upkeep_tick.notified().await;
+    let read_back = worker.tier.read_back(goes_on, tokio::task::yield_now, pause);
+    let ReadBack { values, bytes } = read_back.await;
     let seconds = start.elapsed().as_secs_f64();
     tracing::info!(values, bytes, seconds, "values that were hot are back in RAM");
 }

@@ -158,10 +158,15 @@ fn check_folder(server: &Server) -> Result<(), ApplyError> {
 /// Has the journal sync as the options say.
 pub(super) fn apply_sync(server: &Server) {
     let policy = sync_policy(server);
+    let waits = server.listening.is_logged() && policy == SyncPolicy::Always;
     if let Some(journal) = server.journaling.journal() {
         journal.set_sync(policy);
+        if !waits {
+            // Replies that wait for a sync, and would ask for none now.
+            server.journaling.set_waits_for_sync(false);
+            journal.sync_soon();
+        }
     }
-    let waits = server.listening.is_logged() && policy == SyncPolicy::Always;
     server.journaling.set_waits_for_sync(waits);
 }
 

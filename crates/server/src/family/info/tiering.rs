@@ -201,8 +201,8 @@ const MOVES: &[Field] = &[
     ),
     field(
         "tier_read_back",
-        "Of the values that came back to RAM, those that were hot before the last start, and that nobody has asked for \
-         since.",
+        "Of the values that came back to RAM, those that were read behind the last start because of their use before it: \
+         `tier-read-back`.",
         |f| total(&f.counters.read_back),
     ),
     field(

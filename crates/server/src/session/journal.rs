@@ -13,6 +13,7 @@ use flash::{Journal, JournalOptions, Recovery, SyncPolicy, TornTail};
 use crate::config::{AppendFsync, ApplyError, Config, OptionRow};
 use crate::session::load_room::make_room_for_load;
 use crate::session::save::{forget_references, take_checkpoint};
+use crate::state::journaling::Growth;
 use crate::state::server::Server;
 
 /// A record of no command, which says that there are changes of which there is none.
@@ -215,6 +216,16 @@ pub(super) fn tell_of_room_to_come(server: &Server) {
     }
 }
 
+/// Bytes of the values that a checkpoint would refer to.
+fn referred_bytes(server: &Server) -> u64 {
+    let counters = &server.tier.counters;
+    let bytes = [&counters.cold_bytes, &counters.clean_bytes];
+    match server.config.tier_persistence.load() {
+        true => bytes.map(|bytes| bytes.load(Ordering::Relaxed).max(0) as u64).iter().sum(),
+        false => 0,
+    }
+}
+
 /// Whether the journal is to be rewritten now: it was scheduled, or the journal has grown enough, or that makes room on flash.
 /// Whoever asks does it.
 pub(super) fn take_due_rewrite(server: &Server) -> bool {
@@ -226,8 +237,12 @@ pub(super) fn take_due_rewrite(server: &Server) -> bool {
     if journaling.is_cut() && !server.pause.is_loading() && journaling.may_retry() {
         return true;
     }
-    let percent = config.auto_aof_rewrite_percentage.load() as u64;
-    let is_due = journaling.is_due(percent, config.auto_aof_rewrite_min_size.load());
+    let is_due = journaling.is_due(&Growth {
+        current_bytes: journaling.current_bytes(),
+        referred_bytes: referred_bytes(server),
+        percent: config.auto_aof_rewrite_percentage.load() as u64,
+        bytes_min: config.auto_aof_rewrite_min_size.load(),
+    });
     let makes_room =
         !is_due && journaling.may_retry_for_room() && server.tier.take_wish_for_checkpoint();
     if is_due {

@@ -29,8 +29,8 @@ pub use device::sim::{SimDisk, SimFaults};
 pub use engine::fetched::FetchedRecord;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
-    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FreeSpace, GcProgress, Liveness,
-    Owner, ReadStart,
+    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FREE_SPARE_SHARE, FreeSpace,
+    GcProgress, HELD_SPARE_SHARE, Liveness, Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
 pub use journal::{

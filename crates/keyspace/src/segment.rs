@@ -129,7 +129,7 @@ impl Segment {
     }
 
     /// The entries in tag order, from the first whose tag is at least `tag`.
-    pub(crate) fn iter_from(&self, tag: u16) -> impl Iterator<Item = Entry> {
+    pub(crate) fn iter_from(&self, tag: u16) -> impl Iterator<Item = Entry> + Clone {
         let start = home(tag, homes(self.entries.len()));
         let entries = self.entries.get(start..).unwrap_or_default();
         entries.iter().copied().filter(move |entry| !entry.is_empty() && entry.tag() >= tag)

@@ -3,6 +3,7 @@
 
 use crate::db::{Gone, account, account_gone};
 use crate::detached::DetachedTable;
+use crate::entry::Entry;
 use crate::key::{Hint, Key, VALUE_LINES};
 use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
@@ -381,7 +382,7 @@ impl SlotState {
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, |_, record| visit(record.view()))
+        self.table(table)?.scan(from, |_| true, |_, record| visit(record.view()))
     }
 
     /// Visits keys of `table` whose values may be on flash and which were used `frequency` times lately, in scan order, until
@@ -395,22 +396,25 @@ impl SlotState {
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
         let mut passed = 0;
-        self.table(table)?.scan(from, |entry, record| {
+        let is_one = |entry: Entry| entry.frequency() == frequency && !entry.is_demotable();
+        self.table(table)?.scan(from, is_one, |entry, record| {
             passed += 1;
-            let is_one = entry.frequency() == frequency && !entry.is_demotable();
-            is_one && visit(record.view()) || passed >= entries_max
+            is_one(entry) && visit(record.view()) || passed >= entries_max
         })
     }
 
     /// [`SlotState::scan`] with each key's frequency beside it.
-    #[cfg(test)]
-    pub(crate) fn scan_ranked(
+    pub fn scan_ranked(
         &self,
         table: u8,
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>, u8) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, |entry, record| visit(record.view(), entry.frequency()))
+        self.table(table)?.scan(
+            from,
+            |_| true,
+            |entry, record| visit(record.view(), entry.frequency()),
+        )
     }
 
     /// The `nth` (modulo their number) key of `table`. Cost: at most one segment's entries.

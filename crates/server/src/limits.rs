@@ -206,10 +206,15 @@ pub(crate) const CHECKPOINT_OVERRUN_SHIFT: u32 = 3;
 pub(crate) const CHECKPOINT_WAIT_MAX: Duration = Duration::from_millis(250);
 /// Names that are saved before others because somebody waits.
 pub(crate) const SAVED_WANTED_MAX: usize = 1024;
-/// Keys of a slot that a snapshot looks at before others have their turn with the slot.
-pub(crate) const SAVED_KEYS_MAX: usize = 128;
-/// Bytes of their values.
+/// Keys of a slot that a snapshot looks at before others have their turn with the slot: about 100 us.
+pub(crate) const SAVED_KEYS_MAX: usize = 1024;
+/// Bytes of their values, which take as long where they are compressed.
+pub(crate) const SAVED_TURN_BYTES_MAX: usize = 32 << 10;
+/// Bytes of leaves of a large collection, or of a long string, that are in memory at a time.
 pub(crate) const SAVED_BYTES_MAX: usize = 256 << 10;
+/// Values that a snapshot reads at a time, so many reads of clients may wait for. (BGSAVE beside 20,000 requests a second on
+/// one core, p50 and p99: 0.64 and 3.6 ms where it read 128, 0.21 and 1.5 with 8.)
+pub(crate) const SAVED_READS_MAX: usize = 8;
 /// Bytes of a long value that a digest looks at before others have their turn, a leaf of that or one more.
 pub(crate) const DIGESTED_BYTES_MAX: usize = 256 << 10;
 /// Leaves of them.

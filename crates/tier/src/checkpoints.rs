@@ -3,14 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flash::FreeSpace;
+use flash::{FREE_SPARE_SHARE, FreeSpace, HELD_SPARE_SHARE};
 
 use crate::tier::Tier;
 
-/// A checkpoint is taken when so little is free of what does not live on flash, a quarter, and what it brings is worth it, an
-/// eighth of that. Garbage collection begins and ends by the same.
-const FREE_SPARE_SHIFT: u32 = 2;
-const HELD_SPARE_SHIFT: u32 = 3;
+/// A checkpoint is taken for room when garbage collection has made as much as it does before one, or when as little is free of
+/// what does not live as this, an eighth, and it brings as much.
+const SHORT_SPARE_SHARE: u64 = 8;
 
 /// What is known of the next checkpoint.
 #[derive(Default)]
@@ -38,12 +37,16 @@ impl NextCheckpoint {
     }
 }
 
-/// Whether a checkpoint should be taken before anybody has to wait for it.
+/// Whether a checkpoint should be taken before anybody has to wait for it. Each is written for the room that it brings: the more,
+/// the better.
 fn is_worth_it(space: &FreeSpace) -> bool {
     let spare_bytes = space.capacity_bytes.saturating_sub(space.live_bytes);
+    let is_with = |free_share, held_share| {
+        space.free_bytes < spare_bytes / free_share && space.held_bytes >= spare_bytes / held_share
+    };
     space.held_bytes > 0
-        && space.free_bytes < spare_bytes >> FREE_SPARE_SHIFT
-        && space.held_bytes >= spare_bytes >> HELD_SPARE_SHIFT
+        && (is_with(FREE_SPARE_SHARE, HELD_SPARE_SHARE)
+            || is_with(SHORT_SPARE_SHARE, SHORT_SPARE_SHARE))
 }
 
 impl Tier {
@@ -60,6 +63,11 @@ impl Tier {
     /// for that.
     pub(crate) fn room_comes_with_checkpoint(&self) -> bool {
         self.free_space().is_some_and(|space| self.next_checkpoint.note_lack_of_room(&space))
+    }
+
+    /// Forgets who found no room before a checkpoint has brought some: who finds none behind it says so again.
+    pub fn forget_lack_of_room(&self) {
+        self.next_checkpoint.room_is_lacking.store(false, Ordering::Relaxed);
     }
 
     /// Whether somebody waits for one that comes and has not begun.
@@ -106,8 +114,10 @@ mod tests {
         for (free, held, is_wanted, is_wanted_by_who_waits) in [
             (640, 0, false, false),
             (160, 480, false, true),
-            (159, 80, true, true),
-            (159, 79, false, true),
+            (159, 213, true, true),
+            (159, 212, false, true),
+            (79, 80, true, true),
+            (79, 79, false, true),
             // Though something is free: a long record may need more.
             (10, 10, false, true),
             (0, 10, false, true),

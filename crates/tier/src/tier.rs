@@ -404,7 +404,8 @@ impl Tier {
             return false;
         };
         let short_bytes = self.budget.max_bytes() >> SHORT_SHIFT;
-        space.free_bytes < space.gc_below_bytes.min(short_bytes)
+        // What the next checkpoint brings is waited for.
+        space.free_bytes + space.coming_bytes < space.gc_below_bytes.min(short_bytes)
             && (has_little_garbage(&space) || self.rounds.iter().all(IdleRounds::has_no_garbage))
             && self.evictable(self.settings.policy()).is_none()
     }

@@ -107,6 +107,10 @@ pub trait Checkpoints: Send + Sync {
     /// refer to what is in them. No reference is being made meanwhile. Cost: a short lock.
     fn begin(&self) -> u64;
 
+    /// Says how much of the checkpoint that has begun is done, of so much. Where flash is short of free segments, new records have
+    /// as large a part of them as that: who writes is slowed down rather than stopped when none is left. Cost: mostly a division.
+    fn set_progress(&self, done: u32, of: u32);
+
     /// The number of the checkpoint by whose state the log was opened.
     fn opened_by(&self) -> Option<u64>;
 
@@ -270,10 +274,17 @@ pub enum GcProgress {
     },
 }
 
+/// Where freed segments are held for a checkpoint gc begins when less than this share is free of what does not live, a quarter:
+/// survivors need room before any comes free.
+pub const FREE_SPARE_SHARE: u64 = 4;
+/// It ends when this share is held, a third.
+pub const HELD_SPARE_SHARE: u64 = 3;
+
 /// Room on flash.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct FreeSpace {
-    /// Bytes of free segments that appends may take now, gc's reserve left out.
+    /// Bytes of free segments that appends may take, gc's reserve left out: now, or in step with a checkpoint
+    /// ([`Checkpoints::set_progress`]).
     pub free_bytes: u64,
     /// Below this many free bytes `gc` starts to work; the nearer to 0, the more it should be
     /// given to do.

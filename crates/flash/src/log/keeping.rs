@@ -22,7 +22,7 @@ use super::epochs::CheckpointEnd;
 use super::flush::FillMark;
 use super::segment::{Segment, State};
 use super::shared::Shared;
-use super::space::Blocks;
+use super::space::{Blocks, Space};
 use super::state::{Holds, LogState, Referred, SegmentState};
 use crate::device::FileIndex;
 use crate::device::label::Label;
@@ -30,6 +30,11 @@ use crate::engine::Checkpoints;
 use crate::error::EngineError;
 use crate::journal::Position;
 use crate::location::{Location, RecordId};
+
+/// What is free lasts until a checkpoint brings room: of an eighth of what does not live, or of as much as is free, new records have
+/// at first an eighth, and the last eighth while it becomes durable.
+const KEPT_BACK_SPARE_SHARE: u64 = 8;
+const KEPT_BACK_EIGHTHS: u64 = 7;
 
 /// So many checkpoints may fail in a row for want of labels before one refers to nothing.
 const FAILED_LABELS_MAX: u32 = 2;
@@ -49,6 +54,9 @@ pub(crate) struct Keeping {
     is_forgetting: AtomicBool,
     /// Where in the journal the checkpoint is that was closed last.
     closed_at: AtomicU64,
+    /// Segments that were kept back when the checkpoint began, and that are now.
+    kept_back_at_first: AtomicU64,
+    kept_back: AtomicU64,
     /// A sync has failed.
     is_unsure: AtomicBool,
     failed_writes: AtomicU64,
@@ -172,7 +180,14 @@ impl Shared {
         self.keeping.is_forgetting.store(false, Ordering::Relaxed);
         let mut space = self.space.lock();
         space.epochs.forget();
+        self.keep_back(&mut space, 0);
         self.give_needless(&mut space);
+    }
+
+    /// Lets new records have free segments but for so many.
+    fn keep_back(&self, space: &mut Space, segments: u64) {
+        space.kept_back = segments as usize;
+        self.keeping.kept_back.store(segments, Ordering::Relaxed);
     }
 
     /// Shape: files neither come nor go meanwhile.
@@ -236,7 +251,23 @@ impl Checkpoints for Shared {
         let mut space = self.space.lock();
         let number = space.epochs.begin();
         self.publish(&space);
+        let free = self.free_segments.load(Ordering::Relaxed);
+        let short = free.min(self.spare_segments() / KEPT_BACK_SPARE_SHARE);
+        let kept_back = short * KEPT_BACK_EIGHTHS / 8;
+        self.keeping.kept_back_at_first.store(kept_back, Ordering::Relaxed);
+        self.keep_back(&mut space, kept_back);
         number
+    }
+
+    fn set_progress(&self, done: u32, of: u32) {
+        let keeping = &self.keeping;
+        let at_first = keeping.kept_back_at_first.load(Ordering::Relaxed);
+        let left = u64::from(of - done.min(of));
+        let kept_back = at_first / KEPT_BACK_EIGHTHS
+            + at_first * (KEPT_BACK_EIGHTHS - 1) / KEPT_BACK_EIGHTHS * left / u64::from(of.max(1));
+        if kept_back < keeping.kept_back.load(Ordering::Relaxed) {
+            self.keep_back(&mut self.space.lock(), kept_back);
+        }
     }
 
     fn opened_by(&self) -> Option<u64> {
@@ -297,6 +328,7 @@ impl Checkpoints for Shared {
         }
         let mut space = self.space.lock();
         space.epochs.end(number, end);
+        self.keep_back(&mut space, 0);
         self.give_needless(&mut space);
     }
 

@@ -23,6 +23,7 @@ use super::table::SegmentTable;
 use crate::device::{Drives, Extent, FileIndex};
 use crate::engine::FreeSpace;
 use crate::engine::stats::EngineStats;
+use crate::engine::{FREE_SPARE_SHARE, HELD_SPARE_SHARE};
 use crate::error::{AppendError, EngineError};
 use crate::limits::PATHS_MAX;
 use crate::location::{Location, RecordId};
@@ -36,12 +37,6 @@ const RESERVE_SEGMENTS: usize = 2;
 /// worker. The later, the more is dead by then.
 const GC_BELOW_SHARE: usize = 256;
 
-/// The same where freed segments are held for a checkpoint, as a share of what does not live: survivors need room before any
-/// comes free.
-const GC_BELOW_SPARE_SHARE: u64 = 4;
-/// It ends when so much is held, of what does not live: the next checkpoint is worth it then.
-const HELD_SPARE_SHARE: u64 = 8;
-
 /// A victim must give back at least this share of itself: below that, collecting is copying.
 const VICTIM_DEAD_SHARE: u32 = 32;
 
@@ -54,7 +49,7 @@ pub(crate) struct Shared {
     /// Whether `space` has segments to be freed.
     unsettled: AtomicBool,
     /// Free segments beyond the reserve.
-    free_segments: AtomicU64,
+    pub(super) free_segments: AtomicU64,
     /// Segments that the flash size allows and that exist.
     active_segments: AtomicU64,
     /// Whether there are more segments than the flash size allows.
@@ -459,7 +454,7 @@ impl Shared {
     /// The number of free segments below which gc works.
     fn gc_below(&self) -> u64 {
         match self.holds_for_next_checkpoint() {
-            true => self.gc_below_min().max(self.spare_segments() / GC_BELOW_SPARE_SHARE),
+            true => self.gc_below_min().max(self.spare_segments() / FREE_SPARE_SHARE),
             false => self.gc_below_min(),
         }
     }
@@ -470,7 +465,7 @@ impl Shared {
     }
 
     /// Segments beyond what lives.
-    fn spare_segments(&self) -> u64 {
+    pub(super) fn spare_segments(&self) -> u64 {
         let live = self.live_bytes.load(Ordering::Relaxed) / self.geometry.segment_bytes();
         self.active_segments.load(Ordering::Relaxed).saturating_sub(live)
     }

@@ -132,6 +132,8 @@ pub(crate) struct Space {
     next_file: usize,
     free: usize,
     reserve: usize,
+    /// Free segments that new records may not have yet: what is free is to last until a checkpoint brings more.
+    pub(crate) kept_back: usize,
     /// Segments that count: free or in use, not retired.
     active: usize,
     /// Segments that should count, by the flash size.
@@ -170,6 +172,7 @@ impl Space {
             next_file: 0,
             free: 0,
             reserve,
+            kept_back: 0,
             active: 0,
             target: 0,
             retired: Vec::new(),
@@ -305,7 +308,10 @@ impl Space {
         if !self.files.iter().any(FileSpace::takes_segments) {
             return Err(NoSegment::Failed);
         }
-        let reserved = if purpose == Purpose::Fresh { self.reserve } else { 0 };
+        let reserved = match purpose {
+            Purpose::Fresh => self.reserve + self.kept_back,
+            Purpose::Survivors => 0,
+        };
         if self.free < count + reserved {
             return Err(NoSegment::Full);
         }

@@ -3,6 +3,7 @@
 
 mod large;
 mod referred;
+mod turns;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -22,19 +23,20 @@ use tier::{Background, Copier, FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::limits::{ATTEMPTS_MAX, SAVED_BYTES_MAX, SAVED_FIXED_BYTES, SAVED_KEYS_MAX};
+use crate::limits::{ATTEMPTS_MAX, SAVED_FIXED_BYTES, SAVED_READS_MAX};
 use crate::session::journal::{begin_logging, end_cut, take_due_rewrite, tell_of_room_to_come};
 use crate::session::load_room::give_room_of_load_back;
 use crate::state::clock::unix_ms;
 use crate::state::saves::Purpose;
 use crate::state::server::{REDIS_VERSION, Server};
 use crate::state::snapshot::{
-    BegunName, Failure, Reading, References, Saved, Snapshot, Turn, unreadable, unwritten,
+    BegunName, Failure, Reading, References, Saved, Snapshot, Turn, WalkedTo, unreadable, unwritten,
 };
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
 
 pub(crate) use referred::forget_references;
 use referred::{Referred, engine_to_refer_to};
+use turns::Turns;
 
 /// What a checkpoint says of itself that refers to values on flash: which table each database has, and its number.
 pub(crate) const AUX_TABLES: &str = "kelvin-tables";
@@ -158,6 +160,7 @@ impl Drop for Begun {
         if self.purpose == Purpose::Checkpoint {
             // Also where there was no thread for it: it is not tried again at once.
             self.server.journaling.end_rewrite(self.changes.is_some());
+            self.server.tier.forget_lack_of_room();
         }
         saves.end(self.changes, self.is_unwritten);
     }
@@ -261,6 +264,7 @@ struct Saving<'a> {
     beside: OnceCell<SnapshotFile>,
     /// There was no memory for a large value.
     is_short: Cell<bool>,
+    turns: Turns,
 }
 
 struct Done {
@@ -314,6 +318,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         file,
         beside,
         is_short,
+        turns: Turns::new(),
     };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || engine.is_some();
@@ -497,9 +502,13 @@ impl<'a> Saving<'a> {
     }
 
     fn walk_slots(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let checkpoints = self.engine.and_then(|engine| engine.checkpoints());
         for slot in 0..SLOT_COUNT as u16 {
             self.walk_wanted(snapshot)?;
             self.walk_slot(snapshot, slot)?;
+            if let Some(checkpoints) = checkpoints {
+                checkpoints.set_progress(u32::from(slot), SLOT_COUNT as u32);
+            }
         }
         match self.server.is_stopping() {
             true => Err(Failure::Failed("the server is stopping".to_owned())),
@@ -571,19 +580,19 @@ impl<'a> Saving<'a> {
             while let Some(position) = next {
                 self.save_wanted(snapshot)?;
                 let mut met = Met::default();
-                let (mut keys, mut bytes) = (0, 0);
                 let state = keyspace.lock(slot);
                 let nothing = FetchedSet::default();
                 let nothing = AtHand { tier: &self.server.tier, set: &nothing };
-                let reading = self.reading(&nothing);
-                next = state.scan(table, position, |view| {
-                    keys += 1;
-                    bytes += view.value_len();
-                    let key = Key::in_slot(view.key, slot);
-                    met.add(&self.server.tier, &key, snapshot.save(&state, &key, &reading));
-                    keys >= SAVED_KEYS_MAX || bytes >= SAVED_BYTES_MAX
-                });
+                let tell = |key: &Key<'_>, saved| met.add(&self.server.tier, key, saved);
+                let (at, reading) = ((table, position), self.reading(&nothing));
+                let walked = snapshot.save_some((slot, &state), at, &reading, tell);
                 drop(state);
+                self.turns.give_way();
+                next = match walked {
+                    WalkedTo::EndOfSlot => return Ok(()),
+                    WalkedTo::EndOfTable => None,
+                    WalkedTo::Position(position) => Some(position),
+                };
                 self.save_cold(snapshot, slot, met.cold)?;
                 for key in met.large {
                     self.save_large(snapshot, (slot, &key), Turn::OfSlot)?;
@@ -596,8 +605,22 @@ impl<'a> Saving<'a> {
         Ok(())
     }
 
-    /// Saves keys whose values were on flash.
+    /// Saves keys whose values were on flash, a few at a time: reads of clients wait for no more.
     fn save_cold(
+        &self,
+        snapshot: &Snapshot,
+        slot: u16,
+        mut cold: Vec<Sought>,
+    ) -> Result<(), Failure> {
+        while !cold.is_empty() {
+            let others = cold.split_off(few(&cold));
+            self.save_few(snapshot, slot, cold)?;
+            cold = others;
+        }
+        Ok(())
+    }
+
+    fn save_few(
         &self,
         snapshot: &Snapshot,
         slot: u16,
@@ -613,9 +636,14 @@ impl<'a> Saving<'a> {
                 cold = self.save_fetched(snapshot, (slot, state), cold, &nothing)?;
             }
             let wants = cold.iter().flat_map(|sought| sought.wants.iter().copied()).collect();
-            let fetched = self.reader.fetch_now(sorted(wants));
+            let mut fetched = FetchedSet::default();
+            for some in sorted(wants).chunks(SAVED_READS_MAX) {
+                fetched.extend(self.reader.fetch_now(some.to_vec()));
+            }
             let state = held.unwrap_or_else(|| keyspace.lock(slot));
             cold = self.save_fetched(snapshot, (slot, &state), cold, &fetched)?;
+            drop(state);
+            self.turns.give_way();
             attempts += 1;
         }
         Ok(())
@@ -723,6 +751,16 @@ impl Sought {
         let want = |value: &ColdValue| tier.want_at(value.at, value.key_len, value.value_len);
         Sought { key, wants: values.iter().map(want).collect() }
     }
+}
+
+/// How many of the first keys have the values that are read together: one at least.
+fn few(cold: &[Sought]) -> usize {
+    let mut reads = 0;
+    let fits = |sought: &&Sought| {
+        reads += sought.wants.len();
+        reads <= SAVED_READS_MAX
+    };
+    cold.iter().take_while(fits).count().max(1)
 }
 
 /// Errors: one of the values could not be read.

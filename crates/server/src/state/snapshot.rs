@@ -24,7 +24,7 @@ use command::collection::LeafAt;
 use command::saved::{Placed, SavedTree, save_value, tree_bytes};
 use command::{ColdValue, Fetched, NotResident};
 use flash::{Checkpoints, Engine, Location, record_size};
-use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, SlotState, Stored, View};
+use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState, Stored, View};
 use parking_lot::{Mutex, MutexGuard};
 use rapidhash::RapidHashSet;
 use rdb::file::FileWriter;
@@ -33,8 +33,8 @@ use tier::{FetchedSet, Tier, TierWorker, Want};
 use value::Kind;
 
 use crate::limits::{
-    SAVED_AT_ONCE_BYTES_MAX, SAVED_LEAVES_MAX, SAVED_STRING_BYTES_MAX, SAVED_STRING_BYTES_MIN,
-    SAVED_STRING_SHIFT, SAVED_WANTED_MAX,
+    SAVED_AT_ONCE_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX, SAVED_STRING_BYTES_MAX,
+    SAVED_STRING_BYTES_MIN, SAVED_STRING_SHIFT, SAVED_TURN_BYTES_MAX, SAVED_WANTED_MAX,
 };
 use crate::state::snapshot_file::FilePipe;
 
@@ -179,6 +179,16 @@ pub(crate) enum Saved {
     Lacks(SmallVec<[ColdValue; 1]>),
     /// The walk does it: it has a large value, or too many names are kept.
     Later,
+}
+
+/// How far the walk has come in a slot.
+pub(crate) enum WalkedTo {
+    /// Where it goes on in the table.
+    Position(ScanPosition),
+    /// There is no more in the table.
+    EndOfTable,
+    /// All of the slot is saved, and taken.
+    EndOfSlot,
 }
 
 /// When a name is saved.
@@ -327,21 +337,29 @@ impl Snapshot {
 
     /// Says that all of a slot was saved, which is held.
     pub(crate) fn take_slot(&self, slot: u16) {
-        let mut saved = self.slots[usize::from(slot)].lock();
-        let SlotSaved { names, names_bytes: bytes, .. } = std::mem::take(&mut *saved);
-        saved.is_taken = true;
-        drop(saved);
-        drop(names);
+        self.take(&mut self.slots[usize::from(slot)].lock());
+    }
+
+    fn take(&self, saved: &mut SlotSaved) {
+        let taken = SlotSaved { is_taken: true, ..SlotSaved::default() };
+        let SlotSaved { names_bytes: bytes, .. } = std::mem::replace(saved, taken);
         self.names_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Saves what a name holds in all databases, unless that was done. Its slot is held.
     pub(crate) fn save(&self, slot: &SlotState, key: &Key<'_>, reading: &Reading<'_>) -> Saved {
-        if self.has_failed() {
-            return Saved::Yes;
-        }
         let mut saved = self.slots[usize::from(key.slot)].lock();
-        if saved.has(key) {
+        self.save_with(&mut saved, slot, key, reading)
+    }
+
+    fn save_with(
+        &self,
+        saved: &mut SlotSaved,
+        slot: &SlotState,
+        key: &Key<'_>,
+        reading: &Reading<'_>,
+    ) -> Saved {
+        if self.has_failed() || saved.has(key) {
             return Saved::Yes;
         }
         let is_under_way = saved.under_way.as_deref() == Some(key.bytes);
@@ -364,8 +382,93 @@ impl Snapshot {
             }
         }
         let turn = if reading.is_walk { Turn::OfSlot } else { Turn::Early };
-        self.note_saved(&mut saved, key, turn);
+        self.note_saved(saved, key, turn);
         Saved::Yes
+    }
+
+    /// Saves what the names hold that the walk meets in a table of a slot, which is held, from a position on, until that is
+    /// enough for a turn. `met` is told of those that are not saved so. Cost: about 100 ns a small value, also where it is
+    /// not in the CPU's cache.
+    pub(crate) fn save_some(
+        &self,
+        (slot, state): (u16, &SlotState),
+        (table, from): (u8, ScanPosition),
+        reading: &Reading<'_>,
+        mut met: impl FnMut(&Key<'_>, Saved),
+    ) -> WalkedTo {
+        let mut saved = self.slots[usize::from(slot)].lock();
+        let saved = &mut *saved;
+        // Names are in one database then: who is met was not met before, and is looked up no more.
+        let is_only_table = tables(state).all(|other| other == table);
+        let (mut keys, mut bytes, mut unsaved) = (0, 0, Vec::new());
+        let next = state.scan_ranked(table, from, |view, frequency| {
+            let key = Key::in_slot(view.key, slot);
+            bytes += if self.may_refer(&view) { 0 } else { view.value_len() };
+            let of_key = match is_only_table {
+                true => self.save_met(saved, (state, table, &key), (&view, frequency), reading),
+                false => self.save_with(saved, state, &key, reading),
+            };
+            if !matches!(of_key, Saved::Yes) {
+                unsaved.push(keys);
+                met(&key, of_key);
+            }
+            keys += 1;
+            keys >= SAVED_KEYS_MAX || bytes >= SAVED_TURN_BYTES_MAX
+        });
+        if is_only_table && next.is_none() && unsaved.is_empty() {
+            self.take(saved);
+            return WalkedTo::EndOfSlot;
+        }
+        if is_only_table {
+            self.note_met(saved, (slot, state), (table, from), (keys, &unsaved));
+        }
+        next.map_or(WalkedTo::EndOfTable, WalkedTo::Position)
+    }
+
+    /// Saves a key that the walk meets, of a slot that has no other table, and does not keep its name.
+    fn save_met(
+        &self,
+        saved: &SlotSaved,
+        (slot, table, key): (&SlotState, u8, &Key<'_>),
+        (view, frequency): (&View<'_>, u8),
+        reading: &Reading<'_>,
+    ) -> Saved {
+        if self.has_failed() || saved.has(key) {
+            return Saved::Yes;
+        }
+        if self.is_large_view(slot, (table, key), view) {
+            return Saved::Later;
+        }
+        if let Some(lacked) = self.lacked_view(key, view, reading) {
+            return Saved::Lacks(SmallVec::from_elem(lacked, 1));
+        }
+        if let Err(failure) = self.save_view(slot, (table, key), (view, frequency), reading) {
+            self.fail(failure);
+        }
+        Saved::Yes
+    }
+
+    /// Keeps the names of the first `keys` from a position on but for the unsaved: the slot will be let go of before it is taken.
+    fn note_met(
+        &self,
+        saved: &mut SlotSaved,
+        (slot, state): (u16, &SlotState),
+        (table, from): (u8, ScanPosition),
+        (keys, mut unsaved): (usize, &[usize]),
+    ) {
+        let mut index = 0;
+        state.scan(table, from, |view| {
+            if unsaved.first() == Some(&index) {
+                unsaved = &unsaved[1..];
+            } else if index < keys {
+                let key = Key::in_slot(view.key, slot);
+                if !saved.has(&key) {
+                    self.note_saved(saved, &key, Turn::OfSlot);
+                }
+            }
+            index += 1;
+            index >= keys
+        });
     }
 
     /// Whether nobody has to save what a name holds any more.
@@ -435,7 +538,21 @@ impl Snapshot {
         key: &Key<'_>,
         reading: &Reading<'_>,
     ) -> Result<(), Failure> {
-        let Some((view, frequency)) = slot.view_used(table, key) else { return Ok(()) };
+        match slot.view_used(table, key) {
+            Some((view, frequency)) => {
+                self.save_view(slot, (table, key), (&view, frequency), reading)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn save_view(
+        &self,
+        slot: &SlotState,
+        (table, key): (u8, &Key<'_>),
+        (view, frequency): (&View<'_>, u8),
+        reading: &Reading<'_>,
+    ) -> Result<(), Failure> {
         let kind = Kind::from_bits(view.kind);
         self.keys.fetch_add(1, Ordering::Relaxed);
         if kind.is_tree() {
@@ -443,7 +560,7 @@ impl Snapshot {
         }
         let mut object = Vec::new();
         let refer = |references: &References| {
-            references.refer(&view, frequency, slot.first_timer(table, key))
+            references.refer(view, frequency, slot.first_timer(table, key))
         };
         if let Some(placed) = self.references.as_ref().and_then(refer) {
             placed.save(&mut object);
@@ -472,9 +589,17 @@ impl Snapshot {
 
     /// Whether what a key has is not saved at once.
     fn is_large(&self, slot: &SlotState, table: u8, key: &Key<'_>) -> bool {
-        let Some(view) = slot.view(table, key) else { return false };
+        slot.view(table, key).is_some_and(|view| self.is_large_view(slot, (table, key), &view))
+    }
+
+    fn is_large_view(
+        &self,
+        slot: &SlotState,
+        (table, key): (u8, &Key<'_>),
+        view: &View<'_>,
+    ) -> bool {
         let kind = Kind::from_bits(view.kind);
-        kind.is_string() && view.value_len() > self.string_bytes_max && !self.may_refer(&view)
+        kind.is_string() && view.value_len() > self.string_bytes_max && !self.may_refer(view)
             || kind.is_tree() && tree_bytes(slot, table, key) > SAVED_AT_ONCE_BYTES_MAX
     }
 
@@ -491,14 +616,19 @@ impl Snapshot {
         tables: impl Iterator<Item = u8>,
         reading: &Reading<'_>,
     ) -> SmallVec<[ColdValue; 1]> {
-        let key_len = key.bytes.len() as u32;
-        let lacked = |table| {
-            let view = slot.view(table, key)?;
-            let Stored::Cold(at, value_len) = view.stored else { return None };
-            let is_lacked = reading.fetched.value(at).is_none() && !self.may_refer(&view);
-            is_lacked.then_some(ColdValue { at, key_len, value_len })
-        };
+        let lacked = |table| self.lacked_view(key, &slot.view(table, key)?, reading);
         tables.filter_map(lacked).collect()
+    }
+
+    fn lacked_view(
+        &self,
+        key: &Key<'_>,
+        view: &View<'_>,
+        reading: &Reading<'_>,
+    ) -> Option<ColdValue> {
+        let Stored::Cold(at, value_len) = view.stored else { return None };
+        let is_lacked = reading.fetched.value(at).is_none() && !self.may_refer(view);
+        is_lacked.then_some(ColdValue { at, key_len: key.bytes.len() as u32, value_len })
     }
 
     /// The database of a table.

@@ -7,8 +7,10 @@ use crate::device::label::Label;
 use crate::device::sim::{SimDisk, SimFaults};
 use crate::engine::conformance::{Mix, Rig};
 use crate::engine::{CheckpointEnd, Engine};
+use crate::error::AppendError;
 use crate::log::shared::Shared;
 use crate::log::{Backend, LogConfig, open_sim, reopen_sim};
+use crate::record::{Lane, Record, RecordMeta};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -352,6 +354,45 @@ fn a_full_flash_waits_for_a_checkpoint_and_goes_on_with_it() {
         rig.run(&Mix { steps: 3000, ..mix });
         assert!(before != state_of(&rig), "there was no other way");
     }
+}
+
+#[test]
+fn what_is_free_is_handed_out_in_step_with_a_checkpoint() {
+    let (_disk, engine) = sim(2, 1, 1024, 1);
+    let checkpoints = engine.checkpoints().expect("it keeps records");
+    checkpoints.prepare(1).expect("nothing fails");
+    let mut worker = engine.worker().expect("a device");
+    let meta = RecordMeta::default();
+    let payload = vec![7; 15_000];
+    let record = Record { meta, key: b"key", payload: &payload };
+    // Records that find room before there is none, or so many.
+    let mut append = |most: usize| {
+        let (mut count, mut done) = (0, Vec::new());
+        while count < most {
+            match worker.append(Lane::Demote, &record) {
+                Ok(_) => count += 1,
+                Err(AppendError::Busy) => {
+                    worker.submit();
+                    worker.reap(&mut done);
+                }
+                Err(error) => return assert!(matches!(error, AppendError::Full), "{error}"),
+            }
+        }
+    };
+    append(4 * 100);
+    let free = || engine.free_space().free_bytes / SEGMENT_BYTES;
+    let before = free();
+    let number = checkpoints.begin();
+    append(10_000);
+    let at_first = free();
+    assert!(at_first > 0 && at_first < before, "{before} {at_first}");
+    checkpoints.set_progress(3, 4);
+    append(10_000);
+    assert!(free() > 0 && free() < at_first, "{at_first} {}", free());
+    checkpoints.set_progress(4, 4);
+    checkpoints.end(number, CheckpointEnd::Failed);
+    append(10_000);
+    assert_eq!(free(), 0);
 }
 
 #[test]

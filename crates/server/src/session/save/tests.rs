@@ -13,9 +13,19 @@ fn begin<'s>(server: &'s Server, name: &str) -> (Saving<'s>, Arc<Snapshot>) {
     let dir = std::env::temp_dir();
     let (file, pipe) = SnapshotFile::create(&server.tier, &dir, name).expect("a file");
     let (purpose, beside) = (Purpose::Save, OnceCell::new());
-    let (copier, is_short) = (RefCell::default(), Cell::new(false));
-    let saving =
-        Saving { server, purpose, engine: None, dir, reader, copier, file, beside, is_short };
+    let (copier, is_short, turns) = (RefCell::default(), Cell::new(false), Turns::new());
+    let saving = Saving {
+        server,
+        purpose,
+        engine: None,
+        dir,
+        reader,
+        copier,
+        file,
+        beside,
+        is_short,
+        turns,
+    };
     let writer = FileWriter::new(pipe, VERSION_7_0, false);
     let moment = saving.begin(writer).unwrap_or_else(|failure| panic!("{failure:?}"));
     (saving, moment.snapshot)

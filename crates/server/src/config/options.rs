@@ -206,7 +206,7 @@ options! {
     tier_value_bytes_min: Atomic<Memory> = Memory::between(DEMOTE_BYTES_MIN as u64, 64 * KIB), "tier-value-bytes-min", "32", RUNTIME;
     /// Whether checkpoints of the journal refer to values on flash, so that these stay there over a restart, rather than have
     /// them as well.
-    tier_persistence: Atomic<YesNo> = YesNo::either(), "tier-persistence", "no", RUNTIME;
+    tier_persistence: Atomic<YesNo> = YesNo::either(), "tier-persistence", "yes", RUNTIME;
     /// Whether values that were hot come back to RAM behind a start that has left them on flash.
     tier_read_back: Atomic<YesNo> = YesNo::either(), "tier-read-back", "yes", RUNTIME;
 

@@ -61,7 +61,7 @@ const RECENT: usize = 2 * READS_IN_FLIGHT_MAX;
 
 /// One worker's reads.
 pub(crate) struct Reader {
-    pub(super) reads: Vec<Option<DeviceRead>>,
+    reads: Vec<Option<DeviceRead>>,
     free: Vec<u32>,
     /// For a hash of the first sector, the read that began there last.
     recent: Vec<u32>,
@@ -169,6 +169,7 @@ impl Reader {
         match self.blocks.find(place, waiter.offset, waiter.size) {
             Cached::Missing => self.start(io, place, waiter),
             Cached::Reading(index) => {
+                io.counters.reads_merged.add(1);
                 self.join_block(io, index, waiter);
                 io.shared.unpin(segment);
                 ReadStart::Pending
@@ -266,13 +267,17 @@ impl Reader {
         self.reads[index as usize].take().expect("invariant: each read ends once")
     }
 
-    pub(super) fn get(&mut self, index: u32) -> &mut DeviceRead {
+    pub(super) fn get(&self, index: u32) -> &DeviceRead {
+        self.reads[index as usize].as_ref().expect("invariant: the read has not ended")
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut DeviceRead {
         self.reads[index as usize].as_mut().expect("invariant: the read has not ended")
     }
 
     /// Asks the device for what was gathered.
     pub(super) fn ask(&mut self, io: &mut Io, index: u32) {
-        let read = self.get(index);
+        let read = self.get_mut(index);
         let buffer = read.buffer.take().expect("invariant: the device is asked once");
         let (segment, start) = (read.segment, read.start);
         io.counters.device_reads.add(1);
@@ -545,6 +550,10 @@ fn in_ram(
 }
 
 impl DeviceRead {
+    pub(super) fn place(&self) -> (u32, u32) {
+        (self.segment, self.start)
+    }
+
     /// Takes those who wait for it, in their order.
     fn take_waiters(&mut self) -> impl Iterator<Item = Waiter> + use<> {
         self.first.take().into_iter().chain(std::mem::take(&mut self.more))

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::io::Io;
 use super::read::{DeviceRead, Kind, Reader, Waiter};
 use super::read_ahead::BLOCK_BYTES;
+use crate::device::buffer::IoBuffer;
 use crate::limits::READS_IN_FLIGHT_MAX;
 
 /// Bytes of neighbours that are read at once: as those of a block that is read ahead.
@@ -23,7 +24,7 @@ impl Reader {
         if !self.gathered.is_empty() {
             let mut gathered = std::mem::take(&mut self.gathered);
             if gathered.len() > 1 {
-                gathered.sort_unstable_by_key(|&index| self.place_of(index));
+                gathered.sort_unstable_by_key(|&index| self.get(index).place());
             }
             gathered.retain(|&index| {
                 let is_in_block = self.has_joined_block(io, index)
@@ -35,12 +36,6 @@ impl Reader {
             self.gathered = gathered;
         }
         io.counters.block_cache_bytes.set(self.blocks.bytes() as u64);
-    }
-
-    fn place_of(&self, index: u32) -> (u32, u32) {
-        let read = self.reads[index as usize].as_ref();
-        read.map(|read| (read.segment, read.start))
-            .expect("invariant: a gathered read has not ended")
     }
 
     // Neighbours.
@@ -57,39 +52,34 @@ impl Reader {
 
     /// How many of the first reads touch.
     fn run_len(&self, reads: &[u32]) -> usize {
-        let at = |index: u32| self.reads[index as usize].as_ref();
-        let Some(first) = at(reads[0]) else { return 1 };
+        let first = self.get(reads[0]);
         let mut end = first.end;
         let touches = |&&index: &&u32| {
-            let next = at(index).filter(|next| {
-                next.segment == first.segment
-                    && next.start <= end
-                    && next.end.max(end) - first.start <= RUN_BYTES_MAX
-            });
-            end = end.max(next.map_or(0, |next| next.end));
-            next.is_some()
+            let next = self.get(index);
+            let touches = next.segment == first.segment
+                && next.start <= end
+                && next.end - first.start <= RUN_BYTES_MAX;
+            end = end.max(next.end);
+            touches
         };
         1 + reads[1..].iter().take_while(touches).count()
     }
 
     /// Begins reads that touch: as one, if there is a buffer for that.
     fn begin_run(&mut self, io: &mut Io, run: &[u32]) {
-        let ends =
-            run.iter().map(|&index| self.reads[index as usize].as_ref().map_or(0, |r| r.end));
-        let end = ends.max().unwrap_or_default();
-        let (_, start) = self.place_of(run[0]);
-        let buffer = match run.len() {
-            1 => None,
-            _ => io.device.pool().take_slot((end - start) as usize),
-        };
+        let start = self.get(run[0]).start;
+        let end = run.iter().map(|&index| self.get(index).end).max().unwrap_or(start);
+        let size = (end - start) as usize;
+        let buffer = if run.len() > 1 { io.device.pool().take_slot(size) } else { None };
         let Some(buffer) = buffer else {
             return run.iter().for_each(|&index| self.ask(io, index));
         };
         for &index in &run[1..] {
+            io.counters.reads_merged.add(1);
             let joined = self.dissolve(io, index);
-            self.get(run[0]).more.extend(joined);
+            self.get_mut(run[0]).more.extend(joined);
         }
-        let first = self.get(run[0]);
+        let first = self.get_mut(run[0]);
         first.end = end;
         first.buffer = Some(buffer);
         self.ask(io, run[0]);
@@ -99,7 +89,6 @@ impl Reader {
     /// who wait for it.
     fn dissolve(&mut self, io: &Io, index: u32) -> impl Iterator<Item = Waiter> + use<> {
         let DeviceRead { segment, first, more, .. } = self.remove(index);
-        io.counters.reads_merged.add(1);
         io.shared.unpin(segment);
         first.into_iter().chain(more)
     }
@@ -108,12 +97,11 @@ impl Reader {
 
     /// Has a record wait for a block that is being read. Its segment is pinned for that.
     pub(super) fn join_block(&mut self, io: &mut Io, index: u32, waiter: Waiter) {
-        io.counters.reads_merged.add(1);
-        let read = self.get(index);
+        let read = self.get_mut(index);
         let place = (read.segment, read.generation);
-        let (at, range) = (waiter.offset, waiter.range());
+        let used = (waiter.offset, waiter.size as u32);
         read.more.push(waiter);
-        self.note_use(io, place, (at, range.len() as u32));
+        self.note_use(io, place, used);
     }
 
     /// Has the records of a gathered read wait for a block that is being read, if one has them.
@@ -124,11 +112,8 @@ impl Reader {
         let read = self.get(index);
         let (place, range) = ((read.segment, read.generation), read.start..read.end);
         let Some(block) = self.blocks.find_read(place, &range) else { return false };
-        for waiter in self.dissolve(io, index) {
-            let used = (waiter.offset, waiter.size as u32);
-            self.get(block).more.push(waiter);
-            self.note_use(io, place, used);
-        }
+        io.counters.reads_merged.add(1);
+        self.dissolve(io, index).for_each(|waiter| self.join_block(io, block, waiter));
         true
     }
 
@@ -139,7 +124,7 @@ impl Reader {
         let Some(window) = self.ahead.note_read(place.0, &sectors) else { return false };
         let Some(block) = self.begin_block(io, place, window, &sectors) else { return false };
         let mut waiters = self.dissolve(io, index);
-        let read = self.get(block);
+        let read = self.get_mut(block);
         read.first = waiters.next();
         read.more.extend(waiters);
         true
@@ -205,11 +190,7 @@ impl Reader {
         Some(index)
     }
 
-    fn take_block_buffer(
-        &mut self,
-        io: &Io,
-        size: usize,
-    ) -> Option<crate::device::buffer::IoBuffer> {
+    fn take_block_buffer(&mut self, io: &Io, size: usize) -> Option<IoBuffer> {
         let Self { ahead, blocks, .. } = self;
         blocks.take_buffer(io.device.pool(), size, |evicted| ahead.note_eviction(&evicted))
     }

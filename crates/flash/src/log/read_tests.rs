@@ -34,9 +34,17 @@ fn value(number: u32) -> Vec<u8> {
 
 impl Records {
     fn new(seed: u64, count: u32) -> Records {
+        Records::with_pool(seed, count, None)
+    }
+
+    /// The same with so many chunks of buffers and bytes beside them.
+    fn with_pool(seed: u64, count: u32, pool: Option<(usize, usize)>) -> Records {
         let segments =
             LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
         let disk = SimDisk::new(seed, 1, if seed.is_multiple_of(2) { 512 } else { 4096 });
+        if let Some((chunks, heap_bytes)) = pool {
+            disk.set_read_pool(chunks, heap_bytes);
+        }
         let engine = open_sim(&disk, &segments).expect("opens");
         let mut worker = engine.worker().expect("a worker");
         let put = |number: u32| append(&mut *worker, &number.to_le_bytes(), &value(number));
@@ -262,28 +270,21 @@ fn what_was_written_since_in_the_same_place_is_not_answered_from_an_old_block() 
 
 #[test]
 fn blocks_go_where_reads_of_records_find_no_buffer() {
-    let mut records = Records::new(2, 12_000);
-    assert_eq!(records.read_in_order(0..4000), []);
-    assert!(records.engine.stats().block_cache_bytes >= 1 << 20);
-    let mut held = Vec::new();
-    let mut busy = false;
-    // Of each ten one, so that no two are neighbours. They are held.
-    for number in (4000..12_000).step_by(10).chain((4005..12_000).step_by(10)) {
-        match records.start(number) {
-            ReadStart::Busy => busy = true,
-            ReadStart::Ready(record) => held.push(record),
-            ReadStart::Pending => {}
-            ReadStart::Failed(error) => panic!("{error}"),
-        }
+    // All buffers that there are.
+    let mut records = Records::with_pool(2, 20_000, Some((4, 0)));
+    assert_eq!(records.read_in_order(0..1000), []);
+    assert_eq!(records.engine.stats().block_cache_bytes, 4 << 16);
+    // Each far from the others.
+    for number in (1000..20_000).step_by(1000) {
+        assert!(matches!(records.start(number), ReadStart::Pending), "{number}");
     }
-    let _ = busy;
-    for completion in settle(&mut *records.worker) {
-        let Completion::Read { result, .. } = completion else { panic!("{completion:?}") };
-        held.push(result.expect("read"));
-    }
-    assert!(held.len() >= 1000, "{}", held.len());
-    // And there are reads while all of these are held.
-    assert_eq!(records.read_in_order(0..100), []);
+    let held = settle(&mut *records.worker);
+    assert_eq!(held.len(), 19);
+    assert!(held.iter().all(|one| matches!(one, Completion::Read { result: Ok(_), .. })));
+    let bytes = records.engine.stats().block_cache_bytes;
+    assert!((1..=3 << 16).contains(&bytes), "{bytes}");
+    // And there are reads while these are held.
+    assert_eq!(records.read_in_order(0..1000), []);
 }
 
 proptest! {

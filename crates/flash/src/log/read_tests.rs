@@ -271,20 +271,25 @@ fn what_was_written_since_in_the_same_place_is_not_answered_from_an_old_block() 
 #[test]
 fn blocks_go_where_reads_of_records_find_no_buffer() {
     // All buffers that there are.
-    let mut records = Records::with_pool(2, 20_000, Some((4, 0)));
+    let mut records = Records::with_pool(2, 60_000, Some((4, 0)));
     assert_eq!(records.read_in_order(0..1000), []);
-    assert_eq!(records.engine.stats().block_cache_bytes, 4 << 16);
-    // Each far from the others.
-    for number in (1000..20_000).step_by(1000) {
-        assert!(matches!(records.start(number), ReadStart::Pending), "{number}");
+    assert!(records.engine.stats().block_cache_bytes >= 1 << 16);
+    // Three of a region, so that nothing is read ahead; they are held.
+    let mut held = 0;
+    for number in (1000..60_000).step_by(160) {
+        match records.start(number) {
+            ReadStart::Pending => held += 1,
+            ReadStart::Busy => break,
+            other => panic!("{other:?}"),
+        }
     }
-    let held = settle(&mut *records.worker);
-    assert_eq!(held.len(), 19);
-    assert!(held.iter().all(|one| matches!(one, Completion::Read { result: Ok(_), .. })));
-    let bytes = records.engine.stats().block_cache_bytes;
-    assert!((1..=3 << 16).contains(&bytes), "{bytes}");
+    let done = settle(&mut *records.worker);
+    assert_eq!(done.len(), held);
+    assert!(held >= 4 * 32, "{held}");
+    assert!(done.iter().all(|one| matches!(one, Completion::Read { result: Ok(_), .. })));
+    assert_eq!(records.engine.stats().block_cache_bytes, 0);
     // And there are reads while these are held.
-    assert_eq!(records.read_in_order(0..1000), []);
+    assert_eq!(records.read_in_order(0..100), []);
 }
 
 proptest! {

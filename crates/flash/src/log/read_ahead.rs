@@ -46,6 +46,8 @@ const DRIFT_MAX: i8 = 4;
 const USED_SHIFT: u32 = 5;
 /// What is read ahead unpaid: this part of what is read without, 1/128.
 const UNPAID_SHIFT: u32 = 7;
+/// All streams end when so many reads have gone elsewhere since a block was last used: reads need not look for them.
+const IDLE_READS: u32 = 4096;
 const CREDIT_BYTES_FIRST: i64 = 256 << 10;
 const CREDIT_BYTES_MAX: i64 = 2 << 20;
 
@@ -55,6 +57,8 @@ pub(crate) struct ReadAhead {
     streams: Vec<Stream>,
     /// Device reads so far, modulo 2^32.
     reads: u32,
+    /// The same when a record was last served from what had been read ahead, or a stream began.
+    used_at: u32,
     credit_bytes: i64,
 }
 
@@ -87,6 +91,7 @@ impl ReadAhead {
             regions: Box::new([nowhere; REGIONS]),
             streams: Vec::new(),
             reads: 0,
+            used_at: 0,
             credit_bytes: CREDIT_BYTES_FIRST,
         }
     }
@@ -151,6 +156,7 @@ impl ReadAhead {
             let oldest = (0..STREAMS_MAX).max_by_key(|&index| age(&self.streams[index]));
             oldest.map(|index| self.streams.swap_remove(index));
         }
+        self.used_at = self.reads;
         let window_bytes = WINDOW_BYTES_MIN;
         self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
     }
@@ -162,6 +168,7 @@ impl ReadAhead {
 
     /// Notes that a record was served from what had been read ahead.
     pub(crate) fn earn(&mut self, bytes: u32) {
+        self.used_at = self.reads;
         self.add_credit(i64::from(bytes) << USED_SHIFT);
     }
 
@@ -197,6 +204,16 @@ impl ReadAhead {
         if u64::from(block.used_bytes) << USED_SHIFT < block.range.len() as u64 {
             self.end_stream(block.segment, &block.range);
         }
+    }
+
+    /// Ends all streams when no reads have followed each other for long. True: they did, so that nothing that was read
+    /// ahead is worth keeping.
+    pub(crate) fn ends_all(&mut self) -> bool {
+        let is_idle = self.reads.wrapping_sub(self.used_at) > IDLE_READS;
+        if is_idle {
+            self.streams.clear();
+        }
+        is_idle
     }
 
     /// Ends the stream that a block belongs to: reads there bring one block again.
@@ -421,6 +438,25 @@ mod tests {
         assert_eq!(ahead.note_read(1, &sectors(7)), Some(4 * 4096..8 * 4096));
         ahead.note_eviction(&evicted(100));
         assert_eq!(ahead.note_read(1, &sectors(8)), None);
+    }
+
+    #[test]
+    fn streams_end_when_reads_have_gone_elsewhere_for_long() {
+        let mut ahead = ReadAhead::new();
+        let sectors = |number: u32| number * 4096..number * 4096 + 4096;
+        (0..5).for_each(|number| {
+            assert_eq!(ahead.note_read(1, &sectors(number)).is_some(), number == 4)
+        });
+        for segment in 2..2 + IDLE_READS {
+            assert!(!ahead.ends_all());
+            ahead.note_read(segment, &sectors(0));
+        }
+        assert!(!ahead.ends_all());
+        ahead.note_read(9999, &sectors(0));
+        assert!(ahead.ends_all());
+        assert_eq!(ahead.note_read(1, &sectors(5)), None);
+        ahead.earn(1);
+        assert!(!ahead.ends_all());
     }
 
     #[test]

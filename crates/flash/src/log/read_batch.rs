@@ -18,7 +18,8 @@ impl Reader {
     /// Asks the device for all that was gathered.
     pub(crate) fn begin(&mut self, io: &mut Io) {
         let reads_ahead = io.shared.reads_ahead();
-        if !reads_ahead && !self.blocks.is_empty() {
+        let is_idle = self.ahead.ends_all();
+        if !self.blocks.is_empty() && (is_idle || !reads_ahead) {
             self.blocks.clear();
         }
         if !self.gathered.is_empty() {

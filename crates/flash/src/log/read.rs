@@ -33,10 +33,11 @@
 //! 7. A blocking read takes its buffers beyond the bound, one for each record of a few, and waits for the
 //!    drive alone.
 //!
-//! So a read waits for reads in flight, a gc run for its reads and for writes, a write for
-//! writes in flight: no circle. What is taken beyond the bound is one small buffer for each
-//! value that a caller holds already, the small buffers of the records in a read that failed, and one piece. Whoever holds values must not wait for
-//! anything but its own reads: the tier's callers let go of their buffers first.
+//! So a read waits for reads in flight, a gc run for its reads and for writes, a write for writes
+//! in flight: no circle. What is taken beyond the bound is one small buffer for each value that a
+//! caller holds already, the small buffers of the records in a read that failed, and one piece.
+//! Whoever holds values must not wait for anything but its own reads: the tier's callers let go of
+//! their buffers first.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -229,6 +230,11 @@ impl Reader {
         self.recent[slot] = index;
         self.gathered.push(index);
         ReadStart::Pending
+    }
+
+    /// Has reads that begin at a place find one that brings what is there.
+    pub(super) fn note_recent(&mut self, (segment, start): (u32, u32), index: u32) {
+        self.recent[recent_slot(segment, start)] = index;
     }
 
     /// Takes a buffer for a record's sectors; blocks that were read ahead go for it.

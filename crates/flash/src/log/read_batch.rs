@@ -77,6 +77,7 @@ impl Reader {
         };
         for &index in &run[1..] {
             io.counters.reads_merged.add(1);
+            self.note_recent(self.get(index).place(), run[0]);
             let joined = self.dissolve(io, index);
             self.get_mut(run[0]).more.extend(joined);
         }

@@ -61,6 +61,11 @@ impl Records {
 
     /// Reads some in one turn; the numbers of those that failed.
     fn read_all(&mut self, numbers: &[u32]) -> Vec<u32> {
+        self.read_all_of(numbers, numbers.len())
+    }
+
+    /// The same, when with those that were started before so many end.
+    fn read_all_of(&mut self, numbers: &[u32], count: usize) -> Vec<u32> {
         let (mut failed, mut ended) = (Vec::new(), 0);
         for &number in numbers {
             match self.start(number) {
@@ -80,7 +85,7 @@ impl Records {
             }
             ended += 1;
         }
-        assert_eq!(ended, numbers.len(), "each read ends once");
+        assert_eq!(ended, count, "each read ends once");
         failed
     }
 
@@ -142,6 +147,14 @@ fn neighbours_of_one_turn_are_one_device_read() {
         let merged = records.engine.stats().reads_merged - stats.reads_merged;
         assert_eq!(merged, 5 - runs);
     }
+    // Who comes while it is in flight joins it, wherever it lies.
+    let before = records.disk.operations();
+    for number in [203, 204, 205, 206] {
+        assert!(matches!(records.start(number), ReadStart::Pending));
+    }
+    records.worker.submit();
+    assert_eq!(records.read_all_of(&[205, 206], 6), []);
+    assert_eq!(records.disk.operations() - before, 1);
     // No read is longer than 64 KiB.
     let (before, bytes) = (records.disk.operations(), records.engine.stats().device_read_bytes);
     let numbers: Vec<u32> = (0..480).collect();

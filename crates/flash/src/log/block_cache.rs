@@ -22,6 +22,9 @@ use crate::limits::{BLOCK_CACHE_BYTES_MAX, READ_POOL_BYTES};
 
 /// Blocks of one worker: small windows make small ones.
 const BLOCKS_MAX: usize = 64;
+/// A block stays for so many look-ups behind its last use, whatever else is to be read ahead: clients that have drifted
+/// apart by more than is kept would else push out each other's blocks before anything in them is used.
+const STAYS_LOOK_UPS: u64 = 512;
 
 const _: () = assert!(BLOCK_CACHE_BYTES_MAX <= BLOCKS_MAX * BLOCK_BYTES as usize);
 const _: () = assert!(2 * BLOCK_CACHE_BYTES_MAX < 2 * READ_POOL_BYTES);
@@ -33,7 +36,7 @@ pub(crate) struct BlockCache {
     places: Vec<Place>,
     blocks: Vec<Block>,
     bytes: usize,
-    /// Counts uses.
+    /// Counts look-ups.
     clock: u64,
 }
 
@@ -87,11 +90,12 @@ impl BlockCache {
 
     /// Looks for the bytes of a record. They may stand in two blocks.
     pub(crate) fn find(
-        &self,
+        &mut self,
         (segment, generation): (u32, u64),
         offset: u32,
         size: usize,
     ) -> Cached {
+        self.clock += 1;
         let end = offset + size as u32;
         let Some(index) = self.index_of((segment, generation), offset) else {
             return Cached::Missing;
@@ -140,7 +144,6 @@ impl BlockCache {
         let holds =
             |place: &Place| place.segment == segment && (place.start..place.end).contains(&offset);
         let index = self.places.iter().position(holds)?;
-        self.clock += 1;
         let block = &mut self.blocks[index];
         let is_first = block.used_bytes == 0;
         block.used_bytes = block.used_bytes.saturating_add(bytes);
@@ -161,8 +164,8 @@ impl BlockCache {
         })
     }
 
-    /// Takes a buffer for a block, if there is room in the cache and in the pool. What must go for it is given to
-    /// `evicted`.
+    /// Takes a buffer for a block, if there is room in the cache and in the pool. Blocks that were not used lately go for
+    /// it, each of which is given to `evicted`.
     pub(crate) fn take_buffer(
         &mut self,
         pool: &ReadPool,
@@ -170,13 +173,13 @@ impl BlockCache {
         mut evicted: impl FnMut(Evicted),
     ) -> Option<IoBuffer> {
         while self.places.len() >= BLOCKS_MAX || self.bytes + size > BLOCK_CACHE_BYTES_MAX {
-            evicted(self.evict()?);
+            evicted(self.evict_unused()?);
         }
         loop {
             if let Some(buffer) = pool.take_slot(size) {
                 return Some(buffer);
             }
-            evicted(self.evict()?);
+            evicted(self.evict_unused()?);
         }
     }
 
@@ -191,7 +194,6 @@ impl BlockCache {
         {
             self.remove(index);
         }
-        self.clock += 1;
         self.bytes += range.len();
         self.places.push(Place { segment, start: range.start, end: range.end });
         self.blocks.push(Block {
@@ -241,10 +243,21 @@ impl BlockCache {
 
     /// Gives up the block that was longest not used; none, when all that there are are being read.
     pub(crate) fn evict(&mut self) -> Option<Evicted> {
+        let index = self.longest_unused()?;
+        Some(self.remove(index))
+    }
+
+    /// The same, if it was not used lately.
+    fn evict_unused(&mut self) -> Option<Evicted> {
+        let index = self.longest_unused()?;
+        let stays = self.clock - self.blocks[index].used_at < STAYS_LOOK_UPS;
+        (!stays).then(|| self.remove(index))
+    }
+
+    fn longest_unused(&self) -> Option<usize> {
         let ready = self.blocks.iter().enumerate();
         let ready = ready.filter(|(_, block)| matches!(block.content, Content::Ready(_)));
-        let (index, _) = ready.min_by_key(|(_, block)| block.used_at)?;
-        Some(self.remove(index))
+        ready.min_by_key(|(_, block)| block.used_at).map(|(index, _)| index)
     }
 
     fn remove(&mut self, index: usize) -> Evicted {
@@ -279,7 +292,7 @@ mod tests {
         true
     }
 
-    fn found(cache: &BlockCache, place: (u32, u64), offset: u32, size: usize) -> bool {
+    fn found(cache: &mut BlockCache, place: (u32, u64), offset: u32, size: usize) -> bool {
         match cache.find(place, offset, size) {
             Cached::Ready(bytes) => {
                 assert_eq!(bytes.len(), size);
@@ -290,22 +303,26 @@ mod tests {
         }
     }
 
+    fn pass_look_ups(cache: &mut BlockCache) {
+        (0..STAYS_LOOK_UPS).for_each(|_| drop(cache.find((999, 0), 0, 16)));
+    }
+
     #[test]
     fn a_record_is_found_in_one_block_or_in_two_of_its_generation_only() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         put(&mut cache, &pool, PLACE, 8192..16_384);
         put(&mut cache, &pool, PLACE, 16_384..24_576);
-        assert!(found(&cache, PLACE, 8192, 100));
-        assert!(found(&cache, PLACE, 16_300, 200), "in two");
-        assert!(!found(&cache, PLACE, 24_500, 200), "the rest is not there");
-        assert!(!found(&cache, PLACE, 8100, 200), "the beginning is not there");
+        assert!(found(&mut cache, PLACE, 8192, 100));
+        assert!(found(&mut cache, PLACE, 16_300, 200), "in two");
+        assert!(!found(&mut cache, PLACE, 24_500, 200), "the rest is not there");
+        assert!(!found(&mut cache, PLACE, 8100, 200), "the beginning is not there");
         for place in [(3, 8), (3, 6), (2, 7)] {
-            assert!(!found(&cache, place, 8192, 100), "{place:?}");
+            assert!(!found(&mut cache, place, 8192, 100), "{place:?}");
         }
         // The second of two blocks may be of another generation.
         put(&mut cache, &pool, (3, 8), 16_384..24_576);
-        assert!(!found(&cache, PLACE, 16_300, 200));
-        assert!(found(&cache, (3, 8), 16_384, 100));
+        assert!(!found(&mut cache, PLACE, 16_300, 200));
+        assert!(found(&mut cache, (3, 8), 16_384, 100));
     }
 
     #[test]
@@ -319,13 +336,18 @@ mod tests {
         assert_eq!(cache.bytes(), BLOCK_CACHE_BYTES_MAX);
         assert_eq!(cache.note_use(3, 5, 100), Some(block(0)));
         assert_eq!(cache.note_use(3, 50, 100), None, "not the first");
+        let refused = cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| panic!("all are in use"));
+        assert!(refused.is_none());
+        pass_look_ups(&mut cache);
+        assert_eq!(cache.note_use(3, 50, 100), None);
         let mut evicted = Vec::new();
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
         assert!(buffer.is_some());
         assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: 0 }]);
-        assert!(found(&cache, PLACE, 5, 100));
+        assert!(found(&mut cache, PLACE, 5, 100));
         for number in 0..200 {
-            put(&mut cache, &pool, PLACE, number * 8192..(number + 1) * 8192);
+            pass_look_ups(&mut cache);
+            assert!(put(&mut cache, &pool, PLACE, number * 8192..(number + 1) * 8192));
             assert!(cache.places.len() <= BLOCKS_MAX && cache.bytes() <= BLOCK_CACHE_BYTES_MAX);
         }
     }
@@ -359,7 +381,7 @@ mod tests {
         put(&mut cache, &pool, PLACE, 0..32_768);
         assert_eq!((cache.bytes(), cache.places.len()), (32_768, 1));
         cache.discard(3, &(40_000..40_001));
-        assert!(found(&cache, PLACE, 8100, 200));
+        assert!(found(&mut cache, PLACE, 8100, 200));
         cache.discard(3, &(100..101));
         assert!(cache.is_empty());
     }

@@ -6,8 +6,8 @@
 //! *stream*: reads near its front belong to it, and bring a window around them, an aligned one, so
 //! that reads that come out of order ask for the same. The window doubles when what it brought was
 //! used. Once it is as long as the longest read, the blocks in front of the stream are read before
-//! anybody asks. A stream whose blocks go without having been used ends: it would have to be found
-//! again, and begins with the smallest window. So does one that comes to the end of its segment, as
+//! anybody asks. The window of a stream whose blocks go without having been used is halved; below the
+//! smallest the stream ends, would have to be found again, and begins with that. So does one that comes to the end of its segment, as
 //! nothing says where it goes on.
 //!
 //! All of it lives on credit: what is read ahead is paid by what was used before, and by a small part
@@ -199,10 +199,17 @@ impl ReadAhead {
         })
     }
 
-    /// Notes that a block goes: its stream ends if little of it was used.
+    /// Notes that a block goes: the window of its stream shrinks if little of it was used, and from the smallest on the
+    /// stream ends.
     pub(crate) fn note_eviction(&mut self, block: &Evicted) {
-        if u64::from(block.used_bytes) << USED_SHIFT < block.range.len() as u64 {
-            self.end_stream(block.segment, &block.range);
+        if u64::from(block.used_bytes) << USED_SHIFT >= block.range.len() as u64 {
+            return;
+        }
+        let Some(index) = self.find_stream(block.segment, block.range.start) else { return };
+        let stream = &mut self.streams[index];
+        stream.window_bytes /= 2;
+        if stream.window_bytes < WINDOW_BYTES_MIN {
+            self.streams.swap_remove(index);
         }
     }
 
@@ -258,8 +265,9 @@ mod tests {
     /// Reads as a worker does them: with blocks kept, so many at most.
     struct Reads {
         ahead: ReadAhead,
-        /// Each with its number, and what was used of it.
+        /// Each with the look-up that used it last, and what was used of it.
         blocks: Vec<(u64, Evicted)>,
+        look_ups: u64,
         kept_max: usize,
         device_reads: u64,
         device_bytes: u64,
@@ -274,6 +282,7 @@ mod tests {
             Reads {
                 ahead: ReadAhead::new(),
                 blocks: Vec::new(),
+                look_ups: 0,
                 kept_max,
                 device_reads: 0,
                 device_bytes: 0,
@@ -283,24 +292,30 @@ mod tests {
             }
         }
 
-        fn bring(&mut self, segment: u32, range: Range<u32>) {
+        /// False: there is no room.
+        fn bring(&mut self, segment: u32, range: Range<u32>) -> bool {
             self.blocks.retain(|(_, block)| {
                 block.segment != segment
                     || block.range.end <= range.start
                     || range.end <= block.range.start
             });
             if self.blocks.len() == self.kept_max {
+                if self.look_ups - self.blocks[0].0 < 512 {
+                    return false;
+                }
                 let (_, evicted) = self.blocks.remove(0);
                 self.ahead.note_eviction(&evicted);
             }
             self.device_reads += 1;
             self.device_bytes += range.len() as u64;
             *self.sizes.entry(range.len()).or_default() += 1;
-            self.blocks.push((self.device_reads, Evicted { segment, range, used_bytes: 0 }));
+            self.blocks.push((self.look_ups, Evicted { segment, range, used_bytes: 0 }));
+            true
         }
 
         /// Reads the record at an offset.
         fn read(&mut self, segment: u32, offset: u32) {
+            self.look_ups += 1;
             let sectors = sectors_of(offset);
             let holds = |(_, block): &(u64, Evicted)| {
                 block.segment == segment
@@ -309,35 +324,31 @@ mod tests {
             };
             if let Some(index) = self.blocks.iter().position(holds) {
                 // The one that was used last goes last.
-                let (number, mut block) = self.blocks.remove(index);
+                let (_, mut block) = self.blocks.remove(index);
                 let is_first = block.used_bytes == 0;
                 block.used_bytes += RECORD;
                 let range = block.range.clone();
-                self.blocks.push((number, block));
+                self.blocks.push((self.look_ups, block));
                 self.hits += 1;
                 self.ahead.earn(RECORD);
                 if is_first {
                     for next in self.ahead.note_use(segment, &range) {
                         if !self.blocks.iter().any(|(_, block)| block.range == next) {
                             self.ahead.pay(next.len() as u32);
-                            self.bring(segment, next);
-                            self.brought_early += 1;
+                            self.brought_early += u64::from(self.bring(segment, next));
                         }
                     }
                 }
                 return;
             }
-            match self.ahead.note_read(segment, &sectors) {
-                Some(window) => {
-                    assert!(window.start <= sectors.start && sectors.end <= window.end);
-                    self.ahead.pay((window.len() - sectors.len()) as u32);
-                    self.bring(segment, window);
-                }
-                None => {
-                    self.device_reads += 1;
-                    self.device_bytes += sectors.len() as u64;
+            if let Some(window) = self.ahead.note_read(segment, &sectors) {
+                assert!(window.start <= sectors.start && sectors.end <= window.end);
+                if self.bring(segment, window.clone()) {
+                    return self.ahead.pay((window.len() - sectors.len()) as u32);
                 }
             }
+            self.device_reads += 1;
+            self.device_bytes += sectors.len() as u64;
         }
     }
 
@@ -373,6 +384,22 @@ mod tests {
         }
         numbers.iter().for_each(|number| reads.read(3, number * RECORD));
         assert!(reads.device_reads < 20_000 / 20, "{}", reads.device_reads);
+    }
+
+    #[test]
+    fn clients_that_have_drifted_apart_share_what_is_read_ahead() {
+        let (mut reads, mut random) = (Reads::new(32), Random::new(3));
+        // They walk side by side, up to four megabytes apart: twice what is kept.
+        let behind: Vec<u32> = (0..64).map(|_| random.below(120) as u32).collect();
+        let mut count = 0;
+        for turn in 120..1800 {
+            for (client, behind) in behind.iter().enumerate() {
+                reads.read(3, ((turn - behind) * 64 + client as u32) * RECORD);
+                count += 1;
+            }
+        }
+        // What is kept serves its part; each client alone asks for the rest.
+        assert!(reads.device_reads < count * 11 / 20, "{} of {count}", reads.device_reads);
     }
 
     #[test]
@@ -436,6 +463,8 @@ mod tests {
         let evicted = |used_bytes| Evicted { segment: 1, range: 4 * 4096..8 * 4096, used_bytes };
         ahead.note_eviction(&evicted(4096));
         assert_eq!(ahead.note_read(1, &sectors(7)), Some(4 * 4096..8 * 4096));
+        ahead.note_eviction(&evicted(100));
+        assert_eq!(ahead.note_read(1, &sectors(7)), Some(6 * 4096..8 * 4096), "it has shrunk");
         ahead.note_eviction(&evicted(100));
         assert_eq!(ahead.note_read(1, &sectors(8)), None);
     }

@@ -135,8 +135,9 @@ impl Reader {
     /// Notes that a record is served from the block at an offset, so many bytes, and reads what comes next.
     pub(super) fn note_use(&mut self, io: &mut Io, place: (u32, u64), (offset, bytes): (u32, u32)) {
         io.counters.read_ahead_used_bytes.add(u64::from(bytes));
-        self.ahead.earn(bytes);
-        let Some(block) = self.blocks.note_use(place.0, offset, bytes) else { return };
+        let Some(block) = self.blocks.note_use(place.0, offset, bytes) else {
+            return self.ahead.earn(bytes);
+        };
         if !io.shared.reads_ahead() {
             return;
         }

@@ -46,8 +46,10 @@ const DRIFT_MAX: i8 = 4;
 const USED_SHIFT: u32 = 5;
 /// What is read ahead unpaid: this part of what is read without, 1/128.
 const UNPAID_SHIFT: u32 = 7;
-/// All streams end when so many reads have gone elsewhere since a block was last used: reads need not look for them.
-const IDLE_READS: u32 = 4096;
+/// All streams end when of so many device reads and the uses of blocks beside them fewer than that were uses: as many
+/// come by chance, and pay for more of the same.
+const JUDGED_READS: u32 = 4096;
+const USES_MIN: u32 = JUDGED_READS / 32;
 const CREDIT_BYTES_FIRST: i64 = 256 << 10;
 const CREDIT_BYTES_MAX: i64 = 2 << 20;
 
@@ -57,8 +59,9 @@ pub(crate) struct ReadAhead {
     streams: Vec<Stream>,
     /// Device reads so far, modulo 2^32.
     reads: u32,
-    /// The same when a record was last served from what had been read ahead, or a stream began.
-    used_at: u32,
+    /// The same when streams were last judged, and the uses of blocks since.
+    judged_at: u32,
+    uses: u32,
     credit_bytes: i64,
 }
 
@@ -91,7 +94,8 @@ impl ReadAhead {
             regions: Box::new([nowhere; REGIONS]),
             streams: Vec::new(),
             reads: 0,
-            used_at: 0,
+            judged_at: 0,
+            uses: 0,
             credit_bytes: CREDIT_BYTES_FIRST,
         }
     }
@@ -156,7 +160,6 @@ impl ReadAhead {
             let oldest = (0..STREAMS_MAX).max_by_key(|&index| age(&self.streams[index]));
             oldest.map(|index| self.streams.swap_remove(index));
         }
-        self.used_at = self.reads;
         let window_bytes = WINDOW_BYTES_MIN;
         self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
     }
@@ -169,7 +172,7 @@ impl ReadAhead {
     /// Notes that a record was served from a block that had been read ahead and used before: one use of a block may be
     /// chance.
     pub(crate) fn earn(&mut self, bytes: u32) {
-        self.used_at = self.reads;
+        self.uses = self.uses.saturating_add(1);
         self.add_credit(i64::from(bytes) << USED_SHIFT);
     }
 
@@ -214,10 +217,14 @@ impl ReadAhead {
         }
     }
 
-    /// Ends all streams when no reads have followed each other for long. True: they did, so that nothing that was read
+    /// Ends all streams when few reads have followed each other for long. True: they did, so that nothing that was read
     /// ahead is worth keeping.
     pub(crate) fn ends_all(&mut self) -> bool {
-        let is_idle = self.reads.wrapping_sub(self.used_at) > IDLE_READS;
+        if self.reads.wrapping_sub(self.judged_at) < JUDGED_READS {
+            return false;
+        }
+        self.judged_at = self.reads;
+        let is_idle = std::mem::take(&mut self.uses) < USES_MIN;
         if is_idle {
             self.streams.clear();
         }
@@ -476,16 +483,20 @@ mod tests {
         (0..5).for_each(|number| {
             assert_eq!(ahead.note_read(1, &sectors(number)).is_some(), number == 4)
         });
-        for segment in 2..2 + IDLE_READS {
+        for segment in 2..2 + JUDGED_READS - 5 {
             assert!(!ahead.ends_all());
             ahead.note_read(segment, &sectors(0));
         }
-        assert!(!ahead.ends_all());
-        ahead.note_read(9999, &sectors(0));
+        (0..USES_MIN).for_each(|_| ahead.earn(1));
+        assert!(!ahead.ends_all(), "enough was used");
+        assert!(ahead.note_read(1, &sectors(5)).is_some());
+        (1..USES_MIN).for_each(|_| ahead.earn(1));
+        for segment in 2..2 + JUDGED_READS - 1 {
+            assert!(!ahead.ends_all());
+            ahead.note_read(segment, &sectors(0));
+        }
         assert!(ahead.ends_all());
-        assert_eq!(ahead.note_read(1, &sectors(5)), None);
-        ahead.earn(1);
-        assert!(!ahead.ends_all());
+        assert_eq!(ahead.note_read(1, &sectors(6)), None);
     }
 
     #[test]

@@ -46,6 +46,10 @@ impl Engine for PointedEngine {
         self.0.set_paths(paths)
     }
 
+    fn set_read_ahead(&self, is_on: bool) {
+        self.0.set_read_ahead(is_on);
+    }
+
     fn reset(&self) {
         point();
         self.0.reset();

@@ -15,6 +15,9 @@ const SEGMENTS: u64 = 24;
 const KEYS_MAX: usize = 2000;
 /// Keys that are read together, more than begin in one go.
 const KEYS_OF_MANY: usize = 300;
+/// A value that is read in pieces, and segments for so many of them.
+const LARGE_LEN: usize = 17_000;
+const SEGMENTS_OF_MANY: u64 = 160;
 /// Reads that a worker may start before others have their turn: about a millisecond.
 const IN_ONE_GO_MAX: usize = 100;
 /// Turns after which something that should end hangs.
@@ -30,9 +33,13 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
+        Rig::with_segments(SEGMENTS)
+    }
+
+    fn with_segments(segments: u64) -> Rig {
         let config = LogConfig {
             paths: Vec::new(),
-            flash_bytes: SEGMENTS * SEGMENT_BYTES,
+            flash_bytes: segments * SEGMENT_BYTES,
             workers: 1,
             segment_bytes: Some(SEGMENT_BYTES),
             backend: Backend::Auto,
@@ -195,10 +202,10 @@ fn what_a_command_keeps_is_there_beside_what_it_fetches_next() {
 }
 
 /// Many keys on flash alone, and the fetch of them all, whose first reads have been started.
-fn many_reads(rig: &Rig) -> (Vec<Want>, Pin<Box<impl Future<Output = FetchedSet>>>) {
+fn many_reads(rig: &Rig, len: usize) -> (Vec<Want>, Pin<Box<impl Future<Output = FetchedSet>>>) {
     let keys: Vec<String> = (0..KEYS_OF_MANY).map(|number| format!("k{number:05}")).collect();
     for key in &keys {
-        rig.set_cold(key, &[1; 1500]);
+        rig.set_cold(key, &vec![1; len]);
     }
     let mut wants: Vec<Want> = keys.iter().map(|key| rig.want(key)).collect();
     sort_wants(&mut wants);
@@ -210,7 +217,7 @@ fn many_reads(rig: &Rig) -> (Vec<Want>, Pin<Box<impl Future<Output = FetchedSet>
 #[test]
 fn many_reads_are_not_handed_to_the_kernel_in_one_go() {
     let rig = Rig::new();
-    let (wants, fetch) = many_reads(&rig);
+    let (wants, fetch) = many_reads(&rig, 1500);
     let _ = pin!(rig.worker.submitter()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(rig.worker.in_flight() <= IN_ONE_GO_MAX, "{}", rig.worker.in_flight());
     let fetched = rig.run(fetch);
@@ -219,10 +226,10 @@ fn many_reads_are_not_handed_to_the_kernel_in_one_go() {
 
 #[test]
 fn reads_follow_those_that_completed_before_the_kernel_was_told() {
-    let rig = Rig::new();
-    // As when the ring is full of other operations.
+    let rig = Rig::with_segments(SEGMENTS_OF_MANY);
+    // As when the ring is full of other operations. Reads of small values wait for the end of the turn.
     rig.disk.set_faults(SimFaults { eager_reads: 1000, ..SimFaults::default() });
-    let (_, _fetch) = many_reads(&rig);
+    let (_, _fetch) = many_reads(&rig, LARGE_LEN);
     for _ in 0..TURNS_MAX {
         rig.worker.reap();
     }

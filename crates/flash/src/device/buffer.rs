@@ -160,14 +160,19 @@ impl ReadPool {
 
     /// A buffer of at least `size` bytes; `None` when the bounds are reached.
     pub(crate) fn take(&self, size: usize) -> Option<IoBuffer> {
-        if let Some(class) = CLASSES.iter().position(|&class_bytes| class_bytes >= size)
-            && let Some(slot) = self.0.slabs.borrow_mut().take(class)
-        {
-            return Some(IoBuffer { pool: self.0.clone(), memory: Memory::Slot(slot), size });
+        if let Some(buffer) = self.take_slot(size) {
+            return Some(buffer);
         }
         let heap_bytes = self.0.heap_bytes.get();
         let has_room = heap_bytes == 0 || heap_bytes + size <= self.0.heap_bytes_max;
         has_room.then(|| self.take_heap(size))
+    }
+
+    /// The same of the arena alone.
+    pub(crate) fn take_slot(&self, size: usize) -> Option<IoBuffer> {
+        let class = CLASSES.iter().position(|&class_bytes| class_bytes >= size)?;
+        let slot = self.0.slabs.borrow_mut().take(class)?;
+        Some(IoBuffer { pool: self.0.clone(), memory: Memory::Slot(slot), size })
     }
 
     /// A buffer of at least `size` bytes, whatever the bounds: for a caller who waits and takes one

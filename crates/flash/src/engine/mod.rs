@@ -74,6 +74,10 @@ pub trait Engine: Send + Sync {
     /// share on one. Nothing changed then. Blocks; not for the data path.
     fn set_paths(&self, paths: &[PathBuf]) -> Result<(), EngineError>;
 
+    /// Says whether reads that follow the order of writing read ahead: they do, at first. In force at
+    /// each worker's next `submit`.
+    fn set_read_ahead(&self, is_on: bool);
+
     /// Forgets every record at once (FLUSHALL). All locations handed out before are invalid: a
     /// release of one of them would count against a record that is written there later.
     ///

@@ -49,6 +49,14 @@ pub struct EngineStats {
     pub device_reads: u64,
     /// Bytes of these.
     pub device_read_bytes: u64,
+    /// Of these, bytes beside those of the records asked for, since what lies there is likely to be asked for next.
+    pub read_ahead_bytes: u64,
+    /// Bytes of records that were served from them.
+    pub read_ahead_used_bytes: u64,
+    /// Reads answered from blocks that were kept.
+    pub block_cache_hits: u64,
+    /// RAM that such blocks take, in bytes: part of `buffer_bytes`.
+    pub block_cache_bytes: u64,
     /// Writes that the device was asked for.
     pub device_writes: u64,
     /// Bytes of these.
@@ -82,6 +90,14 @@ pub struct EngineStats {
 }
 
 impl EngineStats {
+    /// Values that came from the device for each read of it; 0 before the first.
+    pub fn values_per_device_read(&self) -> f64 {
+        if self.device_reads == 0 {
+            return 0.0;
+        }
+        self.reads.saturating_sub(self.reads_buffered) as f64 / self.device_reads as f64
+    }
+
     /// Bytes written to the device for each byte appended by the tier; 0 before the first append.
     pub fn write_amplification(&self) -> f64 {
         if self.append_bytes == 0 {

@@ -32,6 +32,10 @@ pub(crate) struct Counters {
     pub(crate) reads_merged: Count,
     pub(crate) device_reads: Count,
     pub(crate) device_read_bytes: Count,
+    pub(crate) read_ahead_bytes: Count,
+    pub(crate) read_ahead_used_bytes: Count,
+    pub(crate) block_cache_hits: Count,
+    pub(crate) block_cache_bytes: Count,
     pub(crate) device_writes: Count,
     pub(crate) device_write_bytes: Count,
     pub(crate) appends: Count,
@@ -72,6 +76,10 @@ impl Counters {
         stats.reads_merged += self.reads_merged.get();
         stats.device_reads += self.device_reads.get();
         stats.device_read_bytes += self.device_read_bytes.get();
+        stats.read_ahead_bytes += self.read_ahead_bytes.get();
+        stats.read_ahead_used_bytes += self.read_ahead_used_bytes.get();
+        stats.block_cache_hits += self.block_cache_hits.get();
+        stats.block_cache_bytes += self.block_cache_bytes.get();
         stats.device_writes += self.device_writes.get();
         stats.device_write_bytes += self.device_write_bytes.get();
         stats.appends += self.appends.get();

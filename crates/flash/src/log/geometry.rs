@@ -99,7 +99,7 @@ impl Geometry {
         bytes.next_multiple_of(self.sector_bytes)
     }
 
-    fn sector_down(&self, bytes: u64) -> u64 {
+    pub(crate) fn sector_down(&self, bytes: u64) -> u64 {
         bytes - bytes % self.sector_bytes
     }
 

@@ -1,9 +1,11 @@
 //! The segmented log: the default engine.
 //!
 //! Reading order: `segment` (states, and what of a segment is in RAM), `format` (the bytes),
-//! `append`, `read`, `gc`, then `shared` and `worker`, which hold the parts together.
+//! `append`, `read` (with `read_batch`, `read_ahead`, `block_cache`), `gc`, then `shared` and `worker`,
+//! which hold the parts together.
 
 mod append;
+mod block_cache;
 mod capacity;
 mod config;
 mod counters;
@@ -20,6 +22,10 @@ mod large;
 mod large_read;
 mod lifetime;
 mod read;
+mod read_ahead;
+mod read_batch;
+#[cfg(test)]
+mod read_tests;
 mod recover;
 mod segment;
 mod shared;
@@ -228,6 +234,10 @@ impl Engine for LogEngine {
             janitor.wake();
         }
         Ok(())
+    }
+
+    fn set_read_ahead(&self, is_on: bool) {
+        self.shared.set_read_ahead(is_on);
     }
 
     fn reset(&self) {

@@ -1,8 +1,14 @@
-//! How records come back: from a write buffer, or by one device read of exactly their sectors.
+//! How records come back: from a write buffer, from a block that was read ahead, or by a device read
+//! of their sectors.
 //!
 //! Two reads of the same sectors share one device read while it is in flight: a small table
 //! remembers for the recent reads where they began. It is a cache, not an index: an entry that was
-//! overwritten costs a second device read.
+//! overwritten costs a second device read. The reads of one turn are gathered, and the device is asked
+//! at its end (`read_batch`): for neighbours at once, and for more where reads follow each other.
+//!
+//! A device read that brings more than a record's own sectors is not the last word on it: when it
+//! fails, or brings the record damaged, the record is read by itself. So to read more never costs a
+//! record, and what is wrong is said, and counted, of the record that has it.
 //!
 //! # Why no read waits for ever
 //!
@@ -21,19 +27,26 @@
 //!    bounded by itself. It holds blocks while it waits for write buffers.
 //! 4. A write waits for write buffers alone. There are more than can be open, so one that is taken
 //!    is being written, and comes back without anybody's help.
-//! 5. A blocking read takes its buffers beyond the bound, one for each record of a few, and waits for the
+//! 5. A block that is read ahead takes a buffer that is free, or that of an older block, or is not
+//!    read. It is given up when a small read finds no buffer; nobody but the cache holds it.
+//! 6. A record that a larger read did not bring takes its buffer beyond the bound.
+//! 7. A blocking read takes its buffers beyond the bound, one for each record of a few, and waits for the
 //!    drive alone.
 //!
-//! So a read waits for reads in flight, a gc run for its reads and for writes, a write for
-//! writes in flight: no circle. What is taken beyond the bound is one small buffer for each
-//! value that a caller holds already, and one piece. Whoever holds values must not wait for
-//! anything but its own reads: the tier's callers let go of their buffers first.
+//! So a read waits for reads in flight, a gc run for its reads and for writes, a write for writes
+//! in flight: no circle. What is taken beyond the bound is one small buffer for each value that a
+//! caller holds already, the small buffers of the records in a read that failed, and one piece.
+//! Whoever holds values must not wait for anything but its own reads: the tier's callers let go of
+//! their buffers first.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
+use super::block_cache::{BlockCache, Cached};
 use super::io::{Io, User};
 use super::large_read::LargeReads;
+use super::read_ahead::ReadAhead;
 use super::segment::Found;
 use crate::device::buffer::IoBuffer;
 use crate::device::{Errno, Extent};
@@ -53,26 +66,45 @@ pub(crate) struct Reader {
     free: Vec<u32>,
     /// For a hash of the first sector, the read that began there last.
     recent: Vec<u32>,
+    /// Those that the device has not been asked for yet.
+    pub(super) gathered: Vec<u32>,
+    pub(super) ahead: ReadAhead,
+    pub(super) blocks: BlockCache,
     pub(crate) large: LargeReads,
 }
 
-/// A device read in flight.
-struct DeviceRead {
-    segment: u32,
-    generation: u64,
+/// A device read, gathered or in flight.
+pub(super) struct DeviceRead {
+    pub(super) segment: u32,
+    pub(super) generation: u64,
     /// Where it begins in the segment, in bytes.
-    start: u32,
-    end: u32,
-    started: Instant,
-    first: Waiter,
-    more: Vec<Waiter>,
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) started: Instant,
+    /// Until the device is asked.
+    pub(super) buffer: Option<IoBuffer>,
+    pub(super) kind: Kind,
+    /// None: it was not asked for, or has joined another.
+    pub(super) first: Option<Waiter>,
+    pub(super) more: Vec<Waiter>,
+}
+
+/// What a device read is for.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// Records that were asked for.
+    Records,
+    /// The same, after a read of more than their sectors did not bring them.
+    Alone,
+    /// A block to be kept, with the records that are asked for in it meanwhile.
+    Block,
 }
 
 /// A read of the tier's.
-struct Waiter {
-    at: Location,
-    offset: u32,
-    size: usize,
+pub(super) struct Waiter {
+    pub(super) at: Location,
+    pub(super) offset: u32,
+    pub(super) size: usize,
     token: u64,
 }
 
@@ -82,6 +114,9 @@ impl Reader {
             reads: Vec::new(),
             free: Vec::new(),
             recent: vec![0; RECENT],
+            gathered: Vec::new(),
+            ahead: ReadAhead::new(),
+            blocks: BlockCache::default(),
             large: LargeReads::default(),
         }
     }
@@ -108,7 +143,10 @@ impl Reader {
             None if size > io.shared.geometry.small_record_max() => {
                 self.large.start(io, at, size, token)
             }
-            None => self.start(io, (segment, offset), Waiter { at, offset, size, token }),
+            None => {
+                let waiter = Waiter { at, offset, size, token };
+                self.read_from_blocks(io, (segment, record.generation), waiter)
+            }
         };
         // A read that was started keeps the pin until it ends, one that was merged has that of the
         // other.
@@ -123,49 +161,134 @@ impl Reader {
         started
     }
 
+    /// Serves a record from what was read ahead, or has it wait for that. Else it is read.
+    fn read_from_blocks(&mut self, io: &mut Io, place: (u32, u64), waiter: Waiter) -> ReadStart {
+        if self.blocks.is_empty() {
+            return self.start(io, place, waiter);
+        }
+        let (segment, generation) = place;
+        match self.blocks.find(place, waiter.offset, waiter.size) {
+            Cached::Missing => self.start(io, place, waiter),
+            Cached::Reading(index) => {
+                io.counters.reads_merged.add(1);
+                self.join_block(io, index, waiter);
+                io.shared.unpin(segment);
+                ReadStart::Pending
+            }
+            Cached::Ready(bytes) => match check(&bytes, &waiter, generation) {
+                Ok(header) => {
+                    io.counters.block_cache_hits.add(1);
+                    self.note_use(io, place, (waiter.offset, waiter.size as u32));
+                    ReadStart::Ready(FetchedRecord::copied(waiter.at, header, bytes))
+                }
+                // Only a read of its own can tell whether it is damaged on flash.
+                Err(_) => {
+                    self.blocks.discard(segment, &waiter.range());
+                    self.start(io, place, waiter)
+                }
+            },
+        }
+    }
+
     /// Starts a device read, or joins one.
-    fn start(&mut self, io: &mut Io, (segment, offset): (u32, u32), waiter: Waiter) -> ReadStart {
-        let sectors = io.shared.geometry.sectors(offset, waiter.size);
+    fn start(&mut self, io: &mut Io, place: (u32, u64), waiter: Waiter) -> ReadStart {
+        let (segment, generation) = place;
+        let sectors = io.shared.geometry.sectors(waiter.offset, waiter.size);
         let slot = recent_slot(segment, sectors.start);
         if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)
             && read.segment == segment
             && read.start <= sectors.start
             && sectors.end <= read.end
+            && read.kind != Kind::Block
         {
             read.more.push(waiter);
             io.counters.reads_merged.add(1);
             io.shared.unpin(segment);
             return ReadStart::Pending;
         }
-        let in_flight = self.reads.len() - self.free.len();
-        if in_flight == READS_IN_FLIGHT_MAX {
+        let in_flight = self.in_flight();
+        if in_flight >= READS_IN_FLIGHT_MAX {
             return ReadStart::Busy;
         }
-        let pool = io.device.pool();
-        let buffer = match pool.take(sectors.len()) {
+        let buffer = match self.take_buffer(io, sectors.len()) {
             Some(buffer) => buffer,
             // No read will end that could free one: whoever holds them may wait for this very read.
-            None if in_flight == 0 => pool.take_beyond(sectors.len()),
+            None if in_flight == 0 => io.device.pool().take_beyond(sectors.len()),
             None => return ReadStart::Busy,
         };
+        let index = self.insert(DeviceRead {
+            segment,
+            generation,
+            start: sectors.start,
+            end: sectors.end,
+            started: io.now(),
+            buffer: Some(buffer),
+            kind: Kind::Records,
+            first: Some(waiter),
+            more: Vec::new(),
+        });
+        self.recent[slot] = index;
+        self.gathered.push(index);
+        ReadStart::Pending
+    }
+
+    /// Has reads that begin at a place find one that brings what is there.
+    pub(super) fn note_recent(&mut self, (segment, start): (u32, u32), index: u32) {
+        self.recent[recent_slot(segment, start)] = index;
+    }
+
+    /// Takes a buffer for a record's sectors; blocks that were read ahead go for it.
+    fn take_buffer(&mut self, io: &Io, size: usize) -> Option<IoBuffer> {
+        let pool = io.device.pool();
+        loop {
+            if let Some(buffer) = pool.take_slot(size) {
+                return Some(buffer);
+            }
+            let Some(evicted) = self.blocks.evict() else { return pool.take(size) };
+            self.ahead.note_eviction(&evicted);
+        }
+    }
+
+    /// Reads begun and not ended, gathered ones included.
+    pub(super) fn in_flight(&self) -> usize {
+        self.reads.len() - self.free.len()
+    }
+
+    /// Reads that the device has not been asked for yet.
+    pub(crate) fn gathered(&self) -> usize {
+        self.gathered.len()
+    }
+
+    pub(super) fn insert(&mut self, read: DeviceRead) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.reads.push(None);
             self.reads.len() as u32 - 1
         });
-        self.recent[slot] = index;
-        self.reads[index as usize] = Some(DeviceRead {
-            segment,
-            generation: io.shared.table.get(segment).generation(),
-            start: sectors.start,
-            end: sectors.end,
-            started: io.now(),
-            first: waiter,
-            more: Vec::new(),
-        });
+        self.reads[index as usize] = Some(read);
+        index
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> DeviceRead {
+        self.free.push(index);
+        self.reads[index as usize].take().expect("invariant: each read ends once")
+    }
+
+    pub(super) fn get(&self, index: u32) -> &DeviceRead {
+        self.reads[index as usize].as_ref().expect("invariant: the read has not ended")
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut DeviceRead {
+        self.reads[index as usize].as_mut().expect("invariant: the read has not ended")
+    }
+
+    /// Asks the device for what was gathered.
+    pub(super) fn ask(&mut self, io: &mut Io, index: u32) {
+        let read = self.get_mut(index);
+        let buffer = read.buffer.take().expect("invariant: the device is asked once");
+        let (segment, start) = (read.segment, read.start);
         io.counters.device_reads.add(1);
-        io.counters.device_read_bytes.add(sectors.len() as u64);
-        io.read(segment, sectors.start, buffer, User::Read { index });
-        ReadStart::Pending
+        io.counters.device_read_bytes.add(buffer.bytes().len() as u64);
+        io.read(segment, start, buffer, User::Read { index });
     }
 
     /// A device read has ended. `now` is the time of the turn.
@@ -177,33 +300,126 @@ impl Reader {
         now: Instant,
         done: &mut Vec<Completion>,
     ) {
-        let read = self.reads[index as usize].take().expect("invariant: each read ends once");
-        self.free.push(index);
-        let us = now.saturating_duration_since(read.started).as_micros();
-        io.counters.read_latency.add(us as u64);
-        if let Err(errno) = result {
-            io.counters.read_errors.add(1);
-            let error = io.shared.read_error(read.segment, errno);
-            for waiter in std::iter::once(read.first).chain(read.more) {
-                done.push(Completion::Read { token: waiter.token, result: Err(error.clone()) });
-            }
+        let mut read = self.remove(index);
+        if read.first.is_some() || !read.more.is_empty() {
+            let us = now.saturating_duration_since(read.started).as_micros();
+            io.counters.read_latency.add(us as u64);
+        }
+        if read.kind == Kind::Block {
+            self.finish_block(io, index, read, (buffer, result), done);
+        } else if let Err(errno) = result {
+            self.fail(io, read, errno, done);
         } else if read.more.is_empty() {
-            let waiter = read.first;
+            let waiter = read.first.take().expect("invariant: it was begun for a record");
             let start = (waiter.offset - read.start) as usize;
-            let result = verify(io, buffer.bytes(), start, &waiter, read.generation)
+            let bytes = &buffer.bytes()[start..start + waiter.size];
+            let result = verify(io, bytes, &waiter, read.generation)
                 .map(|header| FetchedRecord::in_buffer(waiter.at, header, buffer, start));
             done.push(Completion::Read { token: waiter.token, result });
+            io.shared.unpin(read.segment);
         } else {
-            let buffer = Rc::new(buffer);
-            for waiter in std::iter::once(read.first).chain(read.more) {
-                let start = (waiter.offset - read.start) as usize;
-                let shared = Rc::clone(&buffer);
-                let result = verify(io, buffer.bytes(), start, &waiter, read.generation)
-                    .map(|header| FetchedRecord::in_shared(waiter.at, header, shared, start));
-                done.push(Completion::Read { token: waiter.token, result });
+            self.finish_several(io, read, buffer, done);
+        }
+    }
+
+    /// A device read for several records has brought them.
+    fn finish_several(
+        &mut self,
+        io: &mut Io,
+        mut read: DeviceRead,
+        buffer: IoBuffer,
+        done: &mut Vec<Completion>,
+    ) {
+        let buffer = Rc::new(buffer);
+        for waiter in read.take_waiters() {
+            let start = (waiter.offset - read.start) as usize;
+            let bytes = &buffer.bytes()[start..start + waiter.size];
+            let header = match check(bytes, &waiter, read.generation) {
+                Err(_) if !read.is_only_for(io, &waiter) => {
+                    self.read_alone(io, &read, waiter);
+                    continue;
+                }
+                checked => checked.map_err(|what| damaged(io, waiter.at, what)),
+            };
+            let result = header.map(|header| {
+                FetchedRecord::in_shared(waiter.at, header, Rc::clone(&buffer), start)
+            });
+            done.push(Completion::Read { token: waiter.token, result });
+        }
+        io.shared.unpin(read.segment);
+    }
+
+    /// A block has been read, or not.
+    fn finish_block(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        mut read: DeviceRead,
+        (buffer, result): (IoBuffer, Result<(), i32>),
+        done: &mut Vec<Completion>,
+    ) {
+        if let Err(errno) = result {
+            self.blocks.forget_read(index);
+            self.ahead.end_stream(read.segment, &(read.start..read.end));
+            return self.fail(io, read, errno, done);
+        }
+        for waiter in read.take_waiters() {
+            let start = (waiter.offset - read.start) as usize;
+            let bytes = &buffer.bytes()[start..start + waiter.size];
+            match check(bytes, &waiter, read.generation) {
+                Ok(header) => {
+                    let record = FetchedRecord::copied(waiter.at, header, Rc::from(bytes));
+                    done.push(Completion::Read { token: waiter.token, result: Ok(record) });
+                }
+                Err(_) => self.read_alone(io, &read, waiter),
+            }
+        }
+        self.blocks.fill(index, buffer);
+        io.shared.unpin(read.segment);
+    }
+
+    /// A device read has failed. Records for which it was larger than need be are read alone: their own sectors may be
+    /// readable.
+    fn fail(&mut self, io: &mut Io, mut read: DeviceRead, errno: i32, done: &mut Vec<Completion>) {
+        io.counters.read_errors.add(1);
+        let error = io.shared.read_error(read.segment, errno);
+        for waiter in read.take_waiters() {
+            if read.is_only_for(io, &waiter) {
+                done.push(Completion::Read { token: waiter.token, result: Err(error.clone()) });
+            } else {
+                self.read_alone(io, &read, waiter);
             }
         }
         io.shared.unpin(read.segment);
+    }
+
+    /// Reads a record that a larger read did not bring, of which the pin is there still. Its buffer is taken beyond the
+    /// bound where need be: the records of one such read take no more than twice what it took.
+    fn read_alone(&mut self, io: &mut Io, larger: &DeviceRead, waiter: Waiter) {
+        let sectors = io.shared.geometry.sectors(waiter.offset, waiter.size);
+        let slot = recent_slot(larger.segment, sectors.start);
+        if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)
+            && (read.kind, read.segment) == (Kind::Alone, larger.segment)
+            && (read.start, read.end) == (sectors.start, sectors.end)
+        {
+            read.more.push(waiter);
+            return;
+        }
+        io.shared.table.get(larger.segment).pin_again();
+        let buffer = io.device.pool().take_beyond(sectors.len());
+        let index = self.insert(DeviceRead {
+            segment: larger.segment,
+            generation: larger.generation,
+            start: sectors.start,
+            end: sectors.end,
+            started: larger.started,
+            buffer: Some(buffer),
+            kind: Kind::Alone,
+            first: Some(waiter),
+            more: Vec::new(),
+        });
+        self.recent[slot] = index;
+        self.ask(io, index);
     }
 
     /// See `EngineWorker::read_all_blocking`.
@@ -278,7 +494,8 @@ impl BegunRead {
         let result = match read {
             Ok(()) => {
                 let start = (waiter.offset - start) as usize;
-                let header = verify(io, buffer.bytes(), start, &waiter, generation);
+                let bytes = &buffer.bytes()[start..start + waiter.size];
+                let header = verify(io, bytes, &waiter, generation);
                 header.map(|header| FetchedRecord::in_buffer(waiter.at, header, buffer, start))
             }
             Err(errno) => {
@@ -338,23 +555,44 @@ fn in_ram(
     }
 }
 
-/// Checks a record in the middle of what was read.
-fn verify(
-    io: &Io,
-    bytes: &[u8],
-    start: usize,
-    waiter: &Waiter,
-    generation: u64,
-) -> Result<Header, EngineError> {
-    let place = Place { at: waiter.at, generation };
-    let bytes = &bytes[start..start + waiter.size];
-    let header = record::verify(bytes, place).and_then(|header| {
-        if header.record_size() == waiter.size { Ok(header) } else { Err("length") }
-    });
-    header.map_err(|what| {
-        io.counters.checksum_failures.add(1);
-        io.shared.corrupted(waiter.at, what)
-    })
+impl DeviceRead {
+    pub(super) fn place(&self) -> (u32, u32) {
+        (self.segment, self.start)
+    }
+
+    /// Takes those who wait for it, in their order.
+    fn take_waiters(&mut self) -> impl Iterator<Item = Waiter> + use<> {
+        self.first.take().into_iter().chain(std::mem::take(&mut self.more))
+    }
+
+    /// Whether it brings a record's sectors and no others.
+    fn is_only_for(&self, io: &Io, waiter: &Waiter) -> bool {
+        io.shared.geometry.sectors(waiter.offset, waiter.size) == (self.start..self.end)
+    }
+}
+
+impl Waiter {
+    /// The bytes of its segment that it wants.
+    pub(super) fn range(&self) -> Range<u32> {
+        self.offset..self.offset + self.size as u32
+    }
+}
+
+/// Checks a record that was read. Errors: what is wrong with it.
+fn check(bytes: &[u8], waiter: &Waiter, generation: u64) -> Result<Header, &'static str> {
+    let header = record::verify(bytes, Place { at: waiter.at, generation })?;
+    if header.record_size() == waiter.size { Ok(header) } else { Err("length") }
+}
+
+/// The same of one that nothing else can bring.
+fn verify(io: &Io, bytes: &[u8], waiter: &Waiter, generation: u64) -> Result<Header, EngineError> {
+    check(bytes, waiter, generation).map_err(|what| damaged(io, waiter.at, what))
+}
+
+/// Counts a damaged record, and says so.
+fn damaged(io: &Io, at: Location, what: &'static str) -> EngineError {
+    io.counters.checksum_failures.add(1);
+    io.shared.corrupted(at, what)
 }
 
 fn recent_slot(segment: u32, start: u32) -> usize {

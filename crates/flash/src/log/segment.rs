@@ -212,6 +212,12 @@ impl Segment {
         }
     }
 
+    /// Counts in one more read of a segment of which the caller has a pin.
+    pub(crate) fn pin_again(&self) {
+        let before = self.readers.fetch_add(1, Ordering::SeqCst);
+        assert!(before > 0, "who pins again has a pin");
+    }
+
     pub(crate) fn unpin(&self) {
         let before = self.readers.fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a pin for each unpin");

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     /// Reads that failed or brought damaged records, for the log.
     unreadable: AtomicU64,
     counters: Mutex<Vec<Arc<Counters>>>,
+    /// See `Engine::set_read_ahead`.
+    reads_ahead: AtomicBool,
     /// One change of the size or of the paths at a time.
     pub(super) resizing: Mutex<()>,
     /// Segments that are free but for checkpoints.
@@ -109,6 +111,7 @@ impl Shared {
             last_write_error: Mutex::new(None),
             unreadable: AtomicU64::new(0),
             counters: Mutex::new(Vec::new()),
+            reads_ahead: AtomicBool::new(true),
             resizing: Mutex::new(()),
             held_segments: AtomicU64::new(0),
             is_held_up: AtomicBool::new(false),
@@ -128,6 +131,14 @@ impl Shared {
     /// Counters for one more worker.
     pub(crate) fn add_worker(&self) -> Arc<Counters> {
         Counters::of_one_more(&mut self.counters.lock())
+    }
+
+    pub(crate) fn reads_ahead(&self) -> bool {
+        self.reads_ahead.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_read_ahead(&self, is_on: bool) {
+        self.reads_ahead.store(is_on, Ordering::Relaxed);
     }
 
     // Places.

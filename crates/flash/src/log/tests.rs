@@ -25,7 +25,7 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 /// How long it may take until a path is left.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(60);
 
-fn config(segments: u64, workers: usize) -> LogConfig {
+pub(super) fn config(segments: u64, workers: usize) -> LogConfig {
     LogConfig {
         paths: Vec::new(),
         flash_bytes: segments * SEGMENT_BYTES,
@@ -175,7 +175,7 @@ fn record<'a>(key: &'a [u8], payload: &'a [u8]) -> Record<'a> {
     Record { meta: RecordMeta::default(), key, payload }
 }
 
-fn append(worker: &mut dyn EngineWorker, key: &[u8], payload: &[u8]) -> Location {
+pub(super) fn append(worker: &mut dyn EngineWorker, key: &[u8], payload: &[u8]) -> Location {
     loop {
         match worker.append(Lane::Demote, &record(key, payload)) {
             Ok(at) => return at,
@@ -186,7 +186,7 @@ fn append(worker: &mut dyn EngineWorker, key: &[u8], payload: &[u8]) -> Location
 }
 
 /// Turns until nothing is in flight; returns what completed.
-fn settle(worker: &mut dyn EngineWorker) -> Vec<Completion> {
+pub(super) fn settle(worker: &mut dyn EngineWorker) -> Vec<Completion> {
     let mut done = Vec::new();
     while worker.in_flight() > 0 {
         worker.submit();
@@ -276,6 +276,8 @@ fn reads_of_the_same_sectors_share_one_device_read() {
 #[test]
 fn a_cold_read_is_one_device_read_of_its_sectors_only() {
     let (disk, engine) = sim(2, 1, 64, 1);
+    // In order, as they are.
+    engine.set_read_ahead(false);
     let mut worker = engine.worker().expect("a worker");
     let places: Vec<Location> =
         (0..100u32).map(|key| append(&mut *worker, &key.to_le_bytes(), &[7; 1000])).collect();

@@ -145,6 +145,7 @@ impl EngineWorker for LogWorker {
     fn submit(&mut self) {
         self.flush_if_wanted();
         self.appender.continue_large(&mut self.io);
+        self.reader.begin(&mut self.io);
         self.io.submit();
     }
 
@@ -167,7 +168,8 @@ impl EngineWorker for LogWorker {
     }
 
     fn in_flight(&self) -> usize {
-        self.io.device.in_flight() + usize::from(!self.appender.is_idle())
+        let gathered = self.reader.gathered();
+        self.io.device.in_flight() + gathered + usize::from(!self.appender.is_idle())
     }
 
     fn is_writing_large(&self) -> bool {
@@ -216,5 +218,6 @@ impl Drop for LogWorker {
             self.io.shared.flushes.leave(flush);
         }
         self.io.counters.buffer_bytes.set(0);
+        self.io.counters.block_cache_bytes.set(0);
     }
 }

@@ -209,6 +209,8 @@ options! {
     tier_persistence: Atomic<YesNo> = YesNo::either(), "tier-persistence", "yes", RUNTIME;
     /// Whether values that were hot come back to RAM behind a start that has left them on flash.
     tier_read_back: Atomic<YesNo> = YesNo::either(), "tier-read-back", "yes", RUNTIME;
+    /// Whether reads of flash that follow the order of writing bring what lies next to them.
+    tier_read_ahead: Atomic<YesNo> = YesNo::either(), "tier-read-ahead", "yes", RUNTIME;
 
     // Snapshots.
 

@@ -52,6 +52,9 @@ fn apply_tier(server: &Server) {
         TierPromotion::Access => Promotion::Access,
         TierPromotion::SecondTouch => Promotion::SecondTouch,
     });
+    if let Some(engine) = &server.tier.engine {
+        engine.set_read_ahead(server.config.tier_read_ahead.load());
+    }
     settings.set_policy(policy(server.config.maxmemory_policy.load()));
     settings.set_defrags(server.config.activedefrag.load());
     settings.set_samples(server.config.maxmemory_samples.load() as u32);

@@ -302,6 +302,31 @@ const TRAFFIC: &[Field] = &[
         Count(f.flash.device_reads)
     }),
     field("flash_device_read_bytes", "Their bytes.", |f| Count(f.flash.device_read_bytes)),
+    field(
+        "flash_values_per_device_read",
+        "Values that came from the device, for each read of it; 0 before the first.",
+        |f| Ratio(f.flash.values_per_device_read()),
+    ),
+    field(
+        "flash_read_ahead_bytes",
+        "Bytes that were read beside those asked for, where reads follow the order of writing: `tier-read-ahead`.",
+        |f| Count(f.flash.read_ahead_bytes),
+    ),
+    field(
+        "flash_read_ahead_used_bytes",
+        "Bytes of values, with their keys, that were served from what was read so.",
+        |f| Count(f.flash.read_ahead_used_bytes),
+    ),
+    field(
+        "flash_block_cache_hits",
+        "Values read that were found in blocks that had been read ahead.",
+        |f| Count(f.flash.block_cache_hits),
+    ),
+    field(
+        "flash_block_cache_bytes",
+        "Memory that such blocks take, in the read buffers of the workers, 2 MiB of each at most.",
+        |f| Count(f.flash.block_cache_bytes),
+    ),
     field("flash_device_reads_per_sec", "Their rate over the last seconds.", |f| {
         Count(f.rates.flash_reads)
     }),
@@ -418,6 +443,9 @@ fn since(now: EngineStats, base: &EngineStats) -> EngineStats {
         reads_merged: now.reads_merged - base.reads_merged,
         device_reads: now.device_reads - base.device_reads,
         device_read_bytes: now.device_read_bytes - base.device_read_bytes,
+        read_ahead_bytes: now.read_ahead_bytes - base.read_ahead_bytes,
+        read_ahead_used_bytes: now.read_ahead_used_bytes - base.read_ahead_used_bytes,
+        block_cache_hits: now.block_cache_hits - base.block_cache_hits,
         device_writes: now.device_writes - base.device_writes,
         device_write_bytes: now.device_write_bytes - base.device_write_bytes,
         appends: now.appends - base.appends,

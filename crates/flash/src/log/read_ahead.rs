@@ -1,0 +1,537 @@
+//! Where reads follow the order in which things were written, and how much is read at a time there.
+//!
+//! Two tables. Reads that belong to nothing known are counted by the region of a segment they fall
+//! in; the count of a region goes when other reads take its place, or when none came for a while. So
+//! reads all over the flash leave it at one block each. A region that a few reads have found begins a
+//! *stream*: reads near its front belong to it, and bring a window around them, an aligned one, so
+//! that reads that come out of order ask for the same. The window doubles when what it brought was
+//! used. Once it is as long as the longest read, the blocks in front of the stream are read before
+//! anybody asks. The window of a stream whose blocks go without having been used is halved; below the
+//! smallest the stream ends, would have to be found again, and begins with that. So does one that comes to the end of its segment, as
+//! nothing says where it goes on.
+//!
+//! All of it lives on credit: what is read ahead is paid by what was used before, and by a small part
+//! of what is read anyway. So bytes that nobody wants are at most that part, whatever the reads are.
+
+use std::ops::Range;
+
+use super::block_cache::Evicted;
+
+/// The smallest window, and the unit of all: bytes.
+const WINDOW_BYTES_MIN: u32 = 8 << 10;
+/// The largest window. One read brings at most `BLOCK_BYTES` of it.
+const WINDOW_BYTES_MAX: u32 = 256 << 10;
+/// Bytes of one read ahead, and of a block that is kept. With it a drive is as fast as with larger
+/// ones, and it is the largest piece of the pool of buffers.
+pub(crate) const BLOCK_BYTES: u32 = 64 << 10;
+/// A longer record is a large read by itself.
+const RECORD_BYTES_MAX: u32 = BLOCK_BYTES / 2;
+/// Bytes of a region in which reads are counted.
+const REGION_BYTES: u32 = 256 << 10;
+/// Regions that are counted.
+const REGIONS: usize = 256;
+/// A region is forgotten when so many reads have gone elsewhere since its last.
+const REGION_STALE_READS: u32 = 128;
+/// The first reads of a region that bring their own sectors alone.
+const LONE_READS: u8 = 4;
+/// Streams of one worker.
+const STREAMS_MAX: usize = 16;
+/// A read belongs to a stream when it lies so near to where that was last.
+const NEAR_BYTES: u32 = 512 << 10;
+/// Blocks in a row in one direction after which what follows is read before it is asked for.
+const DRIFT_MIN: i8 = 2;
+const DRIFT_MAX: i8 = 4;
+/// A block was worth its read when this part of it was used: about what reads of the values alone
+/// would have taken of a drive that gives 75,000 of them or 2 GB a second.
+const USED_SHIFT: u32 = 5;
+/// What is read ahead unpaid: this part of what is read without, 1/128.
+const UNPAID_SHIFT: u32 = 7;
+/// All streams end when of so many device reads and the uses of blocks beside them fewer than that were uses: as many
+/// come by chance, and pay for more of the same.
+const JUDGED_READS: u32 = 4096;
+const USES_MIN: u32 = JUDGED_READS / 32;
+const CREDIT_BYTES_FIRST: i64 = 256 << 10;
+const CREDIT_BYTES_MAX: i64 = 2 << 20;
+
+/// What one worker knows of the order of its reads.
+pub(crate) struct ReadAhead {
+    regions: Box<[Region; REGIONS]>,
+    streams: Vec<Stream>,
+    /// Device reads so far, modulo 2^32.
+    reads: u32,
+    /// The same when streams were last judged, and the uses of blocks since.
+    judged_at: u32,
+    uses: u32,
+    credit_bytes: i64,
+}
+
+/// Reads that belong to no stream, in one region.
+#[derive(Copy, Clone)]
+struct Region {
+    segment: u32,
+    number: u32,
+    /// `ReadAhead::reads` at the last.
+    read_at: u32,
+    reads: u8,
+}
+
+/// Reads that follow each other.
+struct Stream {
+    segment: u32,
+    /// The block where it was last.
+    front: u32,
+    /// How its front has moved: up, or down where negative.
+    drift: i8,
+    window_bytes: u32,
+    /// `ReadAhead::reads` when it was last heard of.
+    read_at: u32,
+}
+
+impl ReadAhead {
+    pub(crate) fn new() -> Self {
+        let nowhere = Region { segment: u32::MAX, number: 0, read_at: 0, reads: 0 };
+        Self {
+            regions: Box::new([nowhere; REGIONS]),
+            streams: Vec::new(),
+            reads: 0,
+            judged_at: 0,
+            uses: 0,
+            credit_bytes: CREDIT_BYTES_FIRST,
+        }
+    }
+
+    /// Notes that the device is to be asked for these sectors of a segment. Returns what to read
+    /// instead; none: nothing but them.
+    pub(crate) fn note_read(&mut self, segment: u32, sectors: &Range<u32>) -> Option<Range<u32>> {
+        self.reads = self.reads.wrapping_add(1);
+        let bytes = sectors.len() as u32;
+        let known = self.stream_near(segment, sectors.start).map(|stream| stream.window_bytes);
+        let window_bytes = match known {
+            Some(bytes) => bytes.min(BLOCK_BYTES),
+            None if self.begins_stream(segment, sectors.start) => WINDOW_BYTES_MIN,
+            None => 0,
+        };
+        let start = sectors.start - sectors.start % window_bytes.max(1);
+        let fits = sectors.end <= start + window_bytes && bytes < window_bytes;
+        if !fits || bytes > RECORD_BYTES_MAX || self.credit_bytes <= 0 {
+            self.add_credit(i64::from(bytes >> UNPAID_SHIFT));
+            return None;
+        }
+        Some(start..start + window_bytes)
+    }
+
+    /// Finds the stream that a read belongs to, and moves it there.
+    fn stream_near(&mut self, segment: u32, start: u32) -> Option<&mut Stream> {
+        let index = self.find_stream(segment, start)?;
+        let stream = &mut self.streams[index];
+        stream.move_to(start / BLOCK_BYTES);
+        stream.read_at = self.reads;
+        Some(stream)
+    }
+
+    fn find_stream(&self, segment: u32, start: u32) -> Option<usize> {
+        let block = start / BLOCK_BYTES;
+        let is_near = |stream: &Stream| {
+            stream.segment == segment && stream.front.abs_diff(block) <= NEAR_BYTES / BLOCK_BYTES
+        };
+        self.streams.iter().position(is_near)
+    }
+
+    /// Counts a read that belongs to no stream. True: one begins with it.
+    fn begins_stream(&mut self, segment: u32, start: u32) -> bool {
+        let number = start / REGION_BYTES;
+        let region = &mut self.regions[region_slot(segment, number)];
+        let is_known = (region.segment, region.number) == (segment, number)
+            && self.reads.wrapping_sub(region.read_at) <= REGION_STALE_READS;
+        let reads = if is_known { region.reads } else { 0 };
+        *region = Region { segment, number, read_at: self.reads, reads: reads + 1 };
+        if reads < LONE_READS {
+            return false;
+        }
+        region.reads = 0;
+        self.begin_stream(segment, start / BLOCK_BYTES);
+        true
+    }
+
+    /// Begins a stream, in place of the one that was longest not heard of where there are many.
+    fn begin_stream(&mut self, segment: u32, front: u32) {
+        if self.streams.len() == STREAMS_MAX {
+            let age = |stream: &Stream| self.reads.wrapping_sub(stream.read_at);
+            let oldest = (0..STREAMS_MAX).max_by_key(|&index| age(&self.streams[index]));
+            oldest.map(|index| self.streams.swap_remove(index));
+        }
+        let window_bytes = WINDOW_BYTES_MIN;
+        self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
+    }
+
+    /// Notes that so many bytes are read beside those that were asked for.
+    pub(crate) fn pay(&mut self, bytes: u32) {
+        self.credit_bytes -= i64::from(bytes);
+    }
+
+    /// Notes that a record was served from a block that had been read ahead and used before: one use of a block may be
+    /// chance.
+    pub(crate) fn earn(&mut self, bytes: u32) {
+        self.uses = self.uses.saturating_add(1);
+        self.add_credit(i64::from(bytes) << USED_SHIFT);
+    }
+
+    fn add_credit(&mut self, bytes: i64) {
+        self.credit_bytes = (self.credit_bytes + bytes).min(CREDIT_BYTES_MAX);
+    }
+
+    /// Notes that what was read ahead is used for the first time, of one block: the window of its stream grows. Returns
+    /// the blocks to read next, the nearest first: none, while the stream is young or has no direction.
+    pub(crate) fn note_use(
+        &mut self,
+        segment: u32,
+        block: &Range<u32>,
+    ) -> impl Iterator<Item = Range<u32>> + use<> {
+        let has_credit = self.credit_bytes > 0;
+        let next = self.stream_near(segment, block.start).and_then(|stream| {
+            if block.len() as u32 >= stream.window_bytes.min(BLOCK_BYTES) {
+                stream.window_bytes = (2 * stream.window_bytes).min(WINDOW_BYTES_MAX);
+            }
+            let count = stream.window_bytes / BLOCK_BYTES;
+            (has_credit && stream.drift.abs() >= DRIFT_MIN).then_some((stream.drift, count))
+        });
+        let (drift, count) = next.unwrap_or_default();
+        let number = block.start / BLOCK_BYTES;
+        (1..count).map_while(move |distance| {
+            let next = number.checked_add_signed(distance as i32 * i32::from(drift.signum()))?;
+            Some(next.checked_mul(BLOCK_BYTES)?..next.checked_add(1)?.checked_mul(BLOCK_BYTES)?)
+        })
+    }
+
+    /// Notes that a block goes: the window of its stream shrinks if little of it was used, and from the smallest on the
+    /// stream ends.
+    pub(crate) fn note_eviction(&mut self, block: &Evicted) {
+        if u64::from(block.used_bytes) << USED_SHIFT >= block.range.len() as u64 {
+            return;
+        }
+        let Some(index) = self.find_stream(block.segment, block.range.start) else { return };
+        let stream = &mut self.streams[index];
+        stream.window_bytes /= 2;
+        if stream.window_bytes < WINDOW_BYTES_MIN {
+            self.streams.swap_remove(index);
+        }
+    }
+
+    /// Ends all streams when few reads have followed each other for long. True: they did, so that nothing that was read
+    /// ahead is worth keeping.
+    pub(crate) fn ends_all(&mut self) -> bool {
+        if self.reads.wrapping_sub(self.judged_at) < JUDGED_READS {
+            return false;
+        }
+        self.judged_at = self.reads;
+        let is_idle = std::mem::take(&mut self.uses) < USES_MIN;
+        if is_idle {
+            self.streams.clear();
+        }
+        is_idle
+    }
+
+    /// Ends the stream that a block belongs to: reads there bring one block again.
+    pub(crate) fn end_stream(&mut self, segment: u32, block: &Range<u32>) {
+        if let Some(index) = self.find_stream(segment, block.start) {
+            self.streams.swap_remove(index);
+        }
+    }
+}
+
+impl Stream {
+    fn move_to(&mut self, block: u32) {
+        let step = (block > self.front) as i8 - (block < self.front) as i8;
+        self.drift = (self.drift + step).clamp(-DRIFT_MAX, DRIFT_MAX);
+        self.front = block;
+    }
+}
+
+fn region_slot(segment: u32, number: u32) -> usize {
+    // Fibonacci hashing, as for recent reads.
+    let mixed = (u64::from(segment) << 32 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> (u64::BITS - REGIONS.ilog2())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use stdx::Random;
+
+    use super::*;
+
+    /// Bytes of a record, header and all.
+    const RECORD: u32 = 560;
+    const SECTOR: u32 = 512;
+    const SEGMENT: u32 = 64 << 20;
+
+    fn sectors_of(offset: u32) -> Range<u32> {
+        offset - offset % SECTOR..(offset + RECORD).next_multiple_of(SECTOR)
+    }
+
+    /// Reads as a worker does them: with blocks kept, so many at most.
+    struct Reads {
+        ahead: ReadAhead,
+        /// Each with the look-up that used it last, and what was used of it.
+        blocks: Vec<(u64, Evicted)>,
+        look_ups: u64,
+        kept_max: usize,
+        device_reads: u64,
+        device_bytes: u64,
+        hits: u64,
+        /// Those in which what was asked for came before it was.
+        brought_early: u64,
+        sizes: HashMap<usize, u64>,
+    }
+
+    impl Reads {
+        fn new(kept_max: usize) -> Reads {
+            Reads {
+                ahead: ReadAhead::new(),
+                blocks: Vec::new(),
+                look_ups: 0,
+                kept_max,
+                device_reads: 0,
+                device_bytes: 0,
+                hits: 0,
+                brought_early: 0,
+                sizes: HashMap::new(),
+            }
+        }
+
+        /// False: there is no room.
+        fn bring(&mut self, segment: u32, range: Range<u32>) -> bool {
+            self.blocks.retain(|(_, block)| {
+                block.segment != segment
+                    || block.range.end <= range.start
+                    || range.end <= block.range.start
+            });
+            if self.blocks.len() == self.kept_max {
+                if self.look_ups - self.blocks[0].0 < 512 {
+                    return false;
+                }
+                let (_, evicted) = self.blocks.remove(0);
+                self.ahead.note_eviction(&evicted);
+            }
+            self.device_reads += 1;
+            self.device_bytes += range.len() as u64;
+            *self.sizes.entry(range.len()).or_default() += 1;
+            self.blocks.push((self.look_ups, Evicted { segment, range, used_bytes: 0 }));
+            true
+        }
+
+        /// Reads the record at an offset.
+        fn read(&mut self, segment: u32, offset: u32) {
+            self.look_ups += 1;
+            let sectors = sectors_of(offset);
+            let holds = |(_, block): &(u64, Evicted)| {
+                block.segment == segment
+                    && block.range.start <= offset
+                    && offset + RECORD <= block.range.end
+            };
+            if let Some(index) = self.blocks.iter().position(holds) {
+                // The one that was used last goes last.
+                let (_, mut block) = self.blocks.remove(index);
+                let is_first = block.used_bytes == 0;
+                block.used_bytes += RECORD;
+                let range = block.range.clone();
+                self.blocks.push((self.look_ups, block));
+                self.hits += 1;
+                if !is_first {
+                    self.ahead.earn(RECORD);
+                } else {
+                    for next in self.ahead.note_use(segment, &range) {
+                        if !self.blocks.iter().any(|(_, block)| block.range == next) {
+                            self.ahead.pay(next.len() as u32);
+                            self.brought_early += u64::from(self.bring(segment, next));
+                        }
+                    }
+                }
+                return;
+            }
+            if let Some(window) = self.ahead.note_read(segment, &sectors) {
+                assert!(window.start <= sectors.start && sectors.end <= window.end);
+                if self.bring(segment, window.clone()) {
+                    return self.ahead.pay((window.len() - sectors.len()) as u32);
+                }
+            }
+            self.device_reads += 1;
+            self.device_bytes += sectors.len() as u64;
+        }
+    }
+
+    #[test]
+    fn reads_in_order_are_read_ahead_in_blocks_that_grow() {
+        let mut reads = Reads::new(16);
+        (0..10_000).for_each(|number| reads.read(3, number * RECORD));
+        let blocks = u64::from(10_000 * RECORD / BLOCK_BYTES);
+        // Those that lie in two blocks are read alone here.
+        assert!(reads.device_reads < 2 * blocks + 60, "{}", reads.device_reads);
+        assert!(reads.device_bytes < 11_000 * u64::from(RECORD), "{}", reads.device_bytes);
+        for size in [8 << 10, 16 << 10, 32 << 10] {
+            assert!(reads.sizes[&size] < 8, "{size}: {}", reads.sizes[&size]);
+        }
+        assert!(reads.brought_early > blocks * 9 / 10, "{} of {blocks}", reads.brought_early);
+    }
+
+    #[test]
+    fn so_are_reads_from_the_end_to_the_beginning() {
+        let mut reads = Reads::new(16);
+        (0..10_000).rev().for_each(|number| reads.read(3, number * RECORD));
+        let blocks = u64::from(10_000 * RECORD / BLOCK_BYTES);
+        assert!(reads.device_reads < 2 * blocks + 60, "{}", reads.device_reads);
+        assert!(reads.brought_early > blocks * 9 / 10, "{} of {blocks}", reads.brought_early);
+    }
+
+    #[test]
+    fn reads_out_of_order_by_some_hundred_records_are_found() {
+        let (mut reads, mut random) = (Reads::new(24), Random::new(5));
+        let mut numbers: Vec<u32> = (0..20_000).collect();
+        for at in 0..numbers.len() - 300 {
+            numbers.swap(at, at + random.below(300) as usize);
+        }
+        numbers.iter().for_each(|number| reads.read(3, number * RECORD));
+        assert!(reads.device_reads < 20_000 / 20, "{}", reads.device_reads);
+    }
+
+    #[test]
+    fn clients_that_have_drifted_apart_share_what_is_read_ahead() {
+        let (mut reads, mut random) = (Reads::new(32), Random::new(3));
+        // They walk side by side, up to four megabytes apart: twice what is kept.
+        let behind: Vec<u32> = (0..64).map(|_| random.below(120) as u32).collect();
+        let mut count = 0;
+        for turn in 120..1800 {
+            for (client, behind) in behind.iter().enumerate() {
+                reads.read(3, ((turn - behind) * 64 + client as u32) * RECORD);
+                count += 1;
+            }
+        }
+        // What is kept serves its part; each client alone asks for the rest.
+        assert!(reads.device_reads < count * 11 / 20, "{} of {count}", reads.device_reads);
+    }
+
+    #[test]
+    fn several_streams_are_told_apart_beside_random_reads() {
+        let (mut reads, mut random) = (Reads::new(32), Random::new(7));
+        let mut alone = 0;
+        for number in 0..5_000 {
+            let places = [(1, 0), (1, SEGMENT / 2), (2, 7 << 20), (9, 1 << 20)];
+            places.iter().for_each(|(segment, from)| reads.read(*segment, from + number * RECORD));
+            for _ in 0..16 {
+                let before = reads.device_bytes;
+                let offset = random.below(u64::from(SEGMENT / 16) - 64) as u32 * 16;
+                reads.read(100 + random.below(200) as u32, offset);
+                alone += u64::from(reads.device_bytes - before <= 1536);
+            }
+        }
+        assert!(reads.hits > 4 * 5_000 * 95 / 100, "{}", reads.hits);
+        assert!(alone > 16 * 5_000 * 999 / 1000, "{alone}");
+    }
+
+    #[test]
+    fn reads_all_over_the_flash_bring_their_own_sectors() {
+        let (mut reads, mut random) = (Reads::new(32), Random::new(11));
+        for _ in 0..200_000 {
+            // 2 GiB.
+            let offset = random.below(u64::from(SEGMENT - RECORD) / 16) as u32 * 16;
+            reads.read(random.below(32) as u32, offset);
+        }
+        assert_eq!(reads.device_reads + reads.hits, 200_000);
+        let larger: u64 = reads.sizes.values().sum();
+        assert!(larger < 20, "{larger}");
+    }
+
+    #[test]
+    fn what_nobody_wants_is_read_for_a_small_part_of_what_is_read_anyway() {
+        let (mut reads, mut random) = (Reads::new(16), Random::new(13));
+        let mut own_bytes = 0;
+        for _ in 0..200_000 {
+            // So few that each is near others.
+            let offset = random.below((32 << 20) / 16) as u32 * 16;
+            own_bytes += sectors_of(offset).len() as u64;
+            reads.read(1, offset);
+        }
+        // Blocks that are used twice by chance pay for a little more.
+        let most = own_bytes + own_bytes / 20;
+        assert!(reads.device_bytes < most, "{} of {own_bytes}", reads.device_bytes);
+    }
+
+    #[test]
+    fn a_stream_whose_blocks_are_not_used_ends() {
+        let mut ahead = ReadAhead::new();
+        let sectors = |number: u32| number * 4096..number * 4096 + 4096;
+        let windows = (0..6).map(|number| ahead.note_read(1, &sectors(number)));
+        let windows: Vec<_> = windows.collect();
+        assert_eq!(windows[..4], [None, None, None, None]);
+        assert_eq!(windows[4], Some(4 * 4096..6 * 4096));
+        assert_eq!(ahead.note_use(1, &(4 * 4096..6 * 4096)).count(), 0);
+        assert_eq!(ahead.note_read(1, &sectors(6)), Some(4 * 4096..8 * 4096), "it has grown");
+        let evicted = |used_bytes| Evicted { segment: 1, range: 4 * 4096..8 * 4096, used_bytes };
+        ahead.note_eviction(&evicted(4096));
+        assert_eq!(ahead.note_read(1, &sectors(7)), Some(4 * 4096..8 * 4096));
+        ahead.note_eviction(&evicted(100));
+        assert_eq!(ahead.note_read(1, &sectors(7)), Some(6 * 4096..8 * 4096), "it has shrunk");
+        ahead.note_eviction(&evicted(100));
+        assert_eq!(ahead.note_read(1, &sectors(8)), None);
+    }
+
+    #[test]
+    fn streams_end_when_reads_have_gone_elsewhere_for_long() {
+        let mut ahead = ReadAhead::new();
+        let sectors = |number: u32| number * 4096..number * 4096 + 4096;
+        (0..5).for_each(|number| {
+            assert_eq!(ahead.note_read(1, &sectors(number)).is_some(), number == 4)
+        });
+        for segment in 2..2 + JUDGED_READS - 5 {
+            assert!(!ahead.ends_all());
+            ahead.note_read(segment, &sectors(0));
+        }
+        (0..USES_MIN).for_each(|_| ahead.earn(1));
+        assert!(!ahead.ends_all(), "enough was used");
+        assert!(ahead.note_read(1, &sectors(5)).is_some());
+        (1..USES_MIN).for_each(|_| ahead.earn(1));
+        for segment in 2..2 + JUDGED_READS - 1 {
+            assert!(!ahead.ends_all());
+            ahead.note_read(segment, &sectors(0));
+        }
+        assert!(ahead.ends_all());
+        assert_eq!(ahead.note_read(1, &sectors(6)), None);
+    }
+
+    #[test]
+    fn without_credit_nothing_is_read_ahead() {
+        let mut ahead = ReadAhead::new();
+        let sectors = |number: u32| number * 4096..number * 4096 + 4096;
+        assert!((0..4).all(|number| ahead.note_read(1, &sectors(number)).is_none()));
+        assert!(ahead.note_read(1, &sectors(4)).is_some());
+        ahead.pay(CREDIT_BYTES_MAX as u32);
+        assert!(ahead.note_read(1, &sectors(5)).is_none());
+        ahead.earn(CREDIT_BYTES_MAX as u32);
+        assert!(ahead.note_read(1, &sectors(6)).is_some());
+    }
+
+    #[test]
+    fn long_records_and_those_in_two_windows_are_read_alone() {
+        let mut ahead = ReadAhead::new();
+        for number in 0..20 {
+            assert_eq!(ahead.note_read(1, &(number * 40_960..(number + 1) * 40_960)), None);
+        }
+        let mut ahead = ReadAhead::new();
+        let sector = |number: u32| number * 512..number * 512 + 512;
+        assert!((0..4).all(|number| ahead.note_read(1, &sector(number)).is_none()));
+        assert_eq!(ahead.note_read(1, &(7680..8704)), None);
+        assert_eq!(ahead.note_read(1, &(7680..8192)), Some(0..8192));
+    }
+
+    #[test]
+    fn nothing_is_read_ahead_of_the_first_block() {
+        let mut ahead = ReadAhead::new();
+        for number in (0..40).rev() {
+            let start = number * 8192;
+            ahead.note_read(1, &(start..start + 512));
+            let blocks: Vec<_> = ahead.note_use(1, &(start..start + 8192)).collect();
+            assert!(blocks.iter().all(|block| block.end <= start + 8192), "{start}: {blocks:?}");
+        }
+    }
+}

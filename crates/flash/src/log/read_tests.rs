@@ -1,0 +1,358 @@
+//! Reads that follow each other, and reads of one turn: what they cost, and that they bring nothing wrong.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use stdx::Random;
+
+use super::config::LogConfig;
+use super::open_sim;
+use super::shared::Shared;
+use super::tests::{append, config, settle};
+use crate::device::sim::{SimDisk, SimFaults};
+use crate::engine::conformance::{Mix, Rig};
+use crate::engine::{Completion, Engine, EngineWorker, ReadStart};
+use crate::error::EngineError;
+use crate::location::{Location, RecordId};
+use crate::record::record_size;
+
+const LEN: usize = 500;
+const SIZE: usize = record_size(4, LEN);
+
+/// A log with records on flash, in the order of their numbers.
+struct Records {
+    disk: SimDisk,
+    engine: Arc<dyn Engine>,
+    worker: Box<dyn EngineWorker>,
+    places: Vec<Location>,
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let mut random = Random::new(u64::from(number));
+    (0..LEN).map(|_| random.next_u64() as u8).collect()
+}
+
+impl Records {
+    fn new(seed: u64, count: u32) -> Records {
+        Records::with_pool(seed, count, None)
+    }
+
+    /// The same with so many chunks of buffers and bytes beside them.
+    fn with_pool(seed: u64, count: u32, pool: Option<(usize, usize)>) -> Records {
+        let segments =
+            LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
+        let disk = SimDisk::new(seed, 1, if seed.is_multiple_of(2) { 512 } else { 4096 });
+        if let Some((chunks, heap_bytes)) = pool {
+            disk.set_read_pool(chunks, heap_bytes);
+        }
+        let engine = open_sim(&disk, &segments).expect("opens");
+        let mut worker = engine.worker().expect("a worker");
+        let put = |number: u32| append(&mut *worker, &number.to_le_bytes(), &value(number));
+        let places = (0..count).map(put).collect();
+        worker.flush();
+        settle(&mut *worker);
+        Records { disk, engine, worker, places }
+    }
+
+    fn start(&mut self, number: u32) -> ReadStart {
+        let record = self.engine.identify(self.places[number as usize]);
+        self.worker.read(record, SIZE, u64::from(number))
+    }
+
+    /// Reads some in one turn; the numbers of those that failed.
+    fn read_all(&mut self, numbers: &[u32]) -> Vec<u32> {
+        self.read_all_of(numbers, numbers.len())
+    }
+
+    /// The same, when with those that were started before so many end.
+    fn read_all_of(&mut self, numbers: &[u32], count: usize) -> Vec<u32> {
+        let (mut failed, mut ended) = (Vec::new(), 0);
+        for &number in numbers {
+            match self.start(number) {
+                ReadStart::Ready(record) => {
+                    assert_eq!(record.payload(), value(number));
+                    ended += 1;
+                }
+                ReadStart::Pending => {}
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+        for completion in settle(&mut *self.worker) {
+            let Completion::Read { token, result } = completion else { panic!("{completion:?}") };
+            match result {
+                Ok(record) => assert_eq!(record.payload(), value(token as u32)),
+                Err(_) => failed.push(token as u32),
+            }
+            ended += 1;
+        }
+        assert_eq!(ended, count, "each read ends once");
+        failed
+    }
+
+    /// The same one after another.
+    fn read_in_order(&mut self, numbers: impl Iterator<Item = u32>) -> Vec<u32> {
+        numbers.flat_map(|number| self.read_all(&[number])).collect()
+    }
+}
+
+#[test]
+fn reads_in_order_take_few_device_reads() {
+    for seed in [2, 3] {
+        let mut records = Records::new(seed, 6000);
+        for backwards in [false, true] {
+            let (before, stats) = (records.disk.operations(), records.engine.stats());
+            let failed = match backwards {
+                false => records.read_in_order(0..6000),
+                true => records.read_in_order((0..6000).rev()),
+            };
+            assert_eq!(failed, []);
+            let operations = records.disk.operations() - before;
+            // 3.2 MB in four segments, each of which is found anew.
+            assert!(operations < 200, "{operations}");
+            let after = records.engine.stats();
+            assert_eq!(after.device_reads - stats.device_reads, operations);
+            assert!(after.block_cache_hits - stats.block_cache_hits > 5000, "{after:?}");
+            assert!(after.read_ahead_used_bytes > after.read_ahead_bytes / 2, "{after:?}");
+            assert!((1..=2 << 20).contains(&after.block_cache_bytes), "{after:?}");
+            assert_eq!(after.buffer_bytes, stats.buffer_bytes, "all of it is in the pool");
+        }
+    }
+}
+
+#[test]
+fn switched_off_each_record_is_a_read_of_its_sectors() {
+    let mut records = Records::new(2, 1000);
+    assert_eq!(records.read_in_order(0..500), []);
+    assert!(records.engine.stats().block_cache_bytes > 0);
+    records.engine.set_read_ahead(false);
+    records.worker.submit();
+    assert_eq!(records.engine.stats().block_cache_bytes, 0, "what was kept goes");
+    let before = records.disk.operations();
+    assert_eq!(records.read_in_order(0..500), []);
+    assert_eq!(records.disk.operations() - before, 500);
+    records.engine.set_read_ahead(true);
+    assert_eq!(records.read_in_order(0..500), []);
+    assert!(records.disk.operations() - before < 600);
+}
+
+#[test]
+fn neighbours_of_one_turn_are_one_device_read() {
+    let mut records = Records::new(2, 1000);
+    records.engine.set_read_ahead(false);
+    for numbers in [[5, 3, 4, 6, 7], [907, 3, 905, 4, 906]] {
+        let (before, stats) = (records.disk.operations(), records.engine.stats());
+        assert_eq!(records.read_all(&numbers), []);
+        let runs = 1 + u64::from(numbers[0] == 907);
+        assert_eq!(records.disk.operations() - before, runs, "{numbers:?}");
+        let merged = records.engine.stats().reads_merged - stats.reads_merged;
+        assert_eq!(merged, 5 - runs);
+    }
+    // Who comes while it is in flight joins it, wherever it lies.
+    let before = records.disk.operations();
+    for number in [203, 204, 205, 206] {
+        assert!(matches!(records.start(number), ReadStart::Pending));
+    }
+    records.worker.submit();
+    assert_eq!(records.read_all_of(&[205, 206], 6), []);
+    assert_eq!(records.disk.operations() - before, 1);
+    // No read is longer than 64 KiB.
+    let (before, bytes) = (records.disk.operations(), records.engine.stats().device_read_bytes);
+    let numbers: Vec<u32> = (0..480).collect();
+    assert_eq!(records.read_all(&numbers), []);
+    let operations = records.disk.operations() - before;
+    // 261,120 bytes, and the sectors in which one ends and the next begins.
+    assert_eq!(operations, 5);
+    assert!(records.engine.stats().device_read_bytes - bytes < (480 * SIZE + 6 * 1024) as u64);
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_read_fails_no_other() {
+    let mut records = Records::new(2, 1000);
+    records.engine.set_read_ahead(false);
+    let fail_operation = Some(records.disk.operations());
+    records.disk.set_faults(SimFaults { fail_operation, ..SimFaults::default() });
+    assert_eq!(records.read_all(&[5, 3, 4, 4]), [], "each is read by itself");
+    assert_eq!(records.engine.stats().read_errors, 1);
+    // When these fail as well there is nothing more to try.
+    records.disk.set_faults(SimFaults { failed_reads: 1000, ..SimFaults::default() });
+    let mut failed = records.read_all(&[5, 3, 4, 4, 700]);
+    failed.sort_unstable();
+    assert_eq!(failed, [3, 4, 4, 5, 700]);
+    records.disk.set_faults(SimFaults::default());
+    assert_eq!(records.read_all(&[5, 3, 4, 4, 700]), []);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_fails_no_record() {
+    const COUNT: u32 = 600;
+    // What is read without a fault, and which of these reads are of one record.
+    for turn in [1, 7] {
+        let mut blocks_failed = 0;
+        for nth in 0.. {
+            let mut records = Records::new(2, COUNT);
+            let first = records.disk.operations();
+            let fail_operation = Some(first + nth);
+            records.disk.set_faults(SimFaults { fail_operation, ..SimFaults::default() });
+            let numbers: Vec<u32> = (0..COUNT).collect();
+            let failed: Vec<u32> =
+                numbers.chunks(turn).flat_map(|some| records.read_all(some)).collect();
+            let stats = records.engine.stats();
+            if records.disk.failures() == 0 {
+                break;
+            }
+            assert_eq!(stats.read_errors, 1, "{nth}");
+            // A record whose own read failed is told so, as ever; it and those of the same sectors.
+            let own = failed.len();
+            assert!(own <= 1, "{nth}: {failed:?}");
+            blocks_failed += u64::from(own == 0);
+        }
+        assert!(blocks_failed > 3, "{turn}: {blocks_failed}");
+    }
+}
+
+#[test]
+fn damage_in_a_block_is_that_of_its_record_alone() {
+    for turn in [1, 16] {
+        let mut records = Records::new(2, 1000);
+        let at = records.places[500].bytes() as usize;
+        records.disk.overwrite(0, at + 100, b"damage");
+        let numbers: Vec<u32> = (0..1000).collect();
+        let failed: Vec<u32> =
+            numbers.chunks(turn).flat_map(|some| records.read_all(some)).collect();
+        assert_eq!(failed, [500], "{turn}");
+        let stats = records.engine.stats();
+        assert_eq!((stats.checksum_failures, stats.read_errors), (1, 0));
+        assert!(stats.block_cache_hits + stats.reads_merged > 800, "{stats:?}");
+        // Asked for again, it is told again.
+        let failed = records.read_in_order(490..510);
+        assert_eq!(failed, [500]);
+    }
+}
+
+#[test]
+fn a_record_that_came_damaged_in_a_block_is_read_again() {
+    let mut records = Records::new(2, 1000);
+    assert_eq!(records.read_in_order(0..100), []);
+    records.disk.set_faults(SimFaults { flipped_bits: 1000, ..SimFaults::default() });
+    // These bring blocks with a flipped bit each.
+    records.read_in_order(100..600);
+    records.disk.set_faults(SimFaults::default());
+    assert_eq!(records.read_in_order((0..1000).chain(0..1000)), []);
+}
+
+#[test]
+fn what_was_written_since_in_the_same_place_is_not_answered_from_an_old_block() {
+    let mut records = Records::new(2, 3000);
+    assert_eq!(records.read_in_order(0..3000), []);
+    let old: Vec<RecordId> = records.places.iter().map(|&at| records.engine.identify(at)).collect();
+    records.engine.reset();
+    // The same places again, with other values behind the same keys.
+    let mut places = Vec::new();
+    while places.len() < 3000 * 20 {
+        let number = places.len() as u32 + 5000;
+        places.push(append(&mut *records.worker, &number.to_le_bytes(), &value(number)));
+    }
+    records.worker.flush();
+    settle(&mut *records.worker);
+    let again = places.iter().filter(|at| records.places.contains(at)).count();
+    assert!(again > 1000, "{again} places have come again");
+    let mut gone = 0;
+    for (number, record) in old.into_iter().enumerate() {
+        match records.worker.read(record, SIZE, number as u64) {
+            ReadStart::Failed(EngineError::Gone { .. }) => gone += 1,
+            // Of the segment that was open, which goes on as it was.
+            ReadStart::Ready(record) => assert_eq!(record.payload(), value(number as u32)),
+            other => panic!("{number}: {other:?}"),
+        }
+    }
+    assert!(gone > 1000, "{gone}");
+    records.places = places;
+    for number in 0..records.places.len() as u32 {
+        match records.start(number) {
+            ReadStart::Ready(record) => assert_eq!(record.payload(), value(number + 5000)),
+            ReadStart::Pending => match &settle(&mut *records.worker)[..] {
+                [Completion::Read { result: Ok(record), .. }] => {
+                    assert_eq!(record.payload(), value(number + 5000));
+                }
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn blocks_go_where_reads_of_records_find_no_buffer() {
+    // All buffers that there are.
+    let mut records = Records::with_pool(2, 60_000, Some((4, 0)));
+    assert_eq!(records.read_in_order(0..1000), []);
+    assert!(records.engine.stats().block_cache_bytes >= 1 << 16);
+    // Three of a region, so that nothing is read ahead; they are held.
+    let mut held = 0;
+    for number in (2000..60_000).step_by(160) {
+        match records.start(number) {
+            ReadStart::Pending => held += 1,
+            ReadStart::Busy => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let done = settle(&mut *records.worker);
+    assert_eq!(done.len(), held);
+    assert!(held >= 4 * 32, "{held}");
+    assert!(done.iter().all(|one| matches!(one, Completion::Read { result: Ok(_), .. })));
+    assert_eq!(records.engine.stats().block_cache_bytes, 0);
+    // And there are reads while these are held.
+    assert_eq!(records.read_in_order(0..100), []);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn runs_of_reads_among_overwrites_and_gc_bring_nothing_wrong(
+        seed: u64,
+        workers in 1usize..3,
+        fault in 0usize..6,
+        small_pool: bool,
+    ) {
+        let segments = Shared::segments_min(workers) as u64 + 12;
+        let disk = SimDisk::new(seed, 1, if seed.is_multiple_of(2) { 512 } else { 4096 });
+        if small_pool {
+            disk.set_read_pool(2, 8 << 10);
+        }
+        let config = LogConfig { flash_bytes: segments << 18, segment_bytes: Some(1 << 18), ..config(1, workers) };
+        let mut rig = Rig::new(open_sim(&disk, &config).expect("opens"), workers, seed);
+        let held = SimFaults { held: 200, held_reaps_max: 20, ..SimFaults::default() };
+        let faults = [
+            SimFaults::default(),
+            held.clone(),
+            SimFaults { eager_reads: 300, ..held.clone() },
+            SimFaults { failed_reads: 50, ..held.clone() },
+            SimFaults { flipped_bits: 50, ..held.clone() },
+            SimFaults { torn_writes: 50, failed_reads: 20, ..held },
+        ];
+        disk.set_faults(faults[fault].clone());
+        let mix = Mix {
+            keys: 2000, steps: 300, lens: [600, 3000, 100_000], resets: false, may_fail: fault > 2,
+        };
+        (0..2000).for_each(|key| rig.put(key as usize % workers, key, 400));
+        rig.flush_all();
+        let mut random = Random::new(seed ^ 3);
+        for _ in 0..20 {
+            rig.run_unchecked(&mix);
+            let from = random.below(1500) as u32;
+            let turn = 1 + random.below(20) as u32;
+            for key in from..from + 500 {
+                rig.read(0, key);
+                if key % turn == 0 {
+                    rig.turn(0);
+                }
+            }
+        }
+        let hits = rig.engine.stats().block_cache_hits + rig.engine.stats().reads_merged;
+        prop_assert!(hits > 500, "{hits}");
+        rig.check_all();
+        disk.set_faults(SimFaults::default());
+        rig.check_all_space_comes_back();
+    }
+}

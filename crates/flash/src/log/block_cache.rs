@@ -27,7 +27,7 @@ const BLOCKS_MAX: usize = 64;
 const STAYS_LOOK_UPS: u64 = 512;
 
 const _: () = assert!(BLOCK_CACHE_BYTES_MAX <= BLOCKS_MAX * BLOCK_BYTES as usize);
-const _: () = assert!(2 * BLOCK_CACHE_BYTES_MAX < 2 * READ_POOL_BYTES);
+const _: () = assert!(3 * BLOCK_CACHE_BYTES_MAX <= 2 * READ_POOL_BYTES);
 
 /// The blocks of one worker. Those that are being read are among them.
 #[derive(Default)]

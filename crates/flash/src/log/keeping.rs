@@ -31,8 +31,9 @@ use crate::error::EngineError;
 use crate::journal::Position;
 use crate::location::{Location, RecordId};
 
-/// What is free lasts until a checkpoint brings room: of an eighth of what does not live, or of as much as is free, new records have
-/// at first an eighth, and the last eighth while it becomes durable.
+/// While a checkpoint is taken that will bring room, segments are kept back from new records so that some last until then: seven
+/// eighths of what is free, but no more than of an eighth of what does not live. Six of the seven are handed out in step with the
+/// walk, and the last one when the checkpoint has ended.
 const KEPT_BACK_SPARE_SHARE: u64 = 8;
 const KEPT_BACK_EIGHTHS: u64 = 7;
 
@@ -56,7 +57,7 @@ pub(crate) struct Keeping {
     closed_at: AtomicU64,
     /// Segments that were kept back when the checkpoint began, and that are now.
     kept_back_at_first: AtomicU64,
-    kept_back: AtomicU64,
+    pub(super) kept_back: AtomicU64,
     /// A sync has failed.
     is_unsure: AtomicBool,
     failed_writes: AtomicU64,
@@ -253,7 +254,9 @@ impl Checkpoints for Shared {
         self.publish(&space);
         let free = self.free_segments.load(Ordering::Relaxed);
         let short = free.min(self.spare_segments() / KEPT_BACK_SPARE_SHARE);
-        let kept_back = short * KEPT_BACK_EIGHTHS / 8;
+        // Else nobody waits for it: what finds no room is refused, or has keys evicted.
+        let is_waited_for = self.checkpoint_comes.load(Ordering::Relaxed) && space.held() > 0;
+        let kept_back = if is_waited_for { short * KEPT_BACK_EIGHTHS / 8 } else { 0 };
         self.keeping.kept_back_at_first.store(kept_back, Ordering::Relaxed);
         self.keep_back(&mut space, kept_back);
         number

@@ -46,7 +46,7 @@ use std::time::Instant;
 use super::block_cache::{BlockCache, Cached};
 use super::io::{Io, User};
 use super::large_read::LargeReads;
-use super::read_ahead::ReadAhead;
+use super::read_ahead::{BLOCK_BYTES, ReadAhead};
 use super::segment::Found;
 use crate::device::buffer::IoBuffer;
 use crate::device::{Errno, Extent};
@@ -240,6 +240,10 @@ impl Reader {
     /// Takes a buffer for a record's sectors; blocks that were read ahead go for it.
     fn take_buffer(&mut self, io: &Io, size: usize) -> Option<IoBuffer> {
         let pool = io.device.pool();
+        if size > BLOCK_BYTES as usize {
+            // No block has one as long.
+            return pool.take(size);
+        }
         loop {
             if let Some(buffer) = pool.take_slot(size) {
                 return Some(buffer);
@@ -393,14 +397,15 @@ impl Reader {
         io.shared.unpin(read.segment);
     }
 
-    /// Reads a record that a larger read did not bring, of which the pin is there still. Its buffer is taken beyond the
-    /// bound where need be: the records of one such read take no more than twice what it took.
+    /// Reads a record that a larger read did not bring, of which the pin is there still, unless such a read of all its sectors
+    /// is under way. Its buffer is taken beyond the bound where need be.
     fn read_alone(&mut self, io: &mut Io, larger: &DeviceRead, waiter: Waiter) {
         let sectors = io.shared.geometry.sectors(waiter.offset, waiter.size);
         let slot = recent_slot(larger.segment, sectors.start);
         if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)
             && (read.kind, read.segment) == (Kind::Alone, larger.segment)
-            && (read.start, read.end) == (sectors.start, sectors.end)
+            && read.start <= sectors.start
+            && sectors.end <= read.end
         {
             read.more.push(waiter);
             return;
@@ -418,7 +423,7 @@ impl Reader {
             first: Some(waiter),
             more: Vec::new(),
         });
-        self.recent[slot] = index;
+        self.note_recent((larger.segment, sectors.start), index);
         self.ask(io, index);
     }
 

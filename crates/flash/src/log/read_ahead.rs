@@ -7,8 +7,8 @@
 //! that reads that come out of order ask for the same. The window doubles when what it brought was
 //! used. Once it is as long as the longest read, the blocks in front of the stream are read before
 //! anybody asks. The window of a stream whose blocks go without having been used is halved; below the
-//! smallest the stream ends, would have to be found again, and begins with that. So does one that comes to the end of its segment, as
-//! nothing says where it goes on.
+//! smallest the stream ends, and has to be found again. So has one that goes on in another segment, as
+//! nothing says in which.
 //!
 //! All of it lives on credit: what is read ahead is paid by what was used before, and by a small part
 //! of what is read anyway. So bytes that nobody wants are at most that part, whatever the reads are.
@@ -46,8 +46,8 @@ const DRIFT_MAX: i8 = 4;
 const USED_SHIFT: u32 = 5;
 /// What is read ahead unpaid: this part of what is read without, 1/128.
 const UNPAID_SHIFT: u32 = 7;
-/// All streams end when of so many device reads and the uses of blocks beside them fewer than that were uses: as many
-/// come by chance, and pay for more of the same.
+/// All streams end when blocks were used again less than `USES_MIN` times while so many reads were gathered: as many come
+/// by chance, and pay for more of the same.
 const JUDGED_READS: u32 = 4096;
 const USES_MIN: u32 = JUDGED_READS / 32;
 const CREDIT_BYTES_FIRST: i64 = 256 << 10;
@@ -108,7 +108,7 @@ impl ReadAhead {
         let known = self.stream_near(segment, sectors.start).map(|stream| stream.window_bytes);
         let window_bytes = match known {
             Some(bytes) => bytes.min(BLOCK_BYTES),
-            None if self.begins_stream(segment, sectors.start) => WINDOW_BYTES_MIN,
+            None if self.begins_stream(segment, sectors.start, bytes) => first_window(bytes),
             None => 0,
         };
         let start = sectors.start - sectors.start % window_bytes.max(1);
@@ -138,7 +138,7 @@ impl ReadAhead {
     }
 
     /// Counts a read that belongs to no stream. True: one begins with it.
-    fn begins_stream(&mut self, segment: u32, start: u32) -> bool {
+    fn begins_stream(&mut self, segment: u32, start: u32, bytes: u32) -> bool {
         let number = start / REGION_BYTES;
         let region = &mut self.regions[region_slot(segment, number)];
         let is_known = (region.segment, region.number) == (segment, number)
@@ -149,18 +149,17 @@ impl ReadAhead {
             return false;
         }
         region.reads = 0;
-        self.begin_stream(segment, start / BLOCK_BYTES);
+        self.begin_stream(segment, start / BLOCK_BYTES, first_window(bytes));
         true
     }
 
     /// Begins a stream, in place of the one that was longest not heard of where there are many.
-    fn begin_stream(&mut self, segment: u32, front: u32) {
+    fn begin_stream(&mut self, segment: u32, front: u32, window_bytes: u32) {
         if self.streams.len() == STREAMS_MAX {
             let age = |stream: &Stream| self.reads.wrapping_sub(stream.read_at);
             let oldest = (0..STREAMS_MAX).max_by_key(|&index| age(&self.streams[index]));
             oldest.map(|index| self.streams.swap_remove(index));
         }
-        let window_bytes = WINDOW_BYTES_MIN;
         self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
     }
 
@@ -245,6 +244,11 @@ impl Stream {
         self.drift = (self.drift + step).clamp(-DRIFT_MAX, DRIFT_MAX);
         self.front = block;
     }
+}
+
+/// The window that a stream begins with: what a read of so many bytes asks for, and as much again.
+fn first_window(bytes: u32) -> u32 {
+    (2 * bytes).next_power_of_two().clamp(WINDOW_BYTES_MIN, BLOCK_BYTES)
 }
 
 fn region_slot(segment: u32, number: u32) -> usize {

@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     /// [`super::epochs::Epochs::holds_before`].
     holds_before: AtomicU64,
     /// Whether a checkpoint is taken when what is held is wanted.
-    checkpoint_comes: AtomicBool,
+    pub(super) checkpoint_comes: AtomicBool,
     pub(super) keeping: Keeping,
     pub(crate) flushes: Flushes,
 }
@@ -495,10 +495,11 @@ impl Shared {
     /// Whether there is no need for gc: enough is free, or comes free by itself.
     fn has_room(&self) -> bool {
         let free = self.free_segments.load(Ordering::Relaxed);
+        let left = free.saturating_sub(self.keeping.kept_back.load(Ordering::Relaxed));
         let held = self.held_segments.load(Ordering::Relaxed);
         let held_enough = self.gc_below_min().max(self.spare_segments() / HELD_SPARE_SHARE);
         // What gc has to itself is not used up for what comes free later.
-        let comes_soon = held >= held_enough || free == 0 && held > 0;
+        let comes_soon = held >= held_enough || left == 0 && held > 0;
         free >= self.gc_below() || self.holds_for_next_checkpoint() && comes_soon
     }
 

@@ -76,7 +76,7 @@ fn two_workers_with_a_journal() {
     kelvin.connect().send(&["SHUTDOWN"]);
     assert!(kelvin.wait().success());
     let dir = kelvin.directory().to_str().expect("a path in UTF-8");
-    let again = start_kelvin(&[&options[..], &["--dir", dir]].concat());
+    let again = start_kelvin(&[&options[..], &["--dir", dir, "--flash-path", dir]].concat());
     let pair = Pair { redis, kelvin: again };
     for server in [&pair.redis, &pair.kelvin] {
         // Small sorted sets are packed as they are loaded from a snapshot, and have no -0 then, in Redis as well.

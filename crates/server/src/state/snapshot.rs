@@ -398,12 +398,12 @@ impl Snapshot {
     ) -> WalkedTo {
         let mut saved = self.slots[usize::from(slot)].lock();
         let saved = &mut *saved;
-        // Names are in one database then: who is met was not met before, and is looked up no more.
+        // Names are in one database then: a key that is met was not met before, and is not looked up in others.
         let is_only_table = tables(state).all(|other| other == table);
         let (mut keys, mut bytes, mut unsaved) = (0, 0, Vec::new());
         let next = state.scan_ranked(table, from, |view, frequency| {
             let key = Key::in_slot(view.key, slot);
-            bytes += if self.may_refer(&view) { 0 } else { view.value_len() };
+            bytes += self.bytes_of(state, (table, &key), &view);
             let of_key = match is_only_table {
                 true => self.save_met(saved, (state, table, &key), (&view, frequency), reading),
                 false => self.save_with(saved, state, &key, reading),
@@ -423,6 +423,15 @@ impl Snapshot {
             self.note_met(saved, (slot, state), (table, from), (keys, &unsaved));
         }
         next.map_or(WalkedTo::EndOfTable, WalkedTo::Position)
+    }
+
+    /// What is to be written of a key: of a large collection all leaves, which are read if need be.
+    fn bytes_of(&self, slot: &SlotState, (table, key): (u8, &Key<'_>), view: &View<'_>) -> usize {
+        match Kind::from_bits(view.kind).is_tree() {
+            true => tree_bytes(slot, table, key) as usize,
+            false if self.may_refer(view) => 0,
+            false => view.value_len(),
+        }
     }
 
     /// Saves a key that the walk meets, of a slot that has no other table, and does not keep its name.

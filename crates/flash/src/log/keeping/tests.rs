@@ -360,9 +360,16 @@ fn a_full_flash_waits_for_a_checkpoint_and_goes_on_with_it() {
 
 #[test]
 fn what_is_free_is_handed_out_in_step_with_a_checkpoint() {
-    let (_disk, engine) = sim(2, 1, 1024, 1);
+    let (_disk, engine) = sim(2, 1, 1024, 2);
     let checkpoints = engine.checkpoints().expect("it keeps records");
-    checkpoints.prepare(1).expect("nothing fails");
+    // What the next one brings.
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    rig.run(&Mix { resets: false, ..MIX });
+    rig.flush_all();
+    rig.take_checkpoint();
+    (0..MIX.keys as u32).for_each(|key| rig.delete(key));
+    rig.gc_all();
+    assert!(engine.free_space().held_bytes > 0);
     let mut worker = engine.worker().expect("a device");
     let meta = RecordMeta::default();
     let payload = vec![7; 15_000];

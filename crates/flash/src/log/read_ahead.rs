@@ -481,6 +481,19 @@ mod tests {
     }
 
     #[test]
+    fn values_longer_than_the_smallest_window_begin_streams_as_well() {
+        for kib in [10, 32] {
+            let mut ahead = ReadAhead::new();
+            let sectors = |number: u32| number * (kib << 10)..(number + 1) * (kib << 10);
+            let windows: Vec<_> =
+                (0..7).map(|number| ahead.note_read(1, &sectors(number))).collect();
+            assert!(windows[..4].iter().all(Option::is_none));
+            let window = windows[4..].iter().flatten().next().expect("one that they lie in");
+            assert!(window.len() >= (2 * kib as usize) << 10, "{kib}: {window:?}");
+        }
+    }
+
+    #[test]
     fn streams_end_when_reads_have_gone_elsewhere_for_long() {
         let mut ahead = ReadAhead::new();
         let sectors = |number: u32| number * 4096..number * 4096 + 4096;

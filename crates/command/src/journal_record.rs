@@ -9,17 +9,17 @@
 //!   for each:     varint   its length, then its bytes
 //! ```
 //!
-//! A varint has seven bits a byte, the lowest first, and the highest bit of each byte but the last is set. A record
+//! A varint is as [`crate::varint`] has it. A record
 //! is whole or absent, and so are the commands of a transaction, which share one.
 
 use keyspace::DB_COUNT;
 use resp::{ArgRange, Args};
 use smallvec::SmallVec;
 
+use crate::varint::{self, BadVarint};
+
 /// An argument from so many bytes on is not copied into the record.
 const LARGE_BYTES: usize = 16 << 10;
-/// Bytes of a varint, at most.
-const VARINT_BYTES_MAX: usize = 10;
 
 /// A record that is being made. It borrows long arguments of requests.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<'a> Record<'a> {
     /// A record of what runs at a time, made in a buffer that is kept from record to record.
     pub fn new(mut buffer: Vec<u8>, now_ms: u64) -> Record<'a> {
         buffer.clear();
-        put_varint(&mut buffer, now_ms);
+        varint::put(&mut buffer, now_ms);
         let empty_len = buffer.len();
         Record { bytes: buffer, large: SmallVec::new(), empty_len }
     }
@@ -68,8 +68,8 @@ impl<'a> Record<'a> {
 
     /// Begins a command, of which so many arguments follow.
     pub(crate) fn begin(&mut self, db: u8, args: usize) {
-        put_varint(&mut self.bytes, u64::from(db) << 1);
-        put_varint(&mut self.bytes, args as u64);
+        varint::put(&mut self.bytes, u64::from(db) << 1);
+        varint::put(&mut self.bytes, args as u64);
     }
 
     /// Adds an argument that lives as long as the request does.
@@ -78,7 +78,7 @@ impl<'a> Record<'a> {
         if argument.len() < LARGE_BYTES {
             return self.add_copy(argument);
         }
-        put_varint(&mut self.bytes, argument.len() as u64);
+        varint::put(&mut self.bytes, argument.len() as u64);
         self.large.push((self.bytes.len(), argument));
     }
 
@@ -109,22 +109,14 @@ pub(crate) fn put_command<'b>(
     (db, at): (u8, At),
     args: impl ExactSizeIterator<Item = &'b [u8]>,
 ) {
-    put_varint(out, u64::from(db) << 1 | u64::from(at == At::TimeZero));
-    put_varint(out, args.len() as u64);
+    varint::put(out, u64::from(db) << 1 | u64::from(at == At::TimeZero));
+    varint::put(out, args.len() as u64);
     args.for_each(|arg| put_argument(out, arg));
 }
 
 fn put_argument(out: &mut Vec<u8>, argument: &[u8]) {
-    put_varint(out, argument.len() as u64);
+    varint::put(out, argument.len() as u64);
     out.extend_from_slice(argument);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 /// Bytes that are no record.
@@ -206,20 +198,14 @@ impl<'a> Commands<'a> {
     }
 
     fn varint(&mut self) -> Result<u64, BadRecord> {
-        let mut value = 0u64;
-        for (index, &byte) in self.bytes[self.offset..].iter().enumerate() {
-            let bits = u64::from(byte & 0x7F);
-            let shift = 7 * index as u32;
-            if index >= VARINT_BYTES_MAX || bits << shift >> shift != bits {
-                return Err(self.bad("a number of more than 64 bits"));
-            }
-            value |= bits << shift;
-            if byte < 0x80 {
-                self.offset += index + 1;
-                return Ok(value);
-            }
-        }
-        Err(self.bad("a number without an end"))
+        let (value, len) = varint::read(&self.bytes[self.offset..]).map_err(|error| {
+            self.bad(match error {
+                BadVarint::TooLarge => "a number of more than 64 bits",
+                BadVarint::Unended => "a number without an end",
+            })
+        })?;
+        self.offset += len;
+        Ok(value)
     }
 
     fn bad(&self, what: &'static str) -> BadRecord {

@@ -25,6 +25,7 @@ mod logged;
 mod lookup;
 pub mod saved;
 mod spec;
+mod varint;
 mod wait;
 
 pub use cx::{Cx, Fetched, Limits, NothingFetched, SPARE_BYTES_MIN, Statistics, Value};

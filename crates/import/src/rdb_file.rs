@@ -38,7 +38,7 @@ impl Importing<'_> {
                     complain(PROGRAM, text);
                 }
                 Part::Aux { .. } | Part::Size { .. } => {}
-                Part::OfModule(_) => unreachable!("no module's values are taken"),
+                Part::Own(_) => unreachable!("no type is taken as its own"),
             }
             self.progress.at(reader.offset(), self.sent);
         }

@@ -20,7 +20,8 @@
 //! from version 5 on: checksum of all in front, 8 bytes; 0: none was worked out
 //! ```
 //!
-//! The value of a key that is a module's is of type 7: the module's id, values of a module (below).
+//! A program may write values of a type of its own, which is none of the format's: a string, which it alone knows to read
+//! ([`FileReader::take_own`]). The value of a key that is a module's is of type 7.
 //!
 //! Numbers are lengths (`length.rs`) unless they say how many bytes they take; those have the low byte first. Values
 //! of a module: each 1 and a number, 2 and a number, 3 and 4 bytes, 4 and 8 bytes, 5 and a string; 0 behind them.
@@ -28,13 +29,11 @@
 //! A file is read from front to back with no more of it in memory than a string takes, and the value under way is
 //! the reader's to keep.
 
-mod module;
 mod read;
 mod write;
 
-pub use module::{module_id, module_value};
-pub use read::{FileError, FileReader, KeyPart, ModulePart, Part, Short, Skipped};
-pub use write::FileWriter;
+pub use read::{FileError, FileReader, KeyPart, OwnPart, Part, Short, Skipped};
+pub use write::{FileWriter, own_value};
 
 const MAGIC_REDIS: &[u8] = b"REDIS";
 const MAGIC_VALKEY: &[u8] = b"VALKEY";

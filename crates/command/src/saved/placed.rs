@@ -1,30 +1,33 @@
-//! Values that stay on flash: what a checkpoint of the journal has in their place. A string of a module (`rdb::file`),
-//! little endian:
+//! Values that stay on flash: what a checkpoint of the journal has in their place. A string of a type that no other program
+//! reads ([`rdb::file::own_value`]), of numbers as [`crate::varint`] has them:
 //!
-//! | offset | bytes | field |
-//! |-------:|------:|-------|
-//! | 0      | 1     | kind: type and encoding |
-//! | 1      | 1     | bit 0: compressed; bit 1: fields expire; bits 2, 3: how often the key was used lately |
-//! | 2      | 5     | where the record lies, in units of 16 bytes |
-//! | 7      | 8     | generation of the segment there |
-//! | 15     | 4     | bytes of the value as it is stored |
-//! | 19     | 4     | bytes of the value |
-//! | 23     | 8     | with bit 1: when the first field expires, Unix milliseconds |
+//! | number | |
+//! |--------|-|
+//! | head | bits 0 to 4: kind, type and encoding; bit 5: compressed; bit 6: fields expire; bits 7, 8: how often the key was used lately |
+//! | place | where the record lies, in units of 16 bytes |
+//! | start, count | the upper and the lower half of the generation of the segment there |
+//! | stored | bytes of the value as it is stored |
+//! | saved | if it is compressed: how many bytes fewer these are than the value has |
+//! | expiry | if fields expire: when the first one does, Unix milliseconds |
 
 use keyspace::{FlashRef, KEY_BYTES_MAX};
-use rdb::file::{module_id, module_value};
-use value::Kind;
+use rdb::file::own_value;
+use value::{KIND_BITS, Kind};
 
-/// The module whose values these are.
-pub const PLACED_MODULE: u64 = module_id(b"kelvinref", 1);
+use crate::varint;
 
-const BYTES: usize = 23;
-const COMPRESSED: u8 = 1;
-const EXPIRES: u8 = 2;
-const FREQUENCY_SHIFT: u32 = 2;
-const FREQUENCY_MASK: u8 = 3 << FREQUENCY_SHIFT;
+/// The type of these values in a file, which Redis and Valkey have none of.
+pub const PLACED_TYPE: u8 = 200;
+
+const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
+const COMPRESSED: u64 = 1 << KIND_BITS;
+const EXPIRES: u64 = 1 << (KIND_BITS + 1);
+const FREQUENCY_SHIFT: u32 = KIND_BITS + 2;
+const FREQUENCY_MAX: u64 = 3;
+/// Places have so many bits.
+const UNITS_BITS: u32 = 40;
 /// Values are no longer than keys may be, and what is stored no longer than they are.
-const VALUE_BYTES_MAX: u32 = KEY_BYTES_MAX as u32 + (1 << 20);
+const VALUE_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + (1 << 20);
 
 /// A value that is on flash, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,59 +49,67 @@ pub struct Placed {
 impl Placed {
     /// Writes it as the value of a key, the type in front.
     pub fn save(&self, out: &mut Vec<u8>) {
-        module_value(out, PLACED_MODULE, &self.bytes());
+        own_value(out, PLACED_TYPE, &self.bytes());
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(BYTES + 8);
-        let compressed = if self.at.compressed { COMPRESSED } else { 0 };
-        let expires = if self.first_expiry_ms > 0 { EXPIRES } else { 0 };
-        let frequency = self.frequency << FREQUENCY_SHIFT & FREQUENCY_MASK;
-        bytes.extend_from_slice(&[self.kind, compressed | expires | frequency]);
-        bytes.extend_from_slice(&self.at.units.to_le_bytes()[..5]);
-        bytes.extend_from_slice(&self.generation.to_le_bytes());
-        for word in [self.at.stored_len, self.value_len] {
-            bytes.extend_from_slice(&word.to_le_bytes());
+        let FlashRef { units, stored_len, compressed } = self.at;
+        let head = u64::from(self.kind)
+            | if compressed { COMPRESSED } else { 0 }
+            | if self.first_expiry_ms > 0 { EXPIRES } else { 0 }
+            | u64::from(self.frequency) << FREQUENCY_SHIFT;
+        let mut bytes = Vec::with_capacity(24);
+        let numbers = [head, units, self.generation >> 32, self.generation & 0xFFFF_FFFF];
+        numbers.into_iter().for_each(|number| varint::put(&mut bytes, number));
+        varint::put(&mut bytes, stored_len.into());
+        if compressed {
+            varint::put(&mut bytes, (self.value_len - stored_len).into());
         }
         if self.first_expiry_ms > 0 {
-            bytes.extend_from_slice(&self.first_expiry_ms.to_le_bytes());
+            varint::put(&mut bytes, self.first_expiry_ms);
         }
         bytes
     }
 
     /// Reads what was written so, without what stands in front of it in a file. None: it is none.
     pub fn read(bytes: &[u8]) -> Option<Placed> {
-        let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|index| head[at + index]));
-        let units = u64::from(word(2)) | u64::from(head[6]) << 32;
-        let generation = u64::from(word(7)) | u64::from(word(11)) << 32;
-        let (stored_len, value_len) = (word(15), word(19));
-        let (kind, compressed) = (head[0], head[1] & COMPRESSED != 0);
-        let (first_expiry_ms, is_whole) = match head[1] & EXPIRES {
-            0 => (0, rest.is_empty()),
-            _ => (u64::from_le_bytes(*rest.first_chunk()?), rest.len() == 8),
+        let mut rest = bytes;
+        let mut next = || {
+            let (number, len) = varint::read(rest).ok()?;
+            // The last byte of a number that ends in zeros was not needed.
+            let is_shortest = len == 1 || rest[len - 1] != 0;
+            rest = &rest[len..];
+            is_shortest.then_some(number)
         };
-        let is_whole = is_whole && (head[1] & EXPIRES == 0) == (first_expiry_ms == 0);
-        let are_lens = stored_len <= value_len
-            && value_len <= VALUE_BYTES_MAX
-            && (compressed || stored_len == value_len);
-        let whole = Kind::of_whole(kind)?;
-        let is_one = head[1] & !(COMPRESSED | EXPIRES | FREQUENCY_MASK) == 0
-            && is_whole
-            && are_lens
-            && (first_expiry_ms == 0 || whole.is_hash());
-        let at = FlashRef { units, stored_len, compressed };
-        let frequency = (head[1] & FREQUENCY_MASK) >> FREQUENCY_SHIFT;
-        is_one.then_some(Placed { kind, at, generation, value_len, first_expiry_ms, frequency })
+        let (head, units, start, count) = (next()?, next()?, next()?, next()?);
+        let kind = (head & KIND_MASK) as u8;
+        let (compressed, expires) = (head & COMPRESSED != 0, head & EXPIRES != 0);
+        let frequency = head >> FREQUENCY_SHIFT;
+        let stored_len = next()?;
+        let saved = if compressed { next()? } else { 0 };
+        let first_expiry_ms = if expires { next()? } else { 0 };
+        let value_len = stored_len.checked_add(saved).filter(|&len| len <= VALUE_BYTES_MAX)?;
+        let is_one = rest.is_empty()
+            && units >> UNITS_BITS == 0
+            && start.max(count) >> 32 == 0
+            && frequency <= FREQUENCY_MAX
+            && expires == (first_expiry_ms > 0)
+            && (!expires || Kind::from_bits(kind).is_hash());
+        Kind::of_whole(kind).filter(|_| is_one)?;
+        let at = FlashRef { units, stored_len: stored_len as u32, compressed };
+        let (generation, value_len) = (start << 32 | count, value_len as u32);
+        let frequency = frequency as u8;
+        Some(Placed { kind, at, generation, value_len, first_expiry_ms, frequency })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use rdb::file::{FileReader, FileWriter, Part};
-    use value::KIND_BITS;
 
     use super::*;
+
+    const TOO_LONG: u32 = VALUE_BYTES_MAX as u32 + 1;
 
     #[test]
     fn a_place_comes_back_and_what_cannot_be_is_refused() {
@@ -115,20 +126,30 @@ mod tests {
             writer.key(0, b"key", 0, &object).expect("a buffer");
             let file = writer.finish().expect("a buffer");
             let mut reader = FileReader::new(&file[..], 1 << 20).expect("a file");
-            reader.take_module(PLACED_MODULE);
-            let Ok(Part::OfModule(part)) = reader.next_part() else {
-                panic!("it is of the module")
-            };
+            reader.take_own(PLACED_TYPE);
+            let Ok(Part::Own(part)) = reader.next_part() else { panic!("it is of that type") };
             assert_eq!(Placed::read(&part.value), Some(placed));
             for len in 0..part.value.len() {
                 assert_eq!(Placed::read(&part.value[..len]), None);
             }
-            for (at, byte) in
-                [(0, 0xff), (0, Kind::HASH.as_tree().bits()), (0, 5), (1, 16), (22, 0xff), (18, 9)]
-            {
-                let mut wrong = part.value.clone();
-                wrong[at] = byte;
-                assert_eq!(Placed::read(&wrong), None, "byte {at}: {byte}");
+            // A tree, no kind, a byte behind the end, and a number with a byte that it does not need.
+            let of_kind = |kind| Placed { kind, ..placed }.bytes();
+            let last = part.value.len() - 1;
+            let padded = [&part.value[..last], &[part.value[last] | 0x80, 0]].concat();
+            for wrong in [
+                of_kind(Kind::HASH.as_tree().bits()),
+                of_kind(KIND_MASK as u8),
+                [&part.value[..], &[0]].concat(),
+                padded,
+                Placed { at: FlashRef { units: 1 << UNITS_BITS, ..at }, ..placed }.bytes(),
+                Placed {
+                    at: FlashRef { stored_len: TOO_LONG, ..at },
+                    value_len: TOO_LONG,
+                    ..placed
+                }
+                .bytes(),
+            ] {
+                assert_eq!(Placed::read(&wrong), None, "{wrong:?}");
             }
             // Hashes alone have fields that expire.
             let list = Placed { kind: Kind::LIST.bits(), ..placed };

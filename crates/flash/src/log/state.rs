@@ -4,7 +4,7 @@
 //! |-------:|------:|-------|
 //! | 0      | 8     | magic "KelvFlSt" |
 //! | 8      | 4     | CRC32C of bytes 12 to the end |
-//! | 12     | 4     | version, 1: of these bytes, of segments and records, and of the values in these |
+//! | 12     | 4     | version, 2: of these bytes, of segments and records, of references to them, and of the values in these |
 //! | 16     | 8     | flash: drawn when it was first kept, in the labels of all its files |
 //! | 24     | 8     | number of the checkpoint |
 //! | 32     | 8     | the next sequence number |
@@ -41,7 +41,7 @@ use crate::limits::{PATHS_MAX, RECORD_ALIGN, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MI
 use crate::location::Location;
 
 /// The version that is written, and the one that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"KelvFlSt";
 const CHECKSUM_AT: usize = 8;
@@ -437,9 +437,9 @@ mod tests {
     #[test]
     fn a_version_to_come_is_told_from_damage() {
         let mut bytes = state().encode();
-        bytes[12] = 2;
+        bytes[12] = 3;
         let error = LogState::decode(&with_checksum(bytes)).expect_err("another version");
-        assert!(error.contains("version 2"), "{error}");
+        assert!(error.contains("version 3"), "{error}");
     }
 
     #[test]

@@ -23,14 +23,14 @@ const BUFFER_BYTES_MAX: usize = 4 * READ_BYTES;
 
 /// Types of values that modules have made.
 const MODULE_VALUE: u8 = 6;
-pub(super) const MODULE_VALUE_2: u8 = 7;
+const MODULE_VALUE_2: u8 = 7;
 /// Values of a module: their sorts.
-pub(super) const MODULE_END: u64 = 0;
+const MODULE_END: u64 = 0;
 const MODULE_SIGNED: u64 = 1;
 const MODULE_UNSIGNED: u64 = 2;
 const MODULE_FLOAT: u64 = 3;
 const MODULE_DOUBLE: u64 = 4;
-pub(super) const MODULE_STRING: u64 = 5;
+const MODULE_STRING: u64 = 5;
 
 /// Why a file cannot be read, and where.
 #[derive(Debug, thiserror::Error)]
@@ -80,8 +80,8 @@ pub enum Part {
     Skipped(Skipped),
     /// A key. Its value comes next: it must be read ([`crate::read_object`]) before the next part.
     Key(KeyPart),
-    /// A key whose value is of the module that the reader takes ([`FileReader::take_module`]).
-    OfModule(ModulePart),
+    /// A key whose value is of the type that the reader takes as its own ([`FileReader::take_own`]).
+    Own(OwnPart),
     /// The end, where everything is as the checksum says.
     End,
 }
@@ -103,9 +103,9 @@ pub struct KeyPart {
     pub frequency: Option<u8>,
 }
 
-/// A key whose value is of a module: a string to everybody else.
+/// A key whose value is of a type that is none of the format's: a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModulePart {
+pub struct OwnPart {
     /// Its database.
     pub db: u64,
     /// Its name.
@@ -124,8 +124,8 @@ pub struct FileReader<R> {
     bytes: Buffered<R>,
     version: u16,
     db: u64,
-    /// Whose values are taken.
-    module: Option<u64>,
+    /// The type of which values are taken that the format does not know.
+    own_type: Option<u8>,
 }
 
 /// Where values are read.
@@ -147,14 +147,14 @@ impl<R: Read> FileReader<R> {
     /// Errors: it is none, or one of a version that is not known.
     pub fn new(input: R, string_bytes_max: u64) -> Result<FileReader<R>, FileError> {
         let bytes = Buffered::new(input, string_bytes_max);
-        let mut reader = FileReader { bytes, version: 0, db: 0, module: None };
+        let mut reader = FileReader { bytes, version: 0, db: 0, own_type: None };
         reader.version = read_version(&mut reader.bytes).map_err(|error| reader.error(error))?;
         Ok(reader)
     }
 
-    /// Has values of a module handed over that are one string. Those of others are errors.
-    pub fn take_module(&mut self, id: u64) {
-        self.module = Some(id);
+    /// Has values of a type handed over that the format does not know, and that [`super::own_value`] wrote.
+    pub fn take_own(&mut self, own_type: u8) {
+        self.own_type = Some(own_type);
     }
 
     /// The version of its format.
@@ -228,8 +228,8 @@ impl<R: Read> FileReader<R> {
                     return Ok(Part::End);
                 }
                 other => {
-                    if let (MODULE_VALUE_2, Some(id)) = (other, self.module) {
-                        return self.read_of_module(id, expire_at_ms);
+                    if Some(other) == self.own_type {
+                        return self.read_own(expire_at_ms);
                     }
                     let object_type = self.object_type(other)?;
                     let key = text::read(&mut self.bytes, &mut Vec::new())?.to_vec();
@@ -247,10 +247,10 @@ impl<R: Read> FileReader<R> {
         }
     }
 
-    fn read_of_module(&mut self, id: u64, expire_at_ms: u64) -> Result<Part, Error> {
+    fn read_own(&mut self, expire_at_ms: u64) -> Result<Part, Error> {
         let key = Short::from_slice(text::read(&mut self.bytes, &mut Vec::new())?);
-        let value = read_module_value(&mut self.bytes, id)?;
-        Ok(Part::OfModule(ModulePart { db: self.db, key, expire_at_ms, value }))
+        let value = Short::from_slice(text::read(&mut self.bytes, &mut Vec::new())?);
+        Ok(Part::Own(OwnPart { db: self.db, key, expire_at_ms, value }))
     }
 
     fn object_type(&self, byte: u8) -> Result<ObjectType, Error> {
@@ -285,21 +285,6 @@ fn read_version(bytes: &mut impl Source) -> Result<u16, Error> {
         0 => Err(Error::Unsupported("version", 0)),
         version if is_known(version) => Ok(version),
         other => Err(Error::Unsupported("version", other.into())),
-    }
-}
-
-/// Reads a value of a module that is one string. Errors: it is another's, or something else.
-fn read_module_value(bytes: &mut impl Source, id: u64) -> Result<Short, Error> {
-    if length::read(bytes)? != id {
-        return Err(Error::Unsupported("value of a module: type", MODULE_VALUE_2.into()));
-    }
-    if length::read(bytes)? != MODULE_STRING {
-        return Err(Error::Malformed("value of a module"));
-    }
-    let value = Short::from_slice(text::read(bytes, &mut Vec::new())?);
-    match length::read(bytes)? {
-        MODULE_END => Ok(value),
-        _ => Err(Error::Malformed("value of a module")),
     }
 }
 

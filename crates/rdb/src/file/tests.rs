@@ -38,7 +38,7 @@ fn shown(file: impl Read) -> Result<Vec<String>, FileError> {
             }
             Part::Size { keys, expiring } => lines.push(format!("size {keys} {expiring}")),
             Part::Skipped(what) => lines.push(format!("{what:?}")),
-            Part::OfModule(part) => panic!("{part:?}"),
+            Part::Own(part) => panic!("{part:?}"),
         }
     }
 }
@@ -202,32 +202,29 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn values_of_a_module_are_read_by_who_takes_them() {
-    // As Redis tells it of a type of this name.
-    let id = module_id(b"test-type", 3);
+fn values_of_an_own_type_are_read_by_who_takes_them() {
     let mut object = Vec::new();
-    module_value(&mut object, id, b"\x00value");
-    assert_eq!(object[..2], [7, 0x81]);
+    own_value(&mut object, 200, b"\x00value");
+    assert_eq!(object, b"\xc8\x06\x00value");
     let mut writer = FileWriter::new(Vec::new(), 10, true);
     writer.key(2, b"key", 77, &object).expect("a buffer");
     let file = writer.finish().expect("a buffer");
-    let read = |module: Option<u64>| {
+    let read = |own_type: Option<u8>| {
         let mut reader = FileReader::new(&file[..], 1 << 20).expect("a file");
-        module.into_iter().for_each(|id| reader.take_module(id));
+        own_type.into_iter().for_each(|own_type| reader.take_own(own_type));
         let part = reader.next_part()?;
         reader.next_part().map(|end| (part, end))
     };
     let (db, key, expire_at_ms, value) = (2, b"key".to_vec(), 77, b"\x00value".to_vec());
-    let part =
-        Part::OfModule(ModulePart { db, key: key.into(), expire_at_ms, value: value.into() });
-    assert_eq!(read(Some(id)).expect("a file"), (part, Part::End));
-    for module in [None, Some(id + 1)] {
-        let error = read(module).expect_err("it is another's").error;
-        assert_eq!(error, Error::Unsupported("value of a module: type", 7));
+    let part = Part::Own(OwnPart { db, key: key.into(), expire_at_ms, value: value.into() });
+    assert_eq!(read(Some(200)).expect("a file"), (part, Part::End));
+    for own_type in [None, Some(201)] {
+        let error = read(own_type).expect_err("it is another's").error;
+        assert_eq!(error, Error::Unsupported("type", 200));
     }
     for len in 0..file.len() {
         let mut reader = FileReader::new(&file[..len.max(9)], 1 << 20).expect("a file");
-        reader.take_module(id);
+        reader.take_own(200);
         let cut = reader.next_part().and_then(|_| reader.next_part());
         assert_eq!(cut.expect_err("it is cut").error, Error::Short, "{len}");
     }

@@ -10,6 +10,12 @@ use crate::text;
 /// Bytes that are written at a time.
 const WRITE_BYTES: usize = 256 << 10;
 
+/// Writes a value that the format has no type for, as a string, its type in front. Other programs refuse the file.
+pub fn own_value(out: &mut Vec<u8>, own_type: u8, value: &[u8]) {
+    out.push(own_type);
+    text::write(out, value);
+}
+
 /// A file under way. What it has been given need not have been written before [`FileWriter::finish`].
 pub struct FileWriter<W: Write> {
     output: W,

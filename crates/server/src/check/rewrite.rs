@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use command::saved::PLACED_MODULE;
+use command::saved::PLACED_TYPE;
 use keyspace::DB_COUNT;
-use rdb::file::{FileError, FileReader, FileWriter, KeyPart, ModulePart, Part, module_value};
+use rdb::file::{FileError, FileReader, FileWriter, KeyPart, OwnPart, Part, own_value};
 use rdb::read_object;
 
 use super::error::CheckError;
@@ -36,7 +36,7 @@ pub(super) fn rewrite_snapshot(
     let open = || File::open(path).map_err(failed(path));
     let mut reader =
         FileReader::new(open()?, CHECKED_STRING_BYTES_MAX).map_err(|error| unread(path, error))?;
-    reader.take_module(PLACED_MODULE);
+    reader.take_own(PLACED_TYPE);
     let target = File::create(out).map_err(failed(out))?;
     let writer = FileWriter::new(BufWriter::new(target), reader.version(), true);
     let mut rewrite = Rewrite { source: open()?, writer, tables, refers, is_lost, left_out: 0 };
@@ -79,7 +79,7 @@ impl Rewrite<'_> {
         match part {
             Part::Aux { name, value } => self.add_aux(&name, &value),
             Part::Key(part) => self.add_key(&part, value),
-            Part::OfModule(part) => self.add_place(&part),
+            Part::Own(part) => self.add_place(&part),
             Part::Size { .. } | Part::Skipped(_) | Part::End => Ok(()),
         }
     }
@@ -92,14 +92,14 @@ impl Rewrite<'_> {
         }
     }
 
-    fn add_place(&mut self, part: &ModulePart) -> io::Result<()> {
+    fn add_place(&mut self, part: &OwnPart) -> io::Result<()> {
         let table = usize::try_from(part.db).ok().and_then(|db| self.tables.get(db));
         if table.is_none_or(|&table| (self.is_lost)(table, &part.key)) {
             self.left_out += 1;
             return Ok(());
         }
         let mut object = Vec::new();
-        module_value(&mut object, PLACED_MODULE, &part.value);
+        own_value(&mut object, PLACED_TYPE, &part.value);
         self.writer.key(part.db, &part.key, part.expire_at_ms, &object)
     }
 

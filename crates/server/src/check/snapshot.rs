@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
 
-use command::saved::{PLACED_MODULE, Placed};
+use command::saved::{PLACED_TYPE, Placed};
 use flash::{KeptFlash, KeptRecord, Location, RecordId};
 use keyspace::DB_COUNT;
-use rdb::file::{FileError, FileReader, ModulePart, Part};
+use rdb::file::{FileError, FileReader, OwnPart, Part};
 use rdb::{Error, read_object};
 
 use super::error::CheckError;
@@ -86,7 +86,7 @@ pub(super) fn check_snapshot(
 pub(super) fn is_whole(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|mut reader| {
-        reader.take_module(PLACED_MODULE);
+        reader.take_own(PLACED_TYPE);
         loop {
             match reader.next_part()? {
                 Part::End => return Ok(()),
@@ -127,7 +127,7 @@ impl Walk<'_> {
                     let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
                     read.map_err(|error| reader.error(error))?;
                 }
-                Part::OfModule(part) => {
+                Part::Own(part) => {
                     self.keys += 1;
                     self.references += 1;
                     self.refer(part).map_err(|error| reader.error(error))?;
@@ -152,7 +152,7 @@ impl Walk<'_> {
             let tables = parse_tables(value).ok_or(Error::Malformed("list of tables"));
             self.tables = Some(tables.map_err(|error| reader.error(error))?);
         } else if name == AUX_CHECKPOINT.as_bytes() {
-            reader.take_module(PLACED_MODULE);
+            reader.take_own(PLACED_TYPE);
             let number = self.flash.as_ref().map(|flash| flash.number());
             if number.is_none() || value::number::parse_u64(value) != number {
                 self.report.damage(format_args!(
@@ -165,7 +165,7 @@ impl Walk<'_> {
     }
 
     /// Errors: it is no reference.
-    fn refer(&mut self, part: ModulePart) -> Result<(), Error> {
+    fn refer(&mut self, part: OwnPart) -> Result<(), Error> {
         let placed = Placed::read(&part.value).ok_or(Error::Malformed("reference to flash"))?;
         let tables = self.tables.ok_or(Error::Malformed("file: it does not say its tables"))?;
         let db = usize::try_from(part.db).unwrap_or(usize::MAX);

@@ -6,11 +6,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use command::saved::{PLACED_MODULE, Piece, PieceMax, Placed, read_pieces};
+use command::saved::{PLACED_TYPE, Piece, PieceMax, Placed, read_pieces};
 use flash::Checkpoints;
 use keyspace::{DB_COUNT, Key};
 use rdb::Error;
-use rdb::file::{FileReader, KeyPart, ModulePart, Part, Short};
+use rdb::file::{FileReader, KeyPart, OwnPart, Part, Short};
 use rustix::fs::{Advice, fadvise};
 use tokio::sync::{mpsc, oneshot};
 
@@ -239,7 +239,7 @@ impl FileThread {
                     let offset = self.reader.offset();
                     tracing::warn!(?what, offset, "passed over: not supported");
                 }
-                Part::OfModule(part) => self.read_place(part)?,
+                Part::Own(part) => self.read_place(part)?,
                 Part::Aux { name, value } => self.note(&name, &value)?,
                 Part::Size { .. } => {}
             }
@@ -283,14 +283,14 @@ impl FileThread {
                 let what = "it refers to values on flash, and the flash was not opened for it";
                 return Err(Ended::Not(NotLoaded::Flash(what.to_owned())));
             }
-            self.reader.take_module(PLACED_MODULE);
+            self.reader.take_own(PLACED_TYPE);
         }
         Ok(())
     }
 
-    fn read_place(&mut self, part: ModulePart) -> Result<(), Ended> {
+    fn read_place(&mut self, part: OwnPart) -> Result<(), Ended> {
         let offset = self.reader.offset();
-        let ModulePart { db, key, expire_at_ms, value } = part;
+        let OwnPart { db, key, expire_at_ms, value } = part;
         let Some(placed) = Placed::read(&value) else {
             let error = self.reader.error(Error::Malformed("reference to flash"));
             return Err(Ended::Not(error.into()));

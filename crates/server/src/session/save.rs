@@ -96,8 +96,8 @@ pub(super) fn take_checkpoint(server: &Arc<Server>) -> bool {
 pub(super) struct Begun {
     server: Arc<Server>,
     purpose: Purpose,
-    /// Those that it has, if there is a file.
-    changes: Option<u64>,
+    /// What is in the file, if there is one.
+    done: Option<Done>,
     /// Whether there is none because it could not be written.
     is_unwritten: bool,
 }
@@ -108,7 +108,7 @@ impl Begun {
         if purpose == Purpose::Checkpoint {
             server.journaling.begin_rewrite();
         }
-        Begun { server: server.clone(), purpose, changes: None, is_unwritten: false }
+        Begun { server: server.clone(), purpose, done: None, is_unwritten: false }
     }
 
     /// Takes it, on this thread.
@@ -137,15 +137,15 @@ impl Begun {
             }
         }
         self.is_unwritten = matches!(result, Err(Failure::Unwritten(_)));
-        self.changes = result.ok().map(|saved| saved.changes);
-        self.changes.is_some()
+        self.done = result.ok();
+        self.done.is_some()
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
         let saves = &self.server.saves;
-        let is_last = self.purpose == Purpose::Shutdown && self.changes.is_some();
+        let is_last = self.purpose == Purpose::Shutdown && self.done.is_some();
         if is_last {
             self.server.shut_down();
         }
@@ -159,10 +159,11 @@ impl Drop for Begun {
         }
         if self.purpose == Purpose::Checkpoint {
             // Also where there was no thread for it: it is not tried again at once.
-            self.server.journaling.end_rewrite(self.changes.is_some());
+            let compressed_away = self.done.as_ref().map(|done| done.compressed_away);
+            self.server.journaling.end_rewrite(compressed_away);
             self.server.tier.forget_lack_of_room();
         }
-        saves.end(self.changes, self.is_unwritten);
+        saves.end(self.done.as_ref().map(|done| done.changes), self.is_unwritten);
     }
 }
 
@@ -270,6 +271,8 @@ struct Saving<'a> {
 struct Done {
     keys: u64,
     bytes: u64,
+    /// Bytes that values have and the file has not, since they are compressed in it.
+    compressed_away: u64,
     /// Changes before it.
     changes: u64,
 }
@@ -335,6 +338,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let [writer, part] = saving.end(&snapshot);
     let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
     let keys = snapshot.keys.load(Ordering::Relaxed);
+    let compressed_away = snapshot.compressed_away.load(Ordering::Relaxed);
     if let Some(referred) = &referred {
         let stay_on_flash = snapshot.referred.load(Ordering::Relaxed);
         tracing::info!(checkpoint = referred.number, keys, stay_on_flash, "values stay on flash");
@@ -346,7 +350,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         finished.and_then(|bytes| Ok((bytes, close(server, checkpoint, referred.as_ref())?)));
     match closed {
         Ok((bytes, state)) => put(server, file, &name, checkpoint, (&mut referred, state))
-            .map(|()| Done { keys, bytes, changes })
+            .map(|()| Done { keys, bytes, compressed_away, changes })
             .map_err(|error| failed("Error moving temp DB file on the final", error)),
         Err(failure) => match file.remove() {
             Some(error) => Err(failed("Write error saving DB on disk:", error)),

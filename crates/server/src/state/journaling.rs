@@ -72,6 +72,8 @@ pub(crate) struct Rewrites {
     pub(crate) count: u64,
     /// What all came to after the last rewrite, or at the start.
     pub(crate) base_bytes: u64,
+    /// How many bytes more that would be if the checkpoint's values were not compressed.
+    compressed_away: u64,
     /// What it came to when it had last grown by `QUIET_BYTES`, and when that was: Unix seconds.
     seen: (u64, u64),
 }
@@ -180,10 +182,10 @@ impl Journaling {
         self.rewrites.lock().begin(unix_ms() / 1_000);
     }
 
-    /// Ends it.
-    pub(crate) fn end_rewrite(&self, is_done: bool) {
-        let current_bytes = is_done.then(|| self.current_bytes());
-        self.rewrites.lock().end(unix_ms() / 1_000, current_bytes);
+    /// Ends it. `compressed_away`: if it is done, how many bytes its values have beyond those in the file.
+    pub(crate) fn end_rewrite(&self, compressed_away: Option<u64>) {
+        let base = compressed_away.map(|away| (self.current_bytes(), away));
+        self.rewrites.lock().end(unix_ms() / 1_000, base);
     }
 
     /// Notes what the journal comes to at the start.
@@ -231,14 +233,17 @@ impl Rewrites {
         self.last_try = now;
     }
 
-    /// Ends it. `current_bytes`: what is there if it is done.
-    fn end(&mut self, now: u64, current_bytes: Option<u64>) {
+    /// Ends it. `base`: if it is done, what is there, and how many bytes more that would be uncompressed.
+    fn end(&mut self, now: u64, base: Option<(u64, u64)>) {
         let began = self.began.take().unwrap_or(now);
         self.last_seconds = Some(now.saturating_sub(began));
         self.count += 1;
-        match current_bytes {
+        match base {
             None => self.failures_in_a_row += 1,
-            Some(bytes) => (self.failures_in_a_row, self.base_bytes) = (0, bytes),
+            Some(base) => {
+                self.failures_in_a_row = 0;
+                (self.base_bytes, self.compressed_away) = base;
+            }
         }
     }
 
@@ -247,8 +252,9 @@ impl Rewrites {
         self.began.map(|began| now.saturating_sub(began))
     }
 
-    /// A checkpoint that refers to values is short, so to wait for its size alone would have one taken for each few records. It
-    /// comes sooner where nobody writes, so that the next start is quick.
+    /// Records are not compressed, so that growth is measured by what a checkpoint would come to if it were not either. One that
+    /// refers to values is short, so to wait for its size alone would have one taken for each few records. It comes sooner
+    /// where nobody writes, so that the next start is quick.
     fn are_due(&mut self, growth: &Growth, now: u64) -> bool {
         let &Growth { current_bytes, referred_bytes, percent, bytes_min } = growth;
         let is_quiet = self.is_quiet(current_bytes, now);
@@ -256,7 +262,8 @@ impl Rewrites {
         let is_of = |bytes: u64| {
             u128::from(grown_bytes) * 100 >= u128::from(bytes.max(1)) * u128::from(percent)
         };
-        let is_grown = is_of(self.base_bytes + (referred_bytes >> REFERRED_SHIFT))
+        let plain_bytes = self.base_bytes + self.compressed_away;
+        let is_grown = is_of(plain_bytes + (referred_bytes >> REFERRED_SHIFT))
             || is_quiet && is_of(self.base_bytes);
         percent > 0 && current_bytes > bytes_min && is_grown && self.may_try(now, RETRY_SECONDS)
     }
@@ -309,8 +316,11 @@ mod tests {
         assert!(rewrites.may_try(106, RETRY_FOR_ROOM_SECONDS), "flash is short of room");
         assert!(rewrites.are_due(&due, 161));
         rewrites.begin(161);
-        rewrites.end(162, Some(2_000));
+        rewrites.end(162, Some((2_000, 500)));
         assert_eq!((rewrites.base_bytes, rewrites.failures_in_a_row), (2_000, 0));
+        rewrites.seen = (2_000, 162);
+        assert!(!rewrites.are_due(&growth(4_499, 0, 100, 0), 163), "uncompressed it would be more");
+        assert!(rewrites.are_due(&growth(4_500, 0, 100, 0), 163));
         assert_eq!((rewrites.last_seconds, rewrites.count), (Some(1), 2));
     }
 

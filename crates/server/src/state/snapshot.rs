@@ -59,6 +59,8 @@ pub(crate) struct Snapshot {
     pub(crate) keys: AtomicU64,
     /// Those of them whose values stay on flash.
     pub(crate) referred: AtomicU64,
+    /// Bytes that values have and the file has not, since they are compressed in it.
+    pub(crate) compressed_away: AtomicU64,
     /// Keys when it began.
     pub(crate) keys_at_first: u64,
     /// Why there will be no file.
@@ -248,6 +250,7 @@ impl Snapshot {
             references,
             keys: AtomicU64::new(0),
             referred: AtomicU64::new(0),
+            compressed_away: AtomicU64::new(0),
             keys_at_first: (0..DB_COUNT as u8).map(|table| tier.counters.table(table).keys).sum(),
             failure: Mutex::new(None),
             has_failed: AtomicBool::new(false),
@@ -585,6 +588,10 @@ impl Snapshot {
             };
             object.reserve(value.len() + 16);
             save_value(&mut object, kind, value, self.compresses);
+            if self.compresses && kind.is_string() {
+                let saved = value.len().saturating_sub(object.len()) as u64;
+                self.compressed_away.fetch_add(saved, Ordering::Relaxed);
+            }
         }
         let mut files = self.files.lock();
         let file = files.current()?;

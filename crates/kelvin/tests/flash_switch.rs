@@ -6,7 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
+use resp::{Frame, Reply};
+use rustix::process::{Pid, Signal, kill_process};
 use stdx::Random;
 use support::kept::{field, shut_down, take_checkpoint, times_written, value, wait_until};
 use support::{Client, Server, show, text};
@@ -162,7 +165,7 @@ fn what_a_start_would_refuse_changes_nothing() {
         (missing.as_str(), "64mb", "is not a directory"),
         (held, "64mb", "in use by another server"),
         (&dir, "1mb", "flash size too small"),
-        (&dir, "1000000gb", "not enough space for flash"),
+        (&dir, "1000000gb", "flash size too large"),
         (&twice, "64mb", "is given twice"),
     ];
     for (path, size, reason) in refused {
@@ -455,4 +458,119 @@ fn a_drain_ends_with_what_is_flushed_with_a_new_path_and_with_the_server() {
     let mut client = server.connect();
     check(&mut client, 0..50_000, 2);
     shut_down(&mut server, &mut client);
+}
+
+#[test]
+fn the_file_of_options_says_that_there_is_none() {
+    let owner = Server::kelvin(&[]);
+    let (_, dir) = folder(&owner, "flash");
+    let text = format!("flash-path {dir}\nflash-size 256mb\nflash-segment-size 1mb\n");
+    let server = Server::kelvin_with_file(&text, &[]);
+    let mut client = server.connect();
+    fill(&mut client, 0..1_000, 1);
+    client.line("TIER DEMOTE ALL");
+    assert_eq!(set(&mut client, &["flash-path", ""]), "+OK");
+    wait_until_off(&mut client);
+    assert_eq!(client.show("CONFIG REWRITE"), "+OK");
+    let written = fs::read_to_string(server.directory().join("kelvin.conf")).expect("a file");
+    assert!(!written.contains(&dir), "{written}");
+    let again = Server::kelvin_with_file(&written, &[]);
+    assert_eq!(tiering(&mut again.connect(), "flash_enabled"), 0);
+    assert_eq!(set(&mut again.connect(), &["flash-path", &dir]), "+OK");
+    assert_eq!(again.connect().show("CONFIG REWRITE"), "+OK");
+    let written = fs::read_to_string(again.directory().join("kelvin.conf")).expect("a file");
+    assert!(written.contains(&dir), "{written}");
+}
+
+#[test]
+fn what_is_kept_for_another_journal_is_left_alone() {
+    let owner = Server::kelvin(&[]);
+    let (path, dir) = folder(&owner, "flash");
+    let with_flash = ["--flash-path", dir.as_str(), "--flash-size", "256mb"];
+    let mut server = journaled(owner.directory(), &with_flash);
+    let mut client = server.connect();
+    fill(&mut client, 0..1_000, 1);
+    client.line("TIER DEMOTE ALL");
+    take_checkpoint(&mut client);
+    server.kill();
+    let other = Server::kelvin(&[]);
+    for options in [&["--appendonly", "no"], &["--appendonly", "yes"]] {
+        let dir_of_other = other.directory().to_str().expect("a path in UTF-8");
+        let options = [&SMALL[..], options, &["--dir", dir_of_other]].concat();
+        let other = Server::kelvin(&options);
+        let reply = set(&mut other.connect(), &["flash-path", &dir, "flash-size", "256mb"]);
+        assert!(reply.contains("cannot open the flash as it is kept"), "{reply}");
+        let log = Server::failed_kelvin(&[&options[..], &with_flash].concat());
+        assert!(log.contains("cannot open the flash as it is kept"), "{log}");
+    }
+    assert!(file(&path).exists());
+    let server = journaled(owner.directory(), &with_flash);
+    check(&mut server.connect(), 0..1_000, 1);
+}
+
+/// Sends a request and reads its reply; none when the server is gone.
+fn try_call(client: &mut Client, words: &[&str]) -> Option<Frame> {
+    let mut request = Reply::default();
+    request.array(words.len());
+    words.iter().for_each(|word| request.bulk(word.as_bytes()));
+    if client.try_write(request.as_slice()) { client.try_read() } else { None }
+}
+
+/// Switches flash on and off, and has it copied to meanwhile, until the server is gone.
+fn switch_on_and_off(mut client: Client, dir: &str) {
+    let lines: [&[&str]; 5] = [
+        &["CONFIG", "SET", "flash-path", ""],
+        &["PING"],
+        &["CONFIG", "SET", "flash-path", dir],
+        &["TIER", "DEMOTE", "ALL"],
+        &["BGREWRITEAOF"],
+    ];
+    let mut random = Random::new(1);
+    while lines.iter().all(|words| {
+        thread::sleep(Duration::from_millis(random.below(60)));
+        try_call(&mut client, words).is_some()
+    }) {}
+}
+
+#[test]
+fn nothing_is_lost_whenever_the_server_is_killed() {
+    const KILLS: u64 = 8;
+    let owner = Server::kelvin(&[]);
+    let (_, dir) = folder(&owner, "flash");
+    let options = ["--flash-path", &dir, "--flash-size", "256mb", "--appendfsync", "always"];
+    let mut written = vec![0; KEYS as usize];
+    let mut random = Random::new(2);
+    for kill in 0..KILLS {
+        let mut server = journaled(owner.directory(), &options);
+        let mut client = server.connect();
+        for (index, times) in written.iter_mut().enumerate() {
+            let found = times_written(&mut client, &format!("k{index}"), WORDS_MAX);
+            // One may have been written and not answered.
+            assert!(
+                found == *times || found == *times + 1,
+                "k{index}: {found}, {times} in kill {kill}"
+            );
+            *times = found;
+        }
+        let (pid, after) = (server.pid(), Duration::from_millis(200 + random.below(1_500)));
+        thread::scope(|scope| {
+            let switching = server.connect();
+            scope.spawn(|| switch_on_and_off(switching, &dir));
+            scope.spawn(move || {
+                thread::sleep(after);
+                let pid = Pid::from_raw(pid as i32).expect("a process");
+                kill_process(pid, Signal::KILL).expect("a child can be killed");
+            });
+            loop {
+                let index = random.below(KEYS) as usize;
+                let (key, times) = (format!("k{index}"), written[index] + 1);
+                match try_call(&mut client, &["SET", &key, &value(&key, times, WORDS_MAX)]) {
+                    Some(reply) => assert_eq!(show(&reply), "+OK"),
+                    None => break,
+                }
+                written[index] = times;
+            }
+        });
+        server.kill();
+    }
 }

@@ -94,7 +94,7 @@ impl Tier {
         self.forget_lack_of_room();
     }
 
-    fn free_space(&self) -> Option<FreeSpace> {
+    pub(crate) fn free_space(&self) -> Option<FreeSpace> {
         self.flash.engine().as_ref().map(|engine| engine.free_space())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
-use flash::{Engine, EngineWorker};
+use flash::{Engine, EngineWorker, FreeSpace};
 use keyspace::Locked;
 
 use crate::tier::Tier;
@@ -111,8 +111,7 @@ impl Tier {
     /// Has no more values go to flash, if none is there. False: some are.
     pub fn end_demoting(&self, all: &Locked<'_>) -> bool {
         assert!(all.holds_all());
-        // What has come or gone a moment ago may not be counted yet, but the engine has it.
-        if self.counters.flash_count() > 0 || !self.is_flash_empty() {
+        if !self.is_flash_empty() {
             return false;
         }
         self.flash.demotes.store(false, Ordering::Relaxed);
@@ -120,9 +119,11 @@ impl Tier {
         true
     }
 
-    /// Whether the engine counts no record that lives: all that has died was released.
-    fn is_flash_empty(&self) -> bool {
-        self.flash.engine().as_ref().is_none_or(|engine| engine.free_space().live_bytes == 0)
+    /// Whether no value is on flash, and all that has died there was released. What has come or gone a moment ago may not be
+    /// counted yet, but the engine has it.
+    pub fn is_flash_empty(&self) -> bool {
+        let has_live = |space: FreeSpace| space.live_bytes > 0;
+        self.counters.flash_count() == 0 && !self.free_space().is_some_and(has_live)
     }
 
     /// The change that worker `index` is to follow, if it has not: whether there is an engine for it.

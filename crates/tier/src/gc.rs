@@ -28,8 +28,7 @@ impl TierWorker {
     /// Collects in step with what was written, so that writers pay for the room they take little
     /// by little and free segments do not run out.
     pub(crate) fn gc_for(&self, written_bytes: u64) {
-        let Some(engine) = self.tier.engine() else { return };
-        let space = engine.free_space();
+        let Some(space) = self.tier.free_space() else { return };
         let missing = space.gc_below_bytes.saturating_sub(space.free_bytes);
         let wanted = written_bytes * PACE_MAX * missing / space.gc_below_bytes.max(1);
         if wanted > 0 {
@@ -40,7 +39,7 @@ impl TierWorker {
     /// Which keys a gc run evicts rather than move their values, and whether it spares those that
     /// were used: none while dead records make room enough.
     fn evicts_from_flash(&self) -> Option<(Evictable, bool)> {
-        let space = self.tier.engine()?.free_space();
+        let space = self.tier.free_space()?;
         let policy = self.tier.settings.policy();
         let which = self.tier.evictable(policy)?;
         if self.tier.drains() || !self.gc_evicts.get() && !evicts_from_flash(&space) {

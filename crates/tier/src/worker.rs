@@ -169,7 +169,8 @@ impl TierWorker {
                 self.engine_number.set(self.tier.engine_number());
             }
             Some(_) => {
-                self.submit();
+                // Nothing on it lives, but who lets go of it waits for what is in its write buffers.
+                self.flush();
                 self.reap();
                 if self.in_flight() > 0 || self.reads.borrow().are_any() {
                     return Ok(false);

@@ -6,7 +6,7 @@
 //! refers to flash is superseded by one that has all values before any file goes.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use keyspace::SLOT_COUNT;
 use tier::TierWorker;
@@ -18,6 +18,9 @@ use crate::session::journal::is_begun;
 use crate::session::save::{forget_references, take_checkpoint};
 use crate::state::flash::{Drain, DrainEnd};
 use crate::state::server::Server;
+
+/// Between two walks over all slots.
+const WALK_EVERY: Duration = Duration::from_millis(10);
 
 /// Begins to bring all values back to RAM, after which flash is closed, if it has not begun.
 ///
@@ -92,13 +95,13 @@ fn bring_back(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
         for slot in 0..SLOT_COUNT as u16 {
             worker.drain_slot(slot, &may_take, unreadable)?;
         }
-        let all = server.tier.keyspace.lock_all();
-        if server.tier.end_demoting(&all) {
+        if server.tier.is_flash_empty()
+            && server.tier.end_demoting(&server.tier.keyspace.lock_all())
+        {
             return Ok(());
         }
-        drop(all);
         // What is being freed, or collected, is so soon.
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(WALK_EVERY);
     }
 }
 
@@ -134,7 +137,7 @@ fn let_go(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
 /// Has a checkpoint that refers to nothing on flash take the place of the last of the journal, if there is one.
 fn supersede(server: &Arc<Server>) -> Result<(), DrainEnd> {
     // One that has begun before may refer to flash, and takes the place of that before it.
-    while server.saves.purpose().is_some() {
+    while server.saves.purpose().is_some() || server.saves.is_loading() {
         if server.is_stopping() {
             return Err(DrainEnd::CalledOff);
         }

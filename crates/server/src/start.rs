@@ -18,7 +18,7 @@ use crate::execution::effects::hear_keyspace;
 use crate::family::REGISTRY;
 use crate::network::listener::{Accepted, Listeners};
 use crate::network::supervisor::Announcement;
-use crate::session::flash::{note_paths, open_flash};
+use crate::session::flash::{note_options, open_flash};
 use crate::session::journal::journal_folder;
 use crate::session::last_checkpoint::take_last_checkpoint;
 use crate::session::load::{NotLoaded, begin_at_start};
@@ -82,7 +82,7 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     let server = Arc::new(Server::new(config, &REGISTRY, tier));
     hear_keyspace(&server);
     crate::state::settings::apply_all(&server);
-    note_paths(&server);
+    note_options(&server);
     begin_at_start(&server);
     serve(&server, workers)
 }

@@ -200,6 +200,7 @@ impl Budget {
     /// Says whether there is flash, so that values are demoted and leave holes in their pages.
     pub(crate) fn set_demotes(&self, demotes: bool) {
         self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).demotes = demotes;
+        self.data_at_refusal.store(i64::MIN, Ordering::Relaxed);
     }
 
     /// The limit on what is tracked; `i64::MAX` without `maxmemory`.

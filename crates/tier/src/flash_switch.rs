@@ -106,6 +106,8 @@ impl Tier {
         assert!(self.engine().is_some() && self.have_workers_followed());
         self.budget.set_demotes(true);
         self.flash.demotes.store(true, Ordering::Relaxed);
+        // What was sought in vain without flash is not there until memory is measured again.
+        self.measure();
     }
 
     /// Has no more values go to flash, if none is there. False: some are.

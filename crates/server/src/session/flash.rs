@@ -155,15 +155,16 @@ pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result
         None if is_wanted(&server.config) => switch_on(server).map_err(named(first))?,
         None => {}
     }
-    note_paths(server);
+    note_options(server);
     Ok(())
 }
 
-/// Notes the paths that were acted on.
-pub(crate) fn note_paths(server: &Server) {
+/// Notes the options that were acted on, if they name a path.
+pub(crate) fn note_options(server: &Server) {
     if !server.config.flash_path.load().is_empty() {
-        let (_, paths) = server.config.get(&[b"flash-path"]).swap_remove(0);
-        server.flash_changes.note_paths(paths);
+        let options = server.config.get(&OPTIONS.map(str::as_bytes)).into_iter();
+        let words = options.flat_map(|(name, value)| [name.as_bytes().to_vec(), value]);
+        server.flash_changes.note_options(words.collect());
     }
 }
 

@@ -73,7 +73,7 @@ fn run(server: &Arc<Server>, drain: &Drain) {
         _ => {
             let reason = end.word();
             tracing::error!(seconds, reason, "flash stays, for values could not be brought back");
-            put_paths_back(server, drain);
+            put_options_back(server, drain);
         }
     }
     server.tier.set_drains(false);
@@ -169,10 +169,10 @@ pub(super) fn close_flash(server: &Server) {
     }
 }
 
-/// Has `flash-path` say again what there is.
-fn put_paths_back(server: &Server, drain: &Drain) {
-    let paths = server.flash_changes.paths();
-    let words: [&[u8]; 2] = [b"flash-path", &paths];
+/// Has the options of flash say again what there is.
+fn put_options_back(server: &Server, drain: &Drain) {
+    let options = server.flash_changes.options();
+    let words: Vec<&[u8]> = options.iter().map(Vec::as_slice).collect();
     // A change that is under way may be one that waits for the end of this.
     while !drain.is_called_off() && !server.is_stopping() {
         let put = server.config.set(
@@ -183,7 +183,9 @@ fn put_paths_back(server: &Server, drain: &Drain) {
         );
         match put {
             Err(ConfigError::Busy) => std::thread::sleep(LOOK_EVERY),
-            Err(error) => return tracing::error!(%error, "flash-path does not say what there is"),
+            Err(error) => {
+                return tracing::error!(%error, "flash-path and flash-size do not say what there is");
+            }
             Ok(()) => return,
         }
     }

@@ -58,8 +58,8 @@ pub(crate) struct FlashChanges {
     /// The one under way.
     drain: Mutex<Option<Arc<Drain>>>,
     last_end: Mutex<Option<DrainEnd>>,
-    /// `flash-path` as it was when it was last acted on, but for none: what a drain that fails goes back to.
-    paths: Mutex<Vec<u8>>,
+    /// The options of flash when there was last acted on a path, names and values: what a drain that fails goes back to.
+    options: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Default for FlashChanges {
@@ -69,7 +69,7 @@ impl Default for FlashChanges {
             failure: Mutex::default(),
             drain: Mutex::default(),
             last_end: Mutex::default(),
-            paths: Mutex::default(),
+            options: Mutex::default(),
         }
     }
 }
@@ -119,13 +119,13 @@ impl FlashChanges {
         *self.last_end.lock()
     }
 
-    /// Notes the paths that were acted on.
-    pub(crate) fn note_paths(&self, paths: Vec<u8>) {
-        *self.paths.lock() = paths;
+    /// Notes the options that were acted on: names and values.
+    pub(crate) fn note_options(&self, words: Vec<Vec<u8>>) {
+        *self.options.lock() = words;
     }
 
     /// Those that were noted last.
-    pub(crate) fn paths(&self) -> Vec<u8> {
-        self.paths.lock().clone()
+    pub(crate) fn options(&self) -> Vec<Vec<u8>> {
+        self.options.lock().clone()
     }
 }

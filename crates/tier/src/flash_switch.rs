@@ -1,8 +1,9 @@
 //! The engine comes and goes while the server runs.
 //!
-//! *On*: the engine is offered, each worker takes its side of it, and when all have, values go to flash. *Off*: all values
-//! come back to RAM (`drain.rs`), while some may still leave it where memory is short; once none is on flash, with every slot held, no value goes
-//! there any more; the workers let go of their sides, and the engine goes, with its files.
+//! *On*: the engine is offered, each worker takes its side of it, and when all have, values go to flash. *Off*: all
+//! values come back to RAM (`drain.rs`), while some may still leave it where memory is short; once none is on flash,
+//! with every slot held, no value goes there any more; the workers let go of their sides, and the engine goes, with
+//! its files.
 //!
 //! Invariant: where a value is on flash, every worker has its side of the engine that has it.
 

@@ -255,3 +255,6 @@ pub(crate) const LOADED_FIRST_ELEMENTS_MAX: usize = 1024;
 /// of which so many bytes count for it.
 pub(crate) const LOADED_ELEMENTS_MAX: usize = 64;
 pub(crate) const LOADED_ELEMENT_BYTES: u64 = 16 << 10;
+
+/// How often, a millisecond apart, it is looked for memory for values that come back to RAM since flash is to go.
+pub(crate) const DRAIN_LOOKS_MAX: u32 = 2_000;

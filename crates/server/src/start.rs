@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use flash::{Backend, Engine, JournalError, LogConfig};
+use flash::JournalError;
 use keyspace::{ADDRESS_BITS_MAX, Heap, Keyspace, can_hold_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
@@ -13,11 +13,12 @@ use tier::{Budget, Environment, Tier};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::{Config, FlashIo, LoadError};
+use crate::config::{Config, LoadError};
 use crate::execution::effects::hear_keyspace;
 use crate::family::REGISTRY;
 use crate::network::listener::{Accepted, Listeners};
 use crate::network::supervisor::Announcement;
+use crate::session::flash::{note_options, open_flash};
 use crate::session::journal::journal_folder;
 use crate::session::last_checkpoint::take_last_checkpoint;
 use crate::session::load::{NotLoaded, begin_at_start};
@@ -30,8 +31,6 @@ const ACCEPTED_MAX: usize = 1024;
 const OWN_FILES: u64 = 128;
 /// How long the end waits for a snapshot that is called off.
 const SAVE_ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// Behind what cannot be read.
-const CHECK_HINT: &str = " (kelvin check with the same options tells what is damaged)";
 /// The least `maxmemory` that leaves anything for data.
 const MAX_MEMORY_MIN: u64 = 32 << 20;
 
@@ -61,15 +60,6 @@ pub enum StartError {
          bits of an address: it needs a kernel with a smaller address space for processes"
     )]
     Addresses(usize),
-    /// A journal that refers to flash, without flash.
-    #[error(
-        "the journal refers to values on flash: start with the flash-path and flash-size that the server had, or move the \
-         journal away to start from a snapshot"
-    )]
-    NoFlash,
-    /// `flash-size` without `flash-path`, or the other way round.
-    #[error("flash-path and flash-size belong together: {0} is missing")]
-    HalfFlash(&'static str),
 }
 
 /// Runs a server with the arguments of `kelvin server` until it is told to stop. `heap` is the
@@ -92,6 +82,7 @@ pub fn run(arguments: &[Vec<u8>], heap: Option<Box<dyn Heap>>) -> anyhow::Result
     let server = Arc::new(Server::new(config, &REGISTRY, tier));
     hear_keyspace(&server);
     crate::state::settings::apply_all(&server);
+    note_options(&server);
     begin_at_start(&server);
     serve(&server, workers)
 }
@@ -130,9 +121,10 @@ fn serve(server: &Arc<Server>, workers: usize) -> anyhow::Result<()> {
         let result = thread.join().unwrap_or_else(|_| Err(anyhow!("a worker thread panicked")));
         ended = ended.and(result);
     }
-    // A snapshot that is under way sees that it is called off, and removes its file.
+    // A snapshot that is under way sees that it is called off, and removes its file; so does who brings values back.
     let start = Instant::now();
-    while server.saves.purpose().is_some() && start.elapsed() < SAVE_ENDS_WITHIN {
+    let is_busy = || server.saves.purpose().is_some() || server.flash_changes.drain().is_some();
+    while is_busy() && start.elapsed() < SAVE_ENDS_WITHIN {
         std::thread::sleep(Duration::from_millis(1));
     }
     if let Some(journal) = server.journaling.journal() {
@@ -314,58 +306,6 @@ fn open_budget(config: &Config) -> anyhow::Result<Budget> {
         bail!(StartError::MaxMemory { given: max, base, least });
     }
     Ok(budget)
-}
-
-fn open_flash(config: &Config, workers: usize) -> anyhow::Result<Option<Arc<dyn Engine>>> {
-    let paths = crate::state::settings::flash_paths(config);
-    let flash_bytes = config.flash_size.load();
-    let is_journaled = config.appendonly.load();
-    let journal = match is_journaled || flash::has_kept_files(&paths) {
-        true => {
-            let folder = journal_folder(config);
-            let failed = || format!("cannot look into the journal in {}", folder.display());
-            flash::find_journal(&folder).map_err(|error| {
-                let is_damaged = matches!(error, JournalError::Damaged { .. });
-                let hint = if is_damaged { CHECK_HINT } else { "" };
-                anyhow::Error::new(error).context(failed() + hint)
-            })?
-        }
-        false => None,
-    };
-    let (mark, state) = match &journal {
-        Some(found) => (Some(found.mark), found.flash_state.as_deref()),
-        None => (None, None),
-    };
-    match (paths.is_empty(), flash_bytes) {
-        (true, 0) if is_journaled && state.is_some() => bail!(StartError::NoFlash),
-        (true, 0) => return Ok(None),
-        (true, _) => bail!(StartError::HalfFlash("flash-path")),
-        (false, 0) => bail!(StartError::HalfFlash("flash-size")),
-        (false, _) => {}
-    }
-    let backend = match config.flash_io.load() {
-        FlashIo::Auto => Backend::Auto,
-        FlashIo::Uring => Backend::Uring,
-        FlashIo::Threads => Backend::Threads,
-    };
-    let segment_bytes = match config.flash_segment_size.load() {
-        0 => None,
-        bytes => Some(bytes),
-    };
-    let log = LogConfig { paths, flash_bytes, workers, segment_bytes, backend };
-    let kept = || format!("cannot open the flash as it is kept{CHECK_HINT}");
-    let engine = match state {
-        None if !flash::has_kept_files(&log.paths) => flash::open_log(&log, mark)?,
-        None => flash::open_log(&log, mark).with_context(kept)?,
-        // Refused where files are kept for it.
-        Some(_) if !is_journaled => flash::open_log(&log, None).with_context(kept)?,
-        Some(state) => {
-            let engine = flash::reopen_log(&log, state).with_context(kept)?;
-            tracing::info!("flash is as the last checkpoint of the journal has left it");
-            engine
-        }
-    };
-    Ok(Some(engine))
 }
 
 /// Room for `maxclients` sockets, as far as the system allows.

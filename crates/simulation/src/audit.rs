@@ -50,7 +50,7 @@ pub(crate) fn check(tier: &Tier) -> Result<(), String> {
         let counted = counters.ram_bytes();
         return Err(format!("the budget holds {data_bytes} bytes of data, the counters {counted}"));
     }
-    let Some(engine) = &tier.engine else { return Ok(()) };
+    let Some(engine) = tier.engine() else { return Ok(()) };
     let live = engine.free_space().live_bytes;
     if live != flash_bytes {
         return Err(format!("{live} bytes live on flash, but keys point at {flash_bytes}"));

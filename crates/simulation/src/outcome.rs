@@ -73,7 +73,7 @@ impl Outcome {
             restored: count(&counters.restored),
             evicted: count(&counters.evicted),
             waits: count(&counters.pressure_waits),
-            collected: tier.engine.as_ref().map_or(0, |engine| engine.stats().gc_segments),
+            collected: tier.engine().map_or(0, |engine| engine.stats().gc_segments),
             ..Outcome::default()
         }
     }

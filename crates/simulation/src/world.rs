@@ -578,7 +578,7 @@ impl World {
             };
             text.push_str(&format!("  worker {index} {state}\n"));
         }
-        let stats = self.tier.engine.as_ref().map(|engine| (engine.stats(), engine.free_space()));
+        let stats = self.tier.engine().map(|engine| (engine.stats(), engine.free_space()));
         text.push_str(&format!(
             "  budget {:?}\n  flash {stats:?}\n",
             self.tier.budget.memory_use()

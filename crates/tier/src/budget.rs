@@ -197,9 +197,10 @@ impl Budget {
         budget
     }
 
-    /// Says that there is flash, so that values are demoted and leave holes in their pages.
-    pub(crate) fn set_demotes(&mut self) {
-        self.meter.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).demotes = true;
+    /// Says whether there is flash, so that values are demoted and leave holes in their pages.
+    pub(crate) fn set_demotes(&self, demotes: bool) {
+        self.meter.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).demotes = demotes;
+        self.data_at_refusal.store(i64::MIN, Ordering::Relaxed);
     }
 
     /// The limit on what is tracked; `i64::MAX` without `maxmemory`.

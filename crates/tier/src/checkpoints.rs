@@ -52,7 +52,8 @@ fn is_worth_it(space: &FreeSpace) -> bool {
 impl Tier {
     /// Says whether a checkpoint is taken when it is wanted. While none is, nobody waits for one.
     pub fn set_checkpoint_comes(&self, comes: bool) {
-        let Some(checkpoints) = self.engine.as_ref().and_then(|engine| engine.checkpoints()) else {
+        let engine = self.engine();
+        let Some(checkpoints) = engine.as_ref().and_then(|engine| engine.checkpoints()) else {
             return;
         };
         self.next_checkpoint.comes.store(comes, Ordering::Relaxed);
@@ -87,8 +88,14 @@ impl Tier {
         self.free_space().is_some_and(|space| space.is_held_up)
     }
 
-    fn free_space(&self) -> Option<FreeSpace> {
-        self.engine.as_ref().map(|engine| engine.free_space())
+    /// Forgets what is known of checkpoints, for the engine has gone.
+    pub(crate) fn forget_checkpoints(&self) {
+        self.next_checkpoint.comes.store(false, Ordering::Relaxed);
+        self.forget_lack_of_room();
+    }
+
+    pub(crate) fn free_space(&self) -> Option<FreeSpace> {
+        self.flash.engine().as_ref().map(|engine| engine.free_space())
     }
 }
 

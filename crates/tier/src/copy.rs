@@ -34,7 +34,9 @@ impl Copier {
     ///
     /// Errors: the engine's ring or threads could not be made.
     pub fn new(tier: &Arc<Tier>) -> Result<Option<Copier>, EngineError> {
-        let Some(engine) = &tier.engine else { return Ok(None) };
+        let Some(engine) = tier.engine().filter(|_| tier.has_flash() && !tier.drains()) else {
+            return Ok(None);
+        };
         let hot_bytes = tier.counters.hot_bytes.load(Ordering::Relaxed);
         let bytes_min = SEGMENTS_MIN * engine.stats().segment_bytes;
         if hot_bytes < bytes_min as i64 || !has_room(&engine.free_space()) {
@@ -49,7 +51,7 @@ impl Copier {
         let tier = &*self.worker.tier;
         let (mut from, mut waits) = (EntryPosition::default(), 0);
         while !self.is_stopped {
-            let space = tier.engine.as_ref().map(|engine| engine.free_space());
+            let space = tier.engine().map(|engine| engine.free_space());
             let has_room = space.as_ref().is_some_and(has_room);
             if !has_room || tier.pressure() == Pressure::Wait {
                 // Room may come, and memory: the next slot is looked at again.

@@ -118,6 +118,11 @@ impl Counters {
         2 * sum(&self.volatile) > sum(&self.keys)
     }
 
+    /// Values that have a copy on flash.
+    pub(crate) fn flash_count(&self) -> i64 {
+        self.clean_count.load(Ordering::Relaxed) + self.cold_count.load(Ordering::Relaxed)
+    }
+
     /// RAM of the data set, as allocated.
     pub fn ram_bytes(&self) -> i64 {
         self.index_bytes.load(Ordering::Relaxed) + self.value_bytes.load(Ordering::Relaxed)

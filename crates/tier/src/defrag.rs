@@ -117,7 +117,7 @@ impl TierWorker {
         let budget = &self.tier.budget;
         self.tier.heap.is_some()
             && self.tier.settings.defrags()
-            && (budget.is_loose() || self.engine.is_none() && budget.is_overrun())
+            && (budget.is_loose() || !self.tier.has_flash() && budget.is_overrun())
             && !self.defrag.rests(budget.measures())
     }
 
@@ -127,7 +127,7 @@ impl TierWorker {
         let (region, scope) = (defrag.hand.region(REGIONS), defrag.scope.get());
         let is_full = self.tier.budget.is_full();
         // Writers wait while `maxmemory` is resident, though with flash not for a round over all keys.
-        let scope = if is_full && self.engine.is_some() { Scope::Values } else { scope };
+        let scope = if is_full && self.tier.has_flash() { Scope::Values } else { scope };
         let free_shift = if is_full { SPARSE_SHIFT_FULL } else { SPARSE_SHIFT };
         let how = Defrag { heap, scope, region, free_shift };
         let mut detached = defrag.detached.borrow_mut();

@@ -28,6 +28,7 @@ use crate::compress::Compressor;
 use crate::counters::Counters;
 use crate::hand::{IdleRounds, PASSES_MAX};
 use crate::limits::{SLICE_BYTES_MAX, SLICE_PLACES_MAX, SLICE_SLOTS_MAX};
+use crate::tier::Tier;
 use crate::wait::yield_once;
 use crate::worker::TierWorker;
 
@@ -84,7 +85,7 @@ impl TierWorker {
     /// Frees about `wanted` bytes, passing at most `slots_max` slots.
     pub(crate) fn demote(&self, wanted: i64, slots_max: usize) -> Demoted {
         let mut total = Demoted::default();
-        if self.engine.is_none() {
+        if !self.tier.has_flash() {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
@@ -198,11 +199,12 @@ impl TierWorker {
 
     /// Lets `run` write values to flash, and counts what came of it.
     pub(crate) fn with_demoter(&self, run: impl FnOnce(&mut Demoter<'_>, &mut Tally)) -> Demoted {
-        let Some(engine) = &self.engine else { return Demoted::default() };
+        let mut side = self.engine.borrow_mut();
+        let Some(engine) = &mut *side else { return Demoted::default() };
         let mut tally = Tally::default();
-        let mut engine = engine.borrow_mut();
         let mut compressor = self.compressor.borrow_mut();
         let mut demoter = Demoter {
+            tier: &self.tier,
             engine: &mut **engine,
             compressor: &mut compressor,
             compress_bytes_min: self.tier.settings.compress_bytes_min(),
@@ -240,7 +242,7 @@ impl TierWorker {
     /// the hand stays there.
     pub async fn demote_all(&self, others: impl AsyncFn()) -> Demoted {
         let mut total = Demoted::default();
-        if self.engine.is_none() {
+        if !self.tier.has_flash() {
             total.stopped = Some(StopReason::Failed);
             return total;
         }
@@ -283,6 +285,9 @@ impl TierWorker {
     /// values. Takes as long as the drive needs.
     pub async fn demote_slots(&self, slots: impl Iterator<Item = u16>) -> Demoted {
         let mut total = Demoted::default();
+        if self.tier.drains() {
+            return total;
+        }
         for slot in slots {
             let mut idle_turns = 0;
             loop {
@@ -323,7 +328,7 @@ impl TierWorker {
         key: &Key<'_>,
         now_ms: u64,
     ) -> Result<bool, StopReason> {
-        if self.engine.is_none() {
+        if !self.tier.has_flash() {
             return Err(StopReason::Failed);
         }
         let mut verdict = Verdict::Keep;
@@ -347,6 +352,7 @@ impl TierWorker {
 
 /// Writes values to flash as the hand meets them.
 pub(crate) struct Demoter<'a> {
+    tier: &'a Tier,
     engine: &'a mut dyn EngineWorker,
     compressor: &'a mut Compressor,
     compress_bytes_min: u32,
@@ -366,6 +372,9 @@ pub(crate) struct Demoter<'a> {
 
 impl Judge for Demoter<'_> {
     fn judge(&mut self, view: View<'_>, table: u8) -> Verdict {
+        if !self.tier.has_flash() {
+            return self.stop(StopReason::Failed);
+        }
         if view.value_len() < self.value_bytes_min {
             return Verdict::Keep;
         }
@@ -442,6 +451,9 @@ impl Demoter<'_> {
     /// Writes a copy of a value that stays in RAM. Those that soon expire, or would be handed over, are left.
     pub(crate) fn copy(&mut self, slot: u16, view: &View<'_>, table: u8) -> Copying {
         let Stored::Hot(value) = view.stored else { return Copying::Leave };
+        if !self.tier.has_flash() || self.tier.drains() {
+            return Copying::Stop;
+        }
         let is_left = value.len() > self.large_value_bytes
             || value.len() < self.value_bytes_min
             || self.expires_within(view, SHORT_LIVED_MS);

@@ -28,8 +28,7 @@ impl TierWorker {
     /// Collects in step with what was written, so that writers pay for the room they take little
     /// by little and free segments do not run out.
     pub(crate) fn gc_for(&self, written_bytes: u64) {
-        let Some(engine) = &self.tier.engine else { return };
-        let space = engine.free_space();
+        let Some(space) = self.tier.free_space() else { return };
         let missing = space.gc_below_bytes.saturating_sub(space.free_bytes);
         let wanted = written_bytes * PACE_MAX * missing / space.gc_below_bytes.max(1);
         if wanted > 0 {
@@ -40,10 +39,10 @@ impl TierWorker {
     /// Which keys a gc run evicts rather than move their values, and whether it spares those that
     /// were used: none while dead records make room enough.
     fn evicts_from_flash(&self) -> Option<(Evictable, bool)> {
-        let space = self.tier.engine.as_ref()?.free_space();
+        let space = self.tier.free_space()?;
         let policy = self.tier.settings.policy();
         let which = self.tier.evictable(policy)?;
-        if !self.gc_evicts.get() && !evicts_from_flash(&space) {
+        if self.tier.drains() || !self.gc_evicts.get() && !evicts_from_flash(&space) {
             return None;
         }
         // Where most keys must stay, whole segments would be copied for the few that may go; and a
@@ -53,16 +52,18 @@ impl TierWorker {
     }
 
     fn gc_some(&self, bytes: u64) -> bool {
-        let Some(engine) = &self.engine else { return false };
+        let mut side = self.engine.borrow_mut();
+        let Some(engine) = &mut *side else { return false };
         let owner = KeyspaceOwner {
             tier: &self.tier,
             tally: RefCell::default(),
             evicts: self.evicts_from_flash(),
         };
-        let progress = engine.borrow_mut().gc(&owner, bytes as usize);
+        let progress = engine.gc(&owner, bytes as usize);
         // What was begun so ends so: half a segment of copies would free nothing.
         let goes_on = progress == GcProgress::Working && owner.evicts.is_some();
         self.gc_evicts.set(goes_on);
+        drop(side);
         self.tier.add_tally(&mut owner.tally.borrow_mut());
         self.want_submit();
         progress != GcProgress::Idle

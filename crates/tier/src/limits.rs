@@ -53,6 +53,8 @@ pub(crate) const COPY_PLACES_MAX: usize = 128;
 pub(crate) const COPY_BYTES_MAX: usize = 256 << 10;
 /// How often in a row who copies waits for the drive, 10 ms at most each, before values go into the checkpoint themselves.
 pub(crate) const COPY_WAITS_MAX: u32 = 100;
+/// Entries of tables of a slot that are looked at with the slot held, when all values come back to RAM.
+pub(crate) const DRAIN_ENTRIES_MAX: usize = 1024;
 /// Values that are read back at a time behind a start: so many reads of clients may wait for.
 pub(crate) const READ_BACK_VALUES_MAX: usize = 32;
 /// Their bytes, about. A longer value is not read back.

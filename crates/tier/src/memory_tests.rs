@@ -335,7 +335,7 @@ fn a_full_flash_makes_room_ahead_of_need_and_moves_little() {
         let needed = writes - kept_most;
         assert!(machine.evicted() <= needed * 21 / 20, "{} of {needed}", machine.evicted());
         assert!(machine.evicted_most.get() < 4_000, "{} at once", machine.evicted_most.get());
-        let moved = machine.tier().engine.as_ref().expect("flash").stats().gc_relocated;
+        let moved = machine.tier().engine().expect("flash").stats().gc_relocated;
         assert!(moved < writes / 20, "{moved} moved");
         assert!(machine.waited.get() < writes / 100, "{} rounds waited", machine.waited.get());
     }
@@ -343,7 +343,7 @@ fn a_full_flash_makes_room_ahead_of_need_and_moves_little() {
 
 /// Takes a checkpoint that refers to nothing: what is freed from then on is held until the next one.
 fn take_checkpoint(machine: &Machine) {
-    let engine = machine.tier().engine.as_ref().expect("flash");
+    let engine = machine.tier().engine().expect("flash");
     let checkpoints = engine.checkpoints().expect("a log keeps what it refers to");
     checkpoints.prepare(1).expect("nothing fails");
     let number = checkpoints.begin();
@@ -369,7 +369,7 @@ fn what_a_checkpoint_holds_is_waited_for_while_the_next_one_comes_and_not_for_ev
     // None comes: flash is full, and that is told.
     let written = (0..100_000).find(|&number| write(number).is_err());
     assert!(written.is_some(), "what is written over is held");
-    let held = || machine.tier().engine.as_ref().expect("flash").free_space().held_bytes;
+    let held = || machine.tier().engine().expect("flash").free_space().held_bytes;
     assert!(held() > 0);
     machine.tier().set_checkpoint_comes(true);
     assert!(

@@ -13,6 +13,7 @@ use crate::controller::{Figures, Resident, has_little_garbage};
 use crate::counters::Counters;
 use crate::environment::{Clock, Environment, Listener};
 use crate::fetch::Want;
+use crate::flash_switch::FlashSwitch;
 use crate::hand::IdleRounds;
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
@@ -49,7 +50,7 @@ pub struct Tier {
     /// The data set.
     pub keyspace: Arc<Keyspace>,
     /// The store on flash; none: all values stay in RAM.
-    pub engine: Option<Arc<dyn Engine>>,
+    pub(crate) flash: FlashSwitch,
     /// The allocator, where it can tell how full its pages are.
     pub heap: Option<Box<dyn Heap>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -109,16 +110,16 @@ impl Tier {
         keyspace: Arc<Keyspace>,
         engine: Option<Arc<dyn Engine>>,
         environment: Environment,
-        mut budget: Budget,
+        budget: Budget,
         workers: usize,
     ) -> Tier {
         assert!(workers > 0);
         if engine.is_some() {
-            budget.set_demotes();
+            budget.set_demotes(true);
         }
         Tier {
             keyspace,
-            engine,
+            flash: FlashSwitch::new(engine, workers),
             heap: environment.heap,
             clock: environment.clock,
             seed: environment.seed,
@@ -195,11 +196,6 @@ impl Tier {
         tally.notes.clear();
     }
 
-    /// Whether values go to flash.
-    pub fn has_flash(&self) -> bool {
-        self.engine.is_some()
-    }
-
     /// Measures resident memory, beside upkeep. Cost: about 3 us.
     pub fn measure_resident(&self) {
         self.budget.measure_resident();
@@ -226,7 +222,8 @@ impl Tier {
     }
 
     fn release(&self, dead: &mut Vec<DeadCopy>) {
-        let engine = self.engine.as_ref().expect("invariant: without flash there are no copies");
+        let engine = self.flash.engine();
+        let engine = engine.as_ref().expect("invariant: without flash there are no copies");
         for copy in dead.drain(..) {
             let size = record_size(copy.key_len as usize, copy.at.stored_len as usize);
             engine.release(Location::from_units(copy.at.units), size);
@@ -238,7 +235,8 @@ impl Tier {
     /// Which record lies at the place of a key's value. The key's slot is locked.
     #[inline]
     pub fn record_id(&self, at: FlashRef) -> RecordId {
-        let engine = self.engine.as_ref().expect("invariant: without flash there are no copies");
+        let engine = self.flash.engine();
+        let engine = engine.as_ref().expect("invariant: without flash there are no copies");
         engine.identify(Location::from_units(at.units))
     }
 
@@ -264,9 +262,7 @@ impl Tier {
     #[inline]
     pub(crate) fn pressure_beside(&self, left_bytes: i64) -> Pressure {
         let is_overrun_by_keys = || self.budget.is_overrun() && self.may_empty_pages();
-        if self.engine.is_some() && self.budget.is_full_beside(0, left_bytes)
-            || is_overrun_by_keys()
-        {
+        if self.has_flash() && self.budget.is_full_beside(0, left_bytes) || is_overrun_by_keys() {
             Pressure::Wait
         } else if self.budget.over_watermark() <= 0 {
             Pressure::None
@@ -279,7 +275,7 @@ impl Tier {
 
     /// Whether pages that evicted keys have left can be emptied, without flash.
     fn may_empty_pages(&self) -> bool {
-        self.engine.is_none()
+        !self.has_flash()
             && self.heap.is_some()
             && self.settings.defrags()
             && self.evictable(self.settings.policy()).is_some()
@@ -325,7 +321,7 @@ impl Tier {
         let missing_bytes = self.budget.missing_bytes(wanted_bytes, left_bytes);
         // What large requests have reserved is not resident yet.
         let fits_without_values = match wanted_bytes {
-            1.. if self.engine.is_some() => missing_bytes < values_bytes,
+            1.. if self.has_flash() => missing_bytes < values_bytes,
             _ => self.budget.may_fit(values_bytes),
         };
         let (grown, measures) = (self.budget.grown_bytes(), self.budget.measures());
@@ -342,7 +338,7 @@ impl Tier {
             is_large: wanted_bytes > 0,
             owed_bytes: 0,
             is_held_up: wanted_bytes > 0 && self.is_held_up(resident, missing_bytes),
-            has_flash: self.engine.is_some(),
+            has_flash: self.has_flash(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
             data_bytes: self.budget.data_bytes(),
             values_bytes,
@@ -376,7 +372,7 @@ impl Tier {
         let for_now = resident == Resident::FullForNow;
         self.budget.has_claims()
             || others_run
-            || self.engine.is_some() && (writes() || for_now && others_hold())
+            || self.has_flash() && (writes() || for_now && others_hold())
     }
 
     /// Keys of a database.
@@ -386,7 +382,7 @@ impl Tier {
 
     /// Measures memory; fifty times a second.
     pub fn measure(&self) {
-        if let Some(engine) = &self.engine {
+        if let Some(engine) = &*self.flash.engine() {
             self.budget.set_engine(engine.stats().buffer_bytes);
         }
         self.look_for_memory(0);
@@ -400,7 +396,7 @@ impl Tier {
     /// Whether flash takes nothing more, or soon will not, and no key may go: it is short of free segments, and garbage
     /// collection brings none, or hardly any.
     fn is_flash_full(&self) -> bool {
-        let Some(space) = self.engine.as_ref().map(|engine| engine.free_space()) else {
+        let Some(space) = self.flash.engine().as_ref().map(|engine| engine.free_space()) else {
             return false;
         };
         let short_bytes = self.budget.max_bytes() >> SHORT_SHIFT;

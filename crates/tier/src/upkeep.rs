@@ -33,7 +33,7 @@ impl TierWorker {
         if pressure == Pressure::None && self.tier.asked_bytes() == 0 {
             // Without flash `maxmemory` may be overrun while less is allocated than may be: by values that find no
             // room in the holes that evicted keys have left.
-            let has_looked = self.engine.is_none() && self.look_after(grown);
+            let has_looked = !self.tier.has_flash() && self.look_after(grown);
             return if has_looked { self.tier.pressure() } else { pressure };
         }
         self.relieve(grown)
@@ -41,7 +41,7 @@ impl TierWorker {
 
     /// Returns the bytes that came free.
     fn demote_cold_writes(&self, cold_writes: &[Hint]) -> i64 {
-        if self.tier.promotes_at_once() {
+        if self.tier.promotes_at_once() || self.tier.drains() {
             return 0;
         }
         let gone = self.demote_each(cold_writes);
@@ -91,7 +91,7 @@ impl TierWorker {
             let is_large = wanted_bytes > 0;
             let slots_max = if is_large { LARGE_SLICE_SLOTS_MAX } else { SLICE_SLOTS_MAX };
             done = self.demote_slice(slice.demote_bytes, slots_max);
-        } else if self.engine.is_some() {
+        } else if self.tier.has_flash() {
             done.stopped = Some(StopReason::Spent);
         }
         let evict_bytes = self.figures(wanted_bytes).left_to_evict(slice, &done);

@@ -513,7 +513,7 @@ impl TierWorker {
             Next::AdmitAll => {
                 queue.deficit.set(None);
                 queue.refused_over.set(None);
-                if queue.wanted_bytes() == 0 || self.engine.is_none() {
+                if queue.wanted_bytes() == 0 || !self.tier.has_flash() {
                     queue.admit(queue.admissible(), &self.tier);
                 } else if !queue.admit_large(&self.tier) {
                     // Another worker's write has claimed the memory that was seen.
@@ -554,9 +554,9 @@ impl TierWorker {
         }
         let budget = &self.tier.budget;
         // Without flash keys are evicted, and nobody waits for a lowered `maxmemory` to be kept.
-        let gets_on = self.engine.is_none() && freed_bytes > 0;
+        let gets_on = !self.tier.has_flash() && freed_bytes > 0;
         let is_scarce = budget.is_nearly_full()
-            && (self.engine.is_some() || budget.over_limit() > 0 || budget.is_overrun());
+            && (self.tier.has_flash() || budget.over_limit() > 0 || budget.is_overrun());
         if !is_scarce || gets_on || self.tier.pressure() != Pressure::Wait {
             queue.allow_smaller(freed_bytes, budget.measures(), is_scarce);
             queue.admit_smaller(&self.tier);

@@ -35,7 +35,10 @@ pub struct TierWorker {
     pub tier: Arc<Tier>,
     /// Which worker it is.
     pub(crate) index: usize,
-    pub(crate) engine: Option<RefCell<Box<dyn EngineWorker>>>,
+    /// Its side of the engine.
+    pub(crate) engine: RefCell<Option<Box<dyn EngineWorker>>>,
+    /// Of which engine: [`Tier::engine_number`].
+    engine_number: Cell<u64>,
     pub(crate) compressor: RefCell<Compressor>,
     /// The demotion hand.
     pub(crate) hand: Hand,
@@ -78,6 +81,13 @@ struct Reads {
     started: usize,
 }
 
+impl Reads {
+    /// Whether any are in flight, or wait.
+    fn are_any(&self) -> bool {
+        !self.queue.is_empty() || self.free.len() < self.waiting.len()
+    }
+}
+
 /// One read of a group.
 #[derive(Clone)]
 struct ValueRead {
@@ -99,10 +109,8 @@ impl ValueRead {
 impl TierWorker {
     /// The side of worker `index`. Errors: the engine's ring or threads could not be made.
     pub fn new(tier: Arc<Tier>, index: usize) -> Result<TierWorker, EngineError> {
-        let engine = match &tier.engine {
-            Some(engine) => Some(RefCell::new(engine.worker()?)),
-            None => None,
-        };
+        let engine_number = Cell::new(tier.engine_number());
+        let engine = RefCell::new(tier.side()?);
         let seed = tier.seed ^ 0x9E37_79B9_7F4A_7C15 ^ index as u64;
         let hand = Hand::new(index, tier.workers);
         let defrag = DefragHand::new(index, tier.workers);
@@ -111,6 +119,7 @@ impl TierWorker {
             tier,
             index,
             engine,
+            engine_number,
             compressor: RefCell::default(),
             hand,
             idle_slots: Cell::new(0),
@@ -136,8 +145,48 @@ impl TierWorker {
     /// Readable when [`TierWorker::reap`] has something to do; none without flash. A duplicate, to
     /// be registered with the event loop. Errors: no more file descriptors.
     pub fn wake_fd(&self) -> std::io::Result<Option<OwnedFd>> {
-        let Some(engine) = &self.engine else { return Ok(None) };
-        engine.borrow().wake_fd().try_clone_to_owned().map(Some)
+        let side = self.engine.borrow();
+        side.as_ref().map(|engine| engine.wake_fd().try_clone_to_owned()).transpose()
+    }
+
+    /// Whether the engine has come since, or is to go: see [`TierWorker::follow_engine`].
+    pub fn is_engine_changed(&self) -> bool {
+        self.tier.change_to_follow(self.index).is_some()
+    }
+
+    /// Takes its side of an engine that has come, or lets go of that of one that is to go. False: something is still in
+    /// flight on it, or in its queue. Called by the thread that drives it; what [`TierWorker::wake_fd`] has answered before is
+    /// of no more use then, and [`TierWorker::note_followed`] follows.
+    ///
+    /// Errors: the ring or the threads behind it could not be made.
+    pub fn follow_engine(&self) -> Result<bool, EngineError> {
+        match self.tier.change_to_follow(self.index) {
+            None => {}
+            Some(change) if change.has_engine => {
+                let side = self.tier.side()?;
+                let mut engine = self.engine.borrow_mut();
+                *engine = engine.take().or(side);
+                self.engine_number.set(self.tier.engine_number());
+            }
+            Some(_) => {
+                // Nothing on it lives, but who lets go of it waits for what is in its write buffers.
+                self.flush();
+                self.reap();
+                if self.in_flight() > 0 || self.reads.borrow().are_any() {
+                    return Ok(false);
+                }
+                self.engine.take();
+                self.note_writing();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says that it is ready for the change of the engine that it has followed.
+    pub fn note_followed(&self) {
+        if let Some(change) = self.tier.change_to_follow(self.index) {
+            self.tier.note_followed(self.index, change);
+        }
     }
 
     /// Reads values from flash, all at once. `wants` names each record once, in ascending order.
@@ -188,14 +237,21 @@ impl TierWorker {
 
     /// False: the engine takes no more reads for now.
     fn try_read(&self, reads: &mut Reads, read: ValueRead) -> bool {
-        let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
+        let mut side = self.engine.borrow_mut();
+        let engine = match self.side_for_reads(&mut side, &read.want()) {
+            Ok(engine) => engine,
+            Err(error) => {
+                read.complete(Err(error));
+                return true;
+            }
+        };
         let token = reads.free.pop().unwrap_or_else(|| {
             reads.waiting.push(None);
             reads.waiting.len() - 1
         });
         let want = read.want();
         let (record, size) = (want.record, size_of(&want));
-        match engine.borrow_mut().read(record, size, token as u64) {
+        match engine.read(record, size, token as u64) {
             ReadStart::Pending => {
                 reads.waiting[token] = Some(read);
                 reads.started += 1;
@@ -212,14 +268,34 @@ impl TierWorker {
         true
     }
 
+    /// Its side of the engine. A thread that began before there was flash takes it with the first value that it reads.
+    ///
+    /// Errors: it could not be made, or the flash has gone since, and the value is in RAM.
+    fn side_for_reads<'s>(
+        &self,
+        side: &'s mut Option<Box<dyn EngineWorker>>,
+        want: &Want,
+    ) -> Result<&'s mut Box<dyn EngineWorker>, EngineError> {
+        let number = self.tier.engine_number();
+        if side.is_none() || self.engine_number.get() != number && self.tier.has_flash() {
+            *side = self.tier.side()?;
+            self.engine_number.set(number);
+        }
+        side.as_mut().ok_or(EngineError::Gone { units: want.at.units })
+    }
+
     /// Reads values and waits for them with the thread, their slots being held: for what a transaction learns too
     /// late.
     pub fn fetch_blocking(&self, mut wants: Vec<Want>) -> FetchedSet {
-        let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
         sort_wants(&mut wants);
         FetchedSet::of_held(&wants, |wants| {
+            let mut side = self.engine.borrow_mut();
             let reads: Vec<_> = wants.iter().map(|want| (want.record.at, size_of(want))).collect();
-            engine.borrow_mut().read_all_blocking(&reads)
+            match wants.first().map(|first| self.side_for_reads(&mut side, first)) {
+                None => Vec::new(),
+                Some(Ok(engine)) => engine.read_all_blocking(&reads),
+                Some(Err(error)) => wants.iter().map(|_| Err(error.clone())).collect(),
+            }
         })
     }
 
@@ -243,8 +319,8 @@ impl TierWorker {
 
     /// Waits with the thread until the device has something to tell, or for a moment.
     pub(crate) fn wait_for_device(&self) {
-        let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
-        let engine = engine.borrow();
+        let side = self.engine.borrow();
+        let Some(engine) = side.as_ref() else { return };
         let wake_fd = engine.wake_fd();
         let mut fds = [PollFd::new(&wake_fd, PollFlags::IN)];
         let timeout = Timespec { tv_sec: 0, tv_nsec: DEVICE_POLL_NANOS };
@@ -285,8 +361,8 @@ impl TierWorker {
 
     pub(crate) fn submit(&self) {
         self.start_queued();
-        if let Some(engine) = &self.engine {
-            engine.borrow_mut().submit();
+        if let Some(engine) = &mut *self.engine.borrow_mut() {
+            engine.submit();
         }
         self.note_writing();
         let started = std::mem::take(&mut self.reads.borrow_mut().started);
@@ -299,7 +375,7 @@ impl TierWorker {
     /// Says whether large values are being written, for whoever waits for their memory.
     fn note_writing(&self) {
         let is_writing =
-            self.engine.as_ref().is_some_and(|engine| engine.borrow().is_writing_large());
+            self.engine.borrow().as_ref().is_some_and(|engine| engine.is_writing_large());
         match (self.is_writing.replace(is_writing), is_writing) {
             (false, true) => drop(self.tier.writing_workers.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.tier.writing_workers.fetch_sub(1, Ordering::Relaxed)),
@@ -310,9 +386,11 @@ impl TierWorker {
     /// Takes what the device has finished: wakes the connections whose values are there, starts
     /// reads that waited for a place, and puts back into RAM what could not be written.
     pub fn reap(&self) {
-        let Some(engine) = &self.engine else { return };
         let mut done = self.done.take();
-        engine.borrow_mut().reap(&mut done);
+        match &mut *self.engine.borrow_mut() {
+            Some(engine) => engine.reap(&mut done),
+            None => return,
+        }
         let mut reads = self.reads.borrow_mut();
         let mut failed = Vec::new();
         for completion in done.drain(..) {
@@ -350,7 +428,7 @@ impl TierWorker {
     /// elsewhere.
     fn restore(&self, records: Vec<(Location, Arc<OwnedRecord>)>, error: &EngineError) {
         tracing::error!(%error, records = records.len(), "flash write failed; values stay in RAM");
-        let engine = self.tier.engine.as_ref().expect("invariant: an engine reported this");
+        let engine = self.tier.engine().expect("invariant: an engine reported this");
         let mut tally = Tally::default();
         for (at, record) in records {
             // A leaf stands in the slot of its collection's key.
@@ -367,15 +445,15 @@ impl TierWorker {
 
     /// Starts to write what stands in write buffers, for tests and a clean stop.
     pub fn flush(&self) {
-        if let Some(engine) = &self.engine {
-            engine.borrow_mut().flush();
-            self.submit();
+        if let Some(engine) = &mut *self.engine.borrow_mut() {
+            engine.flush();
         }
+        self.submit();
     }
 
     /// Reads and writes in flight.
     pub fn in_flight(&self) -> usize {
-        self.engine.as_ref().map_or(0, |engine| engine.borrow().in_flight())
+        self.engine.borrow().as_ref().map_or(0, |engine| engine.in_flight())
     }
 
     /// The next number of the worker's generator.

@@ -96,6 +96,12 @@ impl Journal {
         self.identity.journal
     }
 
+    /// The same, with where its last checkpoint is.
+    pub fn mark(&self) -> JournalMark {
+        let checkpoint = Position(self.shared.facts.lock().checkpoint);
+        JournalMark { journal: self.id(), checkpoint }
+    }
+
     fn manifest(&self, cut: Cut) -> Header {
         Header { number: cut.number, position: cut.position, run: 0, ..self.identity }
     }

@@ -44,6 +44,7 @@ pub use config::{Backend, LogConfig};
 pub use epochs::CheckpointEnd;
 use geometry::Geometry;
 use janitor::Janitor;
+use keeping::Keeping;
 pub use kept::{KeptFlash, KeptRecord, refused_files, set_labels_aside};
 use lifetime::Lifetimes;
 use shared::Shared;
@@ -83,7 +84,7 @@ pub fn open_log(
         )));
     }
     let drives = FileDrives::create(&config.paths, config.backend, without)?;
-    let engine = LogEngine::new(Arc::new(drives), config, segment_bytes)?;
+    let engine = LogEngine::new(Arc::new(drives), config, segment_bytes, Keeping::begin_anywhere)?;
     let janitor = Janitor::start(Arc::clone(&engine.shared))?;
     Ok(Arc::new(LogEngine { janitor: Some(janitor), ..engine }))
 }
@@ -150,7 +151,7 @@ fn read_state(config: &LogConfig, state: &[u8]) -> Result<LogState, EngineError>
 ///
 /// Errors: a size with which the log cannot work.
 pub fn open_sim(disk: &SimDisk, config: &LogConfig) -> Result<Arc<dyn Engine>, EngineError> {
-    let engine = LogEngine::new(disk.drives(), config, segment_bytes(config)?)?;
+    let engine = LogEngine::new(disk.drives(), config, segment_bytes(config)?, |_| ())?;
     Ok(Arc::new(engine))
 }
 
@@ -180,11 +181,13 @@ impl LogEngine {
         drives: Arc<dyn Drives>,
         config: &LogConfig,
         segment_bytes: u64,
+        begin: fn(&Keeping),
     ) -> Result<Self, EngineError> {
         let geometry = Geometry::new(segment_bytes, drives.sector_bytes());
         let lifetimes = Lifetimes::new(config.flash_bytes);
         let shared = Shared::new(drives, geometry, config.workers.max(1), lifetimes);
         let shared = Arc::new(shared);
+        begin(&shared.keeping);
         shared.resize(config.flash_bytes)?;
         Ok(Self { shared, janitor: None })
     }

@@ -14,9 +14,9 @@ use super::lost::Lost;
 use super::report::Report;
 use super::snapshot::{SnapshotFound, SnapshotOf, check_snapshot};
 use crate::config::Config;
+use crate::session::flash::flash_paths;
 use crate::session::journal::journal_folder;
 use crate::session::save::snapshot_path;
-use crate::state::settings::flash_paths;
 
 const OF_ANOTHER_VERSION: &str = "another version of Kelvin has written it";
 const FLASH_OF_OTHERS: &str =

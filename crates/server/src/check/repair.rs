@@ -16,9 +16,9 @@ use super::report::Report;
 use super::rewrite::{REWRITTEN_NAME, rewrite_snapshot};
 use super::snapshot::is_whole;
 use crate::config::Config;
+use crate::session::flash::flash_paths;
 use crate::session::journal::GAP;
 use crate::state::clock::unix_ms;
-use crate::state::settings::flash_paths;
 
 /// Repairs what was found. False: some of it cannot be, and the report says why.
 ///

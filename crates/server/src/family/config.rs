@@ -14,7 +14,7 @@ use crate::session::errand::{Change, Errand};
 use crate::state::server::Server;
 
 const IN_TRANSACTION: CommandError =
-    command::fixed("ERR appendonly cannot be changed in a transaction");
+    command::fixed("ERR appendonly, flash-path and flash-size cannot be changed in a transaction");
 
 /// Flags of all subcommands but HELP.
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
@@ -107,9 +107,8 @@ fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
     let allowed = session.is_allowed(session.server().config.enable_protected_configs.load());
     let protected = if allowed { ProtectedOptions::Allowed } else { ProtectedOptions::Refused };
     let words: Vec<Vec<u8>> = args.from(2).iter().map(<[u8]>::to_vec).collect();
-    let is_journal = |name: &Vec<u8>| name.eq_ignore_ascii_case(b"appendonly");
-    if session.is_in_exec() && words.iter().step_by(2).any(is_journal) {
-        // It takes every slot, and the transaction holds some.
+    if session.is_in_exec() && words.iter().step_by(2).any(|name| takes_all(name)) {
+        // The transaction holds some.
         return Err(IN_TRANSACTION);
     }
     let wait = wait_for_change(session);
@@ -117,10 +116,17 @@ fn set(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResul
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         server.config.set(&words, protected, wait, &mut |rows| {
             crate::state::settings::apply(server, rows)?;
+            crate::session::flash::apply(server, rows)?;
             crate::session::journal::apply(server, rows)
         })
     };
     change_options(session, Box::new(change), reply)
+}
+
+/// Whether a change of this option may take every slot, or wait for other workers.
+fn takes_all(name: &[u8]) -> bool {
+    let names: [&[u8]; 3] = [b"appendonly", b"flash-path", b"flash-size"];
+    names.iter().any(|option| name.eq_ignore_ascii_case(option))
 }
 
 fn rewrite(session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {

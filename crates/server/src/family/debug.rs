@@ -129,7 +129,8 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         (b"POPULATE", 3..=5) => populate(session, args)?,
         (b"DEMOTE-AFTER-COMMAND", 3) => {
             let is_on = parse_switch(&args[2]);
-            if is_on && session.server().tier.engine.is_none() {
+            let tier = &session.server().tier;
+            if is_on && (!tier.has_flash() || tier.drains()) {
                 return Err(NO_FLASH);
             }
             session.server().demotes_after_command.store(is_on, Ordering::Relaxed);

@@ -20,7 +20,7 @@ use crate::session::cold::cold;
 use crate::session::errand::Errand;
 
 pub(crate) const NO_FLASH: CommandError =
-    command::fixed("ERR there is no flash: start with flash-path");
+    command::fixed("ERR there is no flash: CONFIG SET flash-path and flash-size make it");
 
 /// The rows of this family.
 pub(crate) const COMMANDS: &[SessionCommand] = &[
@@ -142,7 +142,7 @@ fn locate(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRe
     write_count("value-bytes", place.value_bytes as u64, reply);
     write_count("frequency", place.frequency.into(), reply);
     let Some(flash) = place.flash else { return Ok(()) };
-    let engine = session.server().tier.engine.as_ref();
+    let engine = session.server().tier.engine();
     let segment_bytes = engine.map_or(1, |engine| engine.stats().segment_bytes.max(1));
     let position = flash::Location::from_units(flash.units).bytes();
     write_count("stored-bytes", flash.stored_len.into(), reply);
@@ -184,7 +184,8 @@ fn with_db<R>(session: &Session, key: &Key<'_>, act: impl FnOnce(&mut Db<'_>) ->
 }
 
 fn demote(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    if session.server().tier.engine.is_none() {
+    let tier = &session.server().tier;
+    if !tier.has_flash() || tier.drains() {
         return Err(NO_FLASH);
     }
     if &args[2] == b"ALL" {

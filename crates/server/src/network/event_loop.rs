@@ -1,6 +1,5 @@
 //! A worker thread's event loop: its runtime, and the tasks that run in it.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +7,6 @@ use std::time::Instant;
 
 use anyhow::Context;
 use tier::ReadBack;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
@@ -20,10 +17,10 @@ use crate::execution::upkeep::{UPKEEP_EVERY, Upkeep};
 use crate::network::closing::Closing;
 use crate::network::connection::Connection;
 use crate::network::deadline_timer::DeadlineTimer;
+use crate::network::flash_tasks::{FlashTasks, follow_flash};
 use crate::network::listener::Accepted;
 use crate::network::stream::Stream;
 use crate::network::upkeep_timer::UpkeepTimer;
-use crate::network::wake::watch;
 use crate::session::load::{NotLoaded, load_at_start};
 use crate::state::server::Server;
 use crate::state::worker::Worker;
@@ -54,12 +51,8 @@ async fn serve(
     mut accepted: Receiver<Accepted>,
     loaded: Option<LoadedSender>,
 ) -> anyhow::Result<()> {
-    if let Some(fd) = worker.tier.wake_fd().context("cannot watch the flash device")? {
-        let watched = watch(fd, Interest::READABLE).context("cannot watch the flash device")?;
-        spawn_local(reap(worker.clone(), watched));
-        let submitting = worker.clone();
-        spawn_local(async move { submitting.tier.submitter().await });
-    }
+    let flash = FlashTasks::start(&worker).context("cannot watch the flash device")?;
+    spawn_local(follow_flash(worker.clone(), worker.server.flash_changes.listen(), flash));
     let timer = UpkeepTimer::new(UPKEEP_EVERY).context("cannot make a timer")?;
     spawn_local(upkeep(worker.clone(), timer));
     spawn_local(expire_cold_fields(worker.clone()));
@@ -145,21 +138,5 @@ async fn deadlines(worker: Rc<Worker>, timer: DeadlineTimer) {
     if let Err(error) = timer.run(&worker).await {
         tracing::error!(%error, "lost the timer; stopping");
         worker.server.shut_down();
-    }
-}
-
-/// Takes what flash has finished whenever its eventfd says so.
-async fn reap(worker: Rc<Worker>, watched: AsyncFd<OwnedFd>) {
-    loop {
-        match watched.readable().await {
-            Ok(mut ready) => {
-                ready.clear_ready();
-                worker.tier.reap();
-            }
-            Err(error) => {
-                tracing::error!(%error, "lost sight of the flash device; stopping");
-                return worker.server.shut_down();
-            }
-        }
     }
 }

@@ -68,7 +68,7 @@ impl Measurement {
 }
 
 fn sample(server: &Server) {
-    let flash = server.tier.engine.as_ref().map(|engine| engine.stats()).unwrap_or_default();
+    let flash = server.tier.engine().map(|engine| engine.stats()).unwrap_or_default();
     server.samples.add(RateCounts {
         commands: server.sum(|stats| stats.commands.iter().map(|one| one.calls.get()).sum()),
         net_input_bytes: server.sum(|stats| stats.net_input_bytes.get()),

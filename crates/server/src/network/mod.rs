@@ -4,6 +4,7 @@ mod closing;
 pub(crate) mod connection;
 mod deadline_timer;
 pub(crate) mod event_loop;
+mod flash_tasks;
 pub(crate) mod listener;
 pub(crate) mod measure;
 mod prefault;

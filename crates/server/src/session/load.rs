@@ -349,7 +349,8 @@ impl Loading<'_> {
         let seconds = self.start.elapsed().as_secs_f64();
         let on_flash = server.saves.loaded_places.load(Ordering::Relaxed);
         tracing::info!(keys, on_flash, expired, seconds, "DB loaded from disk");
-        match server.tier.engine.as_ref().and_then(|engine| engine.checkpoints()) {
+        let engine = server.tier.engine();
+        match engine.as_ref().and_then(|engine| engine.checkpoints()) {
             Some(checkpoints) if refers => {
                 checkpoints.end_claims().map_err(|error| NotLoaded::Flash(error.to_string()))
             }
@@ -393,8 +394,8 @@ impl Loading<'_> {
         let db = u8::try_from(loaded.db).ok().filter(|&db| usize::from(db) < DB_COUNT);
         let db = db.ok_or_else(|| first.refused(loaded.db, "there are fewer databases"))?;
         let table = server.tier.keyspace.table_of(db);
-        let engine = server.tier.engine.as_ref();
-        let checkpoints = engine.and_then(|engine| engine.checkpoints());
+        let engine = server.tier.engine();
+        let checkpoints = engine.as_ref().and_then(|engine| engine.checkpoints());
         let mut slot = server.tier.keyspace.lock(loaded.slot);
         let mut tally = worker.tally.borrow_mut();
         tally.noting = Noting::default();

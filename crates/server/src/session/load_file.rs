@@ -277,7 +277,8 @@ impl FileThread {
             self.server.journaling.lacks_keys.store(true, Ordering::Relaxed);
         }
         if name == AUX_CHECKPOINT.as_bytes() {
-            let checkpoints = tier.engine.as_ref().and_then(|engine| engine.checkpoints());
+            let engine = tier.engine();
+            let checkpoints = engine.as_ref().and_then(|engine| engine.checkpoints());
             let opened_by = checkpoints.and_then(Checkpoints::opened_by);
             if opened_by.is_none() || value::number::parse_u64(value) != opened_by {
                 let what = "it refers to values on flash, and the flash was not opened for it";

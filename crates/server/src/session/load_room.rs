@@ -16,13 +16,13 @@ const STEP_SHIFT: u32 = 3;
 /// can be made.
 pub(super) fn make_room_for_load(server: &Server) {
     let tier = &server.tier;
-    let Some(engine) = &tier.engine else { return };
+    let Some(engine) = tier.engine() else { return };
     let (size, now) = (server.config.flash_size.load(), engine.free_space().capacity_bytes);
     let bytes = now + (size >> STEP_SHIFT);
     let may_be_larger = bytes <= size * SIZE_MAX_FACTOR;
     let is_short =
         may_be_larger && tier.is_checkpoint_waited_for() && tier.take_wish_for_checkpoint();
-    let comes = may_be_larger && (!is_short || enlarge(server, &**engine, bytes));
+    let comes = may_be_larger && (!is_short || enlarge(server, &*engine, bytes));
     tier.set_checkpoint_comes(comes);
 }
 
@@ -49,8 +49,7 @@ fn enlarge(server: &Server, engine: &dyn Engine, bytes: u64) -> bool {
 pub(super) fn give_room_of_load_back(server: &Server) {
     let is_larger = |engine: &dyn Engine, size| engine.free_space().capacity_bytes > size;
     let size = || server.config.flash_size.load();
-    let Some(engine) = server.tier.engine.as_deref().filter(|engine| is_larger(*engine, size()))
-    else {
+    let Some(engine) = server.tier.engine().filter(|engine| is_larger(&**engine, size())) else {
         return;
     };
     match resize(size, |bytes| engine.resize(bytes)) {

@@ -4,6 +4,8 @@ pub(crate) mod cold;
 pub(crate) mod digest;
 mod digest_long;
 pub(crate) mod errand;
+pub(crate) mod flash;
+mod flash_drain;
 pub(crate) mod journal;
 pub(crate) mod last_checkpoint;
 pub(crate) mod load;

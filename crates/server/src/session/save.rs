@@ -255,7 +255,7 @@ struct Saving<'a> {
     server: &'a Server,
     purpose: Purpose,
     /// Where values stay.
-    engine: Option<&'a Arc<dyn Engine>>,
+    engine: Option<Arc<dyn Engine>>,
     dir: PathBuf,
     reader: TierWorker,
     /// Copies values in RAM to flash while the walk goes on, for a checkpoint that refers to them.
@@ -278,10 +278,10 @@ struct Done {
 }
 
 /// The moment of a snapshot.
-struct Moment<'a> {
+struct Moment {
     snapshot: Arc<Snapshot>,
     /// The engine's checkpoint, if values stay on flash.
-    referred: Option<Referred<'a>>,
+    referred: Option<Referred>,
     /// Changes before it.
     changes: u64,
     /// Of a checkpoint, where the journal was.
@@ -324,7 +324,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         turns: Turns::new(),
     };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
-    let has_checksum = server.config.rdbchecksum.load() || engine.is_some();
+    let has_checksum = server.config.rdbchecksum.load() || saving.engine.is_some();
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
     let Moment { snapshot, mut referred, changes, position } = match saving.begin(writer) {
         Ok(moment) => moment,
@@ -369,7 +369,7 @@ fn journal_of(server: &Server, purpose: Purpose) -> Option<&Journal> {
 fn close(
     server: &Server,
     checkpoint: Option<(&Journal, Position)>,
-    referred: Option<&Referred<'_>>,
+    referred: Option<&Referred>,
 ) -> Result<Option<Vec<u8>>, Failure> {
     let Some((journal, position)) = checkpoint else { return Ok(None) };
     // Before labels name the journal, and a snapshot belongs to it.
@@ -388,7 +388,7 @@ fn put(
     file: SnapshotFile,
     name: &Path,
     checkpoint: Option<(&Journal, Position)>,
-    (referred, state): (&mut Option<Referred<'_>>, Option<Vec<u8>>),
+    (referred, state): (&mut Option<Referred>, Option<Vec<u8>>),
 ) -> io::Result<()> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
     // First, since it is small, and a snapshot that has its name stays where the rest fails.
@@ -443,7 +443,7 @@ impl<'a> Saving<'a> {
     /// Begins the snapshot: this is its moment. From that of a checkpoint on, changes are journaled.
     ///
     /// Errors: it is a checkpoint, and the journal was switched off meanwhile.
-    fn begin(&self, mut file: FileWriter<FilePipe>) -> Result<Moment<'a>, Failure> {
+    fn begin(&self, mut file: FileWriter<FilePipe>) -> Result<Moment, Failure> {
         let server = self.server;
         let compresses = server.config.rdbcompression.load();
         let names_bytes_max = match server.config.maxmemory.load() {
@@ -455,12 +455,13 @@ impl<'a> Saving<'a> {
         if is_checkpoint && !server.listening.is_logged() && !server.config.appendonly.load() {
             return Err(Failure::Failed("appendonly was switched off".to_owned()));
         }
-        let number = self.engine.and_then(|engine| engine.checkpoints()).map(Checkpoints::begin);
-        let referred = number.and_then(|number| Referred::new(server, number));
+        let number = self.checkpoints().map(Checkpoints::begin);
+        let referred = self.engine.clone().zip(number);
+        let referred = referred.map(|(engine, number)| Referred::new(engine, number));
         if let Some(number) = number {
             self.describe_references(&mut file, number).map_err(unwritten)?;
         }
-        let references = self.engine.cloned().zip(number);
+        let references = self.engine.clone().zip(number);
         let references = references.map(|(engine, number)| References::new(engine, number));
         let snapshot = Snapshot::new(&server.tier, file, compresses, names_bytes_max, references);
         let snapshot = Arc::new(snapshot);
@@ -498,7 +499,7 @@ impl<'a> Saving<'a> {
 
     /// What has a checkpoint refer to values in RAM as well, if that is worth it.
     fn start_copying(&self) -> Option<Copier> {
-        self.engine?;
+        self.engine.as_ref()?;
         Copier::new(&self.server.tier).unwrap_or_else(|error| {
             tracing::warn!(%error, "the checkpoint has all values in RAM itself");
             None
@@ -506,7 +507,7 @@ impl<'a> Saving<'a> {
     }
 
     fn walk_slots(&self, snapshot: &Snapshot) -> Result<(), Failure> {
-        let checkpoints = self.engine.and_then(|engine| engine.checkpoints());
+        let checkpoints = self.checkpoints();
         for slot in 0..SLOT_COUNT as u16 {
             self.walk_wanted(snapshot)?;
             self.walk_slot(snapshot, slot)?;
@@ -518,6 +519,10 @@ impl<'a> Saving<'a> {
             true => Err(Failure::Failed("the server is stopping".to_owned())),
             false => Ok(()),
         }
+    }
+
+    fn checkpoints(&self) -> Option<&dyn Checkpoints> {
+        self.engine.as_ref().and_then(|engine| engine.checkpoints())
     }
 
     fn is_over(&self, snapshot: &Snapshot) -> bool {

@@ -15,6 +15,7 @@ use crate::limits::{REPLY_BYTES_FREE_MIN, REPLY_FREE_SHIFT};
 use crate::state::client_memory::{ClientMemory, request_bytes_max};
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
+use crate::state::flash::FlashChanges;
 use crate::state::journaling::Journaling;
 use crate::state::kept_memory::KeptMemory;
 use crate::state::latency::LatencyMonitor;
@@ -61,6 +62,7 @@ pub(crate) struct Server {
     pub(crate) latency: LatencyMonitor,
     pub(crate) saves: Saves,
     pub(crate) journaling: Journaling,
+    pub(crate) flash_changes: FlashChanges,
     /// One for each worker.
     pub(crate) stats: Vec<Arc<WorkerStats>>,
     pub(crate) totals: Totals,
@@ -110,6 +112,7 @@ impl Server {
             latency: LatencyMonitor::default(),
             saves: Saves::new(unix_ms() / 1000),
             journaling: Journaling::default(),
+            flash_changes: FlashChanges::default(),
             stats,
             totals: Totals::default(),
             samples: Samples::default(),
@@ -183,7 +186,7 @@ impl Server {
         self.tier.counters.reset_statistics();
         self.rejected_connections.store(0, Ordering::Relaxed);
         self.totals.evicted_clients.store(0, Ordering::Relaxed);
-        if let Some(engine) = &self.tier.engine {
+        if let Some(engine) = self.tier.engine() {
             *self.totals.flash_base.lock() = engine.stats();
         }
     }

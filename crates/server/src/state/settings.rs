@@ -1,12 +1,8 @@
 //! Makes the server act on options: at the start, and when CONFIG SET changes them.
 
-use std::path::PathBuf;
-
 use tier::{EvictionPolicy, Promotion};
 
-use crate::config::{
-    ApplyError, Config, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion,
-};
+use crate::config::{ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion};
 use crate::state::server::{NEED_RESTART, Server};
 
 /// Acts on every option when the server starts.
@@ -32,8 +28,6 @@ fn apply_running(server: &Server) {
 pub(crate) fn apply(server: &Server, rows: &[&'static OptionRow]) -> Result<(), ApplyError> {
     for row in rows {
         match row.name {
-            "flash-path" => apply_flash_path(server)?,
-            "flash-size" => apply_flash_size(server)?,
             "maxmemory" => apply_max_memory(server),
             "loglevel" => crate::state::log::set_level(server.config.loglevel.load()),
             name if NEED_RESTART.contains(&name) && !server.is_as_started(name) => {
@@ -52,7 +46,7 @@ fn apply_tier(server: &Server) {
         TierPromotion::Access => Promotion::Access,
         TierPromotion::SecondTouch => Promotion::SecondTouch,
     });
-    if let Some(engine) = &server.tier.engine {
+    if let Some(engine) = server.tier.engine() {
         engine.set_read_ahead(server.config.tier_read_ahead.load());
     }
     settings.set_policy(policy(server.config.maxmemory_policy.load()));
@@ -89,35 +83,6 @@ fn apply_max_memory(server: &Server) {
         tracing::warn!(max, base, "maxmemory is less than the server takes without any data");
     }
     server.tier.budget.set_max_bytes(max);
-}
-
-fn apply_flash_path(server: &Server) -> Result<(), ApplyError> {
-    let paths = flash_paths(&server.config);
-    let Some(engine) = &server.tier.engine else {
-        if paths.is_empty() {
-            return Ok(());
-        }
-        return Err(refused("flash-path", "there is no flash: start with flash-path"));
-    };
-    engine.set_paths(&paths).map_err(|error| refused("flash-path", &error.to_string()))
-}
-
-/// The directories of `flash-path`.
-pub(crate) fn flash_paths(config: &Config) -> Vec<PathBuf> {
-    let words = config.flash_path.load();
-    let path = |word: &Vec<u8>| PathBuf::from(String::from_utf8_lossy(word).into_owned());
-    words.iter().map(path).collect()
-}
-
-fn apply_flash_size(server: &Server) -> Result<(), ApplyError> {
-    let bytes = server.config.flash_size.load();
-    let Some(engine) = &server.tier.engine else {
-        if bytes == 0 {
-            return Ok(());
-        }
-        return Err(refused("flash-size", "there is no flash: start with flash-path"));
-    };
-    engine.resize(bytes).map_err(|error| refused("flash-size", &error.to_string()))
 }
 
 fn refused(name: &'static str, reason: &str) -> ApplyError {

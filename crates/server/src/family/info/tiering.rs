@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use flash::EngineStats;
 use tier::{Counters, MemoryUse, Pressure, Promotion};
 
+use crate::state::flash::DrainEnd;
 use crate::state::samples::RateCounts;
 use crate::state::server::Server;
 
@@ -44,6 +45,8 @@ pub(crate) struct Figures<'a> {
     /// Since the start or the last CONFIG RESETSTAT.
     flash: EngineStats,
     has_flash: bool,
+    flash_state: &'static str,
+    last_drain: &'static str,
     rates: RateCounts,
     pressure: Pressure,
     promotion: Promotion,
@@ -237,6 +240,18 @@ const MOVES: &[Field] = &[
 
 const SPACE: &[Field] = &[
     field("flash_enabled", "1 when there is flash.", |f| Count(u64::from(f.has_flash))),
+    field(
+        "flash_state",
+        "`on`, `off`, or `draining`: `flash-path` was emptied, all values come back to RAM (`tier_values_cold` are left), and \
+         flash is closed then.",
+        |f| Word(f.flash_state),
+    ),
+    field(
+        "flash_last_drain",
+        "How the last such drain has ended: `none`, `done`, `called-off` by a new `flash-path`, or with flash as it was: \
+         `no-memory`, `unreadable` (a value), `no-checkpoint` (of the journal, without references to flash).",
+        |f| Word(f.last_drain),
+    ),
     field("flash_backend", "How flash is read and written: `io_uring` or `threads`.", |f| {
         Word(if f.has_flash { f.flash.backend } else { "none" })
     }),
@@ -398,15 +413,21 @@ const GC: &[Field] = &[
 impl<'a> Figures<'a> {
     fn collect(server: &'a Server) -> Figures<'a> {
         let tier = &server.tier;
-        let engine = tier.engine.as_ref();
+        let engine = tier.engine();
         let base = server.totals.flash_base.lock();
         Figures {
             counters: &tier.counters,
             memory: tier.budget.memory_use(),
             base_bytes: tier.budget.base_bytes(),
             max_bytes: tier.budget.max_bytes(),
-            flash: engine.map(|engine| since(engine.stats(), &base)).unwrap_or_default(),
+            flash: engine.as_ref().map(|engine| since(engine.stats(), &base)).unwrap_or_default(),
             has_flash: engine.is_some(),
+            flash_state: match (&engine, server.flash_changes.drain()) {
+                (None, None) => "off",
+                (Some(_), None) => "on",
+                (_, Some(_)) => "draining",
+            },
+            last_drain: server.flash_changes.last_end().map_or("none", DrainEnd::word),
             rates: server.samples.rates(),
             pressure: tier.pressure(),
             promotion: tier.settings.promotion(),

@@ -1,0 +1,133 @@
+//! An engine comes and goes: threads that began before read by the one that there is, and no value is left on one that goes.
+
+use std::sync::Arc;
+
+use flash::{Backend, Engine, LogConfig, SimDisk, open_sim};
+use keyspace::{Db, Expiry, Key, Stored, Tally};
+use tier::{Budget, Environment, FetchedSet, StopReason, Tier, TierWorker, Want};
+
+const SEGMENT_BYTES: u64 = 64 << 10;
+const KEYS: usize = 20;
+const TURNS_MAX: usize = 100_000;
+
+fn open(disk: &SimDisk) -> Arc<dyn Engine> {
+    let config = LogConfig {
+        paths: Vec::new(),
+        flash_bytes: 48 * SEGMENT_BYTES,
+        workers: 1,
+        segment_bytes: Some(SEGMENT_BYTES),
+        backend: Backend::Auto,
+    };
+    open_sim(disk, &config).expect("opens")
+}
+
+struct Rig {
+    tier: Arc<Tier>,
+    worker: TierWorker,
+}
+
+impl Rig {
+    /// One without flash.
+    fn new() -> Rig {
+        let budget = Budget::new(0).expect("memory can be measured");
+        let environment = Environment::of_machine(None);
+        let tier = Arc::new(Tier::new(Arc::default(), None, environment, budget, 1));
+        let worker = TierWorker::new(Arc::clone(&tier), 0).expect("a worker");
+        Rig { tier, worker }
+    }
+
+    fn change<R>(&self, key: &Key<'_>, change: impl FnOnce(Db<'_>) -> R) -> R {
+        let mut tally = Tally::default();
+        let mut slot = self.tier.keyspace.lock(key.slot);
+        let result = change(Db::new(&mut slot, 0, 0, &mut tally));
+        drop(slot);
+        self.tier.add_tally(&mut tally);
+        result
+    }
+
+    fn follow(&self) {
+        let followed = (0..TURNS_MAX).any(|_| self.worker.follow_engine().expect("a side"));
+        assert!(followed, "it hangs");
+        self.worker.note_followed();
+        assert!(self.tier.have_workers_followed());
+    }
+
+    fn switch_on(&self, engine: Arc<dyn Engine>) {
+        self.tier.offer_engine(engine);
+        assert!(!self.tier.has_flash() && !self.tier.have_workers_followed());
+        self.follow();
+        self.tier.begin_demoting();
+    }
+
+    fn switch_off(&self) {
+        let none: Result<(), String> = Ok(());
+        for slot in 0..keyspace::SLOT_COUNT as u16 {
+            let drained = self.worker.drain_slot(slot, &|_| none.clone(), str::to_owned);
+            assert_eq!(drained, none);
+        }
+        assert!(self.tier.end_demoting(&self.tier.keyspace.lock_all()));
+        self.tier.recall_engine();
+        self.follow();
+        let engine = self.tier.take_engine().expect("there was one");
+        assert_eq!(Arc::strong_count(&engine), 1, "nobody has it any more");
+    }
+
+    /// What to fetch for a key whose value is on flash alone.
+    fn want(&self, key: &Key<'_>) -> Want {
+        self.change(key, |mut db| match db.peek(key).map(|view| view.stored) {
+            Some(Stored::Cold(at, len)) => self.tier.want(key, at, len),
+            _ => panic!("{:?} is not on flash alone", key.bytes),
+        })
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("key{index:02}")
+}
+
+/// A value of some hundred or some ten thousand bytes, or one that is demoted without a copy.
+fn value(index: usize, round: u8) -> Vec<u8> {
+    vec![round ^ index as u8; [300, 20_000, 70][index % 3]]
+}
+
+#[test]
+fn an_engine_comes_and_goes_and_comes_again() {
+    let rig = Rig::new();
+    // It has no side when the first engine comes, and then that of the one before.
+    let reader = TierWorker::new(Arc::clone(&rig.tier), 0).expect("a reader");
+    for round in 1..=3 {
+        let disk = SimDisk::new(u64::from(round), 1, 512);
+        for index in 0..KEYS {
+            let name = name(index);
+            let key = Key::new(name.as_bytes());
+            rig.change(&key, |mut db| db.put(&key, 0, &value(index, round), Expiry::Clear));
+        }
+        let first = name(0);
+        let first = Key::new(first.as_bytes());
+        assert_eq!(rig.worker.demote_key(0, &first, 0), Err(StopReason::Failed), "no flash");
+        rig.switch_on(open(&disk));
+        for index in 0..KEYS {
+            let name = name(index);
+            let key = Key::new(name.as_bytes());
+            assert_eq!(rig.worker.demote_key(0, &key, 0), Ok(true));
+        }
+        for index in 0..KEYS {
+            let name = name(index);
+            let want = rig.want(&Key::new(name.as_bytes()));
+            let fetched: FetchedSet = reader.fetch_now(vec![want]);
+            assert_eq!(fetched.value(want.record), Some(&*value(index, round)), "{index} {round}");
+        }
+        assert!(!rig.tier.end_demoting(&rig.tier.keyspace.lock_all()), "values are there");
+        rig.switch_off();
+        for index in 0..KEYS {
+            let name = name(index);
+            let key = Key::new(name.as_bytes());
+            let stored = rig.change(&key, |mut db| match db.peek(&key).map(|view| view.stored) {
+                Some(Stored::Hot(found)) => found.to_vec(),
+                _ => panic!("{name} is not in RAM alone"),
+            });
+            assert_eq!(stored, value(index, round));
+        }
+        assert_eq!(rig.tier.engine().map(drop), None);
+    }
+}

@@ -227,6 +227,7 @@ enum Kind {
     Configure,
     Kill,
     Publish,
+    RewriteJournal,
 }
 
 impl Author<'_> {
@@ -296,6 +297,7 @@ impl Author<'_> {
             configure,
             kill,
             publish,
+            rewrite_journal,
         } = self.profile.weights;
         let kinds = [
             (read, Kind::Read),
@@ -320,6 +322,7 @@ impl Author<'_> {
             (configure, Kind::Configure),
             (kill, Kind::Kill),
             (publish, Kind::Publish),
+            (rewrite_journal, Kind::RewriteJournal),
         ];
         weighted(self.random, &kinds)
     }
@@ -346,7 +349,8 @@ impl Author<'_> {
                 | Kind::Demote
                 | Kind::DemoteAll
                 | Kind::Configure
-                | Kind::Kill => {}
+                | Kind::Kill
+                | Kind::RewriteJournal => {}
                 kind => return self.command(kind),
             }
         }
@@ -463,6 +467,7 @@ impl Author<'_> {
                 let channel = self.one_of(&CHANNELS);
                 Command::other(&["PUBLISH", channel, &self.values.to_string()])
             }
+            Kind::RewriteJournal => Command::other(&["BGREWRITEAOF"]),
             Kind::Transaction | Kind::Watch | Kind::Rewrite => unreachable!("not one command"),
         }
     }

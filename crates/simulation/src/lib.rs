@@ -15,6 +15,7 @@ mod collection;
 mod command;
 mod engine;
 mod fiber;
+mod jobs;
 mod journal;
 mod limits;
 mod listener;

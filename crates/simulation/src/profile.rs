@@ -97,6 +97,8 @@ pub(crate) struct Weights {
     pub(crate) configure: u64,
     pub(crate) kill: u64,
     pub(crate) publish: u64,
+    /// Checkpoints of the journal.
+    pub(crate) rewrite_journal: u64,
 }
 
 impl Profile {
@@ -120,6 +122,11 @@ impl Profile {
             profile.weights.publish = pick(random, &[3, 10, 30]);
         }
         profile
+    }
+
+    /// Whether a start finds the values that a checkpoint refers to on flash.
+    pub(crate) fn keeps_flash(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.keeps_flash)
     }
 
     pub(crate) fn slices(&self) -> Slices {
@@ -406,6 +413,7 @@ impl Weights {
             configure: some(1),
             kill: some(1),
             publish: 0,
+            rewrite_journal: 0,
         }
     }
 }

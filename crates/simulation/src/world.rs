@@ -2,16 +2,16 @@
 //! what happens next.
 
 mod crash;
+mod waits;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use flash::{Engine, LogConfig, SimDisk, SimFaults, open_sim};
+use flash::{Engine, LogConfig, SimDisk, SimFaults, open_sim, reopen_sim};
 use keyspace::Keyspace;
-use keyspace::schedule::LockPoint;
 use server::simulation::{SimServer, SimWorker};
 use stdx::Random;
 use tier::{Budget, Environment, Tier};
@@ -21,7 +21,8 @@ use crate::client::{Author, Client, weighted};
 use crate::collection::Action;
 use crate::command::{Command, HASHES, KEYS, Key, Operation};
 use crate::engine::PointedEngine;
-use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
+use crate::fiber::Preemption;
+use crate::jobs::Jobs;
 use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::{ANSWERED_WITHIN_US, BROUGHT_MAX, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::listener::{self, Listener};
@@ -52,10 +53,6 @@ const REST_US: u64 = 500_000;
 /// What the flash engine of one worker may take besides the values.
 const ENGINE_BYTES: u64 = 4 << 20;
 
-/// The slots of the clients' keys: to stop a worker at others would show nothing.
-static SLOTS: LazyLock<Vec<u16>> =
-    LazyLock::new(|| KEYS.iter().map(|key| stdx::key_slot(key.as_bytes())).collect());
-
 /// Why a run failed.
 #[derive(Debug)]
 pub struct Failure(pub String);
@@ -85,6 +82,7 @@ struct World {
     tier: Arc<Tier>,
     server: SimServer,
     threads: Vec<SimThread>,
+    jobs: Jobs,
     journal: Option<JournalThread>,
     crashes: Crashes,
     clients: Vec<Client>,
@@ -126,22 +124,17 @@ enum Move {
     Send(usize),
     DeliverToListener(usize),
     ReadAsListener(usize),
+    /// A piece of work begins.
     Job,
+    /// One that has begun goes on.
+    GoOn(usize),
     Journal,
 }
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64) -> Result<Outcome, Failure> {
     stdx::fix_hash_seed(0x5EED);
-    keyspace::schedule::set_hook(|at| match at {
-        LockPoint::Before(slot) if SLOTS.contains(&slot) => point(),
-        LockPoint::Before(_) => pass(),
-        LockPoint::Shared => point(),
-        LockPoint::Held => {
-            assert!(is_inside(), "a slot is held by a fiber that does not run");
-            pause(Pause::Blocked);
-        }
-    });
+    waits::set_hooks();
     let mut random = Random::new(seed);
     let mut profile = Profile::draw(&mut random);
     // Of its own, so that the other seeds stay as they are.
@@ -165,14 +158,16 @@ impl World {
         let engine_bytes = profile.flash_segments.map_or(0, |_| ENGINE_BYTES);
         let fixed = BASE_BYTES + profile.workers as u64 * engine_bytes;
         let max_memory = profile.room_bytes.map_or(0, |room| fixed + room);
-        let Machine { disk, tier, server } =
-            Machine::new(&profile, &mut random, &clock, max_memory);
         let journal = profile.journal.as_ref().map(|journal| {
             let seed = random.next_u64();
             JournalThread::new(seed, journal)
         });
+        let left = Left { journal: journal.as_ref(), disk: None };
+        let machine = Machine::new(&profile, &mut random, &clock, max_memory, left);
+        let Machine { disk, tier, server } = machine.expect("nothing is left of another");
         let mut world = World {
             threads: Vec::new(),
+            jobs: Jobs::default(),
             journal,
             crashes: Crashes::default(),
             clients: Vec::new(),
@@ -345,7 +340,7 @@ impl World {
                 .threads
                 .iter()
                 .any(|one| one.thread.is_in_task() || one.worker.tier().in_flight() > 0);
-            if busy {
+            if busy || self.has_job() {
                 quiet_since_us = self.clock.now_us();
             }
             self.step()?;
@@ -382,7 +377,8 @@ impl World {
         match weighted(&mut self.random, &moves) {
             Move::Run(index) => self.run(index, now),
             Move::Device(index) => self.threads[index].device.give(),
-            Move::Job => self.server.run_job(),
+            Move::Job => self.start_job(),
+            Move::GoOn(index) => self.go_on(index),
             Move::Journal => self.run_journal(),
             Move::Deliver(index) => self.deliver(index),
             Move::Read(index) => {
@@ -420,7 +416,8 @@ impl World {
 
     fn skip_to_next_timer(&mut self) {
         let timers = self.threads.iter().map(|thread| thread.upkeep_due_us);
-        let next_us = timers.chain([self.measure_due_us]).min().unwrap_or(0);
+        let timers = timers.chain([self.measure_due_us]).chain(self.jobs.next_due_us());
+        let next_us = timers.min().unwrap_or(0);
         self.clock.advance(next_us.saturating_sub(self.clock.now_us()));
     }
 
@@ -485,10 +482,33 @@ impl World {
         if self.server.has_job() {
             moves.push((5, Move::Job));
         }
+        for index in self.jobs.busy() {
+            let (is_awake, is_blocked) = self.jobs.is_awake(index, self.clock.now_us());
+            if is_awake {
+                moves.push((if is_blocked { 2 } else { 5 }, Move::GoOn(index)));
+            }
+        }
         if let Some(journal) = self.journal.as_ref().filter(|journal| journal.is_due()) {
             moves.push((journal.weight(), Move::Journal));
         }
         moves
+    }
+
+    fn start_job(&mut self) {
+        let job = self.server.take_job().expect("there is one");
+        self.jobs.start(job, self.clock.now_us());
+    }
+
+    fn go_on(&mut self, index: usize) {
+        self.jobs.run(index, self.clock.now_us());
+        if let (Some(thread), Some(journal)) = (&mut self.journal, self.server.journal()) {
+            thread.note_checkpoint(journal);
+        }
+    }
+
+    /// Whether a piece of work is to begin, or under way.
+    fn has_job(&self) -> bool {
+        self.server.has_job() || self.jobs.busy().next().is_some()
     }
 
     fn run(&mut self, index: usize, now: u64) {
@@ -578,6 +598,7 @@ impl World {
             };
             text.push_str(&format!("  worker {index} {state}\n"));
         }
+        self.jobs.busy().for_each(|index| text.push_str(&format!("  job {index} is under way\n")));
         let stats = self.tier.engine.as_ref().map(|engine| (engine.stats(), engine.free_space()));
         text.push_str(&format!(
             "  budget {:?}\n  flash {stats:?}\n",
@@ -623,7 +644,9 @@ impl World {
             unwritable: self.profile.journal.as_ref().is_some_and(|journal| journal.failing > 0),
             late_ms: self.clock.longest_poll_us().div_ceil(1000),
         };
-        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 {
+        // Whoever saves values for a checkpoint may wait for the file.
+        let has_checkpoints = self.profile.journal.is_some();
+        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 && !has_checkpoints {
             return Err(format!("nobody was stopped, yet {tolerance:?}"));
         }
         Ok(tolerance)
@@ -633,12 +656,15 @@ impl World {
     fn count(&self, histories: &[Vec<Event>]) -> Outcome {
         let mut outcome = Outcome::new(self.steps - self.crashes.counted.steps, &self.tier);
         self.threads.iter().for_each(|one| outcome.add_turns(one.worker.turn_counts()));
+        outcome.checkpoints = self.journal.as_ref().map_or(0, JournalThread::checkpoints);
+        outcome.kept = self.server.loaded_places();
         histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome
     }
 
     /// Takes everything apart.
     fn end(mut self) {
+        self.jobs.end();
         if let Some(journal) = self.journal.take() {
             journal.end();
         }
@@ -655,19 +681,38 @@ struct Machine {
     server: SimServer,
 }
 
+/// What another process has left, if there was one.
+struct Left<'a> {
+    /// Its folder has nothing in it at first.
+    journal: Option<&'a JournalThread>,
+    /// The drives, if what is on them may be referred to.
+    disk: Option<SimDisk>,
+}
+
 impl Machine {
+    /// Errors: what is left cannot be used.
     fn new(
         profile: &Profile,
         random: &mut Random,
         clock: &Arc<SimClock>,
         max_memory: u64,
-    ) -> Machine {
-        let disk = SimDisk::new(random.next_u64(), 1, 512);
+        left: Left<'_>,
+    ) -> Result<Machine, String> {
+        let seed = random.next_u64();
+        let state = match (left.journal, &left.disk) {
+            (Some(journal), Some(_)) => journal.flash_state()?,
+            _ => None,
+        };
+        let kept = left.disk.filter(|_| state.is_some());
+        let disk = kept.unwrap_or_else(|| SimDisk::new(seed, 1, 512));
         if let Some((chunks, heap_bytes)) = profile.device.read_pool {
             disk.set_read_pool(chunks, heap_bytes);
         }
-        let engine =
-            profile.flash_segments.map(|segments| engine(&disk, profile.workers, segments));
+        let open = |segments| engine(&disk, profile.workers, segments, state.as_deref());
+        let engine = profile.flash_segments.map(open).transpose()?;
+        if profile.keeps_flash() {
+            disk.expect_power_loss();
+        }
         let tier_link = Arc::new(OnceLock::new());
         let memory = SimMemory::new(tier_link.clone());
         let budget = Budget::with_source(max_memory, Box::new(memory));
@@ -678,8 +723,10 @@ impl Machine {
         let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
         let tier = Arc::new(tier);
         tier_link.set(Arc::downgrade(&tier)).expect("set once");
-        let server = SimServer::new(&options(profile, max_memory), tier.clone(), profile.slices());
-        Machine { disk, tier, server }
+        let files = left.journal.map(|journal| journal.folder.files());
+        let options = options(profile, max_memory);
+        let server = SimServer::new(&options, tier.clone(), profile.slices(), files);
+        Ok(Machine { disk, tier, server })
     }
 }
 
@@ -711,8 +758,13 @@ impl SimThread {
     }
 }
 
-/// The flash log on simulated drives.
-fn engine(disk: &SimDisk, workers: usize, segments: u64) -> Arc<dyn Engine> {
+/// The flash log on simulated drives, as a checkpoint has left it if it has a state. Errors: it cannot be opened.
+fn engine(
+    disk: &SimDisk,
+    workers: usize,
+    segments: u64,
+    state: Option<&[u8]>,
+) -> Result<Arc<dyn Engine>, String> {
     let config = LogConfig {
         paths: Vec::new(),
         flash_bytes: segments * SEGMENT_BYTES,
@@ -720,7 +772,12 @@ fn engine(disk: &SimDisk, workers: usize, segments: u64) -> Arc<dyn Engine> {
         segment_bytes: Some(SEGMENT_BYTES),
         backend: flash::Backend::Auto,
     };
-    Arc::new(PointedEngine(open_sim(disk, &config).expect("a flash that can work")))
+    let opened = match state {
+        None => open_sim(disk, &config),
+        Some(state) => reopen_sim(disk, &config, state),
+    };
+    let engine = opened.map_err(|error| format!("the flash was not opened: {error}"))?;
+    Ok(Arc::new(PointedEngine(engine)))
 }
 
 /// The server's command line.

@@ -243,6 +243,9 @@ impl TierWorker {
 
     /// Waits with the thread until the device has something to tell, or for a moment.
     pub(crate) fn wait_for_device(&self) {
+        if stdx::waiting::let_others_run() {
+            return;
+        }
         let engine = self.engine.as_ref().expect("invariant: cold values need an engine");
         let engine = engine.borrow();
         let wake_fd = engine.wake_fd();

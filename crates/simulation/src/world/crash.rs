@@ -4,7 +4,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Crashes, Machine, Move, World};
+use flash::SimDisk;
+
+use super::{Crashes, Left, Machine, Move, World};
 use crate::checker::{self, Event, Verdict};
 use crate::client::Client;
 use crate::collection::Action;
@@ -14,6 +16,7 @@ use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::WIND_DOWN_STEPS_MAX;
 use crate::model::State;
 use crate::outcome::Outcome;
+use crate::profile::pick;
 use crate::reply::Reply;
 
 /// Steps between the operation that a crash comes with and the crash.
@@ -87,6 +90,7 @@ impl World {
         let loses_power = self.random.below(2) == 0;
         let journal = self.journal.as_mut().expect("what crashes has a journal");
         let left = journal.crash(loses_power);
+        let disk = self.profile.keeps_flash().then(|| self.disk.after_crash(loses_power));
         let is_durable =
             self.profile.journal.as_ref().is_some_and(JournalProfile::is_durable_when_answered);
         let durable_at_us = if is_durable { now_us } else { journal.durable_at_us() };
@@ -96,7 +100,7 @@ impl World {
         let counted = self.count(&histories);
         self.crashes.counted.add(counted);
         self.wind_down()?;
-        self.start_again(left)?;
+        self.start_again(left, disk)?;
         // All that was answered before is in front of it, and of the rest a part.
         histories.push(vec![Event { sent: durable_at_us + 1, ..self.look()? }]);
         let look = Some(histories.len() - 1);
@@ -130,8 +134,10 @@ impl World {
         Preemption::never().install();
         self.end_failing();
         self.clients.drain(..).chain(self.helper.take()).for_each(|client| client.wire.close());
+        self.server.stop();
         for _ in 0..WIND_DOWN_STEPS_MAX {
             let Some(next) = self.unfinished() else {
+                self.jobs.end();
                 if let Some(journal) = self.journal.take() {
                     journal.end();
                 }
@@ -145,30 +151,37 @@ impl World {
                     self.threads[index].thread.run();
                 }
                 Move::Run(index) => self.threads[index].thread.run(),
+                Move::Job => self.start_job(),
+                Move::GoOn(index) => self.jobs.run(index, self.clock.now_us()),
                 _ => self.run_journal(),
             }
         }
         Err(format!("the server does not come to an end\n{}", self.waits()))
     }
 
-    /// Something that is under way.
+    /// Something that is under way, or what this may wait for.
     fn unfinished(&mut self) -> Option<Move> {
-        if self.journal.as_ref().is_some_and(|journal| journal.is_in_step()) {
-            return Some(Move::Journal);
-        }
-        let count = self.threads.len();
-        let first = self.random.below(count as u64) as usize;
-        let mut order = (first..first + count).map(|index| index % count);
-        let in_task = order.clone().find(|index| self.threads[*index].thread.is_in_task());
-        let in_flight = |index: &usize| self.threads[*index].worker.tier().in_flight() > 0;
-        in_task.map(Move::Run).or_else(|| order.find(in_flight).map(Move::Device))
+        let threads = self.threads.iter().enumerate();
+        let mut moves: Vec<Move> = threads
+            .filter_map(|(index, one)| match one.thread.is_in_task() {
+                true => Some(Move::Run(index)),
+                false => (one.worker.tier().in_flight() > 0).then_some(Move::Device(index)),
+            })
+            .collect();
+        moves.extend(self.jobs.busy().map(Move::GoOn));
+        moves.extend(self.server.has_job().then_some(Move::Job));
+        let has_job = self.has_job();
+        let is_unfinished =
+            |journal: &JournalThread| journal.is_in_step() || has_job && journal.is_due();
+        moves.extend(self.journal.as_ref().filter(|one| is_unfinished(one)).map(|_| Move::Journal));
+        (!moves.is_empty()).then(|| pick(&mut self.random, &moves))
     }
 
-    /// Starts another server on what is left of the journal, with memory enough and drives that work.
-    fn start_again(&mut self, journal: JournalThread) -> Result<(), String> {
-        let Machine { disk, tier, server } =
-            Machine::new(&self.profile, &mut self.random, &self.clock, 0);
-        (self.disk, self.tier, self.server) = (disk, tier, server);
+    /// Starts another server on what is left of the journal and of the drives, with memory enough and drives that work.
+    fn start_again(&mut self, journal: JournalThread, disk: Option<SimDisk>) -> Result<(), String> {
+        let left = Left { journal: Some(&journal), disk };
+        let machine = Machine::new(&self.profile, &mut self.random, &self.clock, 0, left)?;
+        (self.disk, self.tier, self.server) = (machine.disk, machine.tier, machine.server);
         self.journal = Some(journal);
         self.max_memory.clear();
         self.start_threads();

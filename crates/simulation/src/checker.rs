@@ -388,7 +388,8 @@ impl<'a> Search<'a> {
         // What it did, too, depends on which of its keys were there.
         let keys = operation.commands().iter().flat_map(Command::keys).collect();
         states.extend(without(state, self.that_may_go(state, session, keys)));
-        states.iter_mut().for_each(|state| drop(state.apply(session, operation)));
+        let ran = states.into_iter().flat_map(|state| self.applied(state, session, operation));
+        let mut states: Vec<State> = ran.collect();
         let Tolerance { refusals, evictions, unreadable, unwritable, .. } = self.tolerance;
         if refusals || evictions || unreadable || unwritable {
             let mut refused = state.clone();
@@ -396,6 +397,26 @@ impl<'a> Search<'a> {
                 refused.unwatch(session);
             }
             states.push(refused);
+        }
+        states
+    }
+
+    /// The states after an operation of which nobody knows what it answered: the time of its keys may have come.
+    fn applied(&self, state: State, session: usize, operation: &Operation) -> Vec<State> {
+        let is_transaction = matches!(operation, Operation::Transaction(_));
+        if !self.is_timed || is_transaction && state.is_disturbed(session) {
+            let mut state = state;
+            state.apply(session, operation);
+            return vec![state];
+        }
+        let mut states = vec![state];
+        for command in operation.commands() {
+            let settled = states.iter().flat_map(|state| state.settled(session, &command.keys()));
+            states = settled.collect();
+            states.iter_mut().for_each(|state| drop(state.run(session, command)));
+        }
+        if is_transaction {
+            states.iter_mut().for_each(|state| state.unwatch(session));
         }
         states
     }

@@ -94,6 +94,8 @@ struct World {
     /// Histories of connections that have ended.
     ended: Vec<Vec<Event>>,
     measure_due_us: u64,
+    /// When a job was last under way.
+    worked_us: Option<u64>,
     /// When a client was last answered.
     progress_us: u64,
     steps: u64,
@@ -176,6 +178,7 @@ impl World {
             listeners: Vec::new(),
             ended: Vec::new(),
             measure_due_us: 0,
+            worked_us: None,
             progress_us: 0,
             steps: 0,
             values: 0,
@@ -396,8 +399,23 @@ impl World {
             }
         }
         self.note_journal();
-        self.memory_bound.check(&self.tier.budget)?;
+        let engine_bytes_max = self.engine_bytes_max();
+        self.memory_bound.check(&self.tier.budget, engine_bytes_max)?;
         self.receive()
+    }
+
+    /// What counts of the engine: what its workers have, if a checkpoint has been taken since memory was measured.
+    fn engine_bytes_max(&mut self) -> i64 {
+        let now_us = self.clock.now_us();
+        if self.jobs.busy().next().is_some() {
+            self.worked_us = Some(now_us);
+        }
+        match self.worked_us {
+            Some(at) if now_us <= at + MEASURE_EVERY_US => {
+                (self.profile.workers as u64 * ENGINE_BYTES) as i64
+            }
+            _ => i64::MAX,
+        }
     }
 
     fn ring_timers(&mut self) {

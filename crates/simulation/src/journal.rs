@@ -54,9 +54,13 @@ impl JournalProfile {
             failing: pick(random, &[0, 0, 0, 0, 20, 100]),
             crashes: pick(random, &[1, 1, 2]),
             growth_percent: pick(random, &[0, 50, 100, 400]),
-            keeps_flash: false,
+            keeps_flash: profile.flash_segments.is_some() && random.below(2) == 0,
         };
-        profile.weights.rewrite_journal = pick(random, &[0, 1, 3]);
+        profile.weights.rewrite_journal = pick(random, &[1, 3, 6]);
+        if journal.keeps_flash {
+            profile.weights.rewrite += 10;
+            profile.weights.demote += 10;
+        }
         if profile.weights.lapse > 0 {
             // What is lost may have seen a key whose time has come when it is looked for after the crash.
             (journal.appendfsync, journal.failing) = ("always", 0);

@@ -110,6 +110,8 @@ struct Crashes {
     left: u64,
     /// The next comes when clients have so many operations left to make up, and so many steps later.
     due: (u64, u64),
+    /// Only steps count in which a checkpoint is under way, if one comes.
+    is_amid: bool,
     /// The data with which the histories begin.
     begin: State,
     /// What has been counted up to the last.

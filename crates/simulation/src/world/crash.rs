@@ -21,11 +21,13 @@ use crate::reply::Reply;
 
 /// Steps between the operation that a crash comes with and the crash.
 const DELAY_STEPS_MAX: u64 = 100;
+/// The same of those that come with a checkpoint, which may have ended by then.
+const AMID_STEPS_MAX: u64 = 2_000;
 
 impl Default for Crashes {
     fn default() -> Crashes {
         let (begin, counted) = (State::new(0), Outcome::default());
-        Crashes { left: 0, due: (0, 0), begin, counted }
+        Crashes { left: 0, due: (0, 0), is_amid: false, begin, counted }
     }
 }
 
@@ -65,7 +67,9 @@ impl World {
     fn plan_crash(&mut self) {
         if self.crashes.left > 0 {
             let left = self.random.below(self.operations_left() + 1);
-            self.crashes.due = (left, self.random.below(DELAY_STEPS_MAX));
+            self.crashes.is_amid = self.random.below(2) == 0;
+            let delay_max = if self.crashes.is_amid { AMID_STEPS_MAX } else { DELAY_STEPS_MAX };
+            self.crashes.due = (left, self.random.below(delay_max));
         }
     }
 
@@ -77,6 +81,9 @@ impl World {
     pub(super) fn is_crash_due(&mut self) -> bool {
         let (left, delay) = self.crashes.due;
         if self.crashes.left == 0 || self.operations_left() > left {
+            return false;
+        }
+        if self.crashes.is_amid && !self.has_job() {
             return false;
         }
         self.crashes.due = (left, delay.saturating_sub(1));

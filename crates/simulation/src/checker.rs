@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use crate::collection::{Patience, WAIT_US};
-use crate::command::{Command, FAR_MS, Key, Operation};
+use crate::command::{Command, Key, Operation};
 use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
 use crate::machine::START_MS;
 use crate::model::{Place, State};
@@ -126,7 +126,7 @@ pub(crate) fn check_from(
     let frontier = vec![0; sessions.len()];
     let mut commands = sessions.iter().flatten().flat_map(|event| event.operation.commands());
     let begin = begin.for_sessions(sessions.len());
-    let sets_times = commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS));
+    let sets_times = commands.any(Command::sets_time);
     let mut search = Search {
         sessions,
         tolerance,

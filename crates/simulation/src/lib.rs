@@ -26,6 +26,7 @@ mod outcome;
 mod profile;
 mod reply;
 mod runner;
+mod stream;
 mod tasks;
 mod value;
 mod wire;

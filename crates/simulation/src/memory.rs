@@ -44,6 +44,8 @@ impl MemoryBound {
             return Err(format!("maxmemory {} holds {needed} bytes: {used:?}", self.max_bytes));
         }
         let share = (self.max_bytes / CLIENTS_PART).max(CLIENTS_BYTES_MIN);
+        // What a checkpoint takes is no client's.
+        let client_bytes = client_bytes - budget.background_bytes();
         if client_bytes > (FETCHED_COPIES * share) as i64 {
             return Err(format!("clients may take {share} bytes: {used:?}"));
         }

@@ -86,6 +86,8 @@ pub(crate) struct Weights {
     /// SET with a time that comes soon. Shape: not beside `swap` and `flush`, which may or may not
     /// count a key whose time has come as changed.
     pub(crate) lapse: u64,
+    /// Fields of hashes with such a time. Shape: as `lapse`.
+    pub(crate) lapse_fields: u64,
     pub(crate) transaction: u64,
     pub(crate) watch: u64,
     pub(crate) select: u64,
@@ -301,6 +303,7 @@ impl Profile {
             write: 10,
             rewrite: 20,
             lapse: 20,
+            lapse_fields: pick(random, &[0, 15, 40]),
             delete: random.below(3),
             rename: random.below(5),
             transaction: 5,
@@ -402,6 +405,7 @@ impl Weights {
             rename: some(3),
             expire: some(1),
             lapse: 0,
+            lapse_fields: 0,
             transaction: some(8),
             watch: some(8),
             select: some(1),

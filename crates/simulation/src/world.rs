@@ -567,6 +567,7 @@ impl World {
             values: &mut self.values,
             ids: &ids,
             max_memory: &self.max_memory,
+            now_ms: self.clock.now_us() / 1000,
         };
         let other = index ^ 1;
         let is_pair = self.profile.pairs && other < self.clients.len();

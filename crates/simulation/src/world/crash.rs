@@ -9,8 +9,8 @@ use flash::SimDisk;
 use super::{Crashes, Left, Machine, Move, World};
 use crate::checker::{self, Event, Verdict};
 use crate::client::Client;
-use crate::collection::Action;
-use crate::command::{Command, HASHES, KEYS, Key, Operation, STREAMS};
+use crate::collection::{Action, FIELDS};
+use crate::command::{Command, HASHES, KEYS, KEYS_OF_TYPE, Key, Operation, STREAMS};
 use crate::fiber::Preemption;
 use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::WIND_DOWN_STEPS_MAX;
@@ -18,6 +18,7 @@ use crate::model::State;
 use crate::outcome::Outcome;
 use crate::profile::pick;
 use crate::reply::Reply;
+use crate::stream::{GROUPS, GroupAction, StreamAction};
 
 /// Steps between the operation that a crash comes with and the crash.
 const DELAY_STEPS_MAX: u64 = 100;
@@ -225,6 +226,18 @@ impl World {
     }
 }
 
+/// What reads when the fields of a hash go.
+fn look_at_times(key: Key) -> Command {
+    Command::On(key, Action::HPExpireTime((0..FIELDS).collect()))
+}
+
+/// What reads of a stream what its entries do not tell.
+fn look_at_stream(key: Key) -> impl Iterator<Item = Command> {
+    let pending = (0..GROUPS).map(|group| StreamAction::Of(group, GroupAction::Pending));
+    let actions = [StreamAction::Last, StreamAction::Groups].into_iter().chain(pending);
+    actions.map(move |action| Command::On(key, Action::Stream(action)))
+}
+
 /// What reads all that the model knows of both databases.
 fn look_at_all() -> Vec<Command> {
     let keys = || (0..KEYS.len() as u8).map(Key);
@@ -233,7 +246,8 @@ fn look_at_all() -> Vec<Command> {
         [Command::Select(db), Command::MGet((0..HASHES).map(Key).collect())]
             .into_iter()
             .chain(collections.map(|key| Command::On(key, Action::read_all(key))))
-            .chain(keys().skip(STREAMS.into()).map(|key| Command::On(key, Action::XLast)))
+            .chain(keys().skip(STREAMS.into()).flat_map(look_at_stream))
+            .chain(keys().skip(HASHES.into()).take(KEYS_OF_TYPE.into()).map(look_at_times))
             .chain(keys().map(Command::PExpireTime))
     };
     [0, 1].into_iter().flat_map(of_database).chain([Command::Select(0)]).collect()

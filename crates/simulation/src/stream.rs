@@ -472,6 +472,10 @@ fn told_pending(entry: Reply) -> Reply {
 
 fn told_error(text: &str) -> String {
     let name = ["NOGROUP", "BUSYGROUP"].into_iter().find(|name| text.starts_with(name));
+    if text.starts_with("UNBLOCKED the stream key no longer exists") {
+        // As for whoever had come a moment later.
+        return "NOGROUP".to_owned();
+    }
     let is_without_key = text.starts_with("ERR The XGROUP subcommand requires the key to exist");
     match (name, is_without_key) {
         (Some(name), _) => name.to_owned(),

@@ -26,8 +26,8 @@ pub(crate) struct MemoryBound {
 }
 
 impl MemoryBound {
-    /// Looks at what is in use now. Of the engine no more than `engine_bytes_max` counts: a checkpoint has readers of its
-    /// own, each of which takes as much as a worker, whatever `maxmemory` is.
+    /// Looks at what is in use now. Of the engine no more than `engine_bytes_max` counts: a checkpoint has
+    /// readers of its own, each of which takes as much as a worker, whatever `maxmemory` is.
     ///
     /// Errors: it is too much.
     pub(crate) fn check(&mut self, budget: &Budget, engine_bytes_max: i64) -> Result<(), String> {

@@ -2,39 +2,39 @@
 //! what happens next.
 
 mod crash;
+mod process;
 mod waits;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
-use flash::{Engine, LogConfig, SimDisk, SimFaults, open_sim, reopen_sim};
-use keyspace::Keyspace;
+use flash::{SimDisk, SimFaults};
 use server::simulation::{SimServer, SimWorker};
 use stdx::Random;
-use tier::{Budget, Environment, Tier};
+use tier::Tier;
 
 use crate::checker::{self, Event, Tolerance, Verdict};
 use crate::client::{Author, Client, weighted};
 use crate::collection::Action;
 use crate::command::{Command, HASHES, KEYS, Key, Operation};
-use crate::engine::PointedEngine;
 use crate::fiber::Preemption;
 use crate::jobs::Jobs;
 use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::{ANSWERED_WITHIN_US, BROUGHT_MAX, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::listener::{self, Listener};
-use crate::machine::{BASE_BYTES, SimClock, SimMemory};
+use crate::machine::{BASE_BYTES, SimClock};
 use crate::memory::MemoryBound;
 use crate::model::State;
 use crate::outcome::Outcome;
-use crate::profile::{Profile, SEGMENT_BYTES};
+use crate::profile::Profile;
 use crate::reply::Reply;
 use crate::tasks::{Signal, Thread, either};
 use crate::value::Value;
 use crate::wire::{self, ClientEnd};
+use process::{Left, Machine};
 
 /// Between two rounds of a worker's upkeep.
 const UPKEEP_EVERY_US: u64 = 5_000;
@@ -695,62 +695,6 @@ impl World {
     }
 }
 
-/// What a process has, and its drives.
-struct Machine {
-    disk: SimDisk,
-    tier: Arc<Tier>,
-    server: SimServer,
-}
-
-/// What another process has left, if there was one.
-struct Left<'a> {
-    /// Its folder has nothing in it at first.
-    journal: Option<&'a JournalThread>,
-    /// The drives, if what is on them may be referred to.
-    disk: Option<SimDisk>,
-}
-
-impl Machine {
-    /// Errors: what is left cannot be used.
-    fn new(
-        profile: &Profile,
-        random: &mut Random,
-        clock: &Arc<SimClock>,
-        max_memory: u64,
-        left: Left<'_>,
-    ) -> Result<Machine, String> {
-        let seed = random.next_u64();
-        let state = match (left.journal, &left.disk) {
-            (Some(journal), Some(_)) => journal.flash_state()?,
-            _ => None,
-        };
-        let kept = left.disk.filter(|_| state.is_some());
-        let disk = kept.unwrap_or_else(|| SimDisk::new(seed, 1, 512));
-        if let Some((chunks, heap_bytes)) = profile.device.read_pool {
-            disk.set_read_pool(chunks, heap_bytes);
-        }
-        let open = |segments| engine(&disk, profile.workers, segments, state.as_deref());
-        let engine = profile.flash_segments.map(open).transpose()?;
-        if profile.keeps_flash() {
-            disk.expect_power_loss();
-        }
-        let tier_link = Arc::new(OnceLock::new());
-        let memory = SimMemory::new(tier_link.clone());
-        let budget = Budget::with_source(max_memory, Box::new(memory));
-        let seed = random.next_u64();
-        let large_value_bytes = profile.large_value_bytes();
-        let environment = Environment { clock: clock.clone(), seed, heap: None, large_value_bytes };
-        let keyspace = Arc::new(Keyspace::default());
-        let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
-        let tier = Arc::new(tier);
-        tier_link.set(Arc::downgrade(&tier)).expect("set once");
-        let files = left.journal.map(|journal| journal.folder.files());
-        let options = options(profile, max_memory);
-        let server = SimServer::new(&options, tier.clone(), profile.slices(), files);
-        Ok(Machine { disk, tier, server })
-    }
-}
-
 impl SimThread {
     fn start(worker: SimWorker, random: Random) -> SimThread {
         let thread = Thread::new(random);
@@ -777,46 +721,4 @@ impl SimThread {
         thread.spawn(async move { submitting.tier().submitter().await });
         SimThread { thread, worker, parked_until: 0, upkeep_due_us: 0, upkeep, device }
     }
-}
-
-/// The flash log on simulated drives, as a checkpoint has left it if it has a state. Errors: it cannot be opened.
-fn engine(
-    disk: &SimDisk,
-    workers: usize,
-    segments: u64,
-    state: Option<&[u8]>,
-) -> Result<Arc<dyn Engine>, String> {
-    let config = LogConfig {
-        paths: Vec::new(),
-        flash_bytes: segments * SEGMENT_BYTES,
-        workers,
-        segment_bytes: Some(SEGMENT_BYTES),
-        backend: flash::Backend::Auto,
-    };
-    let opened = match state {
-        None => open_sim(disk, &config),
-        Some(state) => reopen_sim(disk, &config, state),
-    };
-    let engine = opened.map_err(|error| format!("the flash was not opened: {error}"))?;
-    Ok(Arc::new(PointedEngine(engine)))
-}
-
-/// The server's command line.
-fn options(profile: &Profile, max_memory: u64) -> Vec<Vec<u8>> {
-    let mut options = vec![
-        ("--workers", profile.workers.to_string()),
-        ("--maxmemory", max_memory.to_string()),
-        ("--maxmemory-policy", profile.policy.to_owned()),
-        ("--tier-promotion", profile.promotion.to_owned()),
-        ("--tier-compression", profile.compression.to_owned()),
-        ("--tier-compression-min-bytes", "64".to_owned()),
-    ];
-    if let Some(journal) = &profile.journal {
-        options.extend(journal.options());
-    }
-    if let Some(segments) = profile.flash_segments {
-        options.push(("--flash-path", "sim0".to_owned()));
-        options.push(("--flash-size", (segments * SEGMENT_BYTES).to_string()));
-    }
-    options.into_iter().flat_map(|(name, value)| [name.into(), value.into_bytes()]).collect()
 }

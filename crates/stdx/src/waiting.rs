@@ -1,5 +1,5 @@
-//! Waits of a thread for what others do. In a simulation, where threads are fibers of one thread, whoever waits lets others
-//! run instead.
+//! Waits of a thread for what others do. In a simulation, where threads are fibers of one thread, whoever waits lets
+//! others run instead.
 
 use std::time::Duration;
 

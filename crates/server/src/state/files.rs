@@ -115,7 +115,7 @@ impl SavedFile {
         }
     }
 
-    /// Tells the kernel what comes of some bytes. It is a hint: a file system that does not know it goes on all the same.
+    /// Tells the kernel what comes of some bytes. It is a hint: whatever becomes of it, all goes on.
     pub(crate) fn advise(&self, from: u64, bytes: u64, advice: Advice) {
         match self {
             SavedFile::System(file) => drop(fadvise(file, from, NonZeroU64::new(bytes), advice)),

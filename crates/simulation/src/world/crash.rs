@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use flash::SimDisk;
 
-use super::{Crashes, Left, Machine, Move, World};
+use super::process::{Left, Machine};
+use super::{Crashes, Move, World};
 use crate::checker::{self, Event, Verdict};
 use crate::client::Client;
 use crate::collection::{Action, FIELDS};

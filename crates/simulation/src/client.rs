@@ -27,6 +27,7 @@ const KEYS_MAX: u64 = 5;
 const LIFETIME_MS_MAX: u64 = 10;
 /// The same of fields, which are written together.
 const FIELD_LIFETIME_MS_MAX: u64 = 40;
+const FIELD_BYTES: usize = 200;
 /// Operations that are sent together.
 const PIPELINE_MAX: u64 = 12;
 
@@ -401,7 +402,7 @@ impl Author<'_> {
     /// Fields that are there for a moment, and a look at them.
     fn lapse_fields(&mut self) -> Vec<Operation> {
         let (hash, fields) = (self.key_of(HASHES), self.fields());
-        let values = fields.iter().map(|field| (*field, self.value())).collect();
+        let values = fields.iter().map(|field| (*field, self.short_value())).collect();
         let write = match self.random.below(6) {
             0 => Action::HDel(self.fields()),
             _ => Action::HSet(values),
@@ -417,6 +418,12 @@ impl Author<'_> {
             commands.push(demote(hash));
         }
         commands.into_iter().map(Operation::Single).collect()
+    }
+
+    /// The checker takes a hash apart for each time at which one of its fields may have gone.
+    fn short_value(&mut self) -> Value {
+        *self.values += 1;
+        Value::unique(*self.values, FIELD_BYTES, false)
     }
 
     fn field_time(&mut self) -> Action {

@@ -39,7 +39,7 @@ pub use journal::{
     TornTail, find_journal,
 };
 #[cfg(feature = "simulation")]
-pub use journal::{SimJournal, SimJournalSizes, SimWriter};
+pub use journal::{SimFile, SimFiles, SimJournal, SimJournalSizes, SimWriter};
 pub use limits::*;
 pub use location::{Location, RecordId};
 pub use log::{

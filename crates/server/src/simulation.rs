@@ -5,9 +5,11 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use flash::{Journal, SimJournal};
+use flash::{Journal, SimFiles, SimJournal};
+use parking_lot::Mutex;
 use tier::{Tier, TierWorker};
 
 use crate::config::Config;
@@ -20,9 +22,11 @@ pub use crate::network::stream::Transport;
 use crate::session::journal::journal_options;
 use crate::session::load::{begin_at_start, load_opened};
 use crate::state::clients::Client;
+use crate::state::files::Files;
 use crate::state::server::Server;
 pub use crate::state::slices::Slices;
-use crate::state::threads::{Job, Threads};
+pub use crate::state::threads::Job;
+use crate::state::threads::Threads;
 use crate::state::turn::COUNTS;
 use crate::state::worker::Worker;
 
@@ -42,11 +46,18 @@ pub struct SimWorker {
 
 impl SimServer {
     /// A server with the arguments of `kelvin server`. Panics: if they make no sense.
-    pub fn new(arguments: &[Vec<u8>], tier: Arc<Tier>, slices: Slices) -> SimServer {
+    /// Its snapshots are kept in a folder, if it has one.
+    pub fn new(
+        arguments: &[Vec<u8>],
+        tier: Arc<Tier>,
+        slices: Slices,
+        files: Option<SimFiles>,
+    ) -> SimServer {
         let config = Config::default();
         config.load_arguments(arguments).expect("arguments that make sense");
         let mut server = Server::new(config, &REGISTRY, tier);
         server.slices = slices;
+        server.files = files.map(Files::Simulated).unwrap_or_default();
         server.threads = Threads::Simulated(Mutex::default());
         // How long a run takes must not decide who goes on.
         server.clock = quanta::Clock::mock().0;
@@ -78,18 +89,26 @@ impl SimServer {
         !self.jobs(|jobs| jobs.is_empty())
     }
 
-    /// Does the oldest piece of that work.
-    pub fn run_job(&self) {
-        if let Some(job) = self.jobs(VecDeque::pop_front) {
-            job();
-        }
+    /// The oldest piece of that work.
+    pub fn take_job(&self) -> Option<Job> {
+        self.jobs(VecDeque::pop_front)
+    }
+
+    /// Keys that were loaded with their values left on flash.
+    pub fn loaded_places(&self) -> u64 {
+        self.server.saves.loaded_places.load(Ordering::Relaxed)
+    }
+
+    /// Has what is under way come to an end, as that of a process does that is told to.
+    pub fn stop(&self) {
+        self.server.shut_down();
     }
 
     fn jobs<R>(&self, look: impl FnOnce(&mut VecDeque<Job>) -> R) -> R {
         let Threads::Simulated(jobs) = &self.server.threads else {
             unreachable!("invariant: the threads of a simulated server are simulated")
         };
-        look(&mut jobs.lock().expect("nobody panics with it"))
+        look(&mut jobs.lock())
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 
 use crate::collection::{Patience, WAIT_US};
-use crate::command::{Command, FAR_MS, Key, Operation};
+use crate::command::{Command, Key, Operation};
 use crate::limits::{CHECKED_NODES_MAX, EVICTED_TOGETHER_MAX};
 use crate::machine::START_MS;
 use crate::model::{Place, State};
@@ -126,7 +126,7 @@ pub(crate) fn check_from(
     let frontier = vec![0; sessions.len()];
     let mut commands = sessions.iter().flatten().flat_map(|event| event.operation.commands());
     let begin = begin.for_sessions(sessions.len());
-    let sets_times = commands.any(|one| matches!(one, Command::SetPx(.., ms) if *ms < FAR_MS));
+    let sets_times = commands.any(Command::sets_time);
     let mut search = Search {
         sessions,
         tolerance,
@@ -388,7 +388,8 @@ impl<'a> Search<'a> {
         // What it did, too, depends on which of its keys were there.
         let keys = operation.commands().iter().flat_map(Command::keys).collect();
         states.extend(without(state, self.that_may_go(state, session, keys)));
-        states.iter_mut().for_each(|state| drop(state.apply(session, operation)));
+        let ran = states.into_iter().flat_map(|state| self.applied(state, session, operation));
+        let mut states: Vec<State> = ran.collect();
         let Tolerance { refusals, evictions, unreadable, unwritable, .. } = self.tolerance;
         if refusals || evictions || unreadable || unwritable {
             let mut refused = state.clone();
@@ -396,6 +397,26 @@ impl<'a> Search<'a> {
                 refused.unwatch(session);
             }
             states.push(refused);
+        }
+        states
+    }
+
+    /// The states after an operation of which nobody knows what it answered: the time of its keys may have come.
+    fn applied(&self, state: State, session: usize, operation: &Operation) -> Vec<State> {
+        let is_transaction = matches!(operation, Operation::Transaction(_));
+        if !self.is_timed || is_transaction && state.is_disturbed(session) {
+            let mut state = state;
+            state.apply(session, operation);
+            return vec![state];
+        }
+        let mut states = vec![state];
+        for command in operation.commands() {
+            let settled = states.iter().flat_map(|state| state.settled(session, &command.keys()));
+            states = settled.collect();
+            states.iter_mut().for_each(|state| drop(state.run(session, command)));
+        }
+        if is_transaction {
+            states.iter_mut().for_each(|state| state.unwatch(session));
         }
         states
     }

@@ -13,6 +13,7 @@ use crate::command::{
 use crate::listener::CHANNELS;
 use crate::profile::{Profile, ValueSizes, Weights, pick};
 use crate::reply::Reply;
+use crate::stream::{CONSUMERS, GROUPS, GroupAction, StreamAction};
 use crate::value::Value;
 use crate::wire::{Answer, ClientEnd};
 
@@ -24,6 +25,9 @@ const QUEUED_TRIES_MAX: u64 = 64;
 const KEYS_MAX: u64 = 5;
 /// How long values live that go soon.
 const LIFETIME_MS_MAX: u64 = 10;
+/// The same of fields, which are written together.
+const FIELD_LIFETIME_MS_MAX: u64 = 40;
+const FIELD_BYTES: usize = 200;
 /// Operations that are sent together.
 const PIPELINE_MAX: u64 = 12;
 
@@ -200,6 +204,8 @@ pub(crate) struct Author<'a> {
     pub(crate) ids: &'a [u64],
     /// What `maxmemory` may be set to.
     pub(crate) max_memory: &'a [u64],
+    /// Milliseconds since the start.
+    pub(crate) now_ms: u64,
 }
 
 /// What a client may do next.
@@ -216,6 +222,7 @@ enum Kind {
     Rename,
     Expire,
     Lapse,
+    LapseFields,
     Transaction,
     Watch,
     Select,
@@ -227,6 +234,7 @@ enum Kind {
     Configure,
     Kill,
     Publish,
+    RewriteJournal,
 }
 
 impl Author<'_> {
@@ -263,6 +271,7 @@ impl Author<'_> {
             Kind::Transaction => vec![self.transaction()],
             Kind::Watch => self.watch(),
             Kind::Lapse => self.lapse(),
+            Kind::LapseFields => self.lapse_fields(),
             Kind::Rewrite => {
                 let key = self.key();
                 let commands = [Command::Set(key, self.value()), demote(key)];
@@ -285,6 +294,7 @@ impl Author<'_> {
             rename,
             expire,
             lapse,
+            lapse_fields,
             transaction,
             watch,
             select,
@@ -296,6 +306,7 @@ impl Author<'_> {
             configure,
             kill,
             publish,
+            rewrite_journal,
         } = self.profile.weights;
         let kinds = [
             (read, Kind::Read),
@@ -309,6 +320,7 @@ impl Author<'_> {
             (rename, Kind::Rename),
             (expire, Kind::Expire),
             (lapse, Kind::Lapse),
+            (lapse_fields, Kind::LapseFields),
             (transaction, Kind::Transaction),
             (watch, Kind::Watch),
             (select, Kind::Select),
@@ -320,6 +332,7 @@ impl Author<'_> {
             (configure, Kind::Configure),
             (kill, Kind::Kill),
             (publish, Kind::Publish),
+            (rewrite_journal, Kind::RewriteJournal),
         ];
         weighted(self.random, &kinds)
     }
@@ -346,7 +359,8 @@ impl Author<'_> {
                 | Kind::Demote
                 | Kind::DemoteAll
                 | Kind::Configure
-                | Kind::Kill => {}
+                | Kind::Kill
+                | Kind::RewriteJournal => {}
                 kind => return self.command(kind),
             }
         }
@@ -383,6 +397,43 @@ impl Author<'_> {
             _ => Command::PExpireTime(key),
         };
         [Command::MGet(others), self.short_lived(key), look].map(Operation::Single).into()
+    }
+
+    /// Fields that are there for a moment, and a look at them.
+    fn lapse_fields(&mut self) -> Vec<Operation> {
+        let (hash, fields) = (self.key_of(HASHES), self.fields());
+        let values = fields.iter().map(|field| (*field, self.short_value())).collect();
+        let write = match self.random.below(6) {
+            0 => Action::HDel(self.fields()),
+            _ => Action::HSet(values),
+        };
+        let look = match self.random.below(4) {
+            0 => Action::HPExpireTime(self.fields()),
+            1 => Action::HMGet(fields),
+            _ => Action::HGetAll,
+        };
+        let time = self.field_time();
+        let mut commands = [write, time, look].map(|action| Command::On(hash, action)).to_vec();
+        if self.random.below(4) == 0 {
+            commands.push(demote(hash));
+        }
+        commands.into_iter().map(Operation::Single).collect()
+    }
+
+    /// The checker takes a hash apart for each time at which one of its fields may have gone.
+    fn short_value(&mut self) -> Value {
+        *self.values += 1;
+        Value::unique(*self.values, FIELD_BYTES, false)
+    }
+
+    fn field_time(&mut self) -> Action {
+        match self.random.below(6) {
+            0 => Action::HPersist(self.fields()),
+            _ => {
+                let at_ms = self.now_ms + 1 + self.random.below(FIELD_LIFETIME_MS_MAX);
+                Action::HPExpireAt(at_ms, self.fields())
+            }
+        }
     }
 
     fn short_lived(&mut self, key: Key) -> Command {
@@ -441,6 +492,7 @@ impl Author<'_> {
             Kind::Expire if self.random.below(2) == 0 => Command::Expire(self.any_collection()),
             Kind::Expire => Command::Expire(key),
             Kind::Lapse => self.short_lived(key),
+            Kind::LapseFields => Command::On(self.key_of(HASHES), self.field_time()),
             Kind::Select => Command::Select(self.random.below(2) as u8),
             Kind::Swap => Command::SwapDb,
             Kind::Flush if self.random.below(2) == 0 => Command::FlushDb,
@@ -463,6 +515,7 @@ impl Author<'_> {
                 let channel = self.one_of(&CHANNELS);
                 Command::other(&["PUBLISH", channel, &self.values.to_string()])
             }
+            Kind::RewriteJournal => Command::other(&["BGREWRITEAOF"]),
             Kind::Transaction | Kind::Watch | Kind::Rewrite => unreachable!("not one command"),
         }
     }
@@ -475,7 +528,7 @@ impl Author<'_> {
             SETS => self.set_action(),
             LISTS => self.list_action(),
             SORTED_SETS => self.sorted_set_action(),
-            _ => self.stream_action(),
+            _ => Action::Stream(self.stream_action()),
         };
         Command::On(self.key_of(begin), action)
     }
@@ -560,22 +613,55 @@ impl Author<'_> {
         }
     }
 
-    fn stream_action(&mut self) -> Action {
-        match self.random.below(12) {
-            0..5 => Action::XAdd(self.value()),
-            5 => {
-                let count = 1 + self.random.below(KEYS_MAX);
-                Action::XDel((0..count).map(|_| self.random.below(SEQUENCES)).collect())
+    fn stream_action(&mut self) -> StreamAction {
+        match self.random.below(20) {
+            0..5 => StreamAction::Add(self.value()),
+            5 => StreamAction::Del(self.sequences()),
+            6 => StreamAction::Trim(self.random.below(LIST_LEN_MAX as u64)),
+            7 => StreamAction::Len,
+            8 => StreamAction::Range(0, u64::MAX),
+            9 => StreamAction::RevRange(1 + self.random.below(10)),
+            10 => {
+                let behind = self.random.below(LIST_LEN_MAX as u64);
+                let patience = (self.random.below(2) == 0).then(|| self.patience());
+                StreamAction::Read(behind, patience)
             }
-            6 => Action::XTrim(self.random.below(LIST_LEN_MAX as u64)),
-            7 => Action::XLen,
-            8 => Action::XRange(0, u64::MAX),
-            9 => Action::XRevRange(1 + self.random.below(10)),
+            11..18 => {
+                let group = self.random.below(GROUPS.into()) as u8;
+                StreamAction::Of(group, self.group_action())
+            }
             _ => {
                 let from = self.random.below(SEQUENCES);
-                Action::XRange(from, from + self.random.below(10))
+                StreamAction::Range(from, from + self.random.below(10))
             }
         }
+    }
+
+    fn group_action(&mut self) -> GroupAction {
+        let consumer = self.random.below(CONSUMERS.into()) as u8;
+        let count = 1 + self.random.below(KEYS_MAX);
+        match self.random.below(20) {
+            0..4 => GroupAction::Create { from_first: self.random.below(2) == 0 },
+            4 => GroupAction::Destroy,
+            5..12 => {
+                let patience = (self.random.below(3) == 0).then(|| self.patience());
+                GroupAction::Read { consumer, count, patience }
+            }
+            12..15 => GroupAction::Ack(self.sequences()),
+            15 => GroupAction::Claim { consumer, sequences: self.sequences() },
+            16 | 17 => GroupAction::AutoClaim { consumer, count },
+            _ => GroupAction::Pending,
+        }
+    }
+
+    /// Of some entries, each once.
+    fn sequences(&mut self) -> Vec<u64> {
+        let count = 1 + self.random.below(KEYS_MAX);
+        let mut sequences: Vec<u64> =
+            (0..count).map(|_| self.random.below(LIST_LEN_MAX as u64)).collect();
+        sequences.sort_unstable();
+        sequences.dedup();
+        sequences
     }
 
     fn score(&mut self) -> i64 {

@@ -1,12 +1,14 @@
 //! What collections should be: elements in a value of the model, so that all that holds for the value of
 //! a key holds for a collection, too.
 //!
-//! Nothing of the server's own code. An element is an identifier in a byte, a length in four bytes, and a
+//! Nothing of the server's own code. An element is an identifier in a byte, a time in eight, a length in four, and a
 //! value; those of hashes, sets and sorted sets ascend by their identifiers. The value of a member of a
-//! sorted set is its score. A stream begins with the sequence of its last entry, and each entry with its own.
+//! sorted set is its score. Streams are in `stream.rs`.
 
 use crate::command::{HASHES, Key, LISTS, SETS, SORTED_SETS, STREAMS};
+use crate::machine::START_MS;
 use crate::reply::Reply;
+use crate::stream::StreamAction;
 use crate::value::Value;
 
 /// Fields of a hash, and members of a set, that clients use: enough for a tree of leaves.
@@ -19,9 +21,6 @@ pub(crate) const SCORES: u64 = 12;
 pub(crate) const SEQUENCES: u64 = 120;
 /// Bytes of a member of a set.
 const MEMBER_BYTES: usize = 150;
-/// The milliseconds of the IDs of all entries: what follows ascends by itself, whatever the time.
-const ENTRY_MS: u64 = 7;
-const ENTRY_FIELD: &str = "field";
 /// For how long clients wait for elements that do so for a while.
 pub(crate) const WAIT_US: u64 = 30_000;
 const LEN_BYTES: usize = 4;
@@ -64,6 +63,10 @@ pub(crate) enum Action {
     HGetAll,
     HDel(Vec<u8>),
     HLen,
+    /// Has fields go at a time, in milliseconds since the start.
+    HPExpireAt(u64, Vec<u8>),
+    HPersist(Vec<u8>),
+    HPExpireTime(Vec<u8>),
     SAdd(Vec<u8>),
     SRem(Vec<u8>),
     SMIsMember(Vec<u8>),
@@ -92,17 +95,7 @@ pub(crate) enum Action {
     ZRange(i64, i64),
     /// By score.
     ZRangeByScore(i64, i64),
-    XAdd(Value),
-    XDel(Vec<u64>),
-    /// To so many entries.
-    XTrim(u64),
-    XLen,
-    /// From one sequence to another.
-    XRange(u64, u64),
-    /// The last so many.
-    XRevRange(u64),
-    /// The ID of the last entry that there was.
-    XLast,
+    Stream(StreamAction),
 }
 
 impl Action {
@@ -113,7 +106,7 @@ impl Action {
             SETS..LISTS => Action::SMIsMember((0..FIELDS).collect()),
             LISTS..SORTED_SETS => Action::LRange(0, -1),
             SORTED_SETS..STREAMS => Action::ZRange(0, -1),
-            _ => Action::XRange(0, u64::MAX),
+            _ => Action::Stream(StreamAction::Range(0, u64::MAX)),
         }
     }
 
@@ -121,6 +114,7 @@ impl Action {
     pub(crate) fn add_to(key: Key, value: Value) -> Action {
         match key.0 {
             LISTS..SORTED_SETS => Action::Push(true, vec![value]),
+            STREAMS.. => Action::Stream(StreamAction::Add(value)),
             _ => Action::ZAdd(vec![(0, 0)]),
         }
     }
@@ -129,24 +123,35 @@ impl Action {
     pub(crate) fn patience(&self) -> Option<Patience> {
         match self {
             Action::BPop(_, patience) | Action::BZPop(_, patience) => Some(*patience),
+            Action::Stream(action) => action.patience(),
             _ => None,
         }
     }
 
     /// Whether its answer may be the same when the key is gone, and what it leaves is not.
     pub(crate) fn may_hide_eviction(&self) -> bool {
-        matches!(self, Action::HSet(_) | Action::SAdd(_) | Action::ZAdd(_) | Action::ZIncrBy(..))
+        match self {
+            Action::Stream(action) => action.may_hide_eviction(),
+            _ => matches!(
+                self,
+                Action::HSet(_) | Action::SAdd(_) | Action::ZAdd(_) | Action::ZIncrBy(..)
+            ),
+        }
     }
 
     /// Whether it changes nothing.
     pub(crate) fn is_read(&self) -> bool {
         use Action::*;
+        if let Stream(action) = self {
+            return action.is_read();
+        }
         matches!(
             self,
             HGet(_)
                 | HMGet(_)
                 | HGetAll
                 | HLen
+                | HPExpireTime(_)
                 | SMIsMember(_)
                 | SMembers
                 | SCard
@@ -158,17 +163,16 @@ impl Action {
                 | ZRank(_)
                 | ZRange(..)
                 | ZRangeByScore(..)
-                | XLen
-                | XRange(..)
-                | XRevRange(_)
-                | XLast
         )
     }
 
     /// Its reply, with the elements sorted if they come in an order of the server's own.
     pub(crate) fn sorted(&self, reply: Reply) -> Reply {
-        if let (Action::XLast, Reply::Array(facts)) = (self, &reply) {
-            return last_id(facts);
+        if let Action::Stream(action) = self {
+            return action.told(reply);
+        }
+        if let (Action::HPExpireAt(..), Reply::Array(codes)) = (self, &reply) {
+            return Reply::Array(codes.iter().map(told_code).collect());
         }
         let (Action::HGetAll | Action::SMembers, Reply::Array(replies)) = (self, &reply) else {
             return reply;
@@ -198,6 +202,12 @@ impl Action {
             HGetAll => ("HGETALL", Vec::new()),
             HDel(fields) => ("HDEL", fields.iter().copied().map(field_name).collect()),
             HLen => ("HLEN", Vec::new()),
+            HPExpireAt(at_ms, fields) => {
+                let at_ms = vec![(START_MS + at_ms).to_string().into_bytes()];
+                ("HPEXPIREAT", [at_ms, listed(fields)].concat())
+            }
+            HPersist(fields) => ("HPERSIST", listed(fields)),
+            HPExpireTime(fields) => ("HPEXPIRETIME", listed(fields)),
             SAdd(ids) => ("SADD", members(ids)),
             SRem(ids) => ("SREM", members(ids)),
             SMIsMember(ids) => ("SMISMEMBER", members(ids)),
@@ -230,19 +240,7 @@ impl Action {
             ZRank(member) => ("ZRANK", vec![member_name(*member)]),
             ZRange(from, to) => ("ZRANGE", vec![number(*from), number(*to), b"WITHSCORES".into()]),
             ZRangeByScore(from, to) => ("ZRANGEBYSCORE", vec![number(*from), number(*to)]),
-            XAdd(value) => {
-                let id = format!("{ENTRY_MS}-*").into_bytes();
-                ("XADD", vec![id, ENTRY_FIELD.into(), value.bytes().to_vec()])
-            }
-            XDel(sequences) => ("XDEL", sequences.iter().copied().map(entry_id).collect()),
-            XTrim(count) => ("XTRIM", vec![b"MAXLEN".into(), count.to_string().into_bytes()]),
-            XLen => ("XLEN", Vec::new()),
-            XRange(from, to) => ("XRANGE", vec![entry_id(*from), entry_id(*to)]),
-            XRevRange(count) => {
-                let count = count.to_string().into_bytes();
-                ("XREVRANGE", vec![b"+".into(), b"-".into(), b"COUNT".into(), count])
-            }
-            XLast => return ["XINFO", "STREAM", key].map(Vec::from).into(),
+            Stream(action) => return action.words(key),
         };
         [name.into(), key.into()].into_iter().chain(more).collect()
     }
@@ -251,8 +249,8 @@ impl Action {
     /// the key is gone.
     pub(crate) fn run(&self, key: &str, old: Option<&Value>) -> (Reply, Option<Option<Value>>) {
         use Action::*;
-        if matches!(self, XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_) | XLast) {
-            return self.run_on_stream(old);
+        if let Stream(action) = self {
+            return action.run(key, old);
         }
         let mut elements = old.map_or_else(Vec::new, decode);
         let len = elements.len() as i64;
@@ -268,6 +266,17 @@ impl Action {
                 self.sorted(Reply::Array(elements.iter().flat_map(pair).collect()))
             }
             HLen | SCard | LLen | ZCard => Reply::Integer(len),
+            HPExpireTime(fields) => {
+                let of = |field: &u8| match find(&elements, *field).map(|at| elements[at].until_ms)
+                {
+                    None => -2,
+                    Some(0) => -1,
+                    Some(until_ms) => (START_MS + until_ms) as i64,
+                };
+                Reply::Array(fields.iter().map(|field| Reply::Integer(of(field))).collect())
+            }
+            HPExpireAt(until_ms, fields) => return set_until(elements, *until_ms, fields),
+            HPersist(fields) => return set_until(elements, 0, fields),
             SMIsMember(members) => {
                 let is_there = |id: &u8| Reply::Integer(find(&elements, *id).is_some().into());
                 Reply::Array(members.iter().map(is_there).collect())
@@ -300,7 +309,7 @@ impl Action {
             Push(at_head, values) => {
                 for value in values {
                     let at = if *at_head { 0 } else { elements.len() };
-                    elements.insert(at, Element { id: 0, value: value.clone() });
+                    elements.insert(at, Element::new(0, value.clone()));
                 }
                 return (Reply::Integer(elements.len() as i64), Some(encode(&elements)));
             }
@@ -359,107 +368,61 @@ impl Action {
                 range.retain(|one| (*from..=*to).contains(&one.score()));
                 Reply::Array(range.iter().map(Element::member).collect())
             }
-            XAdd(_) | XDel(_) | XTrim(_) | XLen | XRange(..) | XRevRange(_) | XLast => {
-                unreachable!("on a stream")
-            }
-        };
-        (reply, None)
-    }
-
-    /// The same of a stream.
-    fn run_on_stream(&self, old: Option<&Value>) -> (Reply, Option<Option<Value>>) {
-        use Action::*;
-        let mut stream = Stream::decode(old);
-        let len = stream.entries.len();
-        let reply = match self {
-            XAdd(value) => {
-                let sequence = stream.last.map_or(0, |last| last + 1);
-                stream.last = Some(sequence);
-                stream.entries.push((sequence, value.clone()));
-                return (Reply::Bulk(Value::new(entry_id(sequence))), Some(stream.encode()));
-            }
-            XDel(gone) => {
-                stream.entries.retain(|(sequence, _)| !gone.contains(sequence));
-                return stream.shrunk_from(len);
-            }
-            XTrim(count) => {
-                stream.entries.drain(..len.saturating_sub(*count as usize));
-                return stream.shrunk_from(len);
-            }
-            XRange(from, to) => {
-                stream.entries.retain(|(sequence, _)| (*from..=*to).contains(sequence));
-                Reply::Array(stream.entries.iter().map(entry_reply).collect())
-            }
-            XRevRange(count) => {
-                let last = stream.entries.iter().rev().take(*count as usize);
-                Reply::Array(last.map(entry_reply).collect())
-            }
-            XLast => match stream.last {
-                Some(last) => Reply::Bulk(Value::new(entry_id(last))),
-                None => Reply::Error("ERR no such key".to_owned()),
-            },
-            _ => Reply::Integer(len as i64),
+            Stream(_) => unreachable!("run before"),
         };
         (reply, None)
     }
 }
 
-/// The ID of the last entry, of what is told of a stream: names, and what each stands for.
-fn last_id(facts: &[Reply]) -> Reply {
-    let name = Reply::Bulk(Value::new(b"last-generated-id".into()));
-    let found = facts.chunks_exact(2).find(|pair| pair[0] == name);
-    found.map_or(Reply::Null, |pair| pair[1].clone())
+/// Fields, and how many they are.
+fn listed(fields: &[u8]) -> Vec<Vec<u8>> {
+    let count = fields.len().to_string().into_bytes();
+    let names = fields.iter().copied().map(field_name);
+    [b"FIELDS".to_vec(), count].into_iter().chain(names).collect()
+}
+
+/// A field whose time has come already goes at once.
+fn told_code(code: &Reply) -> Reply {
+    if *code == Reply::Integer(2) { Reply::Integer(1) } else { code.clone() }
+}
+
+/// Has fields go at a time, or stay.
+fn set_until(
+    mut elements: Vec<Element>,
+    until_ms: u64,
+    fields: &[u8],
+) -> (Reply, Option<Option<Value>>) {
+    let mut is_changed = false;
+    let mut set = |field: &u8| match elements.iter_mut().find(|one| one.id == *field) {
+        None => -2,
+        Some(one) if until_ms == 0 && one.until_ms == 0 => -1,
+        Some(one) => {
+            (one.until_ms, is_changed) = (until_ms, true);
+            1
+        }
+    };
+    let codes = fields.iter().map(|field| Reply::Integer(set(field))).collect();
+    (Reply::Array(codes), is_changed.then(|| encode(&elements)))
+}
+
+/// The times at which fields of a hash go, each once, in their order.
+pub(crate) fn times_of_fields(hash: &Value) -> Vec<u64> {
+    let mut times: Vec<u64> = decode(hash).iter().map(|one| one.until_ms).collect();
+    times.retain(|until_ms| *until_ms > 0);
+    times.sort_unstable();
+    times.dedup();
+    times
+}
+
+/// A hash without the fields whose time has come by then.
+pub(crate) fn without_fields(hash: &Value, until_ms: u64) -> Option<Value> {
+    let mut elements = decode(hash);
+    elements.retain(|one| one.until_ms == 0 || one.until_ms > until_ms);
+    encode(&elements)
 }
 
 fn named(key: &str) -> Reply {
     Reply::Bulk(Value::new(key.into()))
-}
-
-/// The ID of an entry of a stream.
-fn entry_id(sequence: u64) -> Vec<u8> {
-    format!("{ENTRY_MS}-{sequence}").into_bytes()
-}
-
-fn entry_reply((sequence, value): &(u64, Value)) -> Reply {
-    let id = Reply::Bulk(Value::new(entry_id(*sequence)));
-    let field = Reply::Bulk(Value::new(ENTRY_FIELD.into()));
-    Reply::Array(vec![id, Reply::Array(vec![field, Reply::Bulk(value.clone())])])
-}
-
-/// A stream, which is there also when it has no entries.
-struct Stream {
-    /// The sequence of the last entry that there was; none: there is no stream.
-    last: Option<u64>,
-    entries: Vec<(u64, Value)>,
-}
-
-impl Stream {
-    fn decode(value: Option<&Value>) -> Stream {
-        let sequence = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-        let elements = value.map_or_else(Vec::new, decode);
-        let entry = |one: &Element| {
-            let (at, value) = one.value.bytes().split_at(size_of::<u64>());
-            (sequence(at), Value::new(value.to_vec()))
-        };
-        Stream {
-            last: elements.first().map(|one| sequence(one.value.bytes())),
-            entries: elements.iter().skip(1).map(entry).collect(),
-        }
-    }
-
-    /// What is answered when it had so many entries before some were deleted, and it after that.
-    fn shrunk_from(&self, len: usize) -> (Reply, Option<Option<Value>>) {
-        let removed = len - self.entries.len();
-        (Reply::Integer(removed as i64), (removed > 0).then(|| self.encode()))
-    }
-
-    fn encode(&self) -> Option<Value> {
-        let element = |bytes: Vec<u8>| Element { id: 0, value: Value::new(bytes) };
-        let entry =
-            |(at, value): &(u64, Value)| element([&at.to_le_bytes(), value.bytes()].concat());
-        let last = self.last.map(|last| element(last.to_le_bytes().into()));
-        encode(&last.into_iter().chain(self.entries.iter().map(entry)).collect::<Vec<_>>())
-    }
 }
 
 /// The members of a sorted set in their order.
@@ -474,12 +437,18 @@ fn number(number: i64) -> Vec<u8> {
 }
 
 #[derive(Clone)]
-struct Element {
-    id: u8,
-    value: Value,
+pub(crate) struct Element {
+    pub(crate) id: u8,
+    pub(crate) value: Value,
+    /// When a field goes, in milliseconds since the start; 0: it stays.
+    until_ms: u64,
 }
 
 impl Element {
+    pub(crate) fn new(id: u8, value: Value) -> Element {
+        Element { id, value, until_ms: 0 }
+    }
+
     /// Of a member of a sorted set.
     fn score(&self) -> i64 {
         let text = std::str::from_utf8(self.value.bytes()).expect("a score");
@@ -500,9 +469,9 @@ fn put(elements: &mut Vec<Element>, id: u8, value: Value) -> bool {
     let at = elements.partition_point(|one| one.id < id);
     let is_new = elements.get(at).is_none_or(|one| one.id != id);
     if is_new {
-        elements.insert(at, Element { id, value });
+        elements.insert(at, Element::new(id, value));
     } else {
-        elements[at].value = value;
+        elements[at] = Element::new(id, value);
     }
     is_new
 }
@@ -520,25 +489,28 @@ fn span(from: i64, to: i64, len: i64) -> std::ops::Range<usize> {
     if from < end { from as usize..end as usize } else { 0..0 }
 }
 
-fn decode(value: &Value) -> Vec<Element> {
+pub(crate) fn decode(value: &Value) -> Vec<Element> {
     let (mut bytes, mut elements) = (value.bytes(), Vec::new());
     while let [id, rest @ ..] = bytes {
+        let (until_ms, rest) = rest.split_first_chunk().expect("8 bytes");
+        let until_ms = u64::from_le_bytes(*until_ms);
         let (len, rest) = rest.split_at(LEN_BYTES);
         let len = u32::from_le_bytes(len.try_into().expect("4 bytes")) as usize;
-        elements.push(Element { id: *id, value: Value::new(rest[..len].to_vec()) });
+        elements.push(Element { id: *id, value: Value::new(rest[..len].to_vec()), until_ms });
         bytes = &rest[len..];
     }
     elements
 }
 
 /// None: an empty collection is a key that does not exist.
-fn encode(elements: &[Element]) -> Option<Value> {
+pub(crate) fn encode(elements: &[Element]) -> Option<Value> {
     if elements.is_empty() {
         return None;
     }
     let mut bytes = Vec::new();
-    for Element { id, value } in elements {
+    for Element { id, value, until_ms } in elements {
         bytes.push(*id);
+        bytes.extend_from_slice(&until_ms.to_le_bytes());
         bytes.extend_from_slice(&(value.bytes().len() as u32).to_le_bytes());
         bytes.extend_from_slice(value.bytes());
     }
@@ -583,25 +555,6 @@ mod tests {
         assert_eq!(reply, Reply::Array(vec![member(3), Reply::Bulk(value("-2"))]));
         let set = set.expect("a change").expect("a sorted set");
         assert_eq!(Action::ZRem(vec![1, 20]).run("k", Some(&set)).1, Some(None));
-    }
-
-    #[test]
-    fn a_stream_without_entries_is_there_and_goes_on() {
-        let (_, stream) = Action::XAdd(value("a")).run("k", None);
-        let stream = stream.expect("a change").expect("a stream");
-        let (reply, stream) = Action::XAdd(value("b")).run("k", Some(&stream));
-        assert_eq!(reply, Reply::Bulk(value("7-1")));
-        let stream = stream.expect("a change").expect("a stream");
-        let all = Action::XRange(0, u64::MAX).run("k", Some(&stream)).0;
-        let expected = [(0, "a"), (1, "b")].map(|(at, text)| entry_reply(&(at, value(text))));
-        assert_eq!(all, Reply::Array(expected.to_vec()));
-        assert_eq!(Action::XTrim(5).run("k", Some(&stream)), (Reply::Integer(0), None));
-        let (reply, stream) = Action::XDel(vec![1, 0, 9]).run("k", Some(&stream));
-        assert_eq!(reply, Reply::Integer(2));
-        let stream = stream.expect("a change").expect("it is there");
-        assert_eq!(Action::XLen.run("k", Some(&stream)).0, Reply::Integer(0));
-        let id = Action::XAdd(value("c")).run("k", Some(&stream)).0;
-        assert_eq!(id, Reply::Bulk(value("7-2")));
     }
 
     #[test]

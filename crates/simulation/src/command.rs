@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::collection::Action;
 use crate::reply::Reply;
+use crate::stream::StreamAction;
 use crate::value::Value;
 
 /// Which key, by its place in [`KEYS`].
@@ -132,6 +133,12 @@ impl Command {
         )
     }
 
+    /// Whether it sets a time that comes soon.
+    pub(crate) fn sets_time(&self) -> bool {
+        matches!(self, Command::SetPx(.., ms) if *ms < FAR_MS)
+            || matches!(self, Command::On(_, Action::HPExpireAt(..)))
+    }
+
     /// Whether it may be refused for want of memory: what it writes takes some, and what it reads
     /// from flash.
     pub(crate) fn may_be_refused(&self) -> bool {
@@ -188,7 +195,7 @@ impl Command {
             MSet(pairs) | MSetNx(pairs) => pairs.iter().map(|(_, value)| value).collect(),
             On(_, Action::HSet(pairs)) => pairs.iter().map(|(_, value)| value).collect(),
             On(_, Action::Push(_, values)) => values.iter().collect(),
-            On(_, Action::XAdd(value)) => vec![value],
+            On(_, Action::Stream(StreamAction::Add(value))) => vec![value],
             _ => Vec::new(),
         }
     }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flash::{
-    AppendError, Completion, Engine, EngineError, EngineStats, EngineWorker, FetchedRecord,
-    FreeSpace, GcProgress, Lane, Location, OwnedRecord, Owner, ReadStart, Record, RecordId,
+    AppendError, CheckpointEnd, Checkpoints, Completion, Engine, EngineError, EngineStats,
+    EngineWorker, FetchedRecord, FreeSpace, GcProgress, Lane, Location, OwnedRecord, Owner,
+    Position, ReadStart, Record, RecordId,
 };
 
 use crate::fiber::point;
@@ -57,6 +58,79 @@ impl Engine for PointedEngine {
 
     fn give_space_back(&self) -> bool {
         self.0.give_space_back()
+    }
+
+    fn checkpoints(&self) -> Option<&dyn Checkpoints> {
+        self.0.checkpoints().map(|_| self as &dyn Checkpoints)
+    }
+}
+
+impl PointedEngine {
+    fn inner(&self) -> &dyn Checkpoints {
+        self.0.checkpoints().expect("whoever calls was told that there are some")
+    }
+}
+
+impl Checkpoints for PointedEngine {
+    fn prepare(&self, journal: u64) -> Result<(), EngineError> {
+        point();
+        self.inner().prepare(journal)
+    }
+
+    fn begin(&self) -> u64 {
+        point();
+        self.inner().begin()
+    }
+
+    fn set_progress(&self, done: u32, of: u32) {
+        self.inner().set_progress(done, of);
+    }
+
+    fn opened_by(&self) -> Option<u64> {
+        self.inner().opened_by()
+    }
+
+    fn may_refer(&self, at: Location, size: usize) -> bool {
+        self.inner().may_refer(at, size)
+    }
+
+    fn refer(&self, number: u64, at: Location, size: usize) -> Option<RecordId> {
+        point();
+        self.inner().refer(number, at, size)
+    }
+
+    fn close(
+        &self,
+        number: u64,
+        position: Position,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, EngineError> {
+        point();
+        let closed = self.inner().close(number, position, goes_on);
+        point();
+        closed
+    }
+
+    fn set_comes(&self, comes: bool) {
+        self.inner().set_comes(comes);
+    }
+
+    fn end(&self, number: u64, end: CheckpointEnd) {
+        point();
+        self.inner().end(number, end);
+    }
+
+    fn forget(&self) -> Result<(), EngineError> {
+        point();
+        self.inner().forget()
+    }
+
+    fn claim(&self, record: RecordId, size: usize) -> bool {
+        self.inner().claim(record, size)
+    }
+
+    fn end_claims(&self) -> Result<(), EngineError> {
+        self.inner().end_claims()
     }
 }
 

@@ -22,8 +22,10 @@ pub(crate) enum Pause {
     Turn,
     /// The scheduler took the thread away from it.
     Preempted,
-    /// It waits for a slot that another fiber holds.
+    /// It waits for what others do: for a slot that one holds, for instance.
     Blocked,
+    /// It waits for so many microseconds.
+    Sleeping(u64),
 }
 
 type Handle = NonNull<Yielder<(), Pause>>;

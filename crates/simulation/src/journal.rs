@@ -13,6 +13,9 @@ use crate::profile::{Profile, pick};
 /// Of how many seeds one has a journal.
 const JOURNALED_ONE_IN: u64 = 3;
 
+/// Bytes of a journal from which on it grows.
+const GROWTH_BYTES_MIN: u64 = 1_000;
+
 /// What a run with a journal is like.
 #[derive(Clone, Debug)]
 pub(crate) struct JournalProfile {
@@ -24,6 +27,10 @@ pub(crate) struct JournalProfile {
     pub(crate) failing: u64,
     /// How often the server crashes.
     pub(crate) crashes: u64,
+    /// By how many percent it grows before a checkpoint is taken; 0: none is but for clients.
+    growth_percent: u64,
+    /// Checkpoints refer to values on flash, which a start finds there.
+    pub(crate) keeps_flash: bool,
 }
 
 impl JournalProfile {
@@ -46,7 +53,14 @@ impl JournalProfile {
             },
             failing: pick(random, &[0, 0, 0, 0, 20, 100]),
             crashes: pick(random, &[1, 1, 2]),
+            growth_percent: pick(random, &[0, 50, 100, 400]),
+            keeps_flash: profile.flash_segments.is_some() && random.below(2) == 0,
         };
+        profile.weights.rewrite_journal = pick(random, &[1, 3, 6]);
+        if journal.keeps_flash {
+            profile.weights.rewrite += 10;
+            profile.weights.demote += 10;
+        }
         if profile.weights.lapse > 0 {
             // What is lost may have seen a key whose time has come when it is looked for after the crash.
             (journal.appendfsync, journal.failing) = ("always", 0);
@@ -62,12 +76,14 @@ impl JournalProfile {
     }
 
     /// For the server's command line.
-    pub(crate) fn options(&self) -> [(&'static str, String); 5] {
+    pub(crate) fn options(&self) -> [(&'static str, String); 7] {
         [
             ("--appendonly", "yes".to_owned()),
             ("--appendfsync", self.appendfsync.to_owned()),
-            ("--auto-aof-rewrite-percentage", "0".to_owned()),
-            // There are none.
+            ("--auto-aof-rewrite-percentage", self.growth_percent.to_string()),
+            ("--auto-aof-rewrite-min-size", GROWTH_BYTES_MIN.to_string()),
+            ("--tier-persistence", if self.keeps_flash { "yes" } else { "no" }.to_owned()),
+            // There is none.
             ("--appenddirname", "simulated-journal".to_owned()),
             ("--dbfilename", "simulated.rdb".to_owned()),
         ]
@@ -82,6 +98,8 @@ pub(crate) struct JournalThread {
     weight: u64,
     /// When the journal had come how far, from the last time on at which it had come no further than it is durable.
     appended: VecDeque<(u64, u64)>,
+    /// Where the last checkpoint is, and how many there were.
+    checkpoints: (u64, u64),
 }
 
 struct Writer {
@@ -99,12 +117,19 @@ impl JournalThread {
     }
 
     fn on(folder: SimJournal, weight: u64) -> JournalThread {
-        JournalThread { folder, writer: None, weight, appended: VecDeque::new() }
+        let appended = VecDeque::new();
+        JournalThread { folder, writer: None, weight, appended, checkpoints: (0, 0) }
     }
 
     /// The folder as a crash leaves it now, for another server. This one goes on.
     pub(crate) fn crash(&mut self, loses_power: bool) -> JournalThread {
         JournalThread::on(self.folder.crash(loses_power), self.weight)
+    }
+
+    /// What its last checkpoint says of the flash. Errors: it cannot be read.
+    pub(crate) fn flash_state(&self) -> Result<Option<Vec<u8>>, String> {
+        let found = self.folder.find_flash_state();
+        found.map_err(|error| format!("the journal was not found: {error}"))
     }
 
     /// The server has opened it.
@@ -143,6 +168,19 @@ impl JournalThread {
         while self.appended.get(1).is_some_and(|(_, position)| *position <= durable) {
             self.appended.pop_front();
         }
+    }
+
+    /// Counts a checkpoint that has ended.
+    pub(crate) fn note_checkpoint(&mut self, journal: &Journal) {
+        let (at, count) = &mut self.checkpoints;
+        let last = journal.status().checkpoint.0;
+        *count += u64::from(last > *at);
+        *at = last;
+    }
+
+    /// How many checkpoints took the place of what was in front of them.
+    pub(crate) fn checkpoints(&self) -> u64 {
+        self.checkpoints.1
     }
 
     /// The last time of which all that was appended by then is durable.

@@ -26,10 +26,11 @@ pub(crate) struct MemoryBound {
 }
 
 impl MemoryBound {
-    /// Looks at what is in use now.
+    /// Looks at what is in use now. Of the engine no more than `engine_bytes_max` counts: a checkpoint has
+    /// readers of its own, each of which takes as much as a worker, whatever `maxmemory` is.
     ///
     /// Errors: it is too much.
-    pub(crate) fn check(&mut self, budget: &Budget) -> Result<(), String> {
+    pub(crate) fn check(&mut self, budget: &Budget, engine_bytes_max: i64) -> Result<(), String> {
         let max_bytes = budget.max_bytes();
         if max_bytes == 0 {
             return Ok(());
@@ -37,11 +38,14 @@ impl MemoryBound {
         self.max_bytes = self.max_bytes.max(max_bytes);
         let used = budget.memory_use();
         let MemoryUse { data_bytes, client_bytes, engine_bytes, .. } = used;
+        let engine_bytes = engine_bytes.min(engine_bytes_max);
         let needed = pages_for((data_bytes + engine_bytes).max(0) as u64);
         if needed > self.max_bytes + self.max_bytes / OVER_PART {
             return Err(format!("maxmemory {} holds {needed} bytes: {used:?}", self.max_bytes));
         }
         let share = (self.max_bytes / CLIENTS_PART).max(CLIENTS_BYTES_MIN);
+        // What a checkpoint takes is no client's.
+        let client_bytes = client_bytes - budget.background_bytes();
         if client_bytes > (FETCHED_COPIES * share) as i64 {
             return Err(format!("clients may take {share} bytes: {used:?}"));
         }

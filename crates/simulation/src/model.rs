@@ -7,8 +7,8 @@ use std::hash::{Hash, Hasher};
 
 use rapidhash::fast::RapidHasher;
 
-use crate::collection::Action;
-use crate::command::{Command, DATABASES, FAR_MS, HASHES, KEYS, Key, Operation};
+use crate::collection::{Action, times_of_fields, without_fields};
+use crate::command::{Command, DATABASES, FAR_MS, HASHES, KEYS, Key, Operation, SETS};
 use crate::reply::Reply;
 use crate::value::Value;
 
@@ -79,7 +79,9 @@ impl State {
 
     /// Whether the time of keys may come.
     pub(crate) fn is_timed(&self) -> bool {
+        let hashes = self.values.iter().flat_map(|values| &values[HASHES.into()..SETS.into()]);
         self.ends.iter().flatten().any(|end| matches!(end, End::Within(_)))
+            || hashes.flatten().any(|hash| !times_of_fields(hash).is_empty())
     }
 
     /// A number that tells states apart.
@@ -177,8 +179,16 @@ impl State {
         })
     }
 
-    /// With the key and without it, as far as its time allows.
+    /// With the key and without it, as far as its time allows, and that of its fields.
     fn settle(self, db: usize, key: Key) -> Vec<State> {
+        let states = self.settle_key(db, key);
+        match (HASHES..SETS).contains(&key.0) {
+            true => states.into_iter().flat_map(|state| state.settle_fields(db, key)).collect(),
+            false => states,
+        }
+    }
+
+    fn settle_key(self, db: usize, key: Key) -> Vec<State> {
         let End::Within(end) = self.ends[db][usize::from(key.0)] else { return vec![self] };
         if self.now.to < end.from {
             return vec![self];
@@ -186,6 +196,23 @@ impl State {
         let mut without = self.clone();
         without.delete(db, key);
         if self.now.from > end.to { vec![without] } else { vec![self, without] }
+    }
+
+    fn settle_fields(self, db: usize, key: Key) -> Vec<State> {
+        let Some(hash) = self.get(db, key) else { return vec![self] };
+        let times = times_of_fields(hash);
+        let gone = times.iter().filter(|at| **at < self.now.from).max();
+        let maybe = times.iter().filter(|at| (self.now.from..=self.now.to).contains(at));
+        let without = |until_ms: &u64| {
+            let mut state = self.clone();
+            state.values[db][usize::from(key.0)] = without_fields(hash, *until_ms);
+            if state.get(db, key).is_none() {
+                state.set_end(db, key, End::Never);
+            }
+            state
+        };
+        let settled = gone.map_or_else(|| self.clone(), without);
+        [settled].into_iter().chain(maybe.map(without)).collect()
     }
 
     /// Somebody was told when a key of the session's database goes. None: it cannot be then.

@@ -52,6 +52,10 @@ pub struct Outcome {
     pub behind: u64,
     /// Crashes of the server.
     pub crashes: u64,
+    /// Checkpoints of the journal that took the place of what was in front of them.
+    pub checkpoints: u64,
+    /// Keys that a start has found with their values left on flash.
+    pub kept: u64,
     /// Writes that were answered before a crash and lost by it.
     pub lost: u64,
     /// Histories that were too wide to be checked: 0 or 1.
@@ -124,6 +128,8 @@ impl Outcome {
         let Outcome { light, overtaken, heavy, passed, behind, .. } = other;
         self.add_turns([light, overtaken, heavy, passed, behind]);
         self.crashes += other.crashes;
+        self.checkpoints += other.checkpoints;
+        self.kept += other.kept;
         self.lost += other.lost;
         self.unchecked += other.unchecked;
         // In whatever order the runs end.
@@ -136,7 +142,8 @@ impl fmt::Display for Outcome {
         let Outcome { steps, answered, refused, committed, disturbed, .. } = self;
         let Outcome { cold_reads, demoted, promoted, restored, evicted, .. } = self;
         let Outcome { waits, collected, heard, unchecked, fingerprint, .. } = self;
-        let Outcome { light, overtaken, heavy, passed, behind, crashes, lost, .. } = self;
+        let Outcome { light, overtaken, heavy, passed, behind, .. } = self;
+        let Outcome { crashes, lost, checkpoints, kept, .. } = self;
         writeln!(out, "{steps} steps, {answered} operations answered, {refused} refused")?;
         writeln!(out, "{committed} transactions committed, {disturbed} disturbed")?;
         writeln!(out, "values: {demoted} demoted, {promoted} promoted, {restored} restored")?;
@@ -145,6 +152,7 @@ impl fmt::Display for Outcome {
         writeln!(out, "turns: {light} light, {overtaken} overtaken, {heavy} heavy")?;
         writeln!(out, "{passed} times overtaken, {behind} times behind")?;
         writeln!(out, "{crashes} crashes, {lost} answered writes lost by them")?;
+        writeln!(out, "{checkpoints} checkpoints, {kept} values found on flash by starts")?;
         write!(out, "{unchecked} histories too wide to check; fingerprint {fingerprint:016x}")
     }
 }

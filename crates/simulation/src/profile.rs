@@ -86,6 +86,8 @@ pub(crate) struct Weights {
     /// SET with a time that comes soon. Shape: not beside `swap` and `flush`, which may or may not
     /// count a key whose time has come as changed.
     pub(crate) lapse: u64,
+    /// Fields of hashes with such a time. Shape: as `lapse`.
+    pub(crate) lapse_fields: u64,
     pub(crate) transaction: u64,
     pub(crate) watch: u64,
     pub(crate) select: u64,
@@ -97,6 +99,8 @@ pub(crate) struct Weights {
     pub(crate) configure: u64,
     pub(crate) kill: u64,
     pub(crate) publish: u64,
+    /// Checkpoints of the journal.
+    pub(crate) rewrite_journal: u64,
 }
 
 impl Profile {
@@ -120,6 +124,11 @@ impl Profile {
             profile.weights.publish = pick(random, &[3, 10, 30]);
         }
         profile
+    }
+
+    /// Whether a start finds the values that a checkpoint refers to on flash.
+    pub(crate) fn keeps_flash(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.keeps_flash)
     }
 
     pub(crate) fn slices(&self) -> Slices {
@@ -294,6 +303,7 @@ impl Profile {
             write: 10,
             rewrite: 20,
             lapse: 20,
+            lapse_fields: pick(random, &[0, 15, 40]),
             delete: random.below(3),
             rename: random.below(5),
             transaction: 5,
@@ -395,6 +405,7 @@ impl Weights {
             rename: some(3),
             expire: some(1),
             lapse: 0,
+            lapse_fields: 0,
             transaction: some(8),
             watch: some(8),
             select: some(1),
@@ -406,6 +417,7 @@ impl Weights {
             configure: some(1),
             kill: some(1),
             publish: 0,
+            rewrite_journal: 0,
         }
     }
 }

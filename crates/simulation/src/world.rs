@@ -2,38 +2,39 @@
 //! what happens next.
 
 mod crash;
+mod process;
+mod waits;
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock, OnceLock};
 
-use flash::{Engine, LogConfig, SimDisk, SimFaults, open_sim};
-use keyspace::Keyspace;
-use keyspace::schedule::LockPoint;
+use flash::{SimDisk, SimFaults};
 use server::simulation::{SimServer, SimWorker};
 use stdx::Random;
-use tier::{Budget, Environment, Tier};
+use tier::Tier;
 
 use crate::checker::{self, Event, Tolerance, Verdict};
 use crate::client::{Author, Client, weighted};
 use crate::collection::Action;
 use crate::command::{Command, HASHES, KEYS, Key, Operation};
-use crate::engine::PointedEngine;
-use crate::fiber::{Pause, Preemption, is_inside, pass, pause, point};
+use crate::fiber::Preemption;
+use crate::jobs::Jobs;
 use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::{ANSWERED_WITHIN_US, BROUGHT_MAX, PARKED_STEPS_MAX, STEPS_MAX};
 use crate::listener::{self, Listener};
-use crate::machine::{BASE_BYTES, SimClock, SimMemory};
+use crate::machine::{BASE_BYTES, SimClock};
 use crate::memory::MemoryBound;
 use crate::model::State;
 use crate::outcome::Outcome;
-use crate::profile::{Profile, SEGMENT_BYTES};
+use crate::profile::Profile;
 use crate::reply::Reply;
 use crate::tasks::{Signal, Thread, either};
 use crate::value::Value;
 use crate::wire::{self, ClientEnd};
+use process::{Left, Machine};
 
 /// Between two rounds of a worker's upkeep.
 const UPKEEP_EVERY_US: u64 = 5_000;
@@ -51,10 +52,6 @@ const BROUGHT_BYTES: usize = 40;
 const REST_US: u64 = 500_000;
 /// What the flash engine of one worker may take besides the values.
 const ENGINE_BYTES: u64 = 4 << 20;
-
-/// The slots of the clients' keys: to stop a worker at others would show nothing.
-static SLOTS: LazyLock<Vec<u16>> =
-    LazyLock::new(|| KEYS.iter().map(|key| stdx::key_slot(key.as_bytes())).collect());
 
 /// Why a run failed.
 #[derive(Debug)]
@@ -85,6 +82,7 @@ struct World {
     tier: Arc<Tier>,
     server: SimServer,
     threads: Vec<SimThread>,
+    jobs: Jobs,
     journal: Option<JournalThread>,
     crashes: Crashes,
     clients: Vec<Client>,
@@ -96,6 +94,8 @@ struct World {
     /// Histories of connections that have ended.
     ended: Vec<Vec<Event>>,
     measure_due_us: u64,
+    /// When a job was last under way.
+    worked_us: Option<u64>,
     /// When a client was last answered.
     progress_us: u64,
     steps: u64,
@@ -110,6 +110,8 @@ struct Crashes {
     left: u64,
     /// The next comes when clients have so many operations left to make up, and so many steps later.
     due: (u64, u64),
+    /// Only steps count in which a checkpoint is under way, if one comes.
+    is_amid: bool,
     /// The data with which the histories begin.
     begin: State,
     /// What has been counted up to the last.
@@ -126,22 +128,17 @@ enum Move {
     Send(usize),
     DeliverToListener(usize),
     ReadAsListener(usize),
+    /// A piece of work begins.
     Job,
+    /// One that has begun goes on.
+    GoOn(usize),
     Journal,
 }
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64) -> Result<Outcome, Failure> {
     stdx::fix_hash_seed(0x5EED);
-    keyspace::schedule::set_hook(|at| match at {
-        LockPoint::Before(slot) if SLOTS.contains(&slot) => point(),
-        LockPoint::Before(_) => pass(),
-        LockPoint::Shared => point(),
-        LockPoint::Held => {
-            assert!(is_inside(), "a slot is held by a fiber that does not run");
-            pause(Pause::Blocked);
-        }
-    });
+    waits::set_hooks();
     let mut random = Random::new(seed);
     let mut profile = Profile::draw(&mut random);
     // Of its own, so that the other seeds stay as they are.
@@ -165,14 +162,16 @@ impl World {
         let engine_bytes = profile.flash_segments.map_or(0, |_| ENGINE_BYTES);
         let fixed = BASE_BYTES + profile.workers as u64 * engine_bytes;
         let max_memory = profile.room_bytes.map_or(0, |room| fixed + room);
-        let Machine { disk, tier, server } =
-            Machine::new(&profile, &mut random, &clock, max_memory);
         let journal = profile.journal.as_ref().map(|journal| {
             let seed = random.next_u64();
             JournalThread::new(seed, journal)
         });
+        let left = Left { journal: journal.as_ref(), disk: None };
+        let machine = Machine::new(&profile, &mut random, &clock, max_memory, left);
+        let Machine { disk, tier, server } = machine.expect("nothing is left of another");
         let mut world = World {
             threads: Vec::new(),
+            jobs: Jobs::default(),
             journal,
             crashes: Crashes::default(),
             clients: Vec::new(),
@@ -181,6 +180,7 @@ impl World {
             listeners: Vec::new(),
             ended: Vec::new(),
             measure_due_us: 0,
+            worked_us: None,
             progress_us: 0,
             steps: 0,
             values: 0,
@@ -345,7 +345,7 @@ impl World {
                 .threads
                 .iter()
                 .any(|one| one.thread.is_in_task() || one.worker.tier().in_flight() > 0);
-            if busy {
+            if busy || self.has_job() {
                 quiet_since_us = self.clock.now_us();
             }
             self.step()?;
@@ -382,7 +382,8 @@ impl World {
         match weighted(&mut self.random, &moves) {
             Move::Run(index) => self.run(index, now),
             Move::Device(index) => self.threads[index].device.give(),
-            Move::Job => self.server.run_job(),
+            Move::Job => self.start_job(),
+            Move::GoOn(index) => self.go_on(index),
             Move::Journal => self.run_journal(),
             Move::Deliver(index) => self.deliver(index),
             Move::Read(index) => {
@@ -400,8 +401,23 @@ impl World {
             }
         }
         self.note_journal();
-        self.memory_bound.check(&self.tier.budget)?;
+        let engine_bytes_max = self.engine_bytes_max();
+        self.memory_bound.check(&self.tier.budget, engine_bytes_max)?;
         self.receive()
+    }
+
+    /// What counts of the engine: what its workers have, if a checkpoint has been taken since memory was measured.
+    fn engine_bytes_max(&mut self) -> i64 {
+        let now_us = self.clock.now_us();
+        if self.jobs.busy().next().is_some() {
+            self.worked_us = Some(now_us);
+        }
+        match self.worked_us {
+            Some(at) if now_us <= at + MEASURE_EVERY_US => {
+                (self.profile.workers as u64 * ENGINE_BYTES) as i64
+            }
+            _ => i64::MAX,
+        }
     }
 
     fn ring_timers(&mut self) {
@@ -420,7 +436,8 @@ impl World {
 
     fn skip_to_next_timer(&mut self) {
         let timers = self.threads.iter().map(|thread| thread.upkeep_due_us);
-        let next_us = timers.chain([self.measure_due_us]).min().unwrap_or(0);
+        let timers = timers.chain([self.measure_due_us]).chain(self.jobs.next_due_us());
+        let next_us = timers.min().unwrap_or(0);
         self.clock.advance(next_us.saturating_sub(self.clock.now_us()));
     }
 
@@ -485,10 +502,33 @@ impl World {
         if self.server.has_job() {
             moves.push((5, Move::Job));
         }
+        for index in self.jobs.busy() {
+            let (is_awake, is_blocked) = self.jobs.is_awake(index, self.clock.now_us());
+            if is_awake {
+                moves.push((if is_blocked { 2 } else { 5 }, Move::GoOn(index)));
+            }
+        }
         if let Some(journal) = self.journal.as_ref().filter(|journal| journal.is_due()) {
             moves.push((journal.weight(), Move::Journal));
         }
         moves
+    }
+
+    fn start_job(&mut self) {
+        let job = self.server.take_job().expect("there is one");
+        self.jobs.start(job, self.clock.now_us());
+    }
+
+    fn go_on(&mut self, index: usize) {
+        self.jobs.run(index, self.clock.now_us());
+        if let (Some(thread), Some(journal)) = (&mut self.journal, self.server.journal()) {
+            thread.note_checkpoint(journal);
+        }
+    }
+
+    /// Whether a piece of work is to begin, or under way.
+    fn has_job(&self) -> bool {
+        self.server.has_job() || self.jobs.busy().next().is_some()
     }
 
     fn run(&mut self, index: usize, now: u64) {
@@ -527,6 +567,7 @@ impl World {
             values: &mut self.values,
             ids: &ids,
             max_memory: &self.max_memory,
+            now_ms: self.clock.now_us() / 1000,
         };
         let other = index ^ 1;
         let is_pair = self.profile.pairs && other < self.clients.len();
@@ -578,6 +619,7 @@ impl World {
             };
             text.push_str(&format!("  worker {index} {state}\n"));
         }
+        self.jobs.busy().for_each(|index| text.push_str(&format!("  job {index} is under way\n")));
         let stats = self.tier.engine().map(|engine| (engine.stats(), engine.free_space()));
         text.push_str(&format!(
             "  budget {:?}\n  flash {stats:?}\n",
@@ -623,7 +665,9 @@ impl World {
             unwritable: self.profile.journal.as_ref().is_some_and(|journal| journal.failing > 0),
             late_ms: self.clock.longest_poll_us().div_ceil(1000),
         };
-        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 {
+        // Whoever saves values for a checkpoint may wait for the file.
+        let has_checkpoints = self.profile.journal.is_some();
+        if self.profile.preempted_one_in == 0 && tolerance.late_ms > 0 && !has_checkpoints {
             return Err(format!("nobody was stopped, yet {tolerance:?}"));
         }
         Ok(tolerance)
@@ -633,53 +677,21 @@ impl World {
     fn count(&self, histories: &[Vec<Event>]) -> Outcome {
         let mut outcome = Outcome::new(self.steps - self.crashes.counted.steps, &self.tier);
         self.threads.iter().for_each(|one| outcome.add_turns(one.worker.turn_counts()));
+        outcome.checkpoints = self.journal.as_ref().map_or(0, JournalThread::checkpoints);
+        outcome.kept = self.server.loaded_places();
         histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome
     }
 
     /// Takes everything apart.
     fn end(mut self) {
+        self.jobs.end();
         if let Some(journal) = self.journal.take() {
             journal.end();
         }
         for thread in self.threads.drain(..) {
             thread.thread.end();
         }
-    }
-}
-
-/// What a process has, and its drives.
-struct Machine {
-    disk: SimDisk,
-    tier: Arc<Tier>,
-    server: SimServer,
-}
-
-impl Machine {
-    fn new(
-        profile: &Profile,
-        random: &mut Random,
-        clock: &Arc<SimClock>,
-        max_memory: u64,
-    ) -> Machine {
-        let disk = SimDisk::new(random.next_u64(), 1, 512);
-        if let Some((chunks, heap_bytes)) = profile.device.read_pool {
-            disk.set_read_pool(chunks, heap_bytes);
-        }
-        let engine =
-            profile.flash_segments.map(|segments| engine(&disk, profile.workers, segments));
-        let tier_link = Arc::new(OnceLock::new());
-        let memory = SimMemory::new(tier_link.clone());
-        let budget = Budget::with_source(max_memory, Box::new(memory));
-        let seed = random.next_u64();
-        let large_value_bytes = profile.large_value_bytes();
-        let environment = Environment { clock: clock.clone(), seed, heap: None, large_value_bytes };
-        let keyspace = Arc::new(Keyspace::default());
-        let tier = Tier::new(keyspace, engine, environment, budget, profile.workers);
-        let tier = Arc::new(tier);
-        tier_link.set(Arc::downgrade(&tier)).expect("set once");
-        let server = SimServer::new(&options(profile, max_memory), tier.clone(), profile.slices());
-        Machine { disk, tier, server }
     }
 }
 
@@ -709,36 +721,4 @@ impl SimThread {
         thread.spawn(async move { submitting.tier().submitter().await });
         SimThread { thread, worker, parked_until: 0, upkeep_due_us: 0, upkeep, device }
     }
-}
-
-/// The flash log on simulated drives.
-fn engine(disk: &SimDisk, workers: usize, segments: u64) -> Arc<dyn Engine> {
-    let config = LogConfig {
-        paths: Vec::new(),
-        flash_bytes: segments * SEGMENT_BYTES,
-        workers,
-        segment_bytes: Some(SEGMENT_BYTES),
-        backend: flash::Backend::Auto,
-    };
-    Arc::new(PointedEngine(open_sim(disk, &config).expect("a flash that can work")))
-}
-
-/// The server's command line.
-fn options(profile: &Profile, max_memory: u64) -> Vec<Vec<u8>> {
-    let mut options = vec![
-        ("--workers", profile.workers.to_string()),
-        ("--maxmemory", max_memory.to_string()),
-        ("--maxmemory-policy", profile.policy.to_owned()),
-        ("--tier-promotion", profile.promotion.to_owned()),
-        ("--tier-compression", profile.compression.to_owned()),
-        ("--tier-compression-min-bytes", "64".to_owned()),
-    ];
-    if let Some(journal) = &profile.journal {
-        options.extend(journal.options());
-    }
-    if let Some(segments) = profile.flash_segments {
-        options.push(("--flash-path", "sim0".to_owned()));
-        options.push(("--flash-size", (segments * SEGMENT_BYTES).to_string()));
-    }
-    options.into_iter().flat_map(|(name, value)| [name.into(), value.into_bytes()]).collect()
 }

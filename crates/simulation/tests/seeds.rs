@@ -14,8 +14,10 @@ fn seeds_run_clean() {
     let Outcome { light, overtaken, heavy, passed, behind, .. } = summary.total;
     assert!([light, overtaken, heavy, passed, behind].iter().all(|count| *count > 0), "{summary}");
     // Servers crash, and lose of what was answered where they may.
-    let Outcome { crashes, lost, .. } = summary.total;
+    let Outcome { crashes, lost, checkpoints, kept, .. } = summary.total;
     assert!(crashes * 4 > SEEDS && lost > 0, "{summary}");
+    // Checkpoints are taken, and refer to values that starts find on flash.
+    assert!(checkpoints * 5 > SEEDS && kept * 20 > SEEDS, "{summary}");
     // A history that is too wide to check is no failure, but must stay rare.
     assert!(summary.total.unchecked * 50 <= SEEDS, "{summary}");
 }

@@ -1,5 +1,5 @@
 //! What several crates need and the standard library lacks: the slot of a key, random numbers from
-//! a seed, what hashes are keyed with, and a standard output that may be closed or full.
+//! a seed, what hashes are keyed with, waits of a thread, and a standard output that may be closed or full.
 //!
 //! Invariant: nothing but the standard library is used here, so any crate may use this one.
 
@@ -9,6 +9,7 @@ mod hash;
 pub mod output;
 mod random;
 mod slot;
+pub mod waiting;
 
 pub use hash::{HashSecrets, fix_hash_seed, hash_secrets, keep_hash_secrets};
 pub use random::{Random, mix};

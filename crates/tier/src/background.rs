@@ -34,7 +34,7 @@ impl Background {
             if sought.is_there() {
                 break;
             }
-            std::thread::sleep(LOOK_EVERY);
+            stdx::waiting::sleep(LOOK_EVERY);
         }
         sought.memory
     }
@@ -72,7 +72,7 @@ impl Background {
             if sought.is_in_vain() || !goes_on() {
                 return None;
             }
-            std::thread::sleep(LOOK_EVERY);
+            stdx::waiting::sleep(LOOK_EVERY);
         }
         Some(sought.memory)
     }

@@ -319,6 +319,9 @@ impl TierWorker {
 
     /// Waits with the thread until the device has something to tell, or for a moment.
     pub(crate) fn wait_for_device(&self) {
+        if stdx::waiting::let_others_run() {
+            return;
+        }
         let side = self.engine.borrow();
         let Some(engine) = side.as_ref() else { return };
         let wake_fd = engine.wake_fd();

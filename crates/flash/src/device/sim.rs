@@ -180,11 +180,18 @@ impl SimDisk {
 
     /// The drives as they are found after a loss of power now. Whoever has these goes on as if nothing had happened.
     pub fn after_power_loss(&self) -> SimDisk {
+        self.after_crash(true)
+    }
+
+    /// The same where the process was killed, if it does not lose power: all that had completed is there.
+    pub fn after_crash(&self, loses_power: bool) -> SimDisk {
         let state = &mut *self.0.lock();
         let seed = state.random.next_u64();
         let mut random = Random::new(seed);
         let mut files = state.files.clone();
-        files.iter_mut().for_each(|file| file.lose_power(&mut random));
+        if loses_power {
+            files.iter_mut().for_each(|file| file.lose_power(&mut random));
+        }
         Self(Arc::new(Mutex::new(SimState {
             files,
             file_bytes_max: state.file_bytes_max,

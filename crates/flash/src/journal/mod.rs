@@ -60,6 +60,8 @@ mod shared;
 pub(crate) mod sim;
 #[cfg(feature = "simulation")]
 mod simulated;
+#[cfg(feature = "simulation")]
+mod simulated_files;
 mod status;
 mod storage;
 #[cfg(test)]
@@ -87,6 +89,8 @@ pub use status::JournalStatus;
 
 #[cfg(feature = "simulation")]
 pub use simulated::{SimJournal, SimJournalSizes, SimWriter};
+#[cfg(feature = "simulation")]
+pub use simulated_files::{SimFile, SimFiles};
 
 use header::Header;
 use host::Host;

@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use stdx::Random;
 
+use super::checkpoint::read_found;
 use super::host::Host;
 use super::queue::Wait;
 use super::shared::Shared;
 use super::sim::{SimFaults, SimFolder};
+use super::simulated_files::SimFiles;
 use super::tuning::Tuning;
 use super::writer::{Next, Writer};
 use super::{JournalError, JournalOptions, Recovery};
@@ -104,6 +106,19 @@ impl SimJournal {
     pub fn take_writer(&self) -> Option<SimWriter> {
         let (writer, shared) = self.host.writer.lock().take()?;
         Some(SimWriter { writer, shared, host: self.host.clone(), wait: None })
+    }
+
+    /// The files of the folder, for who keeps others beside the journal there.
+    pub fn files(&self) -> SimFiles {
+        SimFiles::in_folder(self.folder.clone())
+    }
+
+    /// What the last checkpoint says of the flash; none: it refers to nothing there.
+    ///
+    /// Errors: the journal cannot be read.
+    pub fn find_flash_state(&self) -> Result<Option<Vec<u8>>, JournalError> {
+        let found = read_found(&self.folder)?;
+        Ok(found.and_then(|(_, flash_state)| flash_state))
     }
 
     /// What a crash would leave of it now: the process is killed, or the power is lost as well. This one goes on.

@@ -105,7 +105,7 @@ fn wait_while(goes_on: &dyn Fn() -> bool, waits: impl Fn() -> bool) -> Result<()
         if !goes_on() {
             return Err(EngineError::Settings("it was called off".to_owned()));
         }
-        std::thread::sleep(LOOK_EVERY);
+        stdx::waiting::sleep(LOOK_EVERY);
     }
     Ok(())
 }

@@ -230,27 +230,29 @@ fn referred_bytes(server: &Server) -> u64 {
 /// Whoever asks does it.
 pub(super) fn take_due_rewrite(server: &Server) -> bool {
     let (journaling, config) = (&server.journaling, &server.config);
+    let now = server.tier.clock().unix_ms() / 1_000;
     if !may_rewrite(server) || server.saves.purpose().is_some() {
         return false;
     }
     // Whoever loads takes a checkpoint.
-    if journaling.is_cut() && !server.pause.is_loading() && journaling.may_retry() {
+    if journaling.is_cut() && !server.pause.is_loading() && journaling.may_retry(now) {
         return true;
     }
-    let is_due = journaling.is_due(&Growth {
+    let growth = Growth {
         current_bytes: journaling.current_bytes(),
         referred_bytes: referred_bytes(server),
         percent: config.auto_aof_rewrite_percentage.load() as u64,
         bytes_min: config.auto_aof_rewrite_min_size.load(),
-    });
+    };
+    let is_due = journaling.is_due(&growth, now);
     let makes_room =
-        !is_due && journaling.may_retry_for_room() && server.tier.take_wish_for_checkpoint();
+        !is_due && journaling.may_retry_for_room(now) && server.tier.take_wish_for_checkpoint();
     if is_due {
         tracing::info!("Starting automatic rewriting of AOF");
     } else if makes_room {
         tracing::info!("Starting automatic rewriting of AOF: flash is short of free segments");
     }
-    let gives_up = journaling.may_retry_for_room() && server.tier.is_flash_held_up();
+    let gives_up = journaling.may_retry_for_room(now) && server.tier.is_flash_held_up();
     is_due || makes_room || gives_up || journaling.is_scheduled.load(Ordering::Relaxed)
 }
 

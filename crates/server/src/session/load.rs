@@ -5,7 +5,6 @@
 //! change may be on flash by then, and are fetched for it.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -32,6 +31,7 @@ use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
+use crate::state::files::SavedFile;
 use crate::state::saves::{LOADING_ERROR, Purpose};
 use crate::state::server::Server;
 use crate::state::snapshot::Failure;
@@ -278,7 +278,7 @@ pub(super) async fn load_file(
     path: &Path,
     merging: Merging,
 ) -> Result<(), NotLoaded> {
-    let file = File::open(path)?;
+    let file = worker.server.files.open(path)?;
     let loaded = Loading { worker, merging, start: Instant::now(), brake: Brake::default() }
         .load(path, file)
         .await;
@@ -311,9 +311,9 @@ fn item_bytes_max(server: &Server) -> u64 {
 }
 
 impl Loading<'_> {
-    async fn load(&self, path: &Path, file: File) -> Result<(), NotLoaded> {
+    async fn load(&self, path: &Path, file: SavedFile) -> Result<(), NotLoaded> {
         let server = &self.worker.server;
-        let file_bytes = file.metadata()?.len();
+        let file_bytes = file.size()?;
         tracing::info!(path = %path.display(), file_bytes, "loading");
         server.saves.loading.begin_file(file_bytes);
         let refers = self.merging == Merging::Before;

@@ -1,8 +1,6 @@
 //! A file that is loaded is read by a thread of its own, and comes in batches of pieces of values.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +9,7 @@ use flash::Checkpoints;
 use keyspace::{DB_COUNT, Key};
 use rdb::Error;
 use rdb::file::{FileReader, KeyPart, OwnPart, Part, Short};
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::Advice;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::{
@@ -21,7 +19,9 @@ use crate::limits::{
 };
 use crate::session::load::NotLoaded;
 use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
+use crate::state::files::SavedFile;
 use crate::state::server::Server;
+use crate::state::threads::wait_for;
 
 /// What follows one another in the file, but for the order of keys.
 #[derive(Default)]
@@ -84,7 +84,7 @@ pub(super) struct LoadedPiece {
 /// Errors: it is no such file; there is no thread.
 pub(super) fn start_reading(
     server: &Arc<Server>,
-    file: File,
+    file: SavedFile,
     bytes_max: u64,
     refers: bool,
 ) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
@@ -100,7 +100,7 @@ pub(super) fn start_reading(
 
 /// Counts the bytes of a file that have been read, and has the kernel read ahead.
 struct Counted {
-    file: File,
+    file: SavedFile,
     server: Arc<Server>,
     read: u64,
     /// So many bytes from its beginning the kernel was asked for.
@@ -125,8 +125,7 @@ impl Counted {
         }
         let from = self.asked_for.max(self.read);
         self.asked_for = from + LOADED_AHEAD_BYTES;
-        // A hint: where it is not taken the file is read all the same.
-        let _ = fadvise(&self.file, from, NonZeroU64::new(LOADED_AHEAD_BYTES), Advice::WillNeed);
+        self.file.advise(from, LOADED_AHEAD_BYTES, Advice::WillNeed);
     }
 }
 
@@ -214,8 +213,8 @@ impl Out {
             batch.put = Some(sender);
             put
         });
-        self.sender.blocking_send(Ok(batch)).map_err(|_| Left)?;
-        put.map_or(Ok(()), |put| put.blocking_recv().map_err(|_| Left))
+        wait_for(self.sender.send(Ok(batch))).map_err(|_| Left)?;
+        put.map_or(Ok(()), |put| wait_for(put).map_err(|_| Left))
     }
 }
 
@@ -227,7 +226,7 @@ impl FileThread {
             Err(Ended::Not(error)) => Err(error),
         };
         // Whoever has left knows why.
-        let _ = self.out.sender.blocking_send(last);
+        let _ = wait_for(self.out.sender.send(last));
     }
 
     fn read(&mut self) -> Result<(), Ended> {

@@ -87,7 +87,7 @@ pub(super) fn take_checkpoint(server: &Arc<Server>) -> bool {
         if server.is_stopping() || server.saves.is_half_loaded() {
             return false;
         }
-        std::thread::sleep(BEHIND);
+        stdx::waiting::sleep(BEHIND);
     }
     Begun::new(server, purpose).save()
 }
@@ -106,7 +106,7 @@ impl Begun {
     /// Notes that it is under way, which it is.
     pub(super) fn new(server: &Arc<Server>, purpose: Purpose) -> Begun {
         if purpose == Purpose::Checkpoint {
-            server.journaling.begin_rewrite();
+            server.journaling.begin_rewrite(unix_seconds(server));
         }
         Begun { server: server.clone(), purpose, done: None, is_unwritten: false }
     }
@@ -142,6 +142,10 @@ impl Begun {
     }
 }
 
+fn unix_seconds(server: &Server) -> u64 {
+    server.tier.clock().unix_ms() / 1_000
+}
+
 impl Drop for Begun {
     fn drop(&mut self) {
         let saves = &self.server.saves;
@@ -160,7 +164,7 @@ impl Drop for Begun {
         if self.purpose == Purpose::Checkpoint {
             // Also where there was no thread for it: it is not tried again at once.
             let compressed_away = self.done.as_ref().map(|done| done.compressed_away);
-            self.server.journaling.end_rewrite(compressed_away);
+            self.server.journaling.end_rewrite(compressed_away, unix_seconds(&self.server));
             self.server.tier.forget_lack_of_room();
         }
         saves.end(self.done.as_ref().map(|done| done.changes), self.is_unwritten);
@@ -260,9 +264,9 @@ struct Saving<'a> {
     reader: TierWorker,
     /// Copies values in RAM to flash while the walk goes on, for a checkpoint that refers to them.
     copier: RefCell<Option<Copier>>,
-    file: SnapshotFile,
+    file: SnapshotFile<'a>,
     /// What others save while a large value is written, if there was one.
-    beside: OnceCell<SnapshotFile>,
+    beside: OnceCell<SnapshotFile<'a>>,
     /// There was no memory for a large value.
     is_short: Cell<bool>,
     turns: Turns,
@@ -303,7 +307,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let mut memory = Background::soon(&server.tier, SAVED_FIXED_BYTES);
     let reader = TierWorker::new(server.tier.clone(), 0)
         .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
-    let (file, pipe) = SnapshotFile::create(&server.tier, &dir, "")
+    let (file, pipe) = SnapshotFile::create(server, &dir, "")
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
     // Files are not marked as kept for one that will not be taken.
@@ -385,7 +389,7 @@ fn close(
 /// Puts the file where it belongs; the journal that it is a checkpoint of begins with it.
 fn put(
     server: &Server,
-    file: SnapshotFile,
+    file: SnapshotFile<'_>,
     name: &Path,
     checkpoint: Option<(&Journal, Position)>,
     (referred, state): (&mut Option<Referred>, Option<Vec<u8>>),
@@ -414,7 +418,7 @@ fn put(
 /// Ends the files, and appends the second one to the first if all went well. Returns the bytes that there are.
 fn finish(
     (writer, part): (Option<FileWriter<FilePipe>>, Option<FileWriter<FilePipe>>),
-    beside: Option<SnapshotFile>,
+    beside: Option<SnapshotFile<'_>>,
     result: Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let mut writer = writer.ok_or_else(|| Failure::Failed("its file is gone".to_owned()))?;
@@ -536,7 +540,7 @@ impl<'a> Saving<'a> {
             self.file.is_behind() || beside.is_some_and(SnapshotFile::is_behind)
         };
         while is_behind() && !self.is_over(snapshot) {
-            std::thread::sleep(BEHIND);
+            stdx::waiting::sleep(BEHIND);
         }
     }
 

@@ -16,8 +16,6 @@ use command::Record;
 use flash::{Journal, Position};
 use parking_lot::Mutex;
 
-use crate::state::clock::unix_ms;
-
 /// After a rewrite that failed the next one that nobody asked for begins no sooner.
 const RETRY_SECONDS: u64 = 60;
 /// The same where flash is short of the room that it would make.
@@ -176,16 +174,17 @@ impl Journaling {
         }
     }
 
-    /// Begins a rewrite.
-    pub(crate) fn begin_rewrite(&self) {
+    /// Begins a rewrite at this time: Unix seconds.
+    pub(crate) fn begin_rewrite(&self, now: u64) {
         self.is_scheduled.store(false, Ordering::Relaxed);
-        self.rewrites.lock().begin(unix_ms() / 1_000);
+        self.rewrites.lock().begin(now);
     }
 
-    /// Ends it. `compressed_away`: if it is done, how many bytes its values have beyond those in the file.
-    pub(crate) fn end_rewrite(&self, compressed_away: Option<u64>) {
+    /// Ends it at this time: Unix seconds. `compressed_away`: if it is done, how many bytes its values have beyond those in the
+    /// file.
+    pub(crate) fn end_rewrite(&self, compressed_away: Option<u64>, now: u64) {
         let base = compressed_away.map(|away| (self.current_bytes(), away));
-        self.rewrites.lock().end(unix_ms() / 1_000, base);
+        self.rewrites.lock().end(now, base);
     }
 
     /// Notes what the journal comes to at the start.
@@ -200,18 +199,18 @@ impl Journaling {
     }
 
     /// Whether the journal has grown by so many percent since it was rewritten, and is worth that again.
-    pub(crate) fn is_due(&self, growth: &Growth) -> bool {
-        self.rewrites.lock().are_due(growth, unix_ms() / 1_000)
+    pub(crate) fn is_due(&self, growth: &Growth, now: u64) -> bool {
+        self.rewrites.lock().are_due(growth, now)
     }
 
     /// Whether a rewrite that must be may be tried now.
-    pub(crate) fn may_retry(&self) -> bool {
-        self.rewrites.lock().may_try(unix_ms() / 1_000, RETRY_SECONDS)
+    pub(crate) fn may_retry(&self, now: u64) -> bool {
+        self.rewrites.lock().may_try(now, RETRY_SECONDS)
     }
 
     /// The same of one that makes room on flash.
-    pub(crate) fn may_retry_for_room(&self) -> bool {
-        self.rewrites.lock().may_try(unix_ms() / 1_000, RETRY_FOR_ROOM_SECONDS)
+    pub(crate) fn may_retry_for_room(&self, now: u64) -> bool {
+        self.rewrites.lock().may_try(now, RETRY_FOR_ROOM_SECONDS)
     }
 
     /// Whether the last rewrite has failed.

@@ -8,6 +8,7 @@ pub(crate) mod clients;
 pub(crate) mod clock;
 pub(crate) mod cold_fields;
 pub(crate) mod deadlines;
+pub(crate) mod files;
 pub(crate) mod flash;
 pub(crate) mod journaling;
 pub(crate) mod kept_memory;

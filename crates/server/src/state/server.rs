@@ -15,6 +15,7 @@ use crate::limits::{REPLY_BYTES_FREE_MIN, REPLY_FREE_SHIFT};
 use crate::state::client_memory::{ClientMemory, request_bytes_max};
 use crate::state::clients::Clients;
 use crate::state::clock::unix_ms;
+use crate::state::files::Files;
 use crate::state::flash::FlashChanges;
 use crate::state::journaling::Journaling;
 use crate::state::kept_memory::KeptMemory;
@@ -72,6 +73,8 @@ pub(crate) struct Server {
     pub(crate) started: Instant,
     /// 40 hexadecimal digits of this run.
     pub(crate) run_id: String,
+    /// Where snapshots are kept.
+    pub(crate) files: Files,
     /// Where work is done that takes long.
     pub(crate) threads: Threads,
     /// The address that clients connect to, once it is known (port 0 chooses one).
@@ -119,6 +122,7 @@ impl Server {
             clock: Clock::new(),
             started: Instant::now(),
             run_id: random_hex(40),
+            files: Files::default(),
             threads: Threads::default(),
             tcp_port: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),

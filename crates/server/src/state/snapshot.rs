@@ -37,6 +37,7 @@ use crate::limits::{
     SAVED_STRING_BYTES_MIN, SAVED_STRING_SHIFT, SAVED_TURN_BYTES_MAX, SAVED_WANTED_MAX,
 };
 use crate::state::snapshot_file::FilePipe;
+use crate::state::threads::lock;
 
 /// What a name takes beside its bytes while it is kept.
 const NAME_BYTES: u64 = 64;
@@ -275,7 +276,7 @@ impl Snapshot {
     /// Takes the files out. Every slot is held, and nobody finds the snapshot any more: others may know of it, but
     /// save nothing.
     pub(crate) fn take_files(&self) -> [Option<FileWriter<FilePipe>>; 2] {
-        let mut files = self.files.lock();
+        let mut files = lock(&self.files);
         [files.main.take(), files.beside.take()]
     }
 
@@ -285,16 +286,16 @@ impl Snapshot {
         &self,
         beside: impl FnOnce() -> Result<FileWriter<FilePipe>, Failure>,
     ) -> Result<FileWriter<FilePipe>, Failure> {
-        let has_none = self.files.lock().beside.is_none();
+        let has_none = lock(&self.files).beside.is_none();
         let made = if has_none { Some(beside()?) } else { None };
-        let mut files = self.files.lock();
+        let mut files = lock(&self.files);
         files.beside = files.beside.take().or(made);
         Ok(files.main.take().expect("invariant: the walk alone takes it, and puts it back"))
     }
 
     /// Puts it back.
     pub(crate) fn close_file(&self, file: FileWriter<FilePipe>) {
-        self.files.lock().main = Some(file);
+        lock(&self.files).main = Some(file);
     }
 
     /// Writes something about all keys. Errors: it cannot be written.
@@ -302,7 +303,7 @@ impl Snapshot {
         &self,
         write: impl FnOnce(&mut FileWriter<FilePipe>) -> std::io::Result<()>,
     ) -> Result<(), Failure> {
-        write(self.files.lock().current()?).map_err(unwritten)
+        write(lock(&self.files).current()?).map_err(unwritten)
     }
 
     /// Has the walk save a name before others: somebody waits for it. Where no more names may be kept, it takes the
@@ -329,18 +330,18 @@ impl Snapshot {
 
     /// Whether all of a slot was saved.
     pub(crate) fn is_taken(&self, slot: u16) -> bool {
-        self.slots[usize::from(slot)].lock().is_taken
+        lock(&self.slots[usize::from(slot)]).is_taken
     }
 
     /// Whether large values of a slot are being written, which is held: no element of them may go, not even
     /// because it has expired.
     pub(crate) fn is_writing_in(&self, slot: u16) -> bool {
-        self.slots[usize::from(slot)].lock().under_way.is_some()
+        lock(&self.slots[usize::from(slot)]).under_way.is_some()
     }
 
     /// Says that all of a slot was saved, which is held.
     pub(crate) fn take_slot(&self, slot: u16) {
-        self.take(&mut self.slots[usize::from(slot)].lock());
+        self.take(&mut lock(&self.slots[usize::from(slot)]));
     }
 
     fn take(&self, saved: &mut SlotSaved) {
@@ -351,7 +352,7 @@ impl Snapshot {
 
     /// Saves what a name holds in all databases, unless that was done. Its slot is held.
     pub(crate) fn save(&self, slot: &SlotState, key: &Key<'_>, reading: &Reading<'_>) -> Saved {
-        let mut saved = self.slots[usize::from(key.slot)].lock();
+        let mut saved = lock(&self.slots[usize::from(key.slot)]);
         self.save_with(&mut saved, slot, key, reading)
     }
 
@@ -399,7 +400,7 @@ impl Snapshot {
         reading: &Reading<'_>,
         mut met: impl FnMut(&Key<'_>, Saved),
     ) -> WalkedTo {
-        let mut saved = self.slots[usize::from(slot)].lock();
+        let mut saved = lock(&self.slots[usize::from(slot)]);
         let saved = &mut *saved;
         // Names are in one database then: a key that is met was not met before, and is not looked up in others.
         let is_only_table = tables(state).all(|other| other == table);
@@ -485,7 +486,7 @@ impl Snapshot {
 
     /// Whether nobody has to save what a name holds any more.
     pub(crate) fn has_saved(&self, key: &Key<'_>) -> bool {
-        self.has_failed() || self.slots[usize::from(key.slot)].lock().has(key)
+        self.has_failed() || lock(&self.slots[usize::from(key.slot)]).has(key)
     }
 
     /// Whether who is about to change what a name holds has to wait for the walk to save it. Its slot is held.
@@ -505,7 +506,7 @@ impl Snapshot {
         key: &Key<'_>,
         reading: &Reading<'_>,
     ) -> BegunName {
-        let mut saved = self.slots[usize::from(key.slot)].lock();
+        let mut saved = lock(&self.slots[usize::from(key.slot)]);
         if self.has_failed() || saved.has(key) {
             return BegunName::Done;
         }
@@ -527,7 +528,7 @@ impl Snapshot {
 
     /// Ends that: others may change what the name holds. Its slot is held.
     pub(crate) fn end_large(&self, key: &Key<'_>, turn: Turn) {
-        let mut saved = self.slots[usize::from(key.slot)].lock();
+        let mut saved = lock(&self.slots[usize::from(key.slot)]);
         saved.under_way = None;
         self.note_saved(&mut saved, key, turn);
     }
@@ -593,7 +594,7 @@ impl Snapshot {
                 self.compressed_away.fetch_add(saved, Ordering::Relaxed);
             }
         }
-        let mut files = self.files.lock();
+        let mut files = lock(&self.files);
         let file = files.current()?;
         file.key(self.database(table), key.bytes, view.expire_at_ms, &object).map_err(unwritten)
     }
@@ -679,7 +680,7 @@ impl Snapshot {
             match &mut files {
                 Some(files) => files.current()?.more(&out).map_err(unwritten)?,
                 None => {
-                    let (db, mut locked) = (self.database(table), self.files.lock());
+                    let (db, mut locked) = (self.database(table), lock(&self.files));
                     let key = locked.current()?.key(db, key.bytes, expire_at_ms, &out);
                     key.map_err(unwritten)?;
                     files = Some(locked);

@@ -1,19 +1,18 @@
 //! The file of a snapshot: written by a thread of its own under another name, so that nobody who holds a slot waits
 //! for the drive but when much is on its way, and put in place once all of it is there.
 
-use std::fs::{File, rename};
-use std::io::{self, Seek, Write};
-use std::num::NonZeroU64;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::Advice;
 use tier::{Background, Tier};
 
 use crate::limits::{SAVED_PIPE_BYTES_MAX, SAVED_PIPE_BYTES_MIN, SAVED_PIPE_SHIFT};
+use crate::state::files::SavedFile;
+use crate::state::server::Server;
 
 /// Bytes of a piece.
 const PIECE_BYTES_MAX: usize = 256 << 10;
@@ -72,8 +71,9 @@ impl Write for FilePipe {
         self.progress.pending.fetch_add(1, Ordering::Relaxed);
         // The thread says why when it is asked for the file.
         let memory = Background::small(&self.tier, bytes.len() as u64);
-        let sent = self.pieces.send(Piece { bytes: bytes.to_vec(), _memory: memory });
-        sent.map_err(|_| io::Error::other("the file cannot be written"))?;
+        let piece = Piece { bytes: bytes.to_vec(), _memory: memory };
+        let is_sent = send(&self.pieces, piece);
+        is_sent.then_some(()).ok_or_else(|| io::Error::other("the file cannot be written"))?;
         Ok(bytes.len())
     }
 
@@ -83,30 +83,41 @@ impl Write for FilePipe {
 }
 
 /// The file behind it.
-pub(crate) struct SnapshotFile {
+pub(crate) struct SnapshotFile<'a> {
+    server: &'a Server,
     dir: PathBuf,
     temporary: PathBuf,
-    thread: JoinHandle<io::Result<File>>,
+    /// It comes back when the thread has ended.
+    written: Receiver<io::Result<SavedFile>>,
     progress: Arc<Progress>,
 }
 
-impl SnapshotFile {
+impl SnapshotFile<'_> {
     /// Makes a file in a directory; `name` tells it from others. Errors: it cannot be made.
-    pub(crate) fn create(
-        tier: &Arc<Tier>,
+    pub(crate) fn create<'a>(
+        server: &'a Server,
         dir: &Path,
         name: &str,
-    ) -> io::Result<(SnapshotFile, FilePipe)> {
+    ) -> io::Result<(SnapshotFile<'a>, FilePipe)> {
         let dir = dir.to_path_buf();
         let temporary = dir.join(format!("temp-{}{name}.rdb", std::process::id()));
-        let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(true).open(&temporary)?;
-        let (pipe, received) = pipe(tier);
+        let file = server.files.create(&temporary)?;
+        let (pipe, received) = pipe(&server.tier);
         let progress = pipe.progress.clone();
         let ends = Ends(progress.clone());
-        let write = move || write_all(file, &received, &ends);
-        let thread = std::thread::Builder::new().name("snapshot".into()).spawn(write)?;
-        Ok((SnapshotFile { dir, temporary, thread, progress }, pipe))
+        let (sender, written) = sync_channel(1);
+        let write = move || {
+            let result = write_all(file, &received, &ends);
+            // Who does not wait for it has no use for it.
+            let _ = sender.send(result);
+        };
+        server.threads.start("snapshot", Box::new(write))?;
+        Ok((SnapshotFile { server, dir, temporary, written, progress }, pipe))
+    }
+
+    /// Waits until all is written.
+    fn written(&self) -> io::Result<SavedFile> {
+        receive(&self.written).ok_or_else(|| io::Error::other("the writer has ended"))?
     }
 
     /// Whether so much is on its way that the walk is to wait.
@@ -118,33 +129,68 @@ impl SnapshotFile {
     ///
     /// Errors: it cannot; what had the name has it still.
     pub(crate) fn put(self, name: &Path) -> io::Result<()> {
-        let result = self.thread.join().map_err(|_| io::Error::other("the writer has ended"));
-        let put = |file: File| {
-            file.sync_all()?;
-            rename(&self.temporary, self.dir.join(name))?;
-            File::open(&self.dir)?.sync_all()
+        let files = &self.server.files;
+        let put = |file: SavedFile| {
+            file.sync(true)?;
+            files.put(&self.dir, &self.temporary, &self.dir.join(name))
         };
-        let result = result.and_then(|file| file).and_then(put);
+        let result = self.written().and_then(put);
         if result.is_err() {
-            remove(&self.temporary);
+            self.remove_temporary();
         }
         result
     }
 
     /// Removes it, once it has all its bytes, and returns these. Errors: they could not be written.
-    pub(crate) fn into_bytes(self) -> io::Result<File> {
-        let result = self.thread.join().map_err(|_| io::Error::other("the writer has ended"));
-        remove(&self.temporary);
-        let mut file = result.and_then(|file| file)?;
+    pub(crate) fn into_bytes(self) -> io::Result<SavedFile> {
+        let result = self.written();
+        self.remove_temporary();
+        let mut file = result?;
         file.rewind()?;
         Ok(file)
     }
 
     /// Removes it. Returns why it could not be written, if that is why.
     pub(crate) fn remove(self) -> Option<io::Error> {
-        let result = self.thread.join();
-        remove(&self.temporary);
-        result.ok().and_then(Result::err)
+        let result = receive(&self.written);
+        self.remove_temporary();
+        result.and_then(Result::err)
+    }
+
+    fn remove_temporary(&self) {
+        if let Err(error) = self.server.files.remove(&self.temporary) {
+            let path = self.temporary.display();
+            tracing::debug!(%error, %path, "the unfinished file was gone already");
+        }
+    }
+}
+
+/// Sends a piece, and waits for room on the way. False: nobody takes it.
+fn send(pieces: &SyncSender<Piece>, piece: Piece) -> bool {
+    let mut piece = piece;
+    loop {
+        piece = match pieces.try_send(piece) {
+            Ok(()) => return true,
+            Err(TrySendError::Disconnected(_)) => return false,
+            Err(TrySendError::Full(piece)) => piece,
+        };
+        if !stdx::waiting::let_others_run() {
+            return pieces.send(piece).is_ok();
+        }
+    }
+}
+
+/// Waits for what comes next. None: nothing does.
+fn receive<T>(receiver: &Receiver<T>) -> Option<T> {
+    loop {
+        match receiver.try_recv() {
+            Ok(received) => return Some(received),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => {}
+        }
+        if !stdx::waiting::let_others_run() {
+            return receiver.recv().ok();
+        }
     }
 }
 
@@ -168,27 +214,24 @@ fn pieces_max(maxmemory: u64) -> usize {
     bytes as usize / PIECE_BYTES_MAX
 }
 
-fn remove(temporary: &Path) {
-    if let Err(error) = std::fs::remove_file(temporary) {
-        tracing::debug!(%error, path = %temporary.display(), "the unfinished file was gone already");
-    }
-}
-
 /// Writes what comes, until nothing more can.
-fn write_all(mut file: File, pieces: &Receiver<Piece>, Ends(progress): &Ends) -> io::Result<File> {
+fn write_all(
+    mut file: SavedFile,
+    pieces: &Receiver<Piece>,
+    Ends(progress): &Ends,
+) -> io::Result<SavedFile> {
     let (mut written, mut begun, mut synced) = (0, 0, 0);
-    for piece in pieces {
+    while let Some(piece) = receive(pieces) {
         file.write_all(&piece.bytes)?;
         progress.pending.fetch_sub(1, Ordering::Relaxed);
         written += piece.bytes.len() as u64;
         if written - begun >= WRITEBACK_BYTES {
-            // Pages that are not wanted any more are written without a wait. A file system that knows nothing of that
-            // writes them at the sync.
-            let _ = fadvise(&file, begun, NonZeroU64::new(written - begun), Advice::DontNeed);
+            // Pages that are not wanted any more are written without a wait.
+            file.advise(begun, written - begun, Advice::DontNeed);
             begun = written;
         }
         if written - synced >= SYNC_BYTES {
-            file.sync_data()?;
+            file.sync(false)?;
             synced = written;
         }
     }
@@ -197,6 +240,8 @@ fn write_all(mut file: File, pieces: &Receiver<Piece>, Ends(progress): &Ends) ->
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs::File;
+
     use rdb::file::FileWriter;
     use rdb::payload::VERSION_7_0;
 
@@ -231,10 +276,12 @@ pub(crate) mod tests {
             pipe.write_all(b"piece").expect("there is room");
         }
         assert!(pipe.progress.is_behind());
-        let (file, ends) = (File::open("/dev/null"), Ends(pipe.progress.clone()));
-        let write = move || write_all(file.expect("a file"), &received, &ends);
+        let file = SavedFile::System(File::open("/dev/null").expect("a file"));
+        let ends = Ends(pipe.progress.clone());
+        let write = move || write_all(file, &received, &ends);
         let thread = std::thread::spawn(write);
-        thread.join().expect("it returns").expect_err("it is open for reading alone");
+        let result = thread.join().expect("it returns");
+        assert!(result.is_err(), "it is open for reading alone");
         assert!(!pipe.progress.is_behind());
         pipe.write_all(b"piece").expect_err("nobody takes it");
         assert!(!pipe.progress.is_behind());

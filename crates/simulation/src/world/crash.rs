@@ -4,25 +4,32 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Crashes, Machine, Move, World};
+use flash::SimDisk;
+
+use super::process::{Left, Machine};
+use super::{Crashes, Move, World};
 use crate::checker::{self, Event, Verdict};
 use crate::client::Client;
-use crate::collection::Action;
-use crate::command::{Command, HASHES, KEYS, Key, Operation, STREAMS};
+use crate::collection::{Action, FIELDS};
+use crate::command::{Command, HASHES, KEYS, KEYS_OF_TYPE, Key, Operation, STREAMS};
 use crate::fiber::Preemption;
 use crate::journal::{JournalProfile, JournalThread};
 use crate::limits::WIND_DOWN_STEPS_MAX;
 use crate::model::State;
 use crate::outcome::Outcome;
+use crate::profile::pick;
 use crate::reply::Reply;
+use crate::stream::{GROUPS, GroupAction, StreamAction};
 
 /// Steps between the operation that a crash comes with and the crash.
 const DELAY_STEPS_MAX: u64 = 100;
+/// The same of those that come with a checkpoint, which may have ended by then.
+const AMID_STEPS_MAX: u64 = 2_000;
 
 impl Default for Crashes {
     fn default() -> Crashes {
         let (begin, counted) = (State::new(0), Outcome::default());
-        Crashes { left: 0, due: (0, 0), begin, counted }
+        Crashes { left: 0, due: (0, 0), is_amid: false, begin, counted }
     }
 }
 
@@ -62,7 +69,9 @@ impl World {
     fn plan_crash(&mut self) {
         if self.crashes.left > 0 {
             let left = self.random.below(self.operations_left() + 1);
-            self.crashes.due = (left, self.random.below(DELAY_STEPS_MAX));
+            self.crashes.is_amid = self.random.below(2) == 0;
+            let delay_max = if self.crashes.is_amid { AMID_STEPS_MAX } else { DELAY_STEPS_MAX };
+            self.crashes.due = (left, self.random.below(delay_max));
         }
     }
 
@@ -76,6 +85,9 @@ impl World {
         if self.crashes.left == 0 || self.operations_left() > left {
             return false;
         }
+        if self.crashes.is_amid && !self.has_job() {
+            return false;
+        }
         self.crashes.due = (left, delay.saturating_sub(1));
         delay == 0
     }
@@ -87,6 +99,7 @@ impl World {
         let loses_power = self.random.below(2) == 0;
         let journal = self.journal.as_mut().expect("what crashes has a journal");
         let left = journal.crash(loses_power);
+        let disk = self.profile.keeps_flash().then(|| self.disk.after_crash(loses_power));
         let is_durable =
             self.profile.journal.as_ref().is_some_and(JournalProfile::is_durable_when_answered);
         let durable_at_us = if is_durable { now_us } else { journal.durable_at_us() };
@@ -96,7 +109,7 @@ impl World {
         let counted = self.count(&histories);
         self.crashes.counted.add(counted);
         self.wind_down()?;
-        self.start_again(left)?;
+        self.start_again(left, disk)?;
         // All that was answered before is in front of it, and of the rest a part.
         histories.push(vec![Event { sent: durable_at_us + 1, ..self.look()? }]);
         let look = Some(histories.len() - 1);
@@ -130,8 +143,10 @@ impl World {
         Preemption::never().install();
         self.end_failing();
         self.clients.drain(..).chain(self.helper.take()).for_each(|client| client.wire.close());
+        self.server.stop();
         for _ in 0..WIND_DOWN_STEPS_MAX {
             let Some(next) = self.unfinished() else {
+                self.jobs.end();
                 if let Some(journal) = self.journal.take() {
                     journal.end();
                 }
@@ -145,30 +160,37 @@ impl World {
                     self.threads[index].thread.run();
                 }
                 Move::Run(index) => self.threads[index].thread.run(),
+                Move::Job => self.start_job(),
+                Move::GoOn(index) => self.jobs.run(index, self.clock.now_us()),
                 _ => self.run_journal(),
             }
         }
         Err(format!("the server does not come to an end\n{}", self.waits()))
     }
 
-    /// Something that is under way.
+    /// Something that is under way, or what this may wait for.
     fn unfinished(&mut self) -> Option<Move> {
-        if self.journal.as_ref().is_some_and(|journal| journal.is_in_step()) {
-            return Some(Move::Journal);
-        }
-        let count = self.threads.len();
-        let first = self.random.below(count as u64) as usize;
-        let mut order = (first..first + count).map(|index| index % count);
-        let in_task = order.clone().find(|index| self.threads[*index].thread.is_in_task());
-        let in_flight = |index: &usize| self.threads[*index].worker.tier().in_flight() > 0;
-        in_task.map(Move::Run).or_else(|| order.find(in_flight).map(Move::Device))
+        let threads = self.threads.iter().enumerate();
+        let mut moves: Vec<Move> = threads
+            .filter_map(|(index, one)| match one.thread.is_in_task() {
+                true => Some(Move::Run(index)),
+                false => (one.worker.tier().in_flight() > 0).then_some(Move::Device(index)),
+            })
+            .collect();
+        moves.extend(self.jobs.busy().map(Move::GoOn));
+        moves.extend(self.server.has_job().then_some(Move::Job));
+        let has_job = self.has_job();
+        let is_unfinished =
+            |journal: &JournalThread| journal.is_in_step() || has_job && journal.is_due();
+        moves.extend(self.journal.as_ref().filter(|one| is_unfinished(one)).map(|_| Move::Journal));
+        (!moves.is_empty()).then(|| pick(&mut self.random, &moves))
     }
 
-    /// Starts another server on what is left of the journal, with memory enough and drives that work.
-    fn start_again(&mut self, journal: JournalThread) -> Result<(), String> {
-        let Machine { disk, tier, server } =
-            Machine::new(&self.profile, &mut self.random, &self.clock, 0);
-        (self.disk, self.tier, self.server) = (disk, tier, server);
+    /// Starts another server on what is left of the journal and of the drives, with memory enough and drives that work.
+    fn start_again(&mut self, journal: JournalThread, disk: Option<SimDisk>) -> Result<(), String> {
+        let left = Left { journal: Some(&journal), disk };
+        let machine = Machine::new(&self.profile, &mut self.random, &self.clock, 0, left)?;
+        (self.disk, self.tier, self.server) = (machine.disk, machine.tier, machine.server);
         self.journal = Some(journal);
         self.max_memory.clear();
         self.start_threads();
@@ -205,6 +227,18 @@ impl World {
     }
 }
 
+/// What reads when the fields of a hash go.
+fn look_at_times(key: Key) -> Command {
+    Command::On(key, Action::HPExpireTime((0..FIELDS).collect()))
+}
+
+/// What reads of a stream what its entries do not tell.
+fn look_at_stream(key: Key) -> impl Iterator<Item = Command> {
+    let pending = (0..GROUPS).map(|group| StreamAction::Of(group, GroupAction::Pending));
+    let actions = [StreamAction::Last, StreamAction::Groups].into_iter().chain(pending);
+    actions.map(move |action| Command::On(key, Action::Stream(action)))
+}
+
 /// What reads all that the model knows of both databases.
 fn look_at_all() -> Vec<Command> {
     let keys = || (0..KEYS.len() as u8).map(Key);
@@ -213,7 +247,8 @@ fn look_at_all() -> Vec<Command> {
         [Command::Select(db), Command::MGet((0..HASHES).map(Key).collect())]
             .into_iter()
             .chain(collections.map(|key| Command::On(key, Action::read_all(key))))
-            .chain(keys().skip(STREAMS.into()).map(|key| Command::On(key, Action::XLast)))
+            .chain(keys().skip(STREAMS.into()).flat_map(look_at_stream))
+            .chain(keys().skip(HASHES.into()).take(KEYS_OF_TYPE.into()).map(look_at_times))
             .chain(keys().map(Command::PExpireTime))
     };
     [0, 1].into_iter().flat_map(of_database).chain([Command::Select(0)]).collect()

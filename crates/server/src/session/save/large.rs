@@ -1,7 +1,6 @@
 //! Large values that the walk of a snapshot writes, a part at a time.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use command::collection::LeafAt;
 use command::saved::{SavedTree, begin_string};
@@ -31,7 +30,7 @@ impl Saving<'_> {
     ) -> Result<(), Failure> {
         let beside = || {
             let (file, pipe) =
-                SnapshotFile::create(&self.server.tier, &self.dir, "-beside").map_err(unwritten)?;
+                SnapshotFile::create(self.server, &self.dir, "-beside").map_err(unwritten)?;
             assert!(self.beside.set(file).is_ok(), "it is made once");
             Ok(FileWriter::part(pipe))
         };
@@ -91,12 +90,13 @@ impl Saving<'_> {
 
     /// Memory for what is read. Errors: there is none, or the snapshot was ended meanwhile.
     pub(super) fn reserve(&self, snapshot: &Snapshot, bytes: u64) -> Result<Background, Failure> {
-        let (tier, start) = (&self.server.tier, Instant::now());
+        let tier = &self.server.tier;
+        let start = tier.clock().now();
         let may_overrun = self.may_overrun(bytes);
         if may_overrun && self.is_short.get() {
             return Ok(Background::soon(tier, bytes));
         }
-        let waits = || !may_overrun || start.elapsed() < CHECKPOINT_WAIT_MAX;
+        let waits = || !may_overrun || tier.clock().now() - start < CHECKPOINT_WAIT_MAX;
         let memory = Background::wait(tier, bytes, || waits() && !self.is_over(snapshot));
         if let Some(memory) = memory {
             return Ok(memory);

@@ -11,7 +11,7 @@ use crate::state::registry::tests::KEY_COMMANDS;
 fn begin<'s>(server: &'s Server, name: &str) -> (Saving<'s>, Arc<Snapshot>) {
     let reader = TierWorker::new(server.tier.clone(), 0).expect("there is no flash");
     let dir = std::env::temp_dir();
-    let (file, pipe) = SnapshotFile::create(&server.tier, &dir, name).expect("a file");
+    let (file, pipe) = SnapshotFile::create(server, &dir, name).expect("a file");
     let (purpose, beside) = (Purpose::Save, OnceCell::new());
     let (copier, is_short, turns) = (RefCell::default(), Cell::new(false), Turns::new());
     let saving = Saving {

@@ -25,6 +25,9 @@ impl Turns {
 
     /// Gives way if it is time. Nothing is held.
     pub(super) fn give_way(&self) {
+        if stdx::waiting::give_way() {
+            return;
+        }
         let now = Instant::now();
         if now.saturating_duration_since(self.began.get()) < self.others.get().max(RUN_MIN) {
             return;

@@ -258,3 +258,5 @@ pub(crate) const LOADED_ELEMENT_BYTES: u64 = 16 << 10;
 
 /// How often, a millisecond apart, it is looked for memory for values that come back to RAM since flash is to go.
 pub(crate) const DRAIN_LOOKS_MAX: u32 = 2_000;
+/// Walks over all values that come back so, one behind the other, that leave as many on flash as there were.
+pub(crate) const DRAIN_WALKS_MAX: u32 = 200;

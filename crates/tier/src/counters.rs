@@ -119,7 +119,7 @@ impl Counters {
     }
 
     /// Values that have a copy on flash.
-    pub(crate) fn flash_count(&self) -> i64 {
+    pub fn flash_count(&self) -> i64 {
         self.clean_count.load(Ordering::Relaxed) + self.cold_count.load(Ordering::Relaxed)
     }
 

@@ -148,15 +148,18 @@ impl Tier {
         self.flash.changes.load(Ordering::Acquire)
     }
 
-    /// A side of the engine, if there is one. Errors: its ring or threads could not be made.
+    /// A side of the engine, if there is one that is not to go. Errors: its ring or threads could not be made.
     pub(crate) fn side(&self) -> Result<Option<Box<dyn EngineWorker>>, flash::EngineError> {
+        if self.engine_number().is_multiple_of(2) {
+            return Ok(None);
+        }
         self.engine().map(|engine| engine.worker()).transpose()
     }
 }
 
 /// The engine has come, or is to go.
-#[derive(Clone, Copy)]
-pub(crate) struct FlashChange {
-    number: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct FlashChange {
+    pub(crate) number: u64,
     pub(crate) has_engine: bool,
 }

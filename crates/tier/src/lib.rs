@@ -51,6 +51,7 @@ pub use demote::{Demoted, StopReason};
 pub use drain::DrainRoom;
 pub use environment::{Clock, Environment, Listener, ResidentSource};
 pub use fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
+pub use flash_switch::FlashChange;
 pub use policy::{EvictionPolicy, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use read_back::ReadBack;

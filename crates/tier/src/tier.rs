@@ -382,9 +382,8 @@ impl Tier {
 
     /// Measures memory; fifty times a second.
     pub fn measure(&self) {
-        if let Some(engine) = &*self.flash.engine() {
-            self.budget.set_engine(engine.stats().buffer_bytes);
-        }
+        let buffers = self.flash.engine().as_ref().map(|engine| engine.stats().buffer_bytes);
+        self.budget.set_engine(buffers.unwrap_or(0));
         self.look_for_memory(0);
         self.budget.set_flash_full(self.is_flash_full());
         self.budget.measure();

@@ -21,6 +21,7 @@ use crate::compress::{Compressor, decompress};
 use crate::defrag::DefragHand;
 use crate::evict::EvictionHand;
 use crate::fetch::{FetchedSet, Group, GroupDone, Want, sort_wants};
+use crate::flash_switch::FlashChange;
 use crate::hand::Hand;
 use crate::limits::READS_STARTED_MAX;
 use crate::tier::Tier;
@@ -109,8 +110,9 @@ impl ValueRead {
 impl TierWorker {
     /// The side of worker `index`. Errors: the engine's ring or threads could not be made.
     pub fn new(tier: Arc<Tier>, index: usize) -> Result<TierWorker, EngineError> {
+        // A thread that reads takes it with the first value; one begun while flash goes would keep its files.
         let engine_number = Cell::new(tier.engine_number());
-        let engine = RefCell::new(tier.side()?);
+        let engine = RefCell::new(if tier.has_flash() { tier.side()? } else { None });
         let seed = tier.seed ^ 0x9E37_79B9_7F4A_7C15 ^ index as u64;
         let hand = Hand::new(index, tier.workers);
         let defrag = DefragHand::new(index, tier.workers);
@@ -154,39 +156,36 @@ impl TierWorker {
         self.tier.change_to_follow(self.index).is_some()
     }
 
-    /// Takes its side of an engine that has come, or lets go of that of one that is to go. False: something is still in
-    /// flight on it, or in its queue. Called by the thread that drives it; what [`TierWorker::wake_fd`] has answered before is
-    /// of no more use then, and [`TierWorker::note_followed`] follows.
+    /// Takes its side of an engine that has come, or lets go of that of one that is to go. Returns the change that it has
+    /// followed, for [`TierWorker::note_followed`]; none: there is no change, or something is still in flight on its side, or in
+    /// its queue. Called by the thread that drives it; what [`TierWorker::wake_fd`] has answered before is of no more use then.
     ///
     /// Errors: the ring or the threads behind it could not be made.
-    pub fn follow_engine(&self) -> Result<bool, EngineError> {
-        match self.tier.change_to_follow(self.index) {
-            None => {}
-            Some(change) if change.has_engine => {
+    pub fn follow_engine(&self) -> Result<Option<FlashChange>, EngineError> {
+        let Some(change) = self.tier.change_to_follow(self.index) else { return Ok(None) };
+        if change.has_engine {
+            // A fetch may have taken it before.
+            if self.engine.borrow().is_none() || self.engine_number.get() != change.number {
                 let side = self.tier.side()?;
-                let mut engine = self.engine.borrow_mut();
-                *engine = engine.take().or(side);
-                self.engine_number.set(self.tier.engine_number());
+                self.engine.replace(side);
+                self.engine_number.set(change.number);
             }
-            Some(_) => {
-                // Nothing on it lives, but who lets go of it waits for what is in its write buffers.
-                self.flush();
-                self.reap();
-                if self.in_flight() > 0 || self.reads.borrow().are_any() {
-                    return Ok(false);
-                }
-                self.engine.take();
-                self.note_writing();
+        } else {
+            // Nothing on it lives, but who lets go of it waits for what is in its write buffers.
+            self.flush();
+            self.reap();
+            if self.in_flight() > 0 || self.reads.borrow().are_any() {
+                return Ok(None);
             }
+            self.engine.take();
+            self.note_writing();
         }
-        Ok(true)
+        Ok(Some(change))
     }
 
-    /// Says that it is ready for the change of the engine that it has followed.
-    pub fn note_followed(&self) {
-        if let Some(change) = self.tier.change_to_follow(self.index) {
-            self.tier.note_followed(self.index, change);
-        }
+    /// Says that it is ready for a change that it has followed. There may be a later one.
+    pub fn note_followed(&self, change: FlashChange) {
+        self.tier.note_followed(self.index, change);
     }
 
     /// Reads values from flash, all at once. `wants` names each record once, in ascending order.

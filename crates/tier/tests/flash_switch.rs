@@ -14,7 +14,7 @@ fn open(disk: &SimDisk) -> Arc<dyn Engine> {
     let config = LogConfig {
         paths: Vec::new(),
         flash_bytes: 48 * SEGMENT_BYTES,
-        workers: 1,
+        workers: 2,
         segment_bytes: Some(SEGMENT_BYTES),
         backend: Backend::Auto,
     };
@@ -29,9 +29,14 @@ struct Rig {
 impl Rig {
     /// One without flash.
     fn new() -> Rig {
+        Rig::with_workers(1)
+    }
+
+    /// One without flash, of several workers of which it has the first.
+    fn with_workers(workers: usize) -> Rig {
         let budget = Budget::new(0).expect("memory can be measured");
         let environment = Environment::of_machine(None);
-        let tier = Arc::new(Tier::new(Arc::default(), None, environment, budget, 1));
+        let tier = Arc::new(Tier::new(Arc::default(), None, environment, budget, workers));
         let worker = TierWorker::new(Arc::clone(&tier), 0).expect("a worker");
         Rig { tier, worker }
     }
@@ -46,9 +51,7 @@ impl Rig {
     }
 
     fn follow(&self) {
-        let followed = (0..TURNS_MAX).any(|_| self.worker.follow_engine().expect("a side"));
-        assert!(followed, "it hangs");
-        self.worker.note_followed();
+        follow(&self.worker);
         assert!(self.tier.have_workers_followed());
     }
 
@@ -79,6 +82,30 @@ impl Rig {
             _ => panic!("{:?} is not on flash alone", key.bytes),
         })
     }
+}
+
+fn follow(worker: &TierWorker) {
+    while worker.is_engine_changed() {
+        let followed = (0..TURNS_MAX).find_map(|_| worker.follow_engine().expect("a side"));
+        worker.note_followed(followed.expect("it ends"));
+    }
+}
+
+/// A value that the first worker has on a second engine is there for both.
+fn check_second(rig: &Rig, other: &TierWorker) {
+    let disk = SimDisk::new(2, 1, 512);
+    rig.tier.offer_engine(open(&disk));
+    [&rig.worker, other].into_iter().for_each(follow);
+    rig.tier.begin_demoting();
+    let key = Key::new(b"key");
+    rig.change(&key, |mut db| db.put(&key, 0, &value(0, 7), Expiry::Clear));
+    assert_eq!(rig.worker.demote_key(0, &key, 0), Ok(true));
+    let want = rig.want(&key);
+    for worker in [&rig.worker, other] {
+        assert_eq!(worker.fetch_now(vec![want]).value(want.record), Some(&*value(0, 7)));
+    }
+    let live_bytes = rig.tier.engine().map(|engine| engine.free_space().live_bytes);
+    assert_ne!(live_bytes, Some(0));
 }
 
 fn name(index: usize) -> String {
@@ -130,4 +157,47 @@ fn an_engine_comes_and_goes_and_comes_again() {
         }
         assert_eq!(rig.tier.engine().map(drop), None);
     }
+}
+
+#[test]
+fn an_engine_that_is_recalled_before_all_have_it_is_let_go_of_by_those_who_have() {
+    let rig = Rig::with_workers(2);
+    let other = TierWorker::new(Arc::clone(&rig.tier), 1).expect("a worker");
+    let disk = SimDisk::new(1, 1, 512);
+    rig.tier.offer_engine(open(&disk));
+    let taken = rig.worker.follow_engine().expect("a side").expect("one was offered");
+    // The other has failed to take its side.
+    rig.tier.recall_engine();
+    rig.worker.note_followed(taken);
+    follow(&other);
+    assert!(!rig.tier.have_workers_followed(), "the first has its side still");
+    follow(&rig.worker);
+    let engine = rig.tier.take_engine().expect("there was one");
+    assert_eq!(Arc::strong_count(&engine), 1);
+    check_second(&rig, &other);
+}
+
+#[test]
+fn a_read_behind_a_recall_takes_no_side() {
+    let rig = Rig::with_workers(2);
+    let other = TierWorker::new(Arc::clone(&rig.tier), 1).expect("a worker");
+    let disk = SimDisk::new(1, 1, 512);
+    rig.tier.offer_engine(open(&disk));
+    [&rig.worker, &other].into_iter().for_each(follow);
+    rig.tier.begin_demoting();
+    let key = Key::new(b"waits");
+    rig.change(&key, |mut db| db.put(&key, 0, &value(0, 1), Expiry::Clear));
+    assert_eq!(rig.worker.demote_key(0, &key, 0), Ok(true));
+    let want = rig.want(&key);
+    for slot in 0..keyspace::SLOT_COUNT as u16 {
+        other.drain_slot(slot, &|_| Ok(()), str::to_owned).expect("it is read");
+    }
+    assert!(rig.tier.end_demoting(&rig.tier.keyspace.lock_all()));
+    rig.tier.recall_engine();
+    follow(&rig.worker);
+    // The reader of a value that has come back meanwhile, for which it had to wait.
+    assert_eq!(rig.worker.fetch_now(vec![want]).value(want.record), None);
+    follow(&other);
+    rig.tier.take_engine().expect("there was one");
+    check_second(&rig, &other);
 }

@@ -41,9 +41,13 @@ pub(crate) async fn follow_flash(
     mut changes: Receiver<()>,
     mut tasks: FlashTasks,
 ) {
-    while changes.changed().await.is_ok() {
+    loop {
+        // What was told before somebody listened as well.
         if let Err(reason) = follow(&worker, &mut tasks).await {
             worker.server.flash_changes.fail(reason);
+        }
+        if changes.changed().await.is_err() {
+            return;
         }
     }
 }
@@ -51,12 +55,13 @@ pub(crate) async fn follow_flash(
 /// Errors: the worker's side, or what watches it, could not be made.
 async fn follow(worker: &Rc<Worker>, tasks: &mut FlashTasks) -> Result<(), String> {
     while worker.tier.is_engine_changed() {
-        if !worker.tier.follow_engine().map_err(|error| error.to_string())? {
+        let followed = worker.tier.follow_engine().map_err(|error| error.to_string())?;
+        let Some(change) = followed else {
             worker.upkeep_tick.notified().await;
             continue;
-        }
+        };
         *tasks = FlashTasks::start(worker).map_err(|error| error.to_string())?;
-        worker.tier.note_followed();
+        worker.tier.note_followed(change);
     }
     Ok(())
 }

@@ -205,14 +205,17 @@ fn switch_on(server: &Arc<Server>) -> Result<(), String> {
 /// Opens the flash that the options name beside the journal that there is: that refers to nothing on flash.
 fn open_now(server: &Server) -> anyhow::Result<Arc<dyn Engine>> {
     let (config, workers) = (&server.config, server.tier.workers);
+    let log = log_config(config, workers);
     if let Some(journal) = server.journaling.journal() {
-        return open_empty(&log_config(config, workers), Some(journal.mark()));
+        return open_empty(&log, Some(journal.mark()));
     }
-    let journal = match flash::has_kept_files(&flash_paths(config)) {
+    let journal = match flash::has_kept_files(&log.paths) {
         true => find_journal(config)?,
         false => None,
     };
-    open_by(config, workers, journal.as_ref())
+    // What a journal refers to that is not loaded here is left alone.
+    let without = journal.filter(|found| found.flash_state.is_none()).map(|found| found.mark);
+    open_empty(&log, without)
 }
 
 /// Has the workers follow a change of the engine, and waits until they have.

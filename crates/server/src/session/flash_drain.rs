@@ -2,8 +2,8 @@
 //!
 //! A thread of its own does it (`tier/src/drain.rs`), and flash stays as it is if it does not get to the end: where there is
 //! no memory, where a value cannot be read, where a client wants it back. Until the last value is in RAM what memory
-//! lacks still goes to flash, so no key is evicted and no write refused for a drain. A checkpoint of the journal that
-//! refers to flash is superseded by one that has all values before any file goes.
+//! lacks still goes to flash, so no key is evicted and no write refused for a drain. Checkpoints of the journal have all values
+//! from its beginning on, and one takes the place of the last that refers to flash before any file goes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use keyspace::SLOT_COUNT;
 use tier::TierWorker;
 
 use crate::config::{ConfigError, ProtectedOptions, WaitForChange};
-use crate::limits::DRAIN_LOOKS_MAX;
+use crate::limits::{DRAIN_LOOKS_MAX, DRAIN_WALKS_MAX};
 use crate::session::flash::{LOOK_EVERY, await_workers};
 use crate::session::journal::is_begun;
 use crate::session::save::{forget_references, take_checkpoint};
@@ -64,7 +64,7 @@ fn run(server: &Arc<Server>, drain: &Drain) {
     let start = Instant::now();
     let room = server.tier.drain_room();
     tracing::info!(bytes = room.wanted_bytes, "flash is to go: values come back to RAM");
-    let drained = bring_back(server, drain).and_then(|()| let_go(server, drain));
+    let drained = drain_all(server, drain);
     let end = drained.err().unwrap_or(DrainEnd::Done);
     let seconds = start.elapsed().as_secs_f64();
     match end {
@@ -80,29 +80,46 @@ fn run(server: &Arc<Server>, drain: &Drain) {
     server.flash_changes.end_drain(Some(end));
 }
 
-/// Brings all values back, until none is on flash and none goes there.
-fn bring_back(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
+fn drain_all(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
     let worker = TierWorker::new(server.tier.clone(), 0).map_err(|error| {
         tracing::error!(%error, "cannot read flash");
         DrainEnd::Unreadable
     })?;
+    bring_back(server, &worker, drain)?;
+    // It may take long, and what memory lacks goes to flash meanwhile.
+    supersede(server, drain)?;
+    while !server.tier.end_demoting(&server.tier.keyspace.lock_all()) {
+        bring_back(server, &worker, drain)?;
+    }
+    drop(worker);
+    forget_references(server);
+    close_flash(server);
+    Ok(())
+}
+
+/// Brings values back until none is on flash.
+fn bring_back(server: &Server, worker: &TierWorker, drain: &Drain) -> Result<(), DrainEnd> {
     let may_take = |bytes| await_room(server, drain, bytes);
     let unreadable = |failure: &str| {
         tracing::error!(failure, "a value on flash cannot be read");
         DrainEnd::Unreadable
     };
-    loop {
+    let (mut least, mut vain_walks) = (i64::MAX, 0);
+    while !server.tier.is_flash_empty() {
         for slot in 0..SLOT_COUNT as u16 {
             worker.drain_slot(slot, &may_take, unreadable)?;
         }
-        if server.tier.is_flash_empty()
-            && server.tier.end_demoting(&server.tier.keyspace.lock_all())
-        {
-            return Ok(());
+        // Others may have as many values leave RAM.
+        let left = server.tier.counters.flash_count();
+        vain_walks = if left < least { 0 } else { vain_walks + 1 };
+        least = least.min(left);
+        if vain_walks == DRAIN_WALKS_MAX {
+            return Err(DrainEnd::NoProgress);
         }
         // What is being freed, or collected, is so soon.
         std::thread::sleep(WALK_EVERY);
     }
+    Ok(())
 }
 
 /// Waits until values of so many bytes may come back.
@@ -119,26 +136,11 @@ fn await_room(server: &Server, drain: &Drain, bytes: u64) -> Result<(), DrainEnd
     Err(DrainEnd::NoMemory)
 }
 
-/// Closes the flash, on which no value is and to which none goes.
-fn let_go(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
-    let superseded = match drain.is_called_off() {
-        true => Err(DrainEnd::CalledOff),
-        false => supersede(server),
-    };
-    if superseded.is_err() {
-        server.tier.begin_demoting();
-        return superseded;
-    }
-    forget_references(server);
-    close_flash(server);
-    Ok(())
-}
-
 /// Has a checkpoint that refers to nothing on flash take the place of the last of the journal, if there is one.
-fn supersede(server: &Arc<Server>) -> Result<(), DrainEnd> {
+fn supersede(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
     // One that has begun before may refer to flash, and takes the place of that before it.
     while server.saves.purpose().is_some() || server.saves.is_loading() {
-        if server.is_stopping() {
+        if drain.is_called_off() || server.is_stopping() {
             return Err(DrainEnd::CalledOff);
         }
         std::thread::sleep(LOOK_EVERY);
@@ -146,7 +148,7 @@ fn supersede(server: &Arc<Server>) -> Result<(), DrainEnd> {
     if !is_begun(server) || take_checkpoint(server) || !is_begun(server) {
         return Ok(());
     }
-    match server.is_stopping() {
+    match drain.is_called_off() || server.is_stopping() {
         true => Err(DrainEnd::CalledOff),
         false => Err(DrainEnd::NoCheckpoint),
     }

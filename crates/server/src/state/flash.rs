@@ -15,6 +15,8 @@ pub(crate) enum DrainEnd {
     CalledOff,
     /// There was not enough memory.
     NoMemory,
+    /// Walk after walk as many values were on flash as before: memory is so short that as many leave RAM as come back.
+    NoProgress,
     /// A value could not be read.
     Unreadable,
     /// The checkpoint that is to take the place of one that refers to flash could not be taken.
@@ -28,6 +30,7 @@ impl DrainEnd {
             DrainEnd::Done => "done",
             DrainEnd::CalledOff => "called-off",
             DrainEnd::NoMemory => "no-memory",
+            DrainEnd::NoProgress => "no-progress",
             DrainEnd::Unreadable => "unreadable",
             DrainEnd::NoCheckpoint => "no-checkpoint",
         }

@@ -249,7 +249,7 @@ const SPACE: &[Field] = &[
     field(
         "flash_last_drain",
         "How the last such drain has ended: `none`, `done`, `called-off` by a new `flash-path`, or with flash as it was: \
-         `no-memory`, `unreadable` (a value), `no-checkpoint` (of the journal, without references to flash).",
+         `no-memory`, `no-progress` (as many values leave RAM as come back), `unreadable` (a value), `no-checkpoint` (of the journal, without references to flash).",
         |f| Word(f.last_drain),
     ),
     field("flash_backend", "How flash is read and written: `io_uring` or `threads`.", |f| {

@@ -11,7 +11,8 @@ use crate::state::server::Server;
 /// The engine whose values may stay where they are. None: there is none that keeps any, or they are to be written, or are this
 /// time, of which the log tells.
 pub(super) fn engine_to_refer_to(server: &Server, journal: &Journal) -> Option<Arc<dyn Engine>> {
-    let may_refer = server.tier.has_flash() && server.config.tier_persistence.load();
+    let stays = server.tier.has_flash() && !server.tier.drains();
+    let may_refer = stays && server.config.tier_persistence.load();
     let engine = server.tier.engine().filter(|_| may_refer)?;
     let prepared = engine.checkpoints()?.prepare(journal.id());
     match prepared {

@@ -452,6 +452,7 @@ impl Demoter<'_> {
     pub(crate) fn copy(&mut self, slot: u16, view: &View<'_>, table: u8) -> Copying {
         let Stored::Hot(value) = view.stored else { return Copying::Leave };
         if !self.tier.has_flash() || self.tier.drains() {
+            self.stopped = Some(StopReason::Failed);
             return Copying::Stop;
         }
         let is_left = value.len() > self.large_value_bytes

@@ -1,10 +1,11 @@
 //! An engine comes and goes: threads that began before read by the one that there is, and no value is left on one that goes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use flash::{Backend, Engine, LogConfig, SimDisk, open_sim};
 use keyspace::{Db, Expiry, Key, Stored, Tally};
-use tier::{Budget, Environment, FetchedSet, StopReason, Tier, TierWorker, Want};
+use tier::{Budget, Copier, Environment, FetchedSet, StopReason, Tier, TierWorker, Want};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 const KEYS: usize = 20;
@@ -200,4 +201,30 @@ fn a_read_behind_a_recall_takes_no_side() {
     follow(&other);
     rig.tier.take_engine().expect("there was one");
     check_second(&rig, &other);
+}
+
+#[test]
+fn copies_for_a_checkpoint_end_where_flash_is_to_go() {
+    let rig = Rig::new();
+    let disk = SimDisk::new(1, 1, 512);
+    rig.switch_on(open(&disk));
+    let names: Vec<String> = (0..KEYS).map(|index| format!("{{slot}}{index}")).collect();
+    for name in &names {
+        let key = Key::new(name.as_bytes());
+        rig.change(&key, |mut db| db.put(&key, 0, &value(1, 1), Expiry::Clear));
+    }
+    let mut copier = Copier::new(&rig.tier).expect("a side").expect("there is much to copy");
+    let seen = Cell::new(0);
+    copier.copy_slot(Key::new(names[0].as_bytes()).slot, |_| {
+        seen.set(seen.get() + 1);
+        if seen.get() == KEYS / 2 {
+            rig.tier.set_drains(true);
+        }
+        assert!(seen.get() <= KEYS, "it goes on and on");
+        true
+    });
+    assert_eq!(seen.get(), KEYS / 2);
+    drop(copier);
+    rig.tier.set_drains(false);
+    rig.switch_off();
 }

@@ -220,7 +220,7 @@ fn values_of_an_own_type_are_read_by_who_takes_them() {
     assert_eq!(read(Some(200)).expect("a file"), (part, Part::End));
     for own_type in [None, Some(201)] {
         let error = read(own_type).expect_err("it is another's").error;
-        assert_eq!(error, Error::Unsupported("type", 200));
+        assert_eq!(error, Error::Unsupported("object type", 200));
     }
     for len in 0..file.len() {
         let mut reader = FileReader::new(&file[..len.max(9)], 1 << 20).expect("a file");

@@ -1,7 +1,7 @@
 //! Flash: it is opened at the start, and switched on, resized and laid out anew by CONFIG SET (off: `flash_drain.rs`).
 //!
-//! It is there when `flash-path` and `flash-size` are both set. What was journaled before is in the journal, so a start finds
-//! all whether flash was there or not; from the next checkpoint on that refers to what is on it.
+//! It is there when `flash-path` and `flash-size` are both set. What was journaled before it came is in the journal, so a
+//! restart needs nothing of it until a checkpoint refers to values on flash.
 
 use std::path::PathBuf;
 use std::sync::Arc;

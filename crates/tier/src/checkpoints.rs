@@ -121,8 +121,8 @@ mod tests {
         for (free, held, is_wanted, is_wanted_by_who_waits) in [
             (640, 0, false, false),
             (160, 480, false, true),
-            (159, 213, true, true),
-            (159, 212, false, true),
+            (159, 320, true, true),
+            (159, 319, false, true),
             (79, 80, true, true),
             (79, 79, false, true),
             // Though something is free: a long record may need more.

@@ -281,8 +281,8 @@ pub enum GcProgress {
 /// Where freed segments are held for a checkpoint gc begins when less than this share is free of what does not live, a quarter:
 /// survivors need room before any comes free.
 pub const FREE_SPARE_SHARE: u64 = 4;
-/// It ends when this share is held, a third.
-pub const HELD_SPARE_SHARE: u64 = 3;
+/// It ends when this share is held, a half: each checkpoint is written for the room that it brings.
+pub const HELD_SPARE_SHARE: u64 = 2;
 
 /// Room on flash.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]

@@ -75,13 +75,15 @@ pub struct Hint {
     pub hash: u64,
     /// Where the key probably stands.
     pub(crate) guess: Option<Position>,
+    /// The kind of the value there, once that is prefetched.
+    pub kind: Option<u8>,
 }
 
 impl Hint {
     /// The hint to a key of a physical table.
     #[inline]
     pub fn new(table: u8, key: &Key<'_>) -> Hint {
-        Hint { table, slot: key.slot, hash: key.hash, guess: None }
+        Hint { table, slot: key.slot, hash: key.hash, guess: None, kind: None }
     }
 
     /// Whether another one is to the same key, as far as is known.

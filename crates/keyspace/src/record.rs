@@ -429,14 +429,16 @@ impl Record {
         pen.put(&[len as u8]);
     }
 
-    /// Asks for the first lines of a value that stands apart.
+    /// Asks for the first lines of a value that stands apart. Returns its kind.
     #[inline]
-    pub(crate) fn prefetch_value(&self, lines: usize) {
-        if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = self.parse_in_place().0.stored {
+    pub(crate) fn prefetch_value(&self, lines: usize) -> u8 {
+        let view = self.parse_in_place().0;
+        if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = view.stored {
             for line in bytes.chunks(CACHE_LINE_BYTES).take(lines) {
                 crate::prefetch::prefetch(line.as_ptr());
             }
         }
+        view.kind
     }
 
     /// Whether the value stands in the record itself.

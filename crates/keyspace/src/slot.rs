@@ -250,13 +250,13 @@ impl SlotState {
         }
     }
 
-    /// Asks for the value of that record, when it stands apart.
+    /// Asks for the value of that record, when it stands apart, and notes its kind.
     #[inline]
-    pub(crate) fn prefetch_value(&self, key: &Hint, lines: usize) {
+    pub(crate) fn prefetch_value(&self, key: &mut Hint, lines: usize) {
         if let (Some(entries), Some(at)) = (self.table(key.table), key.guess)
             && entries.fits(at, key.hash)
         {
-            entries.record(at).prefetch_value(lines);
+            key.kind = Some(entries.record(at).prefetch_value(lines));
         }
     }
 

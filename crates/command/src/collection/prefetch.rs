@@ -123,6 +123,13 @@ impl Element {
         }
     }
 
+    /// Whether a key, which has been prefetched, may hold a large collection, to look elements up in. Cost: none that
+    /// counts, where [`Element::look_up`] takes the slot.
+    #[inline]
+    pub fn may_be_in(key: &Hint) -> bool {
+        key.kind.is_some_and(|kind| Kind::from_bits(kind).is_tree())
+    }
+
     /// Begins to look it up in the collection of a key, which has been prefetched. None: that is no large one whose
     /// elements are found so. Cost: a look into each branch on the way to a leaf.
     pub fn look_up(self, slot: &SlotState, key: &Hint) -> Option<LookUp> {

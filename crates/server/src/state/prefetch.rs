@@ -61,7 +61,7 @@ impl PrefetchQueue {
         if keys.len().max(elements.len()) >= LOOKUPS_MIN {
             keyspace.prefetch_keys(keys, VALUE_LINES);
             let mut slots = keyspace.free_slots();
-            for (at, element) in elements.iter() {
+            for (at, element) in elements.iter().filter(|(at, _)| Element::may_be_in(&keys[*at])) {
                 let slot = slots.get(keys[*at].slot);
                 look_ups.extend(slot.and_then(|slot| element.look_up(slot, &keys[*at])));
             }

@@ -168,6 +168,7 @@ fn what_a_start_would_refuse_changes_nothing() {
         (&dir, "1mb", "flash size too small"),
         (&dir, "1000000gb", "flash size too large"),
         (&twice, "64mb", "is given twice"),
+        ("\"\"", "64mb", "no flash is an empty value"),
     ];
     for (path, size, reason) in refused {
         let reply = set(&mut client, &["flash-path", path, "flash-size", size]);
@@ -346,6 +347,35 @@ fn what_does_not_fit_into_memory_keeps_flash() {
     fill(&mut client, 80_000..90_000, 1);
     check(&mut client, 0..90_000, 1);
     assert!(server.log().contains("flash stays, for values could not be brought back"));
+}
+
+/// A new path, where values are on their way back for which there is no room.
+#[test]
+fn a_path_that_is_refused_leaves_what_there_is() {
+    let server = Server::kelvin(&[&SMALL[..], &["--workers", "2", "--maxmemory", "48mb"]].concat());
+    let mut client = server.connect();
+    let (path, dir) = folder(&server, "flash");
+    let missing = format!("{dir}/missing");
+    fill(&mut client, 0..1_000, 1);
+    assert_eq!(set(&mut client, &["flash-path", &dir, "flash-size", "256mb"]), "+OK");
+    fill(&mut client, 1_000..80_000, 1);
+    // On a busy machine all may be back before, or there may be room.
+    let is_kept = (0..TRIES).any(|_| {
+        assert_eq!(set(&mut client, &["maxmemory", "512mb"]), "+OK");
+        assert_eq!(set(&mut client, &["flash-path", &dir, "flash-size", "256mb"]), "+OK");
+        client.line("TIER DEMOTE ALL");
+        wait_until("there is room", || set(&mut client, &["flash-path", ""]) == "+OK");
+        assert_eq!(set(&mut client, &["maxmemory", "48mb"]), "+OK");
+        let reply = set(&mut client, &["flash-path", &missing]);
+        assert!(reply.contains("is not a directory"), "{reply}");
+        word(&mut client, "flash_state") == "on"
+            && word(&mut client, "flash_last_drain") == "called-off"
+    });
+    assert!(is_kept);
+    assert!(get(&mut client, "flash-path").contains(&dir));
+    assert!(get(&mut client, "flash-size").contains(&(256 << 20).to_string()));
+    assert!(file(&path).exists());
+    check(&mut client, 0..80_000, 1);
 }
 
 #[test]
@@ -600,10 +630,13 @@ fn a_server_that_is_full_goes_on_with_flash() {
 
 #[test]
 fn a_value_that_cannot_be_read_keeps_flash() {
-    let server = Server::kelvin(&SMALL);
+    let owner = Server::kelvin(&[]);
+    // In one word, which only a file with several can have.
+    let (path, dir) = folder(&owner, "flash with blanks");
+    let (_, other) = folder(&owner, "other");
+    let flash = format!("flash-path \"{dir}\" {other}");
+    let server = Server::kelvin_with_file(&format!("{flash}\nflash-size 256mb\n"), &SMALL);
     let mut client = server.connect();
-    let (path, dir) = folder(&server, "flash");
-    assert_eq!(set(&mut client, &["flash-path", &dir, "flash-size", "256mb"]), "+OK");
     fill(&mut client, 0..10_000, 1);
     client.line("TIER DEMOTE ALL");
     let damaged = fs::OpenOptions::new().write(true).open(file(&path)).expect("the flash");
@@ -619,6 +652,9 @@ fn a_value_that_cannot_be_read_keeps_flash() {
     assert!(get(&mut client, "flash-path").contains(&dir));
     assert!(file(&path).exists());
     assert!(server.log().contains("a value on flash cannot be read"));
+    assert_eq!(client.show("CONFIG REWRITE"), "+OK");
+    let written = fs::read_to_string(server.directory().join("kelvin.conf")).expect("a file");
+    assert!(written.contains(&flash), "{written}");
     client.line("FLUSHALL");
     assert_eq!(set(&mut client, &["flash-path", ""]), "+OK");
     wait_until_off(&mut client);

@@ -77,6 +77,11 @@ impl<K: Kind<Value: Packed>> Atomic<K> {
     pub fn load(&self) -> K::Value {
         K::Value::unpack(self.bits.load(Ordering::Relaxed))
     }
+
+    /// Puts a value there that was accepted.
+    pub(super) fn store(&self, value: K::Value) {
+        self.bits.store(value.pack(), Ordering::Relaxed);
+    }
 }
 
 impl<K: Kind<Value: Packed>> Setting for Atomic<K> {
@@ -86,7 +91,7 @@ impl<K: Kind<Value: Packed>> Setting for Atomic<K> {
 
     fn parse(&self, words: &[Vec<u8>]) -> Result<Store<'_>, String> {
         let value = self.kind.parse(words, Some(&self.load()))?;
-        Ok(Box::new(move || self.bits.store(value.pack(), Ordering::Relaxed)))
+        Ok(Box::new(move || self.store(value)))
     }
 
     fn snapshot(&self) -> Store<'_> {
@@ -121,7 +126,8 @@ impl<K: Kind> Shared<K> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn store(&self, value: Arc<K::Value>) {
+    /// Puts a value there that was accepted.
+    pub(super) fn store(&self, value: Arc<K::Value>) {
         *self.value.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 }

@@ -21,7 +21,7 @@ pub(crate) mod quote;
 mod rewrite;
 mod row;
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use thiserror::Error;
 use value::glob;
@@ -90,6 +90,13 @@ pub struct ApplyError {
     pub reason: String,
 }
 
+/// The flash that the options name: its directories, and its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FlashOptions {
+    paths: Arc<Vec<Vec<u8>>>,
+    bytes: u64,
+}
+
 /// Whether a client may change options such as `dir`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectedOptions {
@@ -151,6 +158,17 @@ impl Config {
         // The values of before could be acted on then; the first failure is the one to report.
         let _ = apply(&rows);
         Err(refused(error.name, error.reason))
+    }
+
+    /// The flash that the options name.
+    pub(crate) fn flash(&self) -> FlashOptions {
+        FlashOptions { paths: self.flash_path.load(), bytes: self.flash_size.load() }
+    }
+
+    /// Has the options name this flash, as they did before. Called while a change is under way.
+    pub(crate) fn put_flash(&self, flash: FlashOptions) {
+        self.flash_path.store(flash.paths);
+        self.flash_size.store(flash.bytes);
     }
 
     fn check(&self, target: &Target<'_>) -> Result<Store<'_>, ConfigError> {

@@ -293,5 +293,9 @@ fn check_flash_path(paths: &[Vec<u8>]) -> Result<(), String> {
     if paths.len() > FLASH_PATHS_MAX {
         return Err(format!("at most {FLASH_PATHS_MAX} flash paths can be given"));
     }
+    // As a shell hands it over that was asked for an empty value in a file's quotes.
+    if paths.iter().any(|path| matches!(&path[..], b"\"\"" | b"''")) {
+        return Err("a flash path is two quotes: no flash is an empty value".to_owned());
+    }
     Ok(())
 }

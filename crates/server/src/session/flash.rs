@@ -146,7 +146,10 @@ pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result
     }
     let named = |name: &'static str| move |reason: String| ApplyError { name, reason };
     match server.tier.engine() {
-        Some(_) if !has_paths => switch_off(server).map_err(named(first))?,
+        Some(engine) if !has_paths => switch_off(server).map_err(|reason| {
+            keep(server, &*engine);
+            named(first)(reason)
+        })?,
         Some(engine) => {
             for name in names {
                 change(server, &*engine, name).map_err(named(name))?;
@@ -162,9 +165,16 @@ pub(crate) fn apply(server: &Arc<Server>, rows: &[&'static OptionRow]) -> Result
 /// Notes the options that were acted on, if they name a path.
 pub(crate) fn note_options(server: &Server) {
     if !server.config.flash_path.load().is_empty() {
-        let options = server.config.get(&OPTIONS.map(str::as_bytes)).into_iter();
-        let words = options.flat_map(|(name, value)| [name.as_bytes().to_vec(), value]);
-        server.flash_changes.note_options(words.collect());
+        server.flash_changes.note_options(server.config.flash());
+    }
+}
+
+/// Has the options name the flash that there is, which cannot go: those of now may be what a change goes back to that has
+/// called off a drain and failed.
+fn keep(server: &Server, engine: &dyn Engine) {
+    server.config.put_flash(server.flash_changes.options());
+    if let Err(reason) = change(server, engine, "flash-path") {
+        tracing::error!(reason, "flash-path does not say what there is");
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use keyspace::SLOT_COUNT;
 use tier::TierWorker;
 
-use crate::config::{ConfigError, ProtectedOptions, WaitForChange};
+use crate::config::{ConfigError, OptionRow, ProtectedOptions, WaitForChange};
 use crate::limits::{DRAIN_LOOKS_MAX, DRAIN_WALKS_MAX};
 use crate::session::flash::{LOOK_EVERY, await_workers};
 use crate::session::journal::is_begun;
@@ -173,17 +173,14 @@ pub(super) fn close_flash(server: &Server) {
 
 /// Has the options of flash say again what there is.
 fn put_options_back(server: &Server, drain: &Drain) {
-    let options = server.flash_changes.options();
-    let words: Vec<&[u8]> = options.iter().map(Vec::as_slice).collect();
+    let mut put_back = |_: &[&'static OptionRow]| {
+        server.config.put_flash(server.flash_changes.options());
+        Ok(())
+    };
     // A change that is under way may be one that waits for the end of this.
     while !drain.is_called_off() && !server.is_stopping() {
-        let put = server.config.set(
-            &words,
-            ProtectedOptions::Allowed,
-            WaitForChange::No,
-            &mut |_| Ok(()),
-        );
-        match put {
+        let (protected, wait) = (ProtectedOptions::Allowed, WaitForChange::No);
+        match server.config.set(&[], protected, wait, &mut put_back) {
             Err(ConfigError::Busy) => std::thread::sleep(LOOK_EVERY),
             Err(error) => {
                 return tracing::error!(%error, "flash-path and flash-size do not say what there is");

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::config::FlashOptions;
+
 /// How bringing all values back to RAM has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
@@ -61,8 +63,8 @@ pub(crate) struct FlashChanges {
     /// The one under way.
     drain: Mutex<Option<Arc<Drain>>>,
     last_end: Mutex<Option<DrainEnd>>,
-    /// The options of flash when there was last acted on a path, names and values: what a drain that fails goes back to.
-    options: Mutex<Vec<Vec<u8>>>,
+    /// The options when there was last acted on a path: what a drain that fails goes back to.
+    options: Mutex<FlashOptions>,
 }
 
 impl Default for FlashChanges {
@@ -122,13 +124,13 @@ impl FlashChanges {
         *self.last_end.lock()
     }
 
-    /// Notes the options that were acted on: names and values.
-    pub(crate) fn note_options(&self, words: Vec<Vec<u8>>) {
-        *self.options.lock() = words;
+    /// Notes the options that were acted on.
+    pub(crate) fn note_options(&self, options: FlashOptions) {
+        *self.options.lock() = options;
     }
 
     /// Those that were noted last.
-    pub(crate) fn options(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn options(&self) -> FlashOptions {
         self.options.lock().clone()
     }
 }

@@ -714,3 +714,39 @@ fn the_journal_stays_where_it_is() {
     assert_eq!(client.show(&set(here)), "+OK");
     assert_eq!(client.show("CONFIG SET appendonly yes"), "+OK");
 }
+
+/// What a start has to run is not compressed, so a checkpoint that is short since it is comes no sooner.
+#[test]
+fn growth_is_measured_without_compression_behind_a_start_as_well() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8");
+    let options = ["--dir", dir, "--auto-aof-rewrite-min-size", "1mb"];
+    let mut server = Server::kelvin(&[&ON[..], &options].concat());
+    let mut client = server.connect();
+    let set = |client: &mut Client, keys: std::ops::Range<usize>| {
+        let long = "x".repeat(10_000);
+        keys.clone().for_each(|key| client.send(&["SET", &format!("key:{key}"), &long]));
+        keys.for_each(|_| assert_eq!(show(&client.read()), "+OK"));
+    };
+    for is_restarted in [false, true] {
+        set(&mut client, 0..1_000);
+        wait_for_rewrite(&mut client);
+        client.line("BGREWRITEAOF");
+        wait_for_rewrite(&mut client);
+        if is_restarted {
+            server.kill();
+            server = Server::kelvin(&[&ON[..], &options].concat());
+            client = server.connect();
+        }
+        let size: u64 = info(&mut client, "aof_base_size").parse().expect("a number");
+        assert!(size < 1_000_000, "{size}");
+        let before = info(&mut client, "aof_rewrites");
+        // More than twice what there is, and more than is always worth it.
+        set(&mut client, 0..300);
+        thread::sleep(Duration::from_millis(500));
+        assert_eq!(info(&mut client, "aof_rewrites"), before);
+        set(&mut client, 0..1_000);
+        wait_until("a rewrite", || info(&mut client, "aof_rewrites") != before);
+        wait_for_rewrite(&mut client);
+    }
+}

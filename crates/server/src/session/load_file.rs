@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use command::saved::{PLACED_TYPE, Piece, PieceMax, Placed, read_pieces};
 use flash::Checkpoints;
 use keyspace::{DB_COUNT, Key};
-use rdb::Error;
 use rdb::file::{FileReader, KeyPart, OwnPart, Part, Short};
+use rdb::{Error, ObjectType};
 use rustix::fs::Advice;
 use tokio::sync::{mpsc, oneshot};
 
@@ -310,8 +310,9 @@ impl FileThread {
             elements: elements.clamp(1, LOADED_ELEMENTS_MAX),
             item_bytes: bytes_max,
         };
-        let mut has_left = false;
+        let (mut has_left, mut bytes) = (false, 0);
         let read = read_pieces(reader, &part, &**server, max, &mut |piece| {
+            bytes = piece.bytes();
             let piece = LoadedPiece { part: part.clone(), piece, offset };
             out.add(piece).map_err(|Left| {
                 has_left = true;
@@ -319,6 +320,12 @@ impl FileThread {
             })
         });
         match read {
+            Ok(()) if part.object_type == ObjectType::String => {
+                // With its type, which stands in front of the key.
+                let in_file = 1 + reader.offset() - offset;
+                server.saves.loading.note_string(bytes, in_file);
+                Ok(())
+            }
             Ok(()) => Ok(()),
             Err(Error::Stopped) if has_left => Err(Ended::Left),
             Err(Error::Stopped) => Err(Ended::Not(NotLoaded::TooLarge {

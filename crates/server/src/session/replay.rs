@@ -51,12 +51,13 @@ pub(super) async fn load_journal(
         end_loading(worker, false);
     })?;
     server.journaling.set_journal(journal);
+    let compressed_away = server.saves.loading.compressed_away.load(Ordering::Relaxed);
+    server.journaling.note_base(compressed_away);
     let is_resumed = !needs_checkpoint && resume_logging(server, evicted_before);
     end_loading(worker, true);
     if !is_resumed && !save_in_turn(worker, Purpose::Checkpoint).await {
         return Err(NotLoaded::NotSaved);
     }
-    server.journaling.note_base();
     apply_sync(server);
     Ok(())
 }

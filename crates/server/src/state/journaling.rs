@@ -187,9 +187,12 @@ impl Journaling {
         self.rewrites.lock().end(now, base);
     }
 
-    /// Notes what the journal comes to at the start.
-    pub(crate) fn note_base(&self) {
-        self.rewrites.lock().base_bytes = self.current_bytes();
+    /// Notes what the journal comes to at the start, and how many bytes more that would be if the values of its checkpoint were
+    /// not compressed.
+    pub(crate) fn note_base(&self, compressed_away: u64) {
+        let base_bytes = self.current_bytes();
+        let mut rewrites = self.rewrites.lock();
+        (rewrites.base_bytes, rewrites.compressed_away) = (base_bytes, compressed_away);
     }
 
     /// Bytes of the checkpoint and of what is behind it.

@@ -68,12 +68,15 @@ pub(crate) struct LoadingProgress {
     pub(crate) done_bytes: AtomicU64,
     /// Memory that the data took where it was saved, if the file tells.
     pub(crate) used_bytes: AtomicU64,
+    /// Bytes that strings have and the files have not, since they are compressed there.
+    pub(crate) compressed_away: AtomicU64,
 }
 
 impl LoadingProgress {
     fn begin(&self) {
         self.began_unix.store(unix_ms() / 1_000, Ordering::Relaxed);
-        for bytes in [&self.total_bytes, &self.done_bytes, &self.used_bytes] {
+        let LoadingProgress { total_bytes, done_bytes, used_bytes, compressed_away, .. } = self;
+        for bytes in [total_bytes, done_bytes, used_bytes, compressed_away] {
             bytes.store(0, Ordering::Relaxed);
         }
     }
@@ -81,6 +84,11 @@ impl LoadingProgress {
     /// Another file is read, of so many bytes.
     pub(crate) fn begin_file(&self, bytes: u64) {
         self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A string of so many bytes was read, which takes as many in the file.
+    pub(crate) fn note_string(&self, bytes: u64, in_file: u64) {
+        self.compressed_away.fetch_add(bytes.saturating_sub(in_file), Ordering::Relaxed);
     }
 
     /// So many bytes more were read.

@@ -1,4 +1,5 @@
 use flash::{Backend, LogConfig, Recovery, SimDisk, SimFaults, open_sim};
+use keyspace::{Db, Expiry, Tally};
 use tier::{Budget, Environment};
 
 use super::*;
@@ -117,4 +118,23 @@ fn a_checkpoint_that_cannot_refer_to_values_on_flash_says_so() {
     std::fs::remove_dir_all(&dir).expect("it is there");
     let Err(Failure::Failed(reason)) = taken else { panic!("{taken:?}") };
     assert!(reason.contains("cannot refer to values on flash"), "{reason}");
+}
+
+/// What a start has to run is measured without compression.
+#[test]
+fn what_compression_saves_in_strings_is_counted() {
+    for (compresses, saved_min) in [("yes", 900), ("no", 0)] {
+        let server = server();
+        let options = [b"--rdbcompression".to_vec(), compresses.into()];
+        server.config.load_arguments(&options).expect("options that there are");
+        let (key, mut tally) = (Key::new(b"key"), Tally::default());
+        let mut slot = server.tier.keyspace.lock(key.slot);
+        Db::new(&mut slot, 0, 0, &mut tally).put(&key, 0, &[b'x'; 1_000], Expiry::Clear);
+        drop(slot);
+        let (saving, snapshot) = begin(&server, &format!("-compressed-{compresses}"));
+        saving.walk(&snapshot).expect("all is in RAM");
+        let saved = snapshot.compressed_away.load(Ordering::Relaxed);
+        assert!((saved_min..=1_000.min(2 * saved_min)).contains(&saved), "{saved}");
+        end(saving, &snapshot);
+    }
 }

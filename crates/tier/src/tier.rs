@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use flash::{Engine, Location, RecordId, record_size};
+use flash::{Engine, FreeSpace, Location, RecordId, record_size};
 use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Noting, Tally};
 use parking_lot::Mutex;
 
@@ -398,9 +398,7 @@ impl Tier {
         let Some(space) = self.flash.engine().as_ref().map(|engine| engine.free_space()) else {
             return false;
         };
-        let short_bytes = self.budget.max_bytes() >> SHORT_SHIFT;
-        // What the next checkpoint brings is waited for.
-        space.free_bytes + space.coming_bytes < space.gc_below_bytes.min(short_bytes)
+        is_short_of_segments(&space, self.budget.max_bytes())
             && (has_little_garbage(&space) || self.rounds.iter().all(IdleRounds::has_no_garbage))
             && self.evictable(self.settings.policy()).is_none()
     }
@@ -421,5 +419,40 @@ impl Tier {
     /// Values that came back to RAM because they could not be written, so far.
     pub fn restored(&self) -> u64 {
         self.counters.restored.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether hardly a segment is free, and none will be behind the next checkpoint, for which values wait.
+fn is_short_of_segments(space: &FreeSpace, max_memory: u64) -> bool {
+    space.free_bytes + space.coming_bytes < space.gc_below_bytes.min(max_memory >> SHORT_SHIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_free_with_the_next_checkpoint_counts_as_free() {
+        for (free_bytes, coming_bytes, max_memory, is_short) in [
+            (9, 0, 400, true),
+            (10, 0, 400, false),
+            (0, 9, 400, true),
+            (4, 5, 400, true),
+            (0, 10, 400, false),
+            (5, 5, 400, false),
+            // Of so little memory.
+            (4, 0, 20, true),
+            (0, 5, 20, false),
+        ] {
+            let (gc_below_bytes, held_bytes) = (10, 300);
+            let space = FreeSpace {
+                free_bytes,
+                coming_bytes,
+                gc_below_bytes,
+                held_bytes,
+                ..FreeSpace::default()
+            };
+            assert_eq!(is_short_of_segments(&space, max_memory), is_short, "{space:?}");
+        }
     }
 }

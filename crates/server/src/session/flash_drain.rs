@@ -97,6 +97,31 @@ fn drain_all(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
     Ok(())
 }
 
+/// Walks over all slots.
+struct Walks {
+    /// The fewest values that one has left on flash.
+    least: i64,
+    /// Those since, which have left no fewer.
+    vain: u32,
+}
+
+impl Default for Walks {
+    fn default() -> Walks {
+        Walks { least: i64::MAX, vain: 0 }
+    }
+}
+
+impl Walks {
+    /// Notes one, by the values that it has left on flash.
+    ///
+    /// Errors: there is no getting on.
+    fn note(&mut self, left: i64) -> Result<(), DrainEnd> {
+        self.vain = if left < self.least { 0 } else { self.vain + 1 };
+        self.least = self.least.min(left);
+        if self.vain < DRAIN_WALKS_MAX { Ok(()) } else { Err(DrainEnd::NoProgress) }
+    }
+}
+
 /// Brings values back until none is on flash.
 fn bring_back(server: &Server, worker: &TierWorker, drain: &Drain) -> Result<(), DrainEnd> {
     let may_take = |bytes| await_room(server, drain, bytes);
@@ -104,18 +129,13 @@ fn bring_back(server: &Server, worker: &TierWorker, drain: &Drain) -> Result<(),
         tracing::error!(failure, "a value on flash cannot be read");
         DrainEnd::Unreadable
     };
-    let (mut least, mut vain_walks) = (i64::MAX, 0);
+    let mut walks = Walks::default();
     while !server.tier.is_flash_empty() {
         for slot in 0..SLOT_COUNT as u16 {
             worker.drain_slot(slot, &may_take, unreadable)?;
         }
         // Others may have as many values leave RAM.
-        let left = server.tier.counters.flash_count();
-        vain_walks = if left < least { 0 } else { vain_walks + 1 };
-        least = least.min(left);
-        if vain_walks == DRAIN_WALKS_MAX {
-            return Err(DrainEnd::NoProgress);
-        }
+        walks.note(server.tier.counters.flash_count())?;
         // What is being freed, or collected, is so soon.
         std::thread::sleep(WALK_EVERY);
     }
@@ -186,6 +206,55 @@ fn put_options_back(server: &Server, drain: &Drain) {
                 return tracing::error!(%error, "flash-path and flash-size do not say what there is");
             }
             Ok(()) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::state::client_memory::tests::server;
+    use crate::state::saves::Purpose;
+
+    #[test]
+    fn walks_in_vain_end_it() {
+        let mut walks = Walks::default();
+        for left in [100, 90] {
+            assert_eq!(walks.note(left), Ok(()));
+            // As many leave RAM as come back, or more.
+            for _ in 1..DRAIN_WALKS_MAX {
+                assert_eq!(walks.note(left + 5), Ok(()));
+            }
+        }
+        assert_eq!(walks.note(90), Err(DrainEnd::NoProgress));
+    }
+
+    /// So long a test waits for what must not come.
+    const MOMENT: Duration = Duration::from_millis(50);
+
+    /// A checkpoint that was begun before refers to flash, whether there is a journal yet or not.
+    #[test]
+    fn what_is_saved_by_others_is_waited_for() {
+        for is_called_off in [false, true] {
+            let (server, drain) = (Arc::new(server()), Arc::new(Drain::default()));
+            assert!(server.saves.begin(Purpose::Checkpoint));
+            let (sender, receiver) = mpsc::channel();
+            let (waiting, of_waiting) = (server.clone(), drain.clone());
+            std::thread::spawn(move || sender.send(supersede(&waiting, &of_waiting)));
+            assert!(receiver.recv_timeout(MOMENT).is_err(), "one is under way");
+            let end = match is_called_off {
+                true => {
+                    drain.call_off();
+                    Err(DrainEnd::CalledOff)
+                }
+                false => {
+                    server.saves.end(None, false);
+                    Ok(())
+                }
+            };
+            assert_eq!(receiver.recv(), Ok(end));
         }
     }
 }

@@ -25,16 +25,49 @@ impl Turns {
 
     /// Gives way if it is time. Nothing is held.
     pub(super) fn give_way(&self) {
-        if stdx::waiting::give_way() {
-            return;
+        if !stdx::waiting::give_way() {
+            self.give_way_by(Instant::now, std::thread::yield_now);
         }
-        let now = Instant::now();
+    }
+
+    /// Does so by a clock, if it is time.
+    fn give_way_by(&self, clock: impl Fn() -> Instant, hand_over: impl FnOnce()) {
+        let now = clock();
         if now.saturating_duration_since(self.began.get()) < self.others.get().max(RUN_MIN) {
             return;
         }
-        std::thread::yield_now();
-        let after = Instant::now();
+        hand_over();
+        let after = clock();
         self.others.set(after.saturating_duration_since(now));
         self.began.set(after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_walk_runs_as_long_as_others_have_had_the_core() {
+        let (turns, clock) = (Turns::new(), Cell::new(Duration::ZERO));
+        let began = turns.began.get();
+        // Whether it gives way having run so long, where others keep the core for so long then, in microseconds.
+        let gives_way = |run, others| {
+            let gave = Cell::new(false);
+            let pass = |micros| clock.set(clock.get() + Duration::from_micros(micros));
+            pass(run);
+            let hand_over = || {
+                gave.set(true);
+                pass(others);
+            };
+            turns.give_way_by(|| began + clock.get(), hand_over);
+            gave.get()
+        };
+        assert!(!gives_way(49, 0), "it has hardly run");
+        assert!(gives_way(1, 3_000));
+        assert!(!gives_way(50, 0) && !gives_way(2_949, 0), "others had it for longer");
+        assert!(gives_way(1, 2));
+        assert!(!gives_way(49, 0), "what others were given does not count for it");
+        assert!(gives_way(1, 0));
     }
 }

@@ -105,7 +105,10 @@ impl SimFile {
         // What was there before both is older.
         for (at, before) in unsynced.chain(std::mem::take(&mut self.forsaken)) {
             if random.below(2) == 0 {
-                self.bytes[at..at + before.len()].copy_from_slice(&before);
+                let end = at + before.len();
+                // Where the file was made shorter that may not be so either.
+                self.bytes.resize(self.bytes.len().max(end), 0);
+                self.bytes[at..end].copy_from_slice(&before);
             }
         }
     }
@@ -557,5 +560,25 @@ impl Device for SimDevice {
 
     fn pool(&self) -> &ReadPool {
         &self.pool
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_made_shorter_may_be_as_long_as_before() {
+        let lens = (0..20).map(|seed| {
+            let disk = SimDisk::new(seed, 1, 512);
+            disk.expect_power_loss();
+            let drives = disk.drives();
+            drives.reserve(FileIndex(0), 0, 2_048).expect("there is room");
+            drives.shorten(FileIndex(0), 1_024).expect("it can be");
+            let found = disk.after_power_loss();
+            found.drives().file_bytes(FileIndex(0)).expect("it is there")
+        });
+        let lens: BTreeSet<u64> = lens.collect();
+        assert_eq!(lens, BTreeSet::from([1_024, 1_536, 2_048]));
     }
 }

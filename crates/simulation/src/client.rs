@@ -8,7 +8,7 @@ use crate::checker::Event;
 use crate::collection::{Action, FIELDS, LIST_LEN_MAX, Patience, SCORES, SEQUENCES};
 use crate::command::{
     COLLECTIONS, COUNTERS, Command, FAR_MS, HASHES, KEYS_OF_TYPE, Key, LISTS, Operation, SETS,
-    SORTED_SETS,
+    SORTED_SETS, STREAMS,
 };
 use crate::listener::CHANNELS;
 use crate::profile::{Profile, ValueSizes, Weights, pick};
@@ -223,6 +223,8 @@ enum Kind {
     Expire,
     Lapse,
     LapseFields,
+    TimeFields,
+    Deliver,
     Transaction,
     Watch,
     Select,
@@ -272,6 +274,8 @@ impl Author<'_> {
             Kind::Watch => self.watch(),
             Kind::Lapse => self.lapse(),
             Kind::LapseFields => self.lapse_fields(),
+            Kind::TimeFields => self.time_fields(),
+            Kind::Deliver => self.deliver(),
             Kind::Rewrite => {
                 let key = self.key();
                 let commands = [Command::Set(key, self.value()), demote(key)];
@@ -295,6 +299,8 @@ impl Author<'_> {
             expire,
             lapse,
             lapse_fields,
+            time_fields,
+            deliver,
             transaction,
             watch,
             select,
@@ -321,6 +327,8 @@ impl Author<'_> {
             (expire, Kind::Expire),
             (lapse, Kind::Lapse),
             (lapse_fields, Kind::LapseFields),
+            (time_fields, Kind::TimeFields),
+            (deliver, Kind::Deliver),
             (transaction, Kind::Transaction),
             (watch, Kind::Watch),
             (select, Kind::Select),
@@ -436,6 +444,36 @@ impl Author<'_> {
         }
     }
 
+    /// Fields with a time that does not come: all that reads them finds it, behind a crash as well.
+    fn time_fields(&mut self) -> Vec<Operation> {
+        let (hash, fields) = (self.key_of(HASHES), self.fields());
+        let values = fields.iter().map(|field| (*field, self.short_value())).collect();
+        let actions = [Action::HSet(values), Action::HPExpireAt(self.far_time(), fields)];
+        actions.map(|action| Operation::Single(Command::On(hash, action))).into()
+    }
+
+    fn far_time(&mut self) -> u64 {
+        FAR_MS + self.random.below(FAR_MS)
+    }
+
+    /// Entries that a consumer reads, and what becomes of some.
+    fn deliver(&mut self) -> Vec<Operation> {
+        let (stream, group) = (self.key_of(STREAMS), self.random.below(GROUPS.into()) as u8);
+        let [consumer, other] = [(); 2].map(|()| self.random.below(CONSUMERS.into()) as u8);
+        let count = 1 + self.random.below(KEYS_MAX);
+        let mut actions = vec![StreamAction::Of(group, GroupAction::Create { from_first: true })];
+        actions.extend((0..count).map(|_| StreamAction::Add(self.short_value())));
+        let read = GroupAction::Read { consumer, count, patience: None };
+        let then = match self.random.below(3) {
+            0 => GroupAction::Ack(self.sequences()),
+            1 => GroupAction::Claim { consumer: other, sequences: self.sequences() },
+            _ => GroupAction::AutoClaim { consumer: other, count: 1 },
+        };
+        actions.extend([read, then].map(|action| StreamAction::Of(group, action)));
+        let on = |action| Operation::Single(Command::On(stream, Action::Stream(action)));
+        actions.into_iter().map(on).collect()
+    }
+
     fn short_lived(&mut self, key: Key) -> Command {
         let ms = 1 + self.random.below(LIFETIME_MS_MAX);
         Command::SetPx(key, self.value(), ms)
@@ -493,6 +531,18 @@ impl Author<'_> {
             Kind::Expire => Command::Expire(key),
             Kind::Lapse => self.short_lived(key),
             Kind::LapseFields => Command::On(self.key_of(HASHES), self.field_time()),
+            Kind::TimeFields => {
+                let action = match self.random.below(4) {
+                    0 => Action::HPersist(self.fields()),
+                    _ => Action::HPExpireAt(self.far_time(), self.fields()),
+                };
+                Command::On(self.key_of(HASHES), action)
+            }
+            Kind::Deliver => {
+                let group = self.random.below(GROUPS.into()) as u8;
+                let action = StreamAction::Of(group, self.group_action());
+                Command::On(self.key_of(STREAMS), Action::Stream(action))
+            }
             Kind::Select => Command::Select(self.random.below(2) as u8),
             Kind::Swap => Command::SwapDb,
             Kind::Flush if self.random.below(2) == 0 => Command::FlushDb,

@@ -5,10 +5,10 @@
 //! value; those of hashes, sets and sorted sets ascend by their identifiers. The value of a member of a
 //! sorted set is its score. Streams are in `stream.rs`.
 
-use crate::command::{HASHES, Key, LISTS, SETS, SORTED_SETS, STREAMS};
+use crate::command::{FAR_MS, HASHES, Key, LISTS, SETS, SORTED_SETS, STREAMS};
 use crate::machine::START_MS;
 use crate::reply::Reply;
-use crate::stream::StreamAction;
+use crate::stream::{GroupAction, StreamAction};
 use crate::value::Value;
 
 /// Fields of a hash, and members of a set, that clients use: enough for a tree of leaves.
@@ -164,6 +164,11 @@ impl Action {
                 | ZRange(..)
                 | ZRangeByScore(..)
         )
+    }
+
+    /// Whether it reads the pending entries of a group.
+    pub(crate) fn reads_pending(&self) -> bool {
+        matches!(self, Action::Stream(StreamAction::Of(_, GroupAction::Pending)))
     }
 
     /// Its reply, with the elements sorted if they come in an order of the server's own.
@@ -405,10 +410,10 @@ fn set_until(
     (Reply::Array(codes), is_changed.then(|| encode(&elements)))
 }
 
-/// The times at which fields of a hash go, each once, in their order.
+/// The times at which fields of a hash go, if that is in this run, each once, in their order.
 pub(crate) fn times_of_fields(hash: &Value) -> Vec<u64> {
     let mut times: Vec<u64> = decode(hash).iter().map(|one| one.until_ms).collect();
-    times.retain(|until_ms| *until_ms > 0);
+    times.retain(|until_ms| (1..FAR_MS).contains(until_ms));
     times.sort_unstable();
     times.dedup();
     times

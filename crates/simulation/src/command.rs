@@ -136,7 +136,7 @@ impl Command {
     /// Whether it sets a time that comes soon.
     pub(crate) fn sets_time(&self) -> bool {
         matches!(self, Command::SetPx(.., ms) if *ms < FAR_MS)
-            || matches!(self, Command::On(_, Action::HPExpireAt(..)))
+            || matches!(self, Command::On(_, Action::HPExpireAt(at_ms, _)) if *at_ms < FAR_MS)
     }
 
     /// Whether it may be refused for want of memory: what it writes takes some, and what it reads

@@ -65,6 +65,9 @@ impl JournalProfile {
             // What is lost may have seen a key whose time has come when it is looked for after the crash.
             (journal.appendfsync, journal.failing) = ("always", 0);
         }
+        // What keys hold besides values is found again as well.
+        profile.weights.time_fields = pick(random, &[0, 0, 4]);
+        profile.weights.deliver = pick(random, &[0, 0, 4]);
         // What they have not been told when the server crashes they are never told.
         profile.listeners = 0;
         profile.journal = Some(journal);

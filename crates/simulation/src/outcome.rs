@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tier::Tier;
 
 use crate::checker::Event;
-use crate::command::Operation;
+use crate::collection::Action;
+use crate::command::{Command, Operation};
 use crate::reply::Reply;
 
 /// Counts of one run, or of many.
@@ -58,6 +59,10 @@ pub struct Outcome {
     pub kept: u64,
     /// Writes that were answered before a crash and lost by it.
     pub lost: u64,
+    /// Fields with a time that were found behind crashes.
+    pub timed_fields: u64,
+    /// Entries that groups had not acknowledged, found likewise.
+    pub pending: u64,
     /// Histories that were too wide to be checked: 0 or 1.
     pub unchecked: u64,
     /// A number that differs when anything went differently.
@@ -92,6 +97,23 @@ impl Outcome {
             self.disturbed += u64::from(*reply == Reply::NullArray);
         }
         self.mix(*at);
+    }
+
+    /// Counts what a look behind a crash has found.
+    pub(crate) fn add_look(&mut self, look: &Event) {
+        let Some((_, Reply::Array(replies))) = &look.answered else { return };
+        for (command, reply) in look.operation.commands().iter().zip(replies) {
+            match (command, reply) {
+                (Command::On(_, Action::HPExpireTime(_)), Reply::Array(times)) => {
+                    let is_time = |time: &&Reply| matches!(time, Reply::Integer(1..));
+                    self.timed_fields += times.iter().filter(is_time).count() as u64;
+                }
+                (Command::On(_, action), Reply::Array(entries)) if action.reads_pending() => {
+                    self.pending += entries.len() as u64;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Counts what happened in the lines of a worker's turn.
@@ -131,6 +153,8 @@ impl Outcome {
         self.checkpoints += other.checkpoints;
         self.kept += other.kept;
         self.lost += other.lost;
+        self.timed_fields += other.timed_fields;
+        self.pending += other.pending;
         self.unchecked += other.unchecked;
         // In whatever order the runs end.
         self.fingerprint ^= other.fingerprint;
@@ -143,7 +167,7 @@ impl fmt::Display for Outcome {
         let Outcome { cold_reads, demoted, promoted, restored, evicted, .. } = self;
         let Outcome { waits, collected, heard, unchecked, fingerprint, .. } = self;
         let Outcome { light, overtaken, heavy, passed, behind, .. } = self;
-        let Outcome { crashes, lost, checkpoints, kept, .. } = self;
+        let Outcome { crashes, lost, checkpoints, kept, timed_fields, pending, .. } = self;
         writeln!(out, "{steps} steps, {answered} operations answered, {refused} refused")?;
         writeln!(out, "{committed} transactions committed, {disturbed} disturbed")?;
         writeln!(out, "values: {demoted} demoted, {promoted} promoted, {restored} restored")?;
@@ -153,6 +177,10 @@ impl fmt::Display for Outcome {
         writeln!(out, "{passed} times overtaken, {behind} times behind")?;
         writeln!(out, "{crashes} crashes, {lost} answered writes lost by them")?;
         writeln!(out, "{checkpoints} checkpoints, {kept} values found on flash by starts")?;
+        writeln!(
+            out,
+            "{timed_fields} fields with times and {pending} pending entries found by them"
+        )?;
         write!(out, "{unchecked} histories too wide to check; fingerprint {fingerprint:016x}")
     }
 }

@@ -88,6 +88,10 @@ pub(crate) struct Weights {
     pub(crate) lapse: u64,
     /// Fields of hashes with such a time. Shape: as `lapse`.
     pub(crate) lapse_fields: u64,
+    /// Fields of hashes with a time that does not come.
+    pub(crate) time_fields: u64,
+    /// Entries of streams that consumers of a group read.
+    pub(crate) deliver: u64,
     pub(crate) transaction: u64,
     pub(crate) watch: u64,
     pub(crate) select: u64,
@@ -406,6 +410,8 @@ impl Weights {
             expire: some(1),
             lapse: 0,
             lapse_fields: 0,
+            time_fields: 0,
+            deliver: 0,
             transaction: some(8),
             watch: some(8),
             select: some(1),

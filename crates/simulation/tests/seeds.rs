@@ -18,6 +18,9 @@ fn seeds_run_clean() {
     assert!(crashes * 4 > SEEDS && lost > 0, "{summary}");
     // Checkpoints are taken, and refer to values that starts find on flash.
     assert!(checkpoints * 5 > SEEDS && kept * 20 > SEEDS, "{summary}");
+    // Fields have times then, and groups what they have not acknowledged.
+    let Outcome { timed_fields, pending, .. } = summary.total;
+    assert!(timed_fields * 2 > SEEDS && pending * 4 > SEEDS, "{summary}");
     // A history that is too wide to check is no failure, but must stay rare.
     assert!(summary.total.unchecked * 50 <= SEEDS, "{summary}");
 }

@@ -111,7 +111,9 @@ impl World {
         self.wind_down()?;
         self.start_again(left, disk)?;
         // All that was answered before is in front of it, and of the rest a part.
-        histories.push(vec![Event { sent: durable_at_us + 1, ..self.look()? }]);
+        let look = self.look()?;
+        self.crashes.counted.add_look(&look);
+        histories.push(vec![Event { sent: durable_at_us + 1, ..look }]);
         let look = Some(histories.len() - 1);
         let (verdict, found) =
             checker::check_from(&self.crashes.begin, &histories, tolerance, look);

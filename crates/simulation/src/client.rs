@@ -28,6 +28,8 @@ const LIFETIME_MS_MAX: u64 = 10;
 /// The same of fields, which are written together.
 const FIELD_LIFETIME_MS_MAX: u64 = 40;
 const FIELD_BYTES: usize = 200;
+/// Of the first entries of a stream, which are read first.
+const FIRST_SEQUENCES: u64 = 8;
 /// Operations that are sent together.
 const PIPELINE_MAX: u64 = 12;
 
@@ -465,8 +467,11 @@ impl Author<'_> {
         actions.extend((0..count).map(|_| StreamAction::Add(self.short_value())));
         let read = GroupAction::Read { consumer, count, patience: None };
         let then = match self.random.below(3) {
-            0 => GroupAction::Ack(self.sequences()),
-            1 => GroupAction::Claim { consumer: other, sequences: self.sequences() },
+            0 => GroupAction::Ack(self.sequences_below(FIRST_SEQUENCES)),
+            1 => {
+                let sequences = self.sequences_below(FIRST_SEQUENCES);
+                GroupAction::Claim { consumer: other, sequences }
+            }
             _ => GroupAction::AutoClaim { consumer: other, count: 1 },
         };
         actions.extend([read, then].map(|action| StreamAction::Of(group, action)));
@@ -706,9 +711,12 @@ impl Author<'_> {
 
     /// Of some entries, each once.
     fn sequences(&mut self) -> Vec<u64> {
+        self.sequences_below(LIST_LEN_MAX as u64)
+    }
+
+    fn sequences_below(&mut self, end: u64) -> Vec<u64> {
         let count = 1 + self.random.below(KEYS_MAX);
-        let mut sequences: Vec<u64> =
-            (0..count).map(|_| self.random.below(LIST_LEN_MAX as u64)).collect();
+        let mut sequences: Vec<u64> = (0..count).map(|_| self.random.below(end)).collect();
         sequences.sort_unstable();
         sequences.dedup();
         sequences

@@ -328,6 +328,10 @@ impl<'a> Db<'a> {
         }
         let view = account(&record, self.table, 1, self.tally);
         let demotable = is_demotable(&view);
+        if demotable {
+            let bytes = view.value_len();
+            self.tally.add_new_value(self.table, key, bytes);
+        }
         let entries = self.slot.table_mut(self.table);
         let at = entries.insert(key.hash, record, &mut self.tally.index_bytes);
         entries.entry_mut(at).set_demotable(demotable);

@@ -54,6 +54,6 @@ pub use slot::{
 };
 pub use stdx::SLOT_COUNT;
 pub use table::{Position, ScanPosition};
-pub use tally::{DeadCopy, DetachedTree, Note, Noted, Noting, Tally};
+pub use tally::{DeadCopy, DetachedTree, NewValue, Note, Noted, Noting, Tally};
 pub use timers::{KeyTimers, Timer, WHOLE};
 pub use watch::WatchFlag;

@@ -561,19 +561,19 @@ impl SlotState {
         true
     }
 
-    /// Asks `judge` about the value that a cold write brought, unless it was used a second time. A
-    /// guess by its hash will do: another key of the same tag is as little used. False: the judge
-    /// said [`Verdict::Stop`].
-    pub fn demote_cold_write(
+    /// Asks `judge` about the value of a key, unless it was used more often than `frequency_max` says. A guess by its
+    /// hash will do: another key of the same tag is as little used. False: the judge said [`Verdict::Stop`].
+    pub fn demote_unused(
         &mut self,
         key: Hint,
+        frequency_max: u8,
         tally: &mut Tally,
         judge: &mut impl Judge,
     ) -> bool {
         let entries = self.table_mut(key.table);
         let Some(at) = entries.guess(key.hash) else { return true };
         let entry = entries.get(at);
-        if !entry.is_demotable() || entry.frequency() > 1 {
+        if !entry.is_demotable() || entry.frequency() > frequency_max {
             return true;
         }
         !matches!(carry_out(entries, at, key.table, tally, judge), Verdict::Stop)

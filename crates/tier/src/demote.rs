@@ -14,7 +14,8 @@
 //! (`Tier::promotes_at_once`) it goes to flash at the end of its batch, while it is in the CPU's
 //! cache. A second use within a turn of the hand finds the frequency raised, and the value stays. So
 //! a stream of writes over cold data neither washes out what is hot nor pays for the hand (S3-FIFO's
-//! small queue, Yang et al. 2023, with the write buffer for the queue).
+//! small queue, Yang et al. 2023, with the write buffer for the queue). Nor do new values, which have been used once, too, but
+//! have no history: they have a queue of their own (`probation.rs`).
 
 use std::sync::atomic::Ordering;
 
@@ -71,6 +72,12 @@ pub struct Demoted {
 }
 
 impl Demoted {
+    /// Adds what another slice did behind it, and why that stopped.
+    pub(crate) fn add_last(&mut self, other: Demoted) {
+        self.add(other);
+        self.stopped = other.stopped;
+    }
+
     /// Adds what another slice did, but not why it stopped.
     fn add(&mut self, other: Demoted) {
         self.freed_bytes += other.freed_bytes;
@@ -155,14 +162,14 @@ impl TierWorker {
         &self.tier.rounds[self.index]
     }
 
-    /// Demotes what a batch of writes brought to cold keys that nobody had used lately.
-    pub(crate) fn demote_each(&self, cold_writes: &[Hint]) -> Demoted {
+    /// Demotes the values of these keys, in this order, but those that were used more often than `frequency_max` says.
+    pub(crate) fn demote_unused(&self, keys: &[Hint], frequency_max: u8) -> Demoted {
         self.with_demoter(|demoter, tally| {
             demoter.keeps_expiring = true;
-            for &key in cold_writes {
+            for &key in keys {
                 let Some(mut state) = self.tier.keyspace.try_lock(key.slot) else { continue };
                 demoter.slot = key.slot;
-                if !state.demote_cold_write(key, tally, demoter) {
+                if !state.demote_unused(key, frequency_max, tally, demoter) {
                     break;
                 }
             }

@@ -34,6 +34,7 @@ mod limits;
 #[cfg(test)]
 mod memory_tests;
 mod policy;
+mod probation;
 mod process_memory;
 mod read_back;
 mod regions;

@@ -13,6 +13,8 @@ use crate::worker::TierWorker;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
+/// The frequency of a value that a cold write has brought, and that nobody has used since.
+const COLD_WRITE_FREQUENCY: u8 = 1;
 /// Bytes that a batch of writes is to have demoted, at least.
 const BATCH_BYTES_MIN: i64 = 16 << 10;
 /// Bytes that writers have demoted at once, at least: a slice costs something of its own.
@@ -29,6 +31,11 @@ impl TierWorker {
             grown -= self.demote_cold_writes(&tally.cold_writes);
             tally.cold_writes.clear();
         }
+        if !tally.new_values.is_empty() {
+            let gone = self.pass_probation(&mut tally.new_values);
+            self.gc_for(gone.written_bytes);
+            grown -= gone.freed_bytes;
+        }
         let pressure = self.tier.pressure();
         if pressure == Pressure::None && self.tier.asked_bytes() == 0 {
             // Without flash `maxmemory` may be overrun while less is allocated than may be: by values that find no
@@ -44,7 +51,7 @@ impl TierWorker {
         if self.tier.promotes_at_once() || self.tier.drains() {
             return 0;
         }
-        let gone = self.demote_each(cold_writes);
+        let gone = self.demote_unused(cold_writes, COLD_WRITE_FREQUENCY);
         self.gc_for(gone.written_bytes);
         gone.freed_bytes
     }

@@ -24,6 +24,7 @@ use crate::fetch::{FetchedSet, Group, GroupDone, Want, sort_wants};
 use crate::flash_switch::FlashChange;
 use crate::hand::Hand;
 use crate::limits::READS_STARTED_MAX;
+use crate::probation::Probation;
 use crate::tier::Tier;
 use crate::wait::WaitQueue;
 
@@ -56,6 +57,7 @@ pub struct TierWorker {
     /// Whether the gc run under way evicts what it meets.
     pub(crate) gc_evicts: Cell<bool>,
     pub(crate) waiting: WaitQueue,
+    pub(crate) probation: RefCell<Probation>,
     /// What writers have yet to have demoted, less than `DUE_BYTES_MIN`.
     pub(crate) demotion_due_bytes: Cell<i64>,
     /// What was brought since resident memory was last looked at.
@@ -131,6 +133,7 @@ impl TierWorker {
             hand_at: Cell::default(),
             gc_evicts: Cell::new(false),
             waiting: WaitQueue::default(),
+            probation: RefCell::default(),
             defrag,
             demotion_due_bytes: Cell::new(0),
             unseen_bytes: Cell::new(0),

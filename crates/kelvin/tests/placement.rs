@@ -1,0 +1,98 @@
+//! Where on flash values are put: what was written together lies together.
+
+mod support;
+
+use resp::Frame;
+use support::{Client, Server, text};
+
+const VALUE_BYTES: usize = 500;
+/// Bytes of a record of such a value, about.
+const RECORD_BYTES_MAX: i64 = 600;
+/// Several times what fits into RAM.
+const KEYS: usize = 120_000;
+/// Keys that a client sets in one go, and how many clients take turns.
+const PIPELINE: usize = 8;
+const CLIENTS: usize = 16;
+
+fn start() -> Server {
+    let options = ["--workers", "1", "--maxmemory", "40mb", "--tier-compression", "none"];
+    Server::kelvin_with_flash("256mb", &options)
+}
+
+fn key(index: usize) -> String {
+    format!("key-{index}")
+}
+
+/// The state of a key, and where its value lies on flash, in bytes.
+fn locate(client: &mut Client, index: usize) -> (String, Option<i64>) {
+    let Frame::Array(words) = client.call(&["TIER", "LOCATE", &key(index)]) else {
+        panic!("no place of {index}")
+    };
+    let number = |name: &str| {
+        let at = words.iter().step_by(2).position(|word| text(word) == name)?;
+        let Frame::Integer(number) = words[2 * at + 1] else { panic!("{name} of {index}") };
+        Some(number)
+    };
+    // No segment is as long.
+    let place = number("segment").map(|segment| (segment << 32) + number("offset").unwrap_or(0));
+    (text(&words[1]), place)
+}
+
+/// Sets keys in turns, each client a range of its own, and does something behind each turn.
+fn fill(server: &Server, mut behind_turn: impl FnMut(usize)) {
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    let value = "v".repeat(VALUE_BYTES);
+    let each = KEYS / CLIENTS;
+    for turn in (0..each).step_by(PIPELINE) {
+        let range = turn..(turn + PIPELINE).min(each);
+        for (number, client) in clients.iter_mut().enumerate() {
+            range.clone().for_each(|at| client.send(&["SET", &key(number * each + at), &value]));
+        }
+        for client in &mut clients {
+            range.clone().for_each(|_| assert_eq!(client.read(), Frame::Simple(b"OK".to_vec())));
+        }
+        behind_turn(turn);
+    }
+}
+
+#[test]
+fn new_values_lie_on_flash_in_the_order_in_which_they_were_written() {
+    let server = start();
+    fill(&server, |_| {});
+    let mut client = server.connect();
+    let each = KEYS / CLIENTS;
+    let (mut pairs, mut adjacent) = (0, 0);
+    // Those of the last quarter came when RAM was full, and left it again but for the very last.
+    for number in 0..CLIENTS {
+        let first = number * each + each * 3 / 4;
+        let range = first..first + 20 * PIPELINE;
+        let places: Vec<_> = range.map(|index| locate(&mut client, index)).collect();
+        for run in places.chunks(PIPELINE) {
+            let steps = run.windows(2).filter_map(|pair| Some(pair[1].1? - pair[0].1?));
+            pairs += PIPELINE - 1;
+            adjacent += steps.filter(|step| (1..RECORD_BYTES_MAX).contains(step)).count();
+        }
+    }
+    assert!(adjacent > pairs * 2 / 3, "{adjacent} of {pairs} neighbours lie side by side");
+}
+
+#[test]
+fn a_new_value_that_is_used_soon_stays_in_ram() {
+    let server = start();
+    let mut reader = server.connect();
+    // One of each client's pipeline of every tenth turn is read behind it.
+    fill(&server, |turn| {
+        if turn % (10 * PIPELINE) == 0 {
+            assert!(matches!(reader.call(&["GET", &key(turn)]), Frame::Bulk(_)));
+        }
+    });
+    let each = KEYS / CLIENTS;
+    let middle = each / 2 - each / 2 % (10 * PIPELINE)..each;
+    let states = |client: &mut Client, shift: usize| {
+        let used = middle.clone().step_by(10 * PIPELINE);
+        used.filter(|&turn| locate(client, turn + shift).0 != "cold").count()
+    };
+    let count = middle.clone().step_by(10 * PIPELINE).count();
+    let (used, unused) = (states(&mut reader, 0), states(&mut reader, 1));
+    assert!(used > unused && used > count / 2, "{used} that were used, {unused} others of {count}");
+}

@@ -27,10 +27,6 @@ pub const READ_POOL_BYTES: usize = 3 << 20;
 /// `Busy`.
 pub const READ_HEAP_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the pool that may hold blocks that were read ahead, of one worker: two thirds. The rest is left to reads of
-/// single records, which get the other two thirds as well where they need them.
-pub const BLOCK_CACHE_BYTES_MAX: usize = 2 << 20;
-
 /// Bytes of large records that one worker reads at the same time; a single larger one is read
 /// alone.
 pub const LARGE_READ_BYTES_MAX: usize = 32 << 20;

@@ -181,6 +181,14 @@ impl EngineWorker for PointedWorker {
         self.inner.in_flight()
     }
 
+    fn block_cache_bytes(&self) -> usize {
+        self.inner.block_cache_bytes()
+    }
+
+    fn set_block_cache_bytes(&mut self, bytes: usize) {
+        self.inner.set_block_cache_bytes(bytes);
+    }
+
     fn is_writing_large(&self) -> bool {
         self.inner.is_writing_large()
     }

@@ -15,6 +15,12 @@ use crate::worker::TierWorker;
 const LOOK_SHIFT: u32 = 8;
 /// The frequency of a value that a cold write has brought, and that nobody has used since.
 const COLD_WRITE_FREQUENCY: u8 = 1;
+/// The part of `maxmemory` that blocks which are read ahead may take: 1/16.
+const READ_AHEAD_SHIFT: u32 = 4;
+/// What those of a worker may take without a `maxmemory`, in bytes.
+const READ_AHEAD_BYTES_UNLIMITED: usize = 32 << 20;
+/// What they may take at once, in bytes: a few of the largest.
+const READ_AHEAD_BYTES_MIN: usize = 512 << 10;
 /// Bytes that a batch of writes is to have demoted, at least.
 const BATCH_BYTES_MIN: i64 = 16 << 10;
 /// Bytes that writers have demoted at once, at least: a slice costs something of its own.
@@ -152,8 +158,25 @@ impl TierWorker {
             self.defrag();
         }
         self.tier.rounds[self.index].note_garbage(!self.gc());
+        self.bound_read_ahead();
         self.want_submit();
         more
+    }
+
+    /// Says how much memory what is read ahead may take: a 16th of `maxmemory` on all workers, in steps, so that each is
+    /// measured before the next; less and less while `maxmemory` is resident.
+    fn bound_read_ahead(&self) {
+        let mut side = self.engine.borrow_mut();
+        let Some(engine) = side.as_mut() else { return };
+        let held = engine.block_cache_bytes();
+        let share = match self.tier.budget.max_bytes() {
+            0 => READ_AHEAD_BYTES_UNLIMITED,
+            bytes => (bytes >> READ_AHEAD_SHIFT) as usize / self.tier.workers,
+        };
+        let is_full = self.tier.budget.is_full();
+        let bytes =
+            if is_full { held - held / 8 } else { (held + share / 16).max(READ_AHEAD_BYTES_MIN) };
+        engine.set_block_cache_bytes(bytes.min(share));
     }
 
     /// Frees what is over the watermark, a slice of it. True: it frees more at once.

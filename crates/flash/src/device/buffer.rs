@@ -181,6 +181,12 @@ impl ReadPool {
         self.take(size).unwrap_or_else(|| self.take_heap(size))
     }
 
+    /// A buffer of `size` bytes that is not the pool's: who takes it bounds and counts it.
+    pub(crate) fn take_apart(&self, size: usize) -> IoBuffer {
+        let memory = Memory::Apart(AlignedBuffer::new(size));
+        IoBuffer { pool: self.0.clone(), memory, size }
+    }
+
     fn take_heap(&self, size: usize) -> IoBuffer {
         self.0.heap_bytes.set(self.0.heap_bytes.get() + size);
         let memory = Memory::Heap(AlignedBuffer::new(size));
@@ -248,6 +254,8 @@ pub(crate) struct IoBuffer {
 enum Memory {
     Slot(Slot),
     Heap(AlignedBuffer),
+    /// As `Heap`, but bounded and counted by whoever took it.
+    Apart(AlignedBuffer),
 }
 
 impl IoBuffer {
@@ -258,7 +266,7 @@ impl IoBuffer {
             Memory::Slot(slot) => unsafe {
                 (self.pool.arena.borrow().memory.as_ptr().add(slot.offset()), true)
             },
-            Memory::Heap(buffer) => (buffer.memory.as_ptr(), false),
+            Memory::Heap(buffer) | Memory::Apart(buffer) => (buffer.memory.as_ptr(), false),
         }
     }
 
@@ -271,7 +279,7 @@ impl IoBuffer {
                 let start = self.pool.arena.borrow().memory.as_ptr().add(slot.offset());
                 std::slice::from_raw_parts(start, self.size)
             },
-            Memory::Heap(buffer) => &buffer[..self.size],
+            Memory::Heap(buffer) | Memory::Apart(buffer) => &buffer[..self.size],
         }
     }
 
@@ -291,6 +299,7 @@ impl Drop for IoBuffer {
             Memory::Heap(_) => {
                 self.pool.heap_bytes.set(self.pool.heap_bytes.get() - self.size);
             }
+            Memory::Apart(_) => {}
         }
     }
 }

@@ -197,6 +197,16 @@ pub trait EngineWorker {
     /// Reads and writes that the device was asked for and has not answered, gc runs included.
     fn in_flight(&self) -> usize;
 
+    /// Memory of the blocks that were read ahead, in bytes.
+    fn block_cache_bytes(&self) -> usize {
+        0
+    }
+
+    /// Says how much memory they may take. Those that are too many go, but for what is being read.
+    fn set_block_cache_bytes(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
     /// Whether large values that were appended are being written: their memory comes free then.
     fn is_writing_large(&self) -> bool;
 

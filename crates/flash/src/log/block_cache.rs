@@ -1,8 +1,10 @@
 //! Blocks that were read ahead, kept for the records in them.
 //!
-//! They stand in the pool of read buffers, which is there anyway: a block is given up when a read
-//! finds no buffer, so that what is kept takes no memory beside the pool and holds nobody up. Records
-//! are copied out, so that nobody but the cache holds a block, and to give one up frees its buffer.
+//! They take memory of their own, as much as the owner of the engine allows them
+//! (`EngineWorker::set_block_cache_bytes`): the clients of a walk drift apart by more the more there is to walk over, and a
+//! block that goes before all of them have passed it was read for a few. A block of which all was used goes first, so that
+//! where clients stay together little memory is taken. Records are copied out, so that nobody but the cache holds a block, and
+//! to give one up frees its memory.
 //!
 //! # Why nothing stale is served
 //!
@@ -13,41 +15,49 @@
 //! another is never looked into. And a record is checked in its place like any that was read, so what
 //! was damaged on its way is not served either: it is read again by itself.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
 use std::rc::Rc;
 
 use super::read_ahead::BLOCK_BYTES;
 use crate::device::buffer::{IoBuffer, ReadPool};
-use crate::limits::{BLOCK_CACHE_BYTES_MAX, READ_POOL_BYTES};
 
-/// Blocks of one worker: small windows make small ones.
-const BLOCKS_MAX: usize = 64;
-/// A block stays for so many look-ups behind its last use, whatever else is to be read ahead: clients that have drifted
-/// apart by more than is kept would else push out each other's blocks before anything in them is used.
-const STAYS_LOOK_UPS: u64 = 512;
-
-const _: () = assert!(BLOCK_CACHE_BYTES_MAX <= BLOCKS_MAX * BLOCK_BYTES as usize);
-const _: () = assert!(3 * BLOCK_CACHE_BYTES_MAX <= 2 * READ_POOL_BYTES);
+/// What a worker's blocks may take until its owner says otherwise.
+pub(crate) const BYTES_MAX_AT_FIRST: usize = 1 << 20;
+/// A block counts as so many bytes at least: an end of what is on flash may be short.
+const COUNTED_BYTES_MIN: usize = 4 << 10;
+/// For each block of the largest size that may be kept, a block stays for so many look-ups behind its last use, whatever
+/// else is to be read ahead: clients that have drifted apart by more than is kept would else push out each other's blocks before
+/// anything in them is used.
+const STAYS_LOOK_UPS: usize = 16;
+/// Blocks that are looked at for one that may go, each time.
+const HAND_STEPS_MAX: usize = 64;
+/// A block is used up when less than this part of it was not served, 1/8: what it was read for is not counted, and some
+/// records are dead.
+const LEFT_SHIFT: u32 = 3;
 
 /// The blocks of one worker. Those that are being read are among them.
-#[derive(Default)]
 pub(crate) struct BlockCache {
-    /// Of each block where it lies; apart, since every read looks through them.
-    places: Vec<Place>,
-    blocks: Vec<Block>,
+    /// By where they begin. None overlaps another.
+    blocks: BTreeMap<Place, Block>,
+    /// Blocks that have been used up, or went since.
+    used_up: Vec<Place>,
     bytes: usize,
+    bytes_max: usize,
     /// Counts look-ups.
     clock: u64,
+    /// The block that was last looked at for one that may go.
+    hand: Place,
 }
 
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[derive(Copy, Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 struct Place {
     segment: u32,
     start: u32,
-    end: u32,
 }
 
 struct Block {
+    end: u32,
     generation: u64,
     content: Content,
     /// Bytes of records that were served from it, besides those it was read for.
@@ -78,14 +88,46 @@ pub(crate) enum Cached {
     Ready(Rc<[u8]>),
 }
 
+impl Default for BlockCache {
+    fn default() -> Self {
+        BlockCache {
+            blocks: BTreeMap::new(),
+            used_up: Vec::new(),
+            bytes: 0,
+            bytes_max: BYTES_MAX_AT_FIRST,
+            clock: 0,
+            hand: Place::default(),
+        }
+    }
+}
+
 impl BlockCache {
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.blocks.is_empty()
     }
 
-    /// Bytes of all blocks.
+    /// Memory of all blocks, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Says how much memory blocks may take. Those that are too many go, but for what is being read; each is given to
+    /// `evicted`.
+    pub(crate) fn set_bytes_max(&mut self, bytes: usize, mut evicted: impl FnMut(Evicted)) {
+        self.bytes_max = bytes;
+        if self.bytes <= bytes {
+            return;
+        }
+        self.evict_used_up(&mut evicted);
+        let places: Vec<Place> = self.blocks.keys().copied().collect();
+        for place in places {
+            if self.bytes <= bytes {
+                break;
+            }
+            if self.blocks[&place].is_ready() {
+                evicted(self.remove(place));
+            }
+        }
     }
 
     /// Looks for the bytes of a record. They may stand in two blocks.
@@ -97,23 +139,22 @@ impl BlockCache {
     ) -> Cached {
         self.clock += 1;
         let end = offset + size as u32;
-        let Some(index) = self.index_of((segment, generation), offset) else {
-            return Cached::Missing;
+        let of_generation = |at: u32| {
+            let found = self.block_at(segment, at);
+            found.filter(|(_, block)| block.generation == generation)
         };
-        let (place, block) = (self.places[index], &self.blocks[index]);
+        let Some((place, block)) = of_generation(offset) else { return Cached::Missing };
         let bytes = match &block.content {
-            Content::Reading(read) if end <= place.end => return Cached::Reading(*read),
+            Content::Reading(read) if end <= block.end => return Cached::Reading(*read),
             Content::Reading(_) => return Cached::Missing,
             Content::Ready(buffer) => &buffer.bytes()[(offset - place.start) as usize..],
         };
-        if end <= place.end {
+        if end <= block.end {
             return Cached::Ready(Rc::from(&bytes[..size]));
         }
-        let rest = self.index_of((segment, generation), place.end);
-        match rest.map(|index| (&self.places[index], &self.blocks[index].content)) {
-            Some((next, Content::Ready(more))) if end <= next.end => {
-                let more = &more.bytes()[(place.end - next.start) as usize..];
-                Cached::Ready([bytes, &more[..size - bytes.len()]].concat().into())
+        match of_generation(block.end).map(|(_, next)| (&next.content, next.end)) {
+            Some((Content::Ready(more), next_end)) if end <= next_end => {
+                Cached::Ready([bytes, &more.bytes()[..size - bytes.len()]].concat().into())
             }
             _ => Cached::Missing,
         }
@@ -125,62 +166,75 @@ impl BlockCache {
         (segment, generation): (u32, u64),
         range: &Range<u32>,
     ) -> Option<u32> {
-        let index = self.index_of((segment, generation), range.start)?;
-        match self.blocks[index].content {
-            Content::Reading(read) if range.end <= self.places[index].end => Some(read),
+        let (_, block) = self.block_at(segment, range.start)?;
+        match block.content {
+            Content::Reading(read) if block.generation == generation && range.end <= block.end => {
+                Some(read)
+            }
             _ => None,
         }
     }
 
-    fn index_of(&self, (segment, generation): (u32, u64), offset: u32) -> Option<usize> {
-        let holds =
-            |place: &Place| place.segment == segment && (place.start..place.end).contains(&offset);
-        let index = self.places.iter().position(holds)?;
-        (self.blocks[index].generation == generation).then_some(index)
+    /// The block that has what is at an offset of a segment.
+    fn block_at(&self, segment: u32, offset: u32) -> Option<(Place, &Block)> {
+        let (place, block) = self.blocks.range(..=Place { segment, start: offset }).next_back()?;
+        (place.segment == segment && offset < block.end).then_some((*place, block))
+    }
+
+    /// The blocks that have some of a range.
+    fn overlapping(
+        &self,
+        segment: u32,
+        range: &Range<u32>,
+    ) -> impl Iterator<Item = (Place, &Block)> {
+        let first =
+            self.block_at(segment, range.start).map_or(range.start, |(place, _)| place.start);
+        let last = range.end.max(first);
+        let places = Place { segment, start: first }..Place { segment, start: last };
+        self.blocks.range(places).map(|(place, block)| (*place, block))
     }
 
     /// Notes that a record was served from the block at an offset. Returns where that is when it is the first.
     pub(crate) fn note_use(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<Range<u32>> {
-        let holds =
-            |place: &Place| place.segment == segment && (place.start..place.end).contains(&offset);
-        let index = self.places.iter().position(holds)?;
-        let block = &mut self.blocks[index];
+        let at = ..=Place { segment, start: offset };
+        let (&place, block) = self.blocks.range_mut(at).next_back()?;
+        if place.segment != segment || offset >= block.end {
+            return None;
+        }
         let is_first = block.used_bytes == 0;
+        let was_used_up = block.is_used_up(place);
         block.used_bytes = block.used_bytes.saturating_add(bytes);
         block.used_at = self.clock;
-        is_first.then(|| self.places[index].start..self.places[index].end)
+        let range = place.start..block.end;
+        if !was_used_up && block.is_used_up(place) {
+            self.used_up.push(place);
+        }
+        is_first.then_some(range)
     }
 
     /// Whether there is a block that has some of a range, or is to have.
     pub(crate) fn overlaps(&self, segment: u32, range: &Range<u32>) -> bool {
-        self.places.iter().any(|place| place.overlaps(segment, range))
+        self.overlapping(segment, range).next().is_some()
     }
 
     /// Whether one that has some of it is being read.
     pub(crate) fn is_reading(&self, segment: u32, range: &Range<u32>) -> bool {
-        let both = self.places.iter().zip(&self.blocks);
-        both.into_iter().any(|(place, block)| {
-            place.overlaps(segment, range) && matches!(block.content, Content::Reading(_))
-        })
+        self.overlapping(segment, range).any(|(_, block)| !block.is_ready())
     }
 
-    /// Takes a buffer for a block, if there is room in the cache and in the pool. Blocks that were not used lately go for
-    /// it, each of which is given to `evicted`.
+    /// Takes memory for a block, if there is room. Blocks that are used up, or were not used lately, go for it, each of
+    /// which is given to `evicted`.
     pub(crate) fn take_buffer(
         &mut self,
         pool: &ReadPool,
         size: usize,
         mut evicted: impl FnMut(Evicted),
     ) -> Option<IoBuffer> {
-        while self.places.len() >= BLOCKS_MAX || self.bytes + size > BLOCK_CACHE_BYTES_MAX {
+        self.evict_used_up(&mut evicted);
+        while self.bytes + counted_bytes(size) > self.bytes_max {
             evicted(self.evict_unused()?);
         }
-        loop {
-            if let Some(buffer) = pool.take_slot(size) {
-                return Some(buffer);
-            }
-            evicted(self.evict_unused()?);
-        }
+        Some(pool.take_apart(size))
     }
 
     /// Puts a block in that a device read is to bring, in place of those that it covers.
@@ -190,89 +244,105 @@ impl BlockCache {
         range: Range<u32>,
         read: u32,
     ) {
-        while let Some(index) = self.places.iter().position(|place| place.overlaps(segment, &range))
-        {
-            self.remove(index);
+        let covered: Vec<Place> =
+            self.overlapping(segment, &range).map(|(place, _)| place).collect();
+        for place in covered {
+            self.remove(place);
         }
-        self.bytes += range.len();
-        self.places.push(Place { segment, start: range.start, end: range.end });
-        self.blocks.push(Block {
+        self.bytes += counted_bytes(range.len());
+        let block = Block {
+            end: range.end,
             generation,
             content: Content::Reading(read),
             used_bytes: 0,
             used_at: self.clock,
-        });
+        };
+        self.blocks.insert(Place { segment, start: range.start }, block);
     }
 
-    /// The device read of a block has ended well.
-    pub(crate) fn fill(&mut self, read: u32, buffer: IoBuffer) {
-        if let Some(index) = self.index_of_read(read) {
-            self.blocks[index].content = Content::Ready(buffer);
+    /// The device read of the block that begins at a place has ended well.
+    pub(crate) fn fill(&mut self, (segment, start): (u32, u32), read: u32, buffer: IoBuffer) {
+        if let Some(block) = self.blocks.get_mut(&Place { segment, start })
+            && block.is_read_by(read)
+        {
+            block.content = Content::Ready(buffer);
         }
     }
 
-    /// The device read of a block has failed.
-    pub(crate) fn forget_read(&mut self, read: u32) {
-        if let Some(index) = self.index_of_read(read) {
-            self.remove(index);
+    /// The device read of the block that begins at a place has failed.
+    pub(crate) fn forget_read(&mut self, (segment, start): (u32, u32), read: u32) {
+        let place = Place { segment, start };
+        if self.blocks.get(&place).is_some_and(|block| block.is_read_by(read)) {
+            self.remove(place);
         }
-    }
-
-    fn index_of_read(&self, read: u32) -> Option<usize> {
-        let is_it = |block: &Block| matches!(block.content, Content::Reading(one) if one == read);
-        self.blocks.iter().position(is_it)
     }
 
     /// Gives up the blocks that have some of a range and are not being read.
     pub(crate) fn discard(&mut self, segment: u32, range: &Range<u32>) {
-        let mut index = 0;
-        while index < self.places.len() {
-            let is_ready = matches!(self.blocks[index].content, Content::Ready(_));
-            if is_ready && self.places[index].overlaps(segment, range) {
-                self.remove(index);
-            } else {
-                index += 1;
-            }
+        let ready = self.overlapping(segment, range).filter(|(_, block)| block.is_ready());
+        let places: Vec<Place> = ready.map(|(place, _)| place).collect();
+        for place in places {
+            self.remove(place);
         }
     }
 
     /// Gives up all that is not being read.
     pub(crate) fn clear(&mut self) {
-        while self.evict().is_some() {}
+        let bytes_max = self.bytes_max;
+        self.set_bytes_max(0, drop);
+        self.bytes_max = bytes_max;
     }
 
-    /// Gives up the block that was longest not used; none, when all that there are are being read.
-    pub(crate) fn evict(&mut self) -> Option<Evicted> {
-        let index = self.longest_unused()?;
-        Some(self.remove(index))
+    fn evict_used_up(&mut self, evicted: &mut impl FnMut(Evicted)) {
+        while let Some(place) = self.used_up.pop() {
+            // Another may stand there by now.
+            let block = self.blocks.get(&place);
+            if block.is_some_and(|block| block.is_ready() && block.is_used_up(place)) {
+                evicted(self.remove(place));
+            }
+        }
     }
 
-    /// The same, if it was not used lately.
+    /// Gives up a block that was not used lately, if there is one among the next that the hand comes to.
     fn evict_unused(&mut self) -> Option<Evicted> {
-        let index = self.longest_unused()?;
-        let stays = self.clock - self.blocks[index].used_at < STAYS_LOOK_UPS;
-        (!stays).then(|| self.remove(index))
+        let stays = (self.bytes_max / BLOCK_BYTES as usize * STAYS_LOOK_UPS) as u64;
+        let behind = self.blocks.range((Bound::Excluded(self.hand), Bound::Unbounded));
+        let mut next = behind.chain(&self.blocks).take(HAND_STEPS_MAX.min(self.blocks.len()));
+        let may_go = |block: &Block| block.is_ready() && self.clock - block.used_at >= stays;
+        let mut last = None;
+        let found = next.find_map(|(&place, block)| {
+            last = Some(place);
+            may_go(block).then_some(place)
+        });
+        self.hand = last?;
+        found.map(|place| self.remove(place))
     }
 
-    fn longest_unused(&self) -> Option<usize> {
-        let ready = self.blocks.iter().enumerate();
-        let ready = ready.filter(|(_, block)| matches!(block.content, Content::Ready(_)));
-        ready.min_by_key(|(_, block)| block.used_at).map(|(index, _)| index)
-    }
-
-    fn remove(&mut self, index: usize) -> Evicted {
-        let place = self.places.swap_remove(index);
-        let block = self.blocks.swap_remove(index);
-        let range = place.start..place.end;
-        self.bytes -= range.len();
+    fn remove(&mut self, place: Place) -> Evicted {
+        let block = self.blocks.remove(&place).expect("invariant: the block is there");
+        let range = place.start..block.end;
+        self.bytes -= counted_bytes(range.len());
         Evicted { segment: place.segment, range, used_bytes: block.used_bytes }
     }
 }
 
-impl Place {
-    fn overlaps(&self, segment: u32, range: &Range<u32>) -> bool {
-        self.segment == segment && self.start < range.end && range.start < self.end
+impl Block {
+    fn is_ready(&self) -> bool {
+        matches!(self.content, Content::Ready(_))
     }
+
+    fn is_read_by(&self, read: u32) -> bool {
+        matches!(self.content, Content::Reading(one) if one == read)
+    }
+
+    fn is_used_up(&self, place: Place) -> bool {
+        let bytes = self.end - place.start;
+        self.used_bytes >= bytes - (bytes >> LEFT_SHIFT)
+    }
+}
+
+fn counted_bytes(size: usize) -> usize {
+    size.max(COUNTED_BYTES_MIN)
 }
 
 #[cfg(test)]
@@ -287,8 +357,9 @@ mod tests {
         for (offset, byte) in range.clone().zip(buffer.bytes_mut()) {
             *byte = offset as u8;
         }
+        let start = (place.0, range.start);
         cache.begin(place, range, 1);
-        cache.fill(1, buffer);
+        cache.fill(start, 1, buffer);
         true
     }
 
@@ -304,7 +375,8 @@ mod tests {
     }
 
     fn pass_look_ups(cache: &mut BlockCache) {
-        (0..STAYS_LOOK_UPS).for_each(|_| drop(cache.find((999, 0), 0, 16)));
+        let look_ups = cache.bytes_max / BLOCK_BYTES as usize * STAYS_LOOK_UPS;
+        (0..look_ups).for_each(|_| drop(cache.find((999, 0), 0, 16)));
     }
 
     #[test]
@@ -325,15 +397,18 @@ mod tests {
         assert!(found(&mut cache, (3, 8), 16_384, 100));
     }
 
+    fn block(number: u32) -> Range<u32> {
+        number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES
+    }
+
     #[test]
-    fn blocks_are_bounded_and_the_one_that_was_longest_not_used_goes() {
+    fn blocks_are_bounded_and_one_that_was_not_used_lately_goes() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
-        let most = BLOCK_CACHE_BYTES_MAX as u32 / BLOCK_BYTES;
-        let block = |number: u32| number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES;
+        let most = BYTES_MAX_AT_FIRST as u32 / BLOCK_BYTES;
         for number in 0..most {
             assert!(put(&mut cache, &pool, PLACE, block(number)));
         }
-        assert_eq!(cache.bytes(), BLOCK_CACHE_BYTES_MAX);
+        assert_eq!(cache.bytes(), BYTES_MAX_AT_FIRST);
         assert_eq!(cache.note_use(3, 5, 100), Some(block(0)));
         assert_eq!(cache.note_use(3, 50, 100), None, "not the first");
         let refused = cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| panic!("all are in use"));
@@ -345,16 +420,55 @@ mod tests {
         assert!(buffer.is_some());
         assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: 0 }]);
         assert!(found(&mut cache, PLACE, 5, 100));
-        for number in 0..200 {
+        for number in 0..500 {
             pass_look_ups(&mut cache);
             assert!(put(&mut cache, &pool, PLACE, number * 8192..(number + 1) * 8192));
-            assert!(cache.places.len() <= BLOCKS_MAX && cache.bytes() <= BLOCK_CACHE_BYTES_MAX);
+            assert!(cache.bytes() <= BYTES_MAX_AT_FIRST);
         }
     }
 
     #[test]
-    fn what_is_being_read_stays_and_everything_else_gives_its_buffer_back() {
-        let (mut cache, pool) = (BlockCache::default(), ReadPool::bounded(3, 0));
+    fn short_blocks_are_bounded_too() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        let put_short = |cache: &mut BlockCache, number: u32| {
+            put(cache, &pool, PLACE, number * 1024..number * 1024 + 512)
+        };
+        let count = (0..10_000).take_while(|&number| put_short(&mut cache, number)).count();
+        assert_eq!(count, BYTES_MAX_AT_FIRST / COUNTED_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_block_that_is_used_up_goes_before_more_memory_is_taken() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        put(&mut cache, &pool, PLACE, block(0));
+        put(&mut cache, &pool, PLACE, block(1));
+        assert_eq!(cache.note_use(3, 70_000, BLOCK_BYTES / 2), Some(block(1)));
+        put(&mut cache, &pool, PLACE, block(2));
+        assert_eq!(cache.bytes(), 3 << 16, "half of it is left");
+        assert_eq!(cache.note_use(3, 70_000, BLOCK_BYTES / 2), None);
+        let mut evicted = Vec::new();
+        let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
+        assert!(buffer.is_some());
+        assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: BLOCK_BYTES }]);
+        assert_eq!(cache.bytes(), 2 << 16);
+    }
+
+    #[test]
+    fn with_a_smaller_bound_what_is_too_much_goes_at_once() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        (0..8).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
+        let mut evicted = 0;
+        cache.set_bytes_max(3 << 16, |_| evicted += 1);
+        assert_eq!((cache.bytes(), evicted), (3 << 16, 5));
+        assert!(!put(&mut cache, &pool, PLACE, block(20)), "nothing may go yet");
+        cache.set_bytes_max(16 << 16, |_| panic!("there is room"));
+        (20..33).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
+        assert_eq!(cache.bytes(), 16 << 16);
+    }
+
+    #[test]
+    fn what_is_being_read_stays() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, 65_536, drop).expect("there is room");
         cache.begin(PLACE, 0..65_536, 9);
         assert!(put(&mut cache, &pool, PLACE, 65_536..131_072));
@@ -362,15 +476,17 @@ mod tests {
         assert_eq!(cache.find_read(PLACE, &(512..1024)), Some(9));
         assert_eq!(cache.find_read(PLACE, &(65_024..66_048)), None, "it has a part alone");
         assert!(cache.is_reading(3, &(65_000..70_000)) && !cache.is_reading(3, &(65_536..70_000)));
+        assert!(cache.overlaps(3, &(131_071..140_000)) && !cache.overlaps(3, &(131_072..140_000)));
         cache.clear();
         assert_eq!(cache.bytes(), 65_536);
-        assert!(cache.evict().is_none());
-        cache.forget_read(9);
+        pass_look_ups(&mut cache);
+        assert!(cache.evict_unused().is_none());
+        cache.forget_read((3, 0), 8);
+        assert!(!cache.is_empty(), "another read");
+        cache.forget_read((3, 0), 9);
         assert!(cache.is_empty() && cache.bytes() == 0);
-        drop(buffer);
-        assert!(
-            (0..3).map(|_| pool.take_slot(65_536)).collect::<Vec<_>>().iter().all(Option::is_some)
-        );
+        cache.fill((3, 0), 9, buffer);
+        assert!(cache.is_empty(), "it was forgotten");
     }
 
     #[test]
@@ -379,7 +495,7 @@ mod tests {
         put(&mut cache, &pool, PLACE, 0..8192);
         put(&mut cache, &pool, PLACE, 16_384..24_576);
         put(&mut cache, &pool, PLACE, 0..32_768);
-        assert_eq!((cache.bytes(), cache.places.len()), (32_768, 1));
+        assert_eq!((cache.bytes(), cache.blocks.len()), (32_768, 1));
         cache.discard(3, &(40_000..40_001));
         assert!(found(&mut cache, PLACE, 8100, 200));
         cache.discard(3, &(100..101));

@@ -27,8 +27,8 @@
 //!    bounded by itself. It holds blocks while it waits for write buffers.
 //! 4. A write waits for write buffers alone. There are more than can be open, so one that is taken
 //!    is being written, and comes back without anybody's help.
-//! 5. A block that is read ahead takes a buffer that is free, or that of an older block, or is not
-//!    read. It is given up when a small read finds no buffer; nobody but the cache holds it.
+//! 5. A block that is read ahead takes memory of its own, or that of an older block, or is not read. Nobody
+//!    but the cache holds it.
 //! 6. A record that a larger read did not bring takes its buffer beyond the bound.
 //! 7. A blocking read takes its buffers beyond the bound, one for each record of a few, and waits for the
 //!    drive alone.
@@ -46,7 +46,7 @@ use std::time::Instant;
 use super::block_cache::{BlockCache, Cached};
 use super::io::{Io, User};
 use super::large_read::LargeReads;
-use super::read_ahead::{BLOCK_BYTES, ReadAhead};
+use super::read_ahead::ReadAhead;
 use super::segment::Found;
 use crate::device::buffer::IoBuffer;
 use crate::device::{Errno, Extent};
@@ -210,7 +210,7 @@ impl Reader {
         if in_flight >= READS_IN_FLIGHT_MAX {
             return ReadStart::Busy;
         }
-        let buffer = match self.take_buffer(io, sectors.len()) {
+        let buffer = match io.device.pool().take(sectors.len()) {
             Some(buffer) => buffer,
             // No read will end that could free one: whoever holds them may wait for this very read.
             None if in_flight == 0 => io.device.pool().take_beyond(sectors.len()),
@@ -235,22 +235,6 @@ impl Reader {
     /// Has reads that begin at a place find one that brings what is there.
     pub(super) fn note_recent(&mut self, (segment, start): (u32, u32), index: u32) {
         self.recent[recent_slot(segment, start)] = index;
-    }
-
-    /// Takes a buffer for a record's sectors; blocks that were read ahead go for it.
-    fn take_buffer(&mut self, io: &Io, size: usize) -> Option<IoBuffer> {
-        let pool = io.device.pool();
-        if size > BLOCK_BYTES as usize {
-            // No block has one as long.
-            return pool.take(size);
-        }
-        loop {
-            if let Some(buffer) = pool.take_slot(size) {
-                return Some(buffer);
-            }
-            let Some(evicted) = self.blocks.evict() else { return pool.take(size) };
-            self.ahead.note_eviction(&evicted);
-        }
     }
 
     /// Reads begun and not ended, gathered ones included.
@@ -363,7 +347,7 @@ impl Reader {
         done: &mut Vec<Completion>,
     ) {
         if let Err(errno) = result {
-            self.blocks.forget_read(index);
+            self.blocks.forget_read((read.segment, read.start), index);
             self.ahead.end_stream(read.segment, &(read.start..read.end));
             return self.fail(io, read, errno, done);
         }
@@ -378,7 +362,7 @@ impl Reader {
                 Err(_) => self.read_alone(io, &read, waiter),
             }
         }
-        self.blocks.fill(index, buffer);
+        self.blocks.fill((read.segment, read.start), index, buffer);
         io.shared.unpin(read.segment);
     }
 

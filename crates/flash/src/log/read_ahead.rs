@@ -22,7 +22,7 @@ const WINDOW_BYTES_MIN: u32 = 8 << 10;
 /// The largest window. One read brings at most `BLOCK_BYTES` of it.
 const WINDOW_BYTES_MAX: u32 = 256 << 10;
 /// Bytes of one read ahead, and of a block that is kept. With it a drive is as fast as with larger
-/// ones, and it is the largest piece of the pool of buffers.
+/// ones.
 pub(crate) const BLOCK_BYTES: u32 = 64 << 10;
 /// A longer record is a large read by itself.
 const RECORD_BYTES_MAX: u32 = BLOCK_BYTES / 2;
@@ -34,8 +34,12 @@ const REGIONS: usize = 256;
 const REGION_STALE_READS: u32 = 128;
 /// The first reads of a region that bring their own sectors alone.
 const LONE_READS: u8 = 4;
-/// Streams of one worker.
-const STREAMS_MAX: usize = 16;
+/// Streams of one worker, at least and at most: the more blocks are kept, the further may clients drift apart that follow each
+/// other.
+const STREAMS_MIN: usize = 16;
+const STREAMS_MAX: usize = 64;
+/// For so many bytes that blocks may take there is a stream.
+const BYTES_OF_STREAM: usize = 256 << 10;
 /// A read belongs to a stream when it lies so near to where that was last.
 const NEAR_BYTES: u32 = 512 << 10;
 /// Blocks in a row in one direction after which what follows is read before it is asked for.
@@ -57,6 +61,7 @@ const CREDIT_BYTES_MAX: i64 = 2 << 20;
 pub(crate) struct ReadAhead {
     regions: Box<[Region; REGIONS]>,
     streams: Vec<Stream>,
+    streams_max: usize,
     /// Device reads so far, modulo 2^32.
     reads: u32,
     /// The same when streams were last judged, and the uses of blocks since.
@@ -93,11 +98,18 @@ impl ReadAhead {
         Self {
             regions: Box::new([nowhere; REGIONS]),
             streams: Vec::new(),
+            streams_max: STREAMS_MIN,
             reads: 0,
             judged_at: 0,
             uses: 0,
             credit_bytes: CREDIT_BYTES_FIRST,
         }
+    }
+
+    /// Says how many bytes the blocks that were read ahead may take.
+    pub(crate) fn set_kept_bytes_max(&mut self, bytes: usize) {
+        self.streams_max = (bytes / BYTES_OF_STREAM).clamp(STREAMS_MIN, STREAMS_MAX);
+        self.streams.truncate(self.streams_max);
     }
 
     /// Notes that the device is to be asked for these sectors of a segment. Returns what to read
@@ -155,9 +167,9 @@ impl ReadAhead {
 
     /// Begins a stream, in place of the one that was longest not heard of where there are many.
     fn begin_stream(&mut self, segment: u32, front: u32, window_bytes: u32) {
-        if self.streams.len() == STREAMS_MAX {
+        if self.streams.len() >= self.streams_max {
             let age = |stream: &Stream| self.reads.wrapping_sub(stream.read_at);
-            let oldest = (0..STREAMS_MAX).max_by_key(|&index| age(&self.streams[index]));
+            let oldest = (0..self.streams.len()).max_by_key(|&index| age(&self.streams[index]));
             oldest.map(|index| self.streams.swap_remove(index));
         }
         self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
@@ -291,8 +303,10 @@ mod tests {
 
     impl Reads {
         fn new(kept_max: usize) -> Reads {
+            let mut ahead = ReadAhead::new();
+            ahead.set_kept_bytes_max(kept_max * BLOCK_BYTES as usize);
             Reads {
-                ahead: ReadAhead::new(),
+                ahead,
                 blocks: Vec::new(),
                 look_ups: 0,
                 kept_max,

@@ -193,6 +193,13 @@ impl Reader {
         Some(index)
     }
 
+    /// Says how much memory blocks may take; those that are too many go.
+    pub(crate) fn bound_blocks(&mut self, bytes: usize) {
+        let Self { ahead, blocks, .. } = self;
+        ahead.set_kept_bytes_max(bytes);
+        blocks.set_bytes_max(bytes, |evicted| ahead.note_eviction(&evicted));
+    }
+
     fn take_block_buffer(&mut self, io: &Io, size: usize) -> Option<IoBuffer> {
         let Self { ahead, blocks, .. } = self;
         blocks.take_buffer(io.device.pool(), size, |evicted| ahead.note_eviction(&evicted))

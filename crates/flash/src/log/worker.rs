@@ -74,7 +74,8 @@ impl LogWorker {
     fn count_buffers(&self) {
         let pool = self.io.device.pool().bytes();
         let large = self.appender.large.bytes() + self.reader.large.bytes();
-        let bytes = pool + large + self.appender.buffers.bytes();
+        let blocks = self.reader.blocks.bytes();
+        let bytes = pool + large + blocks + self.appender.buffers.bytes();
         self.io.counters.buffer_bytes.set(bytes as u64);
     }
 
@@ -170,6 +171,15 @@ impl EngineWorker for LogWorker {
     fn in_flight(&self) -> usize {
         let gathered = self.reader.gathered();
         self.io.device.in_flight() + gathered + usize::from(!self.appender.is_idle())
+    }
+
+    fn block_cache_bytes(&self) -> usize {
+        self.reader.blocks.bytes()
+    }
+
+    fn set_block_cache_bytes(&mut self, bytes: usize) {
+        self.reader.bound_blocks(bytes);
+        self.count_buffers();
     }
 
     fn is_writing_large(&self) -> bool {

@@ -96,3 +96,25 @@ fn a_new_value_that_is_used_soon_stays_in_ram() {
     let (used, unused) = (states(&mut reader, 0), states(&mut reader, 1));
     assert!(used > unused && used > count / 2, "{used} that were used, {unused} others of {count}");
 }
+
+#[test]
+fn new_values_that_expire_within_minutes_are_left_to_the_hand() {
+    const MORE: usize = 6_000;
+    let server = start();
+    fill(&server, |_| {});
+    let mut client = server.connect();
+    let mut in_ram_of = |first: usize, options: &[&str]| {
+        let value = "v".repeat(VALUE_BYTES);
+        for index in first..first + MORE {
+            client.send(&[&["SET", &key(index), &value], options].concat());
+            if index % 100 == 99 {
+                (0..100).for_each(|_| assert_eq!(client.read(), Frame::Simple(b"OK".to_vec())));
+            }
+        }
+        (first..first + MORE).filter(|&index| locate(&mut client, index).0 != "cold").count()
+    };
+    let lasting = in_ram_of(KEYS, &[]);
+    let expiring = in_ram_of(2 * KEYS, &["EX", "300"]);
+    assert!(lasting < MORE / 2, "a queue holds the last {lasting} of them");
+    assert!(expiring > MORE * 2 / 3, "{expiring} of {MORE}");
+}

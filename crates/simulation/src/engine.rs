@@ -185,8 +185,8 @@ impl EngineWorker for PointedWorker {
         self.inner.block_cache_bytes()
     }
 
-    fn set_block_cache_bytes(&mut self, bytes: usize) {
-        self.inner.set_block_cache_bytes(bytes);
+    fn bound_block_cache(&mut self, bytes: usize, share: usize) {
+        self.inner.bound_block_cache(bytes, share);
     }
 
     fn is_writing_large(&self) -> bool {

@@ -14,8 +14,8 @@
 //! (`Tier::promotes_at_once`) it goes to flash at the end of its batch, while it is in the CPU's
 //! cache. A second use within a turn of the hand finds the frequency raised, and the value stays. So
 //! a stream of writes over cold data neither washes out what is hot nor pays for the hand (S3-FIFO's
-//! small queue, Yang et al. 2023, with the write buffer for the queue). Nor do new values, which have been used once, too, but
-//! have no history: they have a queue of their own (`probation.rs`).
+//! small queue, Yang et al. 2023, with the write buffer for the queue). New values have a queue of their own
+//! (`probation.rs`).
 
 use std::sync::atomic::Ordering;
 
@@ -36,8 +36,18 @@ use crate::worker::TierWorker;
 /// Values that expire within this time stay, as long as others can be demoted that were not just used:
 /// they free their RAM without a write.
 const EXPIRES_SOON_MS: u64 = 5_000;
-/// Values that expire within this time share segments, which then die together.
+/// Values that expire within this time share segments, which then die together. New ones are left to the hand: before it
+/// comes many of them are gone, without a write.
 const SHORT_LIVED_MS: u64 = 10 * 60_000;
+/// How the value of a key was written, which may leave RAM ahead of the hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// To a cold key that nobody had used lately, which that was a use of.
+    Cold,
+    /// With the key, which nobody has used yet.
+    New,
+}
+
 /// Turns of the device without progress after which demoting everything gives up.
 const IDLE_TURNS_MAX: usize = 10_000;
 
@@ -162,10 +172,14 @@ impl TierWorker {
         &self.tier.rounds[self.index]
     }
 
-    /// Demotes the values of these keys, in this order, but those that were used more often than `frequency_max` says.
-    pub(crate) fn demote_unused(&self, keys: &[Hint], frequency_max: u8) -> Demoted {
+    /// Demotes the values that were written to these keys last, in this order, but those that were used since.
+    pub(crate) fn demote_unused(&self, keys: &[Hint], written: Written) -> Demoted {
+        let (frequency_max, keeps_expiring_ms) = match written {
+            Written::Cold => (1, EXPIRES_SOON_MS),
+            Written::New => (0, SHORT_LIVED_MS),
+        };
         self.with_demoter(|demoter, tally| {
-            demoter.keeps_expiring = true;
+            demoter.keeps_expiring_ms = keeps_expiring_ms;
             for &key in keys {
                 let Some(mut state) = self.tier.keyspace.try_lock(key.slot) else { continue };
                 demoter.slot = key.slot;
@@ -218,7 +232,7 @@ impl TierWorker {
             value_bytes_min: self.tier.settings.value_bytes_min(),
             large_value_bytes: self.tier.large_value_bytes,
             now_ms: self.tier.clock.unix_ms(),
-            keeps_expiring: self.expiring_slots.get() == 0,
+            keeps_expiring_ms: if self.expiring_slots.get() == 0 { EXPIRES_SOON_MS } else { 0 },
             slot: 0,
             clean: 0,
             dirty: 0,
@@ -299,8 +313,8 @@ impl TierWorker {
             let mut idle_turns = 0;
             loop {
                 let part = self.with_demoter(|demoter, tally| {
-                    (demoter.slot, demoter.keeps_expiring, demoter.value_bytes_min) =
-                        (slot, false, 0);
+                    (demoter.slot, demoter.keeps_expiring_ms, demoter.value_bytes_min) =
+                        (slot, 0, 0);
                     self.tier.keyspace.lock(slot).demote_each(tally, demoter);
                 });
                 total.add(part);
@@ -341,7 +355,7 @@ impl TierWorker {
         let mut verdict = Verdict::Keep;
         let demoted = self.with_demoter(|demoter, tally| {
             demoter.slot = key.slot;
-            demoter.keeps_expiring = false;
+            demoter.keeps_expiring_ms = 0;
             let mut state = self.tier.keyspace.lock(key.slot);
             tally.noting = self.tier.noting();
             let mut db = keyspace::Db::new(&mut state, table, now_ms, tally);
@@ -366,8 +380,8 @@ pub(crate) struct Demoter<'a> {
     value_bytes_min: usize,
     large_value_bytes: usize,
     now_ms: u64,
-    /// Whether values that expire soon stay.
-    keeps_expiring: bool,
+    /// Values that expire within this time stay; 0: none do.
+    keeps_expiring_ms: u64,
     slot: u16,
     clean: u64,
     dirty: u64,
@@ -385,7 +399,7 @@ impl Judge for Demoter<'_> {
         if view.value_len() < self.value_bytes_min {
             return Verdict::Keep;
         }
-        if self.keeps_expiring && self.expires_within(&view, EXPIRES_SOON_MS) {
+        if self.keeps_expiring_ms > 0 && self.expires_within(&view, self.keeps_expiring_ms) {
             return Verdict::Keep;
         }
         match view.stored {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use keyspace::{Hint, Tally};
 
 use crate::controller::{Done, Figures, Slice};
-use crate::demote::StopReason;
+use crate::demote::{StopReason, Written};
 use crate::limits::{LARGE_SLICE_SLOTS_MAX, SLICE_BYTES_MAX, SLICE_SLOTS_MAX};
 use crate::tier::Pressure;
 use crate::worker::TierWorker;
@@ -13,14 +13,12 @@ use crate::worker::TierWorker;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
-/// The frequency of a value that a cold write has brought, and that nobody has used since.
-const COLD_WRITE_FREQUENCY: u8 = 1;
-/// The part of `maxmemory` that blocks which are read ahead may take: 1/16.
+/// The part of `maxmemory` that blocks which are read ahead may take, on all workers: 1/16.
 const READ_AHEAD_SHIFT: u32 = 4;
-/// What those of a worker may take without a `maxmemory`, in bytes.
-const READ_AHEAD_BYTES_UNLIMITED: usize = 32 << 20;
-/// What they may take at once, in bytes: a few of the largest.
-const READ_AHEAD_BYTES_MIN: usize = 512 << 10;
+/// What those of a worker may take at most, in bytes: more has served nobody.
+const READ_AHEAD_BYTES_MAX: usize = 32 << 20;
+/// What they may take whatever there is, in bytes: four of the largest.
+pub(crate) const READ_AHEAD_BYTES_MIN: usize = 256 << 10;
 /// Bytes that a batch of writes is to have demoted, at least.
 const BATCH_BYTES_MIN: i64 = 16 << 10;
 /// Bytes that writers have demoted at once, at least: a slice costs something of its own.
@@ -57,7 +55,7 @@ impl TierWorker {
         if self.tier.promotes_at_once() || self.tier.drains() {
             return 0;
         }
-        let gone = self.demote_unused(cold_writes, COLD_WRITE_FREQUENCY);
+        let gone = self.demote_unused(cold_writes, Written::Cold);
         self.gc_for(gone.written_bytes);
         gone.freed_bytes
     }
@@ -163,20 +161,29 @@ impl TierWorker {
         more
     }
 
-    /// Says how much memory what is read ahead may take: a 16th of `maxmemory` on all workers, in steps, so that each is
-    /// measured before the next; less and less while `maxmemory` is resident.
+    /// Says how much memory what is read ahead may take: a share of `maxmemory`, to which it grows in steps, each of which
+    /// is measured before the next; less and less while anybody wants for memory.
     fn bound_read_ahead(&self) {
         let mut side = self.engine.borrow_mut();
         let Some(engine) = side.as_mut() else { return };
-        let held = engine.block_cache_bytes();
-        let share = match self.tier.budget.max_bytes() {
-            0 => READ_AHEAD_BYTES_UNLIMITED,
-            bytes => (bytes >> READ_AHEAD_SHIFT) as usize / self.tier.workers,
+        let budget = &self.tier.budget;
+        let share = read_ahead_share(budget.max_bytes(), self.tier.workers);
+        let is_wanted = budget.over_limit() > 0
+            || budget.is_full_beside(0, budget.room_for_reads())
+            || !self.waiting.is_empty()
+            || self.tier.asked_bytes() > 0;
+        let has_measured = self.read_ahead_at.replace(budget.measures()) != budget.measures();
+        let allowed = self.read_ahead_bytes.get();
+        let next = if is_wanted {
+            allowed - allowed / 8
+        } else if has_measured {
+            engine.block_cache_bytes() + share / 16
+        } else {
+            allowed
         };
-        let is_full = self.tier.budget.is_full();
-        let bytes =
-            if is_full { held - held / 8 } else { (held + share / 16).max(READ_AHEAD_BYTES_MIN) };
-        engine.set_block_cache_bytes(bytes.min(share));
+        let bytes = next.clamp(READ_AHEAD_BYTES_MIN, share);
+        self.read_ahead_bytes.set(bytes);
+        engine.bound_block_cache(bytes, share);
     }
 
     /// Frees what is over the watermark, a slice of it. True: it frees more at once.
@@ -200,5 +207,32 @@ impl TierWorker {
         let done = self.demote_slice(slice.demote_bytes, LARGE_SLICE_SLOTS_MAX);
         self.tier.asked_bytes.fetch_sub(done.demoted_bytes, Ordering::Relaxed);
         done.demoted_bytes == 0 && done.stopped.is_none()
+    }
+}
+
+/// Bytes that the blocks of one worker may come to. `max_bytes` is `maxmemory`, 0 for none.
+fn read_ahead_share(max_bytes: u64, workers: usize) -> usize {
+    let share = match max_bytes {
+        0 => READ_AHEAD_BYTES_MAX,
+        _ => (max_bytes >> READ_AHEAD_SHIFT) as usize / workers,
+    };
+    share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_ahead_has_a_share_of_maxmemory_within_bounds() {
+        for (max_mib, workers, expected) in [
+            (256, 1, 16 << 20),
+            (256, 4, 4 << 20),
+            (64 << 10, 4, 32 << 20),
+            (0, 4, 32 << 20),
+            (40, 64, 256 << 10),
+        ] {
+            assert_eq!(read_ahead_share(max_mib << 20, workers), expected, "{max_mib} {workers}");
+        }
     }
 }

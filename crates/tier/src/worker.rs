@@ -26,6 +26,7 @@ use crate::hand::Hand;
 use crate::limits::READS_STARTED_MAX;
 use crate::probation::Probation;
 use crate::tier::Tier;
+use crate::upkeep::READ_AHEAD_BYTES_MIN;
 use crate::wait::WaitQueue;
 
 /// How long a thread that waits for the device sleeps at most.
@@ -58,6 +59,9 @@ pub struct TierWorker {
     pub(crate) gc_evicts: Cell<bool>,
     pub(crate) waiting: WaitQueue,
     pub(crate) probation: RefCell<Probation>,
+    /// What blocks that are read ahead may take, and the measurement of memory when that was last said.
+    pub(crate) read_ahead_bytes: Cell<usize>,
+    pub(crate) read_ahead_at: Cell<u32>,
     /// What writers have yet to have demoted, less than `DUE_BYTES_MIN`.
     pub(crate) demotion_due_bytes: Cell<i64>,
     /// What was brought since resident memory was last looked at.
@@ -134,6 +138,8 @@ impl TierWorker {
             gc_evicts: Cell::new(false),
             waiting: WaitQueue::default(),
             probation: RefCell::default(),
+            read_ahead_bytes: Cell::new(READ_AHEAD_BYTES_MIN),
+            read_ahead_at: Cell::new(0),
             defrag,
             demotion_due_bytes: Cell::new(0),
             unseen_bytes: Cell::new(0),

@@ -198,14 +198,11 @@ pub trait EngineWorker {
     fn in_flight(&self) -> usize;
 
     /// Memory of the blocks that were read ahead, in bytes.
-    fn block_cache_bytes(&self) -> usize {
-        0
-    }
+    fn block_cache_bytes(&self) -> usize;
 
-    /// Says how much memory they may take. Those that are too many go, but for what is being read.
-    fn set_block_cache_bytes(&mut self, bytes: usize) {
-        let _ = bytes;
-    }
+    /// Says how much memory they may take now, of a share that they may come to: to be called every few milliseconds. Those that
+    /// are too many go, some megabytes at a time, but for what is being read.
+    fn bound_block_cache(&mut self, bytes: usize, share: usize);
 
     /// Whether large values that were appended are being written: their memory comes free then.
     fn is_writing_large(&self) -> bool;

@@ -1,7 +1,7 @@
 //! Blocks that were read ahead, kept for the records in them.
 //!
 //! They take memory of their own, as much as the owner of the engine allows them
-//! (`EngineWorker::set_block_cache_bytes`): the clients of a walk drift apart by more the more there is to walk over, and a
+//! (`EngineWorker::bound_block_cache`): the clients of a walk drift apart by more the more there is to walk over, and a
 //! block that goes before all of them have passed it was read for a few. A block of which all was used goes first, so that
 //! where clients stay together little memory is taken. Records are copied out, so that nobody but the cache holds a block, and
 //! to give one up frees its memory.
@@ -24,6 +24,15 @@ use crate::device::buffer::{IoBuffer, ReadPool};
 
 /// What a worker's blocks may take until its owner says otherwise.
 pub(crate) const BYTES_MAX_AT_FIRST: usize = 1 << 20;
+/// Blocks that go at a time when there are too many: 4 MiB, so that nobody waits for it.
+const EVICTED_AT_ONCE_MAX: usize = 64;
+/// A block that was not used for so many times as long as one stays goes though nothing else is to be read ahead.
+const STAYS_IDLE: u64 = 4;
+/// So often is a bound set without a look-up in between before blocks go, one at a time.
+const IDLE_BOUNDS: u32 = 200;
+/// Sectors of a block, of each of which is known whether it was used.
+const SECTOR_BYTES: u32 = 512;
+const _: () = assert!(BLOCK_BYTES / SECTOR_BYTES == u128::BITS);
 /// A block counts as so many bytes at least: an end of what is on flash may be short.
 const COUNTED_BYTES_MIN: usize = 4 << 10;
 /// For each block of the largest size that may be kept, a block stays for so many look-ups behind its last use, whatever
@@ -32,7 +41,7 @@ const COUNTED_BYTES_MIN: usize = 4 << 10;
 const STAYS_LOOK_UPS: usize = 16;
 /// Blocks that are looked at for one that may go, each time.
 const HAND_STEPS_MAX: usize = 64;
-/// A block is used up when less than this part of it was not served, 1/8: what it was read for is not counted, and some
+/// A block is used up when at most this part of it was not served, 1/8: what it was read for is not counted, and some
 /// records are dead.
 const LEFT_SHIFT: u32 = 3;
 
@@ -40,12 +49,17 @@ const LEFT_SHIFT: u32 = 3;
 pub(crate) struct BlockCache {
     /// By where they begin. None overlaps another.
     blocks: BTreeMap<Place, Block>,
-    /// Blocks that have been used up, or went since.
+    /// Where blocks have been used up. Some of them may be gone.
     used_up: Vec<Place>,
     bytes: usize,
     bytes_max: usize,
+    /// For so many look-ups a block stays.
+    stays: u64,
     /// Counts look-ups.
     clock: u64,
+    /// The same when a bound was last set, and how often there was none since.
+    bounded_at: u64,
+    idle_bounds: u32,
     /// The block that was last looked at for one that may go.
     hand: Place,
 }
@@ -62,6 +76,8 @@ struct Block {
     content: Content,
     /// Bytes of records that were served from it, besides those it was read for.
     used_bytes: u32,
+    /// A bit for each sector that some of it was served from.
+    used_sectors: u128,
     used_at: u64,
 }
 
@@ -95,7 +111,10 @@ impl Default for BlockCache {
             used_up: Vec::new(),
             bytes: 0,
             bytes_max: BYTES_MAX_AT_FIRST,
+            stays: stays_of(BYTES_MAX_AT_FIRST),
             clock: 0,
+            bounded_at: 0,
+            idle_bounds: 0,
             hand: Place::default(),
         }
     }
@@ -111,23 +130,18 @@ impl BlockCache {
         self.bytes
     }
 
-    /// Says how much memory blocks may take. Those that are too many go, but for what is being read; each is given to
-    /// `evicted`.
-    pub(crate) fn set_bytes_max(&mut self, bytes: usize, mut evicted: impl FnMut(Evicted)) {
-        self.bytes_max = bytes;
-        if self.bytes <= bytes {
-            return;
+    /// Says how much memory blocks may take, of a share that they may come to in all: to be called every few milliseconds. Those
+    /// that are too many go, some at a time, and so do those that nobody has used for long.
+    pub(crate) fn set_bytes_max(&mut self, bytes: usize, share: usize) {
+        (self.bytes_max, self.stays) = (bytes, stays_of(share));
+        let is_idle = std::mem::replace(&mut self.bounded_at, self.clock) == self.clock;
+        self.idle_bounds = if is_idle { self.idle_bounds.saturating_add(1) } else { 0 };
+        let mut places_left = EVICTED_AT_ONCE_MAX;
+        while self.bytes > bytes && places_left > 0 && self.evict_unused(0).is_some() {
+            places_left -= 1;
         }
-        self.evict_used_up(&mut evicted);
-        let places: Vec<Place> = self.blocks.keys().copied().collect();
-        for place in places {
-            if self.bytes <= bytes {
-                break;
-            }
-            if self.blocks[&place].is_ready() {
-                evicted(self.remove(place));
-            }
-        }
+        let stays = if self.idle_bounds > IDLE_BOUNDS { 0 } else { STAYS_IDLE * self.stays };
+        self.evict_unused(stays);
     }
 
     /// Looks for the bytes of a record. They may stand in two blocks.
@@ -204,6 +218,7 @@ impl BlockCache {
         let is_first = block.used_bytes == 0;
         let was_used_up = block.is_used_up(place);
         block.used_bytes = block.used_bytes.saturating_add(bytes);
+        block.use_sectors(offset - place.start, bytes);
         block.used_at = self.clock;
         let range = place.start..block.end;
         if !was_used_up && block.is_used_up(place) {
@@ -231,8 +246,11 @@ impl BlockCache {
         mut evicted: impl FnMut(Evicted),
     ) -> Option<IoBuffer> {
         self.evict_used_up(&mut evicted);
+        if counted_bytes(size) > self.bytes_max {
+            return None;
+        }
         while self.bytes + counted_bytes(size) > self.bytes_max {
-            evicted(self.evict_unused()?);
+            evicted(self.evict_unused(self.stays)?);
         }
         Some(pool.take_apart(size))
     }
@@ -255,6 +273,7 @@ impl BlockCache {
             generation,
             content: Content::Reading(read),
             used_bytes: 0,
+            used_sectors: 0,
             used_at: self.clock,
         };
         self.blocks.insert(Place { segment, start: range.start }, block);
@@ -262,10 +281,15 @@ impl BlockCache {
 
     /// The device read of the block that begins at a place has ended well.
     pub(crate) fn fill(&mut self, (segment, start): (u32, u32), read: u32, buffer: IoBuffer) {
-        if let Some(block) = self.blocks.get_mut(&Place { segment, start })
+        let place = Place { segment, start };
+        if let Some(block) = self.blocks.get_mut(&place)
             && block.is_read_by(read)
         {
             block.content = Content::Ready(buffer);
+            // By those who have waited for it.
+            if block.is_used_up(place) {
+                self.used_up.push(place);
+            }
         }
     }
 
@@ -288,9 +312,12 @@ impl BlockCache {
 
     /// Gives up all that is not being read.
     pub(crate) fn clear(&mut self) {
-        let bytes_max = self.bytes_max;
-        self.set_bytes_max(0, drop);
-        self.bytes_max = bytes_max;
+        self.blocks.retain(|_, block| !block.is_ready());
+        let kept = self
+            .blocks
+            .iter()
+            .map(|(place, block)| counted_bytes((block.end - place.start) as usize));
+        self.bytes = kept.sum();
     }
 
     fn evict_used_up(&mut self, evicted: &mut impl FnMut(Evicted)) {
@@ -303,12 +330,12 @@ impl BlockCache {
         }
     }
 
-    /// Gives up a block that was not used lately, if there is one among the next that the hand comes to.
-    fn evict_unused(&mut self) -> Option<Evicted> {
-        let stays = (self.bytes_max / BLOCK_BYTES as usize * STAYS_LOOK_UPS) as u64;
+    /// Gives up a block that was not used for so many look-ups, the first that the hand comes to, if there is one among the
+    /// next.
+    fn evict_unused(&mut self, unused_for: u64) -> Option<Evicted> {
         let behind = self.blocks.range((Bound::Excluded(self.hand), Bound::Unbounded));
         let mut next = behind.chain(&self.blocks).take(HAND_STEPS_MAX.min(self.blocks.len()));
-        let may_go = |block: &Block| block.is_ready() && self.clock - block.used_at >= stays;
+        let may_go = |block: &Block| block.is_ready() && self.clock - block.used_at >= unused_for;
         let mut last = None;
         let found = next.find_map(|(&place, block)| {
             last = Some(place);
@@ -335,10 +362,22 @@ impl Block {
         matches!(self.content, Content::Reading(one) if one == read)
     }
 
-    fn is_used_up(&self, place: Place) -> bool {
-        let bytes = self.end - place.start;
-        self.used_bytes >= bytes - (bytes >> LEFT_SHIFT)
+    /// Notes that so many bytes from an offset in it on were served.
+    fn use_sectors(&mut self, offset: u32, bytes: u32) {
+        let end = (offset + bytes).min(BLOCK_BYTES).div_ceil(SECTOR_BYTES);
+        let below = |sector: u32| if sector == u128::BITS { u128::MAX } else { (1 << sector) - 1 };
+        self.used_sectors |= below(end) & !below(offset / SECTOR_BYTES);
     }
+
+    /// Whether nearly all of it was served, however often.
+    fn is_used_up(&self, place: Place) -> bool {
+        let sectors = (self.end - place.start).div_ceil(SECTOR_BYTES);
+        self.used_sectors.count_ones() >= sectors - (sectors >> LEFT_SHIFT)
+    }
+}
+
+fn stays_of(bytes_max: usize) -> u64 {
+    (bytes_max / BLOCK_BYTES as usize * STAYS_LOOK_UPS) as u64
 }
 
 fn counted_bytes(size: usize) -> usize {
@@ -375,8 +414,7 @@ mod tests {
     }
 
     fn pass_look_ups(cache: &mut BlockCache) {
-        let look_ups = cache.bytes_max / BLOCK_BYTES as usize * STAYS_LOOK_UPS;
-        (0..look_ups).for_each(|_| drop(cache.find((999, 0), 0, 16)));
+        (0..cache.stays).for_each(|_| drop(cache.find((999, 0), 0, 16)));
     }
 
     #[test]
@@ -442,28 +480,65 @@ mod tests {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         put(&mut cache, &pool, PLACE, block(0));
         put(&mut cache, &pool, PLACE, block(1));
-        assert_eq!(cache.note_use(3, 70_000, BLOCK_BYTES / 2), Some(block(1)));
+        let half = BLOCK_BYTES / 2;
+        assert_eq!(cache.note_use(3, BLOCK_BYTES, half), Some(block(1)));
+        assert_eq!(cache.note_use(3, BLOCK_BYTES, half), None, "the same once more");
         put(&mut cache, &pool, PLACE, block(2));
         assert_eq!(cache.bytes(), 3 << 16, "half of it is left");
-        assert_eq!(cache.note_use(3, 70_000, BLOCK_BYTES / 2), None);
+        assert_eq!(cache.note_use(3, BLOCK_BYTES + half, half), None);
         let mut evicted = Vec::new();
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
         assert!(buffer.is_some());
-        assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: BLOCK_BYTES }]);
+        assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: 3 * half }]);
         assert_eq!(cache.bytes(), 2 << 16);
     }
 
     #[test]
-    fn with_a_smaller_bound_what_is_too_much_goes_at_once() {
+    fn so_does_one_that_was_used_up_by_those_who_waited_for_it() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
-        (0..8).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
+        let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, drop).expect("there is room");
+        cache.begin(PLACE, block(0), 1);
+        cache.note_use(3, 0, BLOCK_BYTES);
+        let next = cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| panic!("it is being read"));
+        assert!(next.is_some());
+        cache.fill((3, 0), 1, buffer);
         let mut evicted = 0;
-        cache.set_bytes_max(3 << 16, |_| evicted += 1);
-        assert_eq!((cache.bytes(), evicted), (3 << 16, 5));
-        assert!(!put(&mut cache, &pool, PLACE, block(20)), "nothing may go yet");
-        cache.set_bytes_max(16 << 16, |_| panic!("there is room"));
-        (20..33).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
+        assert!(cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| evicted += 1).is_some());
+        assert_eq!((evicted, cache.bytes()), (1, 0));
+    }
+
+    #[test]
+    fn with_a_smaller_bound_what_is_too_much_goes_in_steps() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        cache.set_bytes_max(100 << 16, 100 << 16);
+        (0..100).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
+        cache.set_bytes_max(3 << 16, 100 << 16);
+        assert_eq!(cache.bytes(), (100 - EVICTED_AT_ONCE_MAX) << 16);
+        assert!(!put(&mut cache, &pool, PLACE, block(200)), "nothing more may go yet");
+        cache.set_bytes_max(3 << 16, 100 << 16);
+        assert_eq!(cache.bytes(), 3 << 16);
+        cache.set_bytes_max(16 << 16, 100 << 16);
+        (200..213).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
         assert_eq!(cache.bytes(), 16 << 16);
+        cache.set_bytes_max(1 << 15, 1 << 15);
+        assert_eq!(cache.bytes(), 0);
+        assert!(!put(&mut cache, &pool, PLACE, block(1)), "it is larger than all may be");
+    }
+
+    #[test]
+    fn blocks_that_nobody_uses_go_while_nothing_else_is_read_ahead() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        let bound = |cache: &mut BlockCache| cache.set_bytes_max(16 << 16, 16 << 16);
+        (0..8).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
+        (0..IDLE_BOUNDS).for_each(|_| bound(&mut cache));
+        assert_eq!(cache.bytes(), 8 << 16, "not for so long");
+        (0..3).for_each(|_| bound(&mut cache));
+        assert_eq!(cache.bytes(), 5 << 16, "without a look-up");
+        (0..STAYS_IDLE).for_each(|_| pass_look_ups(&mut cache));
+        assert_eq!(cache.note_use(3, 7 * BLOCK_BYTES, 100), Some(block(7)));
+        (0..8).for_each(|_| bound(&mut cache));
+        assert_eq!(cache.bytes(), 1 << 16, "with those of others");
+        assert!(found(&mut cache, PLACE, 7 * BLOCK_BYTES, 100));
     }
 
     #[test]
@@ -480,7 +555,7 @@ mod tests {
         cache.clear();
         assert_eq!(cache.bytes(), 65_536);
         pass_look_ups(&mut cache);
-        assert!(cache.evict_unused().is_none());
+        assert!(cache.evict_unused(0).is_none());
         cache.forget_read((3, 0), 8);
         assert!(!cache.is_empty(), "another read");
         cache.forget_read((3, 0), 9);

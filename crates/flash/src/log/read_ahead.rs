@@ -106,10 +106,13 @@ impl ReadAhead {
         }
     }
 
-    /// Says how many bytes the blocks that were read ahead may take.
+    /// Says how many bytes the blocks that were read ahead may come to.
     pub(crate) fn set_kept_bytes_max(&mut self, bytes: usize) {
         self.streams_max = (bytes / BYTES_OF_STREAM).clamp(STREAMS_MIN, STREAMS_MAX);
-        self.streams.truncate(self.streams_max);
+        // Those that were longest not heard of go.
+        while self.streams.len() > self.streams_max {
+            self.end_oldest_stream();
+        }
     }
 
     /// Notes that the device is to be asked for these sectors of a segment. Returns what to read
@@ -168,11 +171,15 @@ impl ReadAhead {
     /// Begins a stream, in place of the one that was longest not heard of where there are many.
     fn begin_stream(&mut self, segment: u32, front: u32, window_bytes: u32) {
         if self.streams.len() >= self.streams_max {
-            let age = |stream: &Stream| self.reads.wrapping_sub(stream.read_at);
-            let oldest = (0..self.streams.len()).max_by_key(|&index| age(&self.streams[index]));
-            oldest.map(|index| self.streams.swap_remove(index));
+            self.end_oldest_stream();
         }
         self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
+    }
+
+    fn end_oldest_stream(&mut self) {
+        let age = |stream: &Stream| self.reads.wrapping_sub(stream.read_at);
+        let oldest = (0..self.streams.len()).max_by_key(|&index| age(&self.streams[index]));
+        oldest.map(|index| self.streams.swap_remove(index));
     }
 
     /// Notes that so many bytes are read beside those that were asked for.

@@ -193,11 +193,11 @@ impl Reader {
         Some(index)
     }
 
-    /// Says how much memory blocks may take; those that are too many go.
-    pub(crate) fn bound_blocks(&mut self, bytes: usize) {
-        let Self { ahead, blocks, .. } = self;
-        ahead.set_kept_bytes_max(bytes);
-        blocks.set_bytes_max(bytes, |evicted| ahead.note_eviction(&evicted));
+    /// Says how much memory blocks may take now, of a share that they may come to.
+    pub(crate) fn bound_blocks(&mut self, bytes: usize, share: usize) {
+        self.ahead.set_kept_bytes_max(share);
+        // For want of memory: that says nothing of what was read ahead.
+        self.blocks.set_bytes_max(bytes, share);
     }
 
     fn take_block_buffer(&mut self, io: &Io, size: usize) -> Option<IoBuffer> {

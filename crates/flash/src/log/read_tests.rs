@@ -322,7 +322,7 @@ fn blocks_go_when_their_memory_is_wanted_back() {
     let mut records = Records::new(2, 1000);
     assert_eq!(records.read_in_order(0..700), []);
     assert!(records.worker.block_cache_bytes() > 0);
-    records.worker.set_block_cache_bytes(0);
+    records.worker.bound_block_cache(0, 0);
     assert_eq!(records.worker.block_cache_bytes(), 0);
     let before = records.disk.operations();
     assert_eq!(records.read_in_order(700..800), []);

@@ -177,8 +177,8 @@ impl EngineWorker for LogWorker {
         self.reader.blocks.bytes()
     }
 
-    fn set_block_cache_bytes(&mut self, bytes: usize) {
-        self.reader.bound_blocks(bytes);
+    fn bound_block_cache(&mut self, bytes: usize, share: usize) {
+        self.reader.bound_blocks(bytes, share);
         self.count_buffers();
     }
 

@@ -339,7 +339,7 @@ const TRAFFIC: &[Field] = &[
     ),
     field(
         "flash_block_cache_bytes",
-        "Memory that such blocks take, of all workers: a 16th of maxmemory at most.",
+        "Memory that such blocks take, of all workers: a 16th of maxmemory, and 32 MiB of each worker, at most.",
         |f| Count(f.flash.block_cache_bytes),
     ),
     field("flash_device_reads_per_sec", "Their rate over the last seconds.", |f| {

@@ -28,6 +28,10 @@ pub(crate) const BYTES_MAX_AT_FIRST: usize = 1 << 20;
 const EVICTED_AT_ONCE_MAX: usize = 64;
 /// A block that was not used for so many times as long as one stays goes though nothing else is to be read ahead.
 const STAYS_IDLE: u64 = 4;
+/// Blocks take more than at first while at least this part of all look-ups was served from them, 1/8, of so many: else what is
+/// read is near other reads by chance, and values in RAM serve more.
+const PAYS_SHIFT: u32 = 3;
+const JUDGED_LOOK_UPS: u64 = 1024;
 /// So often is a bound set without a look-up in between before blocks go, one at a time.
 const IDLE_BOUNDS: u32 = 200;
 /// Sectors of a block, of each of which is known whether it was used.
@@ -60,6 +64,10 @@ pub(crate) struct BlockCache {
     /// The same when a bound was last set, and how often there was none since.
     bounded_at: u64,
     idle_bounds: u32,
+    /// Look-ups when it was last judged whether blocks pay, those that were served from them since, and what came of it.
+    judged_at: u64,
+    served: u64,
+    pays: bool,
     /// The block that was last looked at for one that may go.
     hand: Place,
 }
@@ -115,6 +123,9 @@ impl Default for BlockCache {
             clock: 0,
             bounded_at: 0,
             idle_bounds: 0,
+            judged_at: 0,
+            served: 0,
+            pays: false,
             hand: Place::default(),
         }
     }
@@ -133,6 +144,8 @@ impl BlockCache {
     /// Says how much memory blocks may take, of a share that they may come to in all: to be called every few milliseconds. Those
     /// that are too many go, some at a time, and so do those that nobody has used for long.
     pub(crate) fn set_bytes_max(&mut self, bytes: usize, share: usize) {
+        self.judge();
+        let bytes = if self.pays { bytes } else { bytes.min(BYTES_MAX_AT_FIRST) };
         (self.bytes_max, self.stays) = (bytes, stays_of(share));
         let is_idle = std::mem::replace(&mut self.bounded_at, self.clock) == self.clock;
         self.idle_bounds = if is_idle { self.idle_bounds.saturating_add(1) } else { 0 };
@@ -142,6 +155,15 @@ impl BlockCache {
         }
         let stays = if self.idle_bounds > IDLE_BOUNDS { 0 } else { STAYS_IDLE * self.stays };
         self.evict_unused(stays);
+    }
+
+    /// Whether blocks pay, by what was served from them.
+    fn judge(&mut self) {
+        let look_ups = self.clock - self.judged_at;
+        if look_ups >= JUDGED_LOOK_UPS {
+            self.judged_at = self.clock;
+            self.pays = std::mem::take(&mut self.served) >= look_ups >> PAYS_SHIFT;
+        }
     }
 
     /// Looks for the bytes of a record. They may stand in two blocks.
@@ -215,6 +237,7 @@ impl BlockCache {
         if place.segment != segment || offset >= block.end {
             return None;
         }
+        self.served += 1;
         let is_first = block.used_bytes == 0;
         let was_used_up = block.is_used_up(place);
         block.used_bytes = block.used_bytes.saturating_add(bytes);
@@ -507,10 +530,43 @@ mod tests {
         assert_eq!((evicted, cache.bytes()), (1, 0));
     }
 
+    /// Has blocks pay, and more than at first may be taken.
+    fn let_grow(cache: &mut BlockCache, bytes: usize) {
+        cache.clock += JUDGED_LOOK_UPS;
+        cache.served = JUDGED_LOOK_UPS >> PAYS_SHIFT;
+        cache.set_bytes_max(bytes, bytes);
+    }
+
+    #[test]
+    fn blocks_take_more_than_at_first_while_they_serve_an_eighth_of_all_look_ups() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        let share = 4 * BYTES_MAX_AT_FIRST;
+        let count = |cache: &mut BlockCache| {
+            (0..100).filter(|&number| put(cache, &pool, PLACE, block(number))).count();
+            cache.bytes()
+        };
+        cache.set_bytes_max(share, share);
+        assert_eq!(count(&mut cache), BYTES_MAX_AT_FIRST);
+        let look_up = |cache: &mut BlockCache, served: u64| {
+            for number in 0..JUDGED_LOOK_UPS {
+                let is_found = number % 100 < served;
+                found(cache, PLACE, if is_found { 100 } else { u32::MAX / 2 }, 100);
+                is_found.then(|| cache.note_use(3, 100, 1));
+            }
+            cache.set_bytes_max(share, share);
+        };
+        look_up(&mut cache, 5);
+        assert_eq!(count(&mut cache), BYTES_MAX_AT_FIRST);
+        look_up(&mut cache, 20);
+        assert_eq!(count(&mut cache), share);
+        look_up(&mut cache, 5);
+        assert_eq!(cache.bytes(), BYTES_MAX_AT_FIRST.max(share - (EVICTED_AT_ONCE_MAX << 16)));
+    }
+
     #[test]
     fn with_a_smaller_bound_what_is_too_much_goes_in_steps() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
-        cache.set_bytes_max(100 << 16, 100 << 16);
+        let_grow(&mut cache, 100 << 16);
         (0..100).for_each(|number| assert!(put(&mut cache, &pool, PLACE, block(number))));
         cache.set_bytes_max(3 << 16, 100 << 16);
         assert_eq!(cache.bytes(), (100 - EVICTED_AT_ONCE_MAX) << 16);

@@ -162,15 +162,15 @@ impl TierWorker {
     }
 
     /// Says how much memory what is read ahead may take: a share of `maxmemory`, to which it grows in steps, each of which
-    /// is measured before the next; less and less while anybody wants for memory.
+    /// is measured before the next; less and less while `maxmemory` is resident, or a large request waits for memory.
     fn bound_read_ahead(&self) {
         let mut side = self.engine.borrow_mut();
         let Some(engine) = side.as_mut() else { return };
         let budget = &self.tier.budget;
         let share = read_ahead_share(budget.max_bytes(), self.tier.workers);
-        let is_wanted = budget.over_limit() > 0
-            || budget.is_full_beside(0, budget.room_for_reads())
-            || !self.waiting.is_empty()
+        // Small writes that wait are in step with demotion.
+        let is_wanted = budget.is_full_beside(0, budget.room_for_reads())
+            || self.waiting.wanted_bytes() > 0
             || self.tier.asked_bytes() > 0;
         let has_measured = self.read_ahead_at.replace(budget.measures()) != budget.measures();
         let allowed = self.read_ahead_bytes.get();

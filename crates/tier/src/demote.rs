@@ -42,9 +42,9 @@ const SHORT_LIVED_MS: u64 = 10 * 60_000;
 /// How the value of a key was written, which may leave RAM ahead of the hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// To a cold key that nobody had used lately, which that was a use of.
+    /// To a cold key that nobody had used lately. The write counts as a use of it.
     Cold,
-    /// With the key, which nobody has used yet.
+    /// To a key that did not exist. It counts as no use.
     New,
 }
 

@@ -4,9 +4,10 @@
 //! fill. The hand meets values in the order of their slots, which is that of hashes, so each page of flash that it fills
 //! holds what has nothing in common. So a new value first stands in a queue of its worker, which holds a 32nd of
 //! `maxmemory`, and while memory is short leaves RAM at its end, if it was not used meanwhile. Then pages of flash hold
-//! what one worker was given within a moment, in that order. A value that was used is left to the hand (the small queue of
-//! S3-FIFO, Yang et al. 2023). Values that nobody used thus do not wash out what is hot, and they leave pages in the
-//! order in which these were filled, so that whole pages come free.
+//! what one worker was given within a moment, in that order. Left to the hand are values that were used (the queue is the
+//! small one of S3-FIFO, Yang et al. 2023), large ones, which would take the place of many, and those that expire within
+//! minutes, many of which are gone before it comes. Values that nobody used thus do not wash out what is hot, and they
+//! leave pages in the order in which these were filled, so that whole pages come free.
 
 use std::collections::VecDeque;
 

@@ -61,7 +61,7 @@ pub(crate) struct BlockCache {
     stays: u64,
     /// Counts look-ups.
     clock: u64,
-    /// The same when a bound was last set, and how often there was none since.
+    /// The same when a bound was last set, and how often in a row one was set without a look-up in between.
     bounded_at: u64,
     idle_bounds: u32,
     /// Look-ups when it was last judged whether blocks pay, those that were served from them since, and what came of it.

@@ -60,11 +60,11 @@ const EXTENT_BYTES: f64 = 128.0;
 const MAP_BYTES_A_PAGE: f64 = 8.0;
 
 /// Resident before there is data: code, stacks, the allocator's first pages.
-const MEASURED_BASE_BYTES: f64 = 5.8 * 1_048_576.0;
+const MEASURED_BASE_BYTES: f64 = 7.0 * 1_048_576.0;
 /// Allocated besides the data: the slots, clients, configuration.
 const MEASURED_STARTUP_BYTES: f64 = 1.6 * 1_048_576.0;
 /// Resident besides these: thread caches, pages that are begun.
-const MEASURED_SLACK_BYTES: f64 = 3.0 * 1_048_576.0;
+const MEASURED_SLACK_BYTES: f64 = 4.0 * 1_048_576.0;
 /// What a server that demotes has of holes when it has settled, for each byte allocated: 0.052 with a
 /// `maxmemory` of 128 MiB, 0.056 with 512 MiB.
 const MEASURED_HOLES: f64 = 0.05;

@@ -110,6 +110,11 @@ impl TierWorker {
             0 => self.tier.regions.count(),
             _ => self.tier.regions.of_pages(),
         };
+        total.add_last(self.demote_over_share(wanted));
+        if total.values > 0 {
+            self.idle_slots.set(0);
+            self.rounds().reset();
+        }
         for _ in 0..slots_max {
             let is_done = total.freed_bytes >= wanted || total.passed >= SLICE_PLACES_MAX;
             if is_done || total.stopped.is_some() {

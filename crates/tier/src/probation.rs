@@ -8,6 +8,9 @@
 //! small one of S3-FIFO, Yang et al. 2023), large ones, which would take the place of many, and those that expire within
 //! minutes, many of which are gone before it comes. Values that nobody used thus do not wash out what is hot, and they
 //! leave pages in the order in which these were filled, so that whole pages come free.
+//!
+//! While memory is free none leaves and the queue grows. It stays as long when memory becomes short, and each new value
+//! ends the probation of an older one; other demotion takes from it ahead of the hand until it holds its share.
 
 use std::collections::VecDeque;
 
@@ -20,67 +23,129 @@ use crate::worker::TierWorker;
 const PROBATION_SHIFT: u32 = 5;
 /// The part of it that the queues themselves may take, 1/256: small values are many.
 const QUEUES_SHIFT: u32 = 8;
+/// The same for queues that have grown while memory was free: 1/32, enough for values of 512 bytes that fill it.
+const GROWN_QUEUES_SHIFT: u32 = 5;
 /// A value of more than this part of what a worker may have on probation has none: 1/8.
 const LARGE_SHIFT: u32 = 3;
 /// Bytes of values that are too many before any of them leave: to demote takes something of its own each time.
 const TAKEN_BYTES_MIN: usize = 16 << 10;
 
+/// Values of a chunk of the queue: it grows and shrinks by one, so that nothing is copied and none of it is empty.
+const CHUNK_VALUES: usize = 1_024;
+/// Batches that a slice of demotion takes from the queue at most. Those of values that were used since free nothing.
+const TAKEN_BATCHES_MAX: usize = 64;
+
 /// New values of one worker, the oldest first.
 #[derive(Default)]
 pub(crate) struct Probation {
-    values: VecDeque<NewValue>,
+    values: Queue,
     bytes: usize,
+    /// How long it may be while memory is short, if that is more than its share: as it was when that began.
+    kept: Limit,
+}
+
+/// New values in chunks, the first and the last of which are in part used.
+#[derive(Default)]
+struct Queue {
+    chunks: VecDeque<VecDeque<NewValue>>,
+    len: usize,
 }
 
 /// How much a worker's values on probation may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Limit {
     bytes: usize,
     values: usize,
 }
 
 impl Limit {
+    /// The share of a worker.
     fn of(maxmemory: u64, workers: usize) -> Limit {
         let share = |shift: u32| (maxmemory >> shift) as usize / workers;
         Limit { bytes: share(PROBATION_SHIFT), values: share(QUEUES_SHIFT) / size_of::<NewValue>() }
+    }
+
+    /// The same while memory is free.
+    fn of_free(maxmemory: u64, workers: usize) -> Limit {
+        let queue_bytes = (maxmemory >> GROWN_QUEUES_SHIFT) as usize / workers;
+        Limit { bytes: usize::MAX - TAKEN_BYTES_MIN, values: queue_bytes / size_of::<NewValue>() }
+    }
+
+    fn max(self, other: Limit) -> Limit {
+        Limit { bytes: self.bytes.max(other.bytes), values: self.values.max(other.values) }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, value: NewValue) {
+        if self.chunks.back().is_none_or(|last| last.len() == last.capacity()) {
+            self.chunks.push_back(VecDeque::with_capacity(CHUNK_VALUES));
+        }
+        if let Some(last) = self.chunks.back_mut() {
+            last.push_back(value);
+            self.len += 1;
+        }
+    }
+
+    fn put_back(&mut self, first: Vec<NewValue>) {
+        self.len += first.len();
+        self.chunks.push_front(first.into());
+    }
+
+    fn pop(&mut self) -> Option<NewValue> {
+        let first = self.chunks.front_mut()?;
+        let value = first.pop_front();
+        if first.is_empty() {
+            self.chunks.pop_front();
+        }
+        self.len -= usize::from(value.is_some());
+        value
     }
 }
 
 impl Probation {
     /// Adds new values, but for those that would take the place of many: they are left to the hand.
-    fn add(&mut self, new: &mut Vec<NewValue>, limit: Limit) {
-        new.retain(|value| value.bytes() <= limit.bytes >> LARGE_SHIFT);
-        self.bytes += new.iter().map(NewValue::bytes).sum::<usize>();
-        self.values.extend(new.drain(..));
+    fn add(&mut self, new: &mut Vec<NewValue>, share: Limit) {
+        for value in new.drain(..).filter(|value| value.bytes() <= share.bytes >> LARGE_SHIFT) {
+            self.bytes += value.bytes();
+            self.values.push(value);
+        }
+    }
+
+    fn length(&self) -> Limit {
+        Limit { bytes: self.bytes, values: self.values.len }
     }
 
     /// Whether there are so many more than may be that it is worth to end the probation of some.
     fn is_over(&self, limit: Limit) -> bool {
-        self.bytes > limit.bytes + TAKEN_BYTES_MIN
-            || self.values.len() > limit.values + PREFETCH_KEYS
+        self.bytes > limit.bytes + TAKEN_BYTES_MIN || self.values.len > limit.values + PREFETCH_KEYS
+    }
+
+    fn pop_over(&mut self, limit: Limit) -> Option<NewValue> {
+        if self.bytes <= limit.bytes && self.values.len <= limit.values {
+            return None;
+        }
+        let value = self.values.pop()?;
+        self.bytes -= value.bytes();
+        Some(value)
     }
 
     /// Takes the oldest while there are more than may be, a few of them. None: there are no more.
     fn take(&mut self, limit: Limit) -> Option<Vec<NewValue>> {
-        let mut old = Vec::new();
-        while old.len() < PREFETCH_KEYS
-            && (self.bytes > limit.bytes || self.values.len() > limit.values)
-        {
-            let Some(value) = self.values.pop_front() else { break };
-            self.bytes -= value.bytes();
-            old.push(value);
-        }
+        let old: Vec<NewValue> =
+            std::iter::from_fn(|| self.pop_over(limit)).take(PREFETCH_KEYS).collect();
         (!old.is_empty()).then_some(old)
     }
 
-    /// Forgets the oldest while there are more than may be: the hand meets their values. Gives memory back that is not
-    /// needed any more.
+    /// Puts back the oldest, which had to stay. Those of them that left RAM are found cold the next time.
+    fn put_back(&mut self, old: Vec<NewValue>) {
+        self.bytes += old.iter().map(NewValue::bytes).sum::<usize>();
+        self.values.put_back(old);
+    }
+
+    /// Forgets the oldest while there are more than may be: the hand meets their values.
     fn trim(&mut self, limit: Limit) {
-        while self.bytes > limit.bytes || self.values.len() > limit.values {
-            let Some(value) = self.values.pop_front() else { break };
-            self.bytes -= value.bytes();
-        }
-        self.values.shrink_to(2 * (limit.values + PREFETCH_KEYS));
+        while self.pop_over(limit).is_some() {}
     }
 }
 
@@ -89,24 +154,58 @@ impl TierWorker {
     /// what was demoted. Cost: a few values are demoted together, and not more than there are write buffers for.
     pub(crate) fn pass_probation(&self, new: &mut Vec<NewValue>) -> Demoted {
         let mut probation = self.probation.borrow_mut();
-        let mut gone = Demoted::default();
         if !self.tier.has_flash() {
             new.clear();
             *probation = Probation::default();
-            return gone;
+            return Demoted::default();
         }
-        let limit = Limit::of(self.tier.budget.max_bytes(), self.tier.workers);
-        probation.add(new, limit);
+        let (max_bytes, workers) = (self.tier.budget.max_bytes(), self.tier.workers);
+        let (share, free) = (Limit::of(max_bytes, workers), Limit::of_free(max_bytes, workers));
+        probation.add(new, share);
+        probation.trim(free);
+        if self.tier.has_free_memory() {
+            probation.kept = probation.length();
+            return Demoted::default();
+        }
+        if self.tier.drains() {
+            probation.trim(share);
+            return Demoted::default();
+        }
+        let limit = share.max(probation.kept);
         if !probation.is_over(limit) {
-            return gone;
+            return Demoted::default();
         }
-        let leave = !self.tier.has_free_memory() && !self.tier.drains();
-        // Where no write buffer is free the hand meets the rest later.
-        while leave && gone.stopped.is_none() {
+        self.demote_over(&mut probation, limit, i64::MAX, usize::MAX)
+    }
+
+    /// Demotes what the queue holds beyond its share, the oldest first, until about `wanted` bytes are free: while it
+    /// does, the hand need not look for others.
+    pub(crate) fn demote_over_share(&self, wanted: i64) -> Demoted {
+        let mut probation = self.probation.borrow_mut();
+        let share = Limit::of(self.tier.budget.max_bytes(), self.tier.workers);
+        let gone = self.demote_over(&mut probation, share, wanted, TAKEN_BATCHES_MAX);
+        probation.kept = probation.length();
+        gone
+    }
+
+    fn demote_over(
+        &self,
+        probation: &mut Probation,
+        limit: Limit,
+        wanted: i64,
+        batches_max: usize,
+    ) -> Demoted {
+        let mut gone = Demoted::default();
+        for _ in 0..batches_max {
+            if gone.freed_bytes >= wanted || gone.stopped.is_some() {
+                break;
+            }
             let Some(old) = probation.take(limit) else { break };
             gone.add_last(self.end_probation(&old));
+            if gone.stopped.is_some() {
+                probation.put_back(old);
+            }
         }
-        probation.trim(limit);
         gone
     }
 
@@ -150,7 +249,7 @@ mod tests {
             gone.extend(old);
         }
         assert_eq!(gone, all[..200]);
-        assert_eq!((probation.values.len(), probation.bytes), (100, 10_000));
+        assert_eq!((probation.values.len, probation.bytes), (100, 10_000));
     }
 
     #[test]
@@ -160,7 +259,7 @@ mod tests {
         probation.add(&mut new_values(300), limit);
         assert!(probation.is_over(limit));
         probation.trim(limit);
-        assert_eq!((probation.values.len(), probation.bytes), (50, 5_000));
+        assert_eq!((probation.values.len, probation.bytes), (50, 5_000));
         assert!(!probation.is_over(limit));
         probation.add(&mut new_values(PREFETCH_KEYS), limit);
         assert!(!probation.is_over(limit), "not worth it yet");
@@ -170,14 +269,44 @@ mod tests {
     fn a_value_that_would_take_the_place_of_many_has_no_probation() {
         let mut probation = Probation::default();
         probation.add(&mut new_values(10), Limit { bytes: 799, values: 50 });
-        assert_eq!(probation.values.len(), 0);
+        assert_eq!(probation.values.len, 0);
         probation.add(&mut new_values(10), Limit { bytes: 800, values: 50 });
-        assert_eq!(probation.values.len(), 10);
+        assert_eq!(probation.values.len, 10);
+    }
+
+    #[test]
+    fn the_queue_gives_back_what_was_put_in_order_and_keeps_no_empty_chunk() {
+        let all = new_values(3 * CHUNK_VALUES + 5);
+        let mut queue = Queue::default();
+        for (at, &value) in all.iter().enumerate() {
+            queue.push(value);
+            assert_eq!((queue.len, queue.chunks.len()), (at + 1, at / CHUNK_VALUES + 1));
+        }
+        let back: Vec<NewValue> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(back, all);
+        assert_eq!((queue.len, queue.chunks.len()), (0, 0));
+    }
+
+    #[test]
+    fn values_that_had_to_stay_are_the_oldest_again() {
+        let all = new_values(200);
+        let mut probation = Probation::default();
+        let (share, limit) =
+            (Limit { bytes: 10_000, values: 1_000 }, Limit { bytes: 5_000, values: 1_000 });
+        probation.add(&mut all.clone(), share);
+        let old = probation.take(limit).expect("more than may be");
+        probation.put_back(old);
+        assert_eq!(probation.length(), Limit { bytes: 20_000, values: 200 });
+        let gone: Vec<NewValue> = std::iter::from_fn(|| probation.values.pop()).collect();
+        assert_eq!(gone, all);
     }
 
     #[test]
     fn a_limit_is_a_share_of_memory_for_each_worker() {
         let limit = Limit::of(64 << 20, 4);
         assert_eq!((limit.bytes, limit.values), (512 << 10, 4096));
+        let free = Limit::of_free(64 << 20, 4);
+        assert_eq!(free.values, 32_768);
+        assert_eq!(limit.max(free), free);
     }
 }

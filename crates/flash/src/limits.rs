@@ -92,6 +92,9 @@ pub const JOURNAL_CHUNK_BYTES: usize = 256 << 10;
 /// as much as the copies into it.
 pub const JOURNAL_SPARE_CHUNKS_MAX: usize = JOURNAL_SYNC_BYTES as usize / JOURNAL_CHUNK_BYTES;
 
+/// The same whatever memory there is: what two writes take that do not wait for more to gather, and what comes meanwhile.
+pub const JOURNAL_SPARE_CHUNKS_MIN: usize = 4;
+
 /// For so long records gather for one write while nobody waits for them: 200 writes a second cost little, and a process
 /// that is killed loses no more than that.
 pub const JOURNAL_GATHER: Duration = Duration::from_millis(5);

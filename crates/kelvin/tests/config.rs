@@ -211,3 +211,27 @@ fn statistics_begin_again() {
     assert_eq!(stat(&mut client, "errorstat_ERR"), None);
     assert_eq!(stat(&mut client, "cmdstat_get"), None);
 }
+
+#[test]
+fn a_bound_that_was_set_too_small_and_written_to_the_file_does_not_stop_the_next_start() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8");
+    let file = format!("dir {dir}\nmaxmemory 64mb\nappendonly yes\n");
+    let mut server = Server::kelvin_with_file(&file, &[]);
+    let mut client = server.connect();
+    assert_eq!(client.show("SET k v"), "+OK");
+    assert_eq!(client.show("CONFIG SET maxmemory 1mb"), "+OK");
+    assert_eq!(client.show("CONFIG REWRITE"), "+OK");
+    let path = server.directory().join("kelvin.conf");
+    let written = std::fs::read_to_string(path).expect("a file");
+    assert!(written.contains("maxmemory 1mb\n"), "{written}");
+    client.send(&["SHUTDOWN"]);
+    assert!(server.wait().success());
+    let server = Server::kelvin_with_file(&written, &[]);
+    let mut client = server.connect();
+    assert_eq!(client.show("GET k"), "$v");
+    assert_eq!(client.show("SET k w"), "-OOM command not allowed when used memory > 'maxmemory'.");
+    assert_eq!(client.show("CONFIG SET maxmemory 64mb"), "+OK");
+    assert_eq!(client.show("SET k w"), "+OK");
+    assert!(server.log().contains("maxmemory is too small"), "{}", server.log());
+}

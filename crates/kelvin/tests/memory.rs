@@ -284,3 +284,34 @@ fn a_digest_of_large_values_on_flash_stays_within_maxmemory_and_lets_others_be_s
     // It was 2 s; a machine that does much else may take a while.
     assert!(ping < SERVED_WITHIN, "{ping:?}");
 }
+
+/// Small records and large ones in turns, as many as the journal holds in memory; then few.
+#[test]
+fn what_the_journal_keeps_in_memory_is_counted_bounded_and_given_back_while_writes_go_on() {
+    /// A 16th of `maxmemory` is less than that, and twice as much where pieces are not full; what is kept for later; and
+    /// what one batch brings.
+    const HELD_MAX: u64 = 2 * (4 + 1) * MIB + MIB;
+    const KEPT_MAX: u64 = MIB;
+    const WITHIN: Duration = Duration::from_secs(20);
+    let options = ["--workers", "2", "--maxmemory", "48mb", "--appendonly", "yes"];
+    let server = Server::kelvin_with_flash("256mb", &options);
+    let mut client = server.connect();
+    let journal = |client: &mut Client| {
+        let all = text(&client.call(&["INFO", "memory"]));
+        let field = all.lines().find_map(|line| line.strip_prefix("mem_aof_buffer:"));
+        field.expect("a field").parse::<u64>().expect("a number")
+    };
+    let (large, mut most) = ("v".repeat(40_000), 0);
+    for turn in 0..1_000 {
+        assert_eq!(show(&client.call(&["SET", &format!("large:{}", turn % 100), &large])), "+OK");
+        assert_eq!(show(&client.call(&["SET", &format!("small:{turn}"), "1"])), "+OK");
+        most = most.max(journal(&mut client));
+    }
+    assert!((256 << 10..HELD_MAX).contains(&most), "{most}");
+    let start = Instant::now();
+    while journal(&mut client) > KEPT_MAX {
+        assert!(start.elapsed() < WITHIN, "{}", journal(&mut client));
+        assert_eq!(show(&client.call(&["SET", "small:0", "1"])), "+OK");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

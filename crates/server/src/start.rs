@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use flash::JournalError;
 use keyspace::{ADDRESS_BITS_MAX, Heap, Keyspace, can_hold_address};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -31,8 +31,6 @@ const ACCEPTED_MAX: usize = 1024;
 const OWN_FILES: u64 = 128;
 /// How long the end waits for a snapshot that is called off.
 const SAVE_ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// The least `maxmemory` that leaves anything for data.
-const MAX_MEMORY_MIN: u64 = 32 << 20;
 
 /// Why the server does not start.
 #[derive(Debug, Error)]
@@ -41,19 +39,6 @@ pub enum StartError {
     /// The options cannot be read.
     #[error(transparent)]
     Options(#[from] LoadError),
-    /// `maxmemory` is too small.
-    #[error(
-        "maxmemory {given} is too small: the server itself takes {base} bytes; \
-         give it {least} or more"
-    )]
-    MaxMemory {
-        /// As given.
-        given: u64,
-        /// What is resident without any data.
-        base: u64,
-        /// What would do.
-        least: u64,
-    },
     /// The table of keys cannot hold the addresses that the process is given.
     #[error(
         "this machine gives a process addresses like {0:#x}, and Kelvin keeps {ADDRESS_BITS_MAX} \
@@ -298,14 +283,7 @@ fn check_addresses() -> Result<(), StartError> {
 }
 
 fn open_budget(config: &Config) -> anyhow::Result<Budget> {
-    let max = config.maxmemory.load();
-    let budget = Budget::new(max).context("cannot read /proc/self/statm")?;
-    let base = budget.base_bytes();
-    let least = base + MAX_MEMORY_MIN;
-    if max != 0 && max < least {
-        bail!(StartError::MaxMemory { given: max, base, least });
-    }
-    Ok(budget)
+    Budget::new(config.maxmemory.load()).context("cannot read /proc/self/statm")
 }
 
 /// Room for `maxclients` sockets, as far as the system allows.

@@ -220,6 +220,11 @@ impl Figures {
         !self.has_flash || self.data_bytes > self.limit_bytes >> DATA_SHIFT
     }
 
+    /// Whether it is not the data set that fills RAM, and what does may go by itself: buffers, or pages that were left.
+    fn is_filled_by_buffers(&self) -> bool {
+        !self.is_large && self.resident != Resident::Full && !self.data_fills_ram()
+    }
+
     /// Whether demotion can free what is needed. Else keys fill RAM.
     fn values_suffice(&self) -> bool {
         self.has_flash && self.values_bytes > self.limit_bytes >> VALUES_SHIFT
@@ -348,6 +353,7 @@ impl Figures {
                 Next::AwaitMeasure
             }
             _ if in_time && (self.is_held_up || self.shrinks) => Next::AwaitMeasure,
+            Some(StopReason::Spent) if in_time && self.is_filled_by_buffers() => Next::AwaitMeasure,
             Some(StopReason::Spent) => Next::Refuse,
             // Keys are let go for the fact alone, never for the estimate.
             _ if !self.is_full() => Next::AdmitBeyondLimit,

@@ -314,6 +314,7 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
         over_limit: 1,
         over_watermark: 1,
         resident: Resident::NearlyFull,
+        data_bytes: 12 << 20,
         values_bytes: VALUES_BYTES_MIN - 1,
         may_defrag: true,
         own_hand_may_find: true,
@@ -388,6 +389,34 @@ fn no_key_is_evicted_for_buffers_that_fill_memory_until_a_write_has_waited_for_l
 }
 
 #[test]
+fn no_write_is_refused_at_once_for_buffers_that_fill_memory_for_now() {
+    let world = World::new(48 << 20, 50_000, false);
+    let done = Done { stopped: Some(StopReason::Spent), is_late: true, ..Done::default() };
+    // All values have been demoted. What is allocated is well within the limit, or beyond it.
+    for (resident, data_bytes, over_limit, waits) in [
+        (Resident::FullForNow, 1 << 20, -(10 << 20), true),
+        (Resident::NearlyFull, 1 << 20, 1 << 20, true),
+        (Resident::FullForNow, 40 << 20, 1 << 20, false),
+        (Resident::NearlyFull, 40 << 20, 1 << 20, false),
+        (Resident::Full, 1 << 20, -(10 << 20), false),
+    ] {
+        let figures = Figures {
+            over_limit,
+            over_watermark: over_limit,
+            resident,
+            data_bytes,
+            values_bytes: 62 << 10,
+            fits_without_values: true,
+            ..world.figures()
+        };
+        let expected = if waits { Next::AwaitMeasure } else { Next::Refuse };
+        assert_eq!(figures.judge(&done, i64::MAX), expected, "{resident:?} {data_bytes}");
+        let overdue = Done { is_overdue: true, ..done };
+        assert_eq!(figures.judge(&overdue, i64::MAX), Next::Refuse);
+    }
+}
+
+#[test]
 fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_much_more_is_resident() {
     let world = World::new(16 << 20, 50_000, false);
     let judge = |(resident, is_overrun), freed_since_refusal, stopped| {
@@ -396,6 +425,7 @@ fn what_is_deleted_after_a_refusal_may_be_written_anew_unless_much_more_is_resid
             over_watermark: 1,
             resident,
             is_overrun,
+            data_bytes: 12 << 20,
             freed_since_refusal,
             ..world.figures()
         };

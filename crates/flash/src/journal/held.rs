@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 pub(crate) struct Held {
     chunks: VecDeque<Chunk>,
     end: u64,
+    /// Memory of the chunks.
+    memory_bytes: usize,
 }
 
 struct Chunk {
@@ -21,12 +23,17 @@ impl Chunk {
 
 impl Held {
     pub(crate) fn new(from: u64) -> Self {
-        Self { chunks: VecDeque::new(), end: from }
+        Self { chunks: VecDeque::new(), end: from, memory_bytes: 0 }
     }
 
     /// Up to where it reaches.
     pub(crate) fn end(&self) -> u64 {
         self.end
+    }
+
+    /// Memory that it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// Adds the next bytes. What the last chunk has room for is copied there, and the chunk comes back: so chunks with
@@ -40,6 +47,7 @@ impl Held {
                 Some(bytes)
             }
             _ => {
+                self.memory_bytes += bytes.capacity();
                 self.chunks.push_back(Chunk { from, bytes });
                 None
             }
@@ -59,7 +67,9 @@ impl Held {
     /// Moves the chunks that end up to `position` to `freed`.
     pub(crate) fn release(&mut self, position: u64, freed: &mut Vec<Vec<u8>>) {
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= position) {
-            freed.extend(self.chunks.pop_front().map(|chunk| chunk.bytes));
+            let Some(chunk) = self.chunks.pop_front() else { break };
+            self.memory_bytes -= chunk.bytes.capacity();
+            freed.push(chunk.bytes);
         }
     }
 }
@@ -79,7 +89,7 @@ mod tests {
         assert!(held.push(chunk(b"abcde")).is_none());
         assert!(held.push(chunk(b"fgh")).is_some(), "copied");
         assert!(held.push(chunk(b"ijk")).is_none());
-        assert_eq!(held.end(), 111);
+        assert_eq!((held.end(), held.memory_bytes()), (111, 16));
         assert_eq!(held.slice(100, 111), b"abcdefgh");
         assert_eq!(held.slice(103, 106), b"def");
         assert_eq!(held.slice(108, 111), b"ijk");
@@ -89,5 +99,6 @@ mod tests {
         held.release(108, &mut freed);
         assert_eq!(freed, [b"abcdefgh"]);
         assert_eq!(held.slice(109, 111), b"jk");
+        assert_eq!(held.memory_bytes(), 8);
     }
 }

@@ -175,6 +175,19 @@ impl Journal {
         self.shared.has_room()
     }
 
+    /// Memory of what is not durable, and of what is kept for records to come, in bytes. Cost: a lock, and a look at each
+    /// piece of 256 KiB.
+    pub fn memory_bytes(&self) -> usize {
+        self.shared.memory_bytes()
+    }
+
+    /// Says how much memory may be kept for records to come, in bytes, at most what a sync at full speed takes
+    /// ([`crate::JOURNAL_SPARE_CHUNKS_MAX`]).
+    pub fn bound_spare(&self, bytes: u64) {
+        let spare = self.shared.queue.lock().buffer.bound_spare(bytes);
+        drop(spare);
+    }
+
     /// Up to where the journal is durable. Never goes back.
     #[inline]
     pub fn durable(&self) -> Position {

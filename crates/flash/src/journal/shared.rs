@@ -1,6 +1,6 @@
 //! What those who append, those who wait and the writer share.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -19,6 +19,8 @@ pub(crate) struct Shared {
     pub(super) facts: Mutex<Facts>,
     appended: AtomicU64,
     durable: AtomicU64,
+    /// Memory of what the writer has taken and holds.
+    held_memory: AtomicUsize,
     sync: AtomicU8,
     is_failing: AtomicBool,
     is_syncing: AtomicBool,
@@ -48,6 +50,7 @@ impl Shared {
             facts: Mutex::new(facts),
             appended: AtomicU64::new(appended),
             durable: AtomicU64::new(durable),
+            held_memory: AtomicUsize::new(0),
             sync: AtomicU8::new(0),
             is_failing: AtomicBool::new(false),
             is_syncing: AtomicBool::new(false),
@@ -75,6 +78,15 @@ impl Shared {
         // In this order: what is durable was appended.
         let durable = self.durable();
         self.appended() - durable < self.tuning.held_bytes_max
+    }
+
+    /// Memory of all that is not durable, and of chunks that are kept for later, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.queue.lock().buffer.memory_bytes() + self.held_memory.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_held_memory(&self, bytes: usize) {
+        self.held_memory.store(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn is_failing(&self) -> bool {

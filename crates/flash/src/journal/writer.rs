@@ -39,6 +39,8 @@ pub(crate) struct Writer {
     gathers_until: Instant,
     /// When everything became durable.
     synced_at: Instant,
+    /// When chunks that nobody needed were last freed.
+    freed_at: Instant,
     /// When it tries again; none: the last attempt worked.
     retries_at: Option<Instant>,
     /// Chunks on their way from and to the buffer.
@@ -102,6 +104,7 @@ impl Writer {
             behind_since: None,
             gathers_until: now,
             synced_at: now,
+            freed_at: now,
             retries_at: None,
             chunks: Vec::new(),
         }
@@ -129,6 +132,11 @@ impl Writer {
             let spare = self.shared.queue.lock().buffer.take_spare();
             drop(spare);
         }
+        if now >= self.freed_at + JOURNAL_SYNC_EVERY {
+            self.freed_at = now;
+            let unused = self.shared.queue.lock().buffer.take_unused();
+            drop(unused);
+        }
         let mut queue = self.shared.queue.lock();
         if self.retries_at.is_some() || queue.is_due(now, self.gathers_until, durable) {
             if queue.buffer.bytes() > 0 && durable > queue.marked {
@@ -152,6 +160,7 @@ impl Writer {
         }
         let mut taken = std::mem::take(&mut self.chunks);
         self.chunks.extend(taken.drain(..).filter_map(|chunk| self.held.push(chunk)));
+        self.shared.set_held_memory(self.held.memory_bytes());
         self.gathers_until = now + JOURNAL_GATHER;
         if self.behind_since.is_none() {
             self.behind_since = Some(now);
@@ -308,6 +317,7 @@ impl Writer {
     /// All that is written is durable: tells of it, and lets go of it.
     fn published(&mut self, now: Instant) {
         self.held.release(self.written, &mut self.chunks);
+        self.shared.set_held_memory(self.held.memory_bytes());
         self.give_back();
         // What is left, behind a cut, was taken when the rest was.
         self.behind_since = self.behind_since.filter(|_| self.held.end() > self.written);

@@ -18,6 +18,9 @@ pub trait Kind: Send + Sync {
     /// Whether the option takes other than one word. CONFIG SET then splits its one at spaces.
     const MANY_WORDS: bool = false;
 
+    /// Whether these may be in quotes there, for blanks in them, as those of a line are. One that a line has is whole then.
+    const QUOTED_WORDS: bool = false;
+
     /// Parses words over the value in force. There is exactly one unless `MANY_WORDS`.
     /// Errors: Redis's text.
     fn parse(
@@ -50,6 +53,8 @@ pub(super) type Store<'a> = Box<dyn FnOnce() + 'a>;
 pub(super) trait Setting: Send + Sync {
     /// Whether CONFIG SET splits its one word at spaces.
     fn takes_many_words(&self) -> bool;
+    /// Whether these may be in quotes there, and one of a line is whole.
+    fn takes_quoted_words(&self) -> bool;
     /// Checks words; the store that it returns cannot fail.
     fn parse(&self, words: &[Vec<u8>]) -> Result<Store<'_>, String>;
     /// A store that brings the value of now back.
@@ -87,6 +92,10 @@ impl<K: Kind<Value: Packed>> Atomic<K> {
 impl<K: Kind<Value: Packed>> Setting for Atomic<K> {
     fn takes_many_words(&self) -> bool {
         K::MANY_WORDS
+    }
+
+    fn takes_quoted_words(&self) -> bool {
+        K::QUOTED_WORDS
     }
 
     fn parse(&self, words: &[Vec<u8>]) -> Result<Store<'_>, String> {
@@ -135,6 +144,10 @@ impl<K: Kind> Shared<K> {
 impl<K: Kind> Setting for Shared<K> {
     fn takes_many_words(&self) -> bool {
         K::MANY_WORDS
+    }
+
+    fn takes_quoted_words(&self) -> bool {
+        K::QUOTED_WORDS
     }
 
     fn parse(&self, words: &[Vec<u8>]) -> Result<Store<'_>, String> {

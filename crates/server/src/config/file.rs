@@ -201,6 +201,7 @@ impl Config {
         let points = self.points_with(row, values);
         let store = match values {
             _ if let Some(points) = &points => setting.parse(points)?,
+            [path] if setting.takes_quoted_words() => setting.parse(std::slice::from_ref(path))?,
             [value] => setting.parse(&split_value(value, setting.takes_many_words()))?,
             many if setting.takes_many_words() => setting.parse(many)?,
             _ => return Err("wrong number of arguments".to_owned()),

@@ -41,6 +41,40 @@ impl Kind for Words {
     }
 }
 
+/// A list of paths, which may have blanks in them.
+pub struct Paths(Words);
+
+impl Paths {
+    pub(super) fn checked(check: fn(&[Vec<u8>]) -> Result<(), String>) -> Self {
+        Self(Words { check })
+    }
+}
+
+impl Kind for Paths {
+    type Value = Vec<Vec<u8>>;
+    const MANY_WORDS: bool = true;
+    const QUOTED_WORDS: bool = true;
+
+    fn parse(&self, words: &[Vec<u8>], now: Option<&Self::Value>) -> Result<Self::Value, String> {
+        self.0.parse(words, now)
+    }
+
+    /// So that CONFIG SET reads it back: with quotes around what it would take for several words.
+    fn print(&self, value: &Self::Value) -> Vec<u8> {
+        let is_divided =
+            |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b'\\');
+        let print_one = |path: &Vec<u8>| match path.iter().any(is_divided) {
+            true => quote(path),
+            false => path.clone(),
+        };
+        value.iter().map(print_one).collect::<Vec<_>>().join(&b' ')
+    }
+
+    fn print_lines(&self, value: &Self::Value) -> Vec<Vec<u8>> {
+        self.0.print_lines(value)
+    }
+}
+
 /// Percentiles that INFO shows of command latencies.
 #[derive(Debug)]
 pub struct Percentiles;

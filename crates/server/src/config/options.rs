@@ -10,7 +10,7 @@ use super::check;
 use super::file::Source;
 use super::inert::Inert;
 use super::kind::{Choice, Integer, Memory, MemoryOrPercent, Names, Permissions, Text, YesNo};
-use super::list::{KeyspaceEvents, OutputLimits, Percentiles, Words};
+use super::list::{KeyspaceEvents, OutputLimits, Paths, Percentiles, Words};
 use super::row::{BYTES_MAX, Flags, INT_MAX, KIB, MIB, OptionRow, choices, options};
 
 /// Addresses that one can listen on.
@@ -189,7 +189,7 @@ options! {
 
     /// Directories that values go to when memory is full, striped; none: no tier. One that is taken
     /// off the list is drained.
-    flash_path: Shared<Words> = Words::checked(check_flash_path), "flash-path", "", RUNTIME;
+    flash_path: Shared<Paths> = Paths::checked(check_flash_path), "flash-path", "", RUNTIME;
     /// Bytes that all flash paths together take; 0 where there are none.
     flash_size: Atomic<Memory> = Memory::between(0, BYTES_MAX), "flash-size", "0", RUNTIME;
     /// How flash is read and written.

@@ -115,6 +115,8 @@ fn sets_values_and_shows_them() {
             "normal 1048576 2097152 60 slave 1 2 3 pubsub 33554432 8388608 60",
         ),
         ("flash-path", "/mnt/a /mnt/b", "/mnt/a /mnt/b"),
+        ("flash-path", "'/mnt/a b' /mnt/c", "\"/mnt/a b\" /mnt/c"),
+        ("flash-path", "", ""),
         ("tier-promotion", "access", "access"),
     ] {
         let config = Config::default();
@@ -341,6 +343,8 @@ fn loads_files() {
     );
     assert_eq!((config.hz.load(), config.timeout.load()), (33, 5));
     assert_eq!(*config.flash_path.load(), [b"/mnt/a b".to_vec(), b"/mnt/c".to_vec()]);
+    config.load_text(b"flash-path \"/mnt/a b\"", 0).unwrap();
+    assert_eq!(*config.flash_path.load(), [b"/mnt/a b".to_vec()], "one path alone");
 
     let pattern = directory
         .write("patterns.conf", &format!("include {}/*more.conf\n", directory.0.display()));
@@ -512,6 +516,7 @@ fn loads_command_lines() {
         ),
         (&["--bind", "127.0.0.1", "::1", "--hz", "5"], &[("bind", "127.0.0.1 ::1"), ("hz", "5")]),
         (&["--flash-path", "/mnt/a", "/mnt/b"], &[("flash-path", "/mnt/a /mnt/b")]),
+        (&["--flash-path", "/mnt/a b"], &[("flash-path", "\"/mnt/a b\"")]),
         (&["--bind", "127.0.0.1 ::1"], &[("bind", "127.0.0.1 ::1")]),
         (&["--requirepass", "two\nlines \"quoted\""], &[("requirepass", "two\nlines \"quoted\"")]),
     ];
@@ -630,7 +635,7 @@ fn a_rewritten_file_reads_back() {
         ("latency-tracking-info-percentiles", ""),
         ("proc-title-template", "# not a comment"),
         ("tier-promotion", "access"),
-        ("flash-path", "/mnt/a /mnt/b"),
+        ("flash-path", "'/mnt/a b'"),
         ("slowlog-log-slower-than", "-1"),
     ] {
         set(&config, &[name, value]).unwrap();

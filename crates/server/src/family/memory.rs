@@ -109,7 +109,7 @@ fn totals(memory: &Memory) -> Vec<(&'static str, Figure)> {
         ("clients.slaves", Count(0)),
         ("clients.normal", Count(memory.clients)),
         ("cluster.links", Count(0)),
-        ("aof.buffer", Count(0)),
+        ("aof.buffer", Count(memory.journal)),
         ("lua.caches", Count(0)),
         ("functions.caches", Count(0)),
     ]
@@ -237,7 +237,8 @@ mod tests {
         let usage = tier::MemoryUse { resident_bytes: resident, ..tier::MemoryUse::default() };
         let allocator = AllocatorStats::default();
         let max = 160 << 20;
-        Memory { allocator, usage, used, used_peak, max, startup: 0, overhead: 0, clients: 0 }
+        let (startup, overhead, clients, journal) = (0, 0, 0, 0);
+        Memory { allocator, usage, used, used_peak, max, startup, overhead, clients, journal }
     }
 
     #[test]

@@ -46,8 +46,8 @@ impl Measurement {
     /// One round.
     pub(crate) fn round(&mut self) {
         let server = &self.server;
-        let held_bytes = connections_bytes(server) + server.journaling.held_bytes();
-        server.tier.budget.set_connections(held_bytes as i64);
+        let own_bytes = connections_bytes(server) + server.journaling.memory_bytes();
+        server.tier.budget.set_connections(own_bytes as i64);
         server.tier.measure();
         let is_every_second = server.config.appendfsync.load() == AppendFsync::Everysec;
         server.journaling.look(is_every_second, server.config.maxmemory.load());

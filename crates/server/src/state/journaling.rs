@@ -34,6 +34,8 @@ const QUIET_BYTES: u64 = 1 << 20;
 /// Part of `maxmemory` that records may take which are not durable, a 16th, but no less than this. Writes wait then.
 const HELD_SHIFT: u32 = 4;
 const HELD_BYTES_MIN: u64 = 4 << 20;
+/// Part of `maxmemory` that the journal keeps for records to come, a 64th: from 1 GiB on as much as it ever needs.
+const SPARE_SHIFT: u32 = 6;
 
 /// What is known of the journal.
 #[derive(Default)]
@@ -140,9 +142,9 @@ impl Journaling {
         !is_held_up && journal.has_room() && held_bytes(journal) < self.held_bytes_max()
     }
 
-    /// Bytes of records that are in memory until they are durable.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.journal.get().map_or(0, held_bytes)
+    /// Memory of the journal, in bytes: of records until they are durable, and for those to come.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.journal.get().map_or(0, |journal| journal.memory_bytes() as u64)
     }
 
     fn held_bytes_max(&self) -> u64 {
@@ -163,7 +165,9 @@ impl Journaling {
     /// Looks whether what is to be synced every second is, and has it synced sooner where it takes much of the memory.
     pub(crate) fn look(&self, is_every_second: bool, max_memory: u64) {
         let Some(journal) = self.journal.get() else { return };
-        self.max_memory.store(max_memory, Ordering::Relaxed);
+        if self.max_memory.swap(max_memory, Ordering::Relaxed) != max_memory {
+            journal.bound_spare(if max_memory == 0 { u64::MAX } else { max_memory >> SPARE_SHIFT });
+        }
         if held_bytes(journal) > self.held_bytes_max() / 2 {
             journal.sync_soon();
         }

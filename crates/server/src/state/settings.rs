@@ -5,6 +5,9 @@ use tier::{EvictionPolicy, Promotion};
 use crate::config::{ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion};
 use crate::state::server::{NEED_RESTART, Server};
 
+/// The least `maxmemory` that leaves much for data, beside what the server takes without any.
+const MAX_MEMORY_MIN: u64 = 32 << 20;
+
 /// Acts on every option when the server starts.
 pub(crate) fn apply_all(server: &Server) {
     let options = server.config.without_effect();
@@ -75,12 +78,15 @@ fn policy(option: MaxmemoryPolicy) -> EvictionPolicy {
 }
 
 /// A bound that cannot be held is taken as Redis takes it: everything that can go goes, and what
-/// needs memory is refused.
+/// needs memory is refused. So it is at a start: CONFIG SET may have set it, and CONFIG REWRITE.
 fn apply_max_memory(server: &Server) {
     let max = server.config.maxmemory.load();
     let base = server.tier.budget.base_bytes();
-    if max != 0 && max < base {
-        tracing::warn!(max, base, "maxmemory is less than the server takes without any data");
+    let least = base + MAX_MEMORY_MIN;
+    if max != 0 && max < least {
+        let text =
+            "maxmemory is too small: the server itself takes `base`; give it `least` or more";
+        tracing::warn!(max, base, least, "{text}");
     }
     server.tier.budget.set_max_bytes(max);
 }

@@ -35,6 +35,8 @@ pub(crate) struct Memory {
     /// In use for anything but the data set.
     pub(crate) overhead: u64,
     pub(crate) clients: u64,
+    /// Of the journal: records until they are durable, and room for others.
+    pub(crate) journal: u64,
 }
 
 impl Memory {
@@ -45,7 +47,8 @@ impl Memory {
         let buffers: u64 = server.clients.all().iter().map(|client| client.memory_bytes()).sum();
         let clients = buffers + connections_bytes(server);
         let startup = server.totals.startup_bytes;
-        let overhead = startup + clients + usage.engine_bytes.max(0) as u64;
+        let journal = server.journaling.memory_bytes();
+        let overhead = startup + clients + journal + usage.engine_bytes.max(0) as u64;
         Memory {
             used: allocator.allocated,
             used_peak: server.totals.note_used(allocator.allocated),
@@ -53,6 +56,7 @@ impl Memory {
             startup,
             overhead: overhead.min(allocator.allocated),
             clients,
+            journal,
             allocator,
             usage,
         }
@@ -98,7 +102,8 @@ pub(super) fn memory(server: &Server, text: &mut Text) {
     text.fields(&["mem_not_counted_for_evict", "mem_replication_backlog"], 0);
     text.fields(&["mem_total_replication_buffers", "mem_clients_slaves"], 0);
     text.field("mem_clients_normal", memory.clients);
-    text.fields(&["mem_cluster_links", "mem_aof_buffer"], 0);
+    text.field("mem_cluster_links", 0);
+    text.field("mem_aof_buffer", memory.journal);
     text.field("mem_allocator", "jemalloc-5.3.0");
     let is_defragging = server.tier.settings.defrags() && server.tier.budget.is_loose();
     text.field("active_defrag_running", u8::from(is_defragging));

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flash::{Backend, CheckpointEnd, LogConfig, SimDisk, open_sim};
-use keyspace::{Db, Expiry, Key, Keyspace, Note, Noting, SLOT_COUNT, Tally};
+use keyspace::{Db, Expiry, Key, Keyspace, Note, Noting, SLOT_COUNT, Stored, Tally};
 use stdx::Random;
 
 use crate::limits::{DRIVE_WAIT_MAX, SLICE_SLOTS_MAX};
@@ -254,6 +254,15 @@ impl Machine {
         let mut slot = self.tier().keyspace.lock(key.slot);
         let mut tally = Tally::default();
         let _ = Db::new(&mut slot, 0, 1, &mut tally).into_read(&key, true);
+    }
+
+    /// Whether a read of a key has to wait for flash.
+    fn is_cold(&self, name: &str) -> bool {
+        let key = Key::new(name.as_bytes());
+        let mut slot = self.tier().keyspace.lock(key.slot);
+        let mut tally = Tally::default();
+        let mut db = Db::new(&mut slot, 0, 1, &mut tally);
+        db.peek(&key).is_some_and(|view| matches!(view.stored, Stored::Cold(..)))
     }
 
     fn check_counts(&self) {
@@ -864,6 +873,26 @@ fn values_that_expire_soon_are_demoted_when_nothing_else_is_left() {
         assert_eq!(result, Ok(()));
         assert!(waited < Duration::from_secs(3), "{waited:?}: it waited until they had expired");
     }
+}
+
+#[test]
+fn values_that_came_while_memory_was_free_are_demoted_in_the_order_in_which_they_came() {
+    const VALUES: usize = 20_000;
+    let machine = Machine::new(64 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    let name = |number: usize| format!("{number}");
+    (0..VALUES).for_each(|number| machine.put(&name(number), &[b'v'; 500], Expiry::Clear));
+    let mut freed = 0;
+    // The queue keeps its share, 2 MiB of 10.
+    for _ in 0..100 {
+        freed += machine.worker.demote(MIB as i64, SLICE_SLOTS_MAX).freed_bytes;
+        machine.round();
+        if freed >= 5 * MIB as i64 {
+            break;
+        }
+    }
+    let cold: Vec<usize> = (0..VALUES).filter(|&number| machine.is_cold(&name(number))).collect();
+    assert!(cold.len() > VALUES / 3, "{} of {VALUES}", cold.len());
+    assert_eq!(cold, (0..cold.len()).collect::<Vec<_>>());
 }
 
 #[test]

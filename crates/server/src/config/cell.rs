@@ -18,7 +18,8 @@ pub trait Kind: Send + Sync {
     /// Whether the option takes other than one word. CONFIG SET then splits its one at spaces.
     const MANY_WORDS: bool = false;
 
-    /// Whether these may be in quotes there, for blanks in them, as those of a line are. One that a line has is whole then.
+    /// Whether these may be in quotes there, for blanks in them, as those of a line are. One that a line of a
+    /// file has is whole then.
     const QUOTED_WORDS: bool = false;
 
     /// Parses words over the value in force. There is exactly one unless `MANY_WORDS`.
@@ -53,7 +54,7 @@ pub(super) type Store<'a> = Box<dyn FnOnce() + 'a>;
 pub(super) trait Setting: Send + Sync {
     /// Whether CONFIG SET splits its one word at spaces.
     fn takes_many_words(&self) -> bool;
-    /// Whether these may be in quotes there, and one of a line is whole.
+    /// Whether these may be in quotes there, and one of a line of a file is whole.
     fn takes_quoted_words(&self) -> bool;
     /// Checks words; the store that it returns cannot fail.
     fn parse(&self, words: &[Vec<u8>]) -> Result<Store<'_>, String>;

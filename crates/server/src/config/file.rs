@@ -164,7 +164,7 @@ impl Config {
             }
             return self.load_included(pattern, depth + 1);
         }
-        self.load_words(&words).map_err(error)
+        self.load_words(&words, origin).map_err(error)
     }
 
     /// Loads the file, or those whose last part matches a pattern, in the order of their names.
@@ -190,7 +190,7 @@ impl Config {
         paths.iter().try_for_each(|path| self.load_lines(path, depth))
     }
 
-    fn load_words(&self, words: &[Vec<u8>]) -> Result<(), String> {
+    fn load_words(&self, words: &[Vec<u8>], origin: Origin) -> Result<(), String> {
         let Some((name, values)) = words.split_first() else {
             return Ok(());
         };
@@ -201,7 +201,10 @@ impl Config {
         let points = self.points_with(row, values);
         let store = match values {
             _ if let Some(points) = &points => setting.parse(points)?,
-            [path] if setting.takes_quoted_words() => setting.parse(std::slice::from_ref(path))?,
+            [path] if setting.takes_quoted_words() && matches!(origin, Origin::File { .. }) => {
+                setting.parse(std::slice::from_ref(path))?
+            }
+            [value] if setting.takes_quoted_words() => setting.parse(&split_quoted(value)?)?,
             [value] => setting.parse(&split_value(value, setting.takes_many_words()))?,
             many if setting.takes_many_words() => setting.parse(many)?,
             _ => return Err("wrong number of arguments".to_owned()),
@@ -227,6 +230,16 @@ impl Config {
             true => None,
             false => Some([&self.save.load()[..], &more].concat()),
         }
+    }
+}
+
+/// The words of a value that came as one: in quotes, if they have blanks in them.
+///
+/// Errors: the quotes are unbalanced.
+pub(super) fn split_quoted(value: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    match value.contains(&b' ') {
+        true => split_line(value).ok_or_else(|| "unbalanced quotes".to_owned()),
+        false => Ok(vec![value.to_vec()]),
     }
 }
 

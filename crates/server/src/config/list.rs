@@ -59,15 +59,13 @@ impl Kind for Paths {
         self.0.parse(words, now)
     }
 
-    /// So that CONFIG SET reads it back: with quotes around what it would take for several words.
+    /// So that CONFIG SET reads it back: where there are blanks, with quotes around what it would take for several
+    /// words.
     fn print(&self, value: &Self::Value) -> Vec<u8> {
-        let is_divided =
-            |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b'\\');
-        let print_one = |path: &Vec<u8>| match path.iter().any(is_divided) {
-            true => quote(path),
-            false => path.clone(),
-        };
-        value.iter().map(print_one).collect::<Vec<_>>().join(&b' ')
+        match &value[..] {
+            [path] if !path.contains(&b' ') => path.clone(),
+            paths => paths.iter().map(|path| quote_if_needed(path)).collect::<Vec<_>>().join(&b' '),
+        }
     }
 
     fn print_lines(&self, value: &Self::Value) -> Vec<Vec<u8>> {

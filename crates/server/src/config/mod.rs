@@ -27,7 +27,7 @@ use thiserror::Error;
 use value::glob;
 
 use self::cell::{Store, split_value};
-use self::file::{Source, split_line};
+use self::file::{Source, split_quoted};
 
 pub use self::cell::{Atomic, Kind, Shared};
 pub use self::file::LoadError;
@@ -174,9 +174,7 @@ impl Config {
     fn check(&self, target: &Target<'_>) -> Result<Store<'_>, ConfigError> {
         let setting = (target.row.setting)(self);
         let words = match setting.takes_quoted_words() {
-            true => {
-                split_line(target.value).ok_or_else(|| refused(target.name, "unbalanced quotes"))?
-            }
+            true => split_quoted(target.value).map_err(|reason| refused(target.name, reason))?,
             false => split_value(target.value, setting.takes_many_words()),
         };
         setting.parse(&words).map_err(|reason| refused(target.name, reason))

@@ -516,7 +516,8 @@ fn loads_command_lines() {
         ),
         (&["--bind", "127.0.0.1", "::1", "--hz", "5"], &[("bind", "127.0.0.1 ::1"), ("hz", "5")]),
         (&["--flash-path", "/mnt/a", "/mnt/b"], &[("flash-path", "/mnt/a /mnt/b")]),
-        (&["--flash-path", "/mnt/a b"], &[("flash-path", "\"/mnt/a b\"")]),
+        (&["--flash-path", "/mnt/a /mnt/b"], &[("flash-path", "/mnt/a /mnt/b")]),
+        (&["--flash-path", "'/mnt/a b'"], &[("flash-path", "\"/mnt/a b\"")]),
         (&["--bind", "127.0.0.1 ::1"], &[("bind", "127.0.0.1 ::1")]),
         (&["--requirepass", "two\nlines \"quoted\""], &[("requirepass", "two\nlines \"quoted\"")]),
     ];

@@ -15,6 +15,7 @@ pub(crate) fn apply_all(server: &Server) {
         let options = options.join(", ");
         tracing::warn!(options, "options without effect; docs/compatibility.md says why");
     }
+    warn_of_max_memory(server);
     apply_running(server);
 }
 
@@ -80,6 +81,11 @@ fn policy(option: MaxmemoryPolicy) -> EvictionPolicy {
 /// A bound that cannot be held is taken as Redis takes it: everything that can go goes, and what
 /// needs memory is refused. So it is at a start: CONFIG SET may have set it, and CONFIG REWRITE.
 fn apply_max_memory(server: &Server) {
+    warn_of_max_memory(server);
+    server.tier.budget.set_max_bytes(server.config.maxmemory.load());
+}
+
+fn warn_of_max_memory(server: &Server) {
     let max = server.config.maxmemory.load();
     let base = server.tier.budget.base_bytes();
     let least = base + MAX_MEMORY_MIN;
@@ -88,7 +94,6 @@ fn apply_max_memory(server: &Server) {
             "maxmemory is too small: the server itself takes `base`; give it `least` or more";
         tracing::warn!(max, base, least, "{text}");
     }
-    server.tier.budget.set_max_bytes(max);
 }
 
 fn refused(name: &'static str, reason: &str) -> ApplyError {

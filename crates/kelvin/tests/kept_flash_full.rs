@@ -132,8 +132,8 @@ fn checkpoints_are_taken_for_the_room_that_they_make() {
     let (mut written, mut random) = (Written::new(), Random::new(3));
     fill(&mut client, &mut written);
     let before = field(&mut client, "persistence", "aof_rewrites");
-    // As much as the flash has.
-    for _ in 0..300 {
+    // Twice as much as the flash has.
+    for _ in 0..600 {
         assert_eq!(write_some(&mut client, &mut written, &mut random), 0);
     }
     let taken = field(&mut client, "persistence", "aof_rewrites") - before;

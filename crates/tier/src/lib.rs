@@ -38,6 +38,8 @@ mod probation;
 mod process_memory;
 mod read_back;
 mod regions;
+#[cfg(test)]
+mod test_machine;
 mod tier;
 mod upkeep;
 mod wait;

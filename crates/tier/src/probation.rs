@@ -32,8 +32,10 @@ const TAKEN_BYTES_MIN: usize = 16 << 10;
 
 /// Values of a chunk of the queue: it grows and shrinks by one, so that nothing is copied and none of it is empty.
 const CHUNK_VALUES: usize = 1_024;
-/// Batches that a slice of demotion takes from the queue at most. Those of values that were used since free nothing.
+/// Batches of values that are taken from the queue at once, at most: a queue that has grown holds millions, and those that
+/// were used or deleted since free nothing. More than a batch of requests adds, so that it does come down.
 const TAKEN_BATCHES_MAX: usize = 64;
+const TAKEN_VALUES_MAX: usize = TAKEN_BATCHES_MAX * PREFETCH_KEYS;
 
 /// New values of one worker, the oldest first.
 #[derive(Default)]
@@ -143,9 +145,9 @@ impl Probation {
         self.values.put_back(old);
     }
 
-    /// Forgets the oldest while there are more than may be: the hand meets their values.
+    /// Forgets the oldest while there are more than may be, as many as are taken at once: the hand meets their values.
     fn trim(&mut self, limit: Limit) {
-        while self.pop_over(limit).is_some() {}
+        (0..TAKEN_VALUES_MAX).find(|_| self.pop_over(limit).is_none());
     }
 }
 
@@ -175,35 +177,30 @@ impl TierWorker {
         if !probation.is_over(limit) {
             return Demoted::default();
         }
-        self.demote_over(&mut probation, limit, i64::MAX, usize::MAX)
+        self.demote_over(&mut probation, limit, i64::MAX)
     }
 
-    /// Demotes what the queue holds beyond its share, the oldest first, until about `wanted` bytes are free: while it
-    /// does, the hand need not look for others.
+    /// Demotes what the queue holds beyond its share, the oldest first, until about `wanted` bytes are free. It comes
+    /// ahead of the hand, which frees the rest.
     pub(crate) fn demote_over_share(&self, wanted: i64) -> Demoted {
         let mut probation = self.probation.borrow_mut();
         let share = Limit::of(self.tier.budget.max_bytes(), self.tier.workers);
-        let gone = self.demote_over(&mut probation, share, wanted, TAKEN_BATCHES_MAX);
+        let gone = self.demote_over(&mut probation, share, wanted);
         probation.kept = probation.length();
         gone
     }
 
-    fn demote_over(
-        &self,
-        probation: &mut Probation,
-        limit: Limit,
-        wanted: i64,
-        batches_max: usize,
-    ) -> Demoted {
+    fn demote_over(&self, probation: &mut Probation, limit: Limit, wanted: i64) -> Demoted {
         let mut gone = Demoted::default();
-        for _ in 0..batches_max {
-            if gone.freed_bytes >= wanted || gone.stopped.is_some() {
+        for _ in 0..TAKEN_BATCHES_MAX {
+            if gone.freed_bytes >= wanted {
                 break;
             }
             let Some(old) = probation.take(limit) else { break };
             gone.add_last(self.end_probation(&old));
             if gone.stopped.is_some() {
                 probation.put_back(old);
+                break;
             }
         }
         gone
@@ -299,6 +296,22 @@ mod tests {
         assert_eq!(probation.length(), Limit { bytes: 20_000, values: 200 });
         let gone: Vec<NewValue> = std::iter::from_fn(|| probation.values.pop()).collect();
         assert_eq!(gone, all);
+    }
+
+    #[test]
+    fn no_more_are_forgotten_at_once_than_may_be_taken() {
+        let all = new_values(1_000);
+        let mut probation = Probation::default();
+        let none = Limit::default();
+        for _ in 0..6 {
+            probation.add(&mut all.clone(), Limit { bytes: 10_000, values: 0 });
+        }
+        let count = probation.values.len;
+        assert!(count > TAKEN_VALUES_MAX);
+        probation.trim(none);
+        assert_eq!(probation.values.len, count - TAKEN_VALUES_MAX);
+        probation.trim(none);
+        assert_eq!(probation.length(), none);
     }
 
     #[test]

@@ -187,6 +187,8 @@ impl TierWorker {
                 return Ok(None);
             }
             self.engine.take();
+            // A worker that is given no new values would keep its queue.
+            self.probation.take();
             self.note_writing();
         }
         Ok(Some(change))

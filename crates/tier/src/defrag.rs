@@ -35,6 +35,9 @@ const SLICE_SLOTS_MAX: usize = 256;
 const GAIN_SHIFT: u32 = 6;
 /// How many measurements of memory the hand rests: a fifth of a second.
 const REST_MEASURES: u32 = 10;
+/// While nobody brings anything the hand rests longer, twice as long each time, up to 3.2 s: pages change little then, and
+/// rounds over all keys took a twentieth of the time of a load that only reads.
+const IDLE_REST_MEASURES_MAX: u32 = 16 * REST_MEASURES;
 
 /// A worker's defragmentation.
 pub(crate) struct DefragHand {
@@ -47,6 +50,10 @@ pub(crate) struct DefragHand {
     idle_rounds: Cell<usize>,
     /// The measurement at which the hand goes on after those.
     rests_until: Cell<Option<u32>>,
+    /// The same where nobody brings anything.
+    rests_idle_until: Cell<Option<u32>>,
+    /// For how many measurements it rests then.
+    idle_rest: Cell<u32>,
     /// What writers have brought since the last slice, less than makes one.
     due_bytes: Cell<i64>,
     detached: RefCell<DetachedBlocks>,
@@ -61,6 +68,8 @@ impl DefragHand {
             round: Cell::default(),
             idle_rounds: Cell::new(0),
             rests_until: Cell::new(None),
+            rests_idle_until: Cell::new(None),
+            idle_rest: Cell::new(REST_MEASURES),
             due_bytes: Cell::new(0),
             detached: RefCell::default(),
         }
@@ -68,12 +77,12 @@ impl DefragHand {
 
     /// Whether the last rounds moved next to nothing, a short while ago.
     fn rests(&self, measures: u32) -> bool {
-        let Some(until) = self.rests_until.get() else { return false };
-        let rests = until.wrapping_sub(measures) as i32 > 0;
-        if !rests {
-            self.rests_until.set(None);
-        }
-        rests
+        is_before(&self.rests_until, measures)
+    }
+
+    /// The same where nobody brings anything.
+    fn rests_idle(&self, measures: u32) -> bool {
+        is_before(&self.rests_idle_until, measures)
     }
 
     fn end_round(&self, measures: u32) {
@@ -81,13 +90,28 @@ impl DefragHand {
         let was_worth_it = round.moved > round.asked >> GAIN_SHIFT;
         let idle = if was_worth_it { 0 } else { self.idle_rounds.get() + 1 };
         self.idle_rounds.set(idle % REGIONS);
+        if was_worth_it {
+            self.idle_rest.set(REST_MEASURES);
+        }
         if idle == REGIONS && self.scope.get() == Scope::All {
+            let idle_rest = self.idle_rest.get();
+            self.idle_rest.set((2 * idle_rest).min(IDLE_REST_MEASURES_MAX));
             self.rests_until.set(Some(measures.wrapping_add(REST_MEASURES)));
+            self.rests_idle_until.set(Some(measures.wrapping_add(idle_rest)));
             self.scope.set(Scope::Values);
         } else if idle == REGIONS {
             self.scope.set(Scope::All);
         }
     }
+}
+
+/// Whether a time is to come, by measurements modulo 2^32. One that has come is forgotten.
+fn is_before(until: &Cell<Option<u32>>, measures: u32) -> bool {
+    let is_to_come = until.get().is_some_and(|until| until.wrapping_sub(measures) as i32 > 0);
+    if !is_to_come {
+        until.set(None);
+    }
+    is_to_come
 }
 
 impl TierWorker {
@@ -99,6 +123,13 @@ impl TierWorker {
         let slice = SLICE_KEYS_MAX as i64 * pace;
         self.defrag.due_bytes.set(due % slice);
         if due >= slice {
+            self.defrag();
+        }
+    }
+
+    /// Defragments though nobody brings anything, a slice at a time.
+    pub(crate) fn defrag_idle(&self) {
+        if !self.defrag.rests_idle(self.tier.budget.measures()) {
             self.defrag();
         }
     }
@@ -158,5 +189,33 @@ impl TierWorker {
         counters.defrag_moved.fetch_add(done.moved, Ordering::Relaxed);
         counters.defrag_left.fetch_add(done.asked - done.moved, Ordering::Relaxed);
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds over all regions in which so much of 64 blocks moved, until the hand rests. Returns for how many measurements it
+    /// does, for writers and where nobody brings anything.
+    fn rest_after(defrag: &DefragHand, moved: u64, measures: u32) -> (u32, u32) {
+        for _ in 0..2 * REGIONS {
+            defrag.round.set(Defragged { asked: 64, moved, ..Defragged::default() });
+            defrag.end_round(measures);
+        }
+        let rested =
+            |rests: &dyn Fn(u32) -> bool| (measures..).take_while(|&at| rests(at)).count() as u32;
+        (rested(&|at| defrag.rests(at)), rested(&|at| defrag.rests_idle(at)))
+    }
+
+    #[test]
+    fn rounds_that_move_nothing_are_followed_by_longer_rests_while_nobody_brings_anything() {
+        let defrag = DefragHand::new(0, 1);
+        let start = u32::MAX - 15;
+        for expected in [10, 20, 40, 80, 160, 160] {
+            assert_eq!(rest_after(&defrag, 0, start), (REST_MEASURES, expected));
+        }
+        assert_eq!(rest_after(&defrag, 2, start), (0, 0), "they were worth it");
+        assert_eq!(rest_after(&defrag, 0, start), (REST_MEASURES, REST_MEASURES));
     }
 }

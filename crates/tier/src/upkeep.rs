@@ -153,7 +153,7 @@ impl TierWorker {
         let mut more = self.serve_waiting();
         if !someone_waits {
             more = self.free_ahead();
-            self.defrag();
+            self.defrag_idle();
         }
         self.tier.rounds[self.index].note_garbage(!self.gc());
         self.bound_read_ahead();

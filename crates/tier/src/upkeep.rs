@@ -13,8 +13,8 @@ use crate::worker::TierWorker;
 /// While memory is short, resident memory is looked at after growth by this part of `maxmemory`:
 /// 1/256.
 const LOOK_SHIFT: u32 = 8;
-/// The part of `maxmemory` that blocks which are read ahead may take, on all workers: 1/16.
-const READ_AHEAD_SHIFT: u32 = 4;
+/// The part of `maxmemory` that blocks which are read ahead may take, on all workers: 1/8.
+const READ_AHEAD_SHIFT: u32 = 3;
 /// What those of a worker may take at most, in bytes: more has served nobody.
 const READ_AHEAD_BYTES_MAX: usize = 32 << 20;
 /// What they may take whatever there is, in bytes: four of the largest.
@@ -177,7 +177,7 @@ impl TierWorker {
         let next = if is_wanted {
             allowed - allowed / 8
         } else if has_measured {
-            engine.block_cache_bytes() + share / 16
+            engine.block_cache_bytes() + share / 4
         } else {
             allowed
         };
@@ -226,8 +226,8 @@ mod tests {
     #[test]
     fn what_is_read_ahead_has_a_share_of_maxmemory_within_bounds() {
         for (max_mib, workers, expected) in [
-            (256, 1, 16 << 20),
-            (256, 4, 4 << 20),
+            (256, 1, 32 << 20),
+            (256, 4, 8 << 20),
             (64 << 10, 4, 32 << 20),
             (0, 4, 32 << 20),
             (40, 64, 256 << 10),

@@ -30,6 +30,8 @@ use crate::record::{self, OwnedRecord, Record, record_size};
 /// One worker's open segments and writes.
 pub(crate) struct Appender {
     streams: [Option<Filling>; STREAMS.len()],
+    /// The segment that was opened last for each of them.
+    opened_last: [Option<u32>; STREAMS.len()],
     /// Segments that are full, or given up, and have writes in flight.
     closing: Vec<Filling>,
     pub(crate) buffers: WriteBuffers,
@@ -108,6 +110,7 @@ impl Appender {
     pub(crate) fn new(write_buffer_bytes: usize) -> Self {
         Self {
             streams: [const { None }; _],
+            opened_last: [None; _],
             closing: Vec::new(),
             buffers: WriteBuffers { size: write_buffer_bytes, free: Vec::new(), made: 0 },
             large: LargeWrites::default(),
@@ -237,6 +240,10 @@ impl Appender {
     ) -> Result<(), AppendError> {
         assert!(self.streams[stream as usize].is_none());
         let segment = io.shared.open_segments(1, stream, purpose)?[0];
+        let before = self.opened_last[stream as usize].replace(segment);
+        if let Some(before) = before.filter(|&before| before != segment) {
+            io.shared.table.link(before, segment);
+        }
         self.streams[stream as usize] = Some(Filling {
             segment,
             next: 0,

@@ -3,8 +3,8 @@
 //! They take memory of their own, as much as the owner of the engine allows them
 //! (`EngineWorker::bound_block_cache`): the clients of a walk drift apart by more the more there is to walk over, and a
 //! block that goes before all of them have passed it was read for a few. A block of which all was used goes first, so that
-//! where clients stay together little memory is taken. Records are copied out, so that nobody but the cache holds a block, and
-//! to give one up frees its memory.
+//! where clients stay together little memory is taken, and stays until then, for the last of them. Records are copied out, so
+//! that nobody but the cache holds a block, and to give one up frees its memory, or hands it to the next.
 //!
 //! # Why nothing stale is served
 //!
@@ -27,7 +27,7 @@ pub(crate) const BYTES_MAX_AT_FIRST: usize = 1 << 20;
 /// Blocks that go at a time when there are too many: 4 MiB, so that nobody waits for it.
 const EVICTED_AT_ONCE_MAX: usize = 64;
 /// A block that was not used for so many times as long as one stays goes though nothing else is to be read ahead.
-const STAYS_IDLE: u64 = 4;
+const STAYS_IDLE: u64 = 16;
 /// Blocks take more than at first while at least this part of all look-ups was served from them, 1/8, of so many: else what is
 /// read is near other reads by chance, and values in RAM serve more.
 const PAYS_SHIFT: u32 = 3;
@@ -45,9 +45,9 @@ const COUNTED_BYTES_MIN: usize = 4 << 10;
 const STAYS_LOOK_UPS: usize = 16;
 /// Blocks that are looked at for one that may go, each time.
 const HAND_STEPS_MAX: usize = 64;
-/// A block is used up when at most this part of it was not served, 1/8: what it was read for is not counted, and some
-/// records are dead.
-const LEFT_SHIFT: u32 = 3;
+/// A block is used up when at most this part of it is still to be served, 1/128: a client that walks beside others and is the
+/// last of them finds what it comes to. One that has to read it by itself waits for each block, and falls behind for good.
+const LEFT_SHIFT: u32 = 7;
 
 /// The blocks of one worker. Those that are being read are among them.
 pub(crate) struct BlockCache {
@@ -134,6 +134,10 @@ impl Default for BlockCache {
 impl BlockCache {
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    pub(crate) fn look_ups(&self) -> u64 {
+        self.clock
     }
 
     /// Memory of all blocks, in bytes.
@@ -230,24 +234,39 @@ impl BlockCache {
         self.blocks.range(places).map(|(place, block)| (*place, block))
     }
 
-    /// Notes that a record was served from the block at an offset. Returns where that is when it is the first.
+    /// Notes that a record was served from the block at an offset, and from the next where it ends in that. Returns where the
+    /// first is when it is the first record that begins in it.
     pub(crate) fn note_use(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<Range<u32>> {
+        let (place, block) = self.use_sectors(segment, offset, bytes)?;
+        let range = place.start..block.end;
+        let is_first = block.used_bytes == 0;
+        block.used_bytes = block.used_bytes.saturating_add(bytes);
+        self.served += 1;
+        if offset + bytes > range.end {
+            self.use_sectors(segment, range.end, offset + bytes - range.end);
+        }
+        is_first.then_some(range)
+    }
+
+    /// Notes that the sectors from an offset on were used, as far as the block there goes, which it returns.
+    fn use_sectors(
+        &mut self,
+        segment: u32,
+        offset: u32,
+        bytes: u32,
+    ) -> Option<(Place, &mut Block)> {
         let at = ..=Place { segment, start: offset };
         let (&place, block) = self.blocks.range_mut(at).next_back()?;
         if place.segment != segment || offset >= block.end {
             return None;
         }
-        self.served += 1;
-        let is_first = block.used_bytes == 0;
         let was_used_up = block.is_used_up(place);
-        block.used_bytes = block.used_bytes.saturating_add(bytes);
-        block.use_sectors(offset - place.start, bytes);
+        block.use_sectors(offset - place.start, bytes.min(block.end - offset));
         block.used_at = self.clock;
-        let range = place.start..block.end;
         if !was_used_up && block.is_used_up(place) {
             self.used_up.push(place);
         }
-        is_first.then_some(range)
+        Some((place, block))
     }
 
     /// Whether there is a block that has some of a range, or is to have.
@@ -268,21 +287,33 @@ impl BlockCache {
         size: usize,
         mut evicted: impl FnMut(Evicted),
     ) -> Option<IoBuffer> {
-        self.evict_used_up(&mut evicted);
+        // Memory that has been in use needs not be zeroed, nor faulted in.
+        let mut spare = None;
+        let mut give_up = |(one, content): (Evicted, Content)| {
+            if let Content::Ready(buffer) = content
+                && buffer.bytes().len() == size
+            {
+                spare = Some(buffer);
+            }
+            evicted(one);
+        };
+        self.evict_used_up(&mut give_up);
         if counted_bytes(size) > self.bytes_max {
             return None;
         }
         while self.bytes + counted_bytes(size) > self.bytes_max {
-            evicted(self.evict_unused(self.stays)?);
+            give_up(self.evict_unused(self.stays)?);
         }
-        Some(pool.take_apart(size))
+        Some(spare.unwrap_or_else(|| pool.take_apart(size)))
     }
 
-    /// Puts a block in that a device read is to bring, in place of those that it covers.
+    /// Puts a block in that a device read is to bring, for the sectors of it that were asked for, in place of those that it
+    /// covers.
     pub(crate) fn begin(
         &mut self,
         (segment, generation): (u32, u64),
         range: Range<u32>,
+        asked: &Range<u32>,
         read: u32,
     ) {
         let covered: Vec<Place> =
@@ -291,7 +322,7 @@ impl BlockCache {
             self.remove(place);
         }
         self.bytes += counted_bytes(range.len());
-        let block = Block {
+        let mut block = Block {
             end: range.end,
             generation,
             content: Content::Reading(read),
@@ -299,6 +330,9 @@ impl BlockCache {
             used_sectors: 0,
             used_at: self.clock,
         };
+        if !asked.is_empty() {
+            block.use_sectors(asked.start - range.start, asked.len() as u32);
+        }
         self.blocks.insert(Place { segment, start: range.start }, block);
     }
 
@@ -343,7 +377,7 @@ impl BlockCache {
         self.bytes = kept.sum();
     }
 
-    fn evict_used_up(&mut self, evicted: &mut impl FnMut(Evicted)) {
+    fn evict_used_up(&mut self, evicted: &mut impl FnMut((Evicted, Content))) {
         while let Some(place) = self.used_up.pop() {
             // Another may stand there by now.
             let block = self.blocks.get(&place);
@@ -355,7 +389,7 @@ impl BlockCache {
 
     /// Gives up a block that was not used for so many look-ups, the first that the hand comes to, if there is one among the
     /// next.
-    fn evict_unused(&mut self, unused_for: u64) -> Option<Evicted> {
+    fn evict_unused(&mut self, unused_for: u64) -> Option<(Evicted, Content)> {
         let behind = self.blocks.range((Bound::Excluded(self.hand), Bound::Unbounded));
         let mut next = behind.chain(&self.blocks).take(HAND_STEPS_MAX.min(self.blocks.len()));
         let may_go = |block: &Block| block.is_ready() && self.clock - block.used_at >= unused_for;
@@ -368,11 +402,12 @@ impl BlockCache {
         found.map(|place| self.remove(place))
     }
 
-    fn remove(&mut self, place: Place) -> Evicted {
+    fn remove(&mut self, place: Place) -> (Evicted, Content) {
         let block = self.blocks.remove(&place).expect("invariant: the block is there");
         let range = place.start..block.end;
         self.bytes -= counted_bytes(range.len());
-        Evicted { segment: place.segment, range, used_bytes: block.used_bytes }
+        let evicted = Evicted { segment: place.segment, range, used_bytes: block.used_bytes };
+        (evicted, block.content)
     }
 }
 
@@ -399,7 +434,8 @@ impl Block {
     }
 }
 
-fn stays_of(bytes_max: usize) -> u64 {
+/// For how many look-ups a block stays unused, where all may take so many bytes.
+pub(crate) fn stays_of(bytes_max: usize) -> u64 {
     (bytes_max / BLOCK_BYTES as usize * STAYS_LOOK_UPS) as u64
 }
 
@@ -420,7 +456,7 @@ mod tests {
             *byte = offset as u8;
         }
         let start = (place.0, range.start);
-        cache.begin(place, range, 1);
+        cache.begin(place, range, &(0..0), 1);
         cache.fill(start, 1, buffer);
         true
     }
@@ -517,10 +553,36 @@ mod tests {
     }
 
     #[test]
+    fn a_block_stays_for_the_last_record_in_it_which_may_end_in_the_next() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        put(&mut cache, &pool, PLACE, block(0));
+        put(&mut cache, &pool, PLACE, block(1));
+        cache.note_use(3, 0, BLOCK_BYTES - 1024);
+        cache.note_use(3, BLOCK_BYTES + 512, BLOCK_BYTES - 512);
+        let (address, _) = match &mut cache.blocks.get_mut(&Place { segment: 3, start: 0 }) {
+            Some(Block { content: Content::Ready(buffer), .. }) => buffer.address(),
+            _ => panic!("the first block is there"),
+        };
+        let mut evicted = Vec::new();
+        drop(cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range)));
+        assert_eq!(evicted, [block(1)], "of which a sector is left");
+        evicted.clear();
+        put(&mut cache, &pool, PLACE, block(1));
+        cache.note_use(3, BLOCK_BYTES + 1024, BLOCK_BYTES - 1024);
+        // The last of the first block, and the first of the second.
+        cache.note_use(3, BLOCK_BYTES - 1024, 1024 + 600);
+        let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range));
+        evicted.sort_by_key(|range| range.start);
+        assert_eq!(evicted, [block(0), block(1)]);
+        let mut buffer = buffer.expect("there is room");
+        assert_eq!(buffer.address().0, address, "memory is used again");
+    }
+
+    #[test]
     fn so_does_one_that_was_used_up_by_those_who_waited_for_it() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, drop).expect("there is room");
-        cache.begin(PLACE, block(0), 1);
+        cache.begin(PLACE, block(0), &(0..0), 1);
         cache.note_use(3, 0, BLOCK_BYTES);
         let next = cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| panic!("it is being read"));
         assert!(next.is_some());
@@ -601,7 +663,7 @@ mod tests {
     fn what_is_being_read_stays() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, 65_536, drop).expect("there is room");
-        cache.begin(PLACE, 0..65_536, 9);
+        cache.begin(PLACE, 0..65_536, &(0..0), 9);
         assert!(put(&mut cache, &pool, PLACE, 65_536..131_072));
         assert!(matches!(cache.find(PLACE, 100, 100), Cached::Reading(9)));
         assert_eq!(cache.find_read(PLACE, &(512..1024)), Some(9));

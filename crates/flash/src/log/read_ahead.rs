@@ -6,21 +6,29 @@
 //! *stream*: reads near its front belong to it, and bring a window around them, an aligned one, so
 //! that reads that come out of order ask for the same. The window doubles when what it brought was
 //! used. Once it is as long as the longest read, the blocks in front of the stream are read before
-//! anybody asks. The window of a stream whose blocks go without having been used is halved; below the
-//! smallest the stream ends, and has to be found again. So has one that goes on in another segment, as
-//! nothing says in which.
+//! anybody asks, as far as it comes within a part of the time that a block stays unused. The window of a stream whose blocks go without having been used is halved; below the
+//! smallest the stream ends, and has to be found again. At the end of a segment it goes on in the one that the same worker
+//! wrote next, as far as that is known: not over a restart.
 //!
 //! All of it lives on credit: what is read ahead is paid by what was used before, and by a small part
 //! of what is read anyway. So bytes that nobody wants are at most that part, whatever the reads are.
 
 use std::ops::Range;
 
-use super::block_cache::Evicted;
+use super::block_cache::{Evicted, stays_of};
 
 /// The smallest window, and the unit of all: bytes.
 const WINDOW_BYTES_MIN: u32 = 8 << 10;
-/// The largest window. One read brings at most `BLOCK_BYTES` of it.
-const WINDOW_BYTES_MAX: u32 = 256 << 10;
+/// The largest window, by how much is kept: a sixteenth of that, within bounds. One read brings at most `BLOCK_BYTES` of it. A
+/// worker asks for what is gathered in a turn at its end, and a turn of 64 clients that walk uses up a quarter of a megabyte: with
+/// less than that ahead, each of them waits for the drive all the time.
+const WINDOW_BYTES_MAX: Range<u32> = 256 << 10..1 << 20;
+const WINDOW_OF_KEPT_SHIFT: u32 = 4;
+/// What a stream comes to within this part of the time that a block stays unused is read ahead: 1/4. Of what a slow one comes
+/// to later, much would go again before that.
+const AHEAD_OF_STAY_SHIFT: u32 = 2;
+/// A block counts this much towards the average pace of a stream: 1/4.
+const PACE_SHIFT: u32 = 2;
 /// Bytes of one read ahead, and of a block that is kept. With it a drive is as fast as with larger
 /// ones.
 pub(crate) const BLOCK_BYTES: u32 = 64 << 10;
@@ -40,7 +48,7 @@ const STREAMS_MIN: usize = 16;
 const STREAMS_MAX: usize = 64;
 /// For so many bytes that blocks may take there is a stream.
 const BYTES_OF_STREAM: usize = 256 << 10;
-/// A read belongs to a stream when it lies so near to where that was last.
+/// A read belongs to a stream when it lies so near to where that was last, or within its window.
 const NEAR_BYTES: u32 = 512 << 10;
 /// Blocks in a row in one direction after which what follows is read before it is asked for.
 const DRIFT_MIN: i8 = 2;
@@ -62,6 +70,9 @@ pub(crate) struct ReadAhead {
     regions: Box<[Region; REGIONS]>,
     streams: Vec<Stream>,
     streams_max: usize,
+    window_bytes_max: u32,
+    /// A stream reads what it comes to within so many look-ups.
+    ahead_look_ups: u64,
     /// Device reads so far, modulo 2^32.
     reads: u32,
     /// The same when streams were last judged, and the uses of blocks since.
@@ -81,6 +92,7 @@ struct Region {
 }
 
 /// Reads that follow each other.
+#[derive(Copy, Clone)]
 struct Stream {
     segment: u32,
     /// The block where it was last.
@@ -90,6 +102,9 @@ struct Stream {
     window_bytes: u32,
     /// `ReadAhead::reads` when it was last heard of.
     read_at: u32,
+    /// The look-up at which a block was last used for the first time, and from one to the next, on average.
+    used_at: Option<u64>,
+    look_ups_per_block: u64,
 }
 
 impl ReadAhead {
@@ -99,6 +114,8 @@ impl ReadAhead {
             regions: Box::new([nowhere; REGIONS]),
             streams: Vec::new(),
             streams_max: STREAMS_MIN,
+            window_bytes_max: WINDOW_BYTES_MAX.start,
+            ahead_look_ups: 0,
             reads: 0,
             judged_at: 0,
             uses: 0,
@@ -109,6 +126,10 @@ impl ReadAhead {
     /// Says how many bytes the blocks that were read ahead may come to.
     pub(crate) fn set_kept_bytes_max(&mut self, bytes: usize) {
         self.streams_max = (bytes / BYTES_OF_STREAM).clamp(STREAMS_MIN, STREAMS_MAX);
+        let window_bytes =
+            (bytes >> WINDOW_OF_KEPT_SHIFT).min(WINDOW_BYTES_MAX.end as usize) as u32;
+        self.window_bytes_max = window_bytes.max(WINDOW_BYTES_MAX.start);
+        self.ahead_look_ups = stays_of(bytes) >> AHEAD_OF_STAY_SHIFT;
         // Those that were longest not heard of go.
         while self.streams.len() > self.streams_max {
             self.end_oldest_stream();
@@ -147,7 +168,8 @@ impl ReadAhead {
     fn find_stream(&self, segment: u32, start: u32) -> Option<usize> {
         let block = start / BLOCK_BYTES;
         let is_near = |stream: &Stream| {
-            stream.segment == segment && stream.front.abs_diff(block) <= NEAR_BYTES / BLOCK_BYTES
+            let near_bytes = stream.window_bytes.max(NEAR_BYTES);
+            stream.segment == segment && stream.front.abs_diff(block) <= near_bytes / BLOCK_BYTES
         };
         self.streams.iter().position(is_near)
     }
@@ -164,16 +186,24 @@ impl ReadAhead {
             return false;
         }
         region.reads = 0;
-        self.begin_stream(segment, start / BLOCK_BYTES, first_window(bytes));
+        self.push_stream(Stream {
+            segment,
+            front: start / BLOCK_BYTES,
+            drift: 0,
+            window_bytes: first_window(bytes),
+            read_at: self.reads,
+            used_at: None,
+            look_ups_per_block: self.ahead_look_ups.max(1),
+        });
         true
     }
 
-    /// Begins a stream, in place of the one that was longest not heard of where there are many.
-    fn begin_stream(&mut self, segment: u32, front: u32, window_bytes: u32) {
+    /// Adds a stream, in place of the one that was longest not heard of where there are many.
+    fn push_stream(&mut self, stream: Stream) {
         if self.streams.len() >= self.streams_max {
             self.end_oldest_stream();
         }
-        self.streams.push(Stream { segment, front, drift: 0, window_bytes, read_at: self.reads });
+        self.streams.push(stream);
     }
 
     fn end_oldest_stream(&mut self) {
@@ -198,27 +228,42 @@ impl ReadAhead {
         self.credit_bytes = (self.credit_bytes + bytes).min(CREDIT_BYTES_MAX);
     }
 
-    /// Notes that what was read ahead is used for the first time, of one block: the window of its stream grows. Returns
-    /// the blocks to read next, the nearest first: none, while the stream is young or has no direction.
+    /// Notes that what was read ahead is used for the first time, of one block, after so many look-ups: the window of its stream grows. Returns
+    /// the numbers of the blocks to read next, the nearest first: none, while the stream is young or has no direction. Those
+    /// below 0 are in the segment that was written before, those beyond the last in the one after.
     pub(crate) fn note_use(
         &mut self,
         segment: u32,
         block: &Range<u32>,
-    ) -> impl Iterator<Item = Range<u32>> + use<> {
+        look_ups: u64,
+    ) -> impl Iterator<Item = i32> + use<> {
         let has_credit = self.credit_bytes > 0;
+        let window_bytes_max = self.window_bytes_max;
+        let ahead_look_ups = self.ahead_look_ups;
         let next = self.stream_near(segment, block.start).and_then(|stream| {
             if block.len() as u32 >= stream.window_bytes.min(BLOCK_BYTES) {
-                stream.window_bytes = (2 * stream.window_bytes).min(WINDOW_BYTES_MAX);
+                stream.window_bytes = (2 * stream.window_bytes).min(window_bytes_max);
             }
-            let count = stream.window_bytes / BLOCK_BYTES;
+            stream.note_pace(look_ups);
+            let within_time = 2 + ahead_look_ups / stream.look_ups_per_block;
+            let count = u64::from(stream.window_bytes / BLOCK_BYTES).min(within_time) as u32;
             (has_credit && stream.drift.abs() >= DRIFT_MIN).then_some((stream.drift, count))
         });
         let (drift, count) = next.unwrap_or_default();
-        let number = block.start / BLOCK_BYTES;
-        (1..count).map_while(move |distance| {
-            let next = number.checked_add_signed(distance as i32 * i32::from(drift.signum()))?;
-            Some(next.checked_mul(BLOCK_BYTES)?..next.checked_add(1)?.checked_mul(BLOCK_BYTES)?)
-        })
+        let number = (block.start / BLOCK_BYTES) as i32;
+        (1..count as i32).map(move |distance| number + distance * i32::from(drift.signum()))
+    }
+
+    /// Has a stream of a segment go on at a block of another, in its direction, though there is one already. It stays
+    /// where it is for those who follow.
+    pub(crate) fn go_on(&mut self, from: (u32, &Range<u32>), to: (u32, u32)) {
+        let Some(index) = self.find_stream(from.0, from.1.start) else { return };
+        let (segment, front) = to;
+        let stream = Stream { segment, front, ..self.streams[index] };
+        match self.find_stream(segment, front * BLOCK_BYTES) {
+            Some(there) => self.streams[there].drift = stream.drift,
+            None => self.push_stream(stream),
+        }
     }
 
     /// Notes that a block goes: the window of its stream shrinks if little of it was used, and from the smallest on the
@@ -258,11 +303,24 @@ impl ReadAhead {
 }
 
 impl Stream {
+    fn note_pace(&mut self, look_ups: u64) {
+        let Some(before) = self.used_at.replace(look_ups) else { return };
+        let passed = look_ups - before;
+        let average = self.look_ups_per_block;
+        self.look_ups_per_block =
+            (average - (average >> PACE_SHIFT) + (passed >> PACE_SHIFT)).max(1);
+    }
+
     fn move_to(&mut self, block: u32) {
         let step = (block > self.front) as i8 - (block < self.front) as i8;
         self.drift = (self.drift + step).clamp(-DRIFT_MAX, DRIFT_MAX);
         self.front = block;
     }
+}
+
+/// The bytes of a block of a segment.
+pub(crate) fn block_range(number: u32) -> Range<u32> {
+    number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES
 }
 
 /// The window that a stream begins with: what a read of so many bytes asks for, and as much again.
@@ -366,7 +424,9 @@ mod tests {
                 if !is_first {
                     self.ahead.earn(RECORD);
                 } else {
-                    for next in self.ahead.note_use(segment, &range) {
+                    for number in self.ahead.note_use(segment, &range, self.look_ups) {
+                        let Ok(number) = u32::try_from(number) else { continue };
+                        let next = block_range(number);
                         if !self.blocks.iter().any(|(_, block)| block.range == next) {
                             self.ahead.pay(next.len() as u32);
                             self.brought_early += u64::from(self.bring(segment, next));
@@ -490,7 +550,7 @@ mod tests {
         let windows: Vec<_> = windows.collect();
         assert_eq!(windows[..4], [None, None, None, None]);
         assert_eq!(windows[4], Some(4 * 4096..6 * 4096));
-        assert_eq!(ahead.note_use(1, &(4 * 4096..6 * 4096)).count(), 0);
+        assert_eq!(ahead.note_use(1, &(4 * 4096..6 * 4096), 0).count(), 0);
         assert_eq!(ahead.note_read(1, &sectors(6)), Some(4 * 4096..8 * 4096), "it has grown");
         let evicted = |used_bytes| Evicted { segment: 1, range: 4 * 4096..8 * 4096, used_bytes };
         ahead.note_eviction(&evicted(4096));
@@ -562,14 +622,52 @@ mod tests {
         assert_eq!(ahead.note_read(1, &(7680..8192)), Some(0..8192));
     }
 
+    /// A stream with the longest window at block 20 of segment 1, the blocks of which are used so many look-ups apart.
+    fn walked(look_ups_per_block: u64) -> (ReadAhead, u64) {
+        let mut ahead = ReadAhead::new();
+        ahead.set_kept_bytes_max(32 << 20);
+        for number in 0..5 {
+            let _ = ahead.note_read(1, &(number * 512..(number + 1) * 512));
+        }
+        let mut look_ups = 0;
+        for number in 0..20 {
+            look_ups += look_ups_per_block;
+            let _ = ahead.note_use(1, &block_range(number), look_ups).count();
+        }
+        (ahead, look_ups + look_ups_per_block)
+    }
+
     #[test]
-    fn nothing_is_read_ahead_of_the_first_block() {
+    fn a_fast_stream_reads_many_blocks_ahead_and_a_slow_one_few() {
+        for (look_ups_per_block, expected) in [(100, 15), (500, 5), (2000, 2), (20_000, 1)] {
+            let (mut ahead, look_ups) = walked(look_ups_per_block);
+            let numbers: Vec<i32> = ahead.note_use(1, &block_range(20), look_ups).collect();
+            assert_eq!(numbers, Vec::from_iter(21..21 + expected), "{look_ups_per_block}");
+        }
+    }
+
+    #[test]
+    fn a_stream_goes_on_in_another_segment_and_stays_where_it_is() {
+        let (mut ahead, look_ups) = walked(100);
+        assert_eq!(ahead.note_use(2, &block_range(0), look_ups).count(), 0);
+        ahead.go_on((1, &block_range(19)), (2, 0));
+        ahead.go_on((1, &block_range(19)), (2, 0));
+        assert_eq!(ahead.streams.len(), 2, "once");
+        assert_eq!(ahead.note_use(2, &block_range(0), look_ups).collect::<Vec<_>>()[0], 1);
+        assert_eq!(ahead.note_use(1, &block_range(20), look_ups).collect::<Vec<_>>()[0], 21);
+        ahead.go_on((3, &block_range(0)), (4, 0));
+        assert_eq!(ahead.streams.len(), 2, "none to go on");
+    }
+
+    #[test]
+    fn reads_downwards_read_nothing_above() {
         let mut ahead = ReadAhead::new();
         for number in (0..40).rev() {
             let start = number * 8192;
             ahead.note_read(1, &(start..start + 512));
-            let blocks: Vec<_> = ahead.note_use(1, &(start..start + 8192)).collect();
-            assert!(blocks.iter().all(|block| block.end <= start + 8192), "{start}: {blocks:?}");
+            let numbers: Vec<_> = ahead.note_use(1, &(start..start + 8192), 0).collect();
+            let first = (start / BLOCK_BYTES) as i32;
+            assert!(numbers.iter().all(|&number| number < first), "{start}: {numbers:?}");
         }
     }
 }

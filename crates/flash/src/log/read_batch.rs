@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::io::Io;
 use super::read::{DeviceRead, Kind, Reader, Waiter};
-use super::read_ahead::BLOCK_BYTES;
+use super::read_ahead::{BLOCK_BYTES, block_range};
 use crate::device::buffer::IoBuffer;
 use crate::limits::READS_IN_FLIGHT_MAX;
 
@@ -141,9 +141,17 @@ impl Reader {
         if !io.shared.reads_ahead() {
             return;
         }
-        for next in self.ahead.note_use(place.0, &block) {
-            if !self.blocks.overlaps(place.0, &next) {
-                self.begin_block(io, place, next, &(0..0));
+        for number in self.ahead.note_use(place.0, &block, self.blocks.look_ups()) {
+            let Some((place_of_next, number)) = in_order_of_writing(io, place, number) else {
+                break;
+            };
+            let next = block_range(number);
+            if self.blocks.overlaps(place_of_next.0, &next) {
+                continue;
+            }
+            let has_begun = self.begin_block(io, place_of_next, next, &(0..0)).is_some();
+            if has_begun && place_of_next != place {
+                self.ahead.go_on((place.0, &block), (place_of_next.0, number));
             }
         }
     }
@@ -188,7 +196,7 @@ impl Reader {
             first: None,
             more: Vec::new(),
         });
-        self.blocks.begin((segment, generation), range, index);
+        self.blocks.begin((segment, generation), range, sectors, index);
         self.ask(io, index);
         Some(index)
     }
@@ -204,4 +212,21 @@ impl Reader {
         let Self { ahead, blocks, .. } = self;
         blocks.take_buffer(io.device.pool(), size, |evicted| ahead.note_eviction(&evicted))
     }
+}
+
+/// Where a block is that a segment may not have: below its first in the segment that was filled before, beyond its last in
+/// the one after. None: that is not known, or further off.
+fn in_order_of_writing(io: &Io, place: (u32, u64), number: i32) -> Option<((u32, u64), u32)> {
+    let blocks = io.shared.geometry.data_end().div_ceil(BLOCK_BYTES) as i32;
+    if (0..blocks).contains(&number) {
+        return Some((place, number as u32));
+    }
+    let table = &io.shared.table;
+    let (segment, number) = if number < 0 {
+        (table.filled_before(place.0)?, number + blocks)
+    } else {
+        (table.filled_next(place.0)?, number - blocks)
+    };
+    let is_there = (0..blocks).contains(&number);
+    is_there.then(|| ((segment, table.get(segment).generation()), number as u32))
 }

@@ -125,6 +125,26 @@ fn reads_in_order_take_few_device_reads() {
 }
 
 #[test]
+fn reads_in_order_go_on_from_segment_to_segment() {
+    for seed in [2, 3] {
+        let mut records = Records::new(seed, 12_000);
+        let reads_of = |records: &mut Records, numbers: &[u32]| {
+            let before = records.disk.operations();
+            assert_eq!(records.read_in_order(numbers.iter().copied()), []);
+            records.disk.operations() - before
+        };
+        // 6.6 MB in seven segments. With 4 lone reads and windows that grow at the beginning of each, it were over 160.
+        let upwards = Vec::from_iter(0..12_000);
+        let blocks = 12_000 * SIZE as u64 / 65_536;
+        let operations = reads_of(&mut records, &upwards);
+        assert!(operations < blocks + 20, "{operations} of {blocks}");
+        let downwards = Vec::from_iter((0..12_000).rev());
+        let operations = reads_of(&mut records, &downwards);
+        assert!(operations < blocks + 20, "{operations} of {blocks}");
+    }
+}
+
+#[test]
 fn switched_off_each_record_is_a_read_of_its_sectors() {
     let mut records = Records::new(2, 1000);
     assert_eq!(records.read_in_order(0..500), []);

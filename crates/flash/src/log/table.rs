@@ -78,6 +78,26 @@ impl SegmentTable {
         &self.entry(index).segment
     }
 
+    /// Notes that a worker fills a segment after another, with records of one stream: reads in the order of writing
+    /// follow the link.
+    pub(crate) fn link(&self, before: u32, next: u32) {
+        self.get(before).set_filled_next(next);
+        self.get(next).set_filled_before(before);
+    }
+
+    /// The segment that was filled after one, while neither was used again since: a link leads both ways, or it is
+    /// forgotten.
+    pub(crate) fn filled_next(&self, index: u32) -> Option<u32> {
+        let next = self.get(index).filled_next();
+        self.find(next).is_some_and(|segment| segment.filled_before() == index).then_some(next)
+    }
+
+    /// The same the other way.
+    pub(crate) fn filled_before(&self, index: u32) -> Option<u32> {
+        let before = self.get(index).filled_before();
+        self.find(before).is_some_and(|segment| segment.filled_next() == index).then_some(before)
+    }
+
     pub(crate) fn home(&self, index: u32) -> Home {
         Home::unpack(self.entry(index).home.load(Ordering::Acquire))
     }
@@ -101,4 +121,33 @@ impl SegmentTable {
 
 fn split(index: u32) -> (usize, usize) {
     (index as usize / CHUNK_SEGMENTS, index as usize % CHUNK_SEGMENTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::lifetime::Stream;
+    use crate::log::segment::State;
+
+    #[test]
+    fn a_link_is_forgotten_when_either_segment_is_used_again() {
+        let table = SegmentTable::new();
+        let home = Home { file: FileIndex(0), number: 0 };
+        (0..4).for_each(|index| assert_eq!(table.push(home, 0), index));
+        let open = |index: u32| {
+            table.get(index).set_state(State::Free);
+            table.get(index).open(Stream::Demote, 0);
+        };
+        (0..4).for_each(open);
+        assert_eq!((table.filled_before(1), table.filled_next(1)), (None, None));
+        table.link(0, 1);
+        table.link(1, 2);
+        assert_eq!((table.filled_next(0), table.filled_next(1)), (Some(1), Some(2)));
+        assert_eq!((table.filled_before(1), table.filled_before(2)), (Some(0), Some(1)));
+        open(1);
+        assert_eq!((table.filled_next(0), table.filled_before(2)), (None, None));
+        table.link(3, 1);
+        assert_eq!((table.filled_next(0), table.filled_next(3)), (None, Some(1)));
+        assert_eq!((table.filled_before(1), table.filled_before(2)), (Some(3), None));
+    }
 }

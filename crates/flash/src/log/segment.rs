@@ -80,9 +80,6 @@ const STATES: [State; 10] = [
     State::Held,
 ];
 
-/// In place of a segment's index: there is none.
-const NO_SEGMENT: u32 = u32::MAX;
-
 /// One segment. A cache line or two of its own, as reads of neighbours count themselves all the
 /// time.
 #[repr(align(64))]
@@ -102,9 +99,6 @@ pub(crate) struct Segment {
     opened_at: AtomicU64,
     sealed_at: AtomicU64,
     stream: AtomicU8,
-    /// The segments that were filled before and after it (`SegmentTable::link`).
-    filled_before: AtomicU32,
-    filled_next: AtomicU32,
     /// What `Epochs` had it remember when it was opened.
     opened_in: AtomicU64,
     /// The number of a checkpoint, its low half, and the bytes of records that it refers to.
@@ -127,8 +121,6 @@ impl Segment {
             opened_at: AtomicU64::new(0),
             sealed_at: AtomicU64::new(0),
             stream: AtomicU8::new(0),
-            filled_before: AtomicU32::new(NO_SEGMENT),
-            filled_next: AtomicU32::new(NO_SEGMENT),
             opened_in: AtomicU64::new(0),
             referred: AtomicU64::new(0),
             unclaimed: AtomicU32::new(0),
@@ -154,8 +146,6 @@ impl Segment {
     pub(crate) fn open(&self, stream: Stream, clock: u64) {
         self.stream.store(stream as u8, Ordering::Relaxed);
         self.opened_at.store(clock, Ordering::Relaxed);
-        self.filled_before.store(NO_SEGMENT, Ordering::Relaxed);
-        self.filled_next.store(NO_SEGMENT, Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.live_bytes.store(0, Ordering::Relaxed);
         self.flushed.store(0, Ordering::Relaxed);
@@ -282,22 +272,6 @@ impl Segment {
 
     pub(crate) fn stream(&self) -> Stream {
         STREAMS[usize::from(self.stream.load(Ordering::Relaxed))]
-    }
-
-    pub(crate) fn filled_before(&self) -> u32 {
-        self.filled_before.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_filled_before(&self, index: u32) {
-        self.filled_before.store(index, Ordering::Relaxed);
-    }
-
-    pub(crate) fn filled_next(&self) -> u32 {
-        self.filled_next.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_filled_next(&self, index: u32) {
-        self.filled_next.store(index, Ordering::Relaxed);
     }
 
     pub(crate) fn opened_at(&self) -> u64 {

@@ -255,6 +255,7 @@ impl Shared {
         })?;
         let clock = self.lifetimes.now();
         for &segment in &segments {
+            self.table.unlink(segment);
             let segment = self.table.get(segment);
             segment.set_opened_in(opened_in);
             segment.open(stream, clock);

@@ -32,6 +32,23 @@ impl Home {
 struct Entry {
     segment: Segment,
     home: AtomicU64,
+    /// The segments that were filled before and after it (`SegmentTable::link`).
+    filled_before: AtomicU32,
+    filled_next: AtomicU32,
+}
+
+/// In place of a segment's index: there is none.
+const NO_SEGMENT: u32 = u32::MAX;
+
+impl Entry {
+    fn new() -> Self {
+        Self {
+            segment: Segment::new(),
+            home: AtomicU64::new(0),
+            filled_before: AtomicU32::new(NO_SEGMENT),
+            filled_next: AtomicU32::new(NO_SEGMENT),
+        }
+    }
 }
 
 pub(crate) struct SegmentTable {
@@ -49,10 +66,8 @@ impl SegmentTable {
     pub(crate) fn push(&self, home: Home, generation: u64) -> u32 {
         let index = self.count();
         let (chunk, rest) = split(index);
-        let entries = self.chunks[chunk].get_or_init(|| {
-            let entry = |_| Entry { segment: Segment::new(), home: AtomicU64::new(0) };
-            (0..CHUNK_SEGMENTS).map(entry).collect()
-        });
+        let entries =
+            self.chunks[chunk].get_or_init(|| (0..CHUNK_SEGMENTS).map(|_| Entry::new()).collect());
         entries[rest].segment.set_generation(generation);
         entries[rest].home.store(home.pack(), Ordering::Release);
         self.count.store(index + 1, Ordering::Release);
@@ -81,21 +96,31 @@ impl SegmentTable {
     /// Notes that a worker fills a segment after another, with records of one stream: reads in the order of writing
     /// follow the link.
     pub(crate) fn link(&self, before: u32, next: u32) {
-        self.get(before).set_filled_next(next);
-        self.get(next).set_filled_before(before);
+        self.entry(before).filled_next.store(next, Ordering::Relaxed);
+        self.entry(next).filled_before.store(before, Ordering::Relaxed);
     }
 
-    /// The segment that was filled after one, while neither was used again since: a link leads both ways, or it is
+    /// Forgets the links of a segment that is opened anew.
+    pub(crate) fn unlink(&self, index: u32) {
+        self.entry(index).filled_next.store(NO_SEGMENT, Ordering::Relaxed);
+        self.entry(index).filled_before.store(NO_SEGMENT, Ordering::Relaxed);
+    }
+
+    /// The segment that was filled after one, while neither was opened again since: a link leads both ways, or it is
     /// forgotten.
     pub(crate) fn filled_next(&self, index: u32) -> Option<u32> {
-        let next = self.get(index).filled_next();
-        self.find(next).is_some_and(|segment| segment.filled_before() == index).then_some(next)
+        let next = self.entry(index).filled_next.load(Ordering::Relaxed);
+        let leads_back =
+            |next: u32| self.entry(next).filled_before.load(Ordering::Relaxed) == index;
+        (next < self.count() && leads_back(next)).then_some(next)
     }
 
     /// The same the other way.
     pub(crate) fn filled_before(&self, index: u32) -> Option<u32> {
-        let before = self.get(index).filled_before();
-        self.find(before).is_some_and(|segment| segment.filled_next() == index).then_some(before)
+        let before = self.entry(index).filled_before.load(Ordering::Relaxed);
+        let leads_here =
+            |before: u32| self.entry(before).filled_next.load(Ordering::Relaxed) == index;
+        (before < self.count() && leads_here(before)).then_some(before)
     }
 
     pub(crate) fn home(&self, index: u32) -> Home {
@@ -126,25 +151,18 @@ fn split(index: u32) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::lifetime::Stream;
-    use crate::log::segment::State;
 
     #[test]
-    fn a_link_is_forgotten_when_either_segment_is_used_again() {
+    fn a_link_is_forgotten_when_either_segment_is_opened_again() {
         let table = SegmentTable::new();
         let home = Home { file: FileIndex(0), number: 0 };
         (0..4).for_each(|index| assert_eq!(table.push(home, 0), index));
-        let open = |index: u32| {
-            table.get(index).set_state(State::Free);
-            table.get(index).open(Stream::Demote, 0);
-        };
-        (0..4).for_each(open);
         assert_eq!((table.filled_before(1), table.filled_next(1)), (None, None));
         table.link(0, 1);
         table.link(1, 2);
         assert_eq!((table.filled_next(0), table.filled_next(1)), (Some(1), Some(2)));
         assert_eq!((table.filled_before(1), table.filled_before(2)), (Some(0), Some(1)));
-        open(1);
+        table.unlink(1);
         assert_eq!((table.filled_next(0), table.filled_before(2)), (None, None));
         table.link(3, 1);
         assert_eq!((table.filled_next(0), table.filled_next(3)), (None, Some(1)));

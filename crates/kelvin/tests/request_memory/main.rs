@@ -107,10 +107,11 @@ fn push_elements(client: &mut Client, name: &str, elements: usize) {
 }
 
 /// A server of 64 MB with a collection of 100,000 elements in `s`, to which `command` adds what `element` says of
-/// each.
+/// each. Its flash holds all that the tests store: a value of 4.7 MB takes two segments of 4 MB to itself, so that
+/// 60 of them fill half a gigabyte, and what does not fit is refused for good.
 fn start_with(command: &str, element: impl Fn(usize) -> Vec<String>) -> Server {
     let server = Server::kelvin_with_flash(
-        "512mb",
+        "1gb",
         &["--workers", "2", "--flash-segment-size", "4mb", "--maxmemory", "64mb"],
     );
     let mut client = server.connect();

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
 
-use keyspace::{Defrag, Defragged, DetachedBlocks, Heap, Scope, SegmentPosition};
+use keyspace::{Defrag, Defragged, DetachedBlocks, Heap, Region, Scope, SegmentPosition};
 
 use crate::hand::Hand;
 use crate::worker::TierWorker;
@@ -33,10 +33,15 @@ const SLICE_SLOTS_MAX: usize = 256;
 /// A round in which less than this part of the region's blocks moved was not worth its time: 1/64.
 /// When none was over the values of all regions, records are looked at too, and then comes a rest.
 const GAIN_SHIFT: u32 = 6;
+/// Blocks of which it is known whether a round is worth its time, which else ends there: slots are hashes, so those of some
+/// tell of all.
+const SAMPLE_BLOCKS: u64 = 4096;
+/// Rounds in which more than this part of the blocks moves are worth haste: 1/8. Else a worker that nobody brings anything
+/// looks at one slice a measurement, a hundredth of its time: what comes free is little, and others may read.
+const HASTE_SHIFT: u32 = 3;
 /// How many measurements of memory the hand rests: a fifth of a second.
 const REST_MEASURES: u32 = 10;
-/// While nobody brings anything the hand rests longer, twice as long each time, up to 3.2 s: pages change little then, and
-/// rounds over all keys took a twentieth of the time of a load that only reads.
+/// While nobody brings anything the hand rests longer, twice as long each time, up to 3.2 s: pages change little then.
 const IDLE_REST_MEASURES_MAX: u32 = 16 * REST_MEASURES;
 
 /// A worker's defragmentation.
@@ -44,7 +49,10 @@ pub(crate) struct DefragHand {
     hand: Hand,
     at: Cell<SegmentPosition>,
     scope: Cell<Scope>,
-    /// What this round did so far.
+    /// Counts rounds.
+    rounds: Cell<usize>,
+    /// Slots that this round passed, and what it did so far.
+    slots_passed: Cell<usize>,
     round: Cell<Defragged>,
     /// Rounds since the last that was worth its time.
     idle_rounds: Cell<usize>,
@@ -52,6 +60,9 @@ pub(crate) struct DefragHand {
     rests_until: Cell<Option<u32>>,
     /// The same where nobody brings anything.
     rests_idle_until: Cell<Option<u32>>,
+    /// The measurement of the last slice where nobody brought anything, and whether the rounds are worth haste.
+    slice_at: Cell<Option<u32>>,
+    makes_haste: Cell<bool>,
     /// For how many measurements it rests then.
     idle_rest: Cell<u32>,
     /// What writers have brought since the last slice, less than makes one.
@@ -65,10 +76,14 @@ impl DefragHand {
             hand: Hand::new(worker, workers),
             at: Cell::default(),
             scope: Cell::default(),
+            rounds: Cell::new(0),
+            slots_passed: Cell::new(0),
             round: Cell::default(),
             idle_rounds: Cell::new(0),
             rests_until: Cell::new(None),
             rests_idle_until: Cell::new(None),
+            slice_at: Cell::new(None),
+            makes_haste: Cell::new(false),
             idle_rest: Cell::new(REST_MEASURES),
             due_bytes: Cell::new(0),
             detached: RefCell::default(),
@@ -85,9 +100,33 @@ impl DefragHand {
         is_before(&self.rests_idle_until, measures)
     }
 
+    /// Whether it is time for a slice though nobody brings anything.
+    fn is_idle_turn(&self, measures: u32) -> bool {
+        if self.rests_idle(measures) {
+            return false;
+        }
+        let was_before = self.slice_at.replace(Some(measures)) == Some(measures);
+        !was_before || self.makes_haste.get()
+    }
+
+    /// Goes on to the next slot. True: the round ends with this one, having passed all, or found that it is not worth its
+    /// time. The next begins where it ended, so that it has other slots to tell by.
+    fn advance(&self) -> bool {
+        self.hand.advance();
+        self.slots_passed.set(self.slots_passed.get() + 1);
+        let round = self.round.get();
+        let is_sample = round.asked >= SAMPLE_BLOCKS;
+        let is_in_vain = is_sample && !is_worth_it(round);
+        if is_sample {
+            self.makes_haste.set(round.moved > round.asked >> HASTE_SHIFT);
+        }
+        is_in_vain || self.slots_passed.get() == self.hand.slots()
+    }
+
     fn end_round(&self, measures: u32) {
-        let round = self.round.take();
-        let was_worth_it = round.moved > round.asked >> GAIN_SHIFT;
+        self.rounds.set(self.rounds.get().wrapping_add(1));
+        self.slots_passed.set(0);
+        let was_worth_it = is_worth_it(self.round.take());
         let idle = if was_worth_it { 0 } else { self.idle_rounds.get() + 1 };
         self.idle_rounds.set(idle % REGIONS);
         if was_worth_it {
@@ -103,6 +142,10 @@ impl DefragHand {
             self.scope.set(Scope::All);
         }
     }
+}
+
+fn is_worth_it(round: Defragged) -> bool {
+    round.moved > round.asked >> GAIN_SHIFT
 }
 
 /// Whether a time is to come, by measurements modulo 2^32. One that has come is forgotten.
@@ -129,7 +172,7 @@ impl TierWorker {
 
     /// Defragments though nobody brings anything, a slice at a time.
     pub(crate) fn defrag_idle(&self) {
-        if !self.defrag.rests_idle(self.tier.budget.measures()) {
+        if self.defrag.is_idle_turn(self.tier.budget.measures()) {
             self.defrag();
         }
     }
@@ -155,7 +198,7 @@ impl TierWorker {
     fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
-        let (region, scope) = (defrag.hand.region(REGIONS), defrag.scope.get());
+        let (region, scope) = (Region::nth(defrag.rounds.get(), REGIONS), defrag.scope.get());
         let is_full = self.tier.budget.is_full();
         // Writers wait while `maxmemory` is resident, though with flash not for a round over all keys.
         let scope = if is_full && self.tier.has_flash() { Scope::Values } else { scope };
@@ -175,7 +218,7 @@ impl TierWorker {
             defrag.at.set(at);
             defrag.round.set(defrag.round.get() + part);
             done = done + part;
-            if at == SegmentPosition::default() && defrag.hand.advance() {
+            if at == SegmentPosition::default() && defrag.advance() {
                 defrag.end_round(self.tier.budget.measures());
                 break;
             }
@@ -194,6 +237,8 @@ impl TierWorker {
 
 #[cfg(test)]
 mod tests {
+    use keyspace::SLOT_COUNT;
+
     use super::*;
 
     /// Rounds over all regions in which so much of 64 blocks moved, until the hand rests. Returns for how many measurements it
@@ -206,6 +251,42 @@ mod tests {
         let rested =
             |rests: &dyn Fn(u32) -> bool| (measures..).take_while(|&at| rests(at)).count() as u32;
         (rested(&|at| defrag.rests(at)), rested(&|at| defrag.rests_idle(at)))
+    }
+
+    #[test]
+    fn a_round_ends_early_where_a_sample_moves_next_to_nothing() {
+        let slots_of_round = |moved: u64| {
+            let defrag = DefragHand::new(1, 4);
+            let slot = Defragged { asked: 100, moved, ..Defragged::default() };
+            let goes_on = |_: &usize| {
+                defrag.round.set(defrag.round.get() + slot);
+                !defrag.advance()
+            };
+            let slots = 1 + (0..).take_while(goes_on).count();
+            defrag.end_round(0);
+            assert_eq!((defrag.slots_passed.get(), defrag.rounds.get()), (0, 1));
+            assert_eq!(defrag.idle_rounds.get(), usize::from(moved <= 1));
+            (slots, usize::from(defrag.hand.slot()))
+        };
+        for moved in [0, 1] {
+            assert_eq!(slots_of_round(moved), (41, 1 + 41 * 4), "4,100 blocks are a sample");
+        }
+        assert_eq!(slots_of_round(2), (SLOT_COUNT / 4, 1), "a 50th moves: all slots");
+    }
+
+    #[test]
+    fn where_nobody_brings_anything_there_is_one_slice_a_measurement_unless_much_moves() {
+        let defrag = DefragHand::new(0, 1);
+        let slices = |measures: u32| (0..9).filter(|_| defrag.is_idle_turn(measures)).count();
+        let note = |moved: u64| {
+            defrag.round.set(Defragged { asked: SAMPLE_BLOCKS, moved, ..Defragged::default() });
+            defrag.advance();
+        };
+        assert_eq!([7, 7, 8].map(slices), [1, 0, 1]);
+        note(SAMPLE_BLOCKS / 8 + 1);
+        assert_eq!(slices(8), 9);
+        note(SAMPLE_BLOCKS / 8);
+        assert_eq!([8, 9].map(slices), [0, 1]);
     }
 
     #[test]

@@ -6,12 +6,12 @@
 //! freed later ([`DetachedBlocks`]): a block that is free again at once is the first that the
 //! allocator would hand out. A pass moves the blocks of one [`Region`].
 
-use crate::prefetch::prefetch;
 use crate::record::{DetachedBlock, Record};
 use crate::region::Region;
 use crate::slot::{SlotState, TABLE_COUNT};
 use crate::table::{Position, Table};
 use smallvec::SmallVec;
+use stdx::prefetch::prefetch;
 
 /// Blocks that are asked about together, so that cache misses overlap.
 pub const HEAP_BLOCKS_MAX: usize = 64;

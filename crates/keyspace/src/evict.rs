@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use crate::db::Gone;
 use crate::key::Key;
-use crate::prefetch::prefetch;
 use crate::record::Stored;
 use crate::slot::{DB_COUNT, EntryPosition, PassLimit, SlotState};
 use crate::table::{IDLE_MAX, Idle, Position};
 use crate::tally::Tally;
+use stdx::prefetch::prefetch;
 
 /// Places that a sample looks at, at most.
 const SAMPLE_PLACES_MAX: usize = 256;

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 use rapidhash::quality::SeedableState;
 use stdx::{HashSecrets, hash_secrets, key_slot};
 
+use crate::record::FlashRef;
 use crate::table::Position;
 
 /// A key with its slot and hash worked out.
@@ -77,13 +78,15 @@ pub struct Hint {
     pub(crate) guess: Option<Position>,
     /// The kind of the value there, once that is prefetched.
     pub kind: Option<u8>,
+    /// Where the value is, if on flash alone, once that is prefetched.
+    pub cold: Option<FlashRef>,
 }
 
 impl Hint {
     /// The hint to a key of a physical table.
     #[inline]
     pub fn new(table: u8, key: &Key<'_>) -> Hint {
-        Hint { table, slot: key.slot, hash: key.hash, guess: None, kind: None }
+        Hint { table, slot: key.slot, hash: key.hash, guess: None, kind: None, cold: None }
     }
 
     /// Whether another one is to the same key, as far as is known.

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use crate::SLOT_COUNT;
 use crate::key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
-use crate::prefetch::prefetch;
 use crate::slot::{DB_COUNT, SlotState};
+use stdx::prefetch::prefetch;
 
 /// A locked slot.
 pub type SlotGuard<'k> = MutexGuard<'k, SlotState>;

@@ -6,7 +6,7 @@
 //! 2. The slot mutex is the only lock; several slots are always locked in ascending order.
 //! 3. Time, counters and the list of dead flash copies are handed in ([`Tally`]), so that every
 //!    structure replays from a seed.
-//! 4. `unsafe` lives in `record.rs`, `record/`, `borrowed.rs`, `table.rs` and `prefetch.rs` alone.
+//! 4. `unsafe` lives in `record.rs`, `record/`, `borrowed.rs` and `table.rs` alone.
 
 #![deny(unsafe_code)]
 
@@ -22,8 +22,6 @@ mod key;
 mod keyspace;
 #[cfg(test)]
 mod model;
-#[allow(unsafe_code, reason = "the CPU's instruction is an intrinsic")]
-pub mod prefetch;
 #[allow(unsafe_code, reason = "a record is bytes of one allocation, by address")]
 mod record;
 mod region;
@@ -47,7 +45,7 @@ pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
 pub use evict::{Evictable, Evicted};
 pub use key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
 pub use keyspace::{FreeSlots, Keyspace, Locked, SlotGuard};
-pub use record::{CACHE_LINE_BYTES, FlashRef, KEY_BYTES_MAX, Stored, View};
+pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
 pub use slot::{
     DB_COUNT, EntryPosition, Judge, PassLimit, SlotState, Swept, TABLE_COUNT, Verdict, node_table,

@@ -37,9 +37,6 @@ pub const KEY_BYTES_MAX: usize = 512 << 20;
 /// Values up to this length stand in the record itself: they save an address and a cache miss.
 pub(crate) const INLINE_BYTES_MAX: usize = 128;
 
-/// Bytes that are prefetched together.
-pub const CACHE_LINE_BYTES: usize = 64;
-
 /// Records lie on multiples of 8, so that an address leaves three low bits to the table entry.
 pub(crate) const RECORD_ALIGN: usize = 8;
 
@@ -429,16 +426,18 @@ impl Record {
         pen.put(&[len as u8]);
     }
 
-    /// Asks for the first lines of a value that stands apart. Returns its kind.
+    /// Asks for the first lines of a value that stands apart. Returns its kind, and where it is if that is on flash alone.
     #[inline]
-    pub(crate) fn prefetch_value(&self, lines: usize) -> u8 {
+    pub(crate) fn prefetch_value(&self, lines: usize) -> (u8, Option<FlashRef>) {
         let view = self.parse_in_place().0;
-        if let Stored::Hot(bytes) | Stored::Clean(bytes, _) = view.stored {
-            for line in bytes.chunks(CACHE_LINE_BYTES).take(lines) {
-                crate::prefetch::prefetch(line.as_ptr());
+        let cold = match view.stored {
+            Stored::Hot(bytes) | Stored::Clean(bytes, _) => {
+                stdx::prefetch::prefetch_lines(bytes, lines);
+                None
             }
-        }
-        view.kind
+            Stored::Cold(at, _) => Some(at),
+        };
+        (view.kind, cold)
     }
 
     /// Whether the value stands in the record itself.

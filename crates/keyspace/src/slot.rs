@@ -5,7 +5,6 @@ use crate::db::{Gone, account, account_gone};
 use crate::detached::DetachedTable;
 use crate::entry::Entry;
 use crate::key::{Hint, Key, VALUE_LINES};
-use crate::prefetch::prefetch;
 use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::region::Region;
 use crate::table::{Position, Table};
@@ -13,6 +12,7 @@ use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::watch::{WatchFlag, Watchers};
 use std::sync::Arc;
+use stdx::prefetch::prefetch;
 
 /// Databases of a server (`SELECT 0` to `SELECT 15`).
 pub const DB_COUNT: usize = 16;
@@ -250,13 +250,15 @@ impl SlotState {
         }
     }
 
-    /// Asks for the value of that record, when it stands apart, and notes its kind.
+    /// Asks for the value of that record, when it stands apart, and notes its kind, and where it is if that is on flash
+    /// alone.
     #[inline]
     pub(crate) fn prefetch_value(&self, key: &mut Hint, lines: usize) {
         if let (Some(entries), Some(at)) = (self.table(key.table), key.guess)
             && entries.fits(at, key.hash)
         {
-            key.kind = Some(entries.record(at).prefetch_value(lines));
+            let (kind, cold) = entries.record(at).prefetch_value(lines);
+            (key.kind, key.cold) = (Some(kind), cold);
         }
     }
 

@@ -6,11 +6,11 @@ use crate::borrowed::{Borrowed, BorrowedMut, own};
 use crate::entry::Entry;
 use crate::evict::Evictable;
 use crate::key;
-use crate::prefetch::prefetch;
-use crate::record::{CACHE_LINE_BYTES, DetachedBlock, Record, View, rounded};
+use crate::record::{DetachedBlock, Record, View, rounded};
 use crate::region::Region;
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
 use smallvec::SmallVec;
+use stdx::prefetch::{CACHE_LINE_BYTES, prefetch};
 
 const TAG_SHIFT: u32 = 48;
 /// Hash bits below the tag that a directory may use.

@@ -102,7 +102,14 @@ impl NewValue {
 
     /// The hint to its key.
     pub fn hint(&self) -> Hint {
-        Hint { table: self.table, slot: self.slot, hash: self.hash, guess: None, kind: None }
+        Hint {
+            table: self.table,
+            slot: self.slot,
+            hash: self.hash,
+            guess: None,
+            kind: None,
+            cold: None,
+        }
     }
 }
 

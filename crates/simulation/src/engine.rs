@@ -160,6 +160,10 @@ impl EngineWorker for PointedWorker {
         self.inner.read(record, size, token)
     }
 
+    fn prefetch(&self, at: Location, bytes: usize) {
+        self.inner.prefetch(at, bytes);
+    }
+
     fn submit(&mut self) {
         point();
         self.blocking_reads = 0;

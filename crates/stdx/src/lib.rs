@@ -1,12 +1,15 @@
 //! What several crates need and the standard library lacks: the slot of a key, random numbers from
-//! a seed, what hashes are keyed with, waits of a thread, and a standard output that may be closed or full.
+//! a seed, what hashes are keyed with, waits of a thread, hints to the CPU, and a standard output that may be closed or full.
 //!
-//! Invariant: nothing but the standard library is used here, so any crate may use this one.
+//! Invariants: nothing but the standard library is used here, so any crate may use this one; `unsafe` lives in
+//! `prefetch.rs` alone.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod hash;
 pub mod output;
+#[allow(unsafe_code, reason = "the CPU's instruction is an intrinsic")]
+pub mod prefetch;
 mod random;
 mod slot;
 pub mod waiting;

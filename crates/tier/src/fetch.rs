@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 use flash::{EngineError, FetchedRecord, RecordId};
 use keyspace::FlashRef;
-use keyspace::prefetch::prefetch;
 use rapidhash::RapidHashMap;
+use stdx::prefetch::prefetch;
 
 use crate::compress::decompress;
 use crate::worker::TierWorker;

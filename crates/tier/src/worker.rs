@@ -14,7 +14,7 @@ use flash::{
     Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
     record_size,
 };
-use keyspace::{Db, EntryPosition, Key, Stored, Tally};
+use keyspace::{Db, EntryPosition, FlashRef, Key, Stored, Tally};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::compress::{Compressor, decompress};
@@ -215,6 +215,19 @@ impl TierWorker {
         }
         self.want_submit();
         GroupDone { group, worker: self }.await
+    }
+
+    /// Asks the CPU for the lines of values on flash that will be fetched, of those that have been read ahead.
+    pub fn prefetch(&self, values: impl Iterator<Item = FlashRef>) {
+        let side = self.engine.borrow();
+        if let Some(engine) = side.as_ref().filter(|engine| engine.block_cache_bytes() > 0) {
+            values.for_each(|at| {
+                engine.prefetch(
+                    Location::from_units(at.units),
+                    record_size(0, at.stored_len as usize),
+                );
+            });
+        }
     }
 
     /// Takes the reads of a group that nobody awaits any more off the queue; those in flight end by

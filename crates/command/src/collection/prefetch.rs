@@ -1,8 +1,8 @@
 //! Which leaves a command will look an element up in, so that their cache lines can be on their way when it runs.
 
-use keyspace::prefetch::prefetch;
-use keyspace::{CACHE_LINE_BYTES, Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
+use keyspace::{Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
 use resp::Args;
+use stdx::prefetch::{CACHE_LINE_BYTES, prefetch};
 use value::Kind;
 use value::leaf::score_index::{MemberHash, ScoreIndex};
 use value::leaf::scored::order_of_score;

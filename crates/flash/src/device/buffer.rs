@@ -22,13 +22,14 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
+#[cfg(target_arch = "x86_64")]
+use stdx::prefetch::CACHE_LINE_BYTES;
+
 use crate::limits::{READ_HEAP_BYTES_MAX, READ_POOL_BYTES};
 
 /// Alignment of all I/O memory: a page, which satisfies every drive and filesystem.
 pub(crate) const MEMORY_ALIGN: usize = 4096;
 
-#[cfg(target_arch = "x86_64")]
-const CACHE_LINE_BYTES: usize = 64;
 /// Bytes that `expect_write` asks for at most; the CPU itself follows a longer copy.
 #[cfg(target_arch = "x86_64")]
 const EXPECTED_WRITE_MAX: usize = 16 * CACHE_LINE_BYTES;

@@ -184,6 +184,10 @@ pub trait EngineWorker {
     /// read brings what was there when it began.
     fn read(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart;
 
+    /// Asks the CPU for the lines of a record of about so many bytes that will be read, where it has been read ahead: so that
+    /// the cache misses of several overlap. Cost: 20 ns.
+    fn prefetch(&self, at: Location, bytes: usize);
+
     /// Hands all queued work to the device. Cost: at most one system call.
     fn submit(&mut self);
 

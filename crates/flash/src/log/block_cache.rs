@@ -11,13 +11,17 @@
 //! A sector of a segment is written once per generation, before `flushed` passes it. A block holds
 //! sectors below that mark, read while the segment was pinned, so all of one generation, which it
 //! remembers: what it holds is what they hold until that generation ends. Whoever asks names the
-//! generation of its record, and has pinned the segment and found that generation there; a block of
-//! another is never looked into. And a record is checked in its place like any that was read, so what
+//! generation of its record; a block of another is never looked into. So the record is the one that was asked for, be its
+//! segment freed since or not: nobody has to pin it. And a record is checked in its place like any that was read, so what
 //! was damaged on its way is not served either: it is read again by itself.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::rc::Rc;
+
+use slab::Slab;
+use stdx::prefetch::prefetch_lines;
 
 use super::read_ahead::BLOCK_BYTES;
 use crate::device::buffer::{IoBuffer, ReadPool};
@@ -43,6 +47,8 @@ const COUNTED_BYTES_MIN: usize = 4 << 10;
 /// else is to be read ahead: clients that have drifted apart by more than is kept would else push out each other's blocks before
 /// anything in them is used.
 const STAYS_LOOK_UPS: usize = 16;
+/// Cache lines of a record that are asked for ahead: one of 512 bytes.
+const PREFETCH_LINES: usize = 10;
 /// Blocks that are looked at for one that may go, each time.
 const HAND_STEPS_MAX: usize = 64;
 /// A block is used up when at most this part of it is still to be served, 1/128: a client that walks beside others and is the
@@ -51,8 +57,11 @@ const LEFT_SHIFT: u32 = 7;
 
 /// The blocks of one worker. Those that are being read are among them.
 pub(crate) struct BlockCache {
-    /// By where they begin. None overlaps another.
-    blocks: BTreeMap<Place, Block>,
+    blocks: Slab<Block>,
+    /// Their keys in that, by where they begin. None overlaps another.
+    keys: BTreeMap<Place, usize>,
+    /// The key of the one that was found last: most look-ups are near the one before.
+    found: Cell<usize>,
     /// Where blocks have been used up. Some of them may be gone.
     used_up: Vec<Place>,
     bytes: usize,
@@ -79,6 +88,7 @@ struct Place {
 }
 
 struct Block {
+    place: Place,
     end: u32,
     generation: u64,
     content: Content,
@@ -115,7 +125,9 @@ pub(crate) enum Cached {
 impl Default for BlockCache {
     fn default() -> Self {
         BlockCache {
-            blocks: BTreeMap::new(),
+            blocks: Slab::new(),
+            keys: BTreeMap::new(),
+            found: Cell::new(0),
             used_up: Vec::new(),
             bytes: 0,
             bytes_max: BYTES_MAX_AT_FIRST,
@@ -181,22 +193,35 @@ impl BlockCache {
         let end = offset + size as u32;
         let of_generation = |at: u32| {
             let found = self.block_at(segment, at);
-            found.filter(|(_, block)| block.generation == generation)
+            found.filter(|block| block.generation == generation)
         };
-        let Some((place, block)) = of_generation(offset) else { return Cached::Missing };
+        let Some(block) = of_generation(offset) else { return Cached::Missing };
         let bytes = match &block.content {
             Content::Reading(read) if end <= block.end => return Cached::Reading(*read),
             Content::Reading(_) => return Cached::Missing,
-            Content::Ready(buffer) => &buffer.bytes()[(offset - place.start) as usize..],
+            Content::Ready(buffer) => &buffer.bytes()[(offset - block.place.start) as usize..],
         };
         if end <= block.end {
             return Cached::Ready(Rc::from(&bytes[..size]));
         }
-        match of_generation(block.end).map(|(_, next)| (&next.content, next.end)) {
+        match of_generation(block.end).map(|next| (&next.content, next.end)) {
             Some((Content::Ready(more), next_end)) if end <= next_end => {
                 Cached::Ready([bytes, &more.bytes()[..size - bytes.len()]].concat().into())
             }
             _ => Cached::Missing,
+        }
+    }
+
+    /// Asks for the lines of a record of about so many bytes, where it is there.
+    pub(crate) fn prefetch(&self, segment: u32, offset: u32, bytes: usize) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        if let Some(block) = self.block_at(segment, offset)
+            && let Content::Ready(buffer) = &block.content
+        {
+            let from = &buffer.bytes()[(offset - block.place.start) as usize..];
+            prefetch_lines(&from[..bytes.min(from.len())], PREFETCH_LINES);
         }
     }
 
@@ -206,7 +231,7 @@ impl BlockCache {
         (segment, generation): (u32, u64),
         range: &Range<u32>,
     ) -> Option<u32> {
-        let (_, block) = self.block_at(segment, range.start)?;
+        let block = self.block_at(segment, range.start)?;
         match block.content {
             Content::Reading(read) if block.generation == generation && range.end <= block.end => {
                 Some(read)
@@ -216,29 +241,32 @@ impl BlockCache {
     }
 
     /// The block that has what is at an offset of a segment.
-    fn block_at(&self, segment: u32, offset: u32) -> Option<(Place, &Block)> {
-        let (place, block) = self.blocks.range(..=Place { segment, start: offset }).next_back()?;
-        (place.segment == segment && offset < block.end).then_some((*place, block))
+    fn block_at(&self, segment: u32, offset: u32) -> Option<&Block> {
+        Some(&self.blocks[self.key_at(segment, offset)?])
+    }
+
+    fn key_at(&self, segment: u32, offset: u32) -> Option<usize> {
+        let has_it = |key: &usize| self.blocks.get(*key).is_some_and(|it| it.has(segment, offset));
+        Some(self.found.get()).filter(has_it).or_else(|| {
+            let (_, &key) = self.keys.range(..=Place { segment, start: offset }).next_back()?;
+            has_it(&key).then(|| self.found.set(key))?;
+            Some(key)
+        })
     }
 
     /// The blocks that have some of a range.
-    fn overlapping(
-        &self,
-        segment: u32,
-        range: &Range<u32>,
-    ) -> impl Iterator<Item = (Place, &Block)> {
-        let first =
-            self.block_at(segment, range.start).map_or(range.start, |(place, _)| place.start);
+    fn overlapping(&self, segment: u32, range: &Range<u32>) -> impl Iterator<Item = &Block> {
+        let first = self.block_at(segment, range.start).map_or(range.start, |it| it.place.start);
         let last = range.end.max(first);
         let places = Place { segment, start: first }..Place { segment, start: last };
-        self.blocks.range(places).map(|(place, block)| (*place, block))
+        self.keys.range(places).map(|(_, &key)| &self.blocks[key])
     }
 
     /// Notes that a record was served from the block at an offset, and from the next where it ends in that. Returns where the
     /// first is when it is the first record that begins in it.
     pub(crate) fn note_use(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<Range<u32>> {
-        let (place, block) = self.use_sectors(segment, offset, bytes)?;
-        let range = place.start..block.end;
+        let block = self.use_sectors(segment, offset, bytes)?;
+        let range = block.place.start..block.end;
         let is_first = block.used_bytes == 0;
         block.used_bytes = block.used_bytes.saturating_add(bytes);
         self.served += 1;
@@ -249,24 +277,16 @@ impl BlockCache {
     }
 
     /// Notes that the sectors from an offset on were used, as far as the block there goes, which it returns.
-    fn use_sectors(
-        &mut self,
-        segment: u32,
-        offset: u32,
-        bytes: u32,
-    ) -> Option<(Place, &mut Block)> {
-        let at = ..=Place { segment, start: offset };
-        let (&place, block) = self.blocks.range_mut(at).next_back()?;
-        if place.segment != segment || offset >= block.end {
-            return None;
-        }
-        let was_used_up = block.is_used_up(place);
-        block.use_sectors(offset - place.start, bytes.min(block.end - offset));
+    fn use_sectors(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<&mut Block> {
+        let key = self.key_at(segment, offset)?;
+        let block = &mut self.blocks[key];
+        let was_used_up = block.is_used_up();
+        block.use_sectors(offset - block.place.start, bytes.min(block.end - offset));
         block.used_at = self.clock;
-        if !was_used_up && block.is_used_up(place) {
-            self.used_up.push(place);
+        if !was_used_up && block.is_used_up() {
+            self.used_up.push(block.place);
         }
-        Some((place, block))
+        Some(block)
     }
 
     /// Whether there is a block that has some of a range, or is to have.
@@ -276,7 +296,7 @@ impl BlockCache {
 
     /// Whether one that has some of it is being read.
     pub(crate) fn is_reading(&self, segment: u32, range: &Range<u32>) -> bool {
-        self.overlapping(segment, range).any(|(_, block)| !block.is_ready())
+        self.overlapping(segment, range).any(|block| !block.is_ready())
     }
 
     /// Takes memory for a block, if there is room. Blocks that are used up, or were not used lately, go for it, each of
@@ -317,12 +337,14 @@ impl BlockCache {
         read: u32,
     ) {
         let covered: Vec<Place> =
-            self.overlapping(segment, &range).map(|(place, _)| place).collect();
+            self.overlapping(segment, &range).map(|block| block.place).collect();
         for place in covered {
             self.remove(place);
         }
         self.bytes += counted_bytes(range.len());
+        let place = Place { segment, start: range.start };
         let mut block = Block {
+            place,
             end: range.end,
             generation,
             content: Content::Reading(read),
@@ -333,19 +355,18 @@ impl BlockCache {
         if !asked.is_empty() {
             block.use_sectors(asked.start - range.start, asked.len() as u32);
         }
-        self.blocks.insert(Place { segment, start: range.start }, block);
+        self.keys.insert(place, self.blocks.insert(block));
     }
 
     /// The device read of the block that begins at a place has ended well.
     pub(crate) fn fill(&mut self, (segment, start): (u32, u32), read: u32, buffer: IoBuffer) {
-        let place = Place { segment, start };
-        if let Some(block) = self.blocks.get_mut(&place)
-            && block.is_read_by(read)
-        {
+        let Some(&key) = self.keys.get(&Place { segment, start }) else { return };
+        let block = &mut self.blocks[key];
+        if block.is_read_by(read) {
             block.content = Content::Ready(buffer);
             // By those who have waited for it.
-            if block.is_used_up(place) {
-                self.used_up.push(place);
+            if block.is_used_up() {
+                self.used_up.push(block.place);
             }
         }
     }
@@ -353,15 +374,15 @@ impl BlockCache {
     /// The device read of the block that begins at a place has failed.
     pub(crate) fn forget_read(&mut self, (segment, start): (u32, u32), read: u32) {
         let place = Place { segment, start };
-        if self.blocks.get(&place).is_some_and(|block| block.is_read_by(read)) {
+        if self.keys.get(&place).is_some_and(|&key| self.blocks[key].is_read_by(read)) {
             self.remove(place);
         }
     }
 
     /// Gives up the blocks that have some of a range and are not being read.
     pub(crate) fn discard(&mut self, segment: u32, range: &Range<u32>) {
-        let ready = self.overlapping(segment, range).filter(|(_, block)| block.is_ready());
-        let places: Vec<Place> = ready.map(|(place, _)| place).collect();
+        let ready = self.overlapping(segment, range).filter(|block| block.is_ready());
+        let places: Vec<Place> = ready.map(|block| block.place).collect();
         for place in places {
             self.remove(place);
         }
@@ -370,18 +391,15 @@ impl BlockCache {
     /// Gives up all that is not being read.
     pub(crate) fn clear(&mut self) {
         self.blocks.retain(|_, block| !block.is_ready());
-        let kept = self
-            .blocks
-            .iter()
-            .map(|(place, block)| counted_bytes((block.end - place.start) as usize));
-        self.bytes = kept.sum();
+        self.keys.retain(|_, key| self.blocks.contains(*key));
+        self.bytes = self.blocks.iter().map(|(_, block)| block.counted_bytes()).sum();
     }
 
     fn evict_used_up(&mut self, evicted: &mut impl FnMut((Evicted, Content))) {
         while let Some(place) = self.used_up.pop() {
             // Another may stand there by now.
-            let block = self.blocks.get(&place);
-            if block.is_some_and(|block| block.is_ready() && block.is_used_up(place)) {
+            let block = self.keys.get(&place).map(|&key| &self.blocks[key]);
+            if block.is_some_and(|block| block.is_ready() && block.is_used_up()) {
                 evicted(self.remove(place));
             }
         }
@@ -390,28 +408,37 @@ impl BlockCache {
     /// Gives up a block that was not used for so many look-ups, the first that the hand comes to, if there is one among the
     /// next.
     fn evict_unused(&mut self, unused_for: u64) -> Option<(Evicted, Content)> {
-        let behind = self.blocks.range((Bound::Excluded(self.hand), Bound::Unbounded));
-        let mut next = behind.chain(&self.blocks).take(HAND_STEPS_MAX.min(self.blocks.len()));
+        let behind = self.keys.range((Bound::Excluded(self.hand), Bound::Unbounded));
+        let mut next = behind.chain(&self.keys).take(HAND_STEPS_MAX.min(self.keys.len()));
         let may_go = |block: &Block| block.is_ready() && self.clock - block.used_at >= unused_for;
         let mut last = None;
-        let found = next.find_map(|(&place, block)| {
+        let found = next.find_map(|(&place, &key)| {
             last = Some(place);
-            may_go(block).then_some(place)
+            may_go(&self.blocks[key]).then_some(place)
         });
         self.hand = last?;
         found.map(|place| self.remove(place))
     }
 
     fn remove(&mut self, place: Place) -> (Evicted, Content) {
-        let block = self.blocks.remove(&place).expect("invariant: the block is there");
+        let key = self.keys.remove(&place).expect("invariant: the block is there");
+        let block = self.blocks.remove(key);
+        self.bytes -= block.counted_bytes();
         let range = place.start..block.end;
-        self.bytes -= counted_bytes(range.len());
         let evicted = Evicted { segment: place.segment, range, used_bytes: block.used_bytes };
         (evicted, block.content)
     }
 }
 
 impl Block {
+    fn has(&self, segment: u32, offset: u32) -> bool {
+        self.place.segment == segment && (self.place.start..self.end).contains(&offset)
+    }
+
+    fn counted_bytes(&self) -> usize {
+        counted_bytes((self.end - self.place.start) as usize)
+    }
+
     fn is_ready(&self) -> bool {
         matches!(self.content, Content::Ready(_))
     }
@@ -428,8 +455,8 @@ impl Block {
     }
 
     /// Whether nearly all of it was served, however often.
-    fn is_used_up(&self, place: Place) -> bool {
-        let sectors = (self.end - place.start).div_ceil(SECTOR_BYTES);
+    fn is_used_up(&self) -> bool {
+        let sectors = (self.end - self.place.start).div_ceil(SECTOR_BYTES);
         self.used_sectors.count_ones() >= sectors - (sectors >> LEFT_SHIFT)
     }
 }
@@ -559,10 +586,9 @@ mod tests {
         put(&mut cache, &pool, PLACE, block(1));
         cache.note_use(3, 0, BLOCK_BYTES - 1024);
         cache.note_use(3, BLOCK_BYTES + 512, BLOCK_BYTES - 512);
-        let (address, _) = match &mut cache.blocks.get_mut(&Place { segment: 3, start: 0 }) {
-            Some(Block { content: Content::Ready(buffer), .. }) => buffer.address(),
-            _ => panic!("the first block is there"),
-        };
+        let key = cache.key_at(3, 0).expect("the first block is there");
+        let Content::Ready(buffer) = &mut cache.blocks[key].content else { panic!("it is read") };
+        let (address, _) = buffer.address();
         let mut evicted = Vec::new();
         drop(cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range)));
         assert_eq!(evicted, [block(1)], "of which a sector is left");

@@ -39,7 +39,6 @@
 //! Whoever holds values must not wait for anything but its own reads: the tier's callers let go of
 //! their buffers first.
 
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -130,6 +129,10 @@ impl Reader {
         token: u64,
     ) -> ReadStart {
         let at = record.at;
+        let found = match self.read_from_blocks(io, record, size) {
+            Ok(ready) => return ReadStart::Ready(ready),
+            Err(found) => found,
+        };
         let (segment, offset) = match pin_record(io, record, size) {
             Ok(place) => place,
             Err(error) => return ReadStart::Failed(error),
@@ -145,7 +148,7 @@ impl Reader {
             }
             None => {
                 let waiter = Waiter { at, offset, size, token };
-                self.read_from_blocks(io, (segment, record.generation), waiter)
+                self.join_or_start(io, (segment, record.generation), waiter, found)
             }
         };
         // A read that was started keeps the pin until it ends, one that was merged has that of the
@@ -161,33 +164,50 @@ impl Reader {
         started
     }
 
-    /// Serves a record from what was read ahead, or has it wait for that. Else it is read.
-    fn read_from_blocks(&mut self, io: &mut Io, place: (u32, u64), waiter: Waiter) -> ReadStart {
+    /// Serves a record from what was read ahead. Errors: the block that is being read with it, if there is one.
+    fn read_from_blocks(
+        &mut self,
+        io: &mut Io,
+        RecordId { at, generation }: RecordId,
+        size: usize,
+    ) -> Result<FetchedRecord, Option<u32>> {
         if self.blocks.is_empty() {
-            return self.start(io, place, waiter);
+            return Err(None);
         }
-        let (segment, generation) = place;
-        match self.blocks.find(place, waiter.offset, waiter.size) {
-            Cached::Missing => self.start(io, place, waiter),
-            Cached::Reading(index) => {
-                io.counters.reads_merged.add(1);
-                self.join_block(io, index, waiter);
-                io.shared.unpin(segment);
-                ReadStart::Pending
-            }
-            Cached::Ready(bytes) => match check(&bytes, &waiter, generation) {
+        let (segment, offset) = io.shared.geometry.split(at);
+        let place = (segment, generation);
+        match self.blocks.find(place, offset, size) {
+            Cached::Missing => Err(None),
+            Cached::Reading(index) => Err(Some(index)),
+            Cached::Ready(bytes) => match check(&bytes, at, size, generation) {
                 Ok(header) => {
+                    io.counters.reads.add(1);
                     io.counters.block_cache_hits.add(1);
-                    self.note_use(io, place, (waiter.offset, waiter.size as u32));
-                    ReadStart::Ready(FetchedRecord::copied(waiter.at, header, bytes))
+                    self.note_use(io, place, (offset, size as u32));
+                    Ok(FetchedRecord::copied(at, header, bytes))
                 }
                 // Only a read of its own can tell whether it is damaged on flash.
                 Err(_) => {
-                    self.blocks.discard(segment, &waiter.range());
-                    self.start(io, place, waiter)
+                    self.blocks.discard(segment, &(offset..offset + size as u32));
+                    Err(None)
                 }
             },
         }
+    }
+
+    /// Has a record wait for the block that is being read with it. Else it is read.
+    fn join_or_start(
+        &mut self,
+        io: &mut Io,
+        place: (u32, u64),
+        waiter: Waiter,
+        block: Option<u32>,
+    ) -> ReadStart {
+        let Some(block) = block else { return self.start(io, place, waiter) };
+        io.counters.reads_merged.add(1);
+        self.join_block(io, block, waiter);
+        io.shared.unpin(place.0);
+        ReadStart::Pending
     }
 
     /// Starts a device read, or joins one.
@@ -322,7 +342,7 @@ impl Reader {
         for waiter in read.take_waiters() {
             let start = (waiter.offset - read.start) as usize;
             let bytes = &buffer.bytes()[start..start + waiter.size];
-            let header = match check(bytes, &waiter, read.generation) {
+            let header = match check(bytes, waiter.at, waiter.size, read.generation) {
                 Err(_) if !read.is_only_for(io, &waiter) => {
                     self.read_alone(io, &read, waiter);
                     continue;
@@ -354,7 +374,7 @@ impl Reader {
         for waiter in read.take_waiters() {
             let start = (waiter.offset - read.start) as usize;
             let bytes = &buffer.bytes()[start..start + waiter.size];
-            match check(bytes, &waiter, read.generation) {
+            match check(bytes, waiter.at, waiter.size, read.generation) {
                 Ok(header) => {
                     let record = FetchedRecord::copied(waiter.at, header, Rc::from(bytes));
                     done.push(Completion::Read { token: waiter.token, result: Ok(record) });
@@ -560,22 +580,15 @@ impl DeviceRead {
     }
 }
 
-impl Waiter {
-    /// The bytes of its segment that it wants.
-    pub(super) fn range(&self) -> Range<u32> {
-        self.offset..self.offset + self.size as u32
-    }
-}
-
 /// Checks a record that was read. Errors: what is wrong with it.
-fn check(bytes: &[u8], waiter: &Waiter, generation: u64) -> Result<Header, &'static str> {
-    let header = record::verify(bytes, Place { at: waiter.at, generation })?;
-    if header.record_size() == waiter.size { Ok(header) } else { Err("length") }
+fn check(bytes: &[u8], at: Location, size: usize, generation: u64) -> Result<Header, &'static str> {
+    let header = record::verify(bytes, Place { at, generation })?;
+    if header.record_size() == size { Ok(header) } else { Err("length") }
 }
 
 /// The same of one that nothing else can bring.
 fn verify(io: &Io, bytes: &[u8], waiter: &Waiter, generation: u64) -> Result<Header, EngineError> {
-    check(bytes, waiter, generation).map_err(|what| damaged(io, waiter.at, what))
+    check(bytes, waiter.at, waiter.size, generation).map_err(|what| damaged(io, waiter.at, what))
 }
 
 /// Counts a damaged record, and says so.

@@ -143,6 +143,11 @@ impl EngineWorker for LogWorker {
         self.reader.read(&mut self.io, record, size, token)
     }
 
+    fn prefetch(&self, at: Location, bytes: usize) {
+        let (segment, offset) = self.io.shared.geometry.split(at);
+        self.reader.blocks.prefetch(segment, offset, bytes);
+    }
+
     fn submit(&mut self) {
         self.flush_if_wanted();
         self.appender.continue_large(&mut self.io);

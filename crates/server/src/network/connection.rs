@@ -224,7 +224,7 @@ impl<T: Transport> Connection<T> {
                 }
                 Next::Turn => {
                     tier::yield_once().await;
-                    self.worker.prefetch.run(&self.worker.server.tier.keyspace);
+                    self.worker.prefetch.run(&self.worker.tier);
                     self.renew_clock();
                     // What it was given the turn for is still to run.
                     keeps_turn = self.goes_alone;
@@ -541,7 +541,7 @@ impl<T: Transport> Connection<T> {
         if alone && requests.len() < TURN_REQUESTS_MAX {
             return true;
         }
-        worker.prefetch.run(keyspace);
+        worker.prefetch.run(&worker.tier);
         false
     }
 

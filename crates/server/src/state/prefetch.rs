@@ -6,6 +6,7 @@ use std::cell::RefCell;
 
 use command::collection::{Element, LookUp};
 use keyspace::{Hint, Key, Keyspace, PREFETCH_KEYS, VALUE_LINES};
+use tier::TierWorker;
 
 /// Keys, or elements of one, that are worth the steps: one gains nothing.
 const LOOKUPS_MIN: usize = 2;
@@ -56,10 +57,12 @@ impl PrefetchQueue {
 
     /// Prefetches what the gathered keys and elements need, and forgets them.
     #[inline]
-    pub(crate) fn run(&self, keyspace: &Keyspace) {
+    pub(crate) fn run(&self, tier: &TierWorker) {
+        let keyspace = &tier.tier.keyspace;
         let Gathered { keys, elements, look_ups } = &mut *self.0.borrow_mut();
         if keys.len().max(elements.len()) >= LOOKUPS_MIN {
             keyspace.prefetch_keys(keys, VALUE_LINES);
+            tier.prefetch(keys.iter().filter_map(|key| key.cold));
             let mut slots = keyspace.free_slots();
             for (at, element) in elements.iter().filter(|(at, _)| Element::may_be_in(&keys[*at])) {
                 let slot = slots.get(keys[*at].slot);

@@ -1,5 +1,8 @@
 //! Hints to the CPU that memory will be wanted soon: a pipeline's cache misses then overlap.
 
+/// Bytes of a cache line.
+pub const CACHE_LINE_BYTES: usize = 64;
+
 /// Asks for the cache line that holds `address`. Any address is allowed, mapped or not.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
@@ -11,4 +14,12 @@ pub fn prefetch<T>(address: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// Asks for the first lines of some bytes, so many at most; the CPU itself follows a longer copy.
+#[inline]
+pub fn prefetch_lines(bytes: &[u8], lines: usize) {
+    for line in bytes.chunks(CACHE_LINE_BYTES).take(lines) {
+        prefetch(line.as_ptr());
+    }
 }

@@ -38,9 +38,11 @@ const PAYS_SHIFT: u32 = 3;
 const JUDGED_LOOK_UPS: u64 = 1024;
 /// So often is a bound set without a look-up in between before blocks go, one at a time.
 const IDLE_BOUNDS: u32 = 200;
-/// Sectors of a block, of each of which is known whether it was used.
-const SECTOR_BYTES: u32 = 512;
-const _: () = assert!(BLOCK_BYTES / SECTOR_BYTES == u128::BITS);
+/// A block is used up when all was served of it, by pieces of so many bytes: a client that walks beside others and is the last
+/// of them finds what it comes to. One that has to read it by itself waits for each block, and falls behind for good. The
+/// pieces are so small that a record of 128 bytes has one to itself. Where no record goes on behind its end it need not be
+/// served to the end, if less is left than one like the others takes: a write buffer ends with what its last record has left.
+const PIECE_BYTES: u32 = 64;
 /// A block counts as so many bytes at least: an end of what is on flash may be short.
 const COUNTED_BYTES_MIN: usize = 4 << 10;
 /// For each block of the largest size that may be kept, a block stays for so many look-ups behind its last use, whatever
@@ -51,9 +53,6 @@ const STAYS_LOOK_UPS: usize = 16;
 const PREFETCH_LINES: usize = 10;
 /// Blocks that are looked at for one that may go, each time.
 const HAND_STEPS_MAX: usize = 64;
-/// A block is used up when at most this part of it is still to be served, 1/128: a client that walks beside others and is the
-/// last of them finds what it comes to. One that has to read it by itself waits for each block, and falls behind for good.
-const LEFT_SHIFT: u32 = 7;
 
 /// The blocks of one worker. Those that are being read are among them.
 pub(crate) struct BlockCache {
@@ -94,8 +93,12 @@ struct Block {
     content: Content,
     /// Bytes of records that were served from it, besides those it was read for.
     used_bytes: u32,
-    /// A bit for each sector that some of it was served from.
-    used_sectors: u128,
+    /// Of which pieces some was served.
+    used: PieceSet,
+    /// Whether no record goes on behind its end.
+    ends_records: bool,
+    /// Bytes of the longest record that was served from it.
+    longest: u32,
     used_at: u64,
 }
 
@@ -265,23 +268,24 @@ impl BlockCache {
     /// Notes that a record was served from the block at an offset, and from the next where it ends in that. Returns where the
     /// first is when it is the first record that begins in it.
     pub(crate) fn note_use(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<Range<u32>> {
-        let block = self.use_sectors(segment, offset, bytes)?;
+        let block = self.use_bytes(segment, offset, bytes)?;
         let range = block.place.start..block.end;
         let is_first = block.used_bytes == 0;
         block.used_bytes = block.used_bytes.saturating_add(bytes);
         self.served += 1;
         if offset + bytes > range.end {
-            self.use_sectors(segment, range.end, offset + bytes - range.end);
+            self.use_bytes(segment, range.end, offset + bytes - range.end);
         }
         is_first.then_some(range)
     }
 
-    /// Notes that the sectors from an offset on were used, as far as the block there goes, which it returns.
-    fn use_sectors(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<&mut Block> {
+    /// Notes that so many bytes from an offset on were served, as far as the block there goes, which it returns.
+    fn use_bytes(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<&mut Block> {
         let key = self.key_at(segment, offset)?;
         let block = &mut self.blocks[key];
         let was_used_up = block.is_used_up();
-        block.use_sectors(offset - block.place.start, bytes.min(block.end - offset));
+        block.longest = block.longest.max(bytes);
+        block.note_use(offset - block.place.start, bytes.min(block.end - offset));
         block.used_at = self.clock;
         if !was_used_up && block.is_used_up() {
             self.used_up.push(block.place);
@@ -328,11 +332,11 @@ impl BlockCache {
     }
 
     /// Puts a block in that a device read is to bring, for the sectors of it that were asked for, in place of those that it
-    /// covers.
+    /// covers; and whether no record goes on behind its end.
     pub(crate) fn begin(
         &mut self,
         (segment, generation): (u32, u64),
-        range: Range<u32>,
+        (range, ends_records): (Range<u32>, bool),
         asked: &Range<u32>,
         read: u32,
     ) {
@@ -349,11 +353,13 @@ impl BlockCache {
             generation,
             content: Content::Reading(read),
             used_bytes: 0,
-            used_sectors: 0,
+            used: PieceSet::default(),
+            ends_records,
+            longest: 0,
             used_at: self.clock,
         };
         if !asked.is_empty() {
-            block.use_sectors(asked.start - range.start, asked.len() as u32);
+            block.note_use(asked.start - range.start, asked.len() as u32);
         }
         self.keys.insert(place, self.blocks.insert(block));
     }
@@ -448,16 +454,48 @@ impl Block {
     }
 
     /// Notes that so many bytes from an offset in it on were served.
-    fn use_sectors(&mut self, offset: u32, bytes: u32) {
-        let end = (offset + bytes).min(BLOCK_BYTES).div_ceil(SECTOR_BYTES);
-        let below = |sector: u32| if sector == u128::BITS { u128::MAX } else { (1 << sector) - 1 };
-        self.used_sectors |= below(end) & !below(offset / SECTOR_BYTES);
+    fn note_use(&mut self, offset: u32, bytes: u32) {
+        self.used.add(offset / PIECE_BYTES..(offset + bytes).div_ceil(PIECE_BYTES));
     }
 
-    /// Whether nearly all of it was served, however often.
+    /// Whether all of it was served, however often.
     fn is_used_up(&self) -> bool {
-        let sectors = (self.end - self.place.start).div_ceil(SECTOR_BYTES);
-        self.used_sectors.count_ones() >= sectors - (sectors >> LEFT_SHIFT)
+        let pieces = (self.end - self.place.start).div_ceil(PIECE_BYTES);
+        let left = pieces - self.used.count;
+        let is_padding = || {
+            self.ends_records
+                && left * PIECE_BYTES < self.longest
+                && left == pieces - self.used.end()
+        };
+        left == 0 || is_padding()
+    }
+}
+
+/// Pieces of a block.
+#[derive(Default)]
+struct PieceSet {
+    words: [u64; (BLOCK_BYTES / PIECE_BYTES / u64::BITS) as usize],
+    count: u32,
+}
+
+impl PieceSet {
+    /// Behind the last of them.
+    fn end(&self) -> u32 {
+        let last = self.words.iter().enumerate().rfind(|(_, word)| **word != 0);
+        last.map_or(0, |(at, word)| (at as u32 + 1) * u64::BITS - word.leading_zeros())
+    }
+
+    /// Cost: a step for each 64 of them.
+    fn add(&mut self, pieces: Range<u32>) {
+        let mut at = pieces.start;
+        while at < pieces.end {
+            let (word, first) = ((at / u64::BITS) as usize, at % u64::BITS);
+            let count = (u64::BITS - first).min(pieces.end - at);
+            let added = (u64::MAX >> (u64::BITS - count) << first) & !self.words[word];
+            self.words[word] |= added;
+            self.count += added.count_ones();
+            at += count;
+        }
     }
 }
 
@@ -483,7 +521,7 @@ mod tests {
             *byte = offset as u8;
         }
         let start = (place.0, range.start);
-        cache.begin(place, range, &(0..0), 1);
+        cache.begin(place, (range, false), &(0..0), 1);
         cache.fill(start, 1, buffer);
         true
     }
@@ -585,18 +623,24 @@ mod tests {
         put(&mut cache, &pool, PLACE, block(0));
         put(&mut cache, &pool, PLACE, block(1));
         cache.note_use(3, 0, BLOCK_BYTES - 1024);
-        cache.note_use(3, BLOCK_BYTES + 512, BLOCK_BYTES - 512);
+        cache.note_use(3, BLOCK_BYTES + 128, BLOCK_BYTES - 128);
         let key = cache.key_at(3, 0).expect("the first block is there");
         let Content::Ready(buffer) = &mut cache.blocks[key].content else { panic!("it is read") };
         let (address, _) = buffer.address();
         let mut evicted = Vec::new();
-        drop(cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range)));
-        assert_eq!(evicted, [block(1)], "of which a sector is left");
+        let take = |cache: &mut BlockCache, evicted: &mut Vec<Range<u32>>| {
+            drop(cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range)));
+        };
+        take(&mut cache, &mut evicted);
+        assert_eq!(evicted, [], "of which a record of 128 bytes is left");
+        cache.note_use(3, BLOCK_BYTES, 128);
+        take(&mut cache, &mut evicted);
+        assert_eq!(evicted, [block(1)]);
         evicted.clear();
         put(&mut cache, &pool, PLACE, block(1));
         cache.note_use(3, BLOCK_BYTES + 1024, BLOCK_BYTES - 1024);
         // The last of the first block, and the first of the second.
-        cache.note_use(3, BLOCK_BYTES - 1024, 1024 + 600);
+        cache.note_use(3, BLOCK_BYTES - 1024, 1024 + 1024);
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range));
         evicted.sort_by_key(|range| range.start);
         assert_eq!(evicted, [block(0), block(1)]);
@@ -605,10 +649,31 @@ mod tests {
     }
 
     #[test]
+    fn a_block_that_ends_in_padding_is_used_up_before_that() {
+        // Less than another record is left behind 116 of 560 bytes.
+        for (ends_records, records, goes) in [(true, 116, 1), (true, 115, 0), (false, 116, 0)] {
+            let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+            let mut evicted = 0;
+            let mut take = |cache: &mut BlockCache| {
+                cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| evicted += 1).expect("room")
+            };
+            let buffer = take(&mut cache);
+            cache.begin(PLACE, (block(0), ends_records), &(0..0), 1);
+            cache.fill((3, 0), 1, buffer);
+            cache.note_use(3, 0, 300);
+            for record in 0..records {
+                cache.note_use(3, 300 + record * 560, 560);
+            }
+            drop(take(&mut cache));
+            assert_eq!(evicted, goes, "{ends_records} {records}");
+        }
+    }
+
+    #[test]
     fn so_does_one_that_was_used_up_by_those_who_waited_for_it() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, drop).expect("there is room");
-        cache.begin(PLACE, block(0), &(0..0), 1);
+        cache.begin(PLACE, (block(0), false), &(0..0), 1);
         cache.note_use(3, 0, BLOCK_BYTES);
         let next = cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| panic!("it is being read"));
         assert!(next.is_some());
@@ -689,7 +754,7 @@ mod tests {
     fn what_is_being_read_stays() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, 65_536, drop).expect("there is room");
-        cache.begin(PLACE, 0..65_536, &(0..0), 9);
+        cache.begin(PLACE, (0..65_536, false), &(0..0), 9);
         assert!(put(&mut cache, &pool, PLACE, 65_536..131_072));
         assert!(matches!(cache.find(PLACE, 100, 100), Cached::Reading(9)));
         assert_eq!(cache.find_read(PLACE, &(512..1024)), Some(9));

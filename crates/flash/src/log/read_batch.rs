@@ -177,6 +177,9 @@ impl Reader {
         let end = geometry.sector_down(u64::from(end)) as u32;
         let is_there = entry.generation() == generation && window.start < end && sectors.end <= end;
         let range = window.start..end;
+        // No record crosses from one write buffer to the next.
+        let ends_records = end % geometry.write_buffer_bytes() as u32 == 0
+            || u64::from(end) == u64::from(geometry.data_end());
         let buffer = if is_there { self.take_block_buffer(io, range.len()) } else { None };
         let Some(buffer) = buffer else {
             io.shared.unpin(segment);
@@ -196,7 +199,7 @@ impl Reader {
             first: None,
             more: Vec::new(),
         });
-        self.blocks.begin((segment, generation), range, sectors, index);
+        self.blocks.begin((segment, generation), (range, ends_records), sectors, index);
         self.ask(io, index);
         Some(index)
     }

@@ -177,6 +177,10 @@ impl EngineWorker for PointedWorker {
         point();
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.inner.has_ended()
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.inner.wake_fd()
     }

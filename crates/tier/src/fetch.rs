@@ -332,6 +332,11 @@ impl Group {
         }
     }
 
+    /// Whether reads of it have not ended.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.get() > 0
+    }
+
     pub(crate) fn wants(&self) -> &[Want] {
         &self.wants
     }

@@ -29,6 +29,10 @@ use crate::tier::Tier;
 use crate::upkeep::READ_AHEAD_BYTES_MIN;
 use crate::wait::WaitQueue;
 
+/// Reads in flight that are few. Those of a pipeline are handed to the kernel at once then, if besides hardly a client of the
+/// turn reads: at most one in so many.
+const FEW_READS_MAX: usize = 32;
+const CLIENTS_OF_READER_MIN: usize = 8;
 /// How long a thread that waits for the device sleeps at most.
 const DEVICE_POLL_NANOS: i64 = 10_000_000;
 
@@ -71,6 +75,11 @@ pub struct TierWorker {
     done: RefCell<Vec<Completion>>,
     /// Whether it writes large values, as `Tier::writing_workers` has it.
     is_writing: Cell<bool>,
+    /// Clients that had their turn of the loop in this one, and those of them that began to wait for reads.
+    clients: Cell<usize>,
+    readers: Cell<usize>,
+    /// Whether the last turn had few readers.
+    has_few_readers: Cell<bool>,
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
     pub(crate) reaped: RefCell<Vec<Waker>>,
@@ -91,7 +100,16 @@ struct Reads {
 impl Reads {
     /// Whether any are in flight, or wait.
     fn are_any(&self) -> bool {
-        !self.queue.is_empty() || self.free.len() < self.waiting.len()
+        !self.queue.is_empty() || self.in_flight() > 0
+    }
+
+    fn in_flight(&self) -> usize {
+        self.waiting.len() - self.free.len()
+    }
+
+    /// Whether some were started that the kernel is to be told of, and few are in flight.
+    fn are_few(&self) -> bool {
+        self.started > 0 && self.in_flight() <= FEW_READS_MAX
     }
 }
 
@@ -147,6 +165,9 @@ impl TierWorker {
             reads: RefCell::default(),
             done: RefCell::default(),
             is_writing: Cell::new(false),
+            clients: Cell::new(0),
+            readers: Cell::new(0),
+            has_few_readers: Cell::new(false),
             submitter: Cell::new(None),
             unsubmitted: Cell::new(false),
             reaped: RefCell::default(),
@@ -212,6 +233,10 @@ impl TierWorker {
         };
         if is_first {
             self.start_queued();
+        }
+        self.readers.set(self.readers.get() + usize::from(group.is_waiting()));
+        if self.has_few_readers() && self.reads.borrow().are_few() {
+            self.submit();
         }
         self.want_submit();
         GroupDone { group, worker: self }.await
@@ -365,12 +390,18 @@ impl TierWorker {
     }
 
     /// Hands queued I/O to the kernel once a turn of the loop. Never ends; to be spawned once.
+    ///
+    /// Where few clients read in a turn they do not wait for its end, nor for that of the next for what they read to be noticed
+    /// ([`TierWorker::begin_client`]): one among many others who find their values in RAM, or read ahead, would take three turns
+    /// for each of its pipelines, and fall behind them.
     pub async fn submitter(&self) {
         std::future::poll_fn(|cx| {
             // Once more when reads are left that no completion would start.
             while self.unsubmitted.take() {
                 self.submit();
             }
+            let (clients, readers) = (self.clients.take(), self.readers.take());
+            self.has_few_readers.set(readers * CLIENTS_OF_READER_MIN <= clients);
             self.submitter.set(Some(cx.waker().clone()));
             Poll::<()>::Pending
         })
@@ -406,6 +437,24 @@ impl TierWorker {
             (false, true) => drop(self.tier.writing_workers.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.tier.writing_workers.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
+        }
+    }
+
+    /// Whether hardly a client of the last turn of the loop has read from flash.
+    pub fn has_few_readers(&self) -> bool {
+        self.has_few_readers.get()
+    }
+
+    /// A client has its turn: takes what the device has finished, while few reads are in flight. Cost: a look at the ring.
+    #[inline]
+    pub fn begin_client(&self) {
+        self.clients.set(self.clients.get() + 1);
+        if !self.has_few_readers() {
+            return;
+        }
+        let are_few = (1..=FEW_READS_MAX).contains(&self.reads.borrow().in_flight());
+        if are_few && self.engine.borrow_mut().as_mut().is_some_and(|engine| engine.has_ended()) {
+            self.reap();
         }
     }
 

@@ -237,3 +237,58 @@ fn reads_follow_those_that_completed_before_the_kernel_was_told() {
     let _ = pin!(rig.worker.submitter()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(rig.worker.in_flight() > 0, "no completion would start them");
 }
+
+#[test]
+fn few_reads_wait_neither_for_the_end_of_a_turn_nor_for_that_of_the_next() {
+    let rig = Rig::with_segments(SEGMENTS_OF_MANY);
+    rig.engine.set_read_ahead(false);
+    let keys: Vec<String> = (0..64).map(|number| format!("k{number:05}")).collect();
+    for key in &keys {
+        rig.set_cold(key, &[1; 1500]);
+    }
+    let device_reads = || rig.engine.stats().device_reads;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut start = |keys: &[String]| {
+        let mut wants: Vec<Want> = keys.iter().map(|key| rig.want(key)).collect();
+        sort_wants(&mut wants);
+        let mut fetch = Box::pin(rig.worker.fetch(wants));
+        assert!(fetch.as_mut().poll(&mut cx).is_pending());
+        fetch
+    };
+    let mut submitter = pin!(rig.worker.submitter());
+    // So many clients have had their turn.
+    let mut end_turn = |clients: usize| {
+        (0..clients).for_each(|_| rig.worker.begin_client());
+        assert!(submitter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    };
+    end_turn(64);
+    let before = device_reads();
+    let mut few = start(&keys[..8]);
+    assert!(device_reads() > before, "the device was asked before the turn ended");
+    let ends = |_| {
+        rig.worker.begin_client();
+        few.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    assert!((0..TURNS_MAX).any(ends), "and its answer was noticed");
+    end_turn(64);
+    let of_many: Vec<_> = keys[..56].chunks(8).map(&mut start).collect();
+    let before = device_reads();
+    end_turn(48);
+    assert!(device_reads() > before, "no more than are few");
+    let before = device_reads();
+    let one = start(&keys[56..]);
+    assert_eq!(device_reads(), before, "it waits for others of its turn");
+    end_turn(8);
+    assert!(device_reads() > before);
+    rig.run(async {
+        for fetch in of_many {
+            fetch.await;
+        }
+        one.await;
+    });
+    end_turn(8);
+    let before = device_reads();
+    let few = start(&keys[..8]);
+    assert!(device_reads() > before, "few again");
+    rig.run(few);
+}

@@ -70,6 +70,11 @@ pub(crate) trait Device {
     /// Moves what has ended to `done`, and makes `wake_fd` unreadable.
     fn reap(&mut self, done: &mut Vec<Done>);
 
+    /// Whether `reap` would find something, as far as that is known without a system call.
+    fn has_ended(&mut self) -> bool {
+        false
+    }
+
     /// Reads at once and waits for it.
     fn read_now(&mut self, extent: Extent, buffer: &mut IoBuffer) -> Result<(), Errno>;
 

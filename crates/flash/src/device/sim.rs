@@ -526,6 +526,10 @@ impl Device for SimDevice {
         self.hand_over(&mut state.lock());
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.submitted.iter().any(|one| one.held == 0)
+    }
+
     fn reap(&mut self, done: &mut Vec<Done>) {
         let mut count = [0; 8];
         // EAGAIN when nothing was signalled.

@@ -214,6 +214,10 @@ impl Device for UringDevice {
         self.take_completions(done);
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.ring.submission().taskrun() || !self.ring.completion().is_empty()
+    }
+
     fn read_now(&mut self, extent: Extent, buffer: &mut IoBuffer) -> Result<(), Errno> {
         self.files.read_now(extent, buffer.bytes_mut())
     }

@@ -195,6 +195,9 @@ pub trait EngineWorker {
     /// blocks.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
+    /// Whether something has completed, as far as that is known without a system call.
+    fn has_ended(&mut self) -> bool;
+
     /// An eventfd that is readable when completions wait. Stays the engine's: do not close it.
     fn wake_fd(&self) -> BorrowedFd<'_>;
 

@@ -169,6 +169,10 @@ impl EngineWorker for LogWorker {
         self.done = done;
     }
 
+    fn has_ended(&mut self) -> bool {
+        self.io.device.has_ended()
+    }
+
     fn wake_fd(&self) -> BorrowedFd<'_> {
         self.io.device.wake_fd()
     }

@@ -92,6 +92,8 @@ pub(crate) struct Connection<T> {
     buffers_noted: u8,
     /// Bytes of something large that have passed since its client was last noted to get on.
     moved_bytes: usize,
+    /// Whether values of its batch came from the drive.
+    is_late: bool,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,
     /// Whether the request under way was run in windows, and something has changed meanwhile.
@@ -159,6 +161,7 @@ impl<T: Transport> Connection<T> {
             buffers_noted: 0,
             moved_bytes: 0,
             attempts: 0,
+            is_late: false,
             has_read_in_vain: false,
             named_max: 0,
             memory_granted: None,
@@ -204,7 +207,11 @@ impl<T: Transport> Connection<T> {
             match self.run_turn() {
                 Next::Io => {
                     let is_large = self.reply.capacity() > READ_BUFFER_BYTES;
-                    if self.reply.len() > answered && !is_large && self.worker.has_buffers() {
+                    // One that has waited for the drive while few do is behind the others as it is.
+                    let is_late =
+                        std::mem::take(&mut self.is_late) && self.worker.tier.has_few_readers();
+                    let may_wait = !is_large && !is_late && self.worker.has_buffers();
+                    if self.reply.len() > answered && may_wait {
                         // The replies of all that are ready go out one after another: the first
                         // wakes the client's side, the others find it awake. A large one does not
                         // wait: what the client takes at once does not count as its memory.
@@ -263,6 +270,7 @@ impl<T: Transport> Connection<T> {
 
     /// Runs requests, and counts what that takes of the turn.
     fn run_turn(&mut self) -> Next {
+        self.worker.tier.begin_client();
         let (used, answered) = (self.worker.turn.used(), self.reply.len());
         self.run_began = (used, answered);
         let journaled = self.worker.journaled();

@@ -506,7 +506,17 @@ impl<T: Transport> Connection<T> {
             if !self.counted.is_granted() && self.memory_granted != Some(true) {
                 self.counted.release(&self.worker.server, &self.session.client);
             }
-            self.fetched.extend(self.worker.tier.fetch(needed.wants).await);
+            let fetched = {
+                let (mut fetch, is_late) =
+                    (pin!(self.worker.tier.fetch(needed.wants)), &mut self.is_late);
+                let fetched = poll_fn(|cx| {
+                    let polled = fetch.as_mut().poll(cx);
+                    *is_late |= polled.is_pending();
+                    polled
+                });
+                fetched.await
+            };
+            self.fetched.extend(fetched);
             self.fetched.push_order(&needed.order);
             true
         }

@@ -178,8 +178,8 @@ impl Reader {
         let is_there = entry.generation() == generation && window.start < end && sectors.end <= end;
         let range = window.start..end;
         // No record crosses from one write buffer to the next.
-        let ends_records = end % geometry.write_buffer_bytes() as u32 == 0
-            || u64::from(end) == u64::from(geometry.data_end());
+        let ends_records =
+            end.is_multiple_of(geometry.write_buffer_bytes() as u32) || end == geometry.data_end();
         let buffer = if is_there { self.take_block_buffer(io, range.len()) } else { None };
         let Some(buffer) = buffer else {
             io.shared.unpin(segment);

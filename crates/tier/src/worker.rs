@@ -29,9 +29,10 @@ use crate::tier::Tier;
 use crate::upkeep::READ_AHEAD_BYTES_MIN;
 use crate::wait::WaitQueue;
 
-/// Reads in flight that are few. Those of a pipeline are handed to the kernel at once then, if besides hardly a client of the
-/// turn reads: at most one in so many.
+/// So many reads in flight are few. Where few clients read, a pipeline's are handed to the kernel at once while there are no
+/// more.
 const FEW_READS_MAX: usize = 32;
+/// Few clients read where at most one in so many turns of clients began to wait for reads.
 const CLIENTS_OF_READER_MIN: usize = 8;
 /// How long a thread that waits for the device sleeps at most.
 const DEVICE_POLL_NANOS: i64 = 10_000_000;
@@ -75,7 +76,7 @@ pub struct TierWorker {
     done: RefCell<Vec<Completion>>,
     /// Whether it writes large values, as `Tier::writing_workers` has it.
     is_writing: Cell<bool>,
-    /// Clients that had their turn of the loop in this one, and those of them that began to wait for reads.
+    /// Turns of clients since the submitter ran last, and those of them that began to wait for reads.
     clients: Cell<usize>,
     readers: Cell<usize>,
     /// Whether the last turn had few readers.

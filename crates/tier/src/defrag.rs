@@ -118,7 +118,7 @@ impl DefragHand {
         let is_sample = round.asked >= SAMPLE_BLOCKS;
         let is_in_vain = is_sample && !is_worth_it(round);
         if is_sample {
-            self.makes_haste.set(round.moved > round.asked >> HASTE_SHIFT);
+            self.makes_haste.set(is_worth_haste(round));
         }
         is_in_vain || self.slots_passed.get() == self.hand.slots()
     }
@@ -126,7 +126,9 @@ impl DefragHand {
     fn end_round(&self, measures: u32) {
         self.rounds.set(self.rounds.get().wrapping_add(1));
         self.slots_passed.set(0);
-        let was_worth_it = is_worth_it(self.round.take());
+        let round = self.round.take();
+        self.makes_haste.set(is_worth_haste(round));
+        let was_worth_it = is_worth_it(round);
         let idle = if was_worth_it { 0 } else { self.idle_rounds.get() + 1 };
         self.idle_rounds.set(idle % REGIONS);
         if was_worth_it {
@@ -142,6 +144,10 @@ impl DefragHand {
             self.scope.set(Scope::All);
         }
     }
+}
+
+fn is_worth_haste(round: Defragged) -> bool {
+    round.moved > round.asked >> HASTE_SHIFT
 }
 
 fn is_worth_it(round: Defragged) -> bool {
@@ -287,6 +293,13 @@ mod tests {
         assert_eq!(slices(8), 9);
         note(SAMPLE_BLOCKS / 8);
         assert_eq!([8, 9].map(slices), [0, 1]);
+        // A round of few blocks tells as it ends, too.
+        for (moved, expected) in [(8, 9), (0, 1)] {
+            defrag.round.set(Defragged { asked: 9, moved, ..Defragged::default() });
+            defrag.end_round(10);
+            defrag.slice_at.set(None);
+            assert_eq!(slices(10), expected);
+        }
     }
 
     #[test]

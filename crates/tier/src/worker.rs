@@ -401,8 +401,7 @@ impl TierWorker {
             while self.unsubmitted.take() {
                 self.submit();
             }
-            let (clients, readers) = (self.clients.take(), self.readers.take());
-            self.has_few_readers.set(readers * CLIENTS_OF_READER_MIN <= clients);
+            self.judge_readers();
             self.submitter.set(Some(cx.waker().clone()));
             Poll::<()>::Pending
         })
@@ -438,6 +437,14 @@ impl TierWorker {
             (false, true) => drop(self.tier.writing_workers.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.tier.writing_workers.fetch_sub(1, Ordering::Relaxed)),
             _ => {}
+        }
+    }
+
+    /// Says whether few clients read, once there were enough of them to tell: upkeep has the submitter run too.
+    fn judge_readers(&self) {
+        if self.clients.get() >= CLIENTS_OF_READER_MIN {
+            let (clients, readers) = (self.clients.take(), self.readers.take());
+            self.has_few_readers.set(readers * CLIENTS_OF_READER_MIN <= clients);
         }
     }
 

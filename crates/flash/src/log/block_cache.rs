@@ -398,6 +398,7 @@ impl BlockCache {
     pub(crate) fn clear(&mut self) {
         self.blocks.retain(|_, block| !block.is_ready());
         self.keys.retain(|_, key| self.blocks.contains(*key));
+        self.blocks.shrink_to_fit();
         self.bytes = self.blocks.iter().map(|(_, block)| block.counted_bytes()).sum();
     }
 

@@ -171,7 +171,7 @@ impl Reader {
         RecordId { at, generation }: RecordId,
         size: usize,
     ) -> Result<FetchedRecord, Option<u32>> {
-        if self.blocks.is_empty() {
+        if self.blocks.is_empty() || size > io.shared.geometry.small_record_max() {
             return Err(None);
         }
         let (segment, offset) = io.shared.geometry.split(at);

@@ -92,7 +92,7 @@ pub(crate) struct Connection<T> {
     buffers_noted: u8,
     /// Bytes of something large that have passed since its client was last noted to get on.
     moved_bytes: usize,
-    /// Whether values of its batch came from the drive.
+    /// Whether small values of its batch were waited for.
     is_late: bool,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,

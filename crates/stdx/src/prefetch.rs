@@ -16,10 +16,13 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the first lines of some bytes, so many at most; the CPU itself follows a longer copy.
+/// Asks for the lines of some bytes, so many at most; the CPU itself follows a longer copy.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], lines: usize) {
-    for line in bytes.chunks(CACHE_LINE_BYTES).take(lines) {
+    let in_first = bytes.len().min(bytes.as_ptr().align_offset(CACHE_LINE_BYTES));
+    let (first, rest) = bytes.split_at(in_first);
+    prefetch(first.as_ptr());
+    for line in rest.chunks(CACHE_LINE_BYTES).take(lines - 1) {
         prefetch(line.as_ptr());
     }
 }

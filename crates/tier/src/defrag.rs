@@ -34,7 +34,8 @@ const SLICE_SLOTS_MAX: usize = 256;
 /// When none was over the values of all regions, records are looked at too, and then comes a rest.
 const GAIN_SHIFT: u32 = 6;
 /// Blocks of which it is known whether a round is worth its time, which else ends there: slots are hashes, so those of some
-/// tell of all keys, but for a large collection, whose leaves all stand in one.
+/// tell of all keys. But for a large collection, whose leaves all stand in one: it is found when the hand comes there, as each
+/// round begins where the last ended, and then that round goes on.
 const SAMPLE_BLOCKS: u64 = 4096;
 /// Rounds in which more than this part of the blocks moves are worth haste: 1/8. Else a worker that nobody brings anything
 /// looks at one slice a measurement, a hundredth of its time: what comes free is little, and others may read.

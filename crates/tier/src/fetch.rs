@@ -72,6 +72,8 @@ pub struct FetchedSet {
     order: Vec<(RecordId, u32)>,
     /// How far they were asked for.
     asked: Cell<usize>,
+    /// Whether some were not at hand when they were asked for.
+    pub(crate) has_waited: bool,
 }
 
 enum Fetched {
@@ -219,6 +221,11 @@ impl FetchedSet {
             is_wanted && !matches!(fetched, Fetched::Gone)
         });
         self.set_index();
+    }
+
+    /// Whether the device had to be waited for.
+    pub fn has_waited(&self) -> bool {
+        self.has_waited
     }
 
     /// Adds what was fetched since. Of a record that is in both, the later one counts.

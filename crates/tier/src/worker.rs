@@ -32,8 +32,12 @@ use crate::wait::WaitQueue;
 /// So many reads in flight are few. Where few clients read, a pipeline's are handed to the kernel at once while there are no
 /// more.
 const FEW_READS_MAX: usize = 32;
-/// Few clients read where at most one in so many turns of clients began to wait for reads.
-const CLIENTS_OF_READER_MIN: usize = 8;
+/// Few clients read where at most one in so many of their batches has waited for reads.
+const BATCHES_OF_READER_MIN: usize = 8;
+/// Batches after which that is judged, those before counting half, and so on: as many as end in a turn or two.
+const JUDGED_BATCHES: usize = 64;
+/// Of the record of a value that is asked for ahead, so much is the key: its length is not known yet.
+const PREFETCHED_KEY_BYTES: usize = 32;
 /// How long a thread that waits for the device sleeps at most.
 const DEVICE_POLL_NANOS: i64 = 10_000_000;
 
@@ -76,10 +80,9 @@ pub struct TierWorker {
     done: RefCell<Vec<Completion>>,
     /// Whether it writes large values, as `Tier::writing_workers` has it.
     is_writing: Cell<bool>,
-    /// Turns of clients since the submitter ran last, and those of them that began to wait for reads.
-    clients: Cell<usize>,
-    readers: Cell<usize>,
-    /// Whether the last turn had few readers.
+    /// Batches of clients that have ended, and those of them that have waited for reads.
+    batches: Cell<usize>,
+    batches_of_readers: Cell<usize>,
     has_few_readers: Cell<bool>,
     submitter: Cell<Option<Waker>>,
     unsubmitted: Cell<bool>,
@@ -166,8 +169,8 @@ impl TierWorker {
             reads: RefCell::default(),
             done: RefCell::default(),
             is_writing: Cell::new(false),
-            clients: Cell::new(0),
-            readers: Cell::new(0),
+            batches: Cell::new(0),
+            batches_of_readers: Cell::new(0),
             has_few_readers: Cell::new(false),
             submitter: Cell::new(None),
             unsubmitted: Cell::new(false),
@@ -235,12 +238,14 @@ impl TierWorker {
         if is_first {
             self.start_queued();
         }
-        self.readers.set(self.readers.get() + usize::from(group.is_waiting()));
+        let has_waited = group.is_waiting();
         if self.has_few_readers() && self.reads.borrow().are_few() {
             self.submit();
         }
         self.want_submit();
-        GroupDone { group, worker: self }.await
+        let mut fetched = GroupDone { group, worker: self }.await;
+        fetched.has_waited = has_waited;
+        fetched
     }
 
     /// Asks the CPU for the lines of values on flash that will be fetched, of those that have been read ahead.
@@ -250,7 +255,7 @@ impl TierWorker {
             values.for_each(|at| {
                 engine.prefetch(
                     Location::from_units(at.units),
-                    record_size(0, at.stored_len as usize),
+                    record_size(PREFETCHED_KEY_BYTES, at.stored_len as usize),
                 );
             });
         }
@@ -392,8 +397,8 @@ impl TierWorker {
 
     /// Hands queued I/O to the kernel once a turn of the loop. Never ends; to be spawned once.
     ///
-    /// Where few clients read in a turn they do not wait for its end, nor for that of the next for what they read to be noticed
-    /// ([`TierWorker::begin_client`]): one among many others who find their values in RAM, or read ahead, would take three turns
+    /// Where few clients read they do not wait for the end of a turn, nor for that of the next for what they read to be noticed
+    /// ([`TierWorker::notice_reads`]): one among many others who find their values in RAM, or read ahead, would take three turns
     /// for each of its pipelines, and fall behind them.
     pub async fn submitter(&self) {
         std::future::poll_fn(|cx| {
@@ -401,7 +406,6 @@ impl TierWorker {
             while self.unsubmitted.take() {
                 self.submit();
             }
-            self.judge_readers();
             self.submitter.set(Some(cx.waker().clone()));
             Poll::<()>::Pending
         })
@@ -440,23 +444,28 @@ impl TierWorker {
         }
     }
 
-    /// Says whether few clients read, once there were enough of them to tell: upkeep has the submitter run too.
-    fn judge_readers(&self) {
-        if self.clients.get() >= CLIENTS_OF_READER_MIN {
-            let (clients, readers) = (self.clients.take(), self.readers.take());
-            self.has_few_readers.set(readers * CLIENTS_OF_READER_MIN <= clients);
+    /// Notes that the batch of a client has ended, and whether it has waited for reads.
+    #[inline]
+    pub fn end_batch(&self, has_waited: bool) {
+        let batches = self.batches.get() + 1;
+        let of_readers = self.batches_of_readers.get() + usize::from(has_waited);
+        let is_judged = batches >= JUDGED_BATCHES;
+        if is_judged {
+            self.has_few_readers.set(of_readers * BATCHES_OF_READER_MIN <= batches);
         }
+        self.batches.set(batches >> u32::from(is_judged));
+        self.batches_of_readers.set(of_readers >> u32::from(is_judged));
     }
 
-    /// Whether hardly a client of the last turn of the loop has read from flash.
+    /// Whether hardly a client reads from flash, of those whose batches have ended lately.
     pub fn has_few_readers(&self) -> bool {
         self.has_few_readers.get()
     }
 
-    /// A client has its turn: takes what the device has finished, while few reads are in flight. Cost: a look at the ring.
+    /// Takes what the device has finished, where few clients read and few reads are in flight: to be called between clients.
+    /// Cost: a look at the ring.
     #[inline]
-    pub fn begin_client(&self) {
-        self.clients.set(self.clients.get() + 1);
+    pub fn notice_reads(&self) {
         if !self.has_few_readers() {
             return;
         }

@@ -256,39 +256,41 @@ fn few_reads_wait_neither_for_the_end_of_a_turn_nor_for_that_of_the_next() {
         fetch
     };
     let mut submitter = pin!(rig.worker.submitter());
-    // So many clients have had their turn.
-    let mut end_turn = |clients: usize| {
-        (0..clients).for_each(|_| rig.worker.begin_client());
+    // So many batches have ended, some of which have waited for reads.
+    let mut end_turn = |batches: usize, of_readers: usize| {
+        (0..batches).for_each(|number| rig.worker.end_batch(number < of_readers));
         assert!(submitter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     };
-    end_turn(64);
+    end_turn(64, 0);
     let before = device_reads();
     let mut few = start(&keys[..8]);
     assert!(device_reads() > before, "the device was asked before the turn ended");
     let ends = |_| {
-        rig.worker.begin_client();
+        rig.worker.notice_reads();
         few.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     assert!((0..TURNS_MAX).any(ends), "and its answer was noticed");
-    end_turn(64);
+    // A turn in which many begin to wait, then one in which they are answered, and others find what they read in RAM.
     let of_many: Vec<_> = keys[..56].chunks(8).map(&mut start).collect();
-    let before = device_reads();
-    end_turn(48);
-    assert!(device_reads() > before, "no more than are few");
+    end_turn(48, 0);
     rig.run(async {
         for fetch in of_many {
-            fetch.await;
+            assert!(fetch.await.has_waited());
         }
     });
-    // Without clients the submitter learns nothing.
-    end_turn(0);
+    end_turn(64, 32);
     let before = device_reads();
     let one = start(&keys[56..]);
     assert_eq!(device_reads(), before, "it waits for others of its turn");
-    end_turn(8);
+    // Upkeep has the submitter run too: that says nothing of clients.
+    end_turn(0, 0);
     assert!(device_reads() > before);
     rig.run(one);
-    end_turn(8);
+    let before = device_reads();
+    let one = start(&keys[56..]);
+    assert_eq!(device_reads(), before);
+    end_turn(256, 4);
+    rig.run(one);
     let before = device_reads();
     let few = start(&keys[..8]);
     assert!(device_reads() > before, "few again");

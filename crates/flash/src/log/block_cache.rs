@@ -23,6 +23,7 @@ use std::rc::Rc;
 use slab::Slab;
 use stdx::prefetch::prefetch_lines;
 
+use super::format::SEGMENT_HEADER_BYTES;
 use super::read_ahead::BLOCK_BYTES;
 use crate::device::buffer::{IoBuffer, ReadPool};
 
@@ -40,9 +41,12 @@ const JUDGED_LOOK_UPS: u64 = 1024;
 const IDLE_BOUNDS: u32 = 200;
 /// A block is used up when all was served of it, by pieces of so many bytes: a client that walks beside others and is the last
 /// of them finds what it comes to. One that has to read it by itself waits for each block, and falls behind for good. The
-/// pieces are so small that a record of 128 bytes has one to itself. Where no record goes on behind its end it need not be
-/// served to the end, if less is left than one like the others takes: a write buffer ends with what its last record has left.
+/// pieces are so small that a record of 128 bytes has one to itself. Those of zeros alone need not be served: a write buffer that
+/// ends, or is flushed, has them up to the end of its last sector. (A record of zeros that nobody has asked for yet may pass for
+/// padding; it is read again then.)
 const PIECE_BYTES: u32 = 64;
+/// For padding is looked where no more than so many pieces were not served: 4 KiB, a sector of the largest size.
+const PADDING_PIECES_MAX: u32 = 64;
 /// A block counts as so many bytes at least: an end of what is on flash may be short.
 const COUNTED_BYTES_MIN: usize = 4 << 10;
 /// For each block of the largest size that may be kept, a block stays for so many look-ups behind its last use, whatever
@@ -95,10 +99,8 @@ struct Block {
     used_bytes: u32,
     /// Of which pieces some was served.
     used: PieceSet,
-    /// Whether no record goes on behind its end.
-    ends_records: bool,
-    /// Bytes of the longest record that was served from it.
-    longest: u32,
+    /// Whether nothing else of it can be.
+    is_used_up: bool,
     used_at: u64,
 }
 
@@ -279,15 +281,18 @@ impl BlockCache {
         is_first.then_some(range)
     }
 
+    /// Notes that the record for which a block is read will be served from it.
+    pub(crate) fn note_asked(&mut self, segment: u32, offset: u32, bytes: u32) {
+        self.use_bytes(segment, offset, bytes);
+    }
+
     /// Notes that so many bytes from an offset on were served, as far as the block there goes, which it returns.
     fn use_bytes(&mut self, segment: u32, offset: u32, bytes: u32) -> Option<&mut Block> {
         let key = self.key_at(segment, offset)?;
         let block = &mut self.blocks[key];
-        let was_used_up = block.is_used_up();
-        block.longest = block.longest.max(bytes);
         block.note_use(offset - block.place.start, bytes.min(block.end - offset));
         block.used_at = self.clock;
-        if !was_used_up && block.is_used_up() {
+        if block.becomes_used_up() {
             self.used_up.push(block.place);
         }
         Some(block)
@@ -331,13 +336,11 @@ impl BlockCache {
         Some(spare.unwrap_or_else(|| pool.take_apart(size)))
     }
 
-    /// Puts a block in that a device read is to bring, for the sectors of it that were asked for, in place of those that it
-    /// covers; and whether no record goes on behind its end.
+    /// Puts a block in that a device read is to bring, in place of those that it covers.
     pub(crate) fn begin(
         &mut self,
         (segment, generation): (u32, u64),
-        (range, ends_records): (Range<u32>, bool),
-        asked: &Range<u32>,
+        range: Range<u32>,
         read: u32,
     ) {
         let covered: Vec<Place> =
@@ -354,12 +357,11 @@ impl BlockCache {
             content: Content::Reading(read),
             used_bytes: 0,
             used: PieceSet::default(),
-            ends_records,
-            longest: 0,
+            is_used_up: false,
             used_at: self.clock,
         };
-        if !asked.is_empty() {
-            block.note_use(asked.start - range.start, asked.len() as u32);
+        if range.start == 0 {
+            block.note_use(0, SEGMENT_HEADER_BYTES as u32);
         }
         self.keys.insert(place, self.blocks.insert(block));
     }
@@ -371,7 +373,7 @@ impl BlockCache {
         if block.is_read_by(read) {
             block.content = Content::Ready(buffer);
             // By those who have waited for it.
-            if block.is_used_up() {
+            if block.becomes_used_up() {
                 self.used_up.push(block.place);
             }
         }
@@ -406,7 +408,7 @@ impl BlockCache {
         while let Some(place) = self.used_up.pop() {
             // Another may stand there by now.
             let block = self.keys.get(&place).map(|&key| &self.blocks[key]);
-            if block.is_some_and(|block| block.is_ready() && block.is_used_up()) {
+            if block.is_some_and(|block| block.is_used_up) {
                 evicted(self.remove(place));
             }
         }
@@ -459,16 +461,20 @@ impl Block {
         self.used.add(offset / PIECE_BYTES..(offset + bytes).div_ceil(PIECE_BYTES));
     }
 
-    /// Whether all of it was served, however often.
-    fn is_used_up(&self) -> bool {
+    /// Whether it is used up, and was not before.
+    fn becomes_used_up(&mut self) -> bool {
+        let Content::Ready(buffer) = &self.content else { return false };
+        if self.is_used_up {
+            return false;
+        }
         let pieces = (self.end - self.place.start).div_ceil(PIECE_BYTES);
         let left = pieces - self.used.count;
-        let is_padding = || {
-            self.ends_records
-                && left * PIECE_BYTES < self.longest
-                && left == pieces - self.used.end()
+        let is_padding = |piece: u32| {
+            let bytes = &buffer.bytes()[(piece * PIECE_BYTES) as usize..];
+            bytes.iter().take(PIECE_BYTES as usize).all(|byte| *byte == 0)
         };
-        left == 0 || is_padding()
+        self.is_used_up = left <= PADDING_PIECES_MAX && self.used.others(pieces).all(is_padding);
+        self.is_used_up
     }
 }
 
@@ -480,10 +486,17 @@ struct PieceSet {
 }
 
 impl PieceSet {
-    /// Behind the last of them.
-    fn end(&self) -> u32 {
-        let last = self.words.iter().enumerate().rfind(|(_, word)| **word != 0);
-        last.map_or(0, |(at, word)| (at as u32 + 1) * u64::BITS - word.leading_zeros())
+    /// Those of so many that are not among them. Cost: a step for each 64, and for each that is returned.
+    fn others(&self, pieces: u32) -> impl Iterator<Item = u32> {
+        let words = self.words.iter().zip((0..pieces).step_by(u64::BITS as usize));
+        words.flat_map(move |(word, first)| {
+            let mut left = !word;
+            std::iter::from_fn(move || {
+                let at = left.trailing_zeros();
+                left &= left.wrapping_sub(1);
+                (at < u64::BITS.min(pieces - first)).then_some(first + at)
+            })
+        })
     }
 
     /// Cost: a step for each 64 of them.
@@ -522,7 +535,7 @@ mod tests {
             *byte = offset as u8;
         }
         let start = (place.0, range.start);
-        cache.begin(place, (range, false), &(0..0), 1);
+        cache.begin(place, range, 1);
         cache.fill(start, 1, buffer);
         true
     }
@@ -650,31 +663,83 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_ends_in_padding_is_used_up_before_that() {
-        // Less than another record is left behind 116 of 560 bytes.
-        for (ends_records, records, goes) in [(true, 116, 1), (true, 115, 0), (false, 116, 0)] {
+    fn padding_needs_not_be_served() {
+        // So many records of 1072 bytes, behind them zeros to the end of a sector, and so on to the end of the block.
+        for (records_of_buffers, served, goes) in [
+            (vec![61], 61, 1),
+            (vec![61], 60, 0),
+            (vec![30, 31], 61, 1),
+            (vec![30, 31], 60, 0),
+            (vec![1, 30, 5, 24], 60, 1),
+        ] {
             let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
             let mut evicted = 0;
             let mut take = |cache: &mut BlockCache| {
                 cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| evicted += 1).expect("room")
             };
-            let buffer = take(&mut cache);
-            cache.begin(PLACE, (block(0), ends_records), &(0..0), 1);
-            cache.fill((3, 0), 1, buffer);
-            cache.note_use(3, 0, 300);
-            for record in 0..records {
-                cache.note_use(3, 300 + record * 560, 560);
+            let mut buffer = take(&mut cache);
+            buffer.bytes_mut().fill(0);
+            let (mut offsets, mut end) = (Vec::new(), 0);
+            for count in records_of_buffers.iter().copied() {
+                for _ in 0..count {
+                    buffer.bytes_mut()[end..end + 1072].fill(1);
+                    offsets.push(end as u32);
+                    end += 1072;
+                }
+                end = end.next_multiple_of(512);
             }
+            cache.begin(PLACE, block(1), 1);
+            // Some are waited for, others served later.
+            let (waited, later) = offsets.split_at(offsets.len() / 2);
+            let mut left = served;
+            let mut serve = |cache: &mut BlockCache, offsets: &[u32]| {
+                for offset in offsets.iter().take(left) {
+                    cache.note_use(3, BLOCK_BYTES + offset, 1072);
+                }
+                left -= offsets.len().min(left);
+            };
+            serve(&mut cache, waited);
+            cache.fill((3, BLOCK_BYTES), 1, buffer);
+            serve(&mut cache, later);
             drop(take(&mut cache));
-            assert_eq!(evicted, goes, "{ends_records} {records}");
+            assert_eq!(evicted, goes, "{records_of_buffers:?} {served}");
         }
+    }
+
+    #[test]
+    fn pieces_that_were_not_served_are_told() {
+        let mut random = stdx::Random::new(7);
+        for _ in 0..200 {
+            let (mut set, mut model) = (PieceSet::default(), vec![false; 1024]);
+            for _ in 0..random.next_u64() % 40 {
+                let start = random.next_u64() as usize % 1000;
+                let end = (start + random.next_u64() as usize % 200).min(1024);
+                set.add(start as u32..end as u32);
+                model[start..end].fill(true);
+            }
+            assert_eq!(set.count as usize, model.iter().filter(|used| **used).count());
+            for pieces in [1, 8, 63, 64, 65, 700, 1024] {
+                let others = (0..pieces).filter(|&piece| !model[piece as usize]);
+                assert!(set.others(pieces).eq(others), "{pieces}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_header_of_a_segment_needs_not_be_served() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        put(&mut cache, &pool, PLACE, block(0));
+        cache.note_use(3, 64, BLOCK_BYTES - 64);
+        let mut evicted = 0;
+        assert!(cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| evicted += 1).is_some());
+        assert_eq!(evicted, 1);
     }
 
     #[test]
     fn so_does_one_that_was_used_up_by_those_who_waited_for_it() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, drop).expect("there is room");
-        cache.begin(PLACE, (block(0), false), &(0..0), 1);
+        cache.begin(PLACE, block(0), 1);
         cache.note_use(3, 0, BLOCK_BYTES);
         let next = cache.take_buffer(&pool, BLOCK_BYTES as usize, |_| panic!("it is being read"));
         assert!(next.is_some());
@@ -755,7 +820,7 @@ mod tests {
     fn what_is_being_read_stays() {
         let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
         let buffer = cache.take_buffer(&pool, 65_536, drop).expect("there is room");
-        cache.begin(PLACE, (0..65_536, false), &(0..0), 9);
+        cache.begin(PLACE, 0..65_536, 9);
         assert!(put(&mut cache, &pool, PLACE, 65_536..131_072));
         assert!(matches!(cache.find(PLACE, 100, 100), Cached::Reading(9)));
         assert_eq!(cache.find_read(PLACE, &(512..1024)), Some(9));

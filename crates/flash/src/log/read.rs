@@ -61,7 +61,7 @@ const RECENT: usize = 2 * READS_IN_FLIGHT_MAX;
 
 /// One worker's reads.
 pub(crate) struct Reader {
-    reads: Vec<Option<DeviceRead>>,
+    pub(super) reads: Vec<Option<DeviceRead>>,
     free: Vec<u32>,
     /// For a hash of the first sector, the read that began there last.
     recent: Vec<u32>,
@@ -99,6 +99,14 @@ pub(super) enum Kind {
     Block,
 }
 
+/// What was read ahead of a record.
+enum InBlocks {
+    Missing,
+    /// The device read under way that brings it.
+    Reading(u32),
+    Ready(FetchedRecord),
+}
+
 /// A read of the tier's.
 pub(super) struct Waiter {
     pub(super) at: Location,
@@ -129,9 +137,10 @@ impl Reader {
         token: u64,
     ) -> ReadStart {
         let at = record.at;
-        let found = match self.read_from_blocks(io, record, size) {
-            Ok(ready) => return ReadStart::Ready(ready),
-            Err(found) => found,
+        let block = match self.read_from_blocks(io, record, size) {
+            InBlocks::Ready(record) => return ReadStart::Ready(record),
+            InBlocks::Reading(block) => Some(block),
+            InBlocks::Missing => None,
         };
         let (segment, offset) = match pin_record(io, record, size) {
             Ok(place) => place,
@@ -148,7 +157,7 @@ impl Reader {
             }
             None => {
                 let waiter = Waiter { at, offset, size, token };
-                self.join_or_start(io, (segment, record.generation), waiter, found)
+                self.join_or_start(io, (segment, record.generation), waiter, block)
             }
         };
         // A read that was started keeps the pin until it ends, one that was merged has that of the
@@ -164,32 +173,32 @@ impl Reader {
         started
     }
 
-    /// Serves a record from what was read ahead. Errors: the block that is being read with it, if there is one.
+    /// Serves a record from what was read ahead.
     fn read_from_blocks(
         &mut self,
         io: &mut Io,
         RecordId { at, generation }: RecordId,
         size: usize,
-    ) -> Result<FetchedRecord, Option<u32>> {
+    ) -> InBlocks {
         if self.blocks.is_empty() || size > io.shared.geometry.small_record_max() {
-            return Err(None);
+            return InBlocks::Missing;
         }
         let (segment, offset) = io.shared.geometry.split(at);
         let place = (segment, generation);
         match self.blocks.find(place, offset, size) {
-            Cached::Missing => Err(None),
-            Cached::Reading(index) => Err(Some(index)),
+            Cached::Missing => InBlocks::Missing,
+            Cached::Reading(index) => InBlocks::Reading(index),
             Cached::Ready(bytes) => match check(&bytes, at, size, generation) {
                 Ok(header) => {
                     io.counters.reads.add(1);
                     io.counters.block_cache_hits.add(1);
                     self.note_use(io, place, (offset, size as u32));
-                    Ok(FetchedRecord::copied(at, header, bytes))
+                    InBlocks::Ready(FetchedRecord::copied(at, header, bytes))
                 }
                 // Only a read of its own can tell whether it is damaged on flash.
                 Err(_) => {
                     self.blocks.discard(segment, &(offset..offset + size as u32));
-                    Err(None)
+                    InBlocks::Missing
                 }
             },
         }

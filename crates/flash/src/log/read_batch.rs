@@ -125,10 +125,12 @@ impl Reader {
         let (place, sectors) = ((read.segment, read.generation), read.start..read.end);
         let Some(window) = self.ahead.note_read(place.0, &sectors) else { return false };
         let Some(block) = self.begin_block(io, place, window, &sectors) else { return false };
-        let mut waiters = self.dissolve(io, index);
-        let read = self.get_mut(block);
-        read.first = waiters.next();
-        read.more.extend(waiters);
+        let waiters = self.dissolve(io, index);
+        let read = self.reads[block as usize].as_mut().expect("invariant: it has just begun");
+        for waiter in waiters {
+            self.blocks.note_asked(place.0, waiter.offset, waiter.size as u32);
+            read.more.push(waiter);
+        }
         true
     }
 
@@ -177,9 +179,6 @@ impl Reader {
         let end = geometry.sector_down(u64::from(end)) as u32;
         let is_there = entry.generation() == generation && window.start < end && sectors.end <= end;
         let range = window.start..end;
-        // No record crosses from one write buffer to the next.
-        let ends_records =
-            end.is_multiple_of(geometry.write_buffer_bytes() as u32) || end == geometry.data_end();
         let buffer = if is_there { self.take_block_buffer(io, range.len()) } else { None };
         let Some(buffer) = buffer else {
             io.shared.unpin(segment);
@@ -199,7 +198,7 @@ impl Reader {
             first: None,
             more: Vec::new(),
         });
-        self.blocks.begin((segment, generation), (range, ends_records), sectors, index);
+        self.blocks.begin((segment, generation), range, index);
         self.ask(io, index);
         Some(index)
     }

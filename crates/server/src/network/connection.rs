@@ -92,7 +92,7 @@ pub(crate) struct Connection<T> {
     buffers_noted: u8,
     /// Bytes of something large that have passed since its client was last noted to get on.
     moved_bytes: usize,
-    /// Whether small values of its batch were waited for.
+    /// Whether its batch has waited for reads from flash.
     is_late: bool,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,
@@ -208,8 +208,7 @@ impl<T: Transport> Connection<T> {
                 Next::Io => {
                     let is_large = self.reply.capacity() > READ_BUFFER_BYTES;
                     // One that has waited for the drive while few do is behind the others as it is.
-                    let is_late =
-                        std::mem::take(&mut self.is_late) && self.worker.tier.has_few_readers();
+                    let is_late = self.is_late && self.worker.tier.has_few_readers();
                     let may_wait = !is_large && !is_late && self.worker.has_buffers();
                     if self.reply.len() > answered && may_wait {
                         // The replies of all that are ready go out one after another: the first
@@ -270,7 +269,7 @@ impl<T: Transport> Connection<T> {
 
     /// Runs requests, and counts what that takes of the turn.
     fn run_turn(&mut self) -> Next {
-        self.worker.tier.begin_client();
+        self.worker.tier.notice_reads();
         let (used, answered) = (self.worker.turn.used(), self.reply.len());
         self.run_began = (used, answered);
         let journaled = self.worker.journaled();
@@ -490,6 +489,7 @@ impl<T: Transport> Connection<T> {
         }
         let limits = self.limits();
         if self.parse(&limits) {
+            self.is_late = false;
             if self.prefetch() {
                 return Start::Turn;
             }
@@ -556,6 +556,7 @@ impl<T: Transport> Connection<T> {
     /// Ends a batch. True: there is something to write before more is run.
     fn finish_batch(&mut self) -> bool {
         self.worker.after_batch();
+        self.worker.tier.end_batch(self.is_late);
         let client = &self.session.client;
         client.progressed_ms.store(self.session.now_ms, Ordering::Relaxed);
         self.release_fetched();

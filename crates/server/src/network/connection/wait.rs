@@ -506,16 +506,8 @@ impl<T: Transport> Connection<T> {
             if !self.counted.is_granted() && self.memory_granted != Some(true) {
                 self.counted.release(&self.worker.server, &self.session.client);
             }
-            let fetched = {
-                let (mut fetch, is_late) =
-                    (pin!(self.worker.tier.fetch(needed.wants)), &mut self.is_late);
-                let fetched = poll_fn(|cx| {
-                    let polled = fetch.as_mut().poll(cx);
-                    *is_late |= polled.is_pending();
-                    polled
-                });
-                fetched.await
-            };
+            let fetched = self.worker.tier.fetch(needed.wants).await;
+            self.is_late |= fetched.has_waited();
             self.fetched.extend(fetched);
             self.fetched.push_order(&needed.order);
             true
@@ -604,6 +596,7 @@ impl<T: Transport> Connection<T> {
         let worker = self.worker.clone();
         worker.turn.give_way().await;
         let more = worker.tier.fetch(wants).await;
+        self.is_late |= more.has_waited();
         worker.turn.give_way().await;
         let start_ticks = worker.server.clock.raw();
         self.fetched.extend(more);

@@ -17,9 +17,11 @@ const FINGERPRINT_LINES: usize = 4;
 /// Which element of the collection of its key a command looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementOf {
-    /// The one that an argument names: the first where there are several. Behind options, as ZADD takes them,
-    /// another argument stands there: a leaf is prefetched in vain.
+    /// The one that an argument names: the first where there are several.
     Arg(usize),
+    /// The one that an argument names, which gets the score in front of it: the first where there are several. Behind options
+    /// another argument stands there, which is no score.
+    Scored(usize),
     /// The one at an end of a list.
     End(End),
     /// The one at an end of a sorted set, which is taken from there.
@@ -41,7 +43,6 @@ const ELEMENT_ARGS: &[(&str, usize)] = &[
     ("SISMEMBER", 2),
     ("SMISMEMBER", 2),
     ("SREM", 2),
-    ("ZADD", 3),
     ("ZINCRBY", 3),
     ("ZMSCORE", 2),
     ("ZRANK", 2),
@@ -49,6 +50,9 @@ const ELEMENT_ARGS: &[(&str, usize)] = &[
     ("ZREVRANK", 2),
     ("ZSCORE", 2),
 ];
+
+/// Commands that give members of a sorted set a score, and which of their arguments is the first of these.
+const SCORED_ARGS: &[(&str, usize)] = &[("ZADD", 3)];
 
 /// Commands that put something at an end of a list or take it from there.
 const ENDS: &[(&str, End)] = &[
@@ -66,11 +70,15 @@ const POPS: &[(&str, End)] = &[("ZPOPMAX", End::Right), ("ZPOPMIN", End::Left)];
 impl ElementOf {
     /// Which element a command looks up, if it does.
     pub fn command(command: &str) -> Option<ElementOf> {
-        let arg = ELEMENT_ARGS.iter().find(|(name, _)| *name == command);
+        let arg = |commands: &[(&str, usize)]| {
+            commands.iter().find(|(name, _)| *name == command).map(|(_, at)| *at)
+        };
         let end = |commands: &[(&str, End)]| {
             commands.iter().find(|(name, _)| *name == command).map(|(_, end)| *end)
         };
-        arg.map(|&(_, at)| ElementOf::Arg(at))
+        arg(ELEMENT_ARGS)
+            .map(ElementOf::Arg)
+            .or_else(|| arg(SCORED_ARGS).map(ElementOf::Scored))
             .or_else(|| end(ENDS).map(ElementOf::End))
             .or_else(|| end(POPS).map(ElementOf::Popped))
     }
@@ -80,6 +88,10 @@ impl ElementOf {
     pub fn element(self, args: Args<'_>) -> Option<Element> {
         match self {
             ElementOf::Arg(at) => args.get(at).map(Element::new),
+            ElementOf::Scored(at) => {
+                let score = std::str::from_utf8(args.get(at - 1)?).ok()?.parse().ok()?;
+                Some(Element::Scored(element_hash(args.get(at)?), order_of_score(score)))
+            }
             ElementOf::End(end) => Some(Element::AtEnd(end)),
             ElementOf::Popped(end) => Some(Element::Popped(end, 0)),
         }
@@ -91,6 +103,8 @@ impl ElementOf {
 pub enum Element {
     /// By its hash.
     Hashed(u64),
+    /// By its hash, of a sorted set, where it is to have a score, which stands in this place.
+    Scored(u64, [u8; 8]),
     /// At an end of a list.
     AtEnd(End),
     /// At an end of a sorted set, behind as many as are taken from there before.
@@ -107,7 +121,7 @@ impl Element {
     /// Its hash, as the index of a sorted set has it.
     fn member_hash(self) -> Option<MemberHash> {
         match self {
-            Element::Hashed(hash) => Some(MemberHash::from_hash(hash)),
+            Element::Hashed(hash) | Element::Scored(hash, _) => Some(MemberHash::from_hash(hash)),
             Element::AtEnd(_) | Element::Popped(..) => None,
         }
     }
@@ -138,7 +152,7 @@ impl Element {
             Element::Hashed(hash) if kind.is_hash() || kind.is_set() => {
                 (place.leaf_name(slot, |branch| branch.find(&hash.to_be_bytes()))?, Step::Leaf)
             }
-            Element::Hashed(_) if kind.is_sorted_set() => {
+            Element::Hashed(_) | Element::Scored(..) if kind.is_sorted_set() => {
                 (place.of_index(slot).root_name()?, Step::IndexRoot)
             }
             Element::AtEnd(end) if kind.is_list() => {
@@ -149,8 +163,20 @@ impl Element {
             }
             _ => return None,
         };
-        let is_removed = matches!(self, Element::Popped(..));
-        Some(LookUp { element: self, key: *key, node: hint_of(name, key), step, is_removed })
+        Some(self.at_node(key, name, step))
+    }
+
+    /// The same, of the leaf where it will stand with the score that it is to have.
+    pub fn look_up_place(self, slot: &SlotState, key: &Hint) -> Option<LookUp> {
+        let Element::Scored(_, order) = self else { return None };
+        let (kind, place) = tree_of(slot, key)?;
+        let leaf = || place.leaf_name(slot, |branch| branch.find(&order));
+        kind.is_sorted_set().then(leaf)?.map(|name| self.at_node(key, name, Step::Place))
+    }
+
+    fn at_node(self, key: &Hint, name: NodeName, step: Step) -> LookUp {
+        let moves_others = matches!((self, step), (Element::Popped(..), _) | (_, Step::Place));
+        LookUp { element: self, key: *key, node: hint_of(name, key), step, moves_others }
     }
 }
 
@@ -175,8 +201,8 @@ pub struct LookUp {
     /// The node to look into next.
     node: Hint,
     step: Step,
-    /// Whether the element is removed: what stands behind it in its leaves moves.
-    is_removed: bool,
+    /// Whether the element is removed, or put in: what stands behind it in its leaves moves.
+    moves_others: bool,
 }
 
 /// What a look-up comes to.
@@ -188,6 +214,8 @@ enum Step {
     IndexRoot,
     /// A leaf of that.
     IndexLeaf,
+    /// The leaf of a sorted set where the element will stand.
+    Place,
     /// A leaf of the collection, the last step.
     Leaf,
 }
@@ -238,12 +266,12 @@ impl LookUp {
         }
     }
 
-    /// Asks for the lines of its row, or for all that move.
+    /// Asks for the lines of its row, or for all that may move.
     fn prefetch_row(&self, slot: &SlotState) {
         let (Some(rows), Some(hash)) = (self.rows(slot), self.element.member_hash()) else {
             return;
         };
-        if self.is_removed {
+        if self.moves_others {
             let lines = rows.bytes().chunks(CACHE_LINE_BYTES);
             return lines.for_each(|line| prefetch(line.as_ptr()));
         }
@@ -271,11 +299,16 @@ impl LookUp {
                 (index.leaf_name(slot, |branch| branch.find(&hash.order()))?, Step::IndexLeaf)
             }
             // It has come from the leaf.
-            Step::IndexLeaf if self.is_removed => return None,
+            Step::IndexLeaf if self.moves_others => return None,
             Step::IndexLeaf => {
                 let score = ScoreIndex::of(self.rows(slot)?).scores(&hash).next()?;
                 let (_, place) = tree_of(slot, &self.key)?;
                 (place.leaf_name(slot, |branch| branch.find(&order_of_score(score)))?, Step::Leaf)
+            }
+            // Its lines are asked for once it is known how many there are.
+            Step::Place => {
+                self.step = Step::Leaf;
+                return Some(());
             }
             Step::Leaf => return None,
         };
@@ -293,6 +326,7 @@ fn member_at(members: Rows<'_>, end: End, before: usize) -> Option<Element> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use resp::ArgRange;
     use value::leaf::scored::order_of;
 
     use crate::harness::Harness;
@@ -388,6 +422,41 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_to_have_a_score_is_looked_up_and_its_place() {
+        let mut server = Harness::new(false);
+        let members: String = (0..ELEMENTS).map(|number| format!(" {number} {number}")).collect();
+        server.run(&format!("ZADD zset{members}"));
+        server.run("SET string a");
+        let element = |line: &str| {
+            let offset = |word: &str| word.as_ptr() as usize - line.as_ptr() as usize;
+            let range =
+                |word: &str| ArgRange { start: offset(word) as u32, len: word.len() as u32 };
+            let ranges: Vec<ArgRange> = line.split(' ').map(range).collect();
+            ElementOf::command("ZADD")?.element(Args::new(line.as_bytes(), &ranges))
+        };
+        let member = element("ZADD zset 2000.5 77").expect("it has a score");
+        let named = Element::new(b"77");
+        assert_eq!(leaves_of(&server, "zset", member), leaves_of(&server, "zset", named));
+        let place_of = |key: &str, element: Element| {
+            let key = Key::new(key.as_bytes());
+            let mut hints = [Hint::new(0, &key)];
+            server.keyspace.prefetch_keys(&mut hints, 1);
+            element.look_up_place(&server.keyspace.lock(key.slot), &hints[0])
+        };
+        let key = Key::new(b"zset");
+        let expected = {
+            let slot = server.keyspace.lock(key.slot);
+            Place::new(key, 0).find(&slot, &order_of(2000.5, b"77")).name().key(key.slot).hash
+        };
+        assert_eq!(place_of("zset", member).map(|place| place.node.hash), Some(expected));
+        assert!(place_of("zset", named).is_none() && place_of("string", member).is_none());
+        for line in ["ZADD zset NX 1 a", "ZADD zset 1", "ZADD zset a 1"] {
+            assert_eq!(element(line), None, "{line}");
+        }
+        assert!(place_of("zset", element("ZADD zset nan a").expect("a number")).is_some());
+    }
+
+    #[test]
     fn each_look_up_ends() {
         let mut server = Harness::new(false);
         let elements = |with: fn(usize) -> String| (0..ELEMENTS).map(with).collect::<String>();
@@ -403,6 +472,12 @@ mod tests {
             .filter_map(|(key, element)| look_up(&server, key, element))
             .collect();
         assert_eq!(look_ups.len(), 7);
+        let key = Key::new(b"zset");
+        let mut hints = [Hint::new(0, &key)];
+        server.keyspace.prefetch_keys(&mut hints, 1);
+        let member = Element::Scored(element_hash(b"1"), order_of_score(2000.0));
+        look_ups.extend(member.look_up_place(&server.keyspace.lock(key.slot), &hints[0]));
+        assert_eq!(look_ups.len(), 8);
         LookUp::prefetch_all(&mut look_ups, &server.keyspace);
         assert!(look_ups.is_empty());
     }
@@ -426,7 +501,8 @@ mod tests {
     #[test]
     fn the_commands_exist_and_take_so_many_arguments() {
         let ends = ENDS.iter().chain(POPS).map(|(name, _)| (name, &1));
-        for (name, at) in ELEMENT_ARGS.iter().map(|(name, at)| (name, at)).chain(ends) {
+        let args = ELEMENT_ARGS.iter().chain(SCORED_ARGS).map(|(name, at)| (name, at));
+        for (name, at) in args.chain(ends) {
             let mut rows = crate::family::FAMILIES.iter().flat_map(|family| family.iter());
             let row: &Command = rows.find(|row| row.name == *name).expect(name);
             assert!(row.arity.unsigned_abs() as usize > *at, "{name}");

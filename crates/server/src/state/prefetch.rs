@@ -65,8 +65,10 @@ impl PrefetchQueue {
             tier.prefetch(keys.iter().filter_map(|key| key.cold));
             let mut slots = keyspace.free_slots();
             for (at, element) in elements.iter().filter(|(at, _)| Element::may_be_in(&keys[*at])) {
-                let slot = slots.get(keys[*at].slot);
-                look_ups.extend(slot.and_then(|slot| element.look_up(slot, &keys[*at])));
+                if let Some(slot) = slots.get(keys[*at].slot) {
+                    look_ups.extend(element.look_up(slot, &keys[*at]));
+                    look_ups.extend(element.look_up_place(slot, &keys[*at]));
+                }
             }
             drop(slots);
             LookUp::prefetch_all(look_ups, keyspace);

@@ -177,6 +177,10 @@ impl EngineWorker for PointedWorker {
         point();
     }
 
+    fn identify(&self, at: Location) -> RecordId {
+        self.inner.identify(at)
+    }
+
     fn has_ended(&mut self) -> bool {
         self.inner.has_ended()
     }

@@ -17,8 +17,10 @@ use crate::worker::TierWorker;
 /// Regions of addresses, each the matter of one round: pages come free an eighth of them sooner, and
 /// a round looks at every key in RAM.
 const REGIONS: usize = 8;
-/// Keys that a slice looks at, at most: about 200 us.
+/// Keys that a slice looks at, at most: 200 to 700 us.
 const SLICE_KEYS_MAX: u64 = 8192;
+/// The same where nobody brings anything, for others may read.
+const IDLE_SLICE_KEYS_MAX: u64 = 2048;
 /// Pages of which more than this part is free are sparse: a quarter. Three bytes move then for one
 /// that comes free, at most.
 const SPARSE_SHIFT: u32 = 2;
@@ -38,7 +40,7 @@ const GAIN_SHIFT: u32 = 6;
 /// round begins where the last ended, and then that round goes on.
 const SAMPLE_BLOCKS: u64 = 4096;
 /// Rounds in which more than this part of the blocks moves are worth haste: 1/8. Else a worker that nobody brings anything
-/// looks at one slice a measurement, a hundredth of its time: what comes free is little, and others may read.
+/// looks at one small slice a measurement, a hundredth of its time: what comes free is little, and others may read.
 const HASTE_SHIFT: u32 = 3;
 /// How many measurements of memory the hand rests: a fifth of a second.
 const REST_MEASURES: u32 = 10;
@@ -180,15 +182,20 @@ impl TierWorker {
     /// Defragments though nobody brings anything, a slice at a time.
     pub(crate) fn defrag_idle(&self) {
         if self.defrag.is_idle_turn(self.tier.budget.measures()) {
-            self.defrag();
+            self.defrag_keys(IDLE_SLICE_KEYS_MAX);
         }
     }
 
     /// Moves what a slice finds in sparse pages, if pages take much more than what is in them and
     /// the hand does not rest. Cost: bounded by `SLICE_KEYS_MAX`.
     pub(crate) fn defrag(&self) -> Defragged {
+        self.defrag_keys(SLICE_KEYS_MAX)
+    }
+
+    /// The same of a slice that looks at so many keys, at most.
+    fn defrag_keys(&self, keys_max: u64) -> Defragged {
         match &self.tier.heap {
-            Some(heap) if self.may_defrag() => self.defrag_slice(&**heap),
+            Some(heap) if self.may_defrag() => self.defrag_slice(&**heap, keys_max),
             _ => Defragged::default(),
         }
     }
@@ -202,7 +209,7 @@ impl TierWorker {
             && !self.defrag.rests(budget.measures())
     }
 
-    fn defrag_slice(&self, heap: &dyn Heap) -> Defragged {
+    fn defrag_slice(&self, heap: &dyn Heap, keys_max: u64) -> Defragged {
         let defrag = &self.defrag;
         let mut done = Defragged::default();
         let (region, scope) = (Region::nth(defrag.rounds.get(), REGIONS), defrag.scope.get());
@@ -214,7 +221,7 @@ impl TierWorker {
         let mut detached = defrag.detached.borrow_mut();
         heap.flush_thread();
         for _ in 0..SLICE_SLOTS_MAX {
-            if done.visited >= SLICE_KEYS_MAX {
+            if done.visited >= keys_max {
                 break;
             }
             let mut at = defrag.at.get();

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use flash::{
     Completion, EngineError, EngineWorker, FetchedRecord, Location, OwnedRecord, ReadStart,
-    record_size,
+    RecordId, record_size,
 };
 use keyspace::{Db, EntryPosition, FlashRef, Key, Stored, Tally};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -246,6 +246,24 @@ impl TierWorker {
         let mut fetched = GroupDone { group, worker: self }.await;
         fetched.has_waited = has_waited;
         fetched
+    }
+
+    /// Which record lies at the place of a key's value, as [`Tier::record_id`], by its own side of the engine where it has one.
+    #[inline]
+    pub fn record_id(&self, at: FlashRef) -> RecordId {
+        let side = self.engine.borrow();
+        match side.as_ref() {
+            Some(engine) if self.engine_number.get() == self.tier.engine_number() => {
+                engine.identify(Location::from_units(at.units))
+            }
+            _ => self.tier.record_id(at),
+        }
+    }
+
+    /// What to fetch for a key whose value is on flash alone. The key's slot is locked.
+    #[inline]
+    pub fn want(&self, key: &Key<'_>, at: FlashRef, value_len: u32) -> Want {
+        Want { at, record: self.record_id(at), key_len: key.bytes.len() as u32, value_len }
     }
 
     /// Asks the CPU for the lines of values on flash that will be fetched, of those that have been read ahead.

@@ -175,8 +175,8 @@ impl Element {
     }
 
     fn at_node(self, key: &Hint, name: NodeName, step: Step) -> LookUp {
-        let moves_others = matches!((self, step), (Element::Popped(..), _) | (_, Step::Place));
-        LookUp { element: self, key: *key, node: hint_of(name, key), step, moves_others }
+        let is_popped = matches!(self, Element::Popped(..));
+        LookUp { element: self, key: *key, node: hint_of(name, key), step, is_popped }
     }
 }
 
@@ -201,8 +201,8 @@ pub struct LookUp {
     /// The node to look into next.
     node: Hint,
     step: Step,
-    /// Whether the element is removed, or put in: what stands behind it in its leaves moves.
-    moves_others: bool,
+    /// Whether the element was looked for at an end, to be taken from there.
+    is_popped: bool,
 }
 
 /// What a look-up comes to.
@@ -266,12 +266,18 @@ impl LookUp {
         }
     }
 
+    /// Whether the element is removed from its node, or put in: what stands behind it there moves.
+    fn moves_others(&self) -> bool {
+        let is_leaf = matches!(self.step, Step::Leaf);
+        self.is_popped || is_leaf && matches!(self.element, Element::Scored(..))
+    }
+
     /// Asks for the lines of its row, or for all that may move.
     fn prefetch_row(&self, slot: &SlotState) {
         let (Some(rows), Some(hash)) = (self.rows(slot), self.element.member_hash()) else {
             return;
         };
-        if self.moves_others {
+        if self.moves_others() {
             let lines = rows.bytes().chunks(CACHE_LINE_BYTES);
             return lines.for_each(|line| prefetch(line.as_ptr()));
         }
@@ -299,7 +305,7 @@ impl LookUp {
                 (index.leaf_name(slot, |branch| branch.find(&hash.order()))?, Step::IndexLeaf)
             }
             // It has come from the leaf.
-            Step::IndexLeaf if self.moves_others => return None,
+            Step::IndexLeaf if self.is_popped => return None,
             Step::IndexLeaf => {
                 let score = ScoreIndex::of(self.rows(slot)?).scores(&hash).next()?;
                 let (_, place) = tree_of(slot, &self.key)?;

@@ -176,6 +176,9 @@ pub trait EngineWorker {
         record: OwnedRecord,
     ) -> Result<Location, (AppendError, OwnedRecord)>;
 
+    /// As [`Engine::identify`].
+    fn identify(&self, at: Location) -> RecordId;
+
     /// Starts a read. `size` is the record's `record_size`. The device is asked at the next
     /// `submit`.
     ///

@@ -55,6 +55,8 @@ const COUNTED_BYTES_MIN: usize = 4 << 10;
 const STAYS_LOOK_UPS: usize = 16;
 /// Cache lines of a record that are asked for ahead: one of 512 bytes.
 const PREFETCH_LINES: usize = 10;
+/// Blocks that are used up and stay until their memory is used again: to allocate it anew costs more than to read it.
+const USED_UP_MAX: usize = 16;
 /// Blocks that are looked at for one that may go, each time.
 const HAND_STEPS_MAX: usize = 64;
 
@@ -170,6 +172,8 @@ impl BlockCache {
         (self.bytes_max, self.stays) = (bytes, stays_of(share));
         let is_idle = std::mem::replace(&mut self.bounded_at, self.clock) == self.clock;
         self.idle_bounds = if is_idle { self.idle_bounds.saturating_add(1) } else { 0 };
+        let used_up_max = if is_idle { 0 } else { USED_UP_MAX };
+        while self.used_up.len() > used_up_max && self.evict_used_up().is_some() {}
         let mut places_left = EVICTED_AT_ONCE_MAX;
         while self.bytes > bytes && places_left > 0 && self.evict_unused(0).is_some() {
             places_left -= 1;
@@ -325,8 +329,11 @@ impl BlockCache {
                 spare = Some(buffer);
             }
             evicted(one);
+            spare.is_some()
         };
-        self.evict_used_up(&mut give_up);
+        while let Some(block) = self.evict_used_up()
+            && !give_up(block)
+        {}
         if counted_bytes(size) > self.bytes_max {
             return None;
         }
@@ -404,12 +411,14 @@ impl BlockCache {
         self.bytes = self.blocks.iter().map(|(_, block)| block.counted_bytes()).sum();
     }
 
-    fn evict_used_up(&mut self, evicted: &mut impl FnMut((Evicted, Content))) {
-        while let Some(place) = self.used_up.pop() {
+    /// Gives up a block that is used up, the last that came to be.
+    fn evict_used_up(&mut self) -> Option<(Evicted, Content)> {
+        loop {
+            let place = self.used_up.pop()?;
             // Another may stand there by now.
             let block = self.keys.get(&place).map(|&key| &self.blocks[key]);
             if block.is_some_and(|block| block.is_used_up) {
-                evicted(self.remove(place));
+                return Some(self.remove(place));
             }
         }
     }
@@ -655,11 +664,36 @@ mod tests {
         cache.note_use(3, BLOCK_BYTES + 1024, BLOCK_BYTES - 1024);
         // The last of the first block, and the first of the second.
         cache.note_use(3, BLOCK_BYTES - 1024, 1024 + 1024);
-        let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range));
-        evicted.sort_by_key(|range| range.start);
-        assert_eq!(evicted, [block(0), block(1)]);
-        let mut buffer = buffer.expect("there is room");
+        let mut take =
+            || cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one.range));
+        let buffers = [take(), take()].map(|buffer| buffer.expect("there is room"));
+        assert_eq!(evicted, [block(1), block(0)], "the last first");
+        let [_, mut buffer] = buffers;
         assert_eq!(buffer.address().0, address, "memory is used again");
+    }
+
+    #[test]
+    fn few_that_are_used_up_stay_for_their_memory_and_none_while_nothing_is_looked_up() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        let_grow(&mut cache, 100 << 16);
+        let bound = |cache: &mut BlockCache| cache.set_bytes_max(100 << 16, 100 << 16);
+        for number in 0..50 {
+            assert!(put(&mut cache, &pool, PLACE, block(number)));
+        }
+        for number in 0..50 {
+            cache.note_use(3, number * BLOCK_BYTES, BLOCK_BYTES);
+        }
+        pass_look_ups(&mut cache);
+        bound(&mut cache);
+        assert_eq!(cache.bytes(), USED_UP_MAX << 16);
+        // Each takes the place of another.
+        for number in 50..60 {
+            assert!(put(&mut cache, &pool, PLACE, block(number)));
+            assert_eq!(cache.bytes(), USED_UP_MAX << 16);
+        }
+        bound(&mut cache);
+        bound(&mut cache);
+        assert_eq!(cache.bytes(), 10 << 16);
     }
 
     #[test]

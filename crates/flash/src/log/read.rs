@@ -69,6 +69,8 @@ pub(crate) struct Reader {
     pub(super) gathered: Vec<u32>,
     pub(super) ahead: ReadAhead,
     pub(super) blocks: BlockCache,
+    /// Room for the blocks to be read ahead.
+    pub(super) next_blocks: Vec<((u32, u64), u32)>,
     pub(crate) large: LargeReads,
 }
 
@@ -124,6 +126,7 @@ impl Reader {
             gathered: Vec::new(),
             ahead: ReadAhead::new(),
             blocks: BlockCache::default(),
+            next_blocks: Vec::new(),
             large: LargeReads::default(),
         }
     }

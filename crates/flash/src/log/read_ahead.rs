@@ -236,7 +236,7 @@ impl ReadAhead {
         segment: u32,
         block: &Range<u32>,
         look_ups: u64,
-    ) -> impl Iterator<Item = i32> + use<> {
+    ) -> impl ExactSizeIterator<Item = i32> + use<> {
         let has_credit = self.credit_bytes > 0;
         let window_bytes_max = self.window_bytes_max;
         let ahead_look_ups = self.ahead_look_ups;

@@ -13,6 +13,8 @@ use crate::limits::READS_IN_FLIGHT_MAX;
 
 /// Bytes of neighbours that are read at once: as those of a block that is read ahead.
 const RUN_BYTES_MAX: u32 = BLOCK_BYTES;
+/// What a stream comes to is read ahead in as many parts: a request to the drive costs microseconds, however large it is.
+const AHEAD_PARTS: usize = 4;
 
 impl Reader {
     /// Asks the device for all that was gathered.
@@ -143,18 +145,39 @@ impl Reader {
         if !io.shared.reads_ahead() {
             return;
         }
-        for number in self.ahead.note_use(place.0, &block, self.blocks.look_ups()) {
-            let Some((place_of_next, number)) = in_order_of_writing(io, place, number) else {
-                break;
-            };
-            let next = block_range(number);
-            if self.blocks.overlaps(place_of_next.0, &next) {
-                continue;
-            }
-            let has_begun = self.begin_block(io, place_of_next, next, &(0..0)).is_some();
+        let mut next = std::mem::take(&mut self.next_blocks);
+        self.find_next_blocks(io, place, &block, &mut next);
+        for (place_of_next, number) in next.drain(..) {
+            let range = block_range(number);
+            let has_begun = self.begin_block(io, place_of_next, range, &(0..0)).is_some();
             if has_begun && place_of_next != place {
                 self.ahead.go_on((place.0, &block), (place_of_next.0, number));
             }
+        }
+        self.next_blocks = next;
+    }
+
+    /// Finds the blocks to be read now that one is used for the first time, which are not there: none, unless they are as many
+    /// as are worth the call, or the next is among them. What is asked for together is one request to the drive.
+    fn find_next_blocks(
+        &mut self,
+        io: &Io,
+        place: (u32, u64),
+        block: &Range<u32>,
+        next: &mut Vec<((u32, u64), u32)>,
+    ) {
+        let mut is_next_there = true;
+        let numbers = self.ahead.note_use(place.0, block, self.blocks.look_ups());
+        let least = numbers.len() / AHEAD_PARTS;
+        for (distance, number) in numbers.enumerate() {
+            let Some((place, number)) = in_order_of_writing(io, place, number) else { break };
+            if !self.blocks.overlaps(place.0, &block_range(number)) {
+                is_next_there &= distance > 0;
+                next.push((place, number));
+            }
+        }
+        if is_next_there && next.len() < least {
+            next.clear();
         }
     }
 

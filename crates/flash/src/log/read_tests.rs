@@ -145,6 +145,24 @@ fn reads_in_order_go_on_from_segment_to_segment() {
 }
 
 #[test]
+fn a_long_window_is_read_ahead_in_parts() {
+    let mut records = Records::new(2, 12_000);
+    records.worker.bound_block_cache(32 << 20, 32 << 20);
+    let (mut turns, mut blocks) = (0, 0);
+    for number in 0..12_000 {
+        let before = records.disk.operations();
+        assert_eq!(records.read_in_order(number..number + 1), []);
+        let begun = records.disk.operations() - before;
+        // By then the window is as long as it gets.
+        if number > 6_000 {
+            turns += u64::from(begun > 0);
+            blocks += begun;
+        }
+    }
+    assert!(blocks >= 40 && turns * 3 <= blocks * 2, "{blocks} blocks in {turns} turns");
+}
+
+#[test]
 fn switched_off_each_record_is_a_read_of_its_sectors() {
     let mut records = Records::new(2, 1000);
     assert_eq!(records.read_in_order(0..500), []);

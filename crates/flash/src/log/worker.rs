@@ -169,6 +169,10 @@ impl EngineWorker for LogWorker {
         self.done = done;
     }
 
+    fn identify(&self, at: Location) -> RecordId {
+        self.io.shared.identify(at)
+    }
+
     fn has_ended(&mut self) -> bool {
         self.io.device.has_ended()
     }

@@ -495,7 +495,7 @@ impl Runner<'_> {
                         return self.needs(&mut locked, keys, lacked, replies);
                     }
                     // Values went cold again and again: read them while nobody can move them.
-                    let (tier, fetched) = (&worker.server.tier, &*self.fetched);
+                    let (tier, fetched) = (&worker.tier, &*self.fetched);
                     let is_held = locked.holds(Key::new(&missing.key).slot);
                     let held = if is_held { keys } else { &[] };
                     let table = keyspace.table_of(self.session.db);
@@ -576,7 +576,7 @@ impl Runner<'_> {
         }
         let server = self.session.server();
         let table = server.tier.keyspace.table_of(self.session.db);
-        let mut needs = NeededOf::new(server);
+        let mut needs = NeededOf::new(&self.session.worker);
         let Lacked { wants, reply_bytes, is_for_copies } = lacked;
         let lacked_bytes = wants.iter().map(|want| u64::from(want.value_len)).sum();
         needs.needed.named = wants.len();

@@ -15,6 +15,7 @@ use crate::execution::outcome::{Lacked, Needed};
 use crate::session::transaction::Transaction;
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::server::Server;
+use crate::state::worker::Worker;
 
 /// How far it has come.
 pub(crate) struct Gathering<'a> {
@@ -31,8 +32,8 @@ pub(crate) struct Gathering<'a> {
 
 impl<'a> Gathering<'a> {
     /// For a request on this database of which a run lacked this.
-    pub(crate) fn new(server: &'a Server, db: u8, lacked: Lacked) -> Gathering<'a> {
-        let (needs, keys) = (NeededOf::new(server), SmallVec::new());
+    pub(crate) fn new(worker: &'a Worker, db: u8, lacked: Lacked) -> Gathering<'a> {
+        let (needs, keys) = (NeededOf::new(worker), SmallVec::new());
         Gathering { needs, db, command: 0, keys, next_key: 0, lacked }
     }
 }

@@ -11,7 +11,7 @@ use flash::RecordId;
 use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
-use tier::{FetchedSet, Tier, TierWorker};
+use tier::{FetchedSet, TierWorker};
 
 use crate::execution::dispatch::wants_of;
 use crate::execution::effects::take_effects;
@@ -106,7 +106,7 @@ pub(crate) fn run_locked(
     let mut tally = worker.tally.borrow_mut();
     let server = &worker.server;
     let leaves_gaps = run.leaves_gaps;
-    let fetched = FetchedValues { set: run.fetched, tier: &server.tier, leaves_gaps };
+    let fetched = FetchedValues { set: run.fetched, tier: &worker.tier, leaves_gaps };
     let reads = Reads::of(&tally);
     // With the slots held, so that it says who waits for their keys.
     let (listened, is_saving) = server.listening.split();
@@ -224,7 +224,7 @@ fn save_before(
         return Ok(());
     }
     let tier = &*worker.server.tier;
-    let fetched = FetchedValues { set: run.fetched, tier, leaves_gaps: false };
+    let fetched = FetchedValues { set: run.fetched, tier: &worker.tier, leaves_gaps: false };
     let read_held = TierWorker::fetch_blocking;
     // It holds its slots before and after, or is a part of a request.
     let at_once = run.saved_bytes.is_some() || run.part != Part::Whole;
@@ -478,7 +478,7 @@ fn promote_in_table(
     let promoted = db.promote_with(key, |at, frequency| {
         // The frequency counts this access too: above 1 it was used before.
         let wanted = at_once || frequency > 1;
-        wanted.then(|| value(tier.record_id(at))).flatten()
+        wanted.then(|| value(caller.worker.tier.record_id(at))).flatten()
     });
     if promoted {
         tier.counters.promoted.fetch_add(1, Ordering::Relaxed);
@@ -488,7 +488,7 @@ fn promote_in_table(
 /// Fetched values as handlers ask for them.
 struct FetchedValues<'a> {
     set: &'a FetchedSet,
-    tier: &'a Tier,
+    tier: &'a TierWorker,
     leaves_gaps: bool,
 }
 

@@ -4,7 +4,7 @@ use flash::RecordId;
 use keyspace::{Key, SlotState};
 use rapidhash::RapidHashSet;
 use resp::Args;
-use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
+use tier::{FetchedSet, TierWorker, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 
 use crate::execution::dispatch::{Pipeline, finish_reply};
 use crate::execution::keys::keys_with_needs;
@@ -14,13 +14,14 @@ use crate::session::cold::{Extent, cold, extent};
 use crate::state::client_memory::{bytes_free, refusal, request_bytes_max};
 use crate::state::registry::{Entry, Run, Verb};
 use crate::state::server::Server;
+use crate::state::worker::Worker;
 
 /// What a request needs is more than it may take: more than so many bytes.
 pub(crate) struct TooMuch(pub(crate) u64);
 
 /// What is known so far of what a request needs.
 pub(crate) struct NeededOf<'a> {
-    server: &'a Server,
+    tier: &'a TierWorker,
     pub(crate) needed: Needed,
     /// Keys that were looked at.
     pub(crate) keys_seen: usize,
@@ -34,10 +35,18 @@ pub(crate) struct NeededOf<'a> {
 }
 
 impl NeededOf<'_> {
-    pub(crate) fn new(server: &Server) -> NeededOf<'_> {
-        let bytes_max = request_bytes_max(server);
+    pub(crate) fn new(worker: &Worker) -> NeededOf<'_> {
+        let bytes_max = request_bytes_max(&worker.server);
         let (needed, seen) = Default::default();
-        NeededOf { server, needed, keys_seen: 0, names_large: false, seen, bytes: 0, bytes_max }
+        NeededOf {
+            tier: &worker.tier,
+            needed,
+            keys_seen: 0,
+            names_large: false,
+            seen,
+            bytes: 0,
+            bytes_max,
+        }
     }
 
     /// Adds what a command needs of a key: its value if it is on flash and wanted, or was fetched for it
@@ -50,7 +59,7 @@ impl NeededOf<'_> {
         fetched: &FetchedSet,
     ) {
         self.keys_seen += 1;
-        let Some(extent) = extent(&self.server.tier, slot, table, key) else { return };
+        let Some(extent) = extent(self.tier, slot, table, key) else { return };
         let Extent { want, len, is_tree } = extent;
         self.names_large |= is_tree || len > CLAIM_BYTES_MIN;
         let is_wanted = needs == command::Needs::Value;
@@ -165,7 +174,7 @@ impl Pipeline<'_> {
         if needed.is_too_much || of_client > own_max {
             return Err(TooMuch(own_max));
         }
-        let (tier, keyspace) = (&server.tier, &*server.tier.keyspace);
+        let (tier, keyspace) = (&session.worker.tier, &*server.tier.keyspace);
         let mut add = |key: &Key<'_>| {
             let slot = keyspace.lock(key.slot);
             let want = cold(tier, &slot, keyspace.table_of(session.db), key);

@@ -209,7 +209,7 @@ fn waits_for_snapshot(session: &Session, locked: &mut Locked<'_>) -> Option<Box<
 /// transaction moves the commands behind it to another database.
 fn needs<'a>(session: &'a Session, locked: &mut Locked<'_>, fetched: &FetchedSet) -> NeededOf<'a> {
     let mut db = session.db;
-    let mut needs = NeededOf::new(session.server());
+    let mut needs = NeededOf::new(&session.worker);
     for queued in &session.transaction.queued {
         if needs.are_too_much() {
             break;
@@ -345,7 +345,7 @@ fn run_queued<'r>(
                     });
                 }
                 length = reply.len();
-                let mut wants = all_cold(&session.server().tier, locked, table, &keys, fetched);
+                let mut wants = all_cold(&session.worker.tier, locked, table, &keys, fetched);
                 wants.extend(lacked);
                 fetched.extend(session.worker.tier.fetch_blocking(wants));
             }

@@ -250,7 +250,9 @@ fn promote_in_table(session: &Session, table: u8, key: &Key<'_>) -> Result<bool,
     let tier = &session.server().tier;
     // Read while the slot is held, so that nobody can move the value meanwhile.
     let mut locked = tier.keyspace.lock_one(key.slot);
-    let Some(want) = cold(tier, locked.slot(key.slot), table, key) else { return Ok(false) };
+    let Some(want) = cold(&session.worker.tier, locked.slot(key.slot), table, key) else {
+        return Ok(false);
+    };
     let fetched = session.worker.tier.fetch_blocking(vec![want]);
     if let Some(failure) = fetched.failure(want.record) {
         return Err(CommandError::owned(format!("ERR cannot read the value of a key: {failure}")));

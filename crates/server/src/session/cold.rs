@@ -1,19 +1,19 @@
 //! Values that are on flash alone, and what values take.
 
 use keyspace::{Key, Locked, SlotState, Stored};
-use tier::{FetchedSet, Tier, Want};
+use tier::{FetchedSet, TierWorker, Want};
 use value::Kind;
 
 /// What to fetch for a key whose value is on flash alone.
 #[inline]
-pub(crate) fn cold(tier: &Tier, slot: &SlotState, table: u8, key: &Key<'_>) -> Option<Want> {
+pub(crate) fn cold(tier: &TierWorker, slot: &SlotState, table: u8, key: &Key<'_>) -> Option<Want> {
     let (at, value_len) = slot.cold(table, key)?;
     Some(tier.want(key, at, value_len))
 }
 
 /// What to fetch for those of `keys` whose values are on flash alone and were not fetched.
 pub(crate) fn all_cold(
-    tier: &Tier,
+    tier: &TierWorker,
     locked: &mut Locked<'_>,
     table: u8,
     keys: &[Key<'_>],
@@ -34,7 +34,12 @@ pub(crate) struct Extent {
 
 /// What the value of a key takes, if it exists.
 #[inline]
-pub(crate) fn extent(tier: &Tier, slot: &SlotState, table: u8, key: &Key<'_>) -> Option<Extent> {
+pub(crate) fn extent(
+    tier: &TierWorker,
+    slot: &SlotState,
+    table: u8,
+    key: &Key<'_>,
+) -> Option<Extent> {
     let view = slot.view(table, key)?;
     let (len, want) = match view.stored {
         Stored::Cold(at, len) => (len, Some(tier.want(key, at, len))),

@@ -338,7 +338,7 @@ impl<T: Transport> Connection<T> {
     /// Looks for what the request under way needs, and waits for that.
     async fn gather(&mut self, lacked: Lacked) {
         let worker = self.worker.clone();
-        let mut gathering = Gathering::new(&worker.server, self.session.db, lacked);
+        let mut gathering = Gathering::new(&worker, self.session.db, lacked);
         let mut alone = None;
         loop {
             let start_ticks = worker.server.clock.raw();

@@ -15,6 +15,8 @@ const SPARE_FILES: u64 = 64;
 const MIB: u64 = 1 << 20;
 /// How long it may take until clients that take too much are closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);
+/// The same until those that have gone are noticed: less than each of them may wait for memory.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Lets this process open as many files as it may at all; how many that is.
 fn raise_open_files() -> u64 {
@@ -143,4 +145,42 @@ fn one_command_that_reads_more_than_all_buffers_is_answered() {
     for (index, found) in values.iter().enumerate() {
         assert_eq!(text(found), value(index), "{index}");
     }
+}
+
+/// Requests of clients that give up, and ask again, and give up again, must not fill the queue for memory.
+#[test]
+fn reads_of_clients_that_have_gone_leave_the_queue_for_memory() {
+    const KEYS: usize = 60_000;
+    const READ: usize = 1000;
+    let options = ["--workers", "2", "--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut control = kelvin.connect();
+    let value = "v".repeat(1600);
+    for first in (0..KEYS).step_by(100) {
+        for index in first..first + 100 {
+            control.send(&["SET", &format!("key:{index:06}"), &value]);
+        }
+        (0..100).for_each(|_| assert_eq!(control.read(), Frame::Simple(b"OK".to_vec())));
+    }
+    control.call(&["TIER", "DEMOTE", "ALL"]);
+    raise_open_files();
+    let gone: Vec<TcpStream> = (0..800).map(|_| kelvin.stream()).collect();
+    for (number, mut client) in gone.into_iter().enumerate() {
+        let first = number * 7919 % (KEYS - READ);
+        let keys = (first..first + READ).map(|index| format!(" key:{index:06}"));
+        client
+            .write_all(format!("MGET{}\r\n", keys.collect::<String>()).as_bytes())
+            .expect("taken");
+    }
+    let clients = |control: &mut support::Client| {
+        let info = text(&control.line("INFO clients"));
+        let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+        count.expect("a counter").trim().parse::<usize>().expect("a number")
+    };
+    let deadline = Instant::now() + LEAVE_TIME_MAX;
+    while clients(&mut control) > 1 {
+        assert!(Instant::now() < deadline, "{} are left", clients(&mut control));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(text(&control.line("GET key:000007")), value);
 }

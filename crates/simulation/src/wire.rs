@@ -186,6 +186,11 @@ impl ClientEnd {
 }
 
 impl Transport for ServerEnd {
+    fn has_hung_up(&self) -> bool {
+        let wire = self.0.borrow();
+        wire.is_closed_by_client && wire.arrived.is_empty()
+    }
+
     fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         let mut wire = self.0.borrow_mut();
         let room = buffer.capacity() - buffer.len();

@@ -456,7 +456,7 @@ impl Budget {
     }
 
     /// Measurements so far, modulo 2^32.
-    pub(crate) fn measures(&self) -> u32 {
+    pub fn measures(&self) -> u32 {
         self.measures.load(Ordering::Relaxed)
     }
 

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use rustix::buffer::spare_capacity;
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionread};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -25,6 +26,9 @@ pub trait Transport {
 
     /// Writes as much of `bytes` as is taken. Returns how much that was.
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
+
+    /// Whether the other side sends nothing more, and all that it sent was read. Cost: a system call.
+    fn has_hung_up(&self) -> bool;
 }
 
 /// A connected socket in a worker's event loop.
@@ -94,6 +98,13 @@ impl Transport for Stream {
             }
         }
     }
+
+    fn has_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(self.socket(), PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&at_once)).is_ok_and(|count| count > 0)
+            && ioctl_fionread(self.socket()).is_ok_and(|bytes| bytes == 0)
+    }
 }
 
 #[cfg(test)]
@@ -102,6 +113,35 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn a_side_that_has_hung_up_is_told_once_all_was_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let tcp = std::net::TcpStream::connect(address).expect("connected");
+            let (accepted, _) = listener.accept().expect("accepted");
+            let (near, far) = UnixStream::pair().expect("a pair");
+            let pairs: [(OwnedFd, OwnedFd); 2] =
+                [(accepted.into(), tcp.into()), (near.into(), far.into())];
+            for (near, far) in pairs {
+                rustix::io::ioctl_fionbio(&near, true).expect("an option");
+                let near = Stream::new(near, Rc::default()).expect("watched");
+                assert!(!near.has_hung_up());
+                rustix::io::write(&far, b"PING").expect("written");
+                drop(far);
+                poll_fn(|cx| near.socket().poll_read_ready(cx).map(|_| ())).await;
+                assert!(!near.has_hung_up(), "something is left to be read");
+                let mut received = Vec::with_capacity(64);
+                let count = poll_fn(|cx| near.poll_read(cx, &mut received)).await;
+                assert_eq!(count.expect("read"), 4);
+                while !near.has_hung_up() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
 
     #[test]
     fn bytes_pass_both_ways_and_the_end_is_seen() {

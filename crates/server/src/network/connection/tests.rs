@@ -72,6 +72,11 @@ struct Wire {
 }
 
 impl Transport for Rc<RefCell<Wire>> {
+    fn has_hung_up(&self) -> bool {
+        let wire = self.borrow();
+        wire.has_ended && wire.requests.is_empty()
+    }
+
     fn poll_read(&self, _: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         let mut wire = self.borrow_mut();
         if wire.requests.is_empty() && !wire.has_ended {

@@ -32,6 +32,8 @@ use crate::state::worker::Worker;
 
 /// How long a request waits for memory before clients are closed whose own are only arriving, and between two such looks.
 const WAITING_CLOSED_EVERY: Duration = Duration::from_millis(500);
+/// While a client waits it is looked whether it has gone, each so many measurements of memory: a sixth of a second.
+const LEFT_LOOK_MEASURES: u64 = 8;
 
 /// What a request needs before it runs.
 pub(crate) enum Wait {
@@ -279,12 +281,34 @@ impl<T: Transport> Connection<T> {
                 if self.unwritten() > 0 {
                     self.write_meanwhile(cx);
                 }
+                self.end_if_left(cx);
             }
             polled
         })
         .await;
         self.session.client.is_served.store(true, Ordering::Relaxed);
         output
+    }
+
+    /// Ends the connection of a client that has gone, looked for now and then: clients that give up and ask again would
+    /// else fill the queue with requests that nobody waits for. Not if it has sent anything that changes the data, which
+    /// it may have done to go.
+    fn end_if_left(&self, cx: &Context<'_>) {
+        let client = &self.session.client;
+        let measures = u64::from(self.worker.server.tier.budget.measures());
+        let is_due = (measures + client.id).is_multiple_of(LEFT_LOOK_MEASURES);
+        if is_due && self.only_reads() && self.transport.has_hung_up() {
+            client.kill();
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Whether the request under way is the last of what has arrived, and changes nothing.
+    fn only_reads(&self) -> bool {
+        let [request] = self.batch.rest() else { return false };
+        let is_write = request.entry.is_none_or(|entry| entry.spec.flags.has(Flags::WRITE))
+            || self.session.transaction.has_flag(Flags::WRITE);
+        !is_write && self.batch.parsed_bytes == self.input.len()
     }
 
     pub(super) fn write_meanwhile(&mut self, cx: &mut Context<'_>) {

@@ -21,8 +21,8 @@ pub fn prefetch<T>(address: *const T) {
 pub fn prefetch_lines(bytes: &[u8], lines: usize) {
     let in_first = bytes.len().min(bytes.as_ptr().align_offset(CACHE_LINE_BYTES));
     let (first, rest) = bytes.split_at(in_first);
-    prefetch(first.as_ptr());
-    for line in rest.chunks(CACHE_LINE_BYTES).take(lines - 1) {
+    let first = (in_first > 0).then_some(first);
+    for line in first.into_iter().chain(rest.chunks(CACHE_LINE_BYTES)).take(lines) {
         prefetch(line.as_ptr());
     }
 }

@@ -19,7 +19,7 @@ use crate::worker::TierWorker;
 const REGIONS: usize = 8;
 /// Keys that a slice looks at, at most: 200 to 700 us.
 const SLICE_KEYS_MAX: u64 = 8192;
-/// The same where nobody brings anything, for others may read.
+/// The same where nobody brings anything and little moves, for others may read.
 const IDLE_SLICE_KEYS_MAX: u64 = 2048;
 /// Pages of which more than this part is free are sparse: a quarter. Three bytes move then for one
 /// that comes free, at most.
@@ -182,7 +182,8 @@ impl TierWorker {
     /// Defragments though nobody brings anything, a slice at a time.
     pub(crate) fn defrag_idle(&self) {
         if self.defrag.is_idle_turn(self.tier.budget.measures()) {
-            self.defrag_keys(IDLE_SLICE_KEYS_MAX);
+            let makes_haste = self.defrag.makes_haste.get();
+            self.defrag_keys(if makes_haste { SLICE_KEYS_MAX } else { IDLE_SLICE_KEYS_MAX });
         }
     }
 

@@ -31,9 +31,9 @@ use crate::wait::WaitQueue;
 
 /// So many reads in flight are few. Where few clients read, a pipeline's are handed to the kernel at once while there are no
 /// more.
-const FEW_READS_MAX: usize = 32;
+const FEW_READS_MAX: usize = 64;
 /// Few clients read where at most one in so many of their batches has waited for reads.
-const BATCHES_OF_READER_MIN: usize = 8;
+const BATCHES_OF_READER_MIN: usize = 4;
 /// Batches after which that is judged, those before counting half, and so on: as many as end in a turn or two.
 const JUDGED_BATCHES: usize = 64;
 /// Of the record of a value that is asked for ahead, so much is the key: its length is not known yet.

@@ -9,10 +9,13 @@ use value::leaf::scored::order_of_score;
 use value::leaf::{Rows, element_hash};
 
 use crate::collection::list::End;
-use crate::collection::place::{NodeName, Place, end_of};
+use crate::collection::place::{LEAF_BYTES_MAX, NodeName, Place, end_of};
 
 /// Lines of a sorted set's leaf that are asked for at once: they have its fingerprints, by which the others are chosen.
 const FINGERPRINT_LINES: usize = 4;
+
+/// Lines that are asked for of a leaf where elements move, at most: those of one that is not longer than others.
+const MOVED_LINES_MAX: usize = LEAF_BYTES_MAX / CACHE_LINE_BYTES;
 
 /// Which element of the collection of its key a command looks up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +281,7 @@ impl LookUp {
             return;
         };
         if self.moves_others() {
-            let lines = rows.bytes().chunks(CACHE_LINE_BYTES);
+            let lines = rows.bytes().chunks(CACHE_LINE_BYTES).take(MOVED_LINES_MAX);
             return lines.for_each(|line| prefetch(line.as_ptr()));
         }
         for at in rows.likely_places(hash.fingerprint()).into_iter().flatten() {

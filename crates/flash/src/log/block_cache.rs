@@ -16,7 +16,7 @@
 //! was damaged on its way is not served either: it is read again by itself.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, Range};
 use std::rc::Rc;
 
@@ -55,7 +55,8 @@ const COUNTED_BYTES_MIN: usize = 4 << 10;
 const STAYS_LOOK_UPS: usize = 16;
 /// Cache lines of a record that are asked for ahead: one of 512 bytes.
 const PREFETCH_LINES: usize = 10;
-/// Blocks that are used up and stay until their memory is used again: to allocate it anew costs more than to read it.
+/// Blocks that are used up and stay until their memory is used again: to allocate and zero it takes more CPU than to read into
+/// it.
 const USED_UP_MAX: usize = 16;
 /// Blocks that are looked at for one that may go, each time.
 const HAND_STEPS_MAX: usize = 64;
@@ -68,7 +69,7 @@ pub(crate) struct BlockCache {
     /// The key of the one that was found last: most look-ups are near the one before.
     found: Cell<usize>,
     /// Where blocks have been used up. Some of them may be gone.
-    used_up: Vec<Place>,
+    used_up: VecDeque<Place>,
     bytes: usize,
     bytes_max: usize,
     /// For so many look-ups a block stays.
@@ -101,7 +102,7 @@ struct Block {
     used_bytes: u32,
     /// Of which pieces some was served.
     used: PieceSet,
-    /// Whether nothing else of it can be.
+    /// Whether all of it but padding was served.
     is_used_up: bool,
     used_at: u64,
 }
@@ -135,7 +136,7 @@ impl Default for BlockCache {
             blocks: Slab::new(),
             keys: BTreeMap::new(),
             found: Cell::new(0),
-            used_up: Vec::new(),
+            used_up: VecDeque::new(),
             bytes: 0,
             bytes_max: BYTES_MAX_AT_FIRST,
             stays: stays_of(BYTES_MAX_AT_FIRST),
@@ -172,9 +173,16 @@ impl BlockCache {
         (self.bytes_max, self.stays) = (bytes, stays_of(share));
         let is_idle = std::mem::replace(&mut self.bounded_at, self.clock) == self.clock;
         self.idle_bounds = if is_idle { self.idle_bounds.saturating_add(1) } else { 0 };
-        let used_up_max = if is_idle { 0 } else { USED_UP_MAX };
-        while self.used_up.len() > used_up_max && self.evict_used_up().is_some() {}
         let mut places_left = EVICTED_AT_ONCE_MAX;
+        let used_up_max = if is_idle { 0 } else { USED_UP_MAX };
+        // Else those that stay would come to be places of blocks that have gone.
+        self.used_up.retain(|&place| is_used_up(&self.keys, &self.blocks, place));
+        while self.used_up.len() > used_up_max && places_left > 0 {
+            let oldest = self.used_up.pop_front();
+            let is_there = |place: &Place| is_used_up(&self.keys, &self.blocks, *place);
+            oldest.filter(is_there).map(|place| self.remove(place));
+            places_left -= 1;
+        }
         while self.bytes > bytes && places_left > 0 && self.evict_unused(0).is_some() {
             places_left -= 1;
         }
@@ -297,7 +305,7 @@ impl BlockCache {
         block.note_use(offset - block.place.start, bytes.min(block.end - offset));
         block.used_at = self.clock;
         if block.becomes_used_up() {
-            self.used_up.push(block.place);
+            self.used_up.push_back(block.place);
         }
         Some(block)
     }
@@ -329,16 +337,13 @@ impl BlockCache {
                 spare = Some(buffer);
             }
             evicted(one);
-            spare.is_some()
         };
-        while let Some(block) = self.evict_used_up()
-            && !give_up(block)
-        {}
+        self.evict_used_up().map(&mut give_up);
         if counted_bytes(size) > self.bytes_max {
             return None;
         }
         while self.bytes + counted_bytes(size) > self.bytes_max {
-            give_up(self.evict_unused(self.stays)?);
+            give_up(self.evict_used_up().or_else(|| self.evict_unused(self.stays))?);
         }
         Some(spare.unwrap_or_else(|| pool.take_apart(size)))
     }
@@ -381,7 +386,7 @@ impl BlockCache {
             block.content = Content::Ready(buffer);
             // By those who have waited for it.
             if block.becomes_used_up() {
-                self.used_up.push(block.place);
+                self.used_up.push_back(block.place);
             }
         }
     }
@@ -405,6 +410,7 @@ impl BlockCache {
 
     /// Gives up all that is not being read.
     pub(crate) fn clear(&mut self) {
+        self.used_up.clear();
         self.blocks.retain(|_, block| !block.is_ready());
         self.keys.retain(|_, key| self.blocks.contains(*key));
         self.blocks.shrink_to_fit();
@@ -414,10 +420,8 @@ impl BlockCache {
     /// Gives up a block that is used up, the last that came to be.
     fn evict_used_up(&mut self) -> Option<(Evicted, Content)> {
         loop {
-            let place = self.used_up.pop()?;
-            // Another may stand there by now.
-            let block = self.keys.get(&place).map(|&key| &self.blocks[key]);
-            if block.is_some_and(|block| block.is_used_up) {
+            let place = self.used_up.pop_back()?;
+            if is_used_up(&self.keys, &self.blocks, place) {
                 return Some(self.remove(place));
             }
         }
@@ -446,6 +450,11 @@ impl BlockCache {
         let evicted = Evicted { segment: place.segment, range, used_bytes: block.used_bytes };
         (evicted, block.content)
     }
+}
+
+/// Whether a block is at a place, and used up: another may stand there by now.
+fn is_used_up(keys: &BTreeMap<Place, usize>, blocks: &Slab<Block>, place: Place) -> bool {
+    keys.get(&place).is_some_and(|&key| blocks[key].is_used_up)
 }
 
 impl Block {
@@ -757,6 +766,29 @@ mod tests {
                 assert!(set.others(pieces).eq(others), "{pieces}");
             }
         }
+    }
+
+    #[test]
+    fn used_up_blocks_that_have_gone_do_not_take_the_place_of_others() {
+        let (mut cache, pool) = (BlockCache::default(), ReadPool::new());
+        let_grow(&mut cache, 100 << 16);
+        let use_up = |cache: &mut BlockCache, numbers: Range<u32>| {
+            for number in numbers {
+                assert!(put(cache, &pool, PLACE, block(number)));
+            }
+        };
+        let most = USED_UP_MAX as u32;
+        use_up(&mut cache, 0..2 * most);
+        (0..2 * most).for_each(|number| {
+            cache.note_use(3, number * BLOCK_BYTES, BLOCK_BYTES);
+        });
+        // All but one of the first go otherwise.
+        cache.discard(3, &(0..(2 * most - 1) * BLOCK_BYTES));
+        pass_look_ups(&mut cache);
+        cache.set_bytes_max(100 << 16, 100 << 16);
+        assert_eq!((cache.bytes(), cache.used_up.len()), (1 << 16, 1));
+        cache.clear();
+        assert!(cache.used_up.is_empty());
     }
 
     #[test]

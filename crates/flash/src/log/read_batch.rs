@@ -158,7 +158,8 @@ impl Reader {
     }
 
     /// Finds the blocks to be read now that one is used for the first time, which are not there: none, unless they are as many
-    /// as are worth the call, or the next is among them. What is asked for together is one request to the drive.
+    /// as are worth the call, or the next is among them, or there are no others. What is asked for together is one request to the
+    /// drive.
     fn find_next_blocks(
         &mut self,
         io: &Io,
@@ -166,17 +167,20 @@ impl Reader {
         block: &Range<u32>,
         next: &mut Vec<((u32, u64), u32)>,
     ) {
-        let mut is_next_there = true;
+        let (mut is_next_there, mut is_end) = (true, false);
         let numbers = self.ahead.note_use(place.0, block, self.blocks.look_ups());
         let least = numbers.len() / AHEAD_PARTS;
         for (distance, number) in numbers.enumerate() {
-            let Some((place, number)) = in_order_of_writing(io, place, number) else { break };
+            let Some((place, number)) = in_order_of_writing(io, place, number) else {
+                is_end = true;
+                break;
+            };
             if !self.blocks.overlaps(place.0, &block_range(number)) {
                 is_next_there &= distance > 0;
                 next.push((place, number));
             }
         }
-        if is_next_there && next.len() < least {
+        if is_next_there && !is_end && next.len() < least {
             next.clear();
         }
     }

@@ -94,6 +94,8 @@ pub(crate) struct Connection<T> {
     moved_bytes: usize,
     /// Whether its batch has waited for reads from flash.
     is_late: bool,
+    /// The measurement of memory at which it was last looked whether the client has gone.
+    looked_at: u32,
     /// How often the request under way had to be run again, see [`Connection::count_attempt`].
     attempts: u32,
     /// Whether the request under way was run in windows, and something has changed meanwhile.
@@ -162,6 +164,7 @@ impl<T: Transport> Connection<T> {
             moved_bytes: 0,
             attempts: 0,
             is_late: false,
+            looked_at: 0,
             has_read_in_vain: false,
             named_max: 0,
             memory_granted: None,
@@ -489,7 +492,6 @@ impl<T: Transport> Connection<T> {
         }
         let limits = self.limits();
         if self.parse(&limits) {
-            self.is_late = false;
             if self.prefetch() {
                 return Start::Turn;
             }
@@ -511,7 +513,9 @@ impl<T: Transport> Connection<T> {
         if !self.batch.has_lists() {
             self.batch.give_lists(self.worker.take_batch_lists());
         }
-        self.batch.parse(&mut self.input, limits, self.worker.server.registry)
+        let has_begun = self.batch.parse(&mut self.input, limits, self.worker.server.registry);
+        self.is_late &= !has_begun;
+        has_begun
     }
 
     fn limits(&self) -> Limits {

@@ -448,6 +448,36 @@ fn replies_that_are_left_unread_stay_where_they_are_and_come_in_their_order() {
     assert!(worker.server.tier.budget.client_bytes() < OUTPUT_BUFFER_BYTES as i64);
 }
 
+#[test]
+fn who_has_hung_up_is_ended_while_it_waits_unless_it_has_sent_anything_but_reads() {
+    let worker = worker();
+    for (requests, has_hung_up, has_unwritten, ends) in [
+        ("GET a\r\n", true, false, true),
+        ("GET a\r\nMGET a b\r\n", true, false, true),
+        ("GET a\r\n", false, false, false),
+        ("GET a\r\n", true, true, false),
+        ("GET a\r\nSET a b\r\n", true, false, false),
+        ("SET a b\r\nGET a\r\n", true, false, false),
+        ("PUBLISH a b\r\n", true, false, false),
+        ("NONE\r\n", true, false, false),
+        ("GET a\r\nGE", true, false, false),
+    ] {
+        let mut connection = connection(&worker);
+        connection.input.extend_from_slice(requests.as_bytes());
+        assert!(!matches!(connection.start_batch(), Start::Nothing), "{requests}");
+        connection.transport.borrow_mut().has_ended = has_hung_up;
+        if has_unwritten {
+            connection.reply.bulk(b"x");
+        }
+        for _ in 0..8 {
+            worker.server.tier.measure();
+            connection.end_if_left(&Context::from_waker(Waker::noop()));
+        }
+        let is_ended = connection.session.client.is_killed();
+        assert_eq!(is_ended, ends, "{requests:?} {has_hung_up} {has_unwritten}");
+    }
+}
+
 /// Its buffer may have been shrunk meanwhile, and each small reply would have one of its own.
 #[test]
 fn a_buffer_of_few_replies_is_not_put_by() {

@@ -28,11 +28,12 @@ use crate::network::stream::Transport;
 use crate::state::arriving_requests::Arriving;
 use crate::state::client_eviction::close_waiting_for_memory;
 use crate::state::client_memory::Amount;
+use crate::state::registry::Entry;
 use crate::state::worker::Worker;
 
 /// How long a request waits for memory before clients are closed whose own are only arriving, and between two such looks.
 const WAITING_CLOSED_EVERY: Duration = Duration::from_millis(500);
-/// While a client waits it is looked whether it has gone, each so many measurements of memory: a sixth of a second.
+/// While a client waits it is looked whether it has gone, once in so many measurements of memory: six times a second.
 const LEFT_LOOK_MEASURES: u64 = 8;
 
 /// What a request needs before it runs.
@@ -291,24 +292,28 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Ends the connection of a client that has gone, looked for now and then: clients that give up and ask again would
-    /// else fill the queue with requests that nobody waits for. Not if it has sent anything that changes the data, which
-    /// it may have done to go.
-    fn end_if_left(&self, cx: &Context<'_>) {
+    /// else fill the queue with requests that nobody waits for. Not where it has sent anything but reads, as clients may that
+    /// leave at once, nor while replies of it are unwritten, which tell whether it takes them.
+    pub(super) fn end_if_left(&mut self, cx: &Context<'_>) {
+        let measures = self.worker.server.tier.budget.measures();
         let client = &self.session.client;
-        let measures = u64::from(self.worker.server.tier.budget.measures());
-        let is_due = (measures + client.id).is_multiple_of(LEFT_LOOK_MEASURES);
-        if is_due && self.only_reads() && self.transport.has_hung_up() {
+        let is_due = (u64::from(measures) + client.id).is_multiple_of(LEFT_LOOK_MEASURES);
+        if !is_due || std::mem::replace(&mut self.looked_at, measures) == measures {
+            return;
+        }
+        if self.unwritten() == 0 && self.only_reads() && self.transport.has_hung_up() {
             client.kill();
             cx.waker().wake_by_ref();
         }
     }
 
-    /// Whether the request under way is the last of what has arrived, and changes nothing.
+    /// Whether all that has arrived are whole requests that only read.
     fn only_reads(&self) -> bool {
-        let [request] = self.batch.rest() else { return false };
-        let is_write = request.entry.is_none_or(|entry| entry.spec.flags.has(Flags::WRITE))
-            || self.session.transaction.has_flag(Flags::WRITE);
-        !is_write && self.batch.parsed_bytes == self.input.len()
+        let reads = |entry: &Entry| entry.spec.flags.has(Flags::READONLY);
+        let rest = self.batch.rest();
+        !rest.is_empty()
+            && rest.iter().all(|request| request.entry.is_some_and(reads))
+            && self.batch.parsed_bytes == self.input.len()
     }
 
     pub(super) fn write_meanwhile(&mut self, cx: &mut Context<'_>) {
@@ -434,6 +439,7 @@ impl<T: Transport> Connection<T> {
             while let Walked::Lacks(wants) = walked {
                 self.let_values_go();
                 let more = worker.tier.fetch(wants).await;
+                self.is_late |= more.has_waited();
                 self.fetched.extend(more);
                 walked = self.walk_window(&mut read);
             }

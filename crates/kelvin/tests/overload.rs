@@ -15,7 +15,7 @@ const SPARE_FILES: u64 = 64;
 const MIB: u64 = 1 << 20;
 /// How long it may take until clients that take too much are closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The same until those that have gone are noticed: less than each of them may wait for memory.
+/// The same until those that have gone are noticed: hundreds were left after a minute when they were not.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Lets this process open as many files as it may at all; how many that is.

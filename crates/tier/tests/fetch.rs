@@ -242,7 +242,7 @@ fn reads_follow_those_that_completed_before_the_kernel_was_told() {
 fn few_reads_wait_neither_for_the_end_of_a_turn_nor_for_that_of_the_next() {
     let rig = Rig::with_segments(SEGMENTS_OF_MANY);
     rig.engine.set_read_ahead(false);
-    let keys: Vec<String> = (0..64).map(|number| format!("k{number:05}")).collect();
+    let keys: Vec<String> = (0..80).map(|number| format!("k{number:05}")).collect();
     for key in &keys {
         rig.set_cold(key, &[1; 1500]);
     }
@@ -271,8 +271,10 @@ fn few_reads_wait_neither_for_the_end_of_a_turn_nor_for_that_of_the_next() {
     };
     assert!((0..TURNS_MAX).any(ends), "and its answer was noticed");
     // A turn in which many begin to wait, then one in which they are answered, and others find what they read in RAM.
-    let of_many: Vec<_> = keys[..56].chunks(8).map(&mut start).collect();
+    let of_many: Vec<_> = keys[..72].chunks(8).map(&mut start).collect();
+    let before = device_reads();
     end_turn(48, 0);
+    assert!(device_reads() > before, "no more than are few");
     rig.run(async {
         for fetch in of_many {
             assert!(fetch.await.has_waited());
@@ -280,14 +282,14 @@ fn few_reads_wait_neither_for_the_end_of_a_turn_nor_for_that_of_the_next() {
     });
     end_turn(64, 32);
     let before = device_reads();
-    let one = start(&keys[56..]);
+    let one = start(&keys[72..]);
     assert_eq!(device_reads(), before, "it waits for others of its turn");
     // Upkeep has the submitter run too: that says nothing of clients.
     end_turn(0, 0);
     assert!(device_reads() > before);
     rig.run(one);
     let before = device_reads();
-    let one = start(&keys[56..]);
+    let one = start(&keys[72..]);
     assert_eq!(device_reads(), before);
     end_turn(256, 4);
     rig.run(one);

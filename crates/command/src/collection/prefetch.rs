@@ -14,7 +14,7 @@ use crate::collection::place::{LEAF_BYTES_MAX, NodeName, Place, end_of};
 /// Lines of a sorted set's leaf that are asked for at once: they have its fingerprints, by which the others are chosen.
 const FINGERPRINT_LINES: usize = 4;
 
-/// Lines that are asked for of a leaf where elements move, at most: those of one that is not longer than others.
+/// Lines that are asked for of a leaf where elements move, at most: a leaf with a long member may have very many.
 const MOVED_LINES_MAX: usize = LEAF_BYTES_MAX / CACHE_LINE_BYTES;
 
 /// Which element of the collection of its key a command looks up.

@@ -61,7 +61,7 @@ const RECENT: usize = 2 * READS_IN_FLIGHT_MAX;
 
 /// One worker's reads.
 pub(crate) struct Reader {
-    pub(super) reads: Vec<Option<DeviceRead>>,
+    reads: Vec<Option<DeviceRead>>,
     free: Vec<u32>,
     /// For a hash of the first sector, the read that began there last.
     recent: Vec<u32>,

@@ -128,10 +128,9 @@ impl Reader {
         let Some(window) = self.ahead.note_read(place.0, &sectors) else { return false };
         let Some(block) = self.begin_block(io, place, window, &sectors) else { return false };
         let waiters = self.dissolve(io, index);
-        let read = self.reads[block as usize].as_mut().expect("invariant: it has just begun");
         for waiter in waiters {
             self.blocks.note_asked(place.0, waiter.offset, waiter.size as u32);
-            read.more.push(waiter);
+            self.get_mut(block).more.push(waiter);
         }
         true
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 import harness
 
 SCRIPTS = ["fill_and_read", "small_values", "cold_key_ram", "ram_speed", "flash_speed", "cold_neighbour",
-           "endurance", "eviction", "request_memory", "collections_ram", "collections_speed",
+           "endurance", "eviction", "request_memory", "locality", "collections_ram", "collections_speed",
            "collections_cold", "durability", "snapshot", "restart"]
 
 

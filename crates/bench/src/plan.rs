@@ -10,6 +10,7 @@ use crate::options::Options;
 use crate::target::Target;
 use crate::values::{Sizes, VALUE_BYTES_MAX};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use stdx::Random;
 
 /// Most connections of one load, not counting those to further nodes of a cluster.
 pub const CONNECTIONS_MAX: usize = 65_536;
@@ -162,10 +163,12 @@ impl Plan {
         }
     }
 
-    /// The seed of client `index` for one of its uses.
+    /// The seed of client `index` for one of its uses. What is drawn by it has nothing to do with what another gives: a
+    /// multiple of the generator's own step would begin the same numbers, one later for each seed.
     pub fn seed_of(&self, index: u64, usage: u64) -> u64 {
         let client = if self.distinct_seeds { index + 1 } else { 0 };
-        self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (client << 16 | usage)
+        let seed = Random::new(self.seed).next_u64() ^ (client << 16 | usage);
+        Random::new(seed).next_u64()
     }
 
     /// Checks what needs more than one option.
@@ -418,6 +421,21 @@ mod tests {
         assert_ne!(distinct.seed_of(1, 2), distinct.seed_of(9, 2));
         let random = plan("--randomize").expect("a plan");
         assert_ne!(random.seed, same.seed);
+    }
+
+    #[test]
+    fn seeds_next_to_each_other_draw_other_numbers() {
+        let drawn = |seed: u64| {
+            let plan = plan(&format!("--seed {seed} --distinct-client-seed")).expect("a plan");
+            let numbers = |client| {
+                let mut random = Random::new(plan.seed_of(client, 2));
+                (0..1000).map(move |_| random.next_u64())
+            };
+            (0..4).flat_map(numbers).collect::<std::collections::HashSet<u64>>()
+        };
+        let (one, next) = (drawn(7), drawn(8));
+        assert_eq!(one.len(), 4000);
+        assert_eq!(one.intersection(&next).count(), 0);
     }
 
     #[test]

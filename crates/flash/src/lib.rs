@@ -27,6 +27,7 @@ mod record;
 
 pub use device::sim::{SimDisk, SimFaults};
 pub use engine::fetched::FetchedRecord;
+pub use engine::neighbours::Neighbours;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
     CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FREE_SPARE_SHARE, FreeSpace,

@@ -160,6 +160,11 @@ impl EngineWorker for PointedWorker {
         self.inner.read(record, size, token)
     }
 
+    fn read_around(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart {
+        point();
+        self.inner.read_around(record, size, token)
+    }
+
     fn prefetch(&self, at: Location, bytes: usize) {
         self.inner.prefetch(at, bytes);
     }

@@ -42,6 +42,7 @@ pub(crate) struct Profile {
     pub(crate) flash_segments: Option<u64>,
     pub(crate) policy: &'static str,
     pub(crate) promotion: &'static str,
+    pub(crate) promote_neighbours: &'static str,
     pub(crate) compression: &'static str,
     /// Requests are served in small slices, and values are large from a few KiB on.
     pub(crate) is_sliced: bool,
@@ -369,6 +370,7 @@ impl Profile {
             compression: pick(random, &["lz4", "none"]),
             is_sliced: false,
             journal: None,
+            promote_neighbours: pick(random, &["always", "auto"]),
         }
     }
 }

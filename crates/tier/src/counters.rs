@@ -37,6 +37,8 @@ pub struct Counters {
     pub promoted: AtomicU64,
     /// Those of them that were read behind a start because of their use before it.
     pub read_back: AtomicU64,
+    /// Those of them that a read of their neighbours has brought along.
+    pub brought_along: AtomicU64,
     /// Records and values that defragmentation moved.
     pub defrag_moved: AtomicU64,
     /// Those that it looked at and left where they were.
@@ -145,6 +147,7 @@ impl Counters {
             &self.copied,
             &self.promoted,
             &self.read_back,
+            &self.brought_along,
             &self.defrag_moved,
             &self.defrag_left,
             &self.restored,

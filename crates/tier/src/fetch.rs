@@ -201,10 +201,15 @@ impl FetchedSet {
         (values.sum::<usize>() + self.values.len() * VALUE_OVERHEAD_BYTES) as u64
     }
 
-    /// Lets go of everything.
+    /// Lets go of everything. The places of a small set are kept for the next; those of a large one would stay with each
+    /// connection that ever had one, and count as nobody's.
     pub fn clear(&mut self) {
-        *self = FetchedSet { values: std::mem::take(&mut self.values), ..FetchedSet::default() };
-        self.values.clear();
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        if values.capacity() > SEARCHED_MAX {
+            values = Vec::new();
+        }
+        *self = FetchedSet { values, ..FetchedSet::default() };
     }
 
     /// Lets go of all but the values of `wants` (sorted), and of all read buffers: for a command
@@ -323,18 +328,21 @@ pub(crate) struct Group {
     waiting: Cell<usize>,
     set: RefCell<FetchedSet>,
     waker: RefCell<Option<Waker>>,
+    /// Whether what lies beside its values may come to RAM with them.
+    pub(crate) may_bring: bool,
     /// Nobody awaits it any more: what its reads bring is let go at once.
     is_abandoned: Cell<bool>,
 }
 
 impl Group {
     /// `wants` are sorted by record.
-    pub(crate) fn new(wants: Vec<Want>) -> Group {
+    pub(crate) fn new(wants: Vec<Want>, may_bring: bool) -> Group {
         Group {
             waiting: Cell::new(wants.len()),
             set: RefCell::new(FetchedSet::for_wants(&wants)),
             wants,
             waker: RefCell::default(),
+            may_bring,
             is_abandoned: Cell::new(false),
         }
     }

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use flash::{GcProgress, Liveness, Location, Owner, Record, RecordMeta};
-use keyspace::{DB_COUNT, Db, Evictable, Hint, Key, Stored, TABLE_COUNT, Tally};
-use smallvec::SmallVec;
+use keyspace::{DB_COUNT, Db, Evictable, Key, Stored, Tally};
 
 use crate::controller::evicts_from_flash;
 use crate::policy::EvictionPolicy;
@@ -79,12 +78,7 @@ struct KeyspaceOwner<'a> {
 
 impl Owner for KeyspaceOwner<'_> {
     fn expect(&self, records: &[(RecordMeta, &[u8])]) {
-        let hint = |&(meta, key): &(RecordMeta, &[u8])| {
-            self.tier.keyspace.prefetch(meta.slot);
-            Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
-        };
-        let mut hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.iter().map(hint).collect();
-        self.tier.keyspace.prefetch_keys(&mut hints, 0);
+        self.tier.hints_of(records.iter().copied(), 0);
     }
 
     fn evicts(&self) -> bool {

@@ -33,6 +33,7 @@ mod hand;
 mod limits;
 #[cfg(test)]
 mod memory_tests;
+mod neighbours;
 mod policy;
 mod probation;
 mod process_memory;
@@ -55,7 +56,7 @@ pub use drain::DrainRoom;
 pub use environment::{Clock, Environment, Listener, ResidentSource};
 pub use fetch::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 pub use flash_switch::FlashChange;
-pub use policy::{EvictionPolicy, Promotion, Settings};
+pub use policy::{EvictionPolicy, PromoteNeighbours, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use read_back::ReadBack;
 pub use tier::{Freeing, Pressure, Tier, TierError};

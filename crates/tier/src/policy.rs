@@ -14,6 +14,22 @@ pub enum Promotion {
     SecondTouch,
 }
 
+/// Whether a read of flash brings what lies beside its value to RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromoteNeighbours {
+    /// While it saves reads.
+    Auto,
+    /// Whenever the value may come to RAM.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl PromoteNeighbours {
+    const ALL: [PromoteNeighbours; 3] =
+        [PromoteNeighbours::Auto, PromoteNeighbours::Always, PromoteNeighbours::Never];
+}
+
 /// What goes when neither RAM nor flash has room: Redis's `maxmemory-policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are Redis's")]
@@ -81,6 +97,7 @@ impl EvictionPolicy {
 #[derive(Debug)]
 pub struct Settings {
     second_touch: AtomicBool,
+    promote_neighbours: AtomicU8,
     policy: AtomicU8,
     samples: AtomicU32,
     compress_bytes_min: AtomicU32,
@@ -92,6 +109,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             second_touch: AtomicBool::new(true),
+            promote_neighbours: AtomicU8::new(PromoteNeighbours::Auto as u8),
             policy: AtomicU8::new(0),
             samples: AtomicU32::new(5),
             compress_bytes_min: AtomicU32::new(u32::MAX),
@@ -114,6 +132,17 @@ impl Settings {
     /// Sets when a value comes back to RAM.
     pub fn set_promotion(&self, promotion: Promotion) {
         self.second_touch.store(promotion == Promotion::SecondTouch, Ordering::Relaxed);
+    }
+
+    /// Whether a read of flash brings what lies beside its value to RAM.
+    #[inline]
+    pub fn promote_neighbours(&self) -> PromoteNeighbours {
+        PromoteNeighbours::ALL[self.promote_neighbours.load(Ordering::Relaxed) as usize]
+    }
+
+    /// Sets whether a read of flash brings what lies beside its value to RAM.
+    pub fn set_promote_neighbours(&self, promote: PromoteNeighbours) {
+        self.promote_neighbours.store(promote as u8, Ordering::Relaxed);
     }
 
     /// What goes when nothing has room.

@@ -24,6 +24,7 @@ use crate::fetch::{FetchedSet, Group, GroupDone, Want, sort_wants};
 use crate::flash_switch::FlashChange;
 use crate::hand::Hand;
 use crate::limits::READS_STARTED_MAX;
+use crate::neighbours::NeighbourUse;
 use crate::probation::Probation;
 use crate::tier::Tier;
 use crate::upkeep::READ_AHEAD_BYTES_MIN;
@@ -67,6 +68,9 @@ pub struct TierWorker {
     /// Whether the gc run under way evicts what it meets.
     pub(crate) gc_evicts: Cell<bool>,
     pub(crate) waiting: WaitQueue,
+    pub(crate) neighbour_use: RefCell<NeighbourUse>,
+    /// Whether to bring neighbours along pays, by what was read lately.
+    pub(crate) neighbours_pay: Cell<bool>,
     pub(crate) probation: RefCell<Probation>,
     /// What blocks that are read ahead may take, and the measurement of memory when that was last said.
     pub(crate) read_ahead_bytes: Cell<usize>,
@@ -159,6 +163,8 @@ impl TierWorker {
             hand_at: Cell::default(),
             gc_evicts: Cell::new(false),
             waiting: WaitQueue::default(),
+            neighbour_use: RefCell::default(),
+            neighbours_pay: Cell::new(false),
             probation: RefCell::default(),
             read_ahead_bytes: Cell::new(READ_AHEAD_BYTES_MIN),
             read_ahead_at: Cell::new(0),
@@ -225,11 +231,21 @@ impl TierWorker {
     }
 
     /// Reads values from flash, all at once. `wants` names each record once, in ascending order.
-    pub async fn fetch(&self, wants: Vec<Want>) -> FetchedSet {
+    pub fn fetch(&self, wants: Vec<Want>) -> impl Future<Output = FetchedSet> {
+        self.fetch_group(wants, false)
+    }
+
+    /// The same for a client, to which values beside them may matter soon: those may come to RAM as well.
+    pub fn fetch_for_client(&self, wants: Vec<Want>) -> impl Future<Output = FetchedSet> {
+        self.fetch_group(wants, true)
+    }
+
+    // The group is made in here: it would else take its place in the future of each connection twice.
+    async fn fetch_group(&self, wants: Vec<Want>, may_bring: bool) -> FetchedSet {
         if wants.is_empty() {
             return FetchedSet::default();
         }
-        let group = Rc::new(Group::new(wants));
+        let group = Rc::new(Group::new(wants, may_bring));
         let is_first = {
             let mut reads = self.reads.borrow_mut();
             reads.queue.push_back(ValueRead { group: group.clone(), index: 0 });
@@ -323,8 +339,16 @@ impl TierWorker {
         });
         let want = read.want();
         let (record, size) = (want.record, size_of(&want));
-        match engine.read(record, size, token as u64) {
+        let brings = read.group.may_bring && self.brings_neighbours(want.at.units, size);
+        let started = match brings {
+            true => engine.read_around(record, size, token as u64),
+            false => engine.read(record, size, token as u64),
+        };
+        match started {
             ReadStart::Pending => {
+                if read.group.may_bring {
+                    self.note_device_read();
+                }
                 reads.waiting[token] = Some(read);
                 reads.started += 1;
                 return true;
@@ -502,7 +526,7 @@ impl TierWorker {
             None => return,
         }
         let mut reads = self.reads.borrow_mut();
-        let mut failed = Vec::new();
+        let (mut failed, mut brought) = (Vec::new(), Vec::new());
         for completion in done.drain(..) {
             match completion {
                 Completion::Read { token, result } => {
@@ -512,11 +536,14 @@ impl TierWorker {
                     reads.free.push(token);
                     read.complete(result);
                 }
+                Completion::Neighbours(neighbours) => brought.push(neighbours),
                 Completion::WriteFailed { records, error } => failed.push((records, error)),
             }
         }
         drop(reads);
         self.done.replace(done);
+        // They hold read buffers, which others may wait for.
+        brought.drain(..).for_each(|neighbours| self.promote_neighbours(&neighbours));
         self.note_writing();
         self.start_queued();
         for (records, error) in failed {
@@ -618,7 +645,7 @@ mod tests {
         let tier = Tier::new(Arc::new(Keyspace::default()), None, environment, budget, 1);
         let worker = TierWorker::new(Arc::new(tier), 0).expect("no engine, no failure");
         let wants = [want(1), want(2), want(3)];
-        let groups = [(); 2].map(|()| Rc::new(Group::new(wants.to_vec())));
+        let groups = [(); 2].map(|()| Rc::new(Group::new(wants.to_vec(), false)));
         // The first read of each is in flight, the others wait for a place.
         for group in &groups {
             let rest = ValueRead { group: group.clone(), index: 1 };

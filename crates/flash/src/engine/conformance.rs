@@ -17,6 +17,7 @@ use stdx::Random;
 
 use super::{Completion, Engine, EngineWorker, GcProgress, Liveness, Owner, ReadStart};
 use crate::engine::fetched::FetchedRecord;
+use crate::engine::neighbours::Neighbours;
 use crate::error::{AppendError, EngineError};
 use crate::location::Location;
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
@@ -153,6 +154,8 @@ pub(crate) struct Rig {
     may_fail: bool,
     /// Reads that failed.
     pub(crate) failed_reads: usize,
+    /// Records that reads have brought beside those that were asked for, and that a key has.
+    pub(crate) neighbours: usize,
     /// Records that came back because they could not be written.
     pub(crate) records_returned: usize,
     /// A checkpoint is under way.
@@ -184,6 +187,7 @@ impl Rig {
             random: Random::new(seed),
             may_fail: false,
             failed_reads: 0,
+            neighbours: 0,
             records_returned: 0,
             is_taking: false,
             taking: None,
@@ -313,7 +317,12 @@ impl Rig {
         let expected = Expected { key, value };
         for _ in 0..TURNS_MAX {
             let record = self.engine.identify(at);
-            match self.workers[worker].read(record, size_of(key, value), self.next_token) {
+            let (token, size) = (self.next_token, size_of(key, value));
+            let started = match token % 2 {
+                0 => self.workers[worker].read(record, size, token),
+                _ => self.workers[worker].read_around(record, size, token),
+            };
+            match started {
                 ReadStart::Ready(record) => return check(&expected, &record),
                 ReadStart::Pending => {
                     self.reads.insert(self.next_token, expected);
@@ -362,7 +371,22 @@ impl Rig {
                         Err(error) => self.failed(&expected, &error),
                     }
                 }
+                Completion::Neighbours(brought) => self.check_neighbours(&brought),
                 Completion::WriteFailed { records, .. } => self.take_back(records),
+            }
+        }
+    }
+
+    /// What a read has brought beside what was asked for is what a key has, if the key's value is still that record.
+    fn check_neighbours(&mut self, brought: &Neighbours) {
+        let entries = self.keyspace.entries.borrow();
+        for (id, record, _) in brought.records() {
+            let key = key_of(record.key);
+            if let Some(&Entry { value, at: Some(at) }) = entries.get(&key)
+                && self.engine.identify(at) == id
+            {
+                assert_eq!(make(key, value).as_record().payload, record.payload);
+                self.neighbours += 1;
             }
         }
     }

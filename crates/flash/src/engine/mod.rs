@@ -15,6 +15,7 @@
 #[cfg(test)]
 pub(crate) mod conformance;
 pub(crate) mod fetched;
+pub(crate) mod neighbours;
 pub(crate) mod stats;
 
 use std::os::fd::BorrowedFd;
@@ -26,6 +27,7 @@ use crate::journal::Position;
 use crate::location::{Location, RecordId};
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta};
 use fetched::FetchedRecord;
+use neighbours::Neighbours;
 use stats::EngineStats;
 
 pub use crate::log::CheckpointEnd;
@@ -187,6 +189,10 @@ pub trait EngineWorker {
     /// read brings what was there when it began.
     fn read(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart;
 
+    /// As `read`, with what lies around the record ([`crate::AROUND_BYTES`]): a read of the device that succeeds is also
+    /// reported with all that it has brought ([`Completion::Neighbours`]).
+    fn read_around(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart;
+
     /// Asks the CPU for the lines of a record of about so many bytes that will be read, where it has been read ahead: so that
     /// the cache misses of several overlap. Cost: 20 ns.
     fn prefetch(&self, at: Location, bytes: usize);
@@ -267,6 +273,8 @@ pub enum Completion {
         /// The verified record.
         result: Result<FetchedRecord, EngineError>,
     },
+    /// What a read around records has brought, behind their completions.
+    Neighbours(Neighbours),
     /// These records did not reach flash. For each whose location the keyspace still points at, the
     /// tier puts the record back in RAM and releases the location; the others were released when
     /// the keyspace let go of them. Every worker can read them until the tier drops them here, so it

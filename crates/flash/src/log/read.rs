@@ -39,6 +39,7 @@
 //! Whoever holds values must not wait for anything but its own reads: the tier's callers let go of
 //! their buffers first.
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -50,9 +51,10 @@ use super::segment::Found;
 use crate::device::buffer::IoBuffer;
 use crate::device::{Errno, Extent};
 use crate::engine::fetched::FetchedRecord;
+use crate::engine::neighbours::Neighbours;
 use crate::engine::{Completion, ReadStart};
 use crate::error::EngineError;
-use crate::limits::READS_IN_FLIGHT_MAX;
+use crate::limits::{AROUND_BYTES, READS_IN_FLIGHT_MAX};
 use crate::location::{Location, RecordId};
 use crate::record::{self, Header, Place, RECORD_HEADER_BYTES};
 
@@ -95,10 +97,21 @@ pub(super) struct DeviceRead {
 pub(super) enum Kind {
     /// Records that were asked for.
     Records,
-    /// The same, after a read of more than their sectors did not bring them.
+    /// And what lies around them: who asked is told what else is there.
+    Around,
+    /// Records alone, after a read of more than their sectors did not bring them.
     Alone,
     /// A block to be kept, with the records that are asked for in it meanwhile.
     Block,
+}
+
+/// What is read for a record.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Scope {
+    /// Its sectors.
+    Record,
+    /// And what lies around it, to bring its neighbours along.
+    Around,
 }
 
 /// What was read ahead of a record.
@@ -131,13 +144,13 @@ impl Reader {
         }
     }
 
-    /// See `EngineWorker::read`.
+    /// See `EngineWorker::read` and `read_around`.
     pub(crate) fn read(
         &mut self,
         io: &mut Io,
         record: RecordId,
         size: usize,
-        token: u64,
+        (token, scope): (u64, Scope),
     ) -> ReadStart {
         let at = record.at;
         let block = match self.read_from_blocks(io, record, size) {
@@ -160,7 +173,11 @@ impl Reader {
             }
             None => {
                 let waiter = Waiter { at, offset, size, token };
-                self.join_or_start(io, (segment, record.generation), waiter, block)
+                let place = (segment, record.generation);
+                match block {
+                    Some(block) => self.wait_for_block(io, segment, waiter, block),
+                    None => self.start(io, place, waiter, scope),
+                }
             }
         };
         // A read that was started keeps the pin until it ends, one that was merged has that of the
@@ -207,25 +224,32 @@ impl Reader {
         }
     }
 
-    /// Has a record wait for the block that is being read with it. Else it is read.
-    fn join_or_start(
+    /// Has a record wait for the block that is being read with it.
+    fn wait_for_block(
         &mut self,
         io: &mut Io,
-        place: (u32, u64),
+        segment: u32,
         waiter: Waiter,
-        block: Option<u32>,
+        block: u32,
     ) -> ReadStart {
-        let Some(block) = block else { return self.start(io, place, waiter) };
         io.counters.reads_merged.add(1);
         self.join_block(io, block, waiter);
-        io.shared.unpin(place.0);
+        io.shared.unpin(segment);
         ReadStart::Pending
     }
 
     /// Starts a device read, or joins one.
-    fn start(&mut self, io: &mut Io, place: (u32, u64), waiter: Waiter) -> ReadStart {
-        let (segment, generation) = place;
-        let sectors = io.shared.geometry.sectors(waiter.offset, waiter.size);
+    fn start(
+        &mut self,
+        io: &mut Io,
+        (segment, generation): (u32, u64),
+        waiter: Waiter,
+        scope: Scope,
+    ) -> ReadStart {
+        let sectors = match scope {
+            Scope::Record => io.shared.geometry.sectors(waiter.offset, waiter.size),
+            Scope::Around => around_on_flash(io, segment, &waiter),
+        };
         let slot = recent_slot(segment, sectors.start);
         if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)
             && read.segment == segment
@@ -255,7 +279,7 @@ impl Reader {
             end: sectors.end,
             started: io.now(),
             buffer: Some(buffer),
-            kind: Kind::Records,
+            kind: if scope == Scope::Around { Kind::Around } else { Kind::Records },
             first: Some(waiter),
             more: Vec::new(),
         });
@@ -329,7 +353,7 @@ impl Reader {
             self.finish_block(io, index, read, (buffer, result), done);
         } else if let Err(errno) = result {
             self.fail(io, read, errno, done);
-        } else if read.more.is_empty() {
+        } else if read.more.is_empty() && read.kind != Kind::Around {
             let waiter = read.first.take().expect("invariant: it was begun for a record");
             let start = (waiter.offset - read.start) as usize;
             let bytes = &buffer.bytes()[start..start + waiter.size];
@@ -351,9 +375,13 @@ impl Reader {
         done: &mut Vec<Completion>,
     ) {
         let buffer = Rc::new(buffer);
+        let mut asked = Vec::new();
         for waiter in read.take_waiters() {
             let start = (waiter.offset - read.start) as usize;
             let bytes = &buffer.bytes()[start..start + waiter.size];
+            if read.kind == Kind::Around {
+                asked.push(waiter.at);
+            }
             let header = match check(bytes, waiter.at, waiter.size, read.generation) {
                 Err(_) if !read.is_only_for(io, &waiter) => {
                     self.read_alone(io, &read, waiter);
@@ -365,6 +393,11 @@ impl Reader {
                 FetchedRecord::in_shared(waiter.at, header, Rc::clone(&buffer), start)
             });
             done.push(Completion::Read { token: waiter.token, result });
+        }
+        if read.kind == Kind::Around {
+            let start = io.shared.geometry.join(read.segment, read.start);
+            let neighbours = Neighbours::new(buffer, start, read.generation, asked);
+            done.push(Completion::Neighbours(neighbours));
         }
         io.shared.unpin(read.segment);
     }
@@ -576,6 +609,18 @@ fn in_ram(
     }
 }
 
+/// The sectors of a record and around it, as far as they are on flash.
+fn around_on_flash(io: &Io, segment: u32, waiter: &Waiter) -> Range<u32> {
+    let geometry = &io.shared.geometry;
+    let sectors = geometry.sectors(waiter.offset, waiter.size);
+    let start = waiter.offset.saturating_sub(AROUND_BYTES);
+    let around = geometry.sectors(start, waiter.size + 2 * AROUND_BYTES as usize);
+    let flushed = io.shared.table.get(segment).flushed().min(geometry.data_end());
+    let end = geometry.sector_down(u64::from(flushed)) as u32;
+    // Behind a gap, which is being written, lies what is on flash by itself.
+    if sectors.end > end { sectors } else { around.start..around.end.min(end) }
+}
+
 impl DeviceRead {
     pub(super) fn place(&self) -> (u32, u32) {
         (self.segment, self.start)
@@ -584,6 +629,18 @@ impl DeviceRead {
     /// Takes those who wait for it, in their order.
     fn take_waiters(&mut self) -> impl Iterator<Item = Waiter> + use<> {
         self.first.take().into_iter().chain(std::mem::take(&mut self.more))
+    }
+
+    /// The sectors of the records that are asked for.
+    pub(super) fn asked_sectors(&self, io: &Io) -> Range<u32> {
+        if self.kind != Kind::Around {
+            return self.start..self.end;
+        }
+        let waiters = self.first.iter().chain(&self.more);
+        let sectors = waiters.map(|waiter| io.shared.geometry.sectors(waiter.offset, waiter.size));
+        let both =
+            |one: Range<u32>, other: Range<u32>| one.start.min(other.start)..one.end.max(other.end);
+        sectors.reduce(both).unwrap_or(self.start..self.end)
     }
 
     /// Whether it brings a record's sectors and no others.

@@ -80,8 +80,13 @@ impl Reader {
         for &index in &run[1..] {
             io.counters.reads_merged.add(1);
             self.note_recent(self.get(index).place(), run[0]);
+            let kind = self.get(index).kind;
             let joined = self.dissolve(io, index);
-            self.get_mut(run[0]).more.extend(joined);
+            let first = self.get_mut(run[0]);
+            first.more.extend(joined);
+            if kind == Kind::Around {
+                first.kind = kind;
+            }
         }
         let first = self.get_mut(run[0]);
         first.end = end;
@@ -114,7 +119,7 @@ impl Reader {
             return false;
         }
         let read = self.get(index);
-        let (place, range) = ((read.segment, read.generation), read.start..read.end);
+        let (place, range) = ((read.segment, read.generation), read.asked_sectors(io));
         let Some(block) = self.blocks.find_read(place, &range) else { return false };
         io.counters.reads_merged.add(1);
         self.dissolve(io, index).for_each(|waiter| self.join_block(io, block, waiter));
@@ -124,7 +129,7 @@ impl Reader {
     /// Reads the block around a gathered read in its place, where reads follow each other.
     fn has_begun_block(&mut self, io: &mut Io, index: u32) -> bool {
         let read = self.get(index);
-        let (place, sectors) = ((read.segment, read.generation), read.start..read.end);
+        let (place, sectors) = ((read.segment, read.generation), read.asked_sectors(io));
         let Some(window) = self.ahead.note_read(place.0, &sectors) else { return false };
         let Some(block) = self.begin_block(io, place, window, &sectors) else { return false };
         let waiters = self.dissolve(io, index);

@@ -14,7 +14,7 @@ use crate::engine::conformance::{Mix, Rig};
 use crate::engine::{Completion, Engine, EngineWorker, ReadStart};
 use crate::error::EngineError;
 use crate::location::{Location, RecordId};
-use crate::record::record_size;
+use crate::record::{RECORD_MAGIC, record_size};
 
 const LEN: usize = 500;
 const SIZE: usize = record_size(4, LEN);
@@ -367,6 +367,131 @@ fn blocks_go_when_their_memory_is_wanted_back() {
     assert_eq!(records.disk.operations() - before, 100, "no more are read");
 }
 
+/// Reads around records in one turn; the numbers of the records that were asked for, and those of what came beside.
+fn read_arounds(records: &mut Records, numbers: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let (mut asked, mut beside) = (Vec::new(), Vec::new());
+    for &number in numbers {
+        let record = records.engine.identify(records.places[number as usize]);
+        let started = records.worker.read_around(record, SIZE, u64::from(number));
+        assert!(matches!(started, ReadStart::Pending), "{number}: {started:?}");
+    }
+    for completion in settle(&mut *records.worker) {
+        match completion {
+            Completion::Read { token, result } => {
+                assert_eq!(result.expect("it is read").payload(), value(token as u32));
+                asked.push(token as u32);
+            }
+            Completion::Neighbours(brought) => {
+                for (id, record, is_asked) in brought.records() {
+                    let number = u32::from_le_bytes(record.key.try_into().expect("four bytes"));
+                    assert_eq!(id, records.engine.identify(records.places[number as usize]));
+                    assert_eq!(record.payload, value(number));
+                    assert_eq!(is_asked, numbers.contains(&number));
+                    beside.extend((!is_asked).then_some(number));
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    (asked, beside)
+}
+
+#[test]
+fn a_read_around_a_record_brings_those_beside() {
+    for seed in [2, 3] {
+        let mut records = Records::new(seed, 6000);
+        let before = records.disk.operations();
+        let (asked, beside) = read_arounds(&mut records, &[2000]);
+        assert_eq!((asked, records.disk.operations() - before), (vec![2000], 1));
+        // Six of 544 bytes on either side, and some of the rest of their sectors.
+        assert!((12..=26).contains(&beside.len()), "{beside:?}");
+        assert!(beside.iter().all(|&number| number.abs_diff(2000) <= 13 && number != 2000));
+        // Those that touch are one read, and what was asked for is not told twice.
+        let before = records.disk.operations();
+        let (mut asked, beside) = read_arounds(&mut records, &[4000, 4002, 3000]);
+        asked.sort_unstable();
+        assert_eq!(asked, [3000, 4000, 4002]);
+        assert!(records.disk.operations() - before <= 2);
+        assert!(beside.contains(&4001) && !beside.contains(&4000) && !beside.contains(&4002));
+    }
+}
+
+#[test]
+fn what_is_around_is_read_as_far_as_it_is_on_flash() {
+    let mut records = Records::new(2, 21);
+    let next = append(&mut *records.worker, &21u32.to_le_bytes(), &value(21));
+    records.places.push(next);
+    let (asked, beside) = read_arounds(&mut records, &[20]);
+    assert_eq!(asked, [20]);
+    assert!(beside.contains(&19) && !beside.contains(&21), "{beside:?}");
+}
+
+#[test]
+fn a_larger_read_that_fails_costs_no_record() {
+    let mut records = Records::new(2, 6000);
+    records.disk.set_faults(SimFaults { failed_reads: 500, ..SimFaults::default() });
+    let (mut whole, mut failed) = (0, 0);
+    for number in (0..6000).step_by(37) {
+        let record = records.engine.identify(records.places[number]);
+        records.worker.read_around(record, SIZE, number as u64);
+        for completion in settle(&mut *records.worker) {
+            match completion {
+                Completion::Read { result: Ok(record), .. } => {
+                    assert_eq!(record.payload(), value(number as u32));
+                    whole += 1;
+                }
+                Completion::Read { result: Err(_), .. } => failed += 1,
+                Completion::Neighbours(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    // A half of the larger reads, and then a half of the records by themselves.
+    assert_eq!(whole + failed, 163);
+    assert!(whole > 100 && failed > 10, "{whole} {failed}");
+}
+
+#[test]
+fn values_that_look_like_records_end_the_search_for_more() {
+    let mut records = Records::new(2, 0);
+    // A header in each 16 bytes of the record, whose payload begins at 36: magic, no flags, lengths that fit.
+    let mut unit = [0; 16];
+    (unit[0], unit[4], unit[8]) = (RECORD_MAGIC, 1, 1);
+    // So long that what is read begins within a value.
+    let forged = unit.repeat(200);
+    let put = |number: u32| append(&mut *records.worker, &number.to_le_bytes(), &forged);
+    let places: Vec<Location> = (0..6).map(put).collect();
+    records.worker.flush();
+    settle(&mut *records.worker);
+    let record = records.engine.identify(places[4]);
+    records.worker.read_around(record, record_size(4, forged.len()), 4);
+    let done = settle(&mut *records.worker);
+    let [Completion::Read { result: Ok(read), .. }, Completion::Neighbours(neighbours)] = &done[..]
+    else {
+        panic!("{done:?}")
+    };
+    assert_eq!(read.payload(), forged);
+    assert_eq!(neighbours.records().count(), 0, "it goes on behind none of them");
+}
+
+#[test]
+fn reads_around_records_in_order_read_ahead_as_others_do() {
+    for seed in [2, 3] {
+        let mut records = Records::new(seed, 6000);
+        let before = records.disk.operations();
+        for number in 0..6000 {
+            let record = records.engine.identify(records.places[number]);
+            match records.worker.read_around(record, SIZE, number as u64) {
+                ReadStart::Ready(read) => assert_eq!(read.payload(), value(number as u32)),
+                ReadStart::Pending => drop(settle(&mut *records.worker)),
+                other => panic!("{number}: {other:?}"),
+            }
+        }
+        let operations = records.disk.operations() - before;
+        assert!(operations < 200, "{operations}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -413,6 +538,7 @@ proptest! {
         }
         let hits = rig.engine.stats().block_cache_hits + rig.engine.stats().reads_merged;
         prop_assert!(hits > 500, "{hits}");
+        prop_assert!(rig.neighbours > 100, "{}", rig.neighbours);
         rig.check_all();
         disk.set_faults(SimFaults::default());
         rig.check_all_space_comes_back();

@@ -35,7 +35,7 @@ pub use self::kind::{MemoryShare, Names, parse_memory};
 pub use self::list::{ClientClass, OutputLimit, OutputLimitTable};
 pub use self::options::{
     AppendFsync, Config, FlashIo, LogLevel, MaxmemoryPolicy, ProtectedAction, Supervised,
-    TierCompression, TierPromotion,
+    TierCompression, TierPromoteNeighbours, TierPromotion,
 };
 pub use self::row::{Flags, OptionRow};
 

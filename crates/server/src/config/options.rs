@@ -70,6 +70,16 @@ choices! {
         SecondTouch = "second-touch",
     }
 
+    /// Whether a value that is read from flash brings those that lie beside it to memory.
+    TierPromoteNeighbours {
+        /// While that saves reads.
+        Auto = "auto",
+        /// Whenever they may come to memory.
+        Always = "always",
+        /// Not at all.
+        Never = "never",
+    }
+
     /// How values are compressed on flash.
     TierCompression {
         /// Not at all.
@@ -198,6 +208,8 @@ options! {
     flash_segment_size: Atomic<Memory> = Memory::between(0, 1024 * MIB), "flash-segment-size", "0", IMMUTABLE;
     /// When a value that is read from flash stays in memory.
     tier_promotion: Atomic<Choice<TierPromotion>> = Choice::new(), "tier-promotion", "second-touch", RUNTIME;
+    /// Whether a value that is read from flash brings those that lie beside it to memory.
+    tier_promote_neighbours: Atomic<Choice<TierPromoteNeighbours>> = Choice::new(), "tier-promote-neighbours", "auto", RUNTIME;
     /// Compression of values on flash.
     tier_compression: Atomic<Choice<TierCompression>> = Choice::new(), "tier-compression", "lz4", RUNTIME;
     /// Bytes from which a value is compressed.

@@ -118,6 +118,7 @@ fn sets_values_and_shows_them() {
         ("flash-path", "'/mnt/a b' /mnt/c", "\"/mnt/a b\" /mnt/c"),
         ("flash-path", "", ""),
         ("tier-promotion", "access", "access"),
+        ("tier-promote-neighbours", "NEVER", "never"),
     ] {
         let config = Config::default();
         assert_eq!(set(&config, &[name, text]), Ok(()), "{name} {text}");

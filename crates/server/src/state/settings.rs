@@ -1,8 +1,10 @@
 //! Makes the server act on options: at the start, and when CONFIG SET changes them.
 
-use tier::{EvictionPolicy, Promotion};
+use tier::{EvictionPolicy, PromoteNeighbours, Promotion};
 
-use crate::config::{ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromotion};
+use crate::config::{
+    ApplyError, MaxmemoryPolicy, OptionRow, TierCompression, TierPromoteNeighbours, TierPromotion,
+};
 use crate::state::server::{NEED_RESTART, Server};
 
 /// The least `maxmemory` that leaves much for data, beside what the server takes without any.
@@ -49,6 +51,11 @@ fn apply_tier(server: &Server) {
     settings.set_promotion(match server.config.tier_promotion.load() {
         TierPromotion::Access => Promotion::Access,
         TierPromotion::SecondTouch => Promotion::SecondTouch,
+    });
+    settings.set_promote_neighbours(match server.config.tier_promote_neighbours.load() {
+        TierPromoteNeighbours::Auto => PromoteNeighbours::Auto,
+        TierPromoteNeighbours::Always => PromoteNeighbours::Always,
+        TierPromoteNeighbours::Never => PromoteNeighbours::Never,
     });
     if let Some(engine) = server.tier.engine() {
         engine.set_read_ahead(server.config.tier_read_ahead.load());

@@ -107,6 +107,7 @@ fn options(profile: &Profile, max_memory: u64) -> Vec<Vec<u8>> {
         ("--maxmemory", max_memory.to_string()),
         ("--maxmemory-policy", profile.policy.to_owned()),
         ("--tier-promotion", profile.promotion.to_owned()),
+        ("--tier-promote-neighbours", profile.promote_neighbours.to_owned()),
         ("--tier-compression", profile.compression.to_owned()),
         ("--tier-compression-min-bytes", "64".to_owned()),
     ];

@@ -209,6 +209,12 @@ const MOVES: &[Field] = &[
         |f| total(&f.counters.read_back),
     ),
     field(
+        "tier_brought_along",
+        "Of the values that came back to RAM, those that nobody had asked for, but for what lies beside them on flash: \
+         `tier-promote-neighbours`.",
+        |f| total(&f.counters.brought_along),
+    ),
+    field(
         "tier_restored",
         "Values that came back to RAM because their copy could not be written.",
         |f| total(&f.counters.restored),

@@ -536,7 +536,7 @@ impl<T: Transport> Connection<T> {
             if !self.counted.is_granted() && self.memory_granted != Some(true) {
                 self.counted.release(&self.worker.server, &self.session.client);
             }
-            let fetched = self.worker.tier.fetch(needed.wants).await;
+            let fetched = self.worker.tier.fetch_for_client(needed.wants).await;
             self.is_late |= fetched.has_waited();
             self.fetched.extend(fetched);
             self.fetched.push_order(&needed.order);

@@ -184,3 +184,49 @@ fn reads_of_clients_that_have_gone_leave_the_queue_for_memory() {
     }
     assert_eq!(text(&control.line("GET key:000007")), value);
 }
+
+/// The pages of the keys fill memory but for the margin, and each of the clients wants a part of that.
+#[test]
+fn large_cold_reads_are_answered_where_keys_fill_memory() {
+    const KEYS: usize = 600_000;
+    const READ: usize = 1000;
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 10;
+    let options = ["--workers", "4", "--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("1gb", &options);
+    let mut control = kelvin.connect();
+    let value = |index: usize| format!("{index:08}").repeat(64);
+    for first in (0..KEYS).step_by(READ) {
+        for index in first..first + READ {
+            control.send(&["SET", &format!("key:{index:06}"), &value(index)]);
+        }
+        (0..READ).for_each(|_| assert_eq!(control.read(), Frame::Simple(b"OK".to_vec())));
+    }
+    control.line("TIER DEMOTE ALL");
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| kelvin.connect()).collect();
+    let first = |client: usize, round: usize| (client * ROUNDS + round) * 7_919 % (KEYS - READ);
+    let (mut answered, mut peak) = (0, 0);
+    for round in 0..ROUNDS {
+        for (client, connection) in clients.iter_mut().enumerate() {
+            let first = first(client, round);
+            let keys = (first..first + READ).map(|index| format!("key:{index:06}"));
+            let words: Vec<String> = ["MGET".to_owned()].into_iter().chain(keys).collect();
+            connection.send(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        peak = peak.max(kelvin.resident_bytes());
+        for (client, connection) in clients.iter_mut().enumerate() {
+            let first = first(client, round);
+            match connection.read() {
+                Frame::Array(values) => {
+                    let right = (first..first + READ).map(value);
+                    assert!(values.iter().map(text).eq(right), "{first}");
+                    answered += 1;
+                }
+                Frame::Error(refused) => assert!(refused.starts_with(b"OOM "), "{refused:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(answered * 10 >= CLIENTS * ROUNDS * 9, "{answered} of {}", CLIENTS * ROUNDS);
+    assert!(peak <= 64 * MIB * 105 / 100, "{} KiB were resident", peak >> 10);
+}

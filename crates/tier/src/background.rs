@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::limits::{BACKGROUND_LOOKS_FEW, BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
 use crate::tier::Tier;
-use crate::wait::{Claim, Held};
+use crate::wait::{Claim, Held, WaitingHeld};
 
 /// Between two looks at memory.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -118,7 +118,7 @@ impl Drop for Background {
 /// itself.
 struct Asking<'a> {
     tier: &'a Tier,
-    held: Held,
+    _held: WaitingHeld<'a>,
 }
 
 impl Asking<'_> {
@@ -128,8 +128,7 @@ impl Asking<'_> {
             tier.asked_bytes.store(0, Ordering::Relaxed);
         }
         let held = Held { buffer_bytes: 0, reserved_bytes };
-        tier.held_by_waiting.add(held);
-        Asking { tier, held }
+        Asking { tier, _held: WaitingHeld::new(tier, held) }
     }
 
     /// Asks for what is missing, once what was asked for before is on flash: until then it is in RAM.
@@ -145,7 +144,6 @@ impl Asking<'_> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.tier.held_by_waiting.subtract(self.held);
         self.tier.asking_workers.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -449,6 +449,13 @@ impl Budget {
         max != 0 && self.resident_bytes.load(Ordering::Relaxed) >= max - (max >> MARGIN_SHIFT)
     }
 
+    /// Whether `maxmemory` would not be overrun with so many bytes more, and nobody has claimed anything.
+    pub(crate) fn bears_alone(&self, wanted_bytes: u64) -> bool {
+        let max = self.max_bytes();
+        let resident = self.resident_bytes.load(Ordering::Relaxed);
+        self.claimed_bytes() <= 0 && resident + wanted_bytes <= max + (max >> OVERRUN_SHIFT)
+    }
+
     /// Whether what is allocated would fit, so many bytes less.
     pub(crate) fn may_fit(&self, less_bytes: i64) -> bool {
         let needed = self.base_bytes() as i64 + self.tracked() - less_bytes;
@@ -666,6 +673,17 @@ mod tests {
         assert!(budget.is_overrun_by_claims(left + 1));
         budget.add_claimed(-1);
         assert!(!budget.is_overrun_by_claims(left + 1));
+    }
+
+    #[test]
+    fn a_large_request_may_take_the_margin_alone() {
+        let max = 4 << 30;
+        let budget = Budget::new(max).expect("a budget");
+        let left = max + (max >> OVERRUN_SHIFT) - budget.memory_use().resident_bytes;
+        assert!(budget.is_full_with(left) && budget.bears_alone(left));
+        assert!(!budget.bears_alone(left + 1), "it would overrun `maxmemory`");
+        budget.add_claimed(1);
+        assert!(!budget.bears_alone(0), "it would not be alone");
     }
 
     #[test]

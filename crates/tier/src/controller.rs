@@ -90,6 +90,8 @@ pub(crate) struct Figures {
     /// Whether it does, and what is in its way may go by itself: what other large requests have claimed or
     /// run with, values on their way to flash, what other clients hold.
     pub(crate) is_held_up: bool,
+    /// Whether it does, and the margin bears it if it goes on alone.
+    pub(crate) bears_alone: bool,
     /// Whether the data set gets smaller.
     pub(crate) shrinks: bool,
     /// Bytes that the data set takes less than when writes were last refused.
@@ -148,6 +150,9 @@ pub(crate) enum Next {
     /// The same beyond the limit, which is an estimate: nothing more can be freed, and `maxmemory` is not
     /// resident.
     AdmitBeyondLimit,
+    /// The large one that is the first goes on, and no other until it has what it takes: nothing can be freed, and the
+    /// margin bears it.
+    AdmitAlone,
     /// Another slice.
     Continue,
     /// Another slice, which also evicts so many bytes.
@@ -166,7 +171,8 @@ pub(crate) enum Next {
 impl Next {
     /// Whether the write that waits first goes on waiting.
     pub(crate) fn keeps_waiting(self) -> bool {
-        !matches!(self, Next::AdmitAll | Next::Admit(_) | Next::AdmitBeyondLimit | Next::Refuse)
+        use Next::{Admit, AdmitAll, AdmitAlone, AdmitBeyondLimit, Refuse};
+        !matches!(self, AdmitAll | Admit(_) | AdmitBeyondLimit | AdmitAlone | Refuse)
     }
 }
 
@@ -339,6 +345,10 @@ impl Figures {
                 if self.freed_since_refusal >= WRITE_BYTES && !self.is_well_over() =>
             {
                 Next::Admit((self.freed_since_refusal / WRITE_BYTES) as usize)
+            }
+            // Pages that are packed come free slowly, and a crowd of such requests would wait for that one by one.
+            Some(StopReason::Spent) if self.bears_alone && !self.others_hold_values() => {
+                Next::AdmitAlone
             }
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,

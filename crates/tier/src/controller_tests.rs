@@ -90,6 +90,7 @@ impl World {
             owed_bytes: 0,
             missing_bytes: self.resident - self.max,
             is_held_up: false,
+            bears_alone: false,
             shrinks: false,
             freed_since_refusal: 0,
         }
@@ -225,7 +226,7 @@ impl World {
                 assert!(!matches!(next, Next::Evict(_)), "it is tried once a slice");
             }
             match next {
-                Next::AdmitAll | Next::Admit(_) | Next::AdmitBeyondLimit => {
+                Next::AdmitAll | Next::Admit(_) | Next::AdmitAlone | Next::AdmitBeyondLimit => {
                     assert_ne!(next, Next::Admit(0));
                     let over = self.figures().over_limit;
                     self.deficit = if over > 0 { over } else { i64::MAX };
@@ -330,6 +331,30 @@ fn keys_alone_that_fill_memory_are_not_searched_and_defragmentation_is_not_waite
     assert_eq!(figures.judge(&done, i64::MAX), Next::Continue);
     done.is_late = true;
     assert_eq!(figures.judge(&done, i64::MAX), Next::Refuse);
+}
+
+#[test]
+fn a_large_request_for_which_nothing_can_be_freed_goes_on_alone_if_memory_bears_it() {
+    let world = World::new(16 << 20, 50_000, false);
+    let figures = Figures {
+        resident: Resident::Full,
+        is_large: true,
+        bears_alone: true,
+        values_bytes: 8 << 20,
+        may_defrag: true,
+        ..world.figures()
+    };
+    let spent = Done { stopped: Some(StopReason::Spent), ..Done::default() };
+    assert_eq!(figures.judge(&spent, i64::MAX), Next::AdmitAlone);
+    let others = Figures { other_hands_may_find: true, fits_without_values: true, ..figures };
+    assert_ne!(others.judge(&spent, i64::MAX), Next::AdmitAlone, "others have values to demote");
+    let demoted = Done { demoted_bytes: 1, ..spent };
+    assert_eq!(figures.judge(&demoted, i64::MAX), Next::Continue);
+    let awaited = Done { stopped: Some(StopReason::Busy), ..Done::default() };
+    assert_eq!(figures.judge(&awaited, i64::MAX), Next::AwaitDevice);
+    let overrun =
+        Figures { bears_alone: false, may_defrag: false, own_hand_may_find: false, ..figures };
+    assert_eq!(overrun.judge(&spent, i64::MAX), Next::Refuse);
 }
 
 #[test]

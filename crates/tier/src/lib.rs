@@ -60,6 +60,6 @@ pub use policy::{EvictionPolicy, PromoteNeighbours, Promotion, Settings};
 pub use process_memory::AllocatorStats;
 pub use read_back::ReadBack;
 pub use tier::{Freeing, Pressure, Tier, TierError};
-pub use wait::{Claim, Held, yield_once};
+pub use wait::{Claim, Held, WaitingHeld, yield_once};
 pub use walk::{FoundValue, UnreadableValue};
 pub use worker::TierWorker;

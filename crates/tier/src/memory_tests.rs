@@ -697,6 +697,24 @@ fn what_waits_in_the_background_for_memory_holds_up_no_refusal() {
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }
 
+/// Nor do they let go of it before those go on that wait for memory.
+#[test]
+fn what_clients_hold_that_wait_for_their_turn_holds_up_no_refusal() {
+    for waits in [false, true] {
+        let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+        (0..20_000).for_each(|number| machine.put(&format!("{number}"), b"v", Expiry::Clear));
+        machine.overhead.set(Some(14 * MIB - machine.used()));
+        machine.measure();
+        machine.tier().budget.add_buffers(4 * MIB as i64);
+        machine.tier().budget.add_reserved(3 * MIB as i64);
+        let held = Held { buffer_bytes: 4 * MIB, reserved_bytes: 0 };
+        let _noted = waits.then(|| machine.tier().note_waiting(held));
+        let (result, waited) = machine.wait_in_real_time(3 * MIB);
+        assert_eq!(result, Err(TierError::OutOfMemory));
+        assert_eq!(waited < Duration::from_secs(1), waits, "{waited:?}");
+    }
+}
+
 /// Hears of keys that are evicted, with their slots held.
 struct Heard {
     tier: Weak<Tier>,

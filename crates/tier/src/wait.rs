@@ -71,12 +71,12 @@ pub(crate) struct HeldByWaiting {
 }
 
 impl HeldByWaiting {
-    pub(crate) fn add(&self, held: Held) {
+    fn add(&self, held: Held) {
         self.buffer_bytes.fetch_add(held.buffer_bytes, Ordering::Relaxed);
         self.reserved_bytes.fetch_add(held.reserved_bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn subtract(&self, held: Held) {
+    fn subtract(&self, held: Held) {
         self.buffer_bytes.fetch_sub(held.buffer_bytes, Ordering::Relaxed);
         self.reserved_bytes.fetch_sub(held.reserved_bytes, Ordering::Relaxed);
     }
@@ -89,6 +89,25 @@ impl HeldByWaiting {
     }
 }
 
+/// Says what a client holds as its request waits, until this is dropped.
+pub struct WaitingHeld<'a> {
+    tier: &'a Tier,
+    held: Held,
+}
+
+impl<'a> WaitingHeld<'a> {
+    pub(crate) fn new(tier: &'a Tier, held: Held) -> WaitingHeld<'a> {
+        tier.held_by_waiting.add(held);
+        WaitingHeld { tier, held }
+    }
+}
+
+impl Drop for WaitingHeld<'_> {
+    fn drop(&mut self) {
+        self.tier.held_by_waiting.subtract(self.held);
+    }
+}
+
 #[derive(Default)]
 struct WaitingWrite {
     since: Duration,
@@ -96,8 +115,6 @@ struct WaitingWrite {
     bytes: u64,
     /// Whether the data set grows by that: it leaves room to reads then.
     is_data: bool,
-    /// What its client holds already; no buffers when it takes little.
-    held: Held,
     /// Bytes of keys that are still to go for it, once it is the first and waits for pages.
     owed_bytes: Cell<Option<i64>>,
     answer: Cell<Option<Result<Claim, ()>>>,
@@ -134,6 +151,13 @@ impl Claim {
             }
         }
     }
+
+    /// The same if the margin bears them and nobody else has claimed anything.
+    fn if_it_goes_alone(tier: &Arc<Tier>, bytes: u64) -> Option<Claim> {
+        let bytes = large(bytes);
+        let is_alone = tier.budget.bears_alone(bytes) && tier.budget.add_claimed_to(0, bytes);
+        is_alone.then(|| Claim { tier: tier.clone(), bytes })
+    }
 }
 
 impl Drop for Claim {
@@ -149,7 +173,8 @@ fn large(bytes: u64) -> u64 {
 
 /// A write's place in the queue, which it leaves when this is dropped.
 struct Place<'a> {
-    tier: &'a Tier,
+    /// What its client holds already; no buffers when it takes little.
+    _held: WaitingHeld<'a>,
     queue: &'a WaitQueue,
     write: Rc<WaitingWrite>,
 }
@@ -178,16 +203,15 @@ impl WaitQueue {
         if large(bytes) == 0 {
             held.buffer_bytes = 0;
         }
-        tier.held_by_waiting.add(held);
-        let write = WaitingWrite { since, bytes, is_data, held, ..WaitingWrite::default() };
+        let write = WaitingWrite { since, bytes, is_data, ..WaitingWrite::default() };
         let write = Rc::new(write);
         self.writes.borrow_mut().push_back(write.clone());
-        Place { tier, queue: self, write }
+        Place { _held: WaitingHeld::new(tier, held), queue: self, write }
     }
 
-    /// Lets a large write, which is the first, go on if it fits. False: it does not.
-    fn admit_large(&self, tier: &Arc<Tier>) -> bool {
-        let Some(claim) = Claim::if_it_fits(tier, self.wanted_bytes()) else { return false };
+    /// Lets a large write, which is the first, go on if it was let have its memory. False: it was not.
+    fn admit_large(&self, claim: Option<Claim>) -> bool {
+        let Some(claim) = claim else { return false };
         self.refused_large.set(None);
         if let Some(write) = self.writes.borrow_mut().pop_front() {
             write.end(Ok(claim));
@@ -357,7 +381,6 @@ impl Future for Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.tier.held_by_waiting.subtract(self.write.held);
         if !self.write.is_answered.get() {
             self.queue.writes.borrow_mut().retain(|write| !Rc::ptr_eq(write, &self.write));
         }
@@ -365,6 +388,12 @@ impl Drop for Place<'_> {
 }
 
 impl Tier {
+    /// Says that a client waits that holds so much, for others to let go of theirs: what they hold is not waited for
+    /// meanwhile by those that wait for memory.
+    pub fn note_waiting(&self, held: Held) -> WaitingHeld<'_> {
+        WaitingHeld::new(self, held)
+    }
+
     /// Whether what is free is left to reads: flash takes nothing more that could leave RAM for them. Cost: a load while it
     /// does.
     #[inline]
@@ -515,7 +544,7 @@ impl TierWorker {
                 queue.refused_over.set(None);
                 if queue.wanted_bytes() == 0 || !self.tier.has_flash() {
                     queue.admit(queue.admissible(), &self.tier);
-                } else if !queue.admit_large(&self.tier) {
+                } else if !queue.admit_large(Claim::if_it_fits(&self.tier, queue.wanted_bytes())) {
                     // Another worker's write has claimed the memory that was seen.
                     return true;
                 }
@@ -529,6 +558,13 @@ impl TierWorker {
                 queue.admitted_at.set(Some(self.seen(queue.is_data())));
                 // A large one behind these would make `maxmemory` resident: it is looked at by itself.
                 queue.admit(queue.admissible(), &self.tier);
+            }
+            Next::AdmitAlone => {
+                let claim = Claim::if_it_goes_alone(&self.tier, queue.wanted_bytes());
+                if !queue.admit_large(claim) {
+                    // Another worker's write goes alone.
+                    return true;
+                }
             }
             // For a large one it is looked at before each slice.
             Next::Continue | Next::Evict(_) if queue.wanted_bytes() == 0 => {

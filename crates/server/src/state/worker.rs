@@ -12,8 +12,8 @@ use tier::{Freeing, TierWorker};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{
-    BUFFERS_KEPT_MAX, BUFFERS_LENT_MAX, FREE_AT_ONCE_MAX, READ_BUFFER_BYTES,
-    RECORD_BUFFER_BYTES_MAX, WAITING_BUFFERS_SHIFT,
+    BUFFERS_KEPT_MAX, BUFFERS_KEPT_MIN, BUFFERS_LENT_MAX, BUFFERS_SHIFT, FREE_AT_ONCE_MAX,
+    READ_BUFFER_BYTES, RECORD_BUFFER_BYTES_MAX,
 };
 use crate::state::batch_lists::BatchLists;
 use crate::state::client_memory::limit_bytes;
@@ -223,13 +223,22 @@ impl Worker {
             && lent > self.waiting_buffers_max()
     }
 
-    /// Buffers that connections may keep while their requests wait: in all workers a part of what clients may take.
+    /// Buffers that connections may keep while their requests wait.
     fn waiting_buffers_max(&self) -> usize {
+        self.server.slices.waiting_buffers_max.min(self.buffers_bearable())
+    }
+
+    /// Spare buffers to keep.
+    fn buffers_kept_max(&self) -> usize {
+        self.buffers_bearable().clamp(BUFFERS_KEPT_MIN, BUFFERS_KEPT_MAX)
+    }
+
+    /// The worker's share of those that take no more than a part of what clients may take, in all workers.
+    fn buffers_bearable(&self) -> usize {
         let server = &*self.server;
         let workers = server.tier.workers as u64;
-        let share = limit_bytes(server).map_or(u64::MAX, |limit| limit >> WAITING_BUFFERS_SHIFT);
-        let count = share / (READ_BUFFER_BYTES as u64 * workers);
-        server.slices.waiting_buffers_max.min(count as usize)
+        let share = limit_bytes(server).map_or(u64::MAX, |limit| limit >> BUFFERS_SHIFT);
+        (share / (READ_BUFFER_BYTES as u64 * workers)) as usize
     }
 
     /// Whether connections have no more buffers than the worker keeps: another one may hold its reply
@@ -248,6 +257,12 @@ impl Worker {
     #[cfg(test)]
     pub(crate) fn buffers_lent(&self) -> usize {
         self.buffers_lent.get()
+    }
+
+    /// How many spare ones there are.
+    #[cfg(test)]
+    pub(crate) fn buffers_kept(&self) -> usize {
+        self.buffers.borrow().len()
     }
 
     /// An empty buffer to read into.
@@ -274,7 +289,9 @@ impl Worker {
     /// Gives a buffer back. One that has grown is let go.
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
         let mut buffers = self.buffers.borrow_mut();
-        if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < BUFFERS_KEPT_MAX {
+        let kept = buffers.len();
+        let is_kept = kept < BUFFERS_KEPT_MIN || kept < self.buffers_kept_max();
+        if is_kept && buffer.capacity() == READ_BUFFER_BYTES {
             buffer.clear();
             buffers.push(buffer);
         }

@@ -13,8 +13,8 @@ use crate::execution::outcome::Needed;
 use crate::execution::upkeep::Upkeep;
 use crate::family::REGISTRY;
 use crate::limits::{
-    BATCH_REQUESTS_MAX, BUFFERS_LENT_MAX, HEAVY_PART_SHIFT, OUTPUT_BUFFER_BYTES, TURN_BYTES_MAX,
-    TURN_REQUESTS_MAX, WAITING_BUFFERS_MAX,
+    BATCH_REQUESTS_MAX, BUFFERS_KEPT_MAX, BUFFERS_KEPT_MIN, BUFFERS_LENT_MAX, BUFFERS_SHIFT,
+    HEAVY_PART_SHIFT, OUTPUT_BUFFER_BYTES, TURN_BYTES_MAX, TURN_REQUESTS_MAX, WAITING_BUFFERS_MAX,
 };
 use crate::state::server::Server;
 use crate::state::snapshot::Snapshot;
@@ -543,6 +543,23 @@ fn buffers_that_grow_while_their_client_waits_are_counted() {
         assert!(client.take_replies().ends_with(b"+OK\r\n"));
     }
     assert_eq!(worker.buffers_lent(), held);
+}
+
+#[test]
+fn spare_buffers_take_no_more_than_a_part_of_what_clients_may_take() {
+    let kept = |clients: String| {
+        let options = [b"--maxmemory-clients".to_vec(), clients.into_bytes()];
+        let config = Config::default();
+        config.load_arguments(&options).expect("an option");
+        let worker = worker_with(config);
+        let buffers: Vec<_> = (0..2 * BUFFERS_KEPT_MAX).map(|_| worker.take_buffer()).collect();
+        buffers.into_iter().for_each(|buffer| worker.give_buffer(buffer));
+        worker.buffers_kept()
+    };
+    let share = |count: usize| ((count * READ_BUFFER_BYTES) << BUFFERS_SHIFT).to_string();
+    assert_eq!(kept(share(20)), 20);
+    assert_eq!(kept(share(1)), BUFFERS_KEPT_MIN);
+    assert_eq!(kept(share(1000)), BUFFERS_KEPT_MAX);
 }
 
 #[test]

@@ -398,3 +398,21 @@ impl Drop for GroupDone<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_that_is_cleared_keeps_its_places_unless_they_were_many() {
+        let cleared = |places: usize| {
+            let mut set =
+                FetchedSet { values: Vec::with_capacity(places), ..FetchedSet::default() };
+            set.order.reserve(places);
+            set.clear();
+            (set.values.capacity(), set.order.capacity())
+        };
+        assert_eq!(cleared(SEARCHED_MAX), (SEARCHED_MAX, 0));
+        assert_eq!(cleared(SEARCHED_MAX + 1), (0, 0));
+    }
+}

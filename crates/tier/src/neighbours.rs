@@ -15,12 +15,11 @@
 use std::sync::atomic::Ordering;
 
 use flash::{AROUND_BYTES, Neighbours, Record, RecordId};
-use keyspace::{Db, Hint, Key, Stored, TABLE_COUNT, Tally};
+use keyspace::{Db, Hint, Key, Stored, Tally};
 use smallvec::SmallVec;
 
 use crate::compress::decompress;
 use crate::policy::PromoteNeighbours;
-use crate::tier::Tier;
 use crate::worker::TierWorker;
 
 /// One page in so many is sampled, as a power of two.
@@ -254,24 +253,6 @@ impl TierWorker {
             true => decompress(record.payload, value_len as usize).map(Vec::into_boxed_slice),
             false => Some(Box::from(record.payload)),
         })
-    }
-}
-
-impl Tier {
-    /// Hints to the keys of records on flash, at most [`flash::EXPECTED_MAX`], of which so many lines of the values are
-    /// brought near as well.
-    pub(crate) fn hints_of<'r>(
-        &self,
-        records: impl Iterator<Item = (flash::RecordMeta, &'r [u8])>,
-        value_lines: usize,
-    ) -> SmallVec<[Hint; flash::EXPECTED_MAX]> {
-        let hint = |(meta, key): (flash::RecordMeta, &[u8])| {
-            self.keyspace.prefetch(meta.slot);
-            Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
-        };
-        let mut hints: SmallVec<[Hint; flash::EXPECTED_MAX]> = records.map(hint).collect();
-        self.keyspace.prefetch_keys(&mut hints, value_lines);
-        hints
     }
 }
 

@@ -3,9 +3,12 @@
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use flash::{Engine, FreeSpace, Location, RecordId, record_size};
-use keyspace::{DeadCopy, DetachedTree, FlashRef, Heap, Key, Keyspace, Noting, Tally};
+use flash::{EXPECTED_MAX, Engine, FreeSpace, Location, RecordId, RecordMeta, record_size};
+use keyspace::{
+    DeadCopy, DetachedTree, FlashRef, Heap, Hint, Key, Keyspace, Noting, TABLE_COUNT, Tally,
+};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use crate::budget::Budget;
 use crate::checkpoints::NextCheckpoint;
@@ -376,6 +379,22 @@ impl Tier {
         self.budget.has_claims()
             || others_run
             || self.has_flash() && (writes() || for_now && others_hold())
+    }
+
+    /// Hints to the keys of records on flash, at most [`EXPECTED_MAX`], of which so many lines of the values are
+    /// brought near as well.
+    pub(crate) fn hints_of<'r>(
+        &self,
+        records: impl Iterator<Item = (RecordMeta, &'r [u8])>,
+        value_lines: usize,
+    ) -> SmallVec<[Hint; EXPECTED_MAX]> {
+        let hint = |(meta, key): (RecordMeta, &[u8])| {
+            self.keyspace.prefetch(meta.slot);
+            Hint::new(meta.db % TABLE_COUNT as u8, &Key::in_slot(key, meta.slot))
+        };
+        let mut hints: SmallVec<[Hint; EXPECTED_MAX]> = records.map(hint).collect();
+        self.keyspace.prefetch_keys(&mut hints, value_lines);
+        hints
     }
 
     /// Keys of a database.

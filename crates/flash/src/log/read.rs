@@ -94,7 +94,7 @@ pub(super) struct DeviceRead {
 
 /// What a device read is for.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Records that were asked for.
     Records,
     /// And what lies around them: who asked is told what else is there.
@@ -103,15 +103,6 @@ pub(super) enum Kind {
     Alone,
     /// A block to be kept, with the records that are asked for in it meanwhile.
     Block,
-}
-
-/// What is read for a record.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Scope {
-    /// Its sectors.
-    Record,
-    /// And what lies around it, to bring its neighbours along.
-    Around,
 }
 
 /// What was read ahead of a record.
@@ -144,13 +135,13 @@ impl Reader {
         }
     }
 
-    /// See `EngineWorker::read` and `read_around`.
+    /// See `EngineWorker::read` and `read_around`, which ask for [`Kind::Records`] and [`Kind::Around`].
     pub(crate) fn read(
         &mut self,
         io: &mut Io,
         record: RecordId,
         size: usize,
-        (token, scope): (u64, Scope),
+        (token, kind): (u64, Kind),
     ) -> ReadStart {
         let at = record.at;
         let block = match self.read_from_blocks(io, record, size) {
@@ -176,7 +167,7 @@ impl Reader {
                 let place = (segment, record.generation);
                 match block {
                     Some(block) => self.wait_for_block(io, segment, waiter, block),
-                    None => self.start(io, place, waiter, scope),
+                    None => self.start(io, place, waiter, kind),
                 }
             }
         };
@@ -244,11 +235,11 @@ impl Reader {
         io: &mut Io,
         (segment, generation): (u32, u64),
         waiter: Waiter,
-        scope: Scope,
+        kind: Kind,
     ) -> ReadStart {
-        let sectors = match scope {
-            Scope::Record => io.shared.geometry.sectors(waiter.offset, waiter.size),
-            Scope::Around => around_on_flash(io, segment, &waiter),
+        let sectors = match kind {
+            Kind::Around => around_on_flash(io, segment, &waiter),
+            _ => io.shared.geometry.sectors(waiter.offset, waiter.size),
         };
         let slot = recent_slot(segment, sectors.start);
         if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)
@@ -279,7 +270,7 @@ impl Reader {
             end: sectors.end,
             started: io.now(),
             buffer: Some(buffer),
-            kind: if scope == Scope::Around { Kind::Around } else { Kind::Records },
+            kind,
             first: Some(waiter),
             more: Vec::new(),
         });

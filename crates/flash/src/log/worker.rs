@@ -12,7 +12,7 @@ use super::flush::WorkerFlush;
 use super::gc::Gc;
 use super::io::{Io, User};
 use super::large_read::{LargeResult, ReadFor};
-use super::read::{Reader, Scope};
+use super::read::{Kind, Reader};
 use super::shared::Shared;
 use crate::device::Done;
 use crate::engine::fetched::FetchedRecord;
@@ -140,12 +140,12 @@ impl EngineWorker for LogWorker {
 
     fn read(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart {
         debug_assert_eq!(size % RECORD_ALIGN, 0);
-        self.reader.read(&mut self.io, record, size, (token, Scope::Record))
+        self.reader.read(&mut self.io, record, size, (token, Kind::Records))
     }
 
     fn read_around(&mut self, record: RecordId, size: usize, token: u64) -> ReadStart {
         debug_assert_eq!(size % RECORD_ALIGN, 0);
-        self.reader.read(&mut self.io, record, size, (token, Scope::Around))
+        self.reader.read(&mut self.io, record, size, (token, Kind::Around))
     }
 
     fn prefetch(&self, at: Location, bytes: usize) {

@@ -26,15 +26,6 @@ const OPTIONS: [&str; 4] = ["--workers", "1", "--flash-segment-size", "4mb"];
 const EVICTING: [&str; 6] =
     ["--workers", "1", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
 
-/// The most that was ever resident: the kernel's own mark, which no moment escapes.
-fn resident_peak(server: &Server) -> u64 {
-    let status =
-        std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a mark");
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-    kib << 10
-}
-
 /// Writes keys 1 to `keys` once each as fast as it goes; whether all were taken.
 fn fill(server: &Server, keys: u64, sizes: &[&str]) -> bool {
     let (port, keys) = (server.port().to_string(), keys.to_string());
@@ -82,7 +73,7 @@ fn a_fill_at_full_speed_stays_within_maxmemory() {
         let server = Server::kelvin_with_flash("2gb", &options);
         assert!(fill(&server, keys, sizes), "{sizes:?}: every write is taken");
         assert_eq!(server.connect().line("DBSIZE"), Frame::Integer(keys as i64));
-        let peak = resident_peak(&server);
+        let peak = server.resident_peak();
         assert!(peak <= maxmemory * MIB * 21 / 20, "{sizes:?}: {} MiB of {maxmemory}", peak / MIB);
     }
 }
@@ -93,7 +84,7 @@ fn values_larger_than_those_that_go_stay_within_maxmemory() {
     let server = Server::kelvin(&EVICTING);
     assert!(fill(&server, 80_000, &["-d", "1000"]));
     assert!(fill(&server, 10_000, &["-d", "20000"]));
-    let peak = resident_peak(&server);
+    let peak = server.resident_peak();
     assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
     assert!(dataset_bytes(&mut server.connect()) >= 64 * MIB * 5 / 8);
 }
@@ -109,7 +100,7 @@ fn small_keys_without_flash_fill_memory_while_others_go() {
     std::thread::sleep(Duration::from_secs(2));
     let left = dataset_bytes(&mut client);
     assert!(left >= before * 7 / 8, "{left} of {before} bytes are left");
-    assert!(resident_peak(&server) <= 64 * MIB * 21 / 20);
+    assert!(server.resident_peak() <= 64 * MIB * 21 / 20);
 }
 
 /// A large value needs whole pages, and keys that go for it leave holes in many: no more of them go for that.
@@ -132,7 +123,7 @@ fn large_values_without_flash_evict_about_what_they_take() {
     }
     let left = dataset_bytes(&mut client);
     assert!(left >= before * 5 / 6, "{left} of {before} bytes are left");
-    assert!(resident_peak(&server) <= 64 * MIB * 21 / 20);
+    assert!(server.resident_peak() <= 64 * MIB * 21 / 20);
 }
 
 #[test]
@@ -177,7 +168,7 @@ fn keys_that_fill_memory_alone_are_refused_and_what_is_there_is_served() {
     let Frame::Bulk(value) = client.line("GET memtier-1") else { panic!("a value") };
     assert_eq!(value.len(), 100);
     // What is in flight is a larger part of so little.
-    assert!(resident_peak(&server) <= 64 * MIB * 11 / 10, "{}", resident_peak(&server));
+    assert!(server.resident_peak() <= 64 * MIB * 11 / 10, "{}", server.resident_peak());
     // What is deleted makes room, once it leaves whole pages.
     for key in 1..=100_000 {
         client.send(&["DEL", &format!("memtier-{key}")]);
@@ -263,7 +254,7 @@ fn a_snapshot_of_large_values_stays_within_maxmemory() {
     for _ in 0..2 {
         assert_eq!(client.show("SAVE"), "+OK");
     }
-    let peak = resident_peak(&server);
+    let peak = server.resident_peak();
     assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
 }
 
@@ -279,7 +270,7 @@ fn a_digest_of_large_values_on_flash_stays_within_maxmemory_and_lets_others_be_s
         }
     });
     assert_eq!(digests[0], digests[1]);
-    let peak = resident_peak(&server);
+    let peak = server.resident_peak();
     assert!(peak <= 64 * MIB * 21 / 20, "{:.3}", peak as f64 / (64 * MIB) as f64);
     // It was 2 s; a machine that does much else may take a while.
     assert!(ping < SERVED_WITHIN, "{ping:?}");

@@ -54,9 +54,9 @@ pub(crate) const WATCHED_KEY_BYTES: u64 = 320;
 pub(crate) const WATCHED_STEP_BYTES: usize = 64 << 10;
 /// Bytes of a buffer that a connection borrows for reading.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 << 10;
-/// Buffers that a worker keeps for its connections. As many may hold replies that are written together.
+/// Buffers that a worker keeps for its connections at most. As many may hold replies that are written together.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 64;
-/// The same however little memory clients may take.
+/// What it keeps however little memory clients may take.
 pub(crate) const BUFFERS_KEPT_MIN: usize = 4;
 /// Keys of detached tables that a worker frees itself; more go to a thread of their own.
 pub(crate) const FREE_AT_ONCE_MAX: usize = 4096;
@@ -147,8 +147,7 @@ pub(crate) const BUFFERS_LENT_MAX: usize = 16;
 /// The same of connections whose requests wait for values or for memory. It is more since most wait shortly, and
 /// each has one to read into and one for its replies.
 pub(crate) const WAITING_BUFFERS_MAX: usize = 128;
-/// Part of what clients may take that such buffers of all workers take at most, where that is less, and spare ones
-/// but for a few: 1/8.
+/// Part of what clients may take that such buffers of all workers come to at most, and spare ones likewise: 1/8.
 pub(crate) const BUFFERS_SHIFT: u32 = 3;
 /// Bytes that a worker's clients read and are answered before it looks for new events: the others
 /// wait no longer than that takes.

@@ -128,7 +128,7 @@ impl Asking<'_> {
             tier.asked_bytes.store(0, Ordering::Relaxed);
         }
         let held = Held { buffer_bytes: 0, reserved_bytes };
-        Asking { tier, _held: WaitingHeld::new(tier, held) }
+        Asking { tier, _held: tier.note_waiting(held) }
     }
 
     /// Asks for what is missing, once what was asked for before is on flash: until then it is in RAM.

@@ -453,7 +453,7 @@ impl Budget {
     pub(crate) fn bears_alone(&self, wanted_bytes: u64) -> bool {
         let max = self.max_bytes();
         let resident = self.resident_bytes.load(Ordering::Relaxed);
-        self.claimed_bytes() <= 0 && resident + wanted_bytes <= max + (max >> OVERRUN_SHIFT)
+        self.claimed_bytes() == 0 && resident + wanted_bytes <= max + (max >> OVERRUN_SHIFT)
     }
 
     /// Whether what is allocated would fit, so many bytes less.

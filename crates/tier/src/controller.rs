@@ -16,6 +16,7 @@
 //!    room: their keys fill RAM, or flash is full and its garbage collection frees nothing.
 //! 3. A write is refused only when nothing can be freed: for what is resident, never for the
 //!    estimate.
+//! 4. A large request that makes the data set no larger may take the margin then, one at a time.
 
 use crate::demote::StopReason;
 use crate::limits::{FULL_SLICE_BYTES, SLICE_BYTES_MAX, VALUES_BYTES_MIN, WRITE_BYTES, WRITES_MAX};
@@ -90,7 +91,8 @@ pub(crate) struct Figures {
     /// Whether it does, and what is in its way may go by itself: what other large requests have claimed or
     /// run with, values on their way to flash, what other clients hold.
     pub(crate) is_held_up: bool,
-    /// Whether it does, and the margin bears it if it goes on alone.
+    /// Whether a large request waits first that makes the data set no larger, `maxmemory` would not be overrun with what
+    /// it takes, and no other has claimed any.
     pub(crate) bears_alone: bool,
     /// Whether the data set gets smaller.
     pub(crate) shrinks: bool,
@@ -150,8 +152,8 @@ pub(crate) enum Next {
     /// The same beyond the limit, which is an estimate: nothing more can be freed, and `maxmemory` is not
     /// resident.
     AdmitBeyondLimit,
-    /// The large one that is the first goes on, and no other until it has what it takes: nothing can be freed, and the
-    /// margin bears it.
+    /// The large one that is the first takes the margin, as no other does until it has what it takes: nothing can be
+    /// freed for it.
     AdmitAlone,
     /// Another slice.
     Continue,
@@ -346,8 +348,11 @@ impl Figures {
             {
                 Next::Admit((self.freed_since_refusal / WRITE_BYTES) as usize)
             }
-            // Pages that are packed come free slowly, and a crowd of such requests would wait for that one by one.
-            Some(StopReason::Spent) if self.bears_alone && !self.others_hold_values() => {
+            // Before pages are packed: they come free slowly, and each of a crowd of such requests would wait for that.
+            // Keys that may go have gone by now.
+            Some(StopReason::Spent)
+                if self.bears_alone && (!in_time || !self.others_hold_values()) =>
+            {
                 Next::AdmitAlone
             }
             _ if !done.is_late && self.may_defrag => Next::Continue,
@@ -371,6 +376,7 @@ impl Figures {
             _ if evicts => Next::Continue,
             // Values have gone to flash; their pages may be on their way.
             _ if in_time && self.resident == Resident::FullForNow => Next::AwaitMeasure,
+            _ if self.bears_alone => Next::AdmitAlone,
             _ => Next::Refuse,
         }
     }

@@ -348,6 +348,10 @@ fn a_large_request_for_which_nothing_can_be_freed_goes_on_alone_if_memory_bears_
     assert_eq!(figures.judge(&spent, i64::MAX), Next::AdmitAlone);
     let others = Figures { other_hands_may_find: true, fits_without_values: true, ..figures };
     assert_ne!(others.judge(&spent, i64::MAX), Next::AdmitAlone, "others have values to demote");
+    let overdue = Done { is_overdue: true, is_late: true, ..spent };
+    assert_eq!(others.judge(&overdue, i64::MAX), Next::AdmitAlone, "which they do not");
+    let failed = Done { stopped: Some(StopReason::Failed), ..overdue };
+    assert_eq!(figures.judge(&failed, i64::MAX), Next::AdmitAlone);
     let demoted = Done { demoted_bytes: 1, ..spent };
     assert_eq!(figures.judge(&demoted, i64::MAX), Next::Continue);
     let awaited = Done { stopped: Some(StopReason::Busy), ..Done::default() };

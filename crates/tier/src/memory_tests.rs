@@ -350,6 +350,37 @@ fn of_two_large_writes_that_fit_one_at_a_time_one_goes_on() {
     assert_eq!(poll_all(), 1);
 }
 
+/// What is resident is as it would be if keys alone took it.
+#[test]
+fn where_nothing_can_be_freed_one_large_read_goes_on_at_a_time_and_no_large_write() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    machine.overhead.set(Some(15 * MIB));
+    machine.measure();
+    let bytes = MIB + MIB / 8;
+    let mut cx = Context::from_waker(Waker::noop());
+    let settle = |is_done: &mut dyn FnMut() -> bool| {
+        (0..2 * ROUNDS).any(|_| {
+            machine.round();
+            is_done()
+        })
+    };
+    let mut first = Box::pin(machine.worker.wait_for_memory(bytes, Held::default()));
+    let mut claim = None;
+    assert!(settle(&mut || match first.as_mut().poll(&mut cx) {
+        Poll::Ready(result) => {
+            claim = Some(result.expect("the margin bears it"));
+            true
+        }
+        Poll::Pending => false,
+    }));
+    let mut second = Box::pin(machine.worker.wait_for_memory(bytes, Held::default()));
+    assert!(!settle(&mut || second.as_mut().poll(&mut cx).is_ready()), "the first goes alone");
+    drop(claim.take());
+    assert!(settle(&mut || matches!(second.as_mut().poll(&mut cx), Poll::Ready(Ok(_)))));
+    let mut write = Box::pin(machine.worker.wait_for_data(bytes, Held::default()));
+    assert!(settle(&mut || matches!(write.as_mut().poll(&mut cx), Poll::Ready(Err(_)))));
+}
+
 #[test]
 fn a_large_write_gets_its_memory_while_small_ones_pass_it() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
@@ -697,7 +728,7 @@ fn what_waits_in_the_background_for_memory_holds_up_no_refusal() {
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }
 
-/// Nor do they let go of it before those go on that wait for memory.
+/// Clients that wait for their turn let go of nothing before those go on that wait for memory.
 #[test]
 fn what_clients_hold_that_wait_for_their_turn_holds_up_no_refusal() {
     for waits in [false, true] {

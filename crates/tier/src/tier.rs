@@ -341,9 +341,7 @@ impl Tier {
             is_large: wanted_bytes > 0,
             owed_bytes: 0,
             is_held_up: wanted_bytes > 0 && self.is_held_up(resident, missing_bytes),
-            bears_alone: wanted_bytes > 0
-                && left_bytes == 0
-                && self.budget.bears_alone(wanted_bytes),
+            bears_alone: wanted_bytes > 0 && self.budget.bears_alone(wanted_bytes),
             has_flash: self.has_flash(),
             may_evict: self.evictable(self.settings.policy()).is_some(),
             data_bytes: self.budget.data_bytes(),

@@ -89,14 +89,14 @@ impl HeldByWaiting {
     }
 }
 
-/// Says what a client holds as its request waits, until this is dropped.
+/// Counts what a client holds whose request waits, until this is dropped: others do not wait for that.
 pub struct WaitingHeld<'a> {
     tier: &'a Tier,
     held: Held,
 }
 
 impl<'a> WaitingHeld<'a> {
-    pub(crate) fn new(tier: &'a Tier, held: Held) -> WaitingHeld<'a> {
+    fn new(tier: &'a Tier, held: Held) -> WaitingHeld<'a> {
         tier.held_by_waiting.add(held);
         WaitingHeld { tier, held }
     }
@@ -152,9 +152,11 @@ impl Claim {
         }
     }
 
-    /// The same if the margin bears them and nobody else has claimed anything.
+    /// Claims them with what is resident now, the margin included, if nobody else has claimed anything.
     fn if_it_goes_alone(tier: &Arc<Tier>, bytes: u64) -> Option<Claim> {
         let bytes = large(bytes);
+        // Measured anew: what another took that went alone is resident since its claim has gone.
+        tier.look_for_memory(bytes);
         let is_alone = tier.budget.bears_alone(bytes) && tier.budget.add_claimed_to(0, bytes);
         is_alone.then(|| Claim { tier: tier.clone(), bytes })
     }
@@ -206,7 +208,7 @@ impl WaitQueue {
         let write = WaitingWrite { since, bytes, is_data, ..WaitingWrite::default() };
         let write = Rc::new(write);
         self.writes.borrow_mut().push_back(write.clone());
-        Place { _held: WaitingHeld::new(tier, held), queue: self, write }
+        Place { _held: tier.note_waiting(held), queue: self, write }
     }
 
     /// Lets a large write, which is the first, go on if it was let have its memory. False: it was not.
@@ -388,8 +390,8 @@ impl Drop for Place<'_> {
 }
 
 impl Tier {
-    /// Says that a client waits that holds so much, for others to let go of theirs: what they hold is not waited for
-    /// meanwhile by those that wait for memory.
+    /// Counts what a client holds that waits for others to let go of theirs: those that wait for memory do not wait for
+    /// that client meanwhile.
     pub fn note_waiting(&self, held: Held) -> WaitingHeld<'_> {
         WaitingHeld::new(self, held)
     }
@@ -562,7 +564,7 @@ impl TierWorker {
             Next::AdmitAlone => {
                 let claim = Claim::if_it_goes_alone(&self.tier, queue.wanted_bytes());
                 if !queue.admit_large(claim) {
-                    // Another worker's write goes alone.
+                    // Another worker's has claimed memory meanwhile.
                     return true;
                 }
             }
@@ -686,6 +688,8 @@ impl TierWorker {
 
     fn waiting_figures(&self) -> Figures {
         let mut figures = self.figures_beside(self.waiting.wanted_bytes(), self.left_bytes());
+        // What the data set takes of the margin would be gone for good.
+        figures.bears_alone &= !self.waiting.is_data();
         if figures.waits_for_pages() {
             // What keys that went for others have left is free, though their pages are resident still.
             figures.owed_bytes =

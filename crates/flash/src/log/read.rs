@@ -239,7 +239,9 @@ impl Reader {
     ) -> ReadStart {
         let sectors = match kind {
             Kind::Around => around_on_flash(io, segment, &waiter),
-            _ => io.shared.geometry.sectors(waiter.offset, waiter.size),
+            Kind::Records | Kind::Alone | Kind::Block => {
+                io.shared.geometry.sectors(waiter.offset, waiter.size)
+            }
         };
         let slot = recent_slot(segment, sectors.start);
         if let Some(Some(read)) = self.reads.get_mut(self.recent[slot] as usize)

@@ -201,9 +201,18 @@ impl Server {
 
     /// Resident memory of the server, in bytes.
     pub fn resident_bytes(&self) -> u64 {
+        self.memory_status("VmRSS:")
+    }
+
+    /// The most that was ever resident: the kernel's own mark, which no moment escapes.
+    pub fn resident_peak(&self) -> u64 {
+        self.memory_status("VmHWM:")
+    }
+
+    fn memory_status(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("the server runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB"));
         kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the kernel tells it in kB") << 10
     }

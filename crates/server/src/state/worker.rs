@@ -225,23 +225,23 @@ impl Worker {
 
     /// Buffers that connections may keep while their requests wait.
     fn waiting_buffers_max(&self) -> usize {
-        self.server.slices.waiting_buffers_max.min(self.buffers_bearable())
+        self.server.slices.waiting_buffers_max.min(self.buffers_share())
     }
 
     /// Spare buffers to keep.
     fn buffers_kept_max(&self) -> usize {
-        self.buffers_bearable().clamp(BUFFERS_KEPT_MIN, BUFFERS_KEPT_MAX)
+        self.buffers_share().clamp(BUFFERS_KEPT_MIN, BUFFERS_KEPT_MAX)
     }
 
-    /// The worker's share of those that take no more than a part of what clients may take, in all workers.
-    fn buffers_bearable(&self) -> usize {
+    /// How many buffers come to the worker's share of a part of what clients may take. Cost: some loads and a division.
+    fn buffers_share(&self) -> usize {
         let server = &*self.server;
         let workers = server.tier.workers as u64;
         let share = limit_bytes(server).map_or(u64::MAX, |limit| limit >> BUFFERS_SHIFT);
         (share / (READ_BUFFER_BYTES as u64 * workers)) as usize
     }
 
-    /// Whether connections have no more buffers than the worker keeps: another one may hold its reply
+    /// Whether connections have no more buffers than a worker keeps at most: another one may hold its reply
     /// while others run.
     pub(crate) fn has_buffers(&self) -> bool {
         self.buffers_lent.get() <= BUFFERS_KEPT_MAX
@@ -289,9 +289,7 @@ impl Worker {
     /// Gives a buffer back. One that has grown is let go.
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
         let mut buffers = self.buffers.borrow_mut();
-        let kept = buffers.len();
-        let is_kept = kept < BUFFERS_KEPT_MIN || kept < self.buffers_kept_max();
-        if is_kept && buffer.capacity() == READ_BUFFER_BYTES {
+        if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < self.buffers_kept_max() {
             buffer.clear();
             buffers.push(buffer);
         }

@@ -264,12 +264,12 @@ impl<T: Transport> Connection<T> {
                 if self.counted.reserve_values(server, &client, amount) {
                     return true;
                 }
-                // Anew each time, since replies before it are written meanwhile.
-                let held = server.tier.note_waiting(self.counted.held());
+                // Nobody waits for memory of one that waits itself. Counted anew each time, since replies before this one
+                // are written meanwhile.
+                let _held = server.tier.note_waiting(self.counted.held());
                 if !self.writing(place.wait_to_reserve(&worker)).await {
                     return false;
                 }
-                drop(held);
             }
         }
     }

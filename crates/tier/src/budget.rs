@@ -29,8 +29,10 @@ use crate::environment::ResidentSource;
 use crate::limits::WRITE_BYTES;
 use crate::process_memory::ResidentSet;
 
-/// What is kept free of the data set for reads while flash takes nothing more: this part of `maxmemory`, 1/16.
+/// What is kept free of the data set for reads while it can make no room for them: this part of `maxmemory`, 1/16.
 const READS_SHIFT: u32 = 4;
+/// Clients hold little when they hold less than this part of `maxmemory`, a 64th.
+const FEW_CLIENTS_SHIFT: u32 = 6;
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
 /// fill at full speed was resident at 1.026 times `maxmemory` for a moment.
 const MARGIN_SHIFT: u32 = 5;
@@ -119,6 +121,10 @@ pub struct Budget {
     claimed_bytes: AtomicI64,
     /// What the data set is to leave to reads.
     room_for_reads: AtomicI64,
+    /// What keys take that stay in RAM, `i64::MIN` where any may go.
+    keys_that_stay: AtomicI64,
+    /// What they leave to all else, `i64::MAX` where any may go.
+    room_beside_keys: AtomicI64,
     /// What the data set took when writes were last refused, `i64::MIN` before.
     data_at_refusal: AtomicI64,
     engine_bytes: AtomicI64,
@@ -148,6 +154,32 @@ struct Meter {
     ratio: i64,
     /// Whether there is flash for values to go to.
     demotes: bool,
+    fixed: Fixed,
+}
+
+/// What is resident beside the data set and what clients hold: code, buffers of the engine, and what pages have beside
+/// what is in them. While clients hold much, most of that may not be resident, and for a moment after that what they
+/// held is resident still: so it is the least of the last [`LEVEL_MEASURES`] or more that found them holding little.
+#[derive(Debug, Default)]
+struct Fixed {
+    measures: i64,
+    least: Option<i64>,
+    least_before: Option<i64>,
+}
+
+impl Fixed {
+    fn note(&mut self, bytes: i64) {
+        self.least = Some(self.least.map_or(bytes, |least| least.min(bytes)));
+        self.measures += 1;
+        if self.measures == LEVEL_MEASURES {
+            *self = Fixed { least_before: self.least, ..Fixed::default() };
+        }
+    }
+
+    /// 0 before the first measurement.
+    fn bytes(&self) -> i64 {
+        self.least.into_iter().chain(self.least_before).min().unwrap_or(0)
+    }
 }
 
 impl Budget {
@@ -167,6 +199,7 @@ impl Budget {
             level_bytes: 0,
             ratio: RATIO_FIRST,
             demotes: false,
+            fixed: Fixed::default(),
         };
         let budget = Budget {
             max_bytes: AtomicU64::new(max_bytes),
@@ -180,6 +213,8 @@ impl Budget {
             reserved_bytes: AtomicI64::new(0),
             background_bytes: AtomicI64::new(0),
             room_for_reads: AtomicI64::new(0),
+            keys_that_stay: AtomicI64::new(i64::MIN),
+            room_beside_keys: AtomicI64::new(i64::MAX),
             data_at_refusal: AtomicI64::new(i64::MIN),
             claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
@@ -269,13 +304,40 @@ impl Budget {
         self.data_at_refusal.load(Ordering::Relaxed).saturating_sub(data_bytes)
     }
 
-    /// Says whether flash takes nothing more. What reads need cannot be demoted then, so the data set leaves it to them.
-    pub(crate) fn set_flash_full(&self, is_full: bool) {
-        let room = if is_full { self.max_bytes() >> READS_SHIFT } else { 0 };
+    /// Says whether the data set is to leave room to reads: it can make none for them by demotion.
+    pub(crate) fn set_leaves_room(&self, leaves_room: bool) {
+        let room = if leaves_room { self.max_bytes() >> READS_SHIFT } else { 0 };
         self.room_for_reads.store(room as i64, Ordering::Relaxed);
     }
 
-    /// What the data set is to leave to reads, in bytes: 0 unless flash takes nothing more.
+    /// Says how many bytes keys take that stay in RAM; none: any may go.
+    pub(crate) fn set_keys_that_stay(&self, keys_bytes: Option<i64>) {
+        self.keys_that_stay.store(keys_bytes.unwrap_or(i64::MIN), Ordering::Relaxed);
+    }
+
+    /// What such keys leave of `maxmemory` to clients and values, in bytes: no less than what is left to reads,
+    /// `i64::MAX` where any may go.
+    #[inline]
+    pub fn room_beside_keys(&self) -> u64 {
+        self.room_beside_keys.load(Ordering::Relaxed) as u64
+    }
+
+    /// Measures that room. Cost: some loads.
+    fn measure_room(&self, meter: &mut Meter, resident: i64) {
+        let max = self.max_bytes() as i64;
+        let clients_bytes = self.client_bytes();
+        if clients_bytes < max >> FEW_CLIENTS_SHIFT {
+            let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+            meter.fixed.note(resident - data_bytes - clients_bytes);
+        }
+        let room = match self.keys_that_stay.load(Ordering::Relaxed) {
+            i64::MIN => i64::MAX,
+            keys_bytes => (max - keys_bytes - meter.fixed.bytes()).max(max >> READS_SHIFT),
+        };
+        self.room_beside_keys.store(room, Ordering::Relaxed);
+    }
+
+    /// What the data set is to leave to reads, in bytes: 0 unless it can make no room for them.
     #[inline]
     pub(crate) fn room_for_reads(&self) -> i64 {
         self.room_for_reads.load(Ordering::Relaxed)
@@ -520,6 +582,7 @@ impl Budget {
                 false => measures.store(0, Ordering::Relaxed),
             }
         }
+        self.measure_room(&mut meter, resident as i64);
         let limit = match self.max_bytes() {
             0 => i64::MAX,
             max => meter.limit(max as i64, resident as i64, self.tracked(), self.is_packing()),
@@ -642,6 +705,7 @@ mod tests {
             level_bytes: 0,
             ratio: RATIO_ONE,
             demotes: true,
+            fixed: Fixed::default(),
         }
     }
 

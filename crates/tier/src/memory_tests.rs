@@ -168,6 +168,40 @@ fn where_ram_and_flash_are_full_reads_have_memory_and_writes_are_refused() {
 }
 
 #[test]
+fn keys_that_fill_ram_leave_room_to_reads_and_tell_what_is_left_to_clients() {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    let write = |number: u64| machine.write(&format!("key-{number}"), b"", Expiry::Clear);
+    let count = (0..).find(|&number| write(number).is_err()).expect("no end");
+    for round in 0..100 {
+        assert!(machine.worker.claim(MIB / 2).is_some(), "round {round}");
+        assert_eq!(write(count), Err(TierError::OutOfMemory), "round {round}");
+    }
+    let budget = &machine.tier().budget;
+    assert!((MIB..2 * MIB).contains(&budget.room_beside_keys()), "{}", budget.room_beside_keys());
+    machine.overhead.set(Some(16 * MIB - machine.used()));
+    (0..100).for_each(|_| machine.measure());
+    assert_eq!(budget.room_beside_keys(), MIB, "no less than what reads are left");
+    (0..count / 2).for_each(|number| machine.remove(&format!("key-{number}")));
+    machine.put("value", &[b'v'; 100_000], Expiry::Clear);
+    let keys_bytes = machine.used() - 100_000;
+    let is_about = |expected: u64| budget.room_beside_keys().abs_diff(expected) < MIB / 16;
+    machine.overhead.set(Some(2 * MIB));
+    (0..100).for_each(|_| machine.measure());
+    assert!(is_about(14 * MIB - keys_bytes), "{}", budget.room_beside_keys());
+    // What clients have just been let have is not resident yet, and for a moment after that it still is.
+    budget.add_buffers(4 * MIB as i64);
+    (0..100).for_each(|_| machine.measure());
+    assert!(is_about(14 * MIB - keys_bytes), "{}", budget.room_beside_keys());
+    machine.overhead.set(Some(6 * MIB));
+    budget.add_buffers(-4 * MIB as i64);
+    (0..10).for_each(|_| machine.measure());
+    assert!(is_about(14 * MIB - keys_bytes), "{}", budget.room_beside_keys());
+    machine.tier().settings.set_policy(EvictionPolicy::AllKeysLru);
+    machine.measure();
+    assert_eq!(budget.room_beside_keys(), i64::MAX as u64, "any may go");
+}
+
+#[test]
 fn what_is_used_stays_and_under_noeviction_everything() {
     for (policy, _) in EvictionPolicy::NAMES {
         for flash_bytes in [0, 8 * MIB] {
@@ -506,7 +540,7 @@ fn a_write_waits_for_what_is_being_freed() {
         // What FLUSHALL has detached goes little by little, and not at once.
         let freeing = Freeing::new(&machine.worker.tier);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut wait = pin!(machine.worker.wait_for_memory(0, Held::default()));
+        let mut wait = pin!(machine.worker.wait_for_data(0, Held::default()));
         for _ in 0..3 * ROUNDS {
             machine.round();
             assert!(wait.as_mut().poll(&mut cx).is_pending());

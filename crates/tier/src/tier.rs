@@ -26,6 +26,8 @@ use crate::wait::HeldByWaiting;
 const FREE_MEMORY_SHIFT: u32 = 4;
 /// What clients hold that do not wait is worth waiting for beyond this part of the limit: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
+/// Keys fill RAM when they take all but this part of the limit, an eighth.
+const KEYS_FILL_SHIFT: u32 = 3;
 /// Flash is short of free segments when less than this part of `maxmemory` is free, a quarter.
 const SHORT_SHIFT: u32 = 2;
 
@@ -405,11 +407,25 @@ impl Tier {
         let buffers = self.flash.engine().as_ref().map(|engine| engine.stats().buffer_bytes);
         self.budget.set_engine(buffers.unwrap_or(0));
         self.look_for_memory(0);
-        self.budget.set_flash_full(self.is_flash_full());
+        let keys_bytes = self.keys_that_stay();
+        let keys_fill_ram = keys_bytes.is_some_and(|bytes| {
+            let limit = self.budget.limit_bytes();
+            bytes > limit - (limit >> KEYS_FILL_SHIFT)
+        });
+        self.budget.set_leaves_room(keys_fill_ram || self.is_flash_full());
+        self.budget.set_keys_that_stay(keys_bytes);
         self.budget.measure();
         if self.heap.is_some() {
             self.regions.measure(&self.counters, self.budget.max_bytes());
         }
+    }
+
+    /// Bytes of keys, where there is flash and none may go. All else that RAM has may leave it.
+    fn keys_that_stay(&self) -> Option<i64> {
+        let stay = self.has_flash() && self.evictable(self.settings.policy()).is_none();
+        let Counters { hot_bytes, clean_bytes, .. } = &self.counters;
+        let values_bytes = hot_bytes.load(Ordering::Relaxed) + clean_bytes.load(Ordering::Relaxed);
+        stay.then(|| self.budget.data_bytes() - values_bytes)
     }
 
     /// Whether flash takes nothing more, or soon will not, and no key may go: it is short of free segments, and garbage

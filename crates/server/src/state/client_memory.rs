@@ -451,9 +451,9 @@ impl CountedBuffers {
 }
 
 /// What clients may take besides the connections by themselves, in bytes: `maxmemory-clients`, and less where
-/// there are very many connections. None: there is no bound.
+/// there are very many connections, or keys leave less. None: there is no bound.
 pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
-    let limit = share_bytes(server)?;
+    let limit = share_bytes(server)?.min(server.tier.budget.room_beside_keys());
     let beyond = connections_bytes(server).saturating_sub(limit >> CONNECTIONS_SHIFT);
     Some(limit - beyond.min(limit / 2))
 }
@@ -528,11 +528,13 @@ pub(crate) fn bytes_free(server: &Server) -> u64 {
     limit_bytes(server).map_or(u64::MAX, |limit| limit.saturating_sub(total))
 }
 
-/// Why a request that needs so many bytes is refused. One that `maxmemory` itself could not hold
-/// gets Redis's text.
+/// Why a request that needs so many bytes is refused. One that `maxmemory` itself could not hold, or has no room for
+/// beside keys, gets Redis's text.
 pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
     let max_memory = server.config.maxmemory.load();
-    if max_memory > 0 && bytes > max_memory {
+    let is_for_keys = share_bytes(server).is_some_and(|share| bytes <= share)
+        && bytes > server.tier.budget.room_beside_keys();
+    if max_memory > 0 && bytes > max_memory || is_for_keys {
         return "OOM command not allowed when used memory > 'maxmemory'.".to_owned();
     }
     let bytes_max = request_bytes_max(server);

@@ -28,6 +28,8 @@ const NODES_MAX: f64 = 1e6;
 const FILL_MAX: f64 = 0.95;
 /// What open segments and those in reserve add to the fill that gc sees.
 const FILL_IN_RESERVE: f64 = 1.012;
+/// Part of the nodes that one cluster lacks of which no smaller cluster has enough.
+const JUMP_MAX: f64 = 0.75;
 /// Halvings when a share of live records is sought.
 const HALVINGS: usize = 32;
 
@@ -323,7 +325,8 @@ impl<'a> Problem<'a> {
         policy::with_hit_ratio(&self.groups, wanted, self.write_share).in_ram
     }
 
-    /// The smallest cluster whose nodes have room for the RAM that it then needs.
+    /// The smallest cluster whose nodes have room for the RAM that it then needs. One of more nodes may need less of it,
+    /// as its tables are fuller, but by less than a quarter: so far it is safe to jump.
     fn cluster_for(
         &self,
         flash_bytes: f64,
@@ -336,11 +339,11 @@ impl<'a> Problem<'a> {
                 return Err(PlanError::Options("that takes more than a million nodes".to_owned()));
             }
             let cluster = self.cluster(nodes, flash_bytes);
-            let needed = (ram_bytes(&cluster) / self.usable_ram()).ceil();
+            let needed = ram_bytes(&cluster) / self.usable_ram();
             if needed <= nodes {
                 return Ok(cluster);
             }
-            nodes = needed;
+            nodes = (needed * JUMP_MAX).floor().max(nodes + 1.0);
         }
     }
 

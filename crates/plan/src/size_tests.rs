@@ -160,6 +160,13 @@ fn formats_say_the_same() {
     assert!(ram.ends_with(&format!("{saving:.1}x")), "{ram}");
 }
 
+/// With 16 nodes tables are fuller than with fewer, by whose RAM there would have to be 17.
+#[test]
+fn a_cluster_whose_tables_are_fuller_is_not_passed() {
+    let common = "--value-size 8193 --replicas 0 --values-in-ram 10%";
+    assert_eq!(sized(&format!("{common} --keys 6788578851")).tiered.nodes, 16.0);
+}
+
 fn any_access() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["uniform", "zipf:0.99", "gaussian:10%", "20%:80%"])
 }

@@ -316,7 +316,7 @@ impl Budget {
     }
 
     /// What such keys leave of `maxmemory` to clients and values, in bytes: no less than what is left to reads,
-    /// `i64::MAX` where any may go.
+    /// `i64::MAX` where any may go, or there is no `maxmemory`.
     #[inline]
     pub fn room_beside_keys(&self) -> u64 {
         self.room_beside_keys.load(Ordering::Relaxed) as u64
@@ -331,6 +331,7 @@ impl Budget {
             meter.fixed.note(resident - data_bytes - clients_bytes);
         }
         let room = match self.keys_that_stay.load(Ordering::Relaxed) {
+            _ if max == 0 => i64::MAX,
             i64::MIN => i64::MAX,
             keys_bytes => (max - keys_bytes - meter.fixed.bytes()).max(max >> READS_SHIFT),
         };

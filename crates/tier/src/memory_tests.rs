@@ -199,6 +199,12 @@ fn keys_that_fill_ram_leave_room_to_reads_and_tell_what_is_left_to_clients() {
     machine.tier().settings.set_policy(EvictionPolicy::AllKeysLru);
     machine.measure();
     assert_eq!(budget.room_beside_keys(), i64::MAX as u64, "any may go");
+    machine.tier().settings.set_policy(EvictionPolicy::NoEviction);
+    machine.measure();
+    assert!(budget.room_beside_keys() < 16 * MIB);
+    budget.set_max_bytes(0);
+    machine.measure();
+    assert_eq!(budget.room_beside_keys(), i64::MAX as u64, "there is no bound");
 }
 
 #[test]

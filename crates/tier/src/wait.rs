@@ -396,8 +396,7 @@ impl Tier {
         WaitingHeld::new(self, held)
     }
 
-    /// Whether what is free is left to reads: flash takes nothing more that could leave RAM for them. Cost: a load while it
-    /// does.
+    /// Whether what is free is left to reads, since no value can leave RAM for them. Cost: a load where values can.
     #[inline]
     fn room_is_for_reads(&self) -> bool {
         let left_bytes = self.budget.room_for_reads();

@@ -188,7 +188,7 @@ fn reads_of_clients_that_have_gone_leave_the_queue_for_memory() {
 /// The pages of the keys fill memory but for the margin, and each of the clients wants a part of that.
 #[test]
 fn large_cold_reads_are_answered_where_keys_fill_memory() {
-    const KEYS: usize = 600_000;
+    const KEYS: usize = 690_000;
     const READ: usize = 1000;
     const CLIENTS: usize = 8;
     const ROUNDS: usize = 10;

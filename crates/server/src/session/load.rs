@@ -29,6 +29,7 @@ use crate::session::load_file::{Batch, LoadedPiece, LoadedPlace, LoadedPlaces, s
 use crate::session::load_room::make_room_for_load;
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
+use crate::session::taken_once::TakenOnce;
 use crate::state::client_memory::request_bytes_max;
 use crate::state::clock::unix_ms;
 use crate::state::files::SavedFile;
@@ -484,7 +485,7 @@ impl Loading<'_> {
                 fetched: &at_hand,
                 statistics: server,
                 encodings: server,
-                limits: server,
+                limits: &TakenOnce::of(server),
                 no_touch: true,
                 detached: Vec::new(),
                 reply_bytes_max: usize::MAX,

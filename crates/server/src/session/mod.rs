@@ -15,6 +15,7 @@ mod load_room;
 pub(crate) mod replay;
 pub(crate) mod save;
 pub(crate) mod subscriptions;
+mod taken_once;
 pub(crate) mod transaction;
 
 use std::cell::RefCell;

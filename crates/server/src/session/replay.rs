@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use command::collection::Walk;
 use command::{
-    BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Flags, Handler, KeyAt, Limits,
-    Locks, LoggedCommand, Waits, find_keys,
+    BadRecord, CommandError, CommandResult, Commands, Cx, Effects, Flags, Handler, KeyAt, Locks,
+    LoggedCommand, Waits, find_keys,
 };
 use flash::{Journal, JournalError, JournalRecord, Recovery};
 use keyspace::{Key, Keyspace, Locked, Noting};
@@ -25,6 +25,7 @@ use crate::session::journal::{GAP, apply_sync, journal_folder, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::load_brake::Brake;
 use crate::session::save::AtHand;
+use crate::session::taken_once::TakenOnce;
 use crate::state::registry::Run;
 use crate::state::saves::Purpose;
 use crate::state::server::Server;
@@ -292,7 +293,7 @@ impl Replay<'_> {
             fetched: &AtHand { tier: &server.tier, set: fetched },
             statistics: server,
             encodings: server,
-            limits: &WithoutLimits { counts_uses: server.tier.settings.policy().is_lfu() },
+            limits: &TakenOnce::of(server),
             no_touch: true,
             detached: Vec::new(),
             reply_bytes_max: usize::MAX,
@@ -309,25 +310,6 @@ impl Replay<'_> {
             self.worker.free_later(detached);
         }
         result
-    }
-}
-
-/// What has run once is run again, whatever the options are now.
-struct WithoutLimits {
-    counts_uses: bool,
-}
-
-impl Limits for WithoutLimits {
-    fn string_bytes_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn memory_bytes_max(&self) -> usize {
-        usize::MAX
-    }
-
-    fn counts_uses(&self) -> bool {
-        self.counts_uses
     }
 }
 

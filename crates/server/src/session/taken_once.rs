@@ -1,0 +1,30 @@
+//! Limits of what is loaded or run again: there are none. It was within them once, and would be lost otherwise.
+
+use command::Limits;
+
+use crate::state::server::Server;
+
+/// What was taken once is taken again, whatever the options are now, and whatever keys leave to clients.
+pub(super) struct TakenOnce {
+    counts_uses: bool,
+}
+
+impl TakenOnce {
+    pub(super) fn of(server: &Server) -> TakenOnce {
+        TakenOnce { counts_uses: server.tier.settings.policy().is_lfu() }
+    }
+}
+
+impl Limits for TakenOnce {
+    fn string_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn memory_bytes_max(&self) -> usize {
+        usize::MAX
+    }
+
+    fn counts_uses(&self) -> bool {
+        self.counts_uses
+    }
+}

@@ -30,9 +30,9 @@ use crate::execution::dispatch::{Attempt, Pipeline};
 use crate::execution::outcome::Outcome;
 use crate::execution::watched_read::WatchedRead;
 use crate::limits::{
-    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX, PROGRESS_BYTES,
-    PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX, WRITE_BYTES_MAX,
-    WRITE_EARLY_BYTES,
+    ARGS_MAX, BRAKED_READ_BYTES, INLINE_BYTES_MAX, INPUT_STEP_BYTES_MAX, OUTPUT_BUFFER_BYTES,
+    PROGRESS_BYTES, PUSHED_BYTES_MAX, READ_BUFFER_BYTES, STRANGER_BYTES_MAX, TURN_REQUESTS_MAX,
+    WRITE_BYTES_MAX, WRITE_EARLY_BYTES,
 };
 use crate::network::stream::Transport;
 use crate::session::{Closing, Session};
@@ -646,7 +646,31 @@ impl<T: Transport> Connection<T> {
             self.release_fetched();
             self.keep_output();
         }
+        if result.is_pending() {
+            self.drop_written();
+        }
         result
+    }
+
+    /// Lets go of what is written in front of a few replies that are not. Where more are made for as long as some are
+    /// unwritten, since the client reads slowly or they wait for the journal, it would pile up. Cost: a copy of those, of
+    /// no more than what is let go of.
+    fn drop_written(&mut self) {
+        let rest = self.reply.len() - self.written;
+        let is_worth_it = self.written >= READ_BUFFER_BYTES.max(rest);
+        if !is_worth_it || rest > 2 * WRITE_EARLY_BYTES || self.reply.has_gaps() {
+            return;
+        }
+        let mut buffer = self.reply.take();
+        if buffer.capacity() > OUTPUT_BUFFER_BYTES {
+            let kept = buffer[self.written..].to_vec();
+            self.worker.give_buffer(std::mem::replace(&mut buffer, kept));
+        } else {
+            buffer.drain(..self.written);
+        }
+        self.reply.restore(buffer);
+        self.written = 0;
+        self.note_memory();
     }
 
     /// Keeps the end of what is written, if that is little, in memory of its size: who listens and does not

@@ -69,6 +69,8 @@ struct Wire {
     has_ended: bool,
     /// Whether the client takes no replies.
     is_full: bool,
+    /// How many bytes of replies it takes before it takes no more for a while; none: all that come.
+    room: Option<usize>,
 }
 
 impl Transport for Rc<RefCell<Wire>> {
@@ -92,8 +94,13 @@ impl Transport for Rc<RefCell<Wire>> {
         if wire.is_full {
             return Poll::Pending;
         }
-        wire.replies.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        let count = bytes.len().min(wire.room.unwrap_or(usize::MAX));
+        if count == 0 {
+            return Poll::Pending;
+        }
+        wire.room = wire.room.map(|room| room - count);
+        wire.replies.extend_from_slice(&bytes[..count]);
+        Poll::Ready(Ok(count))
     }
 }
 
@@ -490,6 +497,30 @@ fn a_buffer_of_few_replies_is_not_put_by() {
     assert!(!connection.must_add_output());
     connection.reply.bulk(&[b'x'; 2 * WRITE_EARLY_BYTES]);
     assert!(connection.must_add_output());
+}
+
+/// For a client that asks for more before it has read all.
+#[test]
+fn replies_that_were_written_do_not_pile_up_before_those_that_were_not() {
+    const REPLY: &str = "$1000\r\n\r\n";
+    const REPLY_BYTES: usize = 1_000 + REPLY.len();
+    const ROUNDS: usize = 500;
+    let worker = worker();
+    let mut client = HandServed::connect(&worker);
+    client.call("SETRANGE k 999 x");
+    client.wire.borrow_mut().room = Some(0);
+    (0..100).for_each(|_| client.send("GET k"));
+    let (mut taken, mut bytes_max) = (0, 0);
+    for _ in 0..ROUNDS {
+        worker.turn.renew();
+        (0..20).for_each(|_| client.send("GET k"));
+        client.wire.borrow_mut().room = Some(20 * REPLY_BYTES);
+        client.poll();
+        taken += client.take_replies().len();
+        bytes_max = bytes_max.max(worker.server.tier.budget.client_bytes());
+    }
+    assert_eq!(taken, ROUNDS * 20 * REPLY_BYTES);
+    assert!(bytes_max < OUTPUT_BUFFER_BYTES as i64, "{bytes_max}");
 }
 
 #[test]

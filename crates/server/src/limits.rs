@@ -110,7 +110,7 @@ pub(crate) const BRAKE_SHIFT: u32 = 3;
 /// And where buffers take as small a part of that: beyond so much more of `maxmemory` than its limit allows, 1/64, until
 /// values have left RAM for it.
 pub(crate) const AHEAD_SHIFT: u32 = 6;
-/// Bytes by which buffers grow, or that are let go of large ones, between two measurements of resident memory, beside those of upkeep.
+/// Bytes by which buffers grow between two measurements of resident memory, beside those of upkeep.
 pub(crate) const MEASURED_BYTES: i64 = 1 << 20;
 /// Bytes that are read even then of a client that has sent nothing yet: small requests.
 pub(crate) const BRAKED_READ_BYTES: usize = 512;

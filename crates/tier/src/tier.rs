@@ -204,12 +204,6 @@ impl Tier {
         self.budget.measure_resident();
     }
 
-    /// Measures it, and gives free pages back to the machine if `maxmemory` is resident. Cost: about 3 us, and a
-    /// system call for each run of such pages.
-    pub fn reclaim(&self) {
-        self.look_for_memory(0);
-    }
-
     /// Whether something that has no key any more is still being freed: what was flushed, or large collections.
     pub fn is_freeing(&self) -> bool {
         self.budget.is_freeing() || self.detached_bytes.load(Ordering::Relaxed) > 0

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::{
     BUFFERS_KEPT_MAX, BUFFERS_KEPT_MIN, BUFFERS_LENT_MAX, BUFFERS_SHIFT, FREE_AT_ONCE_MAX,
-    MEASURED_BYTES, READ_BUFFER_BYTES, RECORD_BUFFER_BYTES_MAX,
+    READ_BUFFER_BYTES, RECORD_BUFFER_BYTES_MAX,
 };
 use crate::state::batch_lists::BatchLists;
 use crate::state::client_memory::limit_bytes;
@@ -48,8 +48,6 @@ pub(crate) struct Worker {
     buffers_lent: Cell<usize>,
     /// Room for requests that connections borrow while they have some.
     batch_lists: RefCell<Vec<BatchLists>>,
-    /// Bytes of buffers that were let go since resident memory was looked at for that.
-    let_go_bytes: Cell<usize>,
     pub(crate) turn: Turn,
     /// When its clients that wait give up.
     pub(crate) deadlines: Deadlines,
@@ -82,7 +80,6 @@ impl Worker {
             buffers: RefCell::default(),
             buffers_lent: Cell::new(0),
             batch_lists: RefCell::default(),
-            let_go_bytes: Cell::new(0),
             turn,
             deadlines: Deadlines::default(),
             cold_fields: ColdFields::default(),
@@ -289,18 +286,8 @@ impl Worker {
         }
     }
 
-    /// Gives a buffer back. One that has grown is let go; its pages stay resident for a moment, and what is taken
-    /// meanwhile may not fit there: so memory is looked at after each [`MEASURED_BYTES`] of such.
+    /// Gives a buffer back. One that has grown is let go.
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > READ_BUFFER_BYTES {
-            let bytes = self.let_go_bytes.get() + buffer.capacity();
-            drop(buffer);
-            self.let_go_bytes.set(bytes % MEASURED_BYTES as usize);
-            if bytes >= MEASURED_BYTES as usize {
-                self.server.tier.reclaim();
-            }
-            return;
-        }
         let mut buffers = self.buffers.borrow_mut();
         if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < self.buffers_kept_max() {
             buffer.clear();

@@ -31,9 +31,6 @@ use crate::process_memory::ResidentSet;
 
 /// What is kept free of the data set for reads while it can make no room for them: this part of `maxmemory`, 1/16.
 const READS_SHIFT: u32 = 4;
-/// Keys fill RAM when they leave less than this part of `maxmemory`, an eighth: reads are left all of the above then, and
-/// nothing while keys leave as much more than that.
-const KEYS_FILL_SHIFT: u32 = 3;
 /// Clients hold little when they hold less than this part of `maxmemory`, a 64th.
 const FEW_CLIENTS_SHIFT: u32 = 6;
 /// Part of `maxmemory` that is kept free for what grows between two measurements: 1/32. With 1/64 a
@@ -160,10 +157,9 @@ struct Meter {
     fixed: Fixed,
 }
 
-/// What is resident beside the data set and what clients and work in the background hold: code, buffers of the engine, and
-/// what pages have beside what is in them. While these hold much, most of that may not be resident, and for a moment after
-/// that what they held is resident still: so it is the least of the last [`LEVEL_MEASURES`] or more that found them
-/// holding little.
+/// What is resident beside the data set and what clients hold: code, buffers of the engine, and what pages have beside
+/// what is in them. While clients hold much, most of that may not be resident, and for a moment after that what they
+/// held is resident still: so it is the least of the last [`LEVEL_MEASURES`] or more that found them holding little.
 #[derive(Debug, Default)]
 struct Fixed {
     measures: i64,
@@ -308,14 +304,17 @@ impl Budget {
         self.data_at_refusal.load(Ordering::Relaxed).saturating_sub(data_bytes)
     }
 
-    /// Sets what the data set is to leave to reads, since it can make no room for them by demotion: where flash is full,
-    /// and the less keys leave of RAM.
-    pub(crate) fn set_room_for_reads(&self, is_flash_full: bool) {
-        let max = self.max_bytes() as i64;
-        let most = max >> READS_SHIFT;
-        let lacking = (max >> KEYS_FILL_SHIFT) + most - self.room_beside_keys() as i64;
-        let room = if is_flash_full { most } else { lacking.clamp(0, most) };
-        self.room_for_reads.store(room, Ordering::Relaxed);
+    /// What keys, values and clients share of the limit: all but the buffers of the engine and connections.
+    pub(crate) fn shared_bytes(&self) -> i64 {
+        self.limit_bytes()
+            - self.engine_bytes.load(Ordering::Relaxed)
+            - self.connection_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Says whether the data set is to leave room to reads: it can make none for them by demotion.
+    pub(crate) fn set_leaves_room(&self, leaves_room: bool) {
+        let room = if leaves_room { self.max_bytes() >> READS_SHIFT } else { 0 };
+        self.room_for_reads.store(room as i64, Ordering::Relaxed);
     }
 
     /// Says how many bytes keys take that stay in RAM; none: any may go.
@@ -333,9 +332,10 @@ impl Budget {
     /// Measures that room. Cost: some loads.
     fn measure_room(&self, meter: &mut Meter, resident: i64) {
         let max = self.max_bytes() as i64;
-        let held_bytes = self.client_bytes() + self.background_bytes();
-        if held_bytes < max >> FEW_CLIENTS_SHIFT {
-            meter.fixed.note(resident - self.data_bytes() - held_bytes);
+        let clients_bytes = self.client_bytes();
+        if clients_bytes < max >> FEW_CLIENTS_SHIFT {
+            let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+            meter.fixed.note(resident - data_bytes - clients_bytes);
         }
         let room = match self.keys_that_stay.load(Ordering::Relaxed) {
             _ if max == 0 => i64::MAX,

@@ -196,15 +196,6 @@ fn keys_that_fill_ram_leave_room_to_reads_and_tell_what_is_left_to_clients() {
     budget.add_buffers(-4 * MIB as i64);
     (0..10).for_each(|_| machine.measure());
     assert!(is_about(14 * MIB - keys_bytes), "{}", budget.room_beside_keys());
-    // Reads are left the more the less keys leave, from 3/16 of RAM down to an eighth.
-    for (left_beside_keys, left_to_reads) in
-        [(4 * MIB, 0), (2 * MIB + MIB / 2, MIB / 2), (2 * MIB, MIB), (0, MIB)]
-    {
-        machine.overhead.set(Some(16 * MIB - keys_bytes - left_beside_keys));
-        (0..100).for_each(|_| machine.measure());
-        let room = budget.room_for_reads() as u64;
-        assert!(room.abs_diff(left_to_reads) < MIB / 16, "{room} beside {left_beside_keys}");
-    }
     machine.tier().settings.set_policy(EvictionPolicy::AllKeysLru);
     machine.measure();
     assert_eq!(budget.room_beside_keys(), i64::MAX as u64, "any may go");

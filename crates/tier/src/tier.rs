@@ -26,6 +26,8 @@ use crate::wait::HeldByWaiting;
 const FREE_MEMORY_SHIFT: u32 = 4;
 /// What clients hold that do not wait is worth waiting for beyond this part of the limit: a 64th.
 const BUFFERS_SHIFT: u32 = 6;
+/// Keys fill RAM when they take all but this part, an eighth, of what they share with values and clients.
+const KEYS_FILL_SHIFT: u32 = 3;
 /// Flash is short of free segments when less than this part of `maxmemory` is free, a quarter.
 const SHORT_SHIFT: u32 = 2;
 
@@ -405,8 +407,13 @@ impl Tier {
         let buffers = self.flash.engine().as_ref().map(|engine| engine.stats().buffer_bytes);
         self.budget.set_engine(buffers.unwrap_or(0));
         self.look_for_memory(0);
-        self.budget.set_keys_that_stay(self.keys_that_stay());
-        self.budget.set_room_for_reads(self.is_flash_full());
+        let keys_bytes = self.keys_that_stay();
+        let keys_fill_ram = keys_bytes.is_some_and(|bytes| {
+            let shared = self.budget.shared_bytes();
+            bytes > shared - (shared >> KEYS_FILL_SHIFT)
+        });
+        self.budget.set_leaves_room(keys_fill_ram || self.is_flash_full());
+        self.budget.set_keys_that_stay(keys_bytes);
         self.budget.measure();
         if self.heap.is_some() {
             self.regions.measure(&self.counters, self.budget.max_bytes());

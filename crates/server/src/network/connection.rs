@@ -646,19 +646,17 @@ impl<T: Transport> Connection<T> {
             self.release_fetched();
             self.keep_output();
         }
-        if result.is_pending() {
-            self.drop_written();
-        }
         result
     }
 
-    /// Lets go of what is written in front of a few replies that are not. Where more are made for as long as some are
-    /// unwritten, since the client reads slowly or they wait for the journal, it would pile up. Cost: a copy of those, of
-    /// no more than what is let go of.
+    /// Removes what is written in front of a few replies that are not. Where more are made for as long as some are
+    /// unwritten, since the client reads slowly or they wait for the journal, it would pile up. A buffer that was made
+    /// ready for the reply under way stays. Cost: a copy of those replies, of no more bytes than are removed.
     fn drop_written(&mut self) {
         let rest = self.reply.len() - self.written;
         let is_worth_it = self.written >= READ_BUFFER_BYTES.max(rest);
-        if !is_worth_it || rest > 2 * WRITE_EARLY_BYTES || self.reply.has_gaps() {
+        let may_move = self.resident_reply == 0 && !self.reply.has_gaps();
+        if !is_worth_it || rest > 2 * WRITE_EARLY_BYTES || !may_move {
             return;
         }
         let mut buffer = self.reply.take();
@@ -689,7 +687,16 @@ impl<T: Transport> Connection<T> {
         }
     }
 
+    /// Writes what the client takes. Pending while it takes no more, or has taken its turn's part.
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = self.write_all(cx);
+        if result.is_pending() && !self.writes_on {
+            self.drop_written();
+        }
+        result
+    }
+
+    fn write_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         assert!(
             self.watched_read.is_none(),
             "invariant: a reply is written when it is known to hold"

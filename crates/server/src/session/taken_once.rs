@@ -1,4 +1,5 @@
-//! Limits of what is loaded or run again: there are none. It was within them once, and would be lost otherwise.
+//! Limits of commands for what is loaded or run again: there are none. It was within them once, and would be lost
+//! otherwise. What bounds the memory of a load is the reader of the file, by what a request might take when it began.
 
 use command::Limits;
 

@@ -478,3 +478,49 @@ fn a_write_to_a_large_cold_collection_waits_for_a_snapshot_alone() {
     assert_eq!(client.show(&format!("HGET {hash} 7")), "$changed");
     assert_eq!(client.show(&format!("HLEN {hash}")), format!(":{}", FIELDS - 1));
 }
+
+/// A server that was filled until it refused writes starts again within the same `maxmemory`, from its journal and from
+/// its dump: what was resident when it was filled may have been a little less.
+#[test]
+fn what_fills_memory_without_flash_is_loaded_again() {
+    for value_bytes in [200, 200_000, 1 << 20] {
+        for by_dump in [false, true] {
+            let mut options = vec!["--maxmemory", "64mb", "--workers", "2"];
+            if !by_dump {
+                options.extend(["--appendonly", "yes", "--appendfsync", "always"]);
+            }
+            let mut server = Server::kelvin(&options);
+            let taken = fill_until_refused(&mut server.connect(), value_bytes);
+            assert!(taken * value_bytes > 24 << 20, "{taken} of {value_bytes}");
+            if by_dump {
+                assert_eq!(server.connect().show("SAVE"), "+OK");
+            }
+            server.kill();
+            let dir = ["--dir", path_text(server.directory())];
+            let other = Server::kelvin(&[&options[..], &dir].concat());
+            assert_eq!(other.connect().show("DBSIZE"), format!(":{taken}"), "{value_bytes}");
+            let peak = resident_peak_bytes(&other);
+            // A load may use an eighth and a journal a quarter more where nothing else helps.
+            assert!(peak <= MAXMEMORY * 9 / 8, "{peak} bytes resident, values of {value_bytes}");
+        }
+    }
+}
+
+/// Writes values of so many bytes until they stay refused. Returns how many were taken.
+fn fill_until_refused(client: &mut Client, value_bytes: usize) -> usize {
+    const REFUSED_MAX: usize = 20;
+    let at_once = ((1 << 20) / value_bytes).clamp(1, 500);
+    let (mut number, mut taken, mut refused) = (0, 0, 0);
+    while refused < REFUSED_MAX {
+        for _ in 0..at_once {
+            let value: String = (0..value_bytes).map(|at| letter(at, number as u8)).collect();
+            client.send(&["SET", &format!("key:{number}"), &value]);
+            number += 1;
+        }
+        let replies: Vec<String> = (0..at_once).map(|_| show(&client.read())).collect();
+        let new = replies.iter().filter(|reply| *reply == "+OK").count();
+        taken += new;
+        refused = if new == 0 { refused + 1 } else { 0 };
+    }
+    taken
+}

@@ -233,6 +233,11 @@ pub(crate) const LOADED_PLACES_BYTES_MAX: u64 = 128 << 10;
 /// How often a piece is refused memory, with a tick of upkeep after each, before it is put without or the load fails:
 /// a tenth of a second.
 pub(crate) const LOADED_REFUSALS_MAX: u32 = 20;
+/// What a load of what a server had itself, its journal, may use beyond the limit where nothing can be freed: this part of
+/// `maxmemory`, a quarter.
+pub(crate) const LOADED_OVER_SHIFT: u32 = 2;
+/// The same of a dump, which may be anybody's: an eighth.
+pub(crate) const DUMP_OVER_SHIFT: u32 = 3;
 /// Ticks of upkeep for which DEBUG RELOAD waits for what it has flushed to be freed: some ten seconds.
 pub(crate) const FLUSHED_TICKS_MAX: u32 = 2_000;
 /// Bytes that a load puts before it measures again what is resident.

@@ -17,15 +17,16 @@ use flash::{Checkpoints, JournalError, Location, RecordId, Recovery, record_size
 use keyspace::{DB_COUNT, Db, DetachedTable, Key, Noting, SLOT_COUNT, SlotState, Tally, WHOLE};
 use rdb::file::FileError;
 use thiserror::Error as ThisError;
-use tier::{Claim, FetchedSet, Held, TierError, VALUE_OVERHEAD_BYTES, Want, sort_wants};
+use tier::{FetchedSet, VALUE_OVERHEAD_BYTES, Want, sort_wants};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-use crate::limits::{ATTEMPTS_MAX, FLUSHED_TICKS_MAX, LOADED_LARGE_BYTES, LOADED_REFUSALS_MAX};
+use crate::limits::{ATTEMPTS_MAX, DUMP_OVER_SHIFT, FLUSHED_TICKS_MAX, LOADED_OVER_SHIFT};
 use crate::session::errand::save_in_turn;
 use crate::session::journal::{cut_logging, journal_options};
 use crate::session::load_brake::Brake;
 use crate::session::load_file::{Batch, LoadedPiece, LoadedPlace, LoadedPlaces, start_reading};
+use crate::session::load_memory::LoadMemory;
 use crate::session::load_room::make_room_for_load;
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
@@ -280,9 +281,12 @@ pub(super) async fn load_file(
     merging: Merging,
 ) -> Result<(), NotLoaded> {
     let file = worker.server.files.open(path)?;
-    let loaded = Loading { worker, merging, start: Instant::now(), brake: Brake::default() }
-        .load(path, file)
-        .await;
+    let memory = LoadMemory::new(match merging {
+        Merging::Before => LOADED_OVER_SHIFT,
+        Merging::Not | Merging::Over => DUMP_OVER_SHIFT,
+    });
+    let (start, brake) = (Instant::now(), Brake::default());
+    let loaded = Loading { worker, merging, start, brake, memory }.load(path, file).await;
     worker.tier.after_batch(&mut worker.tally.borrow_mut());
     loaded
 }
@@ -303,6 +307,7 @@ struct Loading<'a> {
     merging: Merging,
     start: Instant,
     brake: Brake,
+    memory: LoadMemory,
 }
 
 /// Bytes that an element, a string or what Redis has packed may take on its way: one that a client may have sent
@@ -359,28 +364,6 @@ impl Loading<'_> {
         }
     }
 
-    /// Memory for a piece. Where none can be made it is put without, if it fits beside what the data set takes: what is
-    /// resident besides are buffers that a large value came in, which may be read ahead. A small piece waits for these.
-    ///
-    /// Errors: the data set does not fit.
-    async fn wait_for_memory(&self, bytes: u64) -> Result<Option<Claim>, TierError> {
-        let tier = &self.worker.tier;
-        for refusals in 1.. {
-            if let Ok(claim) = tier.wait_for_memory(bytes, Held::default()).await {
-                return Ok(Some(claim));
-            }
-            let is_last = refusals >= LOADED_REFUSALS_MAX;
-            let fits = self.worker.server.tier.budget.over_limit() + bytes as i64 <= 0;
-            if fits && (is_last || bytes >= LOADED_LARGE_BYTES) {
-                return Ok(None);
-            } else if is_last {
-                break;
-            }
-            self.worker.upkeep_tick.notified().await;
-        }
-        Err(TierError::OutOfMemory)
-    }
-
     /// Makes keys of one slot whose values stay on flash.
     async fn put_places(&self, loaded: &LoadedPlaces) -> Result<(), NotLoaded> {
         let (worker, server) = (self.worker, &*self.worker.server);
@@ -388,7 +371,7 @@ impl Loading<'_> {
         self.brake.wait(worker, loaded.bytes).await;
         let _claim = match worker.tier.must_wait_for(loaded.bytes) {
             false => None,
-            true => self.wait_for_memory(loaded.bytes).await.map_err(|_| {
+            true => self.memory.wait(worker, loaded.bytes).await.map_err(|_| {
                 first.refused(loaded.db, "there is no memory for it within maxmemory")
             })?,
         };
@@ -434,7 +417,8 @@ impl Loading<'_> {
             let _claim = match tier.must_wait_for(bytes) {
                 false => None,
                 true => self
-                    .wait_for_memory(bytes)
+                    .memory
+                    .wait(self.worker, bytes)
                     .await
                     .map_err(|_| piece.refused("there is no memory for it within maxmemory"))?,
             };

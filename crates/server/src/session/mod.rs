@@ -11,6 +11,7 @@ pub(crate) mod last_checkpoint;
 pub(crate) mod load;
 mod load_brake;
 pub(crate) mod load_file;
+mod load_memory;
 mod load_room;
 pub(crate) mod replay;
 pub(crate) mod save;

@@ -18,12 +18,14 @@ use flash::{Journal, JournalError, JournalRecord, Recovery};
 use keyspace::{Key, Keyspace, Locked, Noting};
 use resp::{Args, Protocol, Reply};
 use smallvec::SmallVec;
-use tier::{Claim, FetchedSet, Held, Want};
+use tier::{Claim, FetchedSet, Want};
 
+use crate::limits::LOADED_OVER_SHIFT;
 use crate::session::errand::save_in_turn;
 use crate::session::journal::{GAP, apply_sync, journal_folder, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::load_brake::Brake;
+use crate::session::load_memory::LoadMemory;
 use crate::session::save::AtHand;
 use crate::session::taken_once::TakenOnce;
 use crate::state::registry::Run;
@@ -79,8 +81,8 @@ async fn read_journal(
         })?;
     }
     let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
-    let brake = Brake::default();
-    let mut replay = Replay { worker, reply, step, commands: 0, evicted_before, brake };
+    let (brake, memory) = (Brake::default(), LoadMemory::new(LOADED_OVER_SHIFT));
+    let mut replay = Replay { worker, reply, step, commands: 0, evicted_before, brake, memory };
     let has_gap = replay.run_all(&mut recovery).await?;
     worker.after_batch();
     let is_new = snapshot.is_none() && replay.commands == 0;
@@ -131,6 +133,7 @@ struct Replay<'a> {
     /// Keys that were evicted before.
     evicted_before: u64,
     brake: Brake,
+    memory: LoadMemory,
 }
 
 /// Why a command was not run.
@@ -225,8 +228,8 @@ impl Replay<'_> {
         if !tier.must_wait_for(bytes) {
             return Ok(None);
         }
-        let claim = tier.wait_for_memory(bytes, Held::default()).await;
-        claim.map(Some).map_err(|error| error.to_string())
+        let claim = self.memory.wait(self.worker, bytes).await;
+        claim.map_err(|_| "there is no memory for it within maxmemory".to_owned())
     }
 
     fn run(&mut self, command: LoggedCommand<'_>) -> Result<(), NotRun> {
@@ -342,9 +345,9 @@ mod tests {
         let server = Server::new(Config::default(), &KEY_COMMANDS, Arc::new(tier));
         let worker = Worker::new(Arc::new(server), 0).expect("a worker without flash");
         let (reply, step) = (Reply::new(Protocol::Resp2), Step::default());
-        let brake = Brake::default();
-        let mut replay =
-            Replay { worker: &worker, reply, step, commands: 0, evicted_before: 0, brake };
+        let (brake, memory) = (Brake::default(), LoadMemory::new(LOADED_OVER_SHIFT));
+        let (worker, evicted_before) = (&*worker, 0);
+        let mut replay = Replay { worker, reply, step, commands: 0, evicted_before, brake, memory };
         let mut run = |words: &[&[u8]]| {
             let mut record = Record::new(Vec::new(), 1);
             record.add(0, words.iter().copied());

@@ -453,9 +453,14 @@ impl CountedBuffers {
 /// What clients may take besides the connections by themselves, in bytes: `maxmemory-clients`, and less where
 /// there are very many connections, or keys leave less. None: there is no bound.
 pub(crate) fn limit_bytes(server: &Server) -> Option<u64> {
-    let limit = share_bytes(server)?.min(server.tier.budget.room_beside_keys());
+    let limit = share_bytes(server)?.min(room_beside_keys(server));
     let beyond = connections_bytes(server).saturating_sub(limit >> CONNECTIONS_SHIFT);
     Some(limit - beyond.min(limit / 2))
+}
+
+/// What keys leave to clients, or the least that these may take: with none the first that asks would be closed.
+fn room_beside_keys(server: &Server) -> u64 {
+    server.tier.budget.room_beside_keys().max(CLIENTS_SHARE_BYTES_MIN)
 }
 
 /// What connections take by themselves.
@@ -532,8 +537,8 @@ pub(crate) fn bytes_free(server: &Server) -> u64 {
 /// beside keys, gets Redis's text.
 pub(crate) fn refusal(server: &Server, bytes: u64) -> String {
     let max_memory = server.config.maxmemory.load();
-    let is_for_keys = share_bytes(server).is_some_and(|share| bytes <= share)
-        && bytes > server.tier.budget.room_beside_keys();
+    let is_for_keys =
+        share_bytes(server).is_some_and(|share| bytes <= share) && bytes > room_beside_keys(server);
     if max_memory > 0 && bytes > max_memory || is_for_keys {
         return "OOM command not allowed when used memory > 'maxmemory'.".to_owned();
     }

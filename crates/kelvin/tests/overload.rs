@@ -216,6 +216,7 @@ fn large_cold_reads_are_answered_where_keys_fill_memory() {
         }
         assert!(keys < KEYS_MAX, "keys do not fill memory");
     }
+    control.line("TIER DEMOTE ALL");
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| kelvin.connect()).collect();
     let first = |client: usize, round: usize| (client * ROUNDS + round) * 7_919 % (keys - READ);
     let mut answered = 0;

@@ -689,14 +689,15 @@ impl<T: Transport> Connection<T> {
 
     /// Writes what the client takes. Pending while it takes no more, or has taken its turn's part.
     fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = self.write_all(cx);
+        let result = self.write_on(cx);
         if result.is_pending() && !self.writes_on {
             self.drop_written();
         }
         result
     }
 
-    fn write_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// The same, and keeps all of it until everything is written.
+    fn write_on(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         assert!(
             self.watched_read.is_none(),
             "invariant: a reply is written when it is known to hold"

@@ -2,7 +2,12 @@
 //!
 //! A data set that grows by keys needs whole pages for them, so values leave page by page. One whose
 //! keys are written again needs room of the sizes that leave: where holes are does not matter then,
-//! and to look for the values of one region among the entries of all keys would be for nothing.
+//! and to look for the values of one region among the entries of all keys would be for nothing. While
+//! `maxmemory` is resident, and for a moment after, whole pages are needed in any case: a value that leaves in the
+//! order of the slots frees no page, and its key, which is shorter then, takes a place in another. (Values of 1 to
+//! 100 bytes at 64 MB beside a rewrite of the journal: 275,000 of them left RAM within 0.2 s so, while more
+//! became resident; at most 1.05 to 1.09 times `maxmemory` in five runs before, 1.02 to 1.08 in six with
+//! regions.)
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -37,6 +42,8 @@ struct Past {
     /// New keys between two measurements, times `MEASURES`, on average; the same of values that left.
     new_keys: i64,
     left: i64,
+    /// Measurements for which values still leave by region behind one that found `maxmemory` resident.
+    full_for: i64,
 }
 
 impl Default for Regions {
@@ -62,8 +69,8 @@ impl Regions {
         self.of_pages.load(Ordering::Relaxed)
     }
 
-    /// Sees how the data set changes; fifty times a second. `max_bytes` is `maxmemory`.
-    pub(crate) fn measure(&self, counters: &Counters, max_bytes: u64) {
+    /// Sees how the data set changes; fifty times a second. `is_full`: `maxmemory` is resident.
+    pub(crate) fn measure(&self, counters: &Counters, max_bytes: u64, is_full: bool) {
         let load = |counter: &AtomicI64| counter.load(Ordering::Relaxed).max(0);
         let in_ram = load(&counters.hot_count) + load(&counters.clean_count);
         let keys = in_ram + load(&counters.cold_count);
@@ -71,7 +78,8 @@ impl Regions {
         let demoted = (dirty.load(Ordering::Relaxed) + clean.load(Ordering::Relaxed)) as i64;
         let mut past = self.past.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let of_pages = regions(in_ram, keys, max_bytes);
-        let count = if past.grows(keys, demoted) { of_pages } else { 1 };
+        let needs_pages = past.grows(keys, demoted) | past.was_full(is_full);
+        let count = if needs_pages { of_pages } else { 1 };
         self.of_pages.store(of_pages, Ordering::Relaxed);
         self.count.store(count, Ordering::Relaxed);
     }
@@ -83,6 +91,11 @@ impl Past {
         self.left += demoted - self.demoted - self.left / MEASURES;
         (self.keys, self.demoted) = (keys, demoted);
         self.new_keys > 0 && self.new_keys >= self.left / VALUES_PER_NEW_KEY
+    }
+
+    fn was_full(&mut self, is_full: bool) -> bool {
+        self.full_for = if is_full { MEASURES } else { (self.full_for - 1).max(0) };
+        self.full_for > 0
     }
 }
 
@@ -123,7 +136,7 @@ mod tests {
             for _ in 0..times {
                 counters.hot_count.fetch_add(new_keys, Ordering::Relaxed);
                 counters.demoted_dirty.fetch_add(demoted, Ordering::Relaxed);
-                regions.measure(&counters, 1 << 30);
+                regions.measure(&counters, 1 << 30, false);
             }
             regions.count()
         };
@@ -135,5 +148,21 @@ mod tests {
         assert_eq!(step(100, 8_000, 50), 1, "and a key now and then");
         assert_eq!(step(-10_000, 0, 20), 1, "deletions");
         assert_eq!(step(10_000, 14_000, 50), 64);
+    }
+
+    #[test]
+    fn where_maxmemory_is_resident_values_leave_page_by_page() {
+        let counters = Counters::default();
+        let regions = Regions::default();
+        counters.hot_count.store(1_000_000, Ordering::Relaxed);
+        let count = |is_full| {
+            for _ in 0..100 {
+                // Values leave, and no key comes.
+                counters.demoted_dirty.fetch_add(10_000, Ordering::Relaxed);
+                regions.measure(&counters, 1 << 30, is_full);
+            }
+            regions.count()
+        };
+        assert_eq!([count(false), count(true), count(false)], [1, 64, 1]);
     }
 }

@@ -416,7 +416,7 @@ impl Tier {
         self.budget.set_keys_that_stay(keys_bytes);
         self.budget.measure();
         if self.heap.is_some() {
-            self.regions.measure(&self.counters, self.budget.max_bytes());
+            self.regions.measure(&self.counters, self.budget.max_bytes(), self.budget.is_full());
         }
     }
 

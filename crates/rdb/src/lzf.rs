@@ -81,6 +81,12 @@ const TABLE_BITS_MIN: u32 = 8;
 const TABLE_BITS_MAX: u32 = 14;
 const OFFSET_MAX: usize = 1 << 13;
 const COPY_MAX: usize = COPY_BYTES_MAX as usize;
+/// Where nothing was found so many times in a row, 64, it is looked for at every second byte, then at every third, and so on up
+/// to every 16th. So what has no copies is passed over quickly, as in LZ4, and what has some loses few. (A BGSAVE of random
+/// values of 2 KiB: 24 s of CPU with the fill before, 59 % of that of the snapshot in here; 12 s, and 23 %, with this and with reads
+/// in windows.)
+const MISSES_SHIFT: u32 = 6;
+const STEP_MAX: usize = 16;
 
 /// Appends the compressed form of bytes to `out`, unless it is longer than `bytes_max`: then `out` is as it was.
 /// Returns whether it did.
@@ -88,7 +94,7 @@ pub(crate) fn compress(input: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> boo
     let start = out.len();
     let bits = (input.len() + 1).ilog2().clamp(TABLE_BITS_MIN, TABLE_BITS_MAX);
     let mut table = vec![u32::MAX; 1 << bits];
-    let (mut at, mut literals_from) = (0, 0);
+    let (mut at, mut literals_from, mut misses) = (0, 0, 0);
     while at + 2 < input.len() {
         let place = place_of(&input[at..at + 3], bits);
         let before = std::mem::replace(&mut table[place], at as u32) as usize;
@@ -96,7 +102,8 @@ pub(crate) fn compress(input: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> boo
             && at - before <= OFFSET_MAX
             && input[before..before + 3] == input[at..at + 3];
         if !is_match {
-            at += 1;
+            at += (1 + (misses >> MISSES_SHIFT)).min(STEP_MAX);
+            misses += 1;
             if out.len() - start > bytes_max {
                 break;
             }
@@ -108,7 +115,7 @@ pub(crate) fn compress(input: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> boo
         put_literals(&input[literals_from..at], out);
         put_copy(at - before - 1, count, out);
         at += count;
-        literals_from = at;
+        (literals_from, misses) = (at, 0);
     }
     put_literals(&input[literals_from..], out);
     let fits = out.len() - start <= bytes_max;

@@ -400,6 +400,37 @@ fn a_data_set_larger_than_memory_is_saved_and_loaded() {
     assert!(log.contains("there is no memory for it within maxmemory"), "{log}");
 }
 
+/// Values lie on flash in an order that is none of the slots': read slot by slot each would be a read of the device.
+#[test]
+fn cold_values_are_read_in_the_order_in_which_they_lie_there() {
+    const COUNT: usize = 20_000;
+    let server = Server::kelvin_with_flash("256mb", &["--workers", "1", ALLOWED[0], ALLOWED[1]]);
+    let mut client = server.connect();
+    let names = (0..COUNT).map(|number| format!("key:{number}"));
+    for (number, name) in names.enumerate() {
+        let value = number.to_string().repeat(500 / number.to_string().len());
+        client.send(&["SET", &name, &value]);
+        client.send(&["TIER", "DEMOTE", &name]);
+        if number % 100 == 99 {
+            (0..200).for_each(|_| drop(client.read()));
+        }
+    }
+    assert_eq!(client.show("TIER FLUSH"), "+OK");
+    let tiering = |client: &mut Client, name: &str| {
+        let all = text(&client.call(&["INFO", "tiering"]));
+        let field = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        field.expect("it is told").parse::<usize>().expect("a number")
+    };
+    assert_eq!(tiering(&mut client, "tier_values_cold"), COUNT);
+    let before = tiering(&mut client, "flash_device_reads");
+    assert_eq!(client.show("SAVE"), "+OK");
+    let reads = tiering(&mut client, "flash_device_reads") - before;
+    assert!((1..COUNT / 16).contains(&reads), "{reads} reads of the device");
+    let expected = digest(&mut client);
+    let redis = Server::redis(&[ALLOWED[0], ALLOWED[1], "--dir", path_text(server.directory())]);
+    assert_eq!(digest(&mut redis.connect()), expected);
+}
+
 #[test]
 fn a_snapshot_can_be_looked_at_as_it_ends() {
     let server = Server::kelvin(&[]);

@@ -206,6 +206,10 @@ impl EngineWorker for PointedWorker {
         self.inner.bound_block_cache(bytes, share);
     }
 
+    fn merge_reads_over(&mut self, gap_bytes: u32) {
+        self.inner.merge_reads_over(gap_bytes);
+    }
+
     fn is_writing_large(&self) -> bool {
         self.inner.is_writing_large()
     }

@@ -1,7 +1,7 @@
 //! Memory for work in the background, which has a thread of its own and no client.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::limits::{BACKGROUND_LOOKS_FEW, BACKGROUND_LOOKS_MAX, LARGE_WRITE_BYTES};
@@ -75,6 +75,43 @@ impl Background {
             stdx::waiting::sleep(LOOK_EVERY);
         }
         Some(sought.memory)
+    }
+}
+
+/// Memory that grows and shrinks piece by piece, as others work for what is in the background. It counts in the budget
+/// until this is dropped, so that values leave RAM for it.
+pub struct Counted {
+    tier: Arc<Tier>,
+    bytes: AtomicU64,
+}
+
+impl Counted {
+    /// None yet.
+    pub fn new(tier: Arc<Tier>) -> Counted {
+        Counted { tier, bytes: AtomicU64::new(0) }
+    }
+
+    /// How much there is, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Adds to it.
+    pub fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.tier.budget.add_background(bytes as i64);
+    }
+
+    /// Takes away what was added before.
+    pub fn subtract(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.tier.budget.add_background(-(bytes as i64));
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.subtract(self.bytes());
     }
 }
 
@@ -170,6 +207,19 @@ mod tests {
         assert_eq!(counted(), (before + 1000, clients));
         drop(memory);
         assert_eq!(counted(), (before, clients));
+    }
+
+    #[test]
+    fn what_grows_counts_until_it_is_dropped() {
+        let tier = tier();
+        let counted = || (tier.budget.background_bytes(), tier.budget.client_bytes());
+        let memory = Counted::new(tier.clone());
+        memory.add(1000);
+        memory.add(50);
+        memory.subtract(1000);
+        assert_eq!((memory.bytes(), counted()), (50, (50, 0)));
+        drop(memory);
+        assert_eq!(counted(), (0, 0));
     }
 
     #[test]

@@ -47,7 +47,7 @@ mod wait;
 mod walk;
 mod worker;
 
-pub use background::Background;
+pub use background::{Background, Counted};
 pub use budget::{Budget, MemoryUse};
 pub use copy::Copier;
 pub use counters::{Counters, KeyspaceCounts};

@@ -395,6 +395,14 @@ impl TierWorker {
         })
     }
 
+    /// Says that what is fetched together lies close together, for a walk over flash in order: over gaps of so many bytes the
+    /// drive is asked for all in one.
+    pub fn fetches_over_gaps(&self, gap_bytes: u32) {
+        if let Some(engine) = &mut *self.engine.borrow_mut() {
+            engine.merge_reads_over(gap_bytes);
+        }
+    }
+
     /// Reads values from flash, all at once, and waits for them with the thread, which serves nobody: no event loop
     /// runs on it, and nothing is written from it. `wants` names each record once, in ascending order.
     pub fn fetch_now(&self, wants: Vec<Want>) -> FetchedSet {

@@ -220,6 +220,10 @@ pub trait EngineWorker {
     /// are too many go, some megabytes at a time, but for what is being read.
     fn bound_block_cache(&mut self, bytes: usize, share: usize);
 
+    /// Has reads that are begun together become one over gaps of so many bytes, and reads nothing ahead: for a walk over flash in
+    /// order, which asks for all that it wants. 0: reads become one where they touch.
+    fn merge_reads_over(&mut self, gap_bytes: u32);
+
     /// Whether large values that were appended are being written: their memory comes free then.
     fn is_writing_large(&self) -> bool;
 

@@ -69,6 +69,8 @@ pub(crate) struct Reader {
     recent: Vec<u32>,
     /// Those that the device has not been asked for yet.
     pub(super) gathered: Vec<u32>,
+    /// Reads become one over such a gap between them; 0: where they touch.
+    pub(super) gap_bytes: u32,
     pub(super) ahead: ReadAhead,
     pub(super) blocks: BlockCache,
     /// Room for the blocks to be read ahead.
@@ -128,6 +130,7 @@ impl Reader {
             free: Vec::new(),
             recent: vec![0; RECENT],
             gathered: Vec::new(),
+            gap_bytes: 0,
             ahead: ReadAhead::new(),
             blocks: BlockCache::default(),
             next_blocks: Vec::new(),

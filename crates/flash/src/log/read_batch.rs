@@ -1,7 +1,7 @@
 //! The end of a turn: the device is asked for the reads that were gathered, sorted by their place.
 //!
-//! Reads whose sectors touch become one. A read that follows others brings the block around it
-//! (`read_ahead`), and those of the turn that lie in it wait for that.
+//! Reads whose sectors touch become one; for who walks over flash in order, also those with a gap in between. A read that
+//! follows others brings the block around it (`read_ahead`), and those of the turn that lie in it wait for that.
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ const AHEAD_PARTS: usize = 4;
 impl Reader {
     /// Asks the device for all that was gathered.
     pub(crate) fn begin(&mut self, io: &mut Io) {
-        let reads_ahead = io.shared.reads_ahead();
+        // Who walks over flash in order asks for all that it wants.
+        let reads_ahead = io.shared.reads_ahead() && self.gap_bytes == 0;
         let is_idle = self.ahead.ends_all();
         if !self.blocks.is_empty() && (is_idle || !reads_ahead) {
             self.blocks.clear();
@@ -53,14 +54,14 @@ impl Reader {
         }
     }
 
-    /// How many of the first reads touch.
+    /// How many of the first reads touch, or nearly so.
     fn run_len(&self, reads: &[u32]) -> usize {
         let first = self.get(reads[0]);
         let mut end = first.end;
         let touches = |&&index: &&u32| {
             let next = self.get(index);
             let touches = next.segment == first.segment
-                && next.start <= end
+                && next.start <= end.saturating_add(self.gap_bytes)
                 && next.end - first.start <= RUN_BYTES_MAX;
             end = end.max(next.end);
             touches

@@ -209,6 +209,26 @@ fn neighbours_of_one_turn_are_one_device_read() {
 }
 
 #[test]
+fn over_gaps_that_are_allowed_reads_become_one() {
+    let mut records = Records::new(1, 2_000);
+    records.engine.set_read_ahead(false);
+    let device_reads = |records: &Records| records.engine.stats().device_reads;
+    let numbers: Vec<u32> = (0..40).map(|number| 100 + number * 40).collect();
+    let mut read = |gap_bytes, numbers: &[u32]| {
+        let before = device_reads(&records);
+        records.worker.merge_reads_over(gap_bytes);
+        assert_eq!(records.read_all(numbers), [0; 0]);
+        device_reads(&records) - before
+    };
+    assert_eq!(read(0, &numbers), 40);
+    assert_eq!(read(8 << 10, &numbers), 40, "they lie 21 KiB apart");
+    // Three of them in 64 KiB.
+    let over_gaps = read(32 << 10, &numbers);
+    assert!((11..=17).contains(&over_gaps), "{over_gaps}");
+    assert_eq!(read(0, &numbers), 40);
+}
+
+#[test]
 fn a_neighbour_that_cannot_be_read_fails_no_other() {
     let mut records = Records::new(2, 1000);
     records.engine.set_read_ahead(false);

@@ -200,6 +200,10 @@ impl EngineWorker for LogWorker {
         self.count_buffers();
     }
 
+    fn merge_reads_over(&mut self, gap_bytes: u32) {
+        self.reader.gap_bytes = gap_bytes;
+    }
+
     fn is_writing_large(&self) -> bool {
         !self.appender.large.is_empty()
     }

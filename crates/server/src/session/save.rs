@@ -4,6 +4,7 @@
 mod large;
 mod referred;
 mod turns;
+mod window;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
@@ -23,7 +24,7 @@ use tier::{Background, Copier, FetchedSet, Tier, TierWorker, Want};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::limits::{ATTEMPTS_MAX, SAVED_FIXED_BYTES, SAVED_READS_MAX};
+use crate::limits::{ATTEMPTS_MAX, SAVED_FIXED_BYTES, SAVED_GAP_BYTES, SAVED_READS_MAX};
 use crate::session::journal::{begin_logging, end_cut, take_due_rewrite, tell_of_room_to_come};
 use crate::session::load_room::give_room_of_load_back;
 use crate::state::clock::unix_ms;
@@ -37,6 +38,7 @@ use crate::state::snapshot_file::{FilePipe, SnapshotFile};
 pub(crate) use referred::forget_references;
 use referred::{Referred, engine_to_refer_to};
 use turns::Turns;
+use window::Window;
 
 /// What a checkpoint says of itself that refers to values on flash: which table each database has, and its number.
 pub(crate) const AUX_TABLES: &str = "kelvin-tables";
@@ -270,6 +272,7 @@ struct Saving<'a> {
     /// There was no memory for a large value.
     is_short: Cell<bool>,
     turns: Turns,
+    window: Window,
 }
 
 struct Done {
@@ -307,6 +310,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let mut memory = Background::soon(&server.tier, SAVED_FIXED_BYTES);
     let reader = TierWorker::new(server.tier.clone(), 0)
         .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
+    reader.fetches_over_gaps(SAVED_GAP_BYTES);
     let (file, pipe) = SnapshotFile::create(server, &dir, "")
         .map_err(|error| failed("Failed opening the temp RDB file for", error))?;
     let beside = OnceCell::new();
@@ -326,6 +330,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         beside,
         is_short,
         turns: Turns::new(),
+        window: Window::default(),
     };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || saving.engine.is_some();
@@ -515,10 +520,14 @@ impl<'a> Saving<'a> {
         for slot in 0..SLOT_COUNT as u16 {
             self.walk_wanted(snapshot)?;
             self.walk_slot(snapshot, slot)?;
+            if self.is_window_full(snapshot) {
+                self.save_window(snapshot)?;
+            }
             if let Some(checkpoints) = checkpoints {
                 checkpoints.set_progress(u32::from(slot), SLOT_COUNT as u32);
             }
         }
+        self.save_window(snapshot)?;
         match self.server.is_stopping() {
             true => Err(Failure::Failed("the server is stopping".to_owned())),
             false => Ok(()),
@@ -573,21 +582,28 @@ impl<'a> Saving<'a> {
         Ok(())
     }
 
-    /// Takes the slots that others wait for.
+    /// Walks over the slots that others wait for, while their cold keys find room in a window: who waits asks again.
     fn walk_wanted(&self, snapshot: &Snapshot) -> Result<(), Failure> {
-        snapshot.take_wanted_slots().into_iter().try_for_each(|slot| self.walk_slot(snapshot, slot))
+        for slot in snapshot.take_wanted_slots() {
+            if self.has_window_no_room(snapshot) {
+                break;
+            }
+            self.walk_slot(snapshot, slot)?;
+        }
+        Ok(())
     }
 
-    /// Takes a slot, unless it was taken before.
+    /// Walks over a slot, unless that was done before, and takes it, or adds it to the window.
     fn walk_slot(&self, snapshot: &Snapshot, slot: u16) -> Result<(), Failure> {
         self.wait_for_drive(snapshot);
-        if self.is_over(snapshot) || snapshot.is_taken(slot) {
+        if self.is_over(snapshot) || snapshot.is_taken(slot) || snapshot.has_waiting(slot) {
             return Ok(());
         }
         if let Some(copier) = &mut *self.copier.borrow_mut() {
             copier.copy_slot(slot, |key| !snapshot.has_saved(key));
         }
         let keyspace = &self.server.tier.keyspace;
+        let mut left_out = self.left_out();
         for table in 0..DB_COUNT as u8 {
             let mut next = Some(ScanPosition::default());
             while let Some(position) = next {
@@ -598,7 +614,8 @@ impl<'a> Saving<'a> {
                 let nothing = AtHand { tier: &self.server.tier, set: &nothing };
                 let tell = |key: &Key<'_>, saved| met.add(&self.server.tier, key, saved);
                 let (at, reading) = ((table, position), self.reading(&nothing));
-                let walked = snapshot.save_some((slot, &state), at, &reading, tell);
+                let walked =
+                    snapshot.save_some((slot, &state, !left_out.is_empty()), at, &reading, tell);
                 drop(state);
                 self.turns.give_way();
                 next = match walked {
@@ -606,15 +623,13 @@ impl<'a> Saving<'a> {
                     WalkedTo::EndOfTable => None,
                     WalkedTo::Position(position) => Some(position),
                 };
-                self.save_cold(snapshot, slot, met.cold)?;
+                self.save_cold(snapshot, slot, left_out.leave_out(met.cold))?;
                 for key in met.large {
                     self.save_large(snapshot, (slot, &key), Turn::OfSlot)?;
                 }
             }
         }
-        let state = keyspace.lock(slot);
-        snapshot.take_slot(slot);
-        drop(state);
+        self.add_to_window(snapshot, slot, left_out);
         Ok(())
     }
 

@@ -17,6 +17,8 @@
 //!    collections are written all the same.
 //! 6. Locks are taken in this order: a slot, what was saved of it, the file.
 
+mod slot_saved;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -29,7 +31,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rapidhash::RapidHashSet;
 use rdb::file::FileWriter;
 use smallvec::SmallVec;
-use tier::{FetchedSet, Tier, TierWorker, Want};
+use tier::{Counted, FetchedSet, Tier, TierWorker, Want};
 use value::Kind;
 
 use crate::limits::{
@@ -39,8 +41,8 @@ use crate::limits::{
 use crate::state::snapshot_file::FilePipe;
 use crate::state::threads::lock;
 
-/// What a name takes beside its bytes while it is kept.
-const NAME_BYTES: u64 = 64;
+use slot_saved::SlotSaved;
+pub(crate) use slot_saved::Turn;
 
 /// A snapshot.
 pub(crate) struct Snapshot {
@@ -50,8 +52,11 @@ pub(crate) struct Snapshot {
     /// The database of each table.
     databases: [u8; DB_COUNT],
     compresses: bool,
-    names_bytes: AtomicU64,
+    /// What names take that are kept and count against the bound.
+    names: Counted,
     names_bytes_max: u64,
+    /// What names take that wait for their reads.
+    waiting: Counted,
     /// Longer strings are large.
     string_bytes_max: usize,
     /// None: values on flash are written.
@@ -155,25 +160,6 @@ impl Files {
     }
 }
 
-/// What was saved of a slot.
-#[derive(Default)]
-struct SlotSaved {
-    /// All of it.
-    is_taken: bool,
-    names: RapidHashSet<Box<[u8]>>,
-    /// The name of which the walk writes large values.
-    under_way: Option<Box<[u8]>>,
-    /// What of the names counts against the bound.
-    names_bytes: u64,
-}
-
-impl SlotSaved {
-    /// Whether what a name holds was saved.
-    fn has(&self, key: &Key<'_>) -> bool {
-        self.is_taken || self.names.contains(key.bytes)
-    }
-}
-
 /// What comes of a wish to save a key.
 pub(crate) enum Saved {
     /// It is done, or was before.
@@ -192,15 +178,6 @@ pub(crate) enum WalkedTo {
     EndOfTable,
     /// All of the slot is saved, and taken.
     EndOfSlot,
-}
-
-/// When a name is saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// As the walk takes its slot.
-    OfSlot,
-    /// Before: the name is kept until then, and counts against the bound.
-    Early,
 }
 
 /// What comes of the walk's wish to save a name that has large values.
@@ -229,7 +206,7 @@ pub(crate) struct Reading<'a> {
 impl Snapshot {
     /// Begins with every slot held.
     pub(crate) fn new(
-        tier: &Tier,
+        tier: &Arc<Tier>,
         file: FileWriter<FilePipe>,
         compresses: bool,
         names_bytes_max: u64,
@@ -245,8 +222,9 @@ impl Snapshot {
             wanted: Mutex::default(),
             databases,
             compresses,
-            names_bytes: AtomicU64::new(0),
+            names: Counted::new(tier.clone()),
             names_bytes_max,
+            waiting: Counted::new(tier.clone()),
             string_bytes_max: string_bytes_max(tier.budget.max_bytes()),
             references,
             keys: AtomicU64::new(0),
@@ -306,11 +284,12 @@ impl Snapshot {
         write(lock(&self.files).current()?).map_err(unwritten)
     }
 
-    /// Has the walk save a name before others: somebody waits for it. Where no more names may be kept, it takes the
+    /// Has the walk save a name before others: somebody waits for it. Where no more names may be kept, it walks over the
     /// whole slot.
     pub(crate) fn want(&self, key: &Key<'_>) {
+        let keeps_name = !self.has_waiting(key.slot);
         let mut wanted = self.wanted.lock();
-        if self.has_many_names() {
+        if keeps_name && self.has_many_names() {
             wanted.slots.insert(key.slot);
         } else if wanted.names.len() < SAVED_WANTED_MAX {
             // Beyond, those who wait ask again, and the walk comes to all in the end.
@@ -330,7 +309,41 @@ impl Snapshot {
 
     /// Whether all of a slot was saved.
     pub(crate) fn is_taken(&self, slot: u16) -> bool {
-        lock(&self.slots[usize::from(slot)]).is_taken
+        lock(&self.slots[usize::from(slot)]).is_taken()
+    }
+
+    /// Whether all of a slot was saved but what waits for its reads, which is something.
+    pub(crate) fn has_waiting(&self, slot: u16) -> bool {
+        lock(&self.slots[usize::from(slot)]).has_waiting()
+    }
+
+    /// Lets names of a slot, which is held, wait for their reads, sorted, each with the place of its value on flash. All else that
+    /// the slot had was saved. Returns the places of those that were not saved meanwhile, by their number, or none, then the
+    /// slot is taken; and what is to be dropped when the slot is let go of, since that takes long.
+    pub(crate) fn let_wait(
+        &self,
+        slot: u16,
+        names: Vec<(Box<[u8]>, u64)>,
+    ) -> (Vec<u64>, impl Sized + use<>) {
+        let mut saved = lock(&self.slots[usize::from(slot)]);
+        let names_bytes = saved.names_bytes();
+        let (places, kept) = saved.let_wait(names);
+        self.names.subtract(names_bytes);
+        self.waiting.add(saved.waiting_bytes());
+        if places.is_empty() {
+            saved.take();
+        }
+        (places, kept)
+    }
+
+    /// The name of a slot that waits with a number. None: it was saved meanwhile.
+    pub(crate) fn waiting_name(&self, slot: u16, number: usize) -> Option<Box<[u8]>> {
+        lock(&self.slots[usize::from(slot)]).waiting_name(number).map(Box::from)
+    }
+
+    /// What names take that wait, in bytes.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting.bytes()
     }
 
     /// Whether large values of a slot are being written, which is held: no element of them may go, not even
@@ -345,9 +358,9 @@ impl Snapshot {
     }
 
     fn take(&self, saved: &mut SlotSaved) {
-        let taken = SlotSaved { is_taken: true, ..SlotSaved::default() };
-        let SlotSaved { names_bytes: bytes, .. } = std::mem::replace(saved, taken);
-        self.names_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.names.subtract(saved.names_bytes());
+        self.waiting.subtract(saved.waiting_bytes());
+        saved.take();
     }
 
     /// Saves what a name holds in all databases, unless that was done. Its slot is held.
@@ -371,7 +384,10 @@ impl Snapshot {
             self.fail(Failure::Overtaken);
             return Saved::Yes;
         }
-        let must_wait = || self.has_large(slot, key) || !reading.is_walk && self.has_many_names();
+        let must_wait = || {
+            let keeps_name = !reading.is_walk && !saved.has_waiting();
+            self.has_large(slot, key) || keeps_name && self.has_many_names()
+        };
         if is_under_way || !reading.at_once && must_wait() {
             return Saved::Later;
         }
@@ -391,11 +407,11 @@ impl Snapshot {
     }
 
     /// Saves what the names hold that the walk meets in a table of a slot, which is held, from a position on, until that is
-    /// enough for a turn. `met` is told of those that are not saved so. Cost: about 100 ns a small value, also where it is
-    /// not in the CPU's cache.
+    /// enough for a turn. `met` is told of those that are not saved so. Where all is saved and nothing was left out the slot is
+    /// taken. Cost: about 100 ns a small value, also where it is not in the CPU's cache.
     pub(crate) fn save_some(
         &self,
-        (slot, state): (u16, &SlotState),
+        (slot, state, has_left_out): (u16, &SlotState, bool),
         (table, from): (u8, ScanPosition),
         reading: &Reading<'_>,
         mut met: impl FnMut(&Key<'_>, Saved),
@@ -419,7 +435,7 @@ impl Snapshot {
             keys += 1;
             keys >= SAVED_KEYS_MAX || bytes >= SAVED_TURN_BYTES_MAX
         });
-        if is_only_table && next.is_none() && unsaved.is_empty() {
+        if is_only_table && next.is_none() && unsaved.is_empty() && !has_left_out {
             self.take(saved);
             return WalkedTo::EndOfSlot;
         }
@@ -489,14 +505,21 @@ impl Snapshot {
         self.has_failed() || lock(&self.slots[usize::from(key.slot)]).has(key)
     }
 
+    /// Whether who waits for a name to be saved may go on: it is, or it may save it by itself, now that the walk has been at its
+    /// slot.
+    pub(crate) fn has_come_to(&self, key: &Key<'_>) -> bool {
+        self.has_saved(key) || self.has_waiting(key.slot)
+    }
+
     /// Whether who is about to change what a name holds has to wait for the walk to save it. Its slot is held.
     pub(crate) fn must_wait_for(&self, slot: &SlotState, key: &Key<'_>) -> bool {
-        !self.has_saved(key) && (self.has_many_names() || self.has_large(slot, key))
+        let keeps_name = || !self.has_waiting(key.slot) && self.has_many_names();
+        !self.has_saved(key) && (keeps_name() || self.has_large(slot, key))
     }
 
     /// Whether the names that are kept have come to their bound. What cannot wait goes beyond it.
     fn has_many_names(&self) -> bool {
-        self.names_bytes.load(Ordering::Relaxed) >= self.names_bytes_max
+        self.names.bytes() >= self.names_bytes_max
     }
 
     /// Begins to save a name that has large values, for the walk. Its slot is held.
@@ -534,14 +557,10 @@ impl Snapshot {
     }
 
     fn note_saved(&self, saved: &mut SlotSaved, key: &Key<'_>, turn: Turn) {
-        saved.names.insert(key.bytes.into());
-        if turn == Turn::OfSlot {
-            // A slot of very many keys could never be saved if these were bounded.
-            return;
+        let bytes = saved.note(key.bytes, turn);
+        if bytes > 0 {
+            self.names.add(bytes);
         }
-        let bytes = key.bytes.len() as u64 + NAME_BYTES;
-        saved.names_bytes += bytes;
-        self.names_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn save_in(

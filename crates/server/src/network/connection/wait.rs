@@ -155,7 +155,7 @@ impl<T: Transport> Connection<T> {
         entry.is_some_and(|entry| entry.spec.docs.group.is_of_collections())
     }
 
-    /// Waits until a snapshot has saved what a name holds, or is over.
+    /// Waits until a snapshot has come to what a name holds, or is over.
     async fn wait_for_snapshot(&mut self, name: &[u8]) {
         self.give_memory_back();
         let (worker, key) = (self.worker.clone(), Key::new(name));
@@ -163,7 +163,7 @@ impl<T: Transport> Connection<T> {
             self.writing(worker.upkeep_tick.notified()).await;
             match worker.server.saves.snapshot() {
                 // Where very many are waited for it may have been left out.
-                Some(snapshot) if !snapshot.has_saved(&key) => snapshot.want(&key),
+                Some(snapshot) if !snapshot.has_come_to(&key) => snapshot.want(&key),
                 _ => break,
             }
         }

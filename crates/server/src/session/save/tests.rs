@@ -26,6 +26,7 @@ fn begin<'s>(server: &'s Server, name: &str) -> (Saving<'s>, Arc<Snapshot>) {
         beside,
         is_short,
         turns,
+        window: Window::default(),
     };
     let writer = FileWriter::new(pipe, VERSION_7_0, false);
     let moment = saving.begin(writer).unwrap_or_else(|failure| panic!("{failure:?}"));
@@ -67,13 +68,19 @@ fn a_name_that_is_saved_before_its_slot_counts_until_that_is_taken() {
     let (saving, snapshot) = begin(&server, "-early");
     let (key, other) = (Key::new(b"key"), Key::new(b"other"));
     let must_wait = || snapshot.must_wait_for(&server.tier.keyspace.lock(other.slot), &other);
-    assert!(!must_wait());
+    let budgeted = || server.tier.budget.background_bytes();
+    assert!(!must_wait() && budgeted() == 0);
     snapshot.want(&key);
     saving.save_wanted(&snapshot).expect("it holds nothing");
-    assert!(snapshot.has_saved(&key) && must_wait());
+    assert!(snapshot.has_saved(&key) && must_wait() && budgeted() > 0);
     saving.walk_slot(&snapshot, key.slot).expect("it is empty");
-    assert!(!must_wait());
+    assert!(!must_wait() && budgeted() == 0);
+    snapshot.want(&other);
+    saving.save_wanted(&snapshot).expect("it holds nothing");
+    assert!(budgeted() > 0);
     end(saving, &snapshot);
+    drop(snapshot);
+    assert_eq!(budgeted(), 0);
 }
 
 #[test]
@@ -137,4 +144,92 @@ fn what_compression_saves_in_strings_is_counted() {
         assert!((saved_min..=1_000.min(2 * saved_min)).contains(&saved), "{saved}");
         end(saving, &snapshot);
     }
+}
+
+/// A server with values on a simulated drive, in databases 0 and 1.
+fn server_with_flash(disk: &SimDisk) -> Server {
+    let config = LogConfig {
+        paths: Vec::new(),
+        flash_bytes: 4 << 20,
+        workers: 1,
+        segment_bytes: Some(64 << 10),
+        backend: Backend::Auto,
+    };
+    let engine = open_sim(disk, &config).expect("opens");
+    let budget = Budget::new(0).expect("/proc");
+    let environment = Environment::of_machine(None);
+    let tier = Tier::new(Arc::default(), Some(engine), environment, budget, 1);
+    Server::new(Config::default(), &KEY_COMMANDS, Arc::new(tier))
+}
+
+fn put(server: &Server, table: u8, name: &str, value: &[u8]) {
+    let (key, mut tally) = (Key::new(name.as_bytes()), Tally::default());
+    let mut slot = server.tier.keyspace.lock(key.slot);
+    Db::new(&mut slot, table, 0, &mut tally).put(&key, 0, value, Expiry::Clear);
+    drop(slot);
+    server.tier.add_tally(&mut tally);
+}
+
+/// What a write does before its change: it saves what the name holds, which it has fetched.
+fn save_early(snapshot: &Snapshot, saving: &Saving<'_>, name: &str) -> bool {
+    let (key, mut fetched) = (Key::new(name.as_bytes()), FetchedSet::default());
+    let tier = &*saving.server.tier;
+    for _ in 0..2 {
+        let at_hand = AtHand { tier, set: &fetched };
+        let reading = Reading { is_walk: false, ..saving.reading(&at_hand) };
+        let state = tier.keyspace.lock(key.slot);
+        match snapshot.save(&state, &key, &reading) {
+            Saved::Yes => return true,
+            Saved::Later => return false,
+            Saved::Lacks(values) => {
+                let sought = Sought::new(tier, name.as_bytes().into(), &values);
+                fetched = saving.reader.fetch_now(sorted(sought.wants.into_vec()));
+            }
+        }
+    }
+    panic!("{name} is not there though it was fetched");
+}
+
+#[test]
+fn each_key_is_saved_once_whatever_happens_while_it_waits() {
+    let disk = SimDisk::new(1, 1, 512);
+    let server = server_with_flash(&disk);
+    let names: Vec<String> = (0..400).map(|number| format!("key:{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        put(&server, 0, name, format!("{number:0>200}").as_bytes());
+        if number % 2 == 0 {
+            put(&server, 1, name, &[b'y'; 300]);
+        }
+    }
+    let worker = TierWorker::new(server.tier.clone(), 0).expect("a worker");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let demoted = runtime.block_on(worker.demote_slots(0..SLOT_COUNT as u16));
+    assert_eq!((demoted.values, demoted.stopped), (600, None));
+    let (saving, snapshot) = begin(&server, "-window");
+    for slot in 0..SLOT_COUNT as u16 {
+        saving.walk_slot(&snapshot, slot).expect("all can be read");
+    }
+    assert_eq!(snapshot.keys.load(Ordering::Relaxed), 0, "all wait");
+    assert!(server.tier.budget.background_bytes() > 400 * 48);
+    let slot_of = |number: usize| Key::new(names[number].as_bytes()).slot;
+    assert!(snapshot.has_waiting(slot_of(0)) && !snapshot.is_taken(slot_of(0)));
+    // Some are saved by writes, and then changed, in one database or the other; new ones come.
+    for number in 0..100 {
+        assert!(save_early(&snapshot, &saving, &names[number]));
+        assert!(snapshot.has_saved(&Key::new(names[number].as_bytes())));
+        put(&server, (number % 2) as u8, &names[number], b"newer");
+        put(&server, 0, &format!("new:{number}"), b"newer");
+        assert!(save_early(&snapshot, &saving, &names[number]), "it was saved before");
+    }
+    let saved_early = snapshot.keys.load(Ordering::Relaxed);
+    assert_eq!(saved_early, 150);
+    // One is asked for, and others come to RAM.
+    snapshot.want(&Key::new(names[200].as_bytes()));
+    saving.save_wanted(&snapshot).expect("it can be read");
+    assert!(snapshot.has_saved(&Key::new(names[200].as_bytes())));
+    saving.save_window(&snapshot).expect("all can be read");
+    assert_eq!(snapshot.keys.load(Ordering::Relaxed), 600);
+    assert!((0..400).all(|number| snapshot.is_taken(slot_of(number))));
+    assert_eq!(server.tier.budget.background_bytes(), 0);
+    end(saving, &snapshot);
 }

@@ -39,6 +39,11 @@ impl Background {
         sought.memory
     }
 
+    /// Whether it is free, and claimed.
+    pub fn has_claim(&self) -> bool {
+        self.claim.is_some()
+    }
+
     /// Says that it is resident, so that others need not leave room for it.
     pub fn end_claim(&mut self) {
         self.claim = None;

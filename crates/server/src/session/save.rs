@@ -317,6 +317,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     // Files are not marked as kept for one that will not be taken.
     let is_on = server.listening.is_logged() || server.config.appendonly.load();
     let engine = journal.filter(|_| is_on).and_then(|journal| engine_to_refer_to(server, journal));
+    let window = Window::new(server, engine.is_none());
     let copier = RefCell::default();
     let is_short = Cell::new(false);
     let saving = Saving {
@@ -330,7 +331,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         beside,
         is_short,
         turns: Turns::new(),
-        window: Window::default(),
+        window,
     };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || saving.engine.is_some();

@@ -55,8 +55,8 @@ pub(crate) struct Snapshot {
     /// What names take that are kept and count against the bound.
     names: Counted,
     names_bytes_max: u64,
-    /// What names take that wait for their reads.
-    waiting: Counted,
+    /// What names take that wait for their reads. The walk has memory for them.
+    waiting_bytes: AtomicU64,
     /// Longer strings are large.
     string_bytes_max: usize,
     /// None: values on flash are written.
@@ -224,7 +224,7 @@ impl Snapshot {
             compresses,
             names: Counted::new(tier.clone()),
             names_bytes_max,
-            waiting: Counted::new(tier.clone()),
+            waiting_bytes: AtomicU64::new(0),
             string_bytes_max: string_bytes_max(tier.budget.max_bytes()),
             references,
             keys: AtomicU64::new(0),
@@ -329,7 +329,7 @@ impl Snapshot {
         let names_bytes = saved.names_bytes();
         let (places, kept) = saved.let_wait(names);
         self.names.subtract(names_bytes);
-        self.waiting.add(saved.waiting_bytes());
+        self.waiting_bytes.fetch_add(saved.waiting_bytes(), Ordering::Relaxed);
         if places.is_empty() {
             saved.take();
         }
@@ -343,7 +343,7 @@ impl Snapshot {
 
     /// What names take that wait, in bytes.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.waiting.bytes()
+        self.waiting_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether large values of a slot are being written, which is held: no element of them may go, not even
@@ -359,7 +359,7 @@ impl Snapshot {
 
     fn take(&self, saved: &mut SlotSaved) {
         self.names.subtract(saved.names_bytes());
-        self.waiting.subtract(saved.waiting_bytes());
+        self.waiting_bytes.fetch_sub(saved.waiting_bytes(), Ordering::Relaxed);
         saved.take();
     }
 

@@ -26,7 +26,7 @@ fn begin<'s>(server: &'s Server, name: &str) -> (Saving<'s>, Arc<Snapshot>) {
         beside,
         is_short,
         turns,
-        window: Window::default(),
+        window: Window::new(server, true),
     };
     let writer = FileWriter::new(pipe, VERSION_7_0, false);
     let moment = saving.begin(writer).unwrap_or_else(|failure| panic!("{failure:?}"));
@@ -210,7 +210,8 @@ fn each_key_is_saved_once_whatever_happens_while_it_waits() {
         saving.walk_slot(&snapshot, slot).expect("all can be read");
     }
     assert_eq!(snapshot.keys.load(Ordering::Relaxed), 0, "all wait");
-    assert!(server.tier.budget.background_bytes() > 400 * 48);
+    assert!(snapshot.waiting_bytes() > 400 * 48);
+    assert_eq!(server.tier.budget.background_bytes(), 600 * 96, "of the window");
     let slot_of = |number: usize| Key::new(names[number].as_bytes()).slot;
     assert!(snapshot.has_waiting(slot_of(0)) && !snapshot.is_taken(slot_of(0)));
     // Some are saved by writes, and then changed, in one database or the other; new ones come.
@@ -230,6 +231,8 @@ fn each_key_is_saved_once_whatever_happens_while_it_waits() {
     saving.save_window(&snapshot).expect("all can be read");
     assert_eq!(snapshot.keys.load(Ordering::Relaxed), 600);
     assert!((0..400).all(|number| snapshot.is_taken(slot_of(number))));
-    assert_eq!(server.tier.budget.background_bytes(), 0);
+    assert_eq!(snapshot.waiting_bytes(), 0);
     end(saving, &snapshot);
+    drop(snapshot);
+    assert_eq!(server.tier.budget.background_bytes(), 0);
 }

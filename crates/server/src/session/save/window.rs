@@ -2,7 +2,7 @@
 //! many. The walk leaves the names of cold keys waiting over many slots, a *window*, which is bounded by the memory of these
 //! names; then it reads what the window lacks, place by place, and takes its slots.
 //!
-//! (617,000 values of 2 KiB behind 128 MB, quiet: 34 s and 621,000 reads of the drive in the order of slots, 15 s and 117,000
+//! (617,000 values of 2 KiB behind 128 MB, quiet: 31 s and 620,000 reads of the drive in the order of slots, 16 s and 185,000
 //! in windows; a part of the time is that of compression, see `rdb/src/lzf.rs`.)
 
 use std::cell::RefCell;

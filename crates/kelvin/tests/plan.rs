@@ -18,8 +18,8 @@ const PAGE_LOOKS: usize = 10;
 const PAGE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// The same for hit ratios, in points.
 const HIT_TOLERANCE: f64 = 0.03;
-/// A server has settled when so many rounds of reads in a row differ by this little in their hit ratio, in points. What is allocated
-/// goes up and down by 7 % meanwhile where the machine is busy: the plan tells the mean.
+/// A server has settled when so many rounds of reads in a row differ by this little in their hit ratio, in points. What is
+/// allocated goes up and down by 7 % meanwhile where the machine is busy: the plan tells the mean.
 const SETTLED_ROUNDS: usize = 6;
 const SETTLED_WITHIN: f64 = 0.01;
 /// Rounds within which it does.

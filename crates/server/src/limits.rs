@@ -185,8 +185,8 @@ pub(crate) const ERROR_CODES_MAX: usize = 128;
 /// Bytes that commands queued by one MULTI may take.
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 /// What a snapshot takes from first to last beside values: what is noted of each slot, buffers that flash is read into,
-/// and what is on its way to the file. Measured: 5.0 MB; reads of 64 KiB come to a megabyte
-/// besides.
+/// and what is on its way to the file. Measured: 5.0 MB, where values were read one by one; reads of several values, of 64 KiB
+/// each, are reckoned as a megabyte more.
 pub(crate) const SAVED_FIXED_BYTES: u64 = 6 << 20;
 /// Leaves of a large collection that are read together for a snapshot, and written with their slot held.
 pub(crate) const SAVED_LEAVES_MAX: usize = 128;
@@ -215,19 +215,20 @@ pub(crate) const SAVED_KEYS_MAX: usize = 1024;
 pub(crate) const SAVED_TURN_BYTES_MAX: usize = 32 << 10;
 /// Bytes of leaves of a large collection, or of a long string, that are in memory at a time.
 pub(crate) const SAVED_BYTES_MAX: usize = 256 << 10;
-/// Values in places of their own that a snapshot reads at a time, so many reads of clients may wait for. (BGSAVE beside 20,000 requests a second on
-/// one core, p50 and p99: 0.64 and 3.6 ms where it read 128, 0.21 and 1.5 with 8.)
+/// Values in places of their own that a snapshot reads at a time, so many reads of clients may wait for. (BGSAVE beside
+/// 20,000 requests a second on one core, p50 and p99: 0.64 and 3.6 ms where it read 128, 0.21 and 1.5 with 8.)
 pub(crate) const SAVED_READS_MAX: usize = 8;
-/// Bytes between two values that it reads together: a drive that gives 5 GB or 100,000 reads a second takes less time for them than
-/// for another read.
+/// Bytes between two values that it reads together: a drive that gives 5 GB or 100,000 reads a second takes less time for
+/// them than for another read.
 pub(crate) const SAVED_GAP_BYTES: u32 = 32 << 10;
-/// Values that it reads at a time where they lie in few pieces of 64 KiB, and the pieces: as many as it reads elsewhere.
+/// Values that it reads at a time where they lie near each other.
 pub(crate) const SAVED_TOGETHER_MAX: usize = 128;
+/// Pieces of 64 KiB in which these lie: as many reads of the drive, about, as where each lies in a place of its own.
 pub(crate) const SAVED_PIECES_MAX: usize = SAVED_READS_MAX;
-/// Bytes that names may take which wait for the reads of a window, all in all and of one slot: with more, what is done with a
-/// slot held takes long.
+/// Bytes that names may take which wait for the reads of a window: at least, where there is no memory for more, and at most.
 pub(crate) const SAVED_WINDOW_NAMES_BYTES_MIN: u64 = 64 << 10;
 pub(crate) const SAVED_WINDOW_NAMES_BYTES_MAX: u64 = 256 << 20;
+/// Bytes that those of one slot may take: they are looked through with the slot held.
 pub(crate) const SAVED_SLOT_NAMES_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a long value that a digest looks at before others have their turn, a leaf of that or one more.
 pub(crate) const DIGESTED_BYTES_MAX: usize = 256 << 10;

@@ -6,8 +6,8 @@
 //! `maxmemory` is resident, and for a moment after, whole pages are needed in any case: a value that leaves in the
 //! order of the slots frees no page, and its key, which is shorter then, takes a place in another. (Values of 1 to
 //! 100 bytes at 64 MB beside a rewrite of the journal: 275,000 of them left RAM within 0.2 s so, while more
-//! became resident; at most 1.05 to 1.09 times `maxmemory` in five runs before, 1.02 to 1.08 in six with
-//! regions.)
+//! became resident; at most 1.05 to 1.09 times `maxmemory` in five runs before; with regions 1.02 to
+//! 1.05 in seven of eight, and 1.08 once.)
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -78,8 +78,8 @@ impl Regions {
         let demoted = (dirty.load(Ordering::Relaxed) + clean.load(Ordering::Relaxed)) as i64;
         let mut past = self.past.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let of_pages = regions(in_ram, keys, max_bytes);
-        let needs_pages = past.grows(keys, demoted) | past.was_full(is_full);
-        let count = if needs_pages { of_pages } else { 1 };
+        let (grows, was_full) = (past.grows(keys, demoted), past.was_full(is_full));
+        let count = if grows || was_full { of_pages } else { 1 };
         self.of_pages.store(of_pages, Ordering::Relaxed);
         self.count.store(count, Ordering::Relaxed);
     }

@@ -513,7 +513,7 @@ impl Snapshot {
 
     /// Whether who is about to change what a name holds has to wait for the walk to save it. Its slot is held.
     pub(crate) fn must_wait_for(&self, slot: &SlotState, key: &Key<'_>) -> bool {
-        let keeps_name = || !self.has_waiting(key.slot) && self.has_many_names();
+        let keeps_name = || self.has_many_names() && !self.has_waiting(key.slot);
         !self.has_saved(key) && (keeps_name() || self.has_large(slot, key))
     }
 

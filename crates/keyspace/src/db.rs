@@ -7,11 +7,11 @@ use smallvec::SmallVec;
 
 use crate::entry::Entry;
 use crate::key::{Hint, Key};
-use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View, rounded};
+use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
 use crate::slot::{Judge, SlotState, Verdict, holds_keys};
 use crate::table::{Position, Table};
 use crate::tally::{DeadCopy, DetachedTree, Noted, Tally};
-use stdx::key_slot;
+use stdx::{key_slot, size_class};
 
 /// Values shorter than this are not demoted: their place on flash would take nearly as much RAM.
 pub const DEMOTE_BYTES_MIN: usize = 32;
@@ -479,12 +479,12 @@ impl<'a> Db<'a> {
         let result = change(&mut kind, &mut value);
         let len = value.len();
         // The record, which may be counted below, has an empty value.
-        self.tally.value_bytes -= rounded(old_len) as i64;
+        self.tally.value_bytes -= size_class(old_len) as i64;
         self.tally.hot_bytes -= old_len as i64;
         let entries = self.slot.table_mut(self.table);
         match entries.record_mut(at).put_hot(kind, value) {
             Ok(()) => {
-                self.tally.value_bytes += rounded(len) as i64;
+                self.tally.value_bytes += size_class(len) as i64;
                 self.tally.hot_bytes += len as i64;
                 const { assert!(INLINE_BYTES_MAX >= DEMOTE_BYTES_MIN) };
                 entries.entry_mut(at).set_demotable(!stays_in_ram(kind));

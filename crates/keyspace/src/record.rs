@@ -31,6 +31,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use stdx::size_class;
+
 /// Longest key: Redis's own limit of a string.
 pub const KEY_BYTES_MAX: usize = 512 << 20;
 
@@ -151,8 +153,8 @@ impl Record {
     ) -> (Record, Option<Box<[u8]>>) {
         let (view, size) = self.parse();
         let tail_start = self.key_range().0 + view.key.len();
-        let room = rounded(size);
-        if rounded(tail_start + tail_bytes(expire_at_ms, &state)) != room {
+        let room = size_class(size);
+        if size_class(tail_start + tail_bytes(expire_at_ms, &state)) != room {
             let record = Record::new(kind, expire_at_ms, view.key, state);
             return (record, self.free());
         }
@@ -520,16 +522,16 @@ impl Record {
     pub(crate) fn measure(&self) -> (View<'_>, usize, usize) {
         let (view, size) = self.parse();
         let value = match view.stored {
-            Stored::Hot(bytes) if !self.is_inline() => rounded(bytes.len()),
-            Stored::Clean(bytes, _) => rounded(bytes.len()),
+            Stored::Hot(bytes) if !self.is_inline() => size_class(bytes.len()),
+            Stored::Clean(bytes, _) => size_class(bytes.len()),
             _ => 0,
         };
-        (view, rounded(size), value)
+        (view, size_class(size), value)
     }
 }
 
 fn layout(size: usize) -> Layout {
-    Layout::from_size_align(rounded(size), RECORD_ALIGN)
+    Layout::from_size_align(size_class(size), RECORD_ALIGN)
         .expect("invariant: records are below 1 GiB")
 }
 
@@ -541,19 +543,6 @@ fn length(value: &[u8]) -> u32 {
 
 fn value_address(value: Box<[u8]>) -> u64 {
     Box::into_raw(value).cast::<u8>().expose_provenance() as u64
-}
-
-/// What an allocation of `size` bytes takes: jemalloc's size classes with a quantum of 8, four a
-/// doubling (jemalloc(3), "Size classes").
-pub(crate) fn rounded(size: usize) -> usize {
-    match size {
-        0 => 0,
-        1..=64 => size.next_multiple_of(8),
-        _ => {
-            let spacing = (size - 1).ilog2() - 2;
-            size.next_multiple_of(1 << spacing)
-        }
-    }
 }
 
 /// Bytes of the length in front of a key.
@@ -833,14 +822,5 @@ mod tests {
         assert_eq!((view.kind, view.expire_at_ms, view.key), (2, 1 << 45, &b"key"[..]));
         assert_eq!(view.stored, Stored::Hot(b"other"));
         record.free();
-    }
-
-    #[test]
-    fn size_classes_are_four_a_doubling() {
-        let cases =
-            [(1, 8), (24, 24), (25, 32), (64, 64), (65, 80), (512, 512), (513, 640), (4097, 5120)];
-        for (size, class) in cases {
-            assert_eq!(rounded(size), class, "{size}");
-        }
     }
 }

@@ -13,7 +13,7 @@
 //! 3. `homes` is smaller than the array by the overflow zone, so that probing never wraps.
 
 use crate::entry::Entry;
-use crate::record::rounded;
+use stdx::size_class;
 
 /// Entries at which the table splits a segment: bounds the time of one resize (about 5 us) and
 /// the chance of two equal tags side by side (3 %).
@@ -34,7 +34,7 @@ impl Segment {
     }
 
     pub(crate) fn ram_bytes(&self) -> usize {
-        rounded(self.entries.len() * size_of::<Entry>())
+        size_class(self.entries.len() * size_of::<Entry>())
     }
 
     /// The array itself, for prefetching.
@@ -101,7 +101,7 @@ impl Segment {
     pub(crate) fn reserve(&mut self, entries: usize) {
         let capacity = ((self.len() + entries) * 10).div_ceil(9);
         if entries > 0 && capacity > self.entries.len() {
-            let bytes = rounded(capacity * size_of::<Entry>());
+            let bytes = size_class(capacity * size_of::<Entry>());
             self.resize((bytes / size_of::<Entry>()).max(CAPACITY_MIN));
         }
     }
@@ -210,7 +210,7 @@ fn grown(capacity: usize) -> usize {
     if capacity == 0 {
         return CAPACITY_MIN;
     }
-    rounded(capacity * size_of::<Entry>() + 1) / size_of::<Entry>()
+    size_class(capacity * size_of::<Entry>() + 1) / size_of::<Entry>()
 }
 
 #[cfg(test)]

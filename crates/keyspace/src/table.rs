@@ -6,11 +6,12 @@ use crate::borrowed::{Borrowed, BorrowedMut, own};
 use crate::entry::Entry;
 use crate::evict::Evictable;
 use crate::key;
-use crate::record::{DetachedBlock, Record, View, rounded};
+use crate::record::{DetachedBlock, Record, View};
 use crate::region::Region;
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
 use smallvec::SmallVec;
 use stdx::prefetch::{CACHE_LINE_BYTES, prefetch};
+use stdx::size_class;
 
 const TAG_SHIFT: u32 = 48;
 /// Hash bits below the tag that a directory may use.
@@ -500,8 +501,8 @@ fn prefetched(
 
 impl Directory {
     fn ram_bytes(&self) -> usize {
-        rounded(self.index.capacity() * size_of::<u32>())
-            + rounded(self.segments.capacity() * size_of::<Leaf>())
+        size_class(self.index.capacity() * size_of::<u32>())
+            + size_class(self.segments.capacity() * size_of::<Leaf>())
             + self.segments.iter().map(|leaf| leaf.segment.ram_bytes()).sum::<usize>()
     }
 

@@ -5,6 +5,11 @@ use super::record::{self, MARK_BYTES, Part, Place, RECORD_HEADER_BYTES, Unplaced
 use super::tuning::Tuning;
 use crate::limits::{JOURNAL_SPARE_CHUNKS_MAX, JOURNAL_SPARE_CHUNKS_MIN};
 
+use stdx::prefetch::{CACHE_LINE_BYTES, prefetch_for_write};
+
+/// Cache lines of the next record that are asked for ahead.
+const PREFETCHED_LINES: usize = 4;
+
 pub(crate) struct Buffer {
     run: u64,
     chunk_bytes: usize,
@@ -59,13 +64,18 @@ impl Buffer {
         self.records_end
     }
 
-    /// Appends a record, which fits into a chunk.
+    /// Appends a record, which fits into a chunk, and asks for the memory behind it, where one of its length comes next: chunks
+    /// are used in turn, so that none is in the CPU's cache.
     pub(crate) fn append(&mut self, header: Unplaced, payload: &[&[u8]], payload_bytes: usize) {
         let header = header.place(self.place());
         let chunk = self.chunk_with_room(RECORD_HEADER_BYTES + payload_bytes);
         chunk.extend_from_slice(&header);
         for piece in payload {
             chunk.extend_from_slice(piece);
+        }
+        let end = chunk.as_ptr().wrapping_add(chunk.len());
+        for line in (0..).step_by(CACHE_LINE_BYTES).take(PREFETCHED_LINES) {
+            prefetch_for_write(end.wrapping_add(line));
         }
         self.grow(RECORD_HEADER_BYTES + payload_bytes);
         self.records_end = self.end;

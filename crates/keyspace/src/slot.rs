@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::key::{Hint, Key, VALUE_LINES};
 use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::region::Region;
-use crate::table::{Position, Table};
+use crate::table::{Position, Table, Wanted};
 use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::watch::{WatchFlag, Watchers};
@@ -384,7 +384,7 @@ impl SlotState {
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, |_| true, |_, record| visit(record.view()))
+        self.table(table)?.scan(from, |_| Wanted::Record, |_, record| visit(record.view()))
     }
 
     /// Visits keys of `table` whose values may be on flash and which were used `frequency` times lately, in scan order, until
@@ -399,13 +399,14 @@ impl SlotState {
     ) -> Option<crate::ScanPosition> {
         let mut passed = 0;
         let is_one = |entry: Entry| entry.frequency() == frequency && !entry.is_demotable();
-        self.table(table)?.scan(from, is_one, |entry, record| {
+        let wanted = |entry| if is_one(entry) { Wanted::Record } else { Wanted::Nothing };
+        self.table(table)?.scan(from, wanted, |entry, record| {
             passed += 1;
             is_one(entry) && visit(record.view()) || passed >= entries_max
         })
     }
 
-    /// [`SlotState::scan`] with each key's frequency beside it.
+    /// [`SlotState::scan`] of who reads the values, with each key's frequency beside it.
     pub fn scan_ranked(
         &self,
         table: u8,
@@ -414,7 +415,7 @@ impl SlotState {
     ) -> Option<crate::ScanPosition> {
         self.table(table)?.scan(
             from,
-            |_| true,
+            |_| Wanted::Value,
             |entry, record| visit(record.view(), entry.frequency()),
         )
     }

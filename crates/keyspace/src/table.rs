@@ -5,7 +5,7 @@
 use crate::borrowed::{Borrowed, BorrowedMut, own};
 use crate::entry::Entry;
 use crate::evict::Evictable;
-use crate::key;
+use crate::key::{self, VALUE_LINES};
 use crate::record::{DetachedBlock, Record, View};
 use crate::region::Region;
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
@@ -17,8 +17,17 @@ const TAG_SHIFT: u32 = 48;
 /// Hash bits below the tag that a directory may use.
 const DEPTH_MAX: u32 = 20;
 
-/// Records that a scan asks for ahead, two cache lines of each: as many misses as a core has under way.
+/// Values that a scan asks for ahead; records twice as many, two cache lines of each.
 const SCANNED_AHEAD: usize = 8;
+
+/// What a scan asks for ahead of its visitor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Nothing,
+    Record,
+    /// The record, and the value in RAM.
+    Value,
+}
 
 /// A place in the order in which a scan visits a table: segments by hash prefix, then tags. It
 /// stays valid through resizes and splits.
@@ -442,12 +451,12 @@ impl Table {
     }
 
     /// Visits entries and their records in scan order from `from`, in whole runs of one tag, until `visit` says that
-    /// it was enough. Returns where to go on, or none at the end of the table. Records that are `wanted` are on their way from
-    /// memory when their visitor looks at them; the others are not touched before it does.
+    /// it was enough. Returns where to go on, or none at the end of the table. What is `wanted` of records is on its way from
+    /// memory when their visitor looks at them; the rest is not touched before it does.
     pub(crate) fn scan(
         &self,
         from: ScanPosition,
-        wanted: impl Fn(Entry) -> bool,
+        wanted: impl Fn(Entry) -> Wanted,
         mut visit: impl FnMut(Entry, &Record) -> bool,
     ) -> Option<ScanPosition> {
         let mut position = from;
@@ -461,7 +470,7 @@ impl Table {
             // same tag, the other halves are visited whole (some keys come twice, none is missed).
             let mut last: Option<u16> = None;
             let entries = self.segment(index).iter_from(position.tag);
-            for entry in prefetched(entries, &wanted) {
+            for entry in self.prefetched(entries, &wanted) {
                 if enough && last.is_some_and(|tag| tag != entry.tag()) {
                     return Some(ScanPosition { prefix: position.prefix, tag: entry.tag() });
                 }
@@ -480,23 +489,33 @@ impl Table {
             }
         }
     }
-}
 
-/// Entries whose records are asked for ahead of the visitor, if they are `wanted`.
-fn prefetched(
-    entries: impl Iterator<Item = Entry> + Clone,
-    wanted: impl Fn(Entry) -> bool,
-) -> impl Iterator<Item = Entry> {
-    let mut ahead = entries.clone();
-    let ask = move |entry: Entry| {
-        if wanted(entry) {
-            let record = entry.address() as *const u8;
-            prefetch(record);
-            prefetch(record.wrapping_add(CACHE_LINE_BYTES));
-        }
-    };
-    ahead.by_ref().take(SCANNED_AHEAD).for_each(&ask);
-    entries.inspect(move |_| ahead.next().into_iter().for_each(&ask))
+    /// Entries, of whose records that is asked for ahead of the visitor which is `wanted`: records twice as far ahead as values,
+    /// whose places stand in them.
+    fn prefetched(
+        &self,
+        entries: impl Iterator<Item = Entry> + Clone,
+        wanted: impl Fn(Entry) -> Wanted,
+    ) -> impl Iterator<Item = Entry> {
+        let (mut records, mut values) = (entries.clone(), entries.clone());
+        let mut ask_for_next = move |of_records: usize, of_values: usize| {
+            for entry in records.by_ref().take(of_records) {
+                if wanted(entry) != Wanted::Nothing {
+                    let record = entry.address() as *const u8;
+                    prefetch(record);
+                    prefetch(record.wrapping_add(CACHE_LINE_BYTES));
+                }
+            }
+            for entry in values.by_ref().take(of_values) {
+                if wanted(entry) == Wanted::Value {
+                    // SAFETY: the entry is in this table, which is borrowed while it is looked at.
+                    unsafe { Borrowed::new(entry) }.prefetch_value(VALUE_LINES);
+                }
+            }
+        };
+        ask_for_next(2 * SCANNED_AHEAD, SCANNED_AHEAD);
+        entries.inspect(move |_| ask_for_next(1, 1))
+    }
 }
 
 impl Directory {
@@ -610,7 +629,7 @@ mod tests {
             let mut left = 10;
             cursor = table.scan(
                 ScanPosition::unpack(from.packed()),
-                |_| true,
+                |_| Wanted::Value,
                 |_, record| {
                     seen.insert(String::from_utf8(record.view().key.to_vec()).expect("digits"));
                     left -= 1;

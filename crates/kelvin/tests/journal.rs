@@ -595,6 +595,38 @@ fn the_journal_is_begun_anew_when_it_has_grown() {
     assert_eq!(on_directory(owner.directory(), &[]).connect().show("STRLEN key"), ":1000");
 }
 
+/// A server that is started often would never begin it anew if each start counted what it finds as the base.
+#[test]
+fn what_a_start_finds_behind_the_checkpoint_is_growth() {
+    let owner = Server::kelvin(&[]);
+    let start = |percentage| {
+        let options =
+            ["--auto-aof-rewrite-min-size", "1mb", "--auto-aof-rewrite-percentage", percentage];
+        let server = on_directory(owner.directory(), &[&ALWAYS[..], &options].concat());
+        let client = server.connect();
+        (server, client)
+    };
+    let (mut server, mut client) = start("0");
+    let value = "v".repeat(1_000);
+    (0..3_000).for_each(|_| client.send(&["SET", "key", &value]));
+    (0..3_000).for_each(|_| assert_eq!(show(&client.read()), "+OK"));
+    for _ in 0..2 {
+        server.kill();
+        (server, client) = start("0");
+        let size = |client: &mut Client, name| info(client, name).parse::<u64>().expect("a number");
+        let (base, current) =
+            (size(&mut client, "aof_base_size"), size(&mut client, "aof_current_size"));
+        assert!(base < 1 << 20 && current > 2 << 20, "{base} of {current}");
+    }
+    server.kill();
+    let (_server, mut client) = start("100");
+    wait_until("it is begun anew", || info(&mut client, "aof_rewrites") != "0");
+    wait_for_rewrite(&mut client);
+    let current: u64 = info(&mut client, "aof_current_size").parse().expect("a number");
+    assert!(current < 1 << 20, "{current}");
+    assert_eq!(client.show("STRLEN key"), ":1000");
+}
+
 #[test]
 fn what_a_client_has_loaded_is_there_again() {
     let owner = Server::kelvin(&[]);

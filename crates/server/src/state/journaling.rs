@@ -70,7 +70,7 @@ pub(crate) struct Rewrites {
     pub(crate) last_seconds: Option<u64>,
     pub(crate) failures_in_a_row: u64,
     pub(crate) count: u64,
-    /// What all came to after the last rewrite, or at the start.
+    /// What all came to after the last rewrite; behind a start its checkpoint.
     pub(crate) base_bytes: u64,
     /// How many bytes more that would be if the checkpoint's values were not compressed.
     compressed_away: u64,
@@ -191,10 +191,12 @@ impl Journaling {
         self.rewrites.lock().end(now, base);
     }
 
-    /// Notes what the journal comes to at the start, and how many bytes more that would be if the values of its checkpoint were
-    /// not compressed.
+    /// Notes what the checkpoint comes to that a start has loaded, and how many bytes more that would be if its values
+    /// were not compressed. Records behind it are growth, as in Redis: else a server that is started again and again
+    /// would never rewrite its journal.
     pub(crate) fn note_base(&self, compressed_away: u64) {
-        let base_bytes = self.current_bytes();
+        let status = self.journal.get().map(Journal::status);
+        let base_bytes = status.map_or(0, |status| status.snapshot_bytes);
         let mut rewrites = self.rewrites.lock();
         (rewrites.base_bytes, rewrites.compressed_away) = (base_bytes, compressed_away);
     }

@@ -198,6 +198,10 @@ impl EngineWorker for PointedWorker {
         self.inner.in_flight()
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.inner.memory_bytes()
+    }
+
     fn block_cache_bytes(&self) -> usize {
         self.inner.block_cache_bytes()
     }

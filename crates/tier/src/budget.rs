@@ -128,6 +128,8 @@ pub struct Budget {
     /// What the data set took when writes were last refused, `i64::MIN` before.
     data_at_refusal: AtomicI64,
     engine_bytes: AtomicI64,
+    /// What it will take besides when it writes.
+    engine_bytes_to_come: AtomicI64,
     limit_bytes: AtomicI64,
     resident_bytes: AtomicU64,
     resident_peak_bytes: AtomicU64,
@@ -218,6 +220,7 @@ impl Budget {
             data_at_refusal: AtomicI64::new(i64::MIN),
             claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
+            engine_bytes_to_come: AtomicI64::new(0),
             limit_bytes: AtomicI64::new(i64::MAX),
             resident_bytes: AtomicU64::new(base_bytes as u64),
             resident_peak_bytes: AtomicU64::new(base_bytes as u64),
@@ -308,6 +311,7 @@ impl Budget {
     pub(crate) fn shared_bytes(&self) -> i64 {
         self.limit_bytes()
             - self.engine_bytes.load(Ordering::Relaxed)
+            - self.engine_bytes_to_come.load(Ordering::Relaxed)
             - self.connection_bytes.load(Ordering::Relaxed)
     }
 
@@ -426,8 +430,15 @@ impl Budget {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_engine(&self, bytes: u64) {
+    /// Counts what the engine takes more, until all is measured.
+    pub(crate) fn add_engine(&self, bytes: u64) {
+        self.engine_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Says what the engine takes, and what it will take besides when it writes.
+    pub(crate) fn set_engine(&self, bytes: u64, bytes_to_come: u64) {
         self.engine_bytes.store(bytes as i64, Ordering::Relaxed);
+        self.engine_bytes_to_come.store(bytes_to_come as i64, Ordering::Relaxed);
     }
 
     /// All that is counted. What clients hold is counted anew now and then while they change it, so that
@@ -438,7 +449,8 @@ impl Budget {
             + self.connection_bytes.load(Ordering::Relaxed)
             + self.client_bytes()
             + self.background_bytes()
-            + self.engine_bytes.load(Ordering::Relaxed);
+            + self.engine_bytes.load(Ordering::Relaxed)
+            + self.engine_bytes_to_come.load(Ordering::Relaxed);
         counted.max(0)
     }
 

@@ -223,11 +223,13 @@ impl TierWorker {
         demoted
     }
 
-    /// Lets `run` write values to flash, and counts what came of it.
+    /// Lets `run` write values to flash, and counts what came of it. What the engine takes for that counts at once: a
+    /// large value is in memory until it is on flash, and the data set no longer counts it.
     pub(crate) fn with_demoter(&self, run: impl FnOnce(&mut Demoter<'_>, &mut Tally)) -> Demoted {
         let mut side = self.engine.borrow_mut();
         let Some(engine) = &mut *side else { return Demoted::default() };
         let mut tally = Tally::default();
+        let engine_bytes = engine.memory_bytes();
         let mut compressor = self.compressor.borrow_mut();
         let mut demoter = Demoter {
             tier: &self.tier,
@@ -258,6 +260,8 @@ impl TierWorker {
         if demoted.values + demoted.copied > 0 {
             demoter.count(&self.tier.counters);
         }
+        let grown_bytes = engine.memory_bytes().saturating_sub(engine_bytes);
+        self.tier.budget.add_engine(grown_bytes as u64);
         self.tier.add_tally(&mut tally);
         demoted
     }

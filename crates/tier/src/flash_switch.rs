@@ -91,7 +91,7 @@ impl Tier {
     pub fn take_engine(&self) -> Option<Arc<dyn Engine>> {
         assert!(self.have_workers_followed(), "a worker has its side of the engine");
         let engine = self.flash.engine.swap(None);
-        self.budget.set_engine(0);
+        self.budget.set_engine(0, 0);
         self.forget_checkpoints();
         engine.as_deref().cloned()
     }

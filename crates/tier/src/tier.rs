@@ -404,8 +404,8 @@ impl Tier {
 
     /// Measures memory; fifty times a second.
     pub fn measure(&self) {
-        let buffers = self.flash.engine().as_ref().map(|engine| engine.stats().buffer_bytes);
-        self.budget.set_engine(buffers.unwrap_or(0));
+        let stats = self.flash.engine().as_ref().map(|engine| engine.stats()).unwrap_or_default();
+        self.budget.set_engine(stats.buffer_bytes, stats.unmade_bytes);
         self.look_for_memory(0);
         let keys_bytes = self.keys_that_stay();
         let keys_fill_ram = keys_bytes.is_some_and(|bytes| {

@@ -213,6 +213,10 @@ pub trait EngineWorker {
     /// Reads and writes that the device was asked for and has not answered, gc runs included.
     fn in_flight(&self) -> usize;
 
+    /// Memory that it has, in bytes: buffers, those not made yet as well, records that are written or read without one,
+    /// and blocks.
+    fn memory_bytes(&self) -> usize;
+
     /// Memory of the blocks that were read ahead, in bytes.
     fn block_cache_bytes(&self) -> usize;
 

@@ -85,6 +85,9 @@ pub struct EngineStats {
     pub checksum_failures: u64,
     /// RAM that the engine holds for buffers and tables, in bytes.
     pub buffer_bytes: u64,
+    /// The same for write buffers that are not made yet. All are within milliseconds where RAM is full, and there must
+    /// be room for them.
+    pub unmade_bytes: u64,
     /// Time from a read's start to its completion.
     pub read_latency: LatencySummary,
 }

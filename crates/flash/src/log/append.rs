@@ -104,6 +104,11 @@ impl WriteBuffers {
     pub(crate) fn bytes(&self) -> usize {
         self.made * self.size
     }
+
+    /// The same for those not made yet.
+    pub(crate) fn unmade_bytes(&self) -> usize {
+        (WRITE_BUFFERS - self.made) * self.size
+    }
 }
 
 impl Appender {

@@ -49,6 +49,7 @@ pub(crate) struct Counters {
     pub(crate) write_errors: Count,
     pub(crate) checksum_failures: Count,
     pub(crate) buffer_bytes: Count,
+    pub(crate) unmade_bytes: Count,
     pub(crate) read_latency: Histogram,
 }
 
@@ -93,6 +94,7 @@ impl Counters {
         stats.write_errors += self.write_errors.get();
         stats.checksum_failures += self.checksum_failures.get();
         stats.buffer_bytes += self.buffer_bytes.get();
+        stats.unmade_bytes += self.unmade_bytes.get();
     }
 }
 

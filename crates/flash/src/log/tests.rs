@@ -785,6 +785,29 @@ fn buffers_stay_within_eight_mebibytes_a_worker() {
 }
 
 #[test]
+fn memory_counts_before_it_is_taken_or_as_it_is() {
+    const LARGE: usize = 1 << 20;
+    let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
+    let engine = open_sim(&SimDisk::new(1, 1, 512), &config).expect("opens");
+    let table_bytes = engine.stats().buffer_bytes;
+    let mut worker = engine.worker().expect("a worker");
+    let memory_bytes = |worker: &dyn EngineWorker| {
+        let stats = engine.stats();
+        let counted_bytes = stats.buffer_bytes - table_bytes + stats.unmade_bytes;
+        assert_eq!(worker.memory_bytes() as u64, counted_bytes);
+        worker.memory_bytes()
+    };
+    let bytes = memory_bytes(&*worker);
+    let payload = vec![1; LARGE];
+    let owned = OwnedRecord { payload, key: b"k".to_vec(), ..OwnedRecord::default() };
+    let small = Record { payload: &[1; 100], ..owned.as_record() };
+    worker.append(Lane::Demote, &small).expect("there is room");
+    assert_eq!(memory_bytes(&*worker), bytes, "a write buffer was made");
+    worker.append_owned(Lane::Demote, owned).expect("there is room");
+    assert!(memory_bytes(&*worker) >= bytes + LARGE);
+}
+
+#[test]
 fn a_large_record_takes_its_own_memory_and_little_more() {
     const LEN: usize = 40 << 20;
     let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };

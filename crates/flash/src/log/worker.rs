@@ -55,6 +55,7 @@ impl LogWorker {
         self.join_flushes();
         self.io.counters.appends.add(1);
         self.io.counters.append_bytes.add(size as u64);
+        self.count_buffers();
     }
 
     /// Has others wait for it when they want what was appended on flash.
@@ -72,11 +73,9 @@ impl LogWorker {
     }
 
     fn count_buffers(&self) {
-        let pool = self.io.device.pool().bytes();
-        let large = self.appender.large.bytes() + self.reader.large.bytes();
-        let blocks = self.reader.blocks.bytes();
-        let bytes = pool + large + blocks + self.appender.buffers.bytes();
-        self.io.counters.buffer_bytes.set(bytes as u64);
+        let unmade_bytes = self.appender.buffers.unmade_bytes();
+        self.io.counters.unmade_bytes.set(unmade_bytes as u64);
+        self.io.counters.buffer_bytes.set((self.memory_bytes() - unmade_bytes) as u64);
     }
 
     /// Hands an ended operation to the part that waits for it.
@@ -191,6 +190,13 @@ impl EngineWorker for LogWorker {
         self.io.device.in_flight() + gathered + usize::from(!self.appender.is_idle())
     }
 
+    fn memory_bytes(&self) -> usize {
+        let pool = self.io.device.pool().bytes();
+        let large = self.appender.large.bytes() + self.reader.large.bytes();
+        let buffers = self.appender.buffers.bytes() + self.appender.buffers.unmade_bytes();
+        pool + large + self.reader.blocks.bytes() + buffers
+    }
+
     fn block_cache_bytes(&self) -> usize {
         self.reader.blocks.bytes()
     }
@@ -250,6 +256,7 @@ impl Drop for LogWorker {
             self.io.shared.flushes.leave(flush);
         }
         self.io.counters.buffer_bytes.set(0);
+        self.io.counters.unmade_bytes.set(0);
         self.io.counters.block_cache_bytes.set(0);
     }
 }

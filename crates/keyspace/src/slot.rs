@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::key::{Hint, Key, VALUE_LINES};
 use crate::record::{FlashRef, NewState, Record, Stored, View};
 use crate::region::Region;
-use crate::table::{Position, Table, Wanted};
+use crate::table::{Position, Table};
 use crate::tally::Tally;
 use crate::timers::Timers;
 use crate::watch::{WatchFlag, Watchers};
@@ -269,9 +269,9 @@ impl SlotState {
         entries.fits(at, key.hash).then(|| (at, entries.view(at)))
     }
 
-    /// Watches `key` for `flag`. False: it does already. The caller looks the key up first ([`crate::Db::peek`]), so that a
-    /// key whose time has come counts as missing, and once more before the transaction runs, so
-    /// that one whose time has come in between counts as changed.
+    /// Watches `key` for `flag`. False: it does already. The caller looks the key up first ([`crate::Db::peek`]), so
+    /// that a key whose time has come counts as missing, and once more before the transaction runs, so that one whose
+    /// time has come in between counts as changed.
     pub fn watch(&mut self, table: u8, key: &[u8], flag: &Arc<WatchFlag>) -> bool {
         self.watchers.get_or_insert_default().add(table, key, flag)
     }
@@ -384,12 +384,12 @@ impl SlotState {
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(from, |_| Wanted::Record, |_, record| visit(record.view()))
+        self.table(table)?.scan(from, |_| true, |_, record| visit(record.view()))
     }
 
-    /// Visits keys of `table` whose values may be on flash and which were used `frequency` times lately, in scan order, until
-    /// `visit` says that it was enough, or some more than `entries_max` entries were passed. Cost: a look at each entry, and at
-    /// the records that are visited.
+    /// Visits keys of `table` whose values may be on flash and which were used `frequency` times lately, in scan order,
+    /// until `visit` says that it was enough, or some more than `entries_max` entries were passed. Cost: a look at each
+    /// entry, and at the records that are visited.
     pub fn scan_used(
         &self,
         table: u8,
@@ -399,25 +399,21 @@ impl SlotState {
     ) -> Option<crate::ScanPosition> {
         let mut passed = 0;
         let is_one = |entry: Entry| entry.frequency() == frequency && !entry.is_demotable();
-        let wanted = |entry| if is_one(entry) { Wanted::Record } else { Wanted::Nothing };
-        self.table(table)?.scan(from, wanted, |entry, record| {
+        self.table(table)?.scan(from, is_one, |entry, record| {
             passed += 1;
             is_one(entry) && visit(record.view()) || passed >= entries_max
         })
     }
 
-    /// [`SlotState::scan`] of who reads the values, with each key's frequency beside it.
+    /// [`SlotState::scan`] for a visitor that reads values in RAM; each key comes with its frequency.
     pub fn scan_ranked(
         &self,
         table: u8,
         from: crate::ScanPosition,
         mut visit: impl FnMut(View<'_>, u8) -> bool,
     ) -> Option<crate::ScanPosition> {
-        self.table(table)?.scan(
-            from,
-            |_| Wanted::Value,
-            |entry, record| visit(record.view(), entry.frequency()),
-        )
+        self.table(table)?
+            .scan_values(from, |entry, record| visit(record.view(), entry.frequency()))
     }
 
     /// The `nth` (modulo their number) key of `table`. Cost: at most one segment's entries.

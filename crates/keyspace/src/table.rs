@@ -6,28 +6,19 @@ use crate::borrowed::{Borrowed, BorrowedMut, own};
 use crate::entry::Entry;
 use crate::evict::Evictable;
 use crate::key::{self, VALUE_LINES};
-use crate::record::{DetachedBlock, Record, View};
+use crate::record::{DetachedBlock, Record, Stored, View};
 use crate::region::Region;
 use crate::segment::{SEGMENT_ENTRIES_MAX, Segment};
 use smallvec::SmallVec;
-use stdx::prefetch::{CACHE_LINE_BYTES, prefetch};
+use stdx::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_lines};
 use stdx::size_class;
 
 const TAG_SHIFT: u32 = 48;
 /// Hash bits below the tag that a directory may use.
 const DEPTH_MAX: u32 = 20;
 
-/// Values that a scan asks for ahead; records twice as many, two cache lines of each.
+/// Records that a scan prefetches, two cache lines of each: as many misses as a core has under way.
 const SCANNED_AHEAD: usize = 8;
-
-/// What a scan asks for ahead of its visitor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    Nothing,
-    Record,
-    /// The record, and the value in RAM.
-    Value,
-}
 
 /// A place in the order in which a scan visits a table: segments by hash prefix, then tags. It
 /// stays valid through resizes and splits.
@@ -181,8 +172,8 @@ impl Table {
         idle
     }
 
-    /// Gathers entries of a segment from place `from` on that may be demoted, used or not, until there are [`IDLE_MAX`] or
-    /// the segment ends. Leaves `from` where to go on. Their records are on their way to the cache.
+    /// Gathers entries of a segment from place `from` on that may be demoted, used or not, until there are [`IDLE_MAX`]
+    /// or the segment ends. Leaves `from` where to go on. Their records are on their way to the cache.
     pub(crate) fn demotable(&self, segment: u32, from: &mut usize) -> Idle {
         let mut found = Idle::new();
         for entry in self.segment(segment).places(*from) {
@@ -383,8 +374,8 @@ impl Table {
         Position { segment: index, index: at as u32 }
     }
 
-    /// Makes room for so many records more, unless there are many: a directory grows by itself. `ram_bytes` takes what the
-    /// table grew by.
+    /// Makes room for so many records more, unless there are many: a directory grows by itself. `ram_bytes` takes what
+    /// the table grew by.
     pub(crate) fn reserve(&mut self, records: usize, ram_bytes: &mut i64) {
         if self.directory.is_none() {
             let before = self.root.ram_bytes();
@@ -450,13 +441,35 @@ impl Table {
         entries.map(|entry| unsafe { own(entry) }).collect()
     }
 
-    /// Visits entries and their records in scan order from `from`, in whole runs of one tag, until `visit` says that
-    /// it was enough. Returns where to go on, or none at the end of the table. What is `wanted` of records is on its way from
-    /// memory when their visitor looks at them; the rest is not touched before it does.
+    /// Visits entries and their records in scan order from `from`, in whole runs of one tag, until `visit` says that it
+    /// was enough. Returns where to go on, or none at the end of the table. Records that are `wanted` are prefetched;
+    /// the others are not touched before they are visited.
     pub(crate) fn scan(
         &self,
         from: ScanPosition,
-        wanted: impl Fn(Entry) -> Wanted,
+        wanted: impl Fn(Entry) -> bool,
+        visit: impl FnMut(Entry, &Record) -> bool,
+    ) -> Option<ScanPosition> {
+        let entries = |index, tag| prefetched(self.segment(index).iter_from(tag), &wanted);
+        self.scan_entries(from, entries, visit)
+    }
+
+    /// [`Table::scan`] for a visitor that reads values: they are prefetched, too, if they are in RAM alone. A copy of
+    /// those that are on flash as well is rarely read.
+    pub(crate) fn scan_values(
+        &self,
+        from: ScanPosition,
+        visit: impl FnMut(Entry, &Record) -> bool,
+    ) -> Option<ScanPosition> {
+        let entries = |index, tag| self.prefetched_with_values(index, tag);
+        self.scan_entries(from, entries, visit)
+    }
+
+    /// Visits the `entries` of each segment from a tag on.
+    fn scan_entries<I: Iterator<Item = Entry>>(
+        &self,
+        from: ScanPosition,
+        entries: impl Fn(u32, u16) -> I,
         mut visit: impl FnMut(Entry, &Record) -> bool,
     ) -> Option<ScanPosition> {
         let mut position = from;
@@ -469,8 +482,7 @@ impl Table {
             // A cursor in the middle of a segment that has split since: this half starts at the
             // same tag, the other halves are visited whole (some keys come twice, none is missed).
             let mut last: Option<u16> = None;
-            let entries = self.segment(index).iter_from(position.tag);
-            for entry in self.prefetched(entries, &wanted) {
+            for entry in entries(index, position.tag) {
                 if enough && last.is_some_and(|tag| tag != entry.tag()) {
                     return Some(ScanPosition { prefix: position.prefix, tag: entry.tag() });
                 }
@@ -490,32 +502,38 @@ impl Table {
         }
     }
 
-    /// Entries, of whose records that is asked for ahead of the visitor which is `wanted`: records twice as far ahead as values,
-    /// whose places stand in them.
-    fn prefetched(
-        &self,
-        entries: impl Iterator<Item = Entry> + Clone,
-        wanted: impl Fn(Entry) -> Wanted,
-    ) -> impl Iterator<Item = Entry> {
-        let (mut records, mut values) = (entries.clone(), entries.clone());
-        let mut ask_for_next = move |of_records: usize, of_values: usize| {
-            for entry in records.by_ref().take(of_records) {
-                if wanted(entry) != Wanted::Nothing {
-                    let record = entry.address() as *const u8;
-                    prefetch(record);
-                    prefetch(record.wrapping_add(CACHE_LINE_BYTES));
-                }
-            }
-            for entry in values.by_ref().take(of_values) {
-                if wanted(entry) == Wanted::Value {
-                    // SAFETY: the entry is in this table, which is borrowed while it is looked at.
-                    unsafe { Borrowed::new(entry) }.prefetch_value(VALUE_LINES);
-                }
+    /// Entries of a segment from a tag on. Values are prefetched ahead of the visitor, and their records, which say
+    /// where they are, as far ahead of them.
+    fn prefetched_with_values(&self, index: u32, tag: u16) -> impl Iterator<Item = Entry> {
+        let entries = || self.segment(index).iter_from(tag);
+        let mut ahead = prefetched(entries(), |_| true);
+        let ask = |entry: Entry| {
+            // SAFETY: the entry is in this table, which is borrowed while it is looked at.
+            let record = unsafe { Borrowed::new(entry) };
+            if let Stored::Hot(value) = record.view().stored {
+                prefetch_lines(value, VALUE_LINES);
             }
         };
-        ask_for_next(2 * SCANNED_AHEAD, SCANNED_AHEAD);
-        entries.inspect(move |_| ask_for_next(1, 1))
+        ahead.by_ref().take(SCANNED_AHEAD).for_each(ask);
+        entries().inspect(move |_| ahead.next().into_iter().for_each(ask))
     }
+}
+
+/// Entries whose records are prefetched ahead of the visitor, if they are `wanted`.
+fn prefetched(
+    entries: impl Iterator<Item = Entry> + Clone,
+    wanted: impl Fn(Entry) -> bool,
+) -> impl Iterator<Item = Entry> {
+    let mut ahead = entries.clone();
+    let ask = move |entry: Entry| {
+        if wanted(entry) {
+            let record = entry.address() as *const u8;
+            prefetch(record);
+            prefetch(record.wrapping_add(CACHE_LINE_BYTES));
+        }
+    };
+    ahead.by_ref().take(SCANNED_AHEAD).for_each(&ask);
+    entries.inspect(move |_| ahead.next().into_iter().for_each(&ask))
 }
 
 impl Directory {
@@ -629,7 +647,7 @@ mod tests {
             let mut left = 10;
             cursor = table.scan(
                 ScanPosition::unpack(from.packed()),
-                |_| Wanted::Value,
+                |_| true,
                 |_, record| {
                     seen.insert(String::from_utf8(record.view().key.to_vec()).expect("digits"));
                     left -= 1;

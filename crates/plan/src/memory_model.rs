@@ -21,6 +21,8 @@
 
 use std::ops::{Add, Mul};
 
+use stdx::size_class;
+
 /// Slots of a server, each with a table of its own.
 const SLOTS: f64 = 16_384.0;
 /// The table of a slot, in place.
@@ -96,7 +98,7 @@ pub struct Ram {
 impl Ram {
     /// One allocation of so many bytes.
     fn of(bytes: u64) -> Self {
-        let class = size_class(bytes);
+        let class = size_class(bytes as usize) as u64;
         Self { allocated: class as f64, metadata: metadata_bytes(class) }
     }
 
@@ -334,14 +336,6 @@ fn poisson(mean: f64) -> Vec<(usize, f64)> {
     }
     let total: f64 = weights.iter().sum();
     weights.into_iter().enumerate().map(|(at, weight)| (first + at, weight / total)).collect()
-}
-
-/// What jemalloc hands out for so many bytes: multiples of 8 up to 64, then four sizes a doubling.
-pub fn size_class(bytes: u64) -> u64 {
-    match bytes {
-        0..=64 => bytes.next_multiple_of(8),
-        _ => bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2)),
-    }
 }
 
 /// What jemalloc keeps about an allocation of this size class: its part of the head of its slab,

@@ -90,8 +90,8 @@ struct World {
     helper: Option<Client>,
     /// How often it has since a client was last answered.
     brought: u64,
-    /// Whether it did when nothing else was to happen last.
-    has_brought: bool,
+    /// Whether something was brought when last nothing else could happen.
+    brought_last: bool,
     listeners: Vec<Listener>,
     /// Histories of connections that have ended.
     ended: Vec<Vec<Event>>,
@@ -179,7 +179,7 @@ impl World {
             clients: Vec::new(),
             helper: None,
             brought: 0,
-            has_brought: false,
+            brought_last: false,
             listeners: Vec::new(),
             ended: Vec::new(),
             measure_due_us: 0,
@@ -377,9 +377,10 @@ impl World {
             moves => moves,
         };
         if moves.is_empty() {
-            // A timer rings between two times: who waits may wait for one, as for that of the journal's writer.
-            self.has_brought = !self.has_brought && self.bring_something();
-            if !self.has_brought {
+            // An answer may wait for the journal's writer, which gathers records for some milliseconds.
+            let lets_time_pass = self.brought_last && self.is_journal_behind();
+            self.brought_last = !lets_time_pass && self.bring_something();
+            if !self.brought_last {
                 self.skip_to_next_timer();
             }
             return Ok(());
@@ -444,6 +445,10 @@ impl World {
         let timers = timers.chain([self.measure_due_us]).chain(self.jobs.next_due_us());
         let next_us = timers.min().unwrap_or(0);
         self.clock.advance(next_us.saturating_sub(self.clock.now_us()));
+    }
+
+    fn is_journal_behind(&self) -> bool {
+        self.server.journal().is_some_and(|journal| journal.durable() != journal.appended())
     }
 
     /// Since nothing else happens: has something pushed to the key that a client waits for without end, so

@@ -1,5 +1,6 @@
-//! What several crates need and the standard library lacks: the slot of a key, random numbers from
-//! a seed, what hashes are keyed with, what allocations take, waits of a thread, hints to the CPU, and a standard output that may be closed or full.
+//! What several crates need and the standard library lacks: the slot of a key, random numbers from a seed, what hashes
+//! are keyed with, the allocator's size classes, waits of a thread, hints to the CPU, and a standard output that may be
+//! closed or full.
 //!
 //! Invariants: nothing but the standard library is used here, so any crate may use this one; `unsafe` lives in
 //! `prefetch.rs` alone.

@@ -16,19 +16,6 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the cache line that holds `address`, to write to it.
-#[inline(always)]
-pub fn prefetch_for_write<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `prefetch`.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_ET0>(address.cast::<i8>());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
 /// Asks for the lines of some bytes, so many at most; the CPU itself follows a longer copy.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], lines: usize) {

@@ -2,6 +2,7 @@
 
 use keyspace::Key;
 use resp::Reply;
+use stdx::size_class;
 
 use crate::cx::Cx;
 use crate::error::{CommandError, CommandResult};
@@ -73,19 +74,12 @@ pub(super) fn check_lengthened(
         return Ok(());
     }
     cx.check_memory(len)?;
+    // Within its size class a string grows where it is.
     let moves = len > MOVED_BYTES_FREE && size_class(len) != size_class(old_len);
     match len - old_len > GROWTH_BYTES_FREE || moves {
         true => check_stored(key, len as u64, cx.reply_bytes_max, reply),
         false => Ok(()),
     }
-}
-
-/// Which of the sizes of the allocator holds so many bytes, more than a few kilobytes: there are four to each
-/// doubling. Within one of them a string grows where it is.
-fn size_class(len: usize) -> usize {
-    let last = len.max(1 << 14) - 1;
-    let doublings = last.ilog2() as usize;
-    4 * doublings + (last >> (doublings - 2)) % 4
 }
 
 /// Elements of a reply that may not be longer than there is memory for. One that does not fit is left out, and

@@ -5,9 +5,10 @@ use super::record::{self, MARK_BYTES, Part, Place, RECORD_HEADER_BYTES, Unplaced
 use super::tuning::Tuning;
 use crate::limits::{JOURNAL_SPARE_CHUNKS_MAX, JOURNAL_SPARE_CHUNKS_MIN};
 
-use stdx::prefetch::{CACHE_LINE_BYTES, prefetch_for_write};
+use stdx::prefetch::{CACHE_LINE_BYTES, prefetch};
 
-/// Cache lines of the next record that are asked for ahead.
+/// Cache lines of the next record that are prefetched. Most records have no more, and the CPU itself follows a longer
+/// copy.
 const PREFETCHED_LINES: usize = 4;
 
 pub(crate) struct Buffer {
@@ -64,8 +65,8 @@ impl Buffer {
         self.records_end
     }
 
-    /// Appends a record, which fits into a chunk, and asks for the memory behind it, where one of its length comes next: chunks
-    /// are used in turn, so that none is in the CPU's cache.
+    /// Appends a record, which fits into a chunk, and prefetches the memory of the next one: a chunk comes back when it
+    /// is durable, out of the CPU's cache by then, and the unlock would wait for its lines.
     pub(crate) fn append(&mut self, header: Unplaced, payload: &[&[u8]], payload_bytes: usize) {
         let header = header.place(self.place());
         let chunk = self.chunk_with_room(RECORD_HEADER_BYTES + payload_bytes);
@@ -73,16 +74,15 @@ impl Buffer {
         for piece in payload {
             chunk.extend_from_slice(piece);
         }
-        let end = chunk.as_ptr().wrapping_add(chunk.len());
-        for line in (0..).step_by(CACHE_LINE_BYTES).take(PREFETCHED_LINES) {
-            prefetch_for_write(end.wrapping_add(line));
+        for line in chunk.spare_capacity_mut().chunks(CACHE_LINE_BYTES).take(PREFETCHED_LINES) {
+            prefetch(line.as_ptr());
         }
         self.grow(RECORD_HEADER_BYTES + payload_bytes);
         self.records_end = self.end;
     }
 
-    /// Appends a record that is a chunk of its own, with room for its header. Where memory is little it goes into the chunk
-    /// before if that has room: else small records and large ones in turns would take a whole chunk for each two.
+    /// Appends a record that is a chunk of its own, with room for its header. Where memory is little it goes into the
+    /// chunk before if that has room: else small records and large ones in turns would take a whole chunk for each two.
     pub(crate) fn append_chunk(&mut self, header: Unplaced, mut chunk: Vec<u8>) {
         chunk[..RECORD_HEADER_BYTES].copy_from_slice(&header.place(self.place()));
         self.grow(chunk.len());
@@ -143,8 +143,8 @@ impl Buffer {
         unused
     }
 
-    /// Says how much memory chunks that are kept for later may take, within bounds, and hands over those beyond it, to be
-    /// freed without the lock.
+    /// Says how much memory chunks that are kept for later may take, within bounds, and hands over those beyond it, to
+    /// be freed without the lock.
     pub(crate) fn bound_spare(&mut self, bytes: u64) -> Vec<Vec<u8>> {
         let chunks = (bytes / self.chunk_bytes as u64).min(JOURNAL_SPARE_CHUNKS_MAX as u64);
         self.spare_max = JOURNAL_SPARE_CHUNKS_MIN.max(chunks as usize);

@@ -24,6 +24,13 @@ pub const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// Write buffers of one worker: one open for each stream and the rest in flight.
 pub const WRITE_BUFFERS: usize = 12;
 
+/// Streams that have a buffer open at most: all but that of large records.
+pub const OPEN_BUFFERS_MAX: usize = 5;
+
+/// Write buffers with which a worker that writes gets on: one open for each stream, one for a piece of a large record, and
+/// one for the next of a stream.
+pub const WRITE_BUFFERS_MIN: usize = OPEN_BUFFERS_MAX + 2;
+
 /// Bytes of the pool of read buffers of one worker, registered with the ring where that is allowed.
 pub const READ_POOL_BYTES: usize = 3 << 20;
 
@@ -38,6 +45,10 @@ pub const LARGE_READ_BYTES_MAX: usize = 32 << 20;
 /// Bytes of large records that one worker keeps until they are written; a single larger one is
 /// written alone.
 pub const LARGE_WRITE_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of large records that gc runs of all workers move at the same time; a single larger one is moved alone. They are
+/// in memory, from the read to the end of the write.
+pub const GC_LARGE_BYTES_MAX: usize = 4 << 20;
 
 /// Device reads or writes that one large record has in flight.
 pub const LARGE_PIECES_IN_FLIGHT_MAX: usize = 4;
@@ -117,8 +128,8 @@ pub const JOURNAL_READ_BYTES: usize = 1 << 20;
 
 const _: () = assert!(2 * JOURNAL_SYNC_BYTES <= JOURNAL_HELD_BYTES_MAX);
 
-// Five streams may have one open each while a large record is written; one more must be left.
-const _: () = assert!(WRITE_BUFFERS > 5 + LARGE_PIECES_IN_FLIGHT_MAX);
+// Each stream may have one open while a large record is written; one more must be left.
+const _: () = assert!(WRITE_BUFFERS > OPEN_BUFFERS_MAX + LARGE_PIECES_IN_FLIGHT_MAX);
 const _: () = assert!(RECORD_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(SEGMENT_BYTES_MAX < u32::MAX as u64);
 const _: () = assert!(

@@ -198,8 +198,12 @@ impl EngineWorker for PointedWorker {
         self.inner.in_flight()
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.inner.memory_bytes()
+    fn unwritten_bytes(&self) -> usize {
+        self.inner.unwritten_bytes()
+    }
+
+    fn bound_write_buffers(&mut self, count: usize) {
+        self.inner.bound_write_buffers(count);
     }
 
     fn block_cache_bytes(&self) -> usize {

@@ -430,9 +430,9 @@ impl Budget {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Counts what the engine takes more, until all is measured.
-    pub(crate) fn add_engine(&self, bytes: u64) {
-        self.engine_bytes.fetch_add(bytes as i64, Ordering::Relaxed);
+    /// Counts what the engine takes more or less, until all is measured.
+    pub(crate) fn add_engine(&self, bytes: i64) {
+        self.engine_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Says what the engine takes, and what it will take besides when it writes.

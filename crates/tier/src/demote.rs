@@ -223,13 +223,12 @@ impl TierWorker {
         demoted
     }
 
-    /// Lets `run` write values to flash, and counts what came of it. What the engine takes for that counts at once: a
-    /// large value is in memory until it is on flash, and the data set no longer counts it.
+    /// Lets `run` write values to flash, and counts what came of it.
     pub(crate) fn with_demoter(&self, run: impl FnOnce(&mut Demoter<'_>, &mut Tally)) -> Demoted {
         let mut side = self.engine.borrow_mut();
         let Some(engine) = &mut *side else { return Demoted::default() };
         let mut tally = Tally::default();
-        let engine_bytes = engine.memory_bytes();
+        let unwritten_bytes = engine.unwritten_bytes();
         let mut compressor = self.compressor.borrow_mut();
         let mut demoter = Demoter {
             tier: &self.tier,
@@ -260,8 +259,7 @@ impl TierWorker {
         if demoted.values + demoted.copied > 0 {
             demoter.count(&self.tier.counters);
         }
-        let grown_bytes = engine.memory_bytes().saturating_sub(engine_bytes);
-        self.tier.budget.add_engine(grown_bytes as u64);
+        self.count_unwritten(&**engine, unwritten_bytes);
         self.tier.add_tally(&mut tally);
         demoted
     }

@@ -58,7 +58,9 @@ impl TierWorker {
             tally: RefCell::default(),
             evicts: self.evicts_from_flash(),
         };
+        let unwritten_bytes = engine.unwritten_bytes();
         let progress = engine.gc(&owner, bytes as usize);
+        self.count_unwritten(&**engine, unwritten_bytes);
         // What was begun so ends so: half a segment of copies would free nothing.
         let goes_on = progress == GcProgress::Working && owner.evicts.is_some();
         self.gc_evicts.set(goes_on);

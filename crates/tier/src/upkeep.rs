@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use flash::{EngineWorker, WRITE_BUFFER_BYTES, WRITE_BUFFERS, WRITE_BUFFERS_MIN};
 use keyspace::{Hint, Tally};
 
 use crate::controller::{Done, Figures, Slice};
@@ -19,6 +20,9 @@ const READ_AHEAD_SHIFT: u32 = 3;
 const READ_AHEAD_BYTES_MAX: usize = 32 << 20;
 /// What they may take whatever there is, in bytes: four of the largest.
 pub(crate) const READ_AHEAD_BYTES_MIN: usize = 256 << 10;
+/// The part of `maxmemory` that the write buffers of all workers may take, 1/16, as long as each has the fewest that it gets on
+/// with.
+const WRITE_BUFFERS_SHIFT: u32 = 4;
 /// Bytes that a batch of writes is to have demoted, at least.
 const BATCH_BYTES_MIN: i64 = 16 << 10;
 /// Bytes that writers have demoted at once, at least: a slice costs something of its own.
@@ -156,16 +160,22 @@ impl TierWorker {
             self.defrag_idle();
         }
         self.tier.rounds[self.index].note_garbage(!self.gc());
-        self.bound_read_ahead();
+        self.bound_engine();
         self.want_submit();
         more
     }
 
+    /// Says how much memory the engine may take, by what `maxmemory` is now.
+    fn bound_engine(&self) {
+        if let Some(engine) = self.engine.borrow_mut().as_deref_mut() {
+            engine.bound_write_buffers(self.write_buffers_max());
+            self.bound_read_ahead(engine);
+        }
+    }
+
     /// Says how much memory what is read ahead may take: a share of `maxmemory`, to which it grows in steps, each of which
     /// is measured before the next; less and less while `maxmemory` is resident, or a large request waits for memory.
-    fn bound_read_ahead(&self) {
-        let mut side = self.engine.borrow_mut();
-        let Some(engine) = side.as_mut() else { return };
+    fn bound_read_ahead(&self, engine: &mut dyn EngineWorker) {
         let budget = &self.tier.budget;
         let share = read_ahead_share(budget.max_bytes(), self.tier.workers);
         // Small writes that wait are in step with demotion.
@@ -210,6 +220,12 @@ impl TierWorker {
     }
 }
 
+/// Write buffers of one worker. `max_bytes` is `maxmemory`, 0 for none.
+pub(crate) fn write_buffers_max(max_bytes: u64, workers: usize) -> usize {
+    let share = (max_bytes >> WRITE_BUFFERS_SHIFT) as usize / workers / WRITE_BUFFER_BYTES;
+    if max_bytes == 0 { WRITE_BUFFERS } else { share.clamp(WRITE_BUFFERS_MIN, WRITE_BUFFERS) }
+}
+
 /// Bytes that the blocks of one worker may come to. `max_bytes` is `maxmemory`, 0 for none.
 fn read_ahead_share(max_bytes: u64, workers: usize) -> usize {
     let share = match max_bytes {
@@ -222,6 +238,15 @@ fn read_ahead_share(max_bytes: u64, workers: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn write_buffers_have_a_share_of_maxmemory_within_bounds() {
+        for (max_mib, workers, expected) in
+            [(1024, 4, 12), (48, 1, 12), (128, 4, 8), (64, 4, 7), (16, 64, 7), (0, 4, 12)]
+        {
+            assert_eq!(write_buffers_max(max_mib << 20, workers), expected, "{max_mib} {workers}");
+        }
+    }
 
     #[test]
     fn what_is_read_ahead_has_a_share_of_maxmemory_within_bounds() {

@@ -27,7 +27,7 @@ use crate::limits::READS_STARTED_MAX;
 use crate::neighbours::NeighbourUse;
 use crate::probation::Probation;
 use crate::tier::Tier;
-use crate::upkeep::READ_AHEAD_BYTES_MIN;
+use crate::upkeep::{READ_AHEAD_BYTES_MIN, write_buffers_max};
 use crate::wait::WaitQueue;
 
 /// So many reads in flight are few. Where few clients read, a pipeline's are handed to the kernel at once while there are no
@@ -52,6 +52,10 @@ pub struct TierWorker {
     pub(crate) engine: RefCell<Option<Box<dyn EngineWorker>>>,
     /// Of which engine: [`Tier::engine_number`].
     engine_number: Cell<u64>,
+    /// Whether it appends anything.
+    appends: bool,
+    /// See [`TierWorker::fetches_over_gaps`].
+    gap_bytes: Cell<u32>,
     pub(crate) compressor: RefCell<Compressor>,
     /// The demotion hand.
     pub(crate) hand: Hand,
@@ -142,18 +146,36 @@ impl ValueRead {
 impl TierWorker {
     /// The side of worker `index`. Errors: the engine's ring or threads could not be made.
     pub fn new(tier: Arc<Tier>, index: usize) -> Result<TierWorker, EngineError> {
+        TierWorker::with_side(tier, index, true)
+    }
+
+    /// A side that reads values from flash and sends none there. Errors: as [`TierWorker::new`].
+    pub fn reader(tier: Arc<Tier>) -> Result<TierWorker, EngineError> {
+        TierWorker::with_side(tier, 0, false)
+    }
+
+    fn with_side(tier: Arc<Tier>, index: usize, appends: bool) -> Result<TierWorker, EngineError> {
+        let worker = TierWorker::without_side(tier, index, appends);
         // A thread that reads takes it with the first value; one begun while flash goes would keep its files.
+        if worker.tier.has_flash() {
+            worker.engine.replace(worker.new_side()?);
+        }
+        Ok(worker)
+    }
+
+    fn without_side(tier: Arc<Tier>, index: usize, appends: bool) -> TierWorker {
         let engine_number = Cell::new(tier.engine_number());
-        let engine = RefCell::new(if tier.has_flash() { tier.side()? } else { None });
         let seed = tier.seed ^ 0x9E37_79B9_7F4A_7C15 ^ index as u64;
         let hand = Hand::new(index, tier.workers);
         let defrag = DefragHand::new(index, tier.workers);
         let eviction_hand = EvictionHand::new(index, tier.workers);
-        Ok(TierWorker {
+        TierWorker {
             tier,
             index,
-            engine,
+            engine: RefCell::default(),
             engine_number,
+            appends,
+            gap_bytes: Cell::new(0),
             compressor: RefCell::default(),
             hand,
             idle_slots: Cell::new(0),
@@ -181,7 +203,22 @@ impl TierWorker {
             submitter: Cell::new(None),
             unsubmitted: Cell::new(false),
             reaped: RefCell::default(),
-        })
+        }
+    }
+
+    /// A side of the engine, if there is one, with the bounds that hold here.
+    fn new_side(&self) -> Result<Option<Box<dyn EngineWorker>>, EngineError> {
+        let mut side = self.tier.side()?;
+        if let Some(engine) = &mut side {
+            engine.bound_write_buffers(self.write_buffers_max());
+            engine.merge_reads_over(self.gap_bytes.get());
+        }
+        Ok(side)
+    }
+
+    pub(crate) fn write_buffers_max(&self) -> usize {
+        let budget = &self.tier.budget;
+        if self.appends { write_buffers_max(budget.max_bytes(), self.tier.workers) } else { 0 }
     }
 
     /// Readable when [`TierWorker::reap`] has something to do; none without flash. A duplicate, to
@@ -206,8 +243,7 @@ impl TierWorker {
         if change.has_engine {
             // A fetch may have taken it before.
             if self.engine.borrow().is_none() || self.engine_number.get() != change.number {
-                let side = self.tier.side()?;
-                self.engine.replace(side);
+                self.engine.replace(self.new_side()?);
                 self.engine_number.set(change.number);
             }
         } else {
@@ -374,7 +410,7 @@ impl TierWorker {
     ) -> Result<&'s mut Box<dyn EngineWorker>, EngineError> {
         let number = self.tier.engine_number();
         if side.is_none() || self.engine_number.get() != number && self.tier.has_flash() {
-            *side = self.tier.side()?;
+            *side = self.new_side()?;
             self.engine_number.set(number);
         }
         side.as_mut().ok_or(EngineError::Gone { units: want.at.units })
@@ -398,6 +434,7 @@ impl TierWorker {
     /// Says that what is fetched together lies close together, for a walk over flash in order: over gaps of so many bytes the
     /// drive is asked for all in one.
     pub fn fetches_over_gaps(&self, gap_bytes: u32) {
+        self.gap_bytes.set(gap_bytes);
         if let Some(engine) = &mut *self.engine.borrow_mut() {
             engine.merge_reads_over(gap_bytes);
         }
@@ -530,7 +567,11 @@ impl TierWorker {
     pub fn reap(&self) {
         let mut done = self.done.take();
         match &mut *self.engine.borrow_mut() {
-            Some(engine) => engine.reap(&mut done),
+            Some(engine) => {
+                let unwritten_bytes = engine.unwritten_bytes();
+                engine.reap(&mut done);
+                self.count_unwritten(&**engine, unwritten_bytes);
+            }
             None => return,
         }
         let mut reads = self.reads.borrow_mut();
@@ -564,6 +605,15 @@ impl TierWorker {
             self.waiting.set_due();
         }
         self.want_submit();
+    }
+
+    /// Counts at once what large records on their way to flash take more or less than before: the data set no longer counts
+    /// them, and they come and go faster than memory is measured.
+    pub(crate) fn count_unwritten(&self, engine: &dyn EngineWorker, before: usize) {
+        let bytes = engine.unwritten_bytes() as i64 - before as i64;
+        if bytes != 0 {
+            self.tier.budget.add_engine(bytes);
+        }
     }
 
     /// Puts values back into RAM whose write failed. Values that do not unpack cannot exist: they

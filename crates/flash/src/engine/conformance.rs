@@ -19,6 +19,7 @@ use super::{Completion, Engine, EngineWorker, GcProgress, Liveness, Owner, ReadS
 use crate::engine::fetched::FetchedRecord;
 use crate::engine::neighbours::Neighbours;
 use crate::error::{AppendError, EngineError};
+use crate::limits::{WRITE_BUFFERS, WRITE_BUFFERS_MIN};
 use crate::location::Location;
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 
@@ -222,7 +223,12 @@ impl Rig {
                 800..850 => {
                     self.gc(worker);
                 }
-                850..985 => self.turn(worker),
+                850..985 => {
+                    let most =
+                        WRITE_BUFFERS - key as usize % (WRITE_BUFFERS - WRITE_BUFFERS_MIN + 1);
+                    self.workers[worker].bound_write_buffers(most);
+                    self.turn(worker);
+                }
                 985..998 => self.workers[worker].flush(),
                 _ if mix.resets && self.random.below(4) == 0 => self.reset(),
                 _ => self.read_blocking(worker, key),

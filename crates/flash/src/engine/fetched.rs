@@ -50,6 +50,15 @@ impl FetchedRecord {
         Self { at, meta: record.meta, bytes: Bytes::Owned(record) }
     }
 
+    /// The record, to be kept. Cost: a copy, but of a large one.
+    pub(crate) fn into_shared(self) -> Arc<OwnedRecord> {
+        let (meta, key, payload) = match self.bytes {
+            Bytes::Owned(record) => return record,
+            _ => (self.meta, self.key().to_vec(), self.payload().to_vec()),
+        };
+        Arc::new(OwnedRecord { meta, key, payload })
+    }
+
     /// What is stored besides key and payload.
     pub fn meta(&self) -> RecordMeta {
         self.meta

@@ -213,9 +213,13 @@ pub trait EngineWorker {
     /// Reads and writes that the device was asked for and has not answered, gc runs included.
     fn in_flight(&self) -> usize;
 
-    /// Memory that it has, in bytes: buffers, those not made yet as well, records that are written or read without one,
-    /// and blocks.
-    fn memory_bytes(&self) -> usize;
+    /// Memory of large records on their way to flash, in bytes, those that gc runs move as well: they come and go faster
+    /// than memory is measured.
+    fn unwritten_bytes(&self) -> usize;
+
+    /// Says how many write buffers it may have: at least [`WRITE_BUFFERS_MIN`](crate::WRITE_BUFFERS_MIN), or 0 for a side
+    /// that appends nothing. As many as it does well with at first.
+    fn bound_write_buffers(&mut self, count: usize);
 
     /// Memory of the blocks that were read ahead, in bytes.
     fn block_cache_bytes(&self) -> usize;

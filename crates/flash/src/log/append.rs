@@ -23,7 +23,9 @@ use super::space::Purpose;
 use crate::device::buffer::AlignedBuffer;
 use crate::engine::Completion;
 use crate::error::{AppendError, EngineError};
-use crate::limits::{RECORD_BYTES_MAX, WRITE_BUFFERS};
+use crate::limits::{
+    LARGE_PIECES_IN_FLIGHT_MAX, OPEN_BUFFERS_MAX, RECORD_BYTES_MAX, WRITE_BUFFERS,
+};
 use crate::location::Location;
 use crate::record::{self, OwnedRecord, Record, record_size};
 
@@ -77,6 +79,7 @@ pub(crate) struct WriteBuffers {
     size: usize,
     free: Vec<AlignedBuffer>,
     made: usize,
+    made_max: usize,
 }
 
 impl WriteBuffers {
@@ -84,7 +87,7 @@ impl WriteBuffers {
         if let Some(buffer) = self.free.pop() {
             return Some(buffer);
         }
-        (self.made < WRITE_BUFFERS).then(|| {
+        (self.made < self.made_max).then(|| {
             self.made += 1;
             AlignedBuffer::new(self.size)
         })
@@ -93,11 +96,32 @@ impl WriteBuffers {
     /// Takes a buffer back from the device.
     pub(crate) fn give_back(&mut self, buffer: Arc<AlignedBuffer>) {
         let buffer = Arc::into_inner(buffer);
-        self.free.push(buffer.expect("invariant: whoever shared the buffer let it go first"));
+        self.give(buffer.expect("invariant: whoever shared the buffer let it go first"));
     }
 
     pub(crate) fn give(&mut self, buffer: AlignedBuffer) {
         self.free.push(buffer);
+        self.drop_beyond();
+    }
+
+    /// See `EngineWorker::bound_write_buffers`. False: it was so before.
+    pub(crate) fn bound(&mut self, count: usize) -> bool {
+        let before = std::mem::replace(&mut self.made_max, count);
+        self.drop_beyond();
+        before != count
+    }
+
+    /// Drops free ones that are too many; those in use are dropped when they come back.
+    fn drop_beyond(&mut self) {
+        while self.made > self.made_max && self.free.pop().is_some() {
+            self.made -= 1;
+        }
+    }
+
+    /// Pieces of a large record that may be in flight, so that streams get on meanwhile.
+    pub(crate) fn large_pieces_max(&self) -> usize {
+        let left = self.made_max.saturating_sub(OPEN_BUFFERS_MAX + 1);
+        left.clamp(1, LARGE_PIECES_IN_FLIGHT_MAX)
     }
 
     /// RAM held, in bytes.
@@ -107,7 +131,7 @@ impl WriteBuffers {
 
     /// The same for those not made yet.
     pub(crate) fn unmade_bytes(&self) -> usize {
-        (WRITE_BUFFERS - self.made) * self.size
+        self.made_max.saturating_sub(self.made) * self.size
     }
 }
 
@@ -117,7 +141,12 @@ impl Appender {
             streams: [const { None }; _],
             opened_last: [None; _],
             closing: Vec::new(),
-            buffers: WriteBuffers { size: write_buffer_bytes, free: Vec::new(), made: 0 },
+            buffers: WriteBuffers {
+                size: write_buffer_bytes,
+                free: Vec::new(),
+                made: 0,
+                made_max: WRITE_BUFFERS,
+            },
             large: LargeWrites::default(),
         }
     }
@@ -139,7 +168,7 @@ impl Appender {
             key: record.key.to_vec(),
             payload: record.payload.to_vec(),
         };
-        self.append_large(io, stream.purpose(), owned, size).map_err(|(error, _)| error)
+        self.append_large(io, stream.purpose(), &Arc::new(owned), &mut None)
     }
 
     /// Appends a record of any size without a copy of a large one.
@@ -157,10 +186,10 @@ impl Appender {
             let appended = self.append_small(io, stream, &record.as_record(), size);
             return appended.map_err(|error| (error, record));
         }
-        if let Err(error) = self.large.check_room(size) {
-            return Err((error, record));
-        }
-        self.append_large(io, stream.purpose(), record, size)
+        let record = Arc::new(record);
+        self.append_large(io, stream.purpose(), &record, &mut None).map_err(|error| {
+            (error, Arc::into_inner(record).expect("invariant: what was refused is not kept"))
+        })
     }
 
     fn append_small(

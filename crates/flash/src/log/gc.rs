@@ -11,7 +11,7 @@
 //! 1. The victim is freed only when no live byte is left in it. What could not be read, or is
 //!    damaged, stays where it is until the keyspace lets go of it.
 //! 2. No memory is needed but the worker's buffers, and no free segment but the reserve. A large
-//!    record takes its own size while it is moved.
+//!    record takes its own size while it is moved, and all workers move few at a time (`moving`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use super::format::{
 };
 use super::io::{Io, User};
 use super::large_read::{LargeReads, RecordSize};
+use super::lifetime::Stream;
+use super::moving::Moving;
 use super::segment::State;
 use crate::device::buffer::IoBuffer;
 use crate::engine::fetched::FetchedRecord;
@@ -31,7 +33,7 @@ use crate::engine::{GcProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
 use crate::limits::{EXPECTED_MAX, GC_READS_IN_FLIGHT_MAX};
 use crate::location::Location;
-use crate::record::{self, Record, RecordMeta, record_size};
+use crate::record::{self, OwnedRecord, Record, RecordMeta, record_size};
 
 /// One worker's gc.
 #[derive(Default)]
@@ -67,8 +69,10 @@ struct GcRun {
 /// The large record that fills a block.
 enum Large {
     None,
-    Reading(Location),
-    Read(Location, Result<FetchedRecord, EngineError>),
+    /// It waits for others to be moved.
+    Waiting(Location, RecordSize),
+    Reading(Location, Moving),
+    Read(Location, Arc<OwnedRecord>, Moving),
 }
 
 /// A block in memory and how far the walk has come.
@@ -233,8 +237,28 @@ impl Gc {
     pub(crate) fn finish_large(&mut self, result: Result<FetchedRecord, EngineError>) {
         let active = self.active.as_mut().expect("invariant: a gc run waits for its record");
         active.in_flight -= 1;
-        if let Large::Reading(at) = active.large {
-            active.large = Large::Read(at, result);
+        let Large::Reading(at, moving) = std::mem::replace(&mut active.large, Large::None) else {
+            return;
+        };
+        match result {
+            Ok(fetched) => active.large = Large::Read(at, fetched.into_shared(), moving),
+            Err(error) => tracing::error!(%error, "flash segment not collected as a whole"),
+        }
+    }
+
+    /// RAM of the large record that is read or was read, in bytes.
+    pub(crate) fn large_bytes(&self) -> usize {
+        match self.active.as_ref().map(|active| &active.large) {
+            Some(Large::Reading(_, moving) | Large::Read(_, _, moving)) => moving.bytes,
+            _ => 0,
+        }
+    }
+
+    /// The same without what a read under way counts.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self.active.as_ref().map(|active| &active.large) {
+            Some(Large::Read(_, _, moving)) => moving.bytes,
+            _ => 0,
         }
     }
 
@@ -283,6 +307,7 @@ impl GcRun {
 
     /// Asks for the next blocks. A block that is larger than a write buffer is one large record.
     fn ask(&mut self, io: &mut Io, large: &mut LargeReads, budget_bytes: usize) {
+        self.ask_large(io, large);
         let mut bytes = 0;
         while self.in_flight + self.ready.len() < GC_READS_IN_FLIGHT_MAX
             && matches!(self.large, Large::None)
@@ -292,7 +317,11 @@ impl GcRun {
             if block.size as usize > io.shared.geometry.write_buffer_bytes() {
                 if self.in_flight + self.ready.len() == 0 {
                     self.blocks.pop_front();
-                    self.ask_large(io, large, block);
+                    let first = block.first_record() as u32;
+                    let at = io.shared.geometry.join(self.segment, block.offset + first);
+                    let size = (block.size - first) as usize;
+                    self.large = Large::Waiting(at, RecordSize::Rounded(size));
+                    self.ask_large(io, large);
                 }
                 return;
             }
@@ -309,13 +338,6 @@ impl GcRun {
         }
     }
 
-    fn ask_large(&mut self, io: &mut Io, large: &mut LargeReads, block: Block) {
-        let first = block.first_record() as u32;
-        let at = io.shared.geometry.join(self.segment, block.offset + first);
-        io.counters.gc_read_bytes.add(u64::from(block.size));
-        self.read_large(io, large, at, RecordSize::Rounded((block.size - first) as usize));
-    }
-
     /// Asks for a record that is larger than a segment.
     fn ask_span(&mut self, io: &mut Io, large: &mut LargeReads) {
         // Nothing else lives in its segments.
@@ -324,21 +346,26 @@ impl GcRun {
             return;
         }
         let at = io.shared.geometry.join(self.segment, SEGMENT_HEADER_BYTES as u32);
-        io.counters.gc_read_bytes.add(u64::from(size));
-        self.read_large(io, large, at, RecordSize::Exact(size as usize));
+        self.large = Large::Waiting(at, RecordSize::Exact(size as usize));
+        self.ask_large(io, large);
     }
 
-    fn read_large(&mut self, io: &mut Io, large: &mut LargeReads, at: Location, size: RecordSize) {
+    /// Asks for the large record that waits, unless others are to be moved first.
+    fn ask_large(&mut self, io: &mut Io, large: &mut LargeReads) {
+        let Large::Waiting(at, size) = self.large else { return };
+        let Some(moving) = io.shared.moving.admit(size.bytes()) else { return };
         // Always granted: a segment that is being collected is not free.
         let is_pinned = io.shared.table.get(self.segment).pin();
         assert!(is_pinned, "a victim is not free");
         if let Err(error) = large.start_for_gc(io, at, size) {
             io.shared.unpin(self.segment);
             tracing::error!(%error, "flash segment not collected as a whole");
+            self.large = Large::None;
             return;
         }
+        io.counters.gc_read_bytes.add(size.bytes() as u64);
         self.in_flight += 1;
-        self.large = Large::Reading(at);
+        self.large = Large::Reading(at, moving);
     }
 
     /// Deals with what was read, up to about the budget.
@@ -387,31 +414,40 @@ impl GcRun {
         Ok(())
     }
 
+    /// Deals with the large record that was read.
     fn work_large(
         &mut self,
         io: &mut Io,
         appender: &mut Appender,
         owner: &dyn Owner,
     ) -> Result<(), Stop> {
-        let Large::Read(at, result) = &self.large else { return Ok(()) };
-        match result {
-            Ok(fetched) => {
-                let record =
-                    Record { meta: fetched.meta(), key: fetched.key(), payload: fetched.payload() };
-                let found_live = &mut self.found_live;
-                let moved = relocate(io, appender, owner, (&record, *at), found_live)?;
-                self.relocated_bytes += moved as u64;
+        let (from, record, moving) = match std::mem::replace(&mut self.large, Large::None) {
+            Large::Read(from, record, moving) => (from, record, moving),
+            other => {
+                self.large = other;
+                return Ok(());
             }
+        };
+        let size = record_size(record.key.len(), record.payload.len());
+        if !lives(io, owner, (&record.as_record(), from), &mut self.found_live) {
+            return Ok(());
+        }
+        let stream = survivors_of(io, from);
+        let mut moving = Some(moving);
+        match appender.append_large(io, stream.purpose(), &record, &mut moving) {
+            Ok(to) => point_to(io, owner, &record.as_record(), (from, to)),
             Err(error) => {
-                tracing::error!(%error, "flash segment not collected as a whole");
+                let moving = moving.expect("invariant: taken with what is appended alone");
+                self.large = Large::Read(from, record, moving);
+                return Err(stopped_by(&error, from, &mut self.found_live));
             }
         }
-        self.large = Large::None;
+        self.relocated_bytes += size as u64;
         Ok(())
     }
 }
 
-/// Deals with one record of a victim. Returns the bytes that had to be moved.
+/// Moves one record of a victim if it lives. Returns its size then, in bytes.
 fn relocate(
     io: &mut Io,
     appender: &mut Appender,
@@ -419,36 +455,58 @@ fn relocate(
     (record, from): (&Record<'_>, Location),
     found_live: &mut Option<Location>,
 ) -> Result<usize, Stop> {
-    let size = record_size(record.key.len(), record.payload.len());
+    if !lives(io, owner, (record, from), found_live) {
+        return Ok(0);
+    }
+    let appended = appender.append(io, survivors_of(io, from), record);
+    let to = appended.map_err(|error| stopped_by(&error, from, found_live))?;
+    point_to(io, owner, record, (from, to));
+    Ok(record_size(record.key.len(), record.payload.len()))
+}
+
+/// What becomes of a run when a record that lives could not be appended.
+fn stopped_by(error: &AppendError, from: Location, found_live: &mut Option<Location>) -> Stop {
+    match error {
+        AppendError::Busy => {
+            *found_live = Some(from);
+            Stop::Later
+        }
+        _ => Stop::GiveUp,
+    }
+}
+
+/// Whether a record of a victim is to be kept.
+fn lives(
+    io: &Io,
+    owner: &dyn Owner,
+    (record, from): (&Record<'_>, Location),
+    found_live: &mut Option<Location>,
+) -> bool {
     let liveness = match *found_live == Some(from) {
         true => Liveness::Live,
         false => owner.is_live(record, from),
     };
     match liveness {
-        Liveness::Dead => {
-            io.counters.gc_dropped.add(1);
-            return Ok(0);
-        }
+        Liveness::Live => return true,
+        Liveness::Dead => {}
         Liveness::Dropped => {
-            io.counters.gc_dropped.add(1);
-            io.shared.release(from, size);
-            return Ok(0);
+            io.shared.release(from, record_size(record.key.len(), record.payload.len()));
         }
-        Liveness::Live => {}
     }
-    let shared = Arc::clone(&io.shared);
-    let stream = shared.table.get(shared.geometry.split(from).0).stream().survivors();
-    let to = match appender.append(io, stream, record) {
-        Ok(to) => to,
-        Err(AppendError::Busy) => {
-            *found_live = Some(from);
-            return Err(Stop::Later);
-        }
-        Err(_) => return Err(Stop::GiveUp),
-    };
+    io.counters.gc_dropped.add(1);
+    false
+}
+
+/// The stream for what is kept of a segment.
+fn survivors_of(io: &Io, from: Location) -> Stream {
+    io.shared.table.get(io.shared.geometry.split(from).0).stream().survivors()
+}
+
+/// Has the owner point to a record's copy, and releases the one of both that nothing points to.
+fn point_to(io: &Io, owner: &dyn Owner, record: &Record<'_>, (from, to): (Location, Location)) {
+    let size = record_size(record.key.len(), record.payload.len());
     io.counters.gc_relocated.add(1);
     io.counters.gc_relocated_bytes.add(size as u64);
     let is_current = owner.relocate(record, from, to);
-    shared.release(if is_current { from } else { to }, size);
-    Ok(size)
+    io.shared.release(if is_current { from } else { to }, size);
 }

@@ -18,14 +18,15 @@ use super::format::{Block, Part, SEGMENT_HEADER_BYTES, encode_segment_header};
 use super::geometry::Piece;
 use super::io::{Io, User};
 use super::lifetime::Stream;
+use super::moving::Moving;
 use super::segment::{LargeRecord, LostRange, State};
 use super::space::Purpose;
 use crate::device::buffer::AlignedBuffer;
 use crate::engine::Completion;
 use crate::error::AppendError;
-use crate::limits::{LARGE_PIECES_IN_FLIGHT_MAX, LARGE_WRITE_BYTES_MAX};
+use crate::limits::LARGE_WRITE_BYTES_MAX;
 use crate::location::Location;
-use crate::record::{HeaderBytes, OwnedRecord, RECORD_HEADER_BYTES};
+use crate::record::{HeaderBytes, OwnedRecord, RECORD_HEADER_BYTES, record_size};
 
 /// Large records on their way to flash, one after the other.
 #[derive(Default)]
@@ -49,6 +50,8 @@ struct LargeWrite {
     in_flight: usize,
     /// The errno of a write that failed, and the segment.
     failed: Option<(i32, u32)>,
+    /// Of a gc run: what it was let move, until it is on flash.
+    _moving: Option<Moving>,
 }
 
 /// Which bytes of key and payload a range of a record's bytes covers; header and padding are left
@@ -103,11 +106,11 @@ impl LargeWrite {
         buffer[at..].fill(0);
     }
 
-    /// The next piece to write: all but the first, then the first.
-    fn take_next(&mut self) -> Option<usize> {
+    /// The next piece to write: all but the first, then the first. None while so many are in flight.
+    fn take_next(&mut self, in_flight_max: usize) -> Option<usize> {
         let count = self.pieces.len();
         let order = self.next + 1;
-        if !self.is_good() || order > count || self.in_flight == LARGE_PIECES_IN_FLIGHT_MAX {
+        if !self.is_good() || order > count || self.in_flight >= in_flight_max {
             return None;
         }
         self.next = order;
@@ -153,8 +156,9 @@ impl LargeWrites {
     /// Queues device writes as far as buffers are free.
     fn start_pieces(&mut self, io: &mut Io, buffers: &mut WriteBuffers) {
         let Some(write) = self.queue.front_mut() else { return };
+        let in_flight_max = buffers.large_pieces_max();
         while let Some(mut buffer) = buffers.take() {
-            let Some(index) = write.take_next() else {
+            let Some(index) = write.take_next(in_flight_max) else {
                 buffers.give(buffer);
                 return;
             };
@@ -169,27 +173,25 @@ impl LargeWrites {
 }
 
 impl Appender {
-    /// Appends a record that is too large for a write buffer.
+    /// Appends a record that is too large for a write buffer. `moving` is taken with it until it is on flash: what a gc run was
+    /// let move.
     pub(crate) fn append_large(
         &mut self,
         io: &mut Io,
         purpose: Purpose,
-        record: OwnedRecord,
-        size: usize,
-    ) -> Result<Location, (AppendError, OwnedRecord)> {
+        record: &Arc<OwnedRecord>,
+        moving: &mut Option<Moving>,
+    ) -> Result<Location, AppendError> {
+        let size = record_size(record.key.len(), record.payload.len());
+        self.large.check_room(size)?;
         let spans = size > io.shared.geometry.segment_record_max();
-        let reserved = if spans {
+        let (segments, offset) = if spans {
             let count = io.shared.geometry.span_segments(size);
-            io.shared
-                .open_segments(count, Stream::Large, purpose)
-                .map(|segments| (segments, SEGMENT_HEADER_BYTES as u32))
+            let segments = io.shared.open_segments(count, Stream::Large, purpose)?;
+            (segments, SEGMENT_HEADER_BYTES as u32)
         } else {
-            self.reserve_in_stream(io, purpose, size)
-                .map(|(segment, offset)| (vec![segment], offset))
-        };
-        let (segments, offset) = match reserved {
-            Ok(reserved) => reserved,
-            Err(error) => return Err((error, record)),
+            let (segment, offset) = self.reserve_in_stream(io, purpose, size)?;
+            (vec![segment], offset)
         };
         let (first, sequence) = (segments[0], io.shared.next_sequence());
         if !spans {
@@ -198,10 +200,9 @@ impl Appender {
         let place = io.shared.place(first, offset);
         let lengths = (record.key.len(), record.payload.len());
         let header = HeaderBytes::new(record.meta, lengths, sequence, place);
-        let record = Arc::new(record);
         let pieces = io.shared.geometry.pieces(&segments, offset, size);
         let mut write = LargeWrite {
-            record: Arc::clone(&record),
+            record: Arc::clone(record),
             header,
             at: place.at,
             offset,
@@ -212,12 +213,13 @@ impl Appender {
             next: 0,
             in_flight: 0,
             failed: None,
+            _moving: moving.take(),
         };
         write.check_in(0);
         self.large.bytes += size;
         self.large.queue.push_back(write);
         let segment = io.shared.table.get(first);
-        let pending = LargeRecord { offset, record };
+        let pending = LargeRecord { offset, record: Arc::clone(record) };
         segment.pending.lock().large.push(pending);
         io.shared.add_live(segment, size);
         Ok(place.at)

@@ -49,6 +49,14 @@ pub(crate) enum RecordSize {
     Rounded(usize),
 }
 
+impl RecordSize {
+    /// Of the record, and what rounds it up.
+    pub(crate) fn bytes(self) -> usize {
+        let (RecordSize::Exact(bytes) | RecordSize::Rounded(bytes)) = self;
+        bytes
+    }
+}
+
 /// A read that has ended.
 pub(crate) struct LargeResult {
     pub(crate) read_for: ReadFor,

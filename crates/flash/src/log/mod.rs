@@ -21,6 +21,7 @@ mod kept;
 mod large;
 mod large_read;
 mod lifetime;
+mod moving;
 mod read;
 mod read_ahead;
 mod read_batch;

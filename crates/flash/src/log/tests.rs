@@ -17,7 +17,10 @@ use crate::engine::conformance::{Mix, Rig};
 use crate::engine::fetched::FetchedRecord;
 use crate::engine::{Completion, Engine, EngineWorker, GcProgress, Liveness, Owner, ReadStart};
 use crate::error::{AppendError, EngineError};
-use crate::limits::{READ_HEAP_BYTES_MAX, READ_POOL_BYTES, READS_IN_FLIGHT_MAX, RECORD_BYTES_MAX};
+use crate::limits::{
+    GC_LARGE_BYTES_MAX, READ_HEAP_BYTES_MAX, READ_POOL_BYTES, READS_IN_FLIGHT_MAX,
+    RECORD_BYTES_MAX, WRITE_BUFFERS, WRITE_BUFFERS_MIN,
+};
 use crate::location::Location;
 use crate::record::{Lane, OwnedRecord, Record, RecordMeta, record_size};
 
@@ -791,20 +794,91 @@ fn memory_counts_before_it_is_taken_or_as_it_is() {
     let engine = open_sim(&SimDisk::new(1, 1, 512), &config).expect("opens");
     let table_bytes = engine.stats().buffer_bytes;
     let mut worker = engine.worker().expect("a worker");
-    let memory_bytes = |worker: &dyn EngineWorker| {
+    let counted_bytes = || {
         let stats = engine.stats();
-        let counted_bytes = stats.buffer_bytes - table_bytes + stats.unmade_bytes;
-        assert_eq!(worker.memory_bytes() as u64, counted_bytes);
-        worker.memory_bytes()
+        (stats.buffer_bytes - table_bytes + stats.unmade_bytes) as usize
     };
-    let bytes = memory_bytes(&*worker);
+    let bytes = counted_bytes();
     let payload = vec![1; LARGE];
     let owned = OwnedRecord { payload, key: b"k".to_vec(), ..OwnedRecord::default() };
     let small = Record { payload: &[1; 100], ..owned.as_record() };
     worker.append(Lane::Demote, &small).expect("there is room");
-    assert_eq!(memory_bytes(&*worker), bytes, "a write buffer was made");
+    assert_eq!(counted_bytes(), bytes, "a write buffer was made");
     worker.append_owned(Lane::Demote, owned).expect("there is room");
-    assert!(memory_bytes(&*worker) >= bytes + LARGE);
+    assert!(worker.unwritten_bytes() >= LARGE);
+    assert_eq!(counted_bytes(), bytes + worker.unwritten_bytes());
+    settle(&mut *worker);
+    assert_eq!((worker.unwritten_bytes(), counted_bytes()), (0, bytes));
+}
+
+#[test]
+fn a_worker_has_as_many_write_buffers_as_it_is_let_have() {
+    let config = LogConfig { flash_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..config(64, 1) };
+    let engine = open_sim(&SimDisk::new(1, 1, 512), &config).expect("opens");
+    let mut worker = engine.worker().expect("a worker");
+    let buffer_bytes = engine.stats().unmade_bytes / WRITE_BUFFERS as u64;
+    let fill = |worker: &mut dyn EngineWorker| {
+        let record = Record { meta: RecordMeta::default(), key: b"k", payload: &[7; 1000] };
+        let appended =
+            (0..1 << 20).try_for_each(|_| worker.append(Lane::Demote, &record).map(drop));
+        assert!(matches!(appended, Err(AppendError::Busy)), "{appended:?}");
+    };
+    let made_and_not = || {
+        let stats = engine.stats();
+        (stats.buffer_bytes, stats.unmade_bytes / buffer_bytes)
+    };
+    let without = made_and_not().0;
+    fill(&mut *worker);
+    assert_eq!(made_and_not(), (without + WRITE_BUFFERS as u64 * buffer_bytes, 0));
+    worker.bound_write_buffers(WRITE_BUFFERS_MIN);
+    assert_eq!(made_and_not().0, without + WRITE_BUFFERS as u64 * buffer_bytes, "all are in use");
+    settle(&mut *worker);
+    assert_eq!(made_and_not(), (without + WRITE_BUFFERS_MIN as u64 * buffer_bytes, 0));
+    fill(&mut *worker);
+    assert_eq!(made_and_not(), (without + WRITE_BUFFERS_MIN as u64 * buffer_bytes, 0));
+    worker.bound_write_buffers(WRITE_BUFFERS);
+    assert_eq!(made_and_not().1, (WRITE_BUFFERS - WRITE_BUFFERS_MIN) as u64);
+    drop(worker);
+    let mut reader = engine.worker().expect("a side that appends nothing");
+    reader.bound_write_buffers(0);
+    assert_eq!(made_and_not(), (without, 0));
+}
+
+#[test]
+fn few_large_records_are_moved_at_a_time_by_all_workers() {
+    const WORKERS: usize = 4;
+    const RECORDS: usize = 16;
+    const LEN: usize = 3 << 20;
+    let config =
+        LogConfig { flash_bytes: 128 << 20, segment_bytes: Some(1 << 20), ..config(64, WORKERS) };
+    let disk = SimDisk::new(1, 1, 512);
+    let engine = open_sim(&disk, &config).expect("opens");
+    let worker = |_| engine.worker().expect("a worker");
+    let mut workers: Vec<_> = (0..WORKERS).map(worker).collect();
+    let keeper = Keeper::default();
+    for number in 0..RECORDS {
+        let worker = &mut *workers[number % WORKERS];
+        let at = append(worker, &number.to_le_bytes(), &vec![number as u8; LEN]);
+        keeper.0.lock().insert(at);
+        settle(worker);
+    }
+    let of_before = keeper.0.lock().clone();
+    engine.set_paths(&sim_paths(&[1])).expect("there is room");
+    let (mut moving_max, deadline) = (0, Instant::now() + LEAVE_TIME_MAX);
+    while engine.stats().paths_leaving > 0 {
+        assert!(Instant::now() < deadline, "{:?}", engine.stats());
+        for worker in &mut workers {
+            worker.gc(&keeper, 1 << 20);
+            worker.submit();
+            worker.reap(&mut Vec::new());
+        }
+        let moving = workers.iter().map(|worker| worker.unwritten_bytes()).sum();
+        moving_max = moving_max.max(moving);
+        engine.give_space_back();
+    }
+    let places = keeper.0.lock();
+    assert!(places.len() == RECORDS && places.is_disjoint(&of_before), "all have moved");
+    assert!((LEN..=GC_LARGE_BYTES_MAX).contains(&moving_max), "{moving_max}");
 }
 
 #[test]

@@ -73,9 +73,11 @@ impl LogWorker {
     }
 
     fn count_buffers(&self) {
-        let unmade_bytes = self.appender.buffers.unmade_bytes();
-        self.io.counters.unmade_bytes.set(unmade_bytes as u64);
-        self.io.counters.buffer_bytes.set((self.memory_bytes() - unmade_bytes) as u64);
+        let buffers = self.io.device.pool().bytes() + self.appender.buffers.bytes();
+        let large = self.appender.large.bytes() + self.reader.large.bytes() + self.gc.held_bytes();
+        let bytes = buffers + large + self.reader.blocks.bytes();
+        self.io.counters.buffer_bytes.set(bytes as u64);
+        self.io.counters.unmade_bytes.set(self.appender.buffers.unmade_bytes() as u64);
     }
 
     /// Hands an ended operation to the part that waits for it.
@@ -190,11 +192,14 @@ impl EngineWorker for LogWorker {
         self.io.device.in_flight() + gathered + usize::from(!self.appender.is_idle())
     }
 
-    fn memory_bytes(&self) -> usize {
-        let pool = self.io.device.pool().bytes();
-        let large = self.appender.large.bytes() + self.reader.large.bytes();
-        let buffers = self.appender.buffers.bytes() + self.appender.buffers.unmade_bytes();
-        pool + large + self.reader.blocks.bytes() + buffers
+    fn unwritten_bytes(&self) -> usize {
+        self.appender.large.bytes() + self.gc.large_bytes()
+    }
+
+    fn bound_write_buffers(&mut self, count: usize) {
+        if self.appender.buffers.bound(count) {
+            self.count_buffers();
+        }
     }
 
     fn block_cache_bytes(&self) -> usize {
@@ -234,7 +239,9 @@ impl EngineWorker for LogWorker {
         // A run may append what it keeps.
         self.join_flushes();
         let parts = (&mut self.appender, &mut self.reader.large);
-        self.gc.step(&mut self.io, parts, owner, budget_bytes)
+        let progress = self.gc.step(&mut self.io, parts, owner, budget_bytes);
+        self.count_buffers();
+        progress
     }
 }
 

@@ -81,7 +81,7 @@ fn run(server: &Arc<Server>, drain: &Drain) {
 }
 
 fn drain_all(server: &Arc<Server>, drain: &Drain) -> Result<(), DrainEnd> {
-    let worker = TierWorker::new(server.tier.clone(), 0).map_err(|error| {
+    let worker = TierWorker::reader(server.tier.clone()).map_err(|error| {
         tracing::error!(%error, "cannot read flash");
         DrainEnd::Unreadable
     })?;

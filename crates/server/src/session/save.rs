@@ -308,7 +308,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     };
     // Behind a demotion of much, pages that came free are resident still, and are not this thread's.
     let mut memory = Background::soon(&server.tier, SAVED_FIXED_BYTES);
-    let reader = TierWorker::new(server.tier.clone(), 0)
+    let reader = TierWorker::reader(server.tier.clone())
         .map_err(|error| Failure::Failed(format!("cannot read flash: {error}")))?;
     reader.fetches_over_gaps(SAVED_GAP_BYTES);
     let (file, pipe) = SnapshotFile::create(server, &dir, "")

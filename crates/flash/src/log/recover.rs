@@ -1,5 +1,6 @@
 //! A log that was there before is opened again, by what a checkpoint says of it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use stdx::keep_hash_secrets;
@@ -184,14 +185,15 @@ impl Shared {
     /// Looks whether the files that are open are those of the state. Returns how often they were opened, with this time.
     fn check_labels(&self, state: &LogState) -> Result<u32, EngineError> {
         let files = self.drives.files();
-        let has_file = |file: FileIndex| files.contains(&file);
-        let lacks_file =
-            state.segments.iter().any(|one| one.holds.is_referred() && !has_file(one.home.file));
-        if lacks_file {
-            return refused(
-                "the journal refers to values on a flash path that is not given, or has no file any more"
-                    .to_owned(),
-            );
+        let referred = state.segments.iter().filter(|one| one.holds.is_referred());
+        let wanted: BTreeSet<u16> = referred.map(|one| one.home.file.0).collect();
+        let given = wanted.iter().filter(|&&file| files.contains(&FileIndex(file))).count();
+        if given < wanted.len() {
+            let paths = wanted.len();
+            return refused(format!(
+                "the journal refers to values on a flash path that is not given, or has no file any more: they are on \
+                 {paths} paths, of which {given} are here; one that was being left is needed until nothing is on it"
+            ));
         }
         let mut starts = 0;
         for file in files {

@@ -442,7 +442,7 @@ fn a_state_and_files_that_do_not_belong_together_are_refused() {
     refused(&other, &usual, &kept.state, "is not the one that the journal refers to");
     let (fewer, engine) = sim(2, 1, 24, 1);
     Rig::new(engine, 1, 2).take_checkpoint();
-    refused(&fewer, &usual, &kept.state, "a flash path that is not given");
+    refused(&fewer, &usual, &kept.state, "they are on 2 paths, of which 1 are here");
 }
 
 #[test]

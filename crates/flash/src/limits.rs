@@ -27,8 +27,8 @@ pub const WRITE_BUFFERS: usize = 12;
 /// Streams that have a buffer open at most: all but that of large records.
 pub const OPEN_BUFFERS_MAX: usize = 5;
 
-/// Write buffers with which a worker that writes gets on: one open for each stream, one for a piece of a large record, and
-/// one for the next of a stream.
+/// Write buffers with which a worker that writes gets on: one open for each stream, one for a piece of a large record,
+/// and one for the next of a stream.
 pub const WRITE_BUFFERS_MIN: usize = OPEN_BUFFERS_MAX + 2;
 
 /// Bytes of the pool of read buffers of one worker, registered with the ring where that is allowed.
@@ -46,8 +46,8 @@ pub const LARGE_READ_BYTES_MAX: usize = 32 << 20;
 /// written alone.
 pub const LARGE_WRITE_BYTES_MAX: usize = 32 << 20;
 
-/// Bytes of large records that gc runs of all workers move at the same time; a single larger one is moved alone. They are
-/// in memory, from the read to the end of the write.
+/// Bytes of large records that gc runs of all workers move at the same time; a single larger one is moved alone. They
+/// are in memory from the read to the end of the write.
 pub const GC_LARGE_BYTES_MAX: usize = 4 << 20;
 
 /// Device reads or writes that one large record has in flight.

@@ -67,6 +67,18 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
+impl Record<'_> {
+    /// Its size on flash, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        record_size(self.key.len(), self.payload.len())
+    }
+
+    /// A copy of it.
+    pub(crate) fn to_owned_record(self) -> OwnedRecord {
+        OwnedRecord { meta: self.meta, key: self.key.to_vec(), payload: self.payload.to_vec() }
+    }
+}
+
 /// A record that owns its bytes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OwnedRecord {

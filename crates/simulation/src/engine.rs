@@ -218,10 +218,6 @@ impl EngineWorker for PointedWorker {
         self.inner.merge_reads_over(gap_bytes);
     }
 
-    fn is_writing_large(&self) -> bool {
-        self.inner.is_writing_large()
-    }
-
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {
         point();
         self.blocking_reads += 1;

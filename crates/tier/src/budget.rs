@@ -430,7 +430,8 @@ impl Budget {
         self.buffer_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Counts what the engine takes more or less, until all is measured.
+    /// Counts what the engine takes more or less, until all is measured. A measurement beside it may count that twice, or
+    /// not at all, until the next one.
     pub(crate) fn add_engine(&self, bytes: i64) {
         self.engine_bytes.fetch_add(bytes, Ordering::Relaxed);
     }

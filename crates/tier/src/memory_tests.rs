@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flash::CheckpointEnd;
+use flash::{WRITE_BUFFERS, WRITE_BUFFERS_MIN};
 use keyspace::{Db, Expiry, Key, Note, Noting, SLOT_COUNT, Tally};
 use stdx::Random;
 
@@ -575,6 +576,30 @@ fn a_large_value_counts_while_it_is_on_its_way_to_flash() {
     let demoted = machine.worker.demote_key(0, &Key::new(b"key"), machine.clock.unix_ms());
     assert_eq!(demoted, Ok(true));
     assert!(engine_bytes() >= before + MIB as i64, "{} and {before}", engine_bytes());
+    // Without a measurement.
+    while machine.worker.in_flight() > 0 {
+        machine.worker.submit();
+        machine.worker.reap();
+    }
+    assert_eq!(engine_bytes(), before, "it is on flash");
+}
+
+#[test]
+fn write_buffers_follow_maxmemory_and_readers_have_none() {
+    let machine = Machine::of_workers(4, 1024 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    let tier = &machine.worker.tier;
+    let unmade_bytes = || tier.engine().expect("there is flash").stats().unmade_bytes;
+    let most_bytes = unmade_bytes();
+    let reader = crate::TierWorker::reader(tier.clone()).expect("a reader");
+    assert_eq!(unmade_bytes(), most_bytes, "it has none");
+    tier.budget.set_max_bytes(64 * MIB);
+    machine.round();
+    let least_bytes = most_bytes / WRITE_BUFFERS as u64 * WRITE_BUFFERS_MIN as u64;
+    assert_eq!(unmade_bytes(), least_bytes);
+    tier.budget.set_max_bytes(1024 * MIB);
+    machine.round();
+    assert_eq!(unmade_bytes(), most_bytes);
+    drop(reader);
 }
 
 /// Names of keys in the slots of the second of two workers.

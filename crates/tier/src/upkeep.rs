@@ -20,8 +20,8 @@ const READ_AHEAD_SHIFT: u32 = 3;
 const READ_AHEAD_BYTES_MAX: usize = 32 << 20;
 /// What they may take whatever there is, in bytes: four of the largest.
 pub(crate) const READ_AHEAD_BYTES_MIN: usize = 256 << 10;
-/// The part of `maxmemory` that the write buffers of all workers may take, 1/16, as long as each has the fewest that it gets on
-/// with.
+/// The part of `maxmemory` that the write buffers of all workers may take, 1/16, as long as each has the fewest that it
+/// gets on with.
 const WRITE_BUFFERS_SHIFT: u32 = 4;
 /// Bytes that a batch of writes is to have demoted, at least.
 const BATCH_BYTES_MIN: i64 = 16 << 10;
@@ -221,7 +221,7 @@ impl TierWorker {
 }
 
 /// Write buffers of one worker. `max_bytes` is `maxmemory`, 0 for none.
-pub(crate) fn write_buffers_max(max_bytes: u64, workers: usize) -> usize {
+pub(crate) fn write_buffers_share(max_bytes: u64, workers: usize) -> usize {
     let share = (max_bytes >> WRITE_BUFFERS_SHIFT) as usize / workers / WRITE_BUFFER_BYTES;
     if max_bytes == 0 { WRITE_BUFFERS } else { share.clamp(WRITE_BUFFERS_MIN, WRITE_BUFFERS) }
 }
@@ -244,7 +244,11 @@ mod tests {
         for (max_mib, workers, expected) in
             [(1024, 4, 12), (48, 1, 12), (128, 4, 8), (64, 4, 7), (16, 64, 7), (0, 4, 12)]
         {
-            assert_eq!(write_buffers_max(max_mib << 20, workers), expected, "{max_mib} {workers}");
+            assert_eq!(
+                write_buffers_share(max_mib << 20, workers),
+                expected,
+                "{max_mib} {workers}"
+            );
         }
     }
 

@@ -27,7 +27,7 @@ use crate::limits::READS_STARTED_MAX;
 use crate::neighbours::NeighbourUse;
 use crate::probation::Probation;
 use crate::tier::Tier;
-use crate::upkeep::{READ_AHEAD_BYTES_MIN, write_buffers_max};
+use crate::upkeep::{READ_AHEAD_BYTES_MIN, write_buffers_share};
 use crate::wait::WaitQueue;
 
 /// So many reads in flight are few. Where few clients read, a pipeline's are handed to the kernel at once while there are no
@@ -216,9 +216,10 @@ impl TierWorker {
         Ok(side)
     }
 
+    /// How many write buffers the side may have.
     pub(crate) fn write_buffers_max(&self) -> usize {
         let budget = &self.tier.budget;
-        if self.appends { write_buffers_max(budget.max_bytes(), self.tier.workers) } else { 0 }
+        if self.appends { write_buffers_share(budget.max_bytes(), self.tier.workers) } else { 0 }
     }
 
     /// Readable when [`TierWorker::reap`] has something to do; none without flash. A duplicate, to
@@ -520,10 +521,10 @@ impl TierWorker {
         }
     }
 
-    /// Says whether large values are being written, for whoever waits for their memory.
+    /// Says whether large values are on their way to flash, for whoever waits for their memory.
     fn note_writing(&self) {
         let is_writing =
-            self.engine.borrow().as_ref().is_some_and(|engine| engine.is_writing_large());
+            self.engine.borrow().as_ref().is_some_and(|engine| engine.unwritten_bytes() > 0);
         match (self.is_writing.replace(is_writing), is_writing) {
             (false, true) => drop(self.tier.writing_workers.fetch_add(1, Ordering::Relaxed)),
             (true, false) => drop(self.tier.writing_workers.fetch_sub(1, Ordering::Relaxed)),
@@ -607,8 +608,8 @@ impl TierWorker {
         self.want_submit();
     }
 
-    /// Counts at once what large records on their way to flash take more or less than before: the data set no longer counts
-    /// them, and they come and go faster than memory is measured.
+    /// Counts at once what large records on their way to flash take more or less than before: the data set no longer
+    /// counts them, and they come and go faster than memory is measured.
     pub(crate) fn count_unwritten(&self, engine: &dyn EngineWorker, before: usize) {
         let bytes = engine.unwritten_bytes() as i64 - before as i64;
         if bytes != 0 {

@@ -122,7 +122,7 @@ fn value(index: usize, round: u8) -> Vec<u8> {
 fn an_engine_comes_and_goes_and_comes_again() {
     let rig = Rig::new();
     // It has no side when the first engine comes, and then that of the one before.
-    let reader = TierWorker::new(Arc::clone(&rig.tier), 0).expect("a reader");
+    let reader = TierWorker::reader(Arc::clone(&rig.tier)).expect("a reader");
     for round in 1..=3 {
         let disk = SimDisk::new(u64::from(round), 1, 512);
         for index in 0..KEYS {

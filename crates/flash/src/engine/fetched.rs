@@ -50,13 +50,12 @@ impl FetchedRecord {
         Self { at, meta: record.meta, bytes: Bytes::Owned(record) }
     }
 
-    /// The record, to be kept. Cost: a copy, but of a large one.
-    pub(crate) fn into_shared(self) -> Arc<OwnedRecord> {
-        let (meta, key, payload) = match self.bytes {
-            Bytes::Owned(record) => return record,
-            _ => (self.meta, self.key().to_vec(), self.payload().to_vec()),
-        };
-        Arc::new(OwnedRecord { meta, key, payload })
+    /// A large record, to be kept: it has memory of its own.
+    pub(crate) fn into_large(self) -> Arc<OwnedRecord> {
+        match self.bytes {
+            Bytes::Owned(record) => record,
+            _ => unreachable!("invariant: a large record is read into memory of its own"),
+        }
     }
 
     /// What is stored besides key and payload.

@@ -213,12 +213,12 @@ pub trait EngineWorker {
     /// Reads and writes that the device was asked for and has not answered, gc runs included.
     fn in_flight(&self) -> usize;
 
-    /// Memory of large records on their way to flash, in bytes, those that gc runs move as well: they come and go faster
-    /// than memory is measured.
+    /// Memory of large records on their way to flash, in bytes, those that gc runs move as well. It comes free when
+    /// they are there, and they come and go faster than memory is measured.
     fn unwritten_bytes(&self) -> usize;
 
-    /// Says how many write buffers it may have: at least [`WRITE_BUFFERS_MIN`](crate::WRITE_BUFFERS_MIN), or 0 for a side
-    /// that appends nothing. As many as it does well with at first.
+    /// Says how many write buffers it may have: at least [`WRITE_BUFFERS_MIN`](crate::WRITE_BUFFERS_MIN), or 0 for a
+    /// side that appends nothing. [`WRITE_BUFFERS`](crate::WRITE_BUFFERS) until it is called.
     fn bound_write_buffers(&mut self, count: usize);
 
     /// Memory of the blocks that were read ahead, in bytes.
@@ -231,9 +231,6 @@ pub trait EngineWorker {
     /// Has reads that are begun together become one over gaps of so many bytes, and reads nothing ahead: for a walk over flash in
     /// order, which asks for all that it wants. 0: reads become one where they touch.
     fn merge_reads_over(&mut self, gap_bytes: u32);
-
-    /// Whether large values that were appended are being written: their memory comes free then.
-    fn is_writing_large(&self) -> bool;
 
     /// Reads a record and waits for it: for commands that learn of a key too late to prepare it.
     /// Called with the key's slot locked, so that the record is the one that the keyspace means.

@@ -25,6 +25,7 @@ use crate::engine::Completion;
 use crate::error::{AppendError, EngineError};
 use crate::limits::{
     LARGE_PIECES_IN_FLIGHT_MAX, OPEN_BUFFERS_MAX, RECORD_BYTES_MAX, WRITE_BUFFERS,
+    WRITE_BUFFERS_MIN,
 };
 use crate::location::Location;
 use crate::record::{self, OwnedRecord, Record, record_size};
@@ -106,6 +107,7 @@ impl WriteBuffers {
 
     /// See `EngineWorker::bound_write_buffers`. False: it was so before.
     pub(crate) fn bound(&mut self, count: usize) -> bool {
+        assert!(count == 0 || count >= WRITE_BUFFERS_MIN, "{count} write buffers are too few");
         let before = std::mem::replace(&mut self.made_max, count);
         self.drop_beyond();
         before != count
@@ -122,6 +124,11 @@ impl WriteBuffers {
     pub(crate) fn large_pieces_max(&self) -> usize {
         let left = self.made_max.saturating_sub(OPEN_BUFFERS_MAX + 1);
         left.clamp(1, LARGE_PIECES_IN_FLIGHT_MAX)
+    }
+
+    /// Whether there may be any.
+    pub(crate) fn are_any(&self) -> bool {
+        self.made_max > 0
     }
 
     /// RAM held, in bytes.
@@ -163,12 +170,7 @@ impl Appender {
             return self.append_small(io, stream, record, size);
         }
         self.large.check_room(size)?;
-        let owned = OwnedRecord {
-            meta: record.meta,
-            key: record.key.to_vec(),
-            payload: record.payload.to_vec(),
-        };
-        self.append_large(io, stream.purpose(), &Arc::new(owned), &mut None)
+        self.append_large(io, stream.purpose(), &Arc::new(record.to_owned_record()), &mut None)
     }
 
     /// Appends a record of any size without a copy of a large one.
@@ -395,6 +397,8 @@ impl Appender {
             result.err().and_then(|errno| self.fail(io, segment, errno, lost.unwrap_or_default()));
         if block.is_some() {
             self.buffers.give_back(buffer);
+            // Before small records take it.
+            self.continue_large(io);
         }
         self.write_ended(io, segment);
         failed

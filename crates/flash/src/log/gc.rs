@@ -11,7 +11,7 @@
 //! 1. The victim is freed only when no live byte is left in it. What could not be read, or is
 //!    damaged, stays where it is until the keyspace lets go of it.
 //! 2. No memory is needed but the worker's buffers, and no free segment but the reserve. A large
-//!    record takes its own size while it is moved, and all workers move few at a time (`moving`).
+//!    record takes its own size while it is moved, which has a bound over all workers (`moving`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::format::{
 use super::io::{Io, User};
 use super::large_read::{LargeReads, RecordSize};
 use super::lifetime::Stream;
-use super::moving::Moving;
+use super::moving::{Moving, Place};
 use super::segment::State;
 use crate::device::buffer::IoBuffer;
 use crate::engine::fetched::FetchedRecord;
@@ -33,7 +33,7 @@ use crate::engine::{GcProgress, Liveness, Owner};
 use crate::error::{AppendError, EngineError};
 use crate::limits::{EXPECTED_MAX, GC_READS_IN_FLIGHT_MAX};
 use crate::location::Location;
-use crate::record::{self, OwnedRecord, Record, RecordMeta, record_size};
+use crate::record::{self, OwnedRecord, Record, RecordMeta};
 
 /// One worker's gc.
 #[derive(Default)]
@@ -59,14 +59,22 @@ struct GcRun {
     /// No more is read: survivors cannot be written.
     given_up: bool,
     relocated_bytes: u64,
-    /// The record that the owner said lives, while there is no write buffer for it: to ask again could
-    /// find it evicted, as each question counts as a turn without a use.
-    found_live: Option<Location>,
+    pending: PendingRecord,
     /// Whether the owner evicted when it began.
     evicts: bool,
 }
 
-/// The large record that fills a block.
+/// What is known of a record that could not be moved yet.
+#[derive(Default)]
+struct PendingRecord {
+    /// The owner said that it lives: to ask again could find it evicted, as each question counts as a turn without a
+    /// use.
+    found_live: Option<Location>,
+    /// A large one waits for others to be moved.
+    place: Option<Place>,
+}
+
+/// The large record that fills a block, or segments.
 enum Large {
     None,
     /// It waits for others to be moved.
@@ -110,7 +118,7 @@ impl Walk {
 
 /// Why a step has to end early.
 enum Stop {
-    /// The write buffers are in flight, or the budget is spent.
+    /// The write buffers are in flight, too much is on its way already, or the budget is spent.
     Later,
     /// Survivors cannot be written.
     GiveUp,
@@ -162,7 +170,7 @@ impl Gc {
             in_flight: 0,
             given_up: false,
             relocated_bytes: 0,
-            found_live: None,
+            pending: PendingRecord::default(),
             evicts,
         });
         if is_span {
@@ -238,27 +246,35 @@ impl Gc {
         let active = self.active.as_mut().expect("invariant: a gc run waits for its record");
         active.in_flight -= 1;
         let Large::Reading(at, moving) = std::mem::replace(&mut active.large, Large::None) else {
+            // The run was given up.
             return;
         };
         match result {
-            Ok(fetched) => active.large = Large::Read(at, fetched.into_shared(), moving),
+            Ok(fetched) => active.large = Large::Read(at, fetched.into_large(), moving),
             Err(error) => tracing::error!(%error, "flash segment not collected as a whole"),
         }
     }
 
-    /// RAM of the large record that is read or was read, in bytes.
-    pub(crate) fn large_bytes(&self) -> usize {
+    /// RAM of the large record that is moved, from its read on until it is appended, in bytes.
+    pub(crate) fn moving_bytes(&self) -> usize {
         match self.active.as_ref().map(|active| &active.large) {
             Some(Large::Reading(_, moving) | Large::Read(_, _, moving)) => moving.bytes,
             _ => 0,
         }
     }
 
-    /// The same without what a read under way counts.
-    pub(crate) fn held_bytes(&self) -> usize {
+    /// The same once it was read: what is being read is counted where that is done.
+    pub(crate) fn read_bytes(&self) -> usize {
         match self.active.as_ref().map(|active| &active.large) {
             Some(Large::Read(_, _, moving)) => moving.bytes,
             _ => 0,
+        }
+    }
+
+    /// Leaves the victim, if there is one, to another worker. Nothing of it is in flight.
+    pub(crate) fn leave(&mut self, io: &Io) {
+        if let Some(active) = self.active.take() {
+            io.shared.give_up_victim(active.segment);
         }
     }
 
@@ -288,6 +304,7 @@ impl GcRun {
         self.blocks.clear();
         self.ready.clear();
         self.large = Large::None;
+        self.pending = PendingRecord::default();
     }
 
     fn is_done(&self) -> bool {
@@ -353,7 +370,8 @@ impl GcRun {
     /// Asks for the large record that waits, unless others are to be moved first.
     fn ask_large(&mut self, io: &mut Io, large: &mut LargeReads) {
         let Large::Waiting(at, size) = self.large else { return };
-        let Some(moving) = io.shared.moving.admit(size.bytes()) else { return };
+        let place = &mut self.pending.place;
+        let Some(moving) = io.shared.moving.admit(size.bytes(), place) else { return };
         // Always granted: a segment that is being collected is not free.
         let is_pinned = io.shared.table.get(self.segment).pin();
         assert!(is_pinned, "a victim is not free");
@@ -395,8 +413,7 @@ impl GcRun {
                         key: &bytes[header.key()],
                         payload: &bytes[header.payload()],
                     };
-                    let found_live = &mut self.found_live;
-                    let moved = relocate(io, appender, owner, (&record, place.at), found_live)?;
+                    let moved = self.pending.relocate(io, appender, owner, (&record, place.at))?;
                     self.relocated_bytes += moved as u64;
                     walk.at = start + size;
                 }
@@ -428,73 +445,88 @@ impl GcRun {
                 return Ok(());
             }
         };
-        let size = record_size(record.key.len(), record.payload.len());
-        if !lives(io, owner, (&record.as_record(), from), &mut self.found_live) {
+        if !self.pending.lives(io, owner, (&record.as_record(), from)) {
             return Ok(());
         }
-        let stream = survivors_of(io, from);
         let mut moving = Some(moving);
-        match appender.append_large(io, stream.purpose(), &record, &mut moving) {
+        match appender.append_large(io, survivors_of(io, from).purpose(), &record, &mut moving) {
             Ok(to) => point_to(io, owner, &record.as_record(), (from, to)),
             Err(error) => {
-                let moving = moving.expect("invariant: taken with what is appended alone");
+                let moving = moving.expect("invariant: it is taken only with what is appended");
                 self.large = Large::Read(from, record, moving);
-                return Err(stopped_by(&error, from, &mut self.found_live));
+                return Err(self.pending.stop(&error, from));
             }
         }
-        self.relocated_bytes += size as u64;
+        self.relocated_bytes += record.as_record().size() as u64;
         Ok(())
     }
 }
 
-/// Moves one record of a victim if it lives. Returns its size then, in bytes.
-fn relocate(
-    io: &mut Io,
-    appender: &mut Appender,
-    owner: &dyn Owner,
-    (record, from): (&Record<'_>, Location),
-    found_live: &mut Option<Location>,
-) -> Result<usize, Stop> {
-    if !lives(io, owner, (record, from), found_live) {
-        return Ok(0);
-    }
-    let appended = appender.append(io, survivors_of(io, from), record);
-    let to = appended.map_err(|error| stopped_by(&error, from, found_live))?;
-    point_to(io, owner, record, (from, to));
-    Ok(record_size(record.key.len(), record.payload.len()))
-}
-
-/// What becomes of a run when a record that lives could not be appended.
-fn stopped_by(error: &AppendError, from: Location, found_live: &mut Option<Location>) -> Stop {
-    match error {
-        AppendError::Busy => {
-            *found_live = Some(from);
-            Stop::Later
+impl PendingRecord {
+    /// Moves one record of a victim if it lives. Returns its size then, in bytes.
+    fn relocate(
+        &mut self,
+        io: &mut Io,
+        appender: &mut Appender,
+        owner: &dyn Owner,
+        (record, from): (&Record<'_>, Location),
+    ) -> Result<usize, Stop> {
+        if !self.lives(io, owner, (record, from)) {
+            return Ok(0);
         }
-        _ => Stop::GiveUp,
+        let stream = survivors_of(io, from);
+        let appended = match record.size() > io.shared.geometry.small_record_max() {
+            true => self.append_large(io, appender, stream, record),
+            false => appender.append(io, stream, record),
+        };
+        let to = appended.map_err(|error| self.stop(&error, from))?;
+        point_to(io, owner, record, (from, to));
+        Ok(record.size())
     }
-}
 
-/// Whether a record of a victim is to be kept.
-fn lives(
-    io: &Io,
-    owner: &dyn Owner,
-    (record, from): (&Record<'_>, Location),
-    found_live: &mut Option<Location>,
-) -> bool {
-    let liveness = match *found_live == Some(from) {
-        true => Liveness::Live,
-        false => owner.is_live(record, from),
-    };
-    match liveness {
-        Liveness::Live => return true,
-        Liveness::Dead => {}
-        Liveness::Dropped => {
-            io.shared.release(from, record_size(record.key.len(), record.payload.len()));
+    /// Appends a large record that fills a block of the size of a write buffer, as small ones do.
+    fn append_large(
+        &mut self,
+        io: &mut Io,
+        appender: &mut Appender,
+        stream: Stream,
+        record: &Record<'_>,
+    ) -> Result<Location, AppendError> {
+        let moving = io.shared.moving.admit(record.size(), &mut self.place);
+        let mut moving = Some(moving.ok_or(AppendError::Busy)?);
+        appender.append_large(
+            io,
+            stream.purpose(),
+            &Arc::new(record.to_owned_record()),
+            &mut moving,
+        )
+    }
+
+    /// What becomes of the run when a record that lives could not be appended.
+    fn stop(&mut self, error: &AppendError, from: Location) -> Stop {
+        match error {
+            AppendError::Busy => {
+                self.found_live = Some(from);
+                Stop::Later
+            }
+            _ => Stop::GiveUp,
         }
     }
-    io.counters.gc_dropped.add(1);
-    false
+
+    /// Whether a record of a victim is to be kept. One that is not is let go of.
+    fn lives(&self, io: &Io, owner: &dyn Owner, (record, from): (&Record<'_>, Location)) -> bool {
+        let liveness = match self.found_live == Some(from) {
+            true => Liveness::Live,
+            false => owner.is_live(record, from),
+        };
+        match liveness {
+            Liveness::Live => return true,
+            Liveness::Dead => {}
+            Liveness::Dropped => drop(io.shared.release(from, record.size())),
+        }
+        io.counters.gc_dropped.add(1);
+        false
+    }
 }
 
 /// The stream for what is kept of a segment.
@@ -504,9 +536,8 @@ fn survivors_of(io: &Io, from: Location) -> Stream {
 
 /// Has the owner point to a record's copy, and releases the one of both that nothing points to.
 fn point_to(io: &Io, owner: &dyn Owner, record: &Record<'_>, (from, to): (Location, Location)) {
-    let size = record_size(record.key.len(), record.payload.len());
     io.counters.gc_relocated.add(1);
-    io.counters.gc_relocated_bytes.add(size as u64);
+    io.counters.gc_relocated_bytes.add(record.size() as u64);
     let is_current = owner.relocate(record, from, to);
-    io.shared.release(if is_current { from } else { to }, size);
+    io.shared.release(if is_current { from } else { to }, record.size());
 }

@@ -26,7 +26,7 @@ use crate::engine::Completion;
 use crate::error::AppendError;
 use crate::limits::LARGE_WRITE_BYTES_MAX;
 use crate::location::Location;
-use crate::record::{HeaderBytes, OwnedRecord, RECORD_HEADER_BYTES, record_size};
+use crate::record::{HeaderBytes, OwnedRecord, RECORD_HEADER_BYTES};
 
 /// Large records on their way to flash, one after the other.
 #[derive(Default)]
@@ -106,19 +106,19 @@ impl LargeWrite {
         buffer[at..].fill(0);
     }
 
-    /// The next piece to write: all but the first, then the first. None while so many are in flight.
-    fn take_next(&mut self, in_flight_max: usize) -> Option<usize> {
-        let count = self.pieces.len();
-        let order = self.next + 1;
-        if !self.is_good() || order > count || self.in_flight >= in_flight_max {
-            return None;
-        }
-        self.next = order;
-        let index = order % count;
+    /// Whether another piece may be written while no more than so many are in flight.
+    fn has_next(&self, in_flight_max: usize) -> bool {
+        self.is_good() && self.next < self.pieces.len() && self.in_flight < in_flight_max
+    }
+
+    /// The next piece to write: all but the first, then the first.
+    fn take_next(&mut self) -> usize {
+        self.next += 1;
+        let index = self.next % self.pieces.len();
         if index != 0 {
             self.check_in(index);
         }
-        Some(index)
+        index
     }
 
     fn is_good(&self) -> bool {
@@ -157,11 +157,10 @@ impl LargeWrites {
     fn start_pieces(&mut self, io: &mut Io, buffers: &mut WriteBuffers) {
         let Some(write) = self.queue.front_mut() else { return };
         let in_flight_max = buffers.large_pieces_max();
-        while let Some(mut buffer) = buffers.take() {
-            let Some(index) = write.take_next(in_flight_max) else {
-                buffers.give(buffer);
-                return;
-            };
+        while write.has_next(in_flight_max)
+            && let Some(mut buffer) = buffers.take()
+        {
+            let index = write.take_next();
             write.fill(io, index, &mut buffer);
             write.in_flight += 1;
             let piece = &write.pieces[index];
@@ -173,8 +172,8 @@ impl LargeWrites {
 }
 
 impl Appender {
-    /// Appends a record that is too large for a write buffer. `moving` is taken with it until it is on flash: what a gc run was
-    /// let move.
+    /// Appends a record that is too large for a write buffer. What a gc run was let move, `moving`, goes with it until it
+    /// is on flash.
     pub(crate) fn append_large(
         &mut self,
         io: &mut Io,
@@ -182,7 +181,7 @@ impl Appender {
         record: &Arc<OwnedRecord>,
         moving: &mut Option<Moving>,
     ) -> Result<Location, AppendError> {
-        let size = record_size(record.key.len(), record.payload.len());
+        let size = record.as_record().size();
         self.large.check_room(size)?;
         let spans = size > io.shared.geometry.segment_record_max();
         let (segments, offset) = if spans {

@@ -21,6 +21,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::space::Purpose;
+use crate::limits::OPEN_BUFFERS_MAX;
 use crate::record::Lane;
 
 /// A lifespan counts this much towards the typical one.
@@ -50,6 +51,9 @@ pub(crate) const STREAMS: [Stream; 6] = [
     Stream::OldSurvivors,
     Stream::Large,
 ];
+
+// Large records are not written from a buffer that is open.
+const _: () = assert!(OPEN_BUFFERS_MAX == STREAMS.len() - 1);
 
 impl From<Lane> for Stream {
     fn from(lane: Lane) -> Self {

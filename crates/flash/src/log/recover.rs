@@ -119,7 +119,7 @@ impl Shared {
             }
         }
         drop(space);
-        self.leave_room_for_gc(flash_bytes)?;
+        self.leave_room_for_gc(flash_bytes);
         self.resize_as_far_as_may_be(flash_bytes)
     }
 
@@ -172,14 +172,22 @@ impl Shared {
         segment.recover(records, state);
     }
 
-    /// Has as many segments free as garbage collection needs where more are in use than there are to be: it could not bring the
-    /// log down to its size without.
-    fn leave_room_for_gc(&self, flash_bytes: u64) -> Result<(), EngineError> {
+    /// Has as many segments free as garbage collection needs where more are in use than there are to be: it could hardly
+    /// bring the log down to its size without. As many of them as the filesystem has room for: the log has worked with
+    /// less before.
+    fn leave_room_for_gc(&self, flash_bytes: u64) {
         let is_used = |state| matches!(state, State::Sealed | State::Span | State::SpanPart);
         let used = self.table.iter().filter(|(_, segment)| is_used(segment.state()));
-        let segments = used.count() + Self::segments_min(self.workers);
-        let bytes = segments as u64 * self.geometry.segment_bytes();
-        if bytes > flash_bytes { self.resize(bytes) } else { Ok(()) }
+        let segments = (used.count() + Self::segments_min(self.workers)) as u64;
+        let of_size = flash_bytes / self.geometry.segment_bytes();
+        let mut more = segments.saturating_sub(of_size);
+        while more > 0 {
+            match self.resize((of_size + more) * self.geometry.segment_bytes()) {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "little of the flash is free"),
+            }
+            more /= 2;
+        }
     }
 
     /// Looks whether the files that are open are those of the state. Returns how often they were opened, with this time.
@@ -191,8 +199,9 @@ impl Shared {
         if given < wanted.len() {
             let paths = wanted.len();
             return refused(format!(
-                "the journal refers to values on a flash path that is not given, or has no file any more: they are on \
-                 {paths} paths, of which {given} are here; one that was being left is needed until nothing is on it"
+                "the journal refers to values on a flash path that is not given, or has no file any more: values are on \
+                 {paths} paths, and files of {given} of them are here; one that was being left is needed until nothing \
+                 is on it"
             ));
         }
         let mut starts = 0;

@@ -17,7 +17,7 @@ use super::format::{Block, SegmentId};
 use super::geometry::Geometry;
 use super::keeping::Keeping;
 use super::lifetime::{Lifetimes, STREAMS, Stream};
-use super::moving::MovingBytes;
+use super::moving::AllMoving;
 use super::segment::{Pending, Segment, State};
 use super::space::{Blocks, FreeSegment, NoSegment, Purpose, Space};
 use super::table::SegmentTable;
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(super) checkpoint_comes: AtomicBool,
     pub(super) keeping: Keeping,
     pub(crate) flushes: Flushes,
-    pub(crate) moving: MovingBytes,
+    pub(crate) moving: AllMoving,
 }
 
 impl Shared {
@@ -121,7 +121,7 @@ impl Shared {
             checkpoint_comes: AtomicBool::new(true),
             keeping: Keeping::default(),
             flushes: Flushes::default(),
-            moving: MovingBytes::default(),
+            moving: AllMoving::default(),
         }
     }
 

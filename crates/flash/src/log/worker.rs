@@ -60,6 +60,7 @@ impl LogWorker {
 
     /// Has others wait for it when they want what was appended on flash.
     fn join_flushes(&mut self) {
+        assert!(self.appender.buffers.are_any(), "a side without write buffers appends nothing");
         self.flush.get_or_insert_with(|| self.io.shared.flushes.join());
     }
 
@@ -74,7 +75,7 @@ impl LogWorker {
 
     fn count_buffers(&self) {
         let buffers = self.io.device.pool().bytes() + self.appender.buffers.bytes();
-        let large = self.appender.large.bytes() + self.reader.large.bytes() + self.gc.held_bytes();
+        let large = self.appender.large.bytes() + self.reader.large.bytes() + self.gc.read_bytes();
         let bytes = buffers + large + self.reader.blocks.bytes();
         self.io.counters.buffer_bytes.set(bytes as u64);
         self.io.counters.unmade_bytes.set(self.appender.buffers.unmade_bytes() as u64);
@@ -193,7 +194,7 @@ impl EngineWorker for LogWorker {
     }
 
     fn unwritten_bytes(&self) -> usize {
-        self.appender.large.bytes() + self.gc.large_bytes()
+        self.appender.large.bytes() + self.gc.moving_bytes()
     }
 
     fn bound_write_buffers(&mut self, count: usize) {
@@ -213,10 +214,6 @@ impl EngineWorker for LogWorker {
 
     fn merge_reads_over(&mut self, gap_bytes: u32) {
         self.reader.gap_bytes = gap_bytes;
-    }
-
-    fn is_writing_large(&self) -> bool {
-        !self.appender.large.is_empty()
     }
 
     fn read_blocking(&mut self, at: Location, size: usize) -> Result<FetchedRecord, EngineError> {
@@ -259,6 +256,7 @@ impl Drop for LogWorker {
             self.reap(&mut completions);
             completions.clear();
         }
+        self.gc.leave(&self.io);
         if let Some(flush) = &self.flush {
             self.io.shared.flushes.leave(flush);
         }

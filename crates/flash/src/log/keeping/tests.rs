@@ -442,7 +442,7 @@ fn a_state_and_files_that_do_not_belong_together_are_refused() {
     refused(&other, &usual, &kept.state, "is not the one that the journal refers to");
     let (fewer, engine) = sim(2, 1, 24, 1);
     Rig::new(engine, 1, 2).take_checkpoint();
-    refused(&fewer, &usual, &kept.state, "they are on 2 paths, of which 1 are here");
+    refused(&fewer, &usual, &kept.state, "values are on 2 paths, and files of 1 of them are here");
 }
 
 #[test]
@@ -462,6 +462,32 @@ fn the_flash_size_may_change_from_start_to_start() {
         rig.take_checkpoint();
         let stats = rig.engine.stats();
         assert_eq!(stats.capacity_bytes, segments * SEGMENT_BYTES, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_log_that_is_nearly_full_opens_where_the_filesystem_has_no_room_for_more() {
+    const SEGMENTS: u64 = 40;
+    let (disk, engine) = sim(2, 1, SEGMENTS, 1);
+    let mut rig = Rig::new(Arc::clone(&engine), 1, 2);
+    let mut key = 0;
+    while engine.free_space().free_bytes > 2 * SEGMENT_BYTES {
+        rig.put(0, key, 2000);
+        key += 1;
+    }
+    rig.take_checkpoint();
+    let kept = rig.kept.clone().expect("one is in place");
+    let disk = disk.after_power_loss();
+    // Room for none, or for some, of the segments that collection would have beside those in use.
+    for more in [0, 3] {
+        disk.set_file_bytes_max((SEGMENTS + more) * SEGMENT_BYTES);
+        let engine = reopen_sim(&disk, &config(SEGMENTS, 1), &kept.state).expect("opens");
+        let mut rig = Rig::reopened(engine, 1, 3, &kept);
+        assert_eq!(rig.keys_on_flash(), key as usize);
+        rig.check_all();
+        if more > 0 {
+            rig.run(&Mix { resets: false, ..MIX });
+        }
     }
 }
 

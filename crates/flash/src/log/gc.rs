@@ -492,6 +492,7 @@ impl PendingRecord {
         stream: Stream,
         record: &Record<'_>,
     ) -> Result<Location, AppendError> {
+        appender.large.check_room(record.size())?;
         let moving = io.shared.moving.admit(record.size(), &mut self.place);
         let mut moving = Some(moving.ok_or(AppendError::Busy)?);
         appender.append_large(

@@ -21,6 +21,8 @@ mod kept;
 mod large;
 mod large_read;
 mod lifetime;
+#[cfg(test)]
+mod memory_tests;
 mod moving;
 mod read;
 mod read_ahead;

@@ -488,6 +488,35 @@ fn clients_give_up_in_time_or_are_told_to() {
     assert_eq!(info(&mut client, "clients_in_timeout_table"), 0);
 }
 
+/// Whoever ends the wait of another finds the call counted at once, whatever worker the other is on.
+#[test]
+fn a_wait_that_is_over_is_counted() {
+    let server = Server::kelvin(&["--workers", "2"]);
+    let mut waiters = [server.connect(), server.connect()];
+    let ids = waiters.each_mut().map(|waiter| waiter.show("CLIENT ID")[1..].to_string());
+    let mut client = server.connect();
+    for round in 0..200 {
+        let (waiter, id) = (&mut waiters[round % 2], &ids[round % 2]);
+        let (line, failed) = match round % 3 {
+            0 => (format!("CLIENT UNBLOCK {id}"), 0),
+            1 => (format!("CLIENT UNBLOCK {id} ERROR"), 1),
+            _ => ("RPUSH a 1".to_string(), 0),
+        };
+        waiter.write(b"BLPOP a 0\r\n");
+        wait_for_blocked(&mut client, 1);
+        client.line("CONFIG RESETSTAT");
+        // In one batch, so that the other's connection has no time.
+        client.write(format!("{line}\r\nINFO commandstats\r\n").as_bytes());
+        assert_eq!(read(&mut client), ":1");
+        let stats = text(&client.read_within(PATIENCE).expect("a reply"));
+        let own = stats.lines().find(|line| line.starts_with("cmdstat_blpop:calls=1,"));
+        let failed = format!("rejected_calls=0,failed_calls={failed}");
+        assert!(own.is_some_and(|own| own.trim_end().ends_with(&failed)), "{line}: {stats}");
+        read(waiter);
+        wait_for_blocked(&mut client, 0);
+    }
+}
+
 #[test]
 fn a_client_that_was_killed_takes_nothing() {
     for workers in ["1", "2"] {

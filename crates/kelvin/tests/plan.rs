@@ -18,9 +18,10 @@ const PAGE_LOOKS: usize = 10;
 const PAGE_LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
 /// The same for hit ratios, in points.
 const HIT_TOLERANCE: f64 = 0.03;
-/// A server has settled when so many rounds of reads in a row differ by this little in their hit ratio, in points. What is
-/// allocated goes up and down by 7 % meanwhile where the machine is busy: the plan tells the mean.
-const SETTLED_ROUNDS: usize = 6;
+/// A server has settled when the mean hit ratio of so many rounds of reads and that of as many before them differ by
+/// this little, in points. Single rounds go up and down by 3 points, and what is allocated by 7 %, where the machine
+/// is busy: the plan tells the mean.
+const SETTLED_ROUNDS: usize = 4;
 const SETTLED_WITHIN: f64 = 0.01;
 /// Rounds within which it does.
 const ROUNDS_MAX: usize = 24;
@@ -153,11 +154,10 @@ struct Round {
 }
 
 fn has_settled(rounds: &[Round]) -> bool {
-    let Some(last) = rounds.last_chunk::<SETTLED_ROUNDS>() else { return false };
-    let bound = |pick: fn(f64, f64) -> f64| {
-        last.iter().map(|round| round.hit_ratio).fold(last[0].hit_ratio, pick)
-    };
-    bound(f64::max) - bound(f64::min) < SETTLED_WITHIN
+    let Some((before, last)) = rounds.split_last_chunk::<SETTLED_ROUNDS>() else { return false };
+    let Some(before) = before.last_chunk::<SETTLED_ROUNDS>() else { return false };
+    let [before, last] = [before, last].map(|rounds| mean(rounds, |round| round.hit_ratio));
+    (last - before).abs() < SETTLED_WITHIN
 }
 
 fn mean(rounds: &[Round], of: fn(&Round) -> f64) -> f64 {

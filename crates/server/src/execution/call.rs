@@ -13,10 +13,16 @@ use crate::state::slowlog::{self, SlowCommand, trimmed, trimmed_name};
 /// Counts a call, notes it when it was slow, and shows it to those who watch.
 #[inline]
 pub(crate) fn count(session: &Session, entry: &Entry, args: Args<'_>, start_ticks: u64) {
-    let server = session.server();
-    let ticks = server.clock.raw() - start_ticks;
+    let ticks = session.server().clock.raw() - start_ticks;
     session.worker.stats.commands[entry.index].count(ticks);
     session.worker.turn.add_ticks(ticks);
+    note(session, entry, args, ticks);
+}
+
+/// Notes a call when it was slow, and shows it to those who watch.
+#[inline]
+pub(crate) fn note(session: &Session, entry: &Entry, args: Args<'_>, ticks: u64) {
+    let server = session.server();
     let client = &session.client;
     client.last_command.store(entry.index as u32 + 1, Ordering::Relaxed);
     if ticks > server.samples.slow_ticks() {

@@ -9,7 +9,7 @@ use resp::{Args, Reply};
 use tier::{FetchedSet, Tier, Want};
 
 use crate::execution::batch::Batch;
-use crate::execution::call::count;
+use crate::execution::call::{count, note};
 use crate::execution::gather::wants_many;
 use crate::execution::handler_run::{Caller, HandlerRun, Part, promote_large, run_locked};
 use crate::execution::keys::{Keys, keys_with_needs};
@@ -165,20 +165,13 @@ impl Pipeline<'_> {
         Outcome::Done
     }
 
-    /// Ends the request under way, which has waited and has its answer from `length` on.
+    /// Ends the request under way, which has waited, is counted, and has its answer from `length` on.
     #[cold]
-    pub(crate) fn finish_wait(&mut self, length: usize, has_failed: bool, ticks: u64) {
+    pub(crate) fn finish_wait(&mut self, length: usize, ticks: u64) {
         let request = self.batch.current().expect("invariant: a request waits");
         let entry = request.entry.expect("invariant: it has run");
-        if has_failed {
-            let stats = &self.session.worker.stats;
-            stats.commands[entry.index].failed.add(1);
-            stats.count_error(&self.reply.as_slice()[length + 1..]);
-        }
         finish_reply(self.session, self.reply, length);
-        let args = self.batch.args(&request, self.input);
-        let now = self.session.server().clock.raw();
-        count(self.session, entry, args, now.saturating_sub(ticks));
+        note(self.session, entry, self.batch.args(&request, self.input), ticks);
     }
 
     /// Moves large values that were fetched for the request, which has run, into RAM.

@@ -189,7 +189,9 @@ fn serve(
         }
     };
     let ticks = worker.server.clock.raw() - start_ticks;
-    *state = WaiterState::Served(Served { reply: reply.take(), has_failed, ticks });
+    let error = has_failed.then(|| &reply.as_slice()[1..]);
+    worker.stats.count_wait(waiter.entry, ticks, error);
+    *state = WaiterState::Served(Served { reply: reply.take(), ticks });
     drop(state);
     worker.tell(&waiter.client);
     true

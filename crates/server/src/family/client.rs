@@ -11,6 +11,7 @@ use super::refusal::{quoted, wrong_subcommand};
 use super::row::{SessionCommand, SessionHandler, container};
 use crate::session::{Closing, ReplyMode, Session};
 use crate::state::pause::Paused;
+use crate::state::waiters::{UNBLOCKED, WaiterState};
 
 /// Flags of subcommands about the connection itself.
 const OWN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
@@ -320,9 +321,12 @@ fn unblock(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     let id = value::parse_i64(&args[2]).ok_or(CommandError::NOT_INTEGER)?;
     let client = u64::try_from(id).ok().and_then(|id| session.server().clients.get(id));
     let waiter = client.as_ref().and_then(|client| client.waiter.lock().clone());
-    let is_unblocked = waiter.is_some_and(|waiter| waiter.unblock(is_error));
-    if let Some(client) = client.filter(|_| is_unblocked) {
-        session.worker.tell(&client);
+    let waiter = waiter.filter(|waiter| waiter.end(WaiterState::Unblocked { is_error }));
+    let is_unblocked = waiter.is_some();
+    if let Some(waiter) = waiter {
+        let error = is_error.then_some(UNBLOCKED.as_bytes());
+        session.worker.stats.count_wait(waiter.entry, 0, error);
+        session.worker.tell(&waiter.client);
     }
     reply.integer(is_unblocked.into());
     Ok(())

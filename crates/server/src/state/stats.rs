@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tier::AllocatorStats;
 
 use crate::limits::ERROR_CODES_MAX;
+use crate::state::registry::Entry;
 
 /// Buckets of the latency histograms: bucket `b` counts durations from 2^b to 2^(b+1) ticks.
 pub(crate) const LATENCY_BUCKETS: usize = 48;
@@ -128,6 +129,18 @@ impl WorkerStats {
             *count += 1;
         } else if errors.len() < ERROR_CODES_MAX {
             errors.insert(code.into(), 1);
+        }
+    }
+
+    /// Counts the call of a client that has waited for keys. Whoever ends the wait counts it, so that its own
+    /// client finds it counted. `error` is the text that the client that waited gets.
+    #[cold]
+    pub(crate) fn count_wait(&self, entry: &Entry, ticks: u64, error: Option<&[u8]>) {
+        let command = &self.commands[entry.index];
+        command.count(ticks);
+        if let Some(text) = error {
+            command.failed.add(1);
+            self.count_error(text);
         }
     }
 

@@ -32,6 +32,9 @@ const PARTS: usize = 64;
 /// those that there are, the queue with a node of a tree for one entry, and the name of the queue, twice.
 const PLACE_BYTES: usize = 512;
 
+/// What a client is told whose wait CLIENT UNBLOCK ends with an error.
+pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
 /// A database's number and a key behind it, to look for its queue.
 type WaitedKey = SmallVec<[u8; 64]>;
 
@@ -68,8 +71,6 @@ pub(crate) enum WaiterState {
 pub(crate) struct Served {
     /// In the protocol of its client.
     pub(crate) reply: Vec<u8>,
-    /// It is an error.
-    pub(crate) has_failed: bool,
     /// How long the run took, in ticks of the server's clock.
     pub(crate) ticks: u64,
 }
@@ -129,12 +130,12 @@ impl Waiter {
         self.state.lock()
     }
 
-    /// Ends the wait from outside. False: it had ended.
-    pub(crate) fn unblock(&self, is_error: bool) -> bool {
+    /// Ends the wait. False: it had ended.
+    pub(crate) fn end(&self, to: WaiterState) -> bool {
         let mut state = self.state.lock();
         let is_waiting = matches!(*state, WaiterState::Waiting);
         if is_waiting {
-            *state = WaiterState::Unblocked { is_error };
+            *state = to;
         }
         is_waiting
     }
@@ -152,11 +153,7 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.waiter.state.lock();
-        if matches!(*state, WaiterState::Waiting) {
-            *state = WaiterState::Left;
-        }
-        drop(state);
+        self.waiter.end(WaiterState::Left);
         self.server.kept_memory.change(self.memory_bytes as u64, 0);
         let waiters = &self.server.waiters;
         for key in &self.keys {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use super::Connection;
 use crate::network::stream::Transport;
 use crate::state::deadlines::DueAt;
-use crate::state::waiters::{Served, Waiter, WaiterState};
+use crate::state::waiters::{UNBLOCKED, Waiter, WaiterState};
 
 impl<T: Transport> Connection<T> {
     /// Waits, and ends the request under way with what came of it. What the client sends behind it stays in
@@ -26,6 +26,9 @@ impl<T: Transport> Connection<T> {
         let due = (deadline_ms != 0).then(|| worker.deadlines.add(deadline_ms, &client));
         poll_fn(|cx| self.poll_keys(cx, &waiter, due.as_ref())).await;
         drop(due);
+        if waiter.end(WaiterState::Left) {
+            worker.stats.count_wait(waiter.entry, 0, None);
+        }
         let state = std::mem::replace(&mut *waiter.state(), WaiterState::Left);
         self.session.place = None;
         self.answer_wait(state);
@@ -39,15 +42,10 @@ impl<T: Transport> Connection<T> {
         waiter: &Arc<Waiter>,
         due: Option<&DueAt<'_>>,
     ) -> Poll<()> {
-        let mut state = waiter.state();
-        if !matches!(*state, WaiterState::Waiting) {
+        let has_ended = !matches!(*waiter.state(), WaiterState::Waiting);
+        if has_ended || due.is_some_and(DueAt::has_come) {
             return Poll::Ready(());
         }
-        if due.is_some_and(DueAt::has_come) {
-            *state = WaiterState::Left;
-            return Poll::Ready(());
-        }
-        drop(state);
         self.take_pushes();
         if self.unwritten() > 0 {
             self.write_meanwhile(cx);
@@ -102,22 +100,17 @@ impl<T: Transport> Connection<T> {
         // Whoever served it may have written for it.
         self.gate.has_written = true;
         self.reply.set_protocol(self.session.protocol);
-        let (has_failed, ticks) = match state {
-            WaiterState::Served(Served { reply, has_failed, ticks }) => {
-                self.reply.raw(&reply);
-                (has_failed, ticks)
+        let mut ticks = 0;
+        match state {
+            WaiterState::Served(served) => {
+                self.reply.raw(&served.reply);
+                ticks = served.ticks;
             }
-            WaiterState::Unblocked { is_error: true } => {
-                self.reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-                (true, 0)
-            }
+            WaiterState::Unblocked { is_error: true } => self.reply.error(UNBLOCKED),
             // Whatever the command: as in Redis.
-            _ => {
-                self.reply.null_array();
-                (false, 0)
-            }
-        };
-        self.pipeline().finish_wait(length, has_failed, ticks);
+            _ => self.reply.null_array(),
+        }
+        self.pipeline().finish_wait(length, ticks);
         self.note_memory();
         self.end_request();
         if self.batch.is_done() {

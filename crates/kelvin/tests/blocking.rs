@@ -488,9 +488,10 @@ fn clients_give_up_in_time_or_are_told_to() {
     assert_eq!(info(&mut client, "clients_in_timeout_table"), 0);
 }
 
-/// Whoever ends the wait of another finds the call counted at once, whatever worker the other is on.
+/// Whoever ends the wait of another finds the call counted at once, whatever worker the other is on, and nobody counts it
+/// again.
 #[test]
-fn a_wait_that_is_over_is_counted() {
+fn a_wait_that_is_over_is_counted_once() {
     let server = Server::kelvin(&["--workers", "2"]);
     let mut waiters = [server.connect(), server.connect()];
     let ids = waiters.each_mut().map(|waiter| waiter.show("CLIENT ID")[1..].to_string());
@@ -505,16 +506,30 @@ fn a_wait_that_is_over_is_counted() {
         waiter.write(b"BLPOP a 0\r\n");
         wait_for_blocked(&mut client, 1);
         client.line("CONFIG RESETSTAT");
-        // In one batch, so that the other's connection has no time.
-        client.write(format!("{line}\r\nINFO commandstats\r\n").as_bytes());
+        // In one batch, so that a connection of the same worker has no time.
+        client.write(format!("{line}\r\nINFO everything\r\n").as_bytes());
         assert_eq!(read(&mut client), ":1");
-        let stats = text(&client.read_within(PATIENCE).expect("a reply"));
-        let own = stats.lines().find(|line| line.starts_with("cmdstat_blpop:calls=1,"));
-        let failed = format!("rejected_calls=0,failed_calls={failed}");
-        assert!(own.is_some_and(|own| own.trim_end().ends_with(&failed)), "{line}: {stats}");
+        let at_once = text(&client.read_within(PATIENCE).expect("a reply"));
         read(waiter);
         wait_for_blocked(&mut client, 0);
+        let later = text(&client.line("INFO everything"));
+        for stats in [at_once, later] {
+            assert_counted_once(&stats, failed);
+        }
     }
+    client.line("CONFIG RESETSTAT");
+    assert_eq!(waiters[0].show("BLPOP a 0.01"), "_");
+    assert_counted_once(&text(&client.line("INFO everything")), 0);
+}
+
+/// One BLPOP was called, which failed so often since it was unblocked with an error.
+fn assert_counted_once(stats: &str, failed: u64) {
+    let has = |line: &str| stats.lines().any(|one| one.trim_end() == line);
+    let own = stats.lines().find(|line| line.starts_with("cmdstat_blpop:calls=1,"));
+    let rest = format!("rejected_calls=0,failed_calls={failed}");
+    assert!(own.is_some_and(|own| own.trim_end().ends_with(&rest)), "{stats}");
+    assert!(has(&format!("total_error_replies:{failed}")), "{stats}");
+    assert_eq!(has("errorstat_UNBLOCKED:count=1"), failed == 1, "{stats}");
 }
 
 #[test]
@@ -529,10 +544,12 @@ fn a_client_that_was_killed_takes_nothing() {
             waiter.write(format!("BLPOP {key} 0\r\n").as_bytes());
             wait_for_blocked(&mut client, 1);
             // In one batch, so that its connection has no time to end its wait.
-            let batch = format!("CLIENT KILL ID {id}\r\nRPUSH {key} v\r\nLLEN {key}\r\n");
+            let batch = format!(
+                "CLIENT KILL ID {id}\r\nCLIENT UNBLOCK {id}\r\nRPUSH {key} v\r\nLLEN {key}\r\n"
+            );
             client.write(batch.as_bytes());
-            for _ in 0..3 {
-                assert_eq!(read(&mut client), ":1", "{workers} workers");
+            for answer in [":1", ":0", ":1", ":1"] {
+                assert_eq!(read(&mut client), answer, "{workers} workers");
             }
             wait_for_blocked(&mut client, 0);
         }

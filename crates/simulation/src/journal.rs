@@ -53,7 +53,8 @@ impl JournalProfile {
             },
             failing: pick(random, &[0, 0, 0, 0, 20, 100]),
             crashes: pick(random, &[1, 1, 2]),
-            growth_percent: pick(random, &[0, 50, 100, 400]),
+            // A moment behind the last checkpoint four times as much is asked for.
+            growth_percent: pick(random, &[0, 12, 25, 100]),
             keeps_flash: profile.flash_segments.is_some() && random.below(2) == 0,
         };
         profile.weights.rewrite_journal = pick(random, &[1, 3, 6]);

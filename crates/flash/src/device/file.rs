@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno as RustixErrno;
 
 use super::buffer::IoBuffer;
@@ -29,7 +29,7 @@ pub(crate) const FILE_NAME: &str = "kelvin.flash";
 
 /// The name of its label.
 const LABEL_NAME: &str = "kelvin.flash.label";
-/// What becomes the label once it is whole.
+/// What becomes the label once it is whole: until then the label before the last, or what a crash has left of one.
 const LABEL_NEW_NAME: &str = "kelvin.flash.label.new";
 
 /// The sector size where the filesystem does not tell.
@@ -174,14 +174,19 @@ impl DataFile {
         })
     }
 
-    /// Puts a label beside the file, in place of one that is there.
+    /// Puts a label beside the file, in place of one that is there, which stays as what becomes the next: so a start
+    /// needs no room on a full drive.
     pub(crate) fn set_label(&self, label: &Label) -> Result<(), EngineError> {
         let (new, path) = (self.beside(LABEL_NEW_NAME), self.beside(LABEL_NAME));
         let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&label.encode())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)?;
+            write_over(&new, &label.encode())?;
+            if path.is_file() {
+                exchange(&new, &path)?;
+            } else {
+                std::fs::rename(&new, &path)?;
+                // Where there is no room for it now the next label needs some.
+                let _ = write_over(&new, &label.encode());
+            }
             self.sync_directory()
         };
         write().map_err(|error| io_failed(&path, "write of the label", &error))
@@ -479,10 +484,57 @@ impl FileSet {
     }
 }
 
+/// Writes a file that is as long as what is written, durably, in the room that it has.
+fn write_over(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::options().create(true).write(true).truncate(false).open(path)?;
+    file.set_len(bytes.len() as u64)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Gives two files each other's name at once. A filesystem that cannot has the first take the place of the second.
+fn exchange(one: &Path, other: &Path) -> std::io::Result<()> {
+    match rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Err(RustixErrno::INVAL | RustixErrno::NOSYS) => std::fs::rename(one, other),
+        result => result.map_err(Into::into),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
     use crate::log::tests::Directory;
+
+    const LABEL: Label =
+        Label { flash: 1, checkpoint: 2, file: 0, starts: 3, newest: 4, journal: 5, position: 6 };
+
+    /// A start on a full drive was refused for want of the room of a new file.
+    #[test]
+    fn a_label_takes_the_room_of_the_one_before_the_last() {
+        let directory = Directory::new();
+        let file = DataFile::create(&directory.0).expect("a file");
+        let inodes = || {
+            let names = [LABEL_NAME, LABEL_NEW_NAME];
+            let mut inodes = names
+                .map(|name| std::fs::metadata(directory.0.join(name)).expect("it is there").ino());
+            inodes.sort_unstable();
+            inodes
+        };
+        file.set_label(&LABEL).expect("nothing fails");
+        let first = inodes();
+        for starts in 4..10 {
+            let label = Label { starts, ..LABEL };
+            file.set_label(&label).expect("nothing fails");
+            assert_eq!(file.label().expect("it is whole"), Some(label));
+            assert_eq!(inodes(), first);
+        }
+        // What a crash has left in the one that is to come does no harm.
+        std::fs::write(directory.0.join(LABEL_NEW_NAME), b"torn").expect("it can be written");
+        file.set_label(&LABEL).expect("nothing fails");
+        assert_eq!(file.label().expect("it is whole"), Some(LABEL));
+    }
 
     #[test]
     fn nothing_is_left_of_a_label_that_could_not_be_put_on() {
@@ -490,16 +542,7 @@ mod tests {
         let file = DataFile::create(&directory.0).expect("a file");
         let in_the_way = directory.0.join(LABEL_NAME);
         std::fs::create_dir(&in_the_way).expect("a directory");
-        let label = Label {
-            flash: 1,
-            checkpoint: 2,
-            file: 0,
-            starts: 3,
-            newest: 4,
-            journal: 5,
-            position: 6,
-        };
-        file.set_label(&label).expect_err("something is in the way");
+        file.set_label(&LABEL).expect_err("something is in the way");
         std::fs::remove_dir(&in_the_way).expect("it is empty");
         file.remove();
         let left = std::fs::read_dir(&directory.0).expect("a directory").count();

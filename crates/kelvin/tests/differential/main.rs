@@ -70,7 +70,7 @@ fn two_workers_with_promotion_on_access() {
 /// What the journal has, which is begun anew now and then, is the same data again.
 #[test]
 fn two_workers_with_a_journal() {
-    let grows = ["--auto-aof-rewrite-min-size", "256kb", "--auto-aof-rewrite-percentage", "30"];
+    let grows = ["--auto-aof-rewrite-min-size", "256kb", "--auto-aof-rewrite-percentage", "8"];
     let options = [&["--workers", "2", "--appendonly", "yes"], &grows[..]].concat();
     let Pair { redis, mut kelvin } = check(6, &options);
     kelvin.connect().send(&["SHUTDOWN"]);

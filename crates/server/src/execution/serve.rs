@@ -189,7 +189,7 @@ fn serve(
         }
     };
     let ticks = worker.server.clock.raw() - start_ticks;
-    let error = has_failed.then(|| &reply.as_slice()[1..]);
+    let error = has_failed.then(|| reply.as_slice()[1..].trim_ascii_end());
     worker.stats.count_wait(waiter.entry, ticks, error);
     *state = WaiterState::Served(Served { reply: reply.take(), ticks });
     drop(state);

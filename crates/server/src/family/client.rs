@@ -320,15 +320,17 @@ fn unblock(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandR
     };
     let id = value::parse_i64(&args[2]).ok_or(CommandError::NOT_INTEGER)?;
     let client = u64::try_from(id).ok().and_then(|id| session.server().clients.get(id));
-    let waiter = client.as_ref().and_then(|client| client.waiter.lock().clone());
-    let waiter = waiter.filter(|waiter| waiter.end(WaiterState::Unblocked { is_error }));
-    let is_unblocked = waiter.is_some();
-    if let Some(waiter) = waiter {
-        let error = is_error.then_some(UNBLOCKED.as_bytes());
-        session.worker.stats.count_wait(waiter.entry, 0, error);
+    let client = client.filter(|client| !client.is_killed());
+    let waiter = client.and_then(|client| client.waiter.lock().clone());
+    let error = is_error.then_some(UNBLOCKED.as_bytes());
+    let unblocked = waiter.filter(|waiter| {
+        let count = || session.worker.stats.count_wait(waiter.entry, 0, error);
+        waiter.end(WaiterState::Unblocked { is_error }, count)
+    });
+    if let Some(waiter) = &unblocked {
         session.worker.tell(&waiter.client);
     }
-    reply.integer(is_unblocked.into());
+    reply.integer(unblocked.is_some().into());
     Ok(())
 }
 

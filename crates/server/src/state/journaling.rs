@@ -27,9 +27,9 @@ const BEHIND_MAX: Duration = Duration::from_secs(2);
 /// as many bytes takes a start some seconds for ten million keys. (Overwrites of 1 KiB values, ten times RAM: 2.18 bytes a byte
 /// to the drive and 13 checkpoints where its size alone counted.)
 const REFERRED_SHIFT: u32 = 2;
-/// A rewrite sooner than this after the last waits until the journal has grown by so many times what is asked: at a million
-/// writes a second a small data set would be rewritten every second or two, at a sixth of the CPU. The journal comes to
-/// what is written in so many seconds, or to five times its base, whichever is less.
+/// Within so many seconds of the beginning of the last rewrite the next one takes so many times the growth: a small data
+/// set that is written a million times a second would else be rewritten every second or two, at a sixth of the CPU. A
+/// start then has a longer journal to run: with the growth of 100 % that is the default, up to five times its base.
 const SOON_SECONDS: u64 = 10;
 const SOON_GROWTH: u64 = 4;
 /// Where the journal takes longer than this to grow by so many bytes nobody waits for a core or the drive.
@@ -212,7 +212,8 @@ impl Journaling {
         status.map_or(0, |status| status.snapshot_bytes + status.bytes)
     }
 
-    /// Whether the journal has grown by so many percent since it was rewritten, and is worth that again.
+    /// Whether the journal has grown by so many percent since it was rewritten, a moment ago by a multiple of that, and is
+    /// worth that again.
     pub(crate) fn is_due(&self, growth: &Growth, now: u64) -> bool {
         self.rewrites.lock().are_due(growth, now)
     }
@@ -271,14 +272,15 @@ impl Rewrites {
     fn are_due(&mut self, growth: &Growth, now: u64) -> bool {
         let &Growth { current_bytes, referred_bytes, percent, bytes_min } = growth;
         let is_quiet = self.is_quiet(current_bytes, now);
-        let is_soon = now.saturating_sub(self.last_try) < SOON_SECONDS;
-        let percent = percent.saturating_mul(if is_soon { SOON_GROWTH } else { 1 });
+        let is_soon = now.abs_diff(self.last_try) < SOON_SECONDS;
+        let growth_factor = if is_soon { SOON_GROWTH } else { 1 };
         let grown_bytes = current_bytes.saturating_sub(self.base_bytes);
         let is_of = |bytes: u64| {
             u128::from(grown_bytes) * 100 >= u128::from(bytes.max(1)) * u128::from(percent)
         };
         let plain_bytes = self.base_bytes + self.compressed_away;
-        let is_grown = is_of(plain_bytes + (referred_bytes >> REFERRED_SHIFT))
+        let least = plain_bytes.saturating_mul(growth_factor);
+        let is_grown = is_of(least.saturating_add(referred_bytes >> REFERRED_SHIFT))
             || is_quiet && is_of(self.base_bytes);
         percent > 0 && current_bytes > bytes_min && is_grown && self.may_try(now, RETRY_SECONDS)
     }
@@ -288,11 +290,12 @@ impl Rewrites {
         if current_bytes.abs_diff(self.seen.0) >= QUIET_BYTES {
             self.seen = (current_bytes, now);
         }
-        now.saturating_sub(self.seen.1) >= QUIET_SECONDS
+        // The clock may have been set back.
+        now.abs_diff(self.seen.1) >= QUIET_SECONDS
     }
 
     fn may_try(&self, now: u64, retry_seconds: u64) -> bool {
-        self.failures_in_a_row == 0 || now.saturating_sub(self.last_try) > retry_seconds
+        self.failures_in_a_row == 0 || now.abs_diff(self.last_try) > retry_seconds
     }
 }
 
@@ -339,6 +342,13 @@ mod tests {
         assert!(rewrites.are_due(&growth(4_500, 0, 100, 0), 171));
         assert!(!rewrites.are_due(&growth(11_999, 0, 100, 0), 170));
         assert!(rewrites.are_due(&growth(12_000, 0, 100, 0), 170));
+        assert!(!rewrites.are_due(&growth(12_999, 4_000, 100, 0), 170));
+        assert!(
+            rewrites.are_due(&growth(13_000, 4_000, 100, 0), 170),
+            "values on flash count once"
+        );
+        assert!(!rewrites.are_due(&growth(u64::MAX, 0, u64::MAX, 0), 170));
+        assert!(rewrites.are_due(&growth(4_500, 0, 100, 0), 100), "the clock was set back");
         assert_eq!((rewrites.last_seconds, rewrites.count), (Some(1), 2));
     }
 

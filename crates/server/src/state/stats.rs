@@ -132,8 +132,8 @@ impl WorkerStats {
         }
     }
 
-    /// Counts the call of a client that has waited for keys. Whoever ends the wait counts it, so that its own
-    /// client finds it counted. `error` is the text that the client that waited gets.
+    /// Counts the call of a client that has waited for keys. The worker that ends the wait counts it before it answers
+    /// the client that ended it, as Redis does. `error`: the text of the error reply that the wait ends with.
     #[cold]
     pub(crate) fn count_wait(&self, entry: &Entry, ticks: u64, error: Option<&[u8]>) {
         let command = &self.commands[entry.index];

@@ -6,7 +6,8 @@
 //! (`execution::serve`). Whoever else locks the slot in between sees the mark and serves them first: as in Redis,
 //! nobody finds an element that somebody waits for, on whatever worker.
 //!
-//! Locks are taken in this order: slots, the state of one client, a part of the queues, the list of ready keys.
+//! Locks are taken in this order: slots, the state of one client, a part of the queues, the list of ready keys, a
+//! worker's counts of errors.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{self, BTreeMap};
@@ -130,11 +131,12 @@ impl Waiter {
         self.state.lock()
     }
 
-    /// Ends the wait. False: it had ended.
-    pub(crate) fn end(&self, to: WaiterState) -> bool {
+    /// Ends the wait, and counts it before its client can be answered. False: it had ended.
+    pub(crate) fn end(&self, to: WaiterState, count: impl FnOnce()) -> bool {
         let mut state = self.state.lock();
         let is_waiting = matches!(*state, WaiterState::Waiting);
         if is_waiting {
+            count();
             *state = to;
         }
         is_waiting
@@ -153,7 +155,8 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.waiter.end(WaiterState::Left);
+        // The client is gone: nobody is answered.
+        self.waiter.end(WaiterState::Left, || {});
         self.server.kept_memory.change(self.memory_bytes as u64, 0);
         let waiters = &self.server.waiters;
         for key in &self.keys {

@@ -45,7 +45,7 @@ fn files_go_when_the_log_is_closed_unless_a_checkpoint_may_refer_to_them() {
     let kept = rig.kept.clone().expect("one is in place");
     drop(rig);
     for directory in [&one, &two] {
-        assert_eq!(names(directory), [FILE_NAME, "kelvin.flash.label"]);
+        assert_eq!(names(directory), [FILE_NAME, "kelvin.flash.label", "kelvin.flash.label.new"]);
     }
     let mut rig = Rig::reopened(reopen_log(&both, &kept.state).expect("opens"), 1, 3, &kept);
     rig.check_all();
@@ -89,5 +89,5 @@ fn a_path_of_another_server_is_not_emptied() {
     let engine = open(&one).engine.clone();
     let refused = engine.set_paths(&config(&[&one, &other]).paths).expect_err("it is not ours");
     assert!(refused.to_string().contains("the journal of another server"), "{refused}");
-    assert_eq!(names(&other), [FILE_NAME, "kelvin.flash.label"]);
+    assert_eq!(names(&other), [FILE_NAME, "kelvin.flash.label", "kelvin.flash.label.new"]);
 }

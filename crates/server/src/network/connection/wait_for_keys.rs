@@ -26,9 +26,8 @@ impl<T: Transport> Connection<T> {
         let due = (deadline_ms != 0).then(|| worker.deadlines.add(deadline_ms, &client));
         poll_fn(|cx| self.poll_keys(cx, &waiter, due.as_ref())).await;
         drop(due);
-        if waiter.end(WaiterState::Left) {
-            worker.stats.count_wait(waiter.entry, 0, None);
-        }
+        // Its time is over, unless somebody has ended it meanwhile.
+        waiter.end(WaiterState::Left, || worker.stats.count_wait(waiter.entry, 0, None));
         let state = std::mem::replace(&mut *waiter.state(), WaiterState::Left);
         self.session.place = None;
         self.answer_wait(state);

@@ -317,8 +317,13 @@ impl Budget {
 
     /// Says whether the data set is to leave room to reads: it can make none for them by demotion.
     pub(crate) fn set_leaves_room(&self, leaves_room: bool) {
-        let room = if leaves_room { self.max_bytes() >> READS_SHIFT } else { 0 };
-        self.room_for_reads.store(room as i64, Ordering::Relaxed);
+        let room = if leaves_room { self.reads_bytes() } else { 0 };
+        self.room_for_reads.store(room, Ordering::Relaxed);
+    }
+
+    /// What is left to reads where it is, in bytes.
+    pub(crate) fn reads_bytes(&self) -> i64 {
+        (self.max_bytes() >> READS_SHIFT) as i64
     }
 
     /// Says how many bytes keys take that stay in RAM; none: any may go.

@@ -410,7 +410,10 @@ impl Tier {
         let keys_bytes = self.keys_that_stay();
         let keys_fill_ram = keys_bytes.is_some_and(|bytes| {
             let shared = self.budget.shared_bytes();
-            bytes > shared - (shared >> KEYS_FILL_SHIFT)
+            // What is shared is an estimate, and holes may take of it: where hardly a value is left, RAM is full of keys
+            // before they take all but that part. Where it is not full, leaving room holds nothing up.
+            let are_left = bytes > shared >> 1 && self.values_bytes() < self.budget.reads_bytes();
+            are_left || bytes > shared - (shared >> KEYS_FILL_SHIFT)
         });
         self.budget.set_leaves_room(keys_fill_ram || self.is_flash_full());
         self.budget.set_keys_that_stay(keys_bytes);
@@ -423,9 +426,13 @@ impl Tier {
     /// Bytes of keys, where there is flash and none may go. All else that RAM has may leave it.
     fn keys_that_stay(&self) -> Option<i64> {
         let stay = self.has_flash() && self.evictable(self.settings.policy()).is_none();
+        stay.then(|| self.budget.data_bytes() - self.values_bytes())
+    }
+
+    /// What values take that can be demoted, in bytes.
+    fn values_bytes(&self) -> i64 {
         let Counters { hot_bytes, clean_bytes, .. } = &self.counters;
-        let values_bytes = hot_bytes.load(Ordering::Relaxed) + clean_bytes.load(Ordering::Relaxed);
-        stay.then(|| self.budget.data_bytes() - values_bytes)
+        hot_bytes.load(Ordering::Relaxed) + clean_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether flash takes nothing more, or soon will not, and no key may go: it is short of free segments, and garbage

@@ -29,8 +29,8 @@ const BEHIND_MAX: Duration = Duration::from_secs(2);
 const REFERRED_SHIFT: u32 = 2;
 /// Within so many seconds of the beginning of the last rewrite the next one takes so many times the growth: a small data
 /// set that is written a million times a second would else be rewritten every second or two, at a sixth of the CPU. A
-/// start then has a longer journal to run: with the growth of 100 % that is the default, up to five times what there was when
-/// that rewrite ended.
+/// start then has a longer journal to run: with the growth of 100 % that is the default, up to five times what there
+/// was when that rewrite ended.
 const SOON_SECONDS: u64 = 10;
 const SOON_GROWTH: u64 = 4;
 /// Where the journal takes longer than this to grow by so many bytes nobody waits for a core or the drive.

@@ -484,6 +484,36 @@ fn flash_that_does_not_belong_to_the_journal_is_refused() {
 }
 
 #[test]
+fn a_checkpoint_that_refers_to_flash_is_packed_unless_told_not_to() {
+    let owner = Server::kelvin(&[]);
+    let mut server = on_directory(owner.directory(), &["--workers", "1"]);
+    let mut client = server.connect();
+    for number in 0..2_000 {
+        let value = format!("{number}{}", "v".repeat(500));
+        assert_eq!(show(&client.call(&["SET", &format!("key:{number}"), &value])), "+OK");
+    }
+    assert_eq!(client.show("TIER DEMOTE ALL").chars().next(), Some(':'));
+    let expected = client.show("DEBUG DIGEST");
+    let folder = owner.directory().join("appendonlydir");
+    let mut sizes = Vec::new();
+    for (packs, head) in [("yes", &b"\x04\x22\x4d\x18"[..]), ("no", b"REDIS00")] {
+        assert_eq!(client.show(&format!("CONFIG SET rdbcompression {packs}")), "+OK");
+        take_checkpoint(&mut client);
+        let paths =
+            fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("one").path());
+        let mut paths = paths.filter(|path| path.to_string_lossy().contains("/snapshot."));
+        let file = fs::read(paths.next().expect("a snapshot")).expect("it can be read");
+        assert!(file.starts_with(head), "{packs}: {}", file[..8].escape_ascii());
+        sizes.push(file.len());
+        shut_down(&mut server, &mut client);
+        server = on_directory(owner.directory(), &["--workers", "1"]);
+        client = server.connect();
+        assert_eq!(client.show("DEBUG DIGEST"), expected, "{packs}");
+    }
+    assert!(sizes[0] * 3 < sizes[1] * 2, "{sizes:?}");
+}
+
+#[test]
 fn a_journal_that_is_switched_off_keeps_nothing() {
     let owner = Server::kelvin(&[]);
     let dir = owner.directory().to_str().expect("a path in UTF-8").to_owned();

@@ -1,7 +1,7 @@
 //! A snapshot without some of its keys, written beside it. Values are copied as they are.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, SeekFrom};
+use std::io::{self, BufWriter, Read};
 use std::path::Path;
 
 use command::saved::PLACED_TYPE;
@@ -12,6 +12,7 @@ use rdb::read_object;
 use super::error::CheckError;
 use crate::limits::CHECKED_STRING_BYTES_MAX;
 use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
+use crate::state::packed::Unpacker;
 
 /// Its name until it takes the place of the other: a start removes it.
 pub(super) const REWRITTEN_NAME: &str = "temp-0.rdb";
@@ -33,13 +34,14 @@ pub(super) fn rewrite_snapshot(
         let path = path.display().to_string();
         move |error| CheckError::File { path, error }
     };
-    let open = || File::open(path).map_err(failed(path));
+    let open = || File::open(path).and_then(Unpacker::new).map_err(failed(path));
     let mut reader =
         FileReader::new(open()?, CHECKED_STRING_BYTES_MAX).map_err(|error| unread(path, error))?;
     reader.take_own(PLACED_TYPE);
     let target = File::create(out).map_err(failed(out))?;
     let writer = FileWriter::new(BufWriter::new(target), reader.version(), true);
-    let mut rewrite = Rewrite { source: open()?, writer, tables, refers, is_lost, left_out: 0 };
+    let mut rewrite =
+        Rewrite { source: open()?, at: 0, writer, tables, refers, is_lost, left_out: 0 };
     rewrite.writer.aux(AUX_LOST, "1").map_err(failed(out))?;
     loop {
         let part = reader.next_part().map_err(|error| unread(path, error))?;
@@ -65,7 +67,9 @@ fn unread(path: &Path, error: FileError) -> CheckError {
 
 struct Rewrite<'a> {
     /// The same file, for the bytes of values.
-    source: File,
+    source: Unpacker<File>,
+    /// Bytes of it that were read.
+    at: u64,
     writer: FileWriter<BufWriter<File>>,
     tables: [u8; DB_COUNT],
     refers: bool,
@@ -105,7 +109,9 @@ impl Rewrite<'_> {
 
     /// Writes a key and the bytes of its value as they are.
     fn add_key(&mut self, part: &KeyPart, (begin, end): (u64, u64)) -> io::Result<()> {
-        self.source.seek(SeekFrom::Start(begin))?;
+        // Keys come in the order of the file.
+        io::copy(&mut self.source.by_ref().take(begin - self.at), &mut io::sink())?;
+        self.at = end;
         let mut left = self.source.by_ref().take(end - begin);
         let mut bytes = vec![part.object_type.byte()];
         left.by_ref().take(COPIED_BYTES).read_to_end(&mut bytes)?;

@@ -1,8 +1,11 @@
 //! A snapshot's file: every part is read, and what it refers to on flash is checked in batches.
 
+use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 use command::saved::{PLACED_TYPE, Placed};
 use flash::{KeptFlash, KeptRecord, Location, RecordId};
@@ -17,6 +20,7 @@ use super::report::Report;
 use crate::limits::{CHECKED_BATCH_BYTES, CHECKED_STRING_BYTES_MAX};
 use crate::session::load_file::parse_tables;
 use crate::session::save::{AUX_CHECKPOINT, AUX_TABLES};
+use crate::state::packed::Unpacker;
 
 /// What a snapshot is of.
 pub(super) enum SnapshotOf<'a> {
@@ -47,6 +51,7 @@ pub(super) fn check_snapshot(
     let failed = |error| CheckError::File { path: path.display().to_string(), error };
     let file = File::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
+    let (unpacker, done) = open(file).map_err(failed)?;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let (is_checkpoint, flash) = match of {
         SnapshotOf::All => (false, None),
@@ -55,6 +60,7 @@ pub(super) fn check_snapshot(
     let mut walk = Walk {
         name: &name,
         bytes,
+        done,
         is_checkpoint,
         flash,
         report,
@@ -65,13 +71,17 @@ pub(super) fn check_snapshot(
         references: 0,
         lost: Lost::default(),
     };
-    let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|reader| walk.all(reader));
+    let reader = FileReader::new(unpacker, CHECKED_STRING_BYTES_MAX);
+    let read = reader.and_then(|reader| walk.all(reader));
     walk.check_batch();
     let Walk { keys, references, report, tables, lost, .. } = walk;
     let is_whole = read.is_ok();
     match read {
         Ok(()) => {}
-        Err(FileError { io: Some(error), .. }) => return Err(failed(error)),
+        // What cannot be unpacked is no error of the system.
+        Err(FileError { io: Some(error), .. }) if error.raw_os_error().is_some() => {
+            return Err(failed(error));
+        }
         Err(error) => report.damage(format_args!("{}: {error}", path.display())),
     }
     let on_flash = match references {
@@ -84,8 +94,8 @@ pub(super) fn check_snapshot(
 
 /// Whether a snapshot can be read to its end, and is what its checksum says.
 pub(super) fn is_whole(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let read = FileReader::new(file, CHECKED_STRING_BYTES_MAX).and_then(|mut reader| {
+    let Ok((unpacker, _)) = File::open(path).and_then(open) else { return false };
+    let read = FileReader::new(unpacker, CHECKED_STRING_BYTES_MAX).and_then(|mut reader| {
         reader.take_own(PLACED_TYPE);
         loop {
             match reader.next_part()? {
@@ -101,9 +111,32 @@ pub(super) fn is_whole(path: &Path) -> bool {
     read.is_ok()
 }
 
+/// A file whose bytes are counted as they are read: where it is packed, more come of them.
+struct Counted {
+    file: File,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Reads a file, and tells how much of it was read.
+fn open(file: File) -> io::Result<(Unpacker<Counted>, Rc<Cell<u64>>)> {
+    let read = Rc::<Cell<u64>>::default();
+    let counted = Counted { file, read: read.clone() };
+    Ok((Unpacker::new(counted)?, read))
+}
+
 struct Walk<'a> {
     name: &'a str,
     bytes: u64,
+    /// Bytes of it that were read.
+    done: Rc<Cell<u64>>,
     is_checkpoint: bool,
     flash: Option<&'a mut KeptFlash>,
     report: &'a mut Report,
@@ -117,9 +150,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn all(&mut self, mut reader: FileReader<File>) -> Result<(), FileError> {
+    fn all(&mut self, mut reader: FileReader<Unpacker<Counted>>) -> Result<(), FileError> {
         loop {
-            self.report.progress(self.name, reader.offset(), self.bytes);
+            self.report.progress(self.name, self.done.get(), self.bytes);
             match reader.next_part()? {
                 Part::End => return Ok(()),
                 Part::Key(part) => {
@@ -141,7 +174,7 @@ impl Walk<'_> {
     /// What a file says of its references.
     fn note(
         &mut self,
-        reader: &mut FileReader<File>,
+        reader: &mut FileReader<Unpacker<Counted>>,
         name: &[u8],
         value: &[u8],
     ) -> Result<(), FileError> {

@@ -20,6 +20,7 @@ use crate::limits::{
 use crate::session::load::NotLoaded;
 use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
 use crate::state::files::SavedFile;
+use crate::state::packed::Unpacker;
 use crate::state::server::Server;
 use crate::state::threads::wait_for;
 
@@ -88,12 +89,13 @@ pub(super) fn start_reading(
     bytes_max: u64,
     refers: bool,
 ) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
+    let file_bytes = file.size()?;
     let file = Counted { file, server: server.clone(), read: 0, asked_for: 0 };
-    let reader = FileReader::new(file, bytes_max)?;
+    let reader = FileReader::new(Unpacker::new(file)?, bytes_max)?;
     tracing::info!(version = reader.version(), "loading");
     let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
     let out = Out { sender, batch: Batch::default(), places: LoadedPlaces::default() };
-    let read = FileThread { server: server.clone(), reader, bytes_max, refers, out };
+    let read = FileThread { server: server.clone(), reader, file_bytes, bytes_max, refers, out };
     server.threads.start("load", Box::new(move || read.run()))?;
     Ok(receiver)
 }
@@ -131,7 +133,8 @@ impl Counted {
 
 struct FileThread {
     server: Arc<Server>,
-    reader: FileReader<Counted>,
+    reader: FileReader<Unpacker<Counted>>,
+    file_bytes: u64,
     bytes_max: u64,
     /// Whether it may refer to values on flash.
     refers: bool,
@@ -232,7 +235,11 @@ impl FileThread {
     fn read(&mut self) -> Result<(), Ended> {
         loop {
             match self.reader.next_part().map_err(NotLoaded::from)? {
-                Part::End => return Ok(self.out.end()?),
+                Part::End => {
+                    let bytes = self.reader.offset();
+                    self.server.saves.loading.note_compressed(bytes, self.file_bytes);
+                    return Ok(self.out.end()?);
+                }
                 Part::Key(part) => self.read_value(Arc::new(part))?,
                 Part::Skipped(what) => {
                     let offset = self.reader.offset();
@@ -323,7 +330,7 @@ impl FileThread {
             Ok(()) if part.object_type == ObjectType::String => {
                 // With its type, which stands in front of the key.
                 let in_file = 1 + reader.offset() - offset;
-                server.saves.loading.note_string(bytes, in_file);
+                server.saves.loading.note_compressed(bytes, in_file);
                 Ok(())
             }
             Ok(()) => Ok(()),

@@ -278,7 +278,7 @@ struct Saving<'a> {
 struct Done {
     keys: u64,
     bytes: u64,
-    /// Bytes that values have and the file has not, since they are compressed in it.
+    /// Bytes that values and references have and the file has not, since they are compressed in it.
     compressed_away: u64,
     /// Changes before it.
     changes: u64,
@@ -335,6 +335,10 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     };
     // Records on flash are checked by themselves, and what refers to them is by this alone.
     let has_checksum = server.config.rdbchecksum.load() || saving.engine.is_some();
+    if saving.engine.is_some() && server.config.rdbcompression.load() {
+        // Redis reads no file that refers to flash, packed or not.
+        pipe.pack();
+    }
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
     let Moment { snapshot, mut referred, changes, position } = match saving.begin(writer) {
         Ok(moment) => moment,
@@ -360,7 +364,10 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         finished.and_then(|bytes| Ok((bytes, close(server, checkpoint, referred.as_ref())?)));
     match closed {
         Ok((bytes, state)) => put(server, file, &name, checkpoint, (&mut referred, state))
-            .map(|()| Done { keys, bytes, compressed_away, changes })
+            .map(|in_file| {
+                let compressed_away = compressed_away + bytes.saturating_sub(in_file);
+                Done { keys, bytes, compressed_away, changes }
+            })
             .map_err(|error| failed("Error moving temp DB file on the final", error)),
         Err(failure) => match file.remove() {
             Some(error) => Err(failed("Write error saving DB on disk:", error)),
@@ -392,14 +399,14 @@ fn close(
     })
 }
 
-/// Puts the file where it belongs; the journal that it is a checkpoint of begins with it.
+/// Puts the file where it belongs; the journal that it is a checkpoint of begins with it. Returns its bytes.
 fn put(
     server: &Server,
     file: SnapshotFile<'_>,
     name: &Path,
     checkpoint: Option<(&Journal, Position)>,
     (referred, state): (&mut Option<Referred>, Option<Vec<u8>>),
-) -> io::Result<()> {
+) -> io::Result<u64> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
     // First, since it is small, and a snapshot that has its name stays where the rest fails.
     if let Some(state) = state
@@ -408,7 +415,7 @@ fn put(
         file.remove();
         return Err(io::Error::other(error));
     }
-    file.put(Path::new(&Journal::snapshot_name(position)))?;
+    let bytes = file.put(Path::new(&Journal::snapshot_name(position)))?;
     let ended = journal.end_checkpoint(position).map_err(io::Error::other);
     match referred.take() {
         Some(referred) => referred.end(ended.is_ok()),
@@ -418,7 +425,7 @@ fn put(
     ended?;
     end_cut(server);
     give_room_of_load_back(server);
-    Ok(())
+    Ok(bytes)
 }
 
 /// Ends the files, and appends the second one to the first if all went well. Returns the bytes that there are.

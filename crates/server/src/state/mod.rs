@@ -17,6 +17,7 @@ pub(crate) mod listening;
 pub(crate) mod log;
 pub(crate) mod monitor;
 pub(crate) mod output_limit;
+pub(crate) mod packed;
 pub(crate) mod pause;
 pub(crate) mod post;
 pub(crate) mod prefetch;

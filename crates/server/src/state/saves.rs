@@ -68,7 +68,7 @@ pub(crate) struct LoadingProgress {
     pub(crate) done_bytes: AtomicU64,
     /// Memory that the data took where it was saved, if the file tells.
     pub(crate) used_bytes: AtomicU64,
-    /// Bytes that strings have and the files have not, since they are compressed there.
+    /// Bytes that strings and references have and the files have not, since they are compressed there.
     pub(crate) compressed_away: AtomicU64,
 }
 
@@ -86,8 +86,8 @@ impl LoadingProgress {
         self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A string of so many bytes was read, which takes as many in the file.
-    pub(crate) fn note_string(&self, bytes: u64, in_file: u64) {
+    /// So many bytes were read, which take as many in the file.
+    pub(crate) fn note_compressed(&self, bytes: u64, in_file: u64) {
         self.compressed_away.fetch_add(bytes.saturating_sub(in_file), Ordering::Relaxed);
     }
 

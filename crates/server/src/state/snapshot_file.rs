@@ -12,6 +12,7 @@ use tier::{Background, Tier};
 
 use crate::limits::{SAVED_PIPE_BYTES_MAX, SAVED_PIPE_BYTES_MIN, SAVED_PIPE_SHIFT};
 use crate::state::files::SavedFile;
+use crate::state::packed::Packer;
 use crate::state::server::Server;
 
 /// Bytes of a piece.
@@ -32,6 +33,8 @@ struct Progress {
     pending: AtomicUsize,
     /// Beyond so many the walk waits.
     many: usize,
+    /// Whether the file is packed: said before the first piece.
+    packs: AtomicBool,
     /// It writes no more: what is on its way stays there.
     has_ended: AtomicBool,
 }
@@ -62,6 +65,13 @@ pub(crate) struct FilePipe {
     tier: Arc<Tier>,
     pieces: SyncSender<Piece>,
     progress: Arc<Progress>,
+}
+
+impl FilePipe {
+    /// Has the file packed. Nothing was written yet.
+    pub(crate) fn pack(&self) {
+        self.progress.packs.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Write for FilePipe {
@@ -125,14 +135,16 @@ impl SnapshotFile<'_> {
         self.progress.is_behind()
     }
 
-    /// Puts the file, which has all its bytes, in place of what has its name. When this returns it is on the drive.
+    /// Puts the file, which has all its bytes, in place of what has its name. When this returns it is on the drive. Returns its
+    /// bytes, which are fewer than were written to it where it is packed.
     ///
     /// Errors: it cannot; what had the name has it still.
-    pub(crate) fn put(self, name: &Path) -> io::Result<()> {
+    pub(crate) fn put(self, name: &Path) -> io::Result<u64> {
         let files = &self.server.files;
         let put = |file: SavedFile| {
             file.sync(true)?;
-            files.put(&self.dir, &self.temporary, &self.dir.join(name))
+            let bytes = file.size()?;
+            files.put(&self.dir, &self.temporary, &self.dir.join(name)).map(|()| bytes)
         };
         let result = self.written().and_then(put);
         if result.is_err() {
@@ -200,6 +212,7 @@ fn pipe(tier: &Arc<Tier>) -> (FilePipe, Receiver<Piece>) {
     let progress = Progress {
         pending: AtomicUsize::new(0),
         many: pieces_max >> MANY_SHIFT,
+        packs: AtomicBool::new(false),
         has_ended: AtomicBool::new(false),
     };
     (FilePipe { tier: tier.clone(), pieces, progress: Arc::new(progress) }, received)
@@ -214,28 +227,51 @@ fn pieces_max(maxmemory: u64) -> usize {
     bytes as usize / PIECE_BYTES_MAX
 }
 
+/// A file on its way to the drive.
+struct Written {
+    file: SavedFile,
+    bytes: u64,
+    /// Up to where the kernel was told to begin.
+    begun: u64,
+    synced: u64,
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        if self.bytes - self.begun >= WRITEBACK_BYTES {
+            // Pages that are not wanted any more are written without a wait.
+            self.file.advise(self.begun, self.bytes - self.begun, Advice::DontNeed);
+            self.begun = self.bytes;
+        }
+        if self.bytes - self.synced >= SYNC_BYTES {
+            self.file.sync(false)?;
+            self.synced = self.bytes;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 /// Writes what comes, until nothing more can.
 fn write_all(
-    mut file: SavedFile,
+    file: SavedFile,
     pieces: &Receiver<Piece>,
     Ends(progress): &Ends,
 ) -> io::Result<SavedFile> {
-    let (mut written, mut begun, mut synced) = (0, 0, 0);
-    while let Some(piece) = receive(pieces) {
-        file.write_all(&piece.bytes)?;
+    let mut piece = receive(pieces);
+    let written = Written { file, bytes: 0, begun: 0, synced: 0 };
+    let mut packer = Packer::new(written, progress.packs.load(Ordering::Relaxed));
+    while let Some(Piece { bytes, .. }) = &piece {
+        packer.write_all(bytes)?;
         progress.pending.fetch_sub(1, Ordering::Relaxed);
-        written += piece.bytes.len() as u64;
-        if written - begun >= WRITEBACK_BYTES {
-            // Pages that are not wanted any more are written without a wait.
-            file.advise(begun, written - begun, Advice::DontNeed);
-            begun = written;
-        }
-        if written - synced >= SYNC_BYTES {
-            file.sync(false)?;
-            synced = written;
-        }
+        piece = receive(pieces);
     }
-    Ok(file)
+    packer.finish().map(|written| written.file)
 }
 
 #[cfg(test)]

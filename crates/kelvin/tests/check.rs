@@ -239,6 +239,18 @@ const CASES: &[Case] = &[
         untold: 0,
     },
     Case {
+        name: "a snapshot that is cut off",
+        damage: |kept| {
+            let path = kept.file("snapshot.");
+            let file = fs::read(&path).expect("it can be read");
+            fs::write(&path, &file[..file.len() / 2]).expect("it can be written");
+        },
+        checked: &["damaged: ", "it ends too early"],
+        started: "it ends too early",
+        repaired: None,
+        untold: 0,
+    },
+    Case {
         name: "the state of the flash",
         damage: |kept| flip(&kept.file("flash."), 200),
         checked: &[

@@ -110,8 +110,8 @@ impl Rewrite<'_> {
     /// Writes a key and the bytes of its value as they are.
     fn add_key(&mut self, part: &KeyPart, (begin, end): (u64, u64)) -> io::Result<()> {
         // Keys come in the order of the file.
-        io::copy(&mut self.source.by_ref().take(begin - self.at), &mut io::sink())?;
-        self.at = end;
+        let passed = io::copy(&mut self.source.by_ref().take(begin - self.at), &mut io::sink())?;
+        self.at += passed;
         let mut left = self.source.by_ref().take(end - begin);
         let mut bytes = vec![part.object_type.byte()];
         left.by_ref().take(COPIED_BYTES).read_to_end(&mut bytes)?;
@@ -119,9 +119,15 @@ impl Rewrite<'_> {
         loop {
             bytes.clear();
             if left.by_ref().take(COPIED_BYTES).read_to_end(&mut bytes)? == 0 {
-                return Ok(());
+                break;
             }
             self.writer.more(&bytes)?;
+        }
+        let is_short = self.at < begin || left.limit() > 0;
+        self.at = end;
+        match is_short {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(()),
         }
     }
 }

@@ -366,7 +366,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         Ok((bytes, state)) => put(server, file, &name, checkpoint, (&mut referred, state))
             .map(|in_file| {
                 let compressed_away = compressed_away + bytes.saturating_sub(in_file);
-                Done { keys, bytes, compressed_away, changes }
+                Done { keys, bytes: in_file, compressed_away, changes }
             })
             .map_err(|error| failed("Error moving temp DB file on the final", error)),
         Err(failure) => match file.remove() {

@@ -53,11 +53,45 @@ impl<W: Write> Write for Packer<W> {
 /// Reads what was written, packed or not.
 pub(crate) enum Unpacker<R: Read> {
     Plain(Whole<R>),
-    Packed(Box<FrameDecoder<Whole<R>>>),
+    Packed(Box<Packed<R>>),
 }
 
 /// A file, with its first bytes that were read to tell what it is.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
+
+/// A packed file.
+pub(crate) struct Packed<R: Read> {
+    decoder: FrameDecoder<Whole<R>>,
+    /// Why nothing more can be read: the decoder would go on behind a block that it cannot unpack.
+    failure: Option<Failure>,
+}
+
+#[derive(Clone)]
+enum Failure {
+    /// The system's error.
+    System(i32),
+    /// Damage.
+    Damaged(String),
+}
+
+impl Failure {
+    fn of(error: &io::Error) -> Failure {
+        match (error.raw_os_error(), error.kind()) {
+            (Some(code), _) => Failure::System(code),
+            (None, io::ErrorKind::UnexpectedEof) => {
+                Failure::Damaged("it ends too early".to_owned())
+            }
+            (None, _) => Failure::Damaged(format!("it cannot be unpacked: {error}")),
+        }
+    }
+
+    fn error(&self) -> io::Error {
+        match self {
+            Failure::System(code) => io::Error::from_raw_os_error(*code),
+            Failure::Damaged(text) => io::Error::new(io::ErrorKind::InvalidData, text.clone()),
+        }
+    }
+}
 
 impl<R: Read> Unpacker<R> {
     /// Errors: the first bytes cannot be read.
@@ -67,19 +101,38 @@ impl<R: Read> Unpacker<R> {
         let is_packed = head == MAGIC;
         let whole = Cursor::new(head).chain(file);
         Ok(match is_packed {
-            true => Unpacker::Packed(Box::new(FrameDecoder::new(whole))),
+            true => {
+                let decoder = FrameDecoder::new(whole);
+                Unpacker::Packed(Box::new(Packed { decoder, failure: None }))
+            }
             false => Unpacker::Plain(whole),
         })
     }
 }
 
 impl<R: Read> Read for Unpacker<R> {
-    /// Errors: the file cannot be read, as the system says, or cannot be unpacked, then without its error.
+    /// Errors: the file cannot be read, as the system says, or cannot be unpacked, then without an error of the system; from
+    /// then on each read says so.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Unpacker::Plain(file) => file.read(buffer),
-            Unpacker::Packed(decoder) => decoder.read(buffer),
+            Unpacker::Packed(packed) => packed.read(buffer),
         }
+    }
+}
+
+impl<R: Read> Packed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.error());
+        }
+        self.decoder.read(buffer).map_err(|error| {
+            if error.kind() == io::ErrorKind::Interrupted {
+                return error;
+            }
+            let failure = self.failure.insert(Failure::of(&error));
+            failure.error()
+        })
     }
 }
 
@@ -110,19 +163,48 @@ mod tests {
         assert!(packed(&text, true).len() < text.len() / 2);
     }
 
+    /// Of many blocks, which repeat others in front of them.
+    fn long_text() -> Vec<u8> {
+        (0..60_000).flat_map(|n| format!("key-{n}").into_bytes()).collect()
+    }
+
     #[test]
     fn damage_is_an_error_or_other_bytes_and_none_of_the_system() {
-        let text: Vec<u8> = (0..500).flat_map(|n| format!("key-{n}").into_bytes()).collect();
+        let text = long_text();
         let file = packed(&text, true);
-        for at in 0..file.len() {
+        for at in (0..file.len()).step_by(997) {
             let mut damaged = file.clone();
             damaged[at] ^= 0x41;
             for bytes in [&damaged[..], &file[..at]] {
                 match unpacked(bytes) {
-                    Ok(read) => assert!(read.len() <= 8 << 20),
+                    Ok(read) => assert!(read.len() <= text.len() + (8 << 20)),
                     Err(error) => assert_eq!(error.raw_os_error(), None, "{error}"),
                 }
             }
         }
+        let cut = unpacked(&file[..file.len() / 2]).expect_err("it is half there").to_string();
+        assert_eq!(cut, "it ends too early");
+    }
+
+    /// The decoder would take the next block for what follows.
+    #[test]
+    fn nothing_is_read_behind_a_block_that_cannot_be_unpacked() {
+        let file = packed(&long_text(), true);
+        // Behind the header, each block has its length in front: the third one's is damaged.
+        let mut at = 7;
+        for _ in 0..2 {
+            at += 4 + u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
+        }
+        let mut damaged = file.clone();
+        damaged[at + 2] = 0x7F;
+        let mut unpacker = Unpacker::new(&damaged[..]).expect("it begins as one");
+        let mut read = Vec::new();
+        let first = unpacker.read_to_end(&mut read).expect_err("it is damaged").to_string();
+        assert_eq!(read, long_text()[..2 * 65_536]);
+        for _ in 0..3 {
+            let error = unpacker.read(&mut [0; 100]).expect_err("it says so again");
+            assert_eq!((error.to_string(), error.raw_os_error()), (first.clone(), None));
+        }
+        assert!(first.starts_with("it cannot be unpacked: "), "{first}");
     }
 }

@@ -238,16 +238,17 @@ struct Written {
 
 impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Before others are taken: those that were are not to be written again for a sync that failed.
+        if self.bytes - self.synced >= SYNC_BYTES {
+            self.file.sync(false)?;
+            self.synced = self.bytes;
+        }
         let written = self.file.write(bytes)?;
         self.bytes += written as u64;
         if self.bytes - self.begun >= WRITEBACK_BYTES {
             // Pages that are not wanted any more are written without a wait.
             self.file.advise(self.begun, self.bytes - self.begun, Advice::DontNeed);
             self.begun = self.bytes;
-        }
-        if self.bytes - self.synced >= SYNC_BYTES {
-            self.file.sync(false)?;
-            self.synced = self.bytes;
         }
         Ok(written)
     }
@@ -263,13 +264,15 @@ fn write_all(
     pieces: &Receiver<Piece>,
     Ends(progress): &Ends,
 ) -> io::Result<SavedFile> {
-    let mut piece = receive(pieces);
+    let mut next = receive(pieces);
     let written = Written { file, bytes: 0, begun: 0, synced: 0 };
     let mut packer = Packer::new(written, progress.packs.load(Ordering::Relaxed));
-    while let Some(Piece { bytes, .. }) = &piece {
-        packer.write_all(bytes)?;
+    while let Some(piece) = next {
+        packer.write_all(&piece.bytes)?;
         progress.pending.fetch_sub(1, Ordering::Relaxed);
-        piece = receive(pieces);
+        // It counts as long as it is there.
+        drop(piece);
+        next = receive(pieces);
     }
     packer.finish().map(|written| written.file)
 }

@@ -94,7 +94,7 @@ pub(super) fn check_snapshot(
 
 /// Whether a snapshot can be read to its end, and is what its checksum says.
 pub(super) fn is_whole(path: &Path) -> bool {
-    let Ok((unpacker, _)) = File::open(path).and_then(open) else { return false };
+    let Ok(unpacker) = File::open(path).and_then(Unpacker::new) else { return false };
     let read = FileReader::new(unpacker, CHECKED_STRING_BYTES_MAX).and_then(|mut reader| {
         reader.take_own(PLACED_TYPE);
         loop {

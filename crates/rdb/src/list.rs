@@ -9,6 +9,7 @@ use crate::source::Source;
 use crate::text;
 use crate::ziplist::Ziplist;
 
+const MALFORMED_NODE: Error = Error::Malformed("node of a list");
 /// A node that is an element.
 pub(crate) const PLAIN_NODE: u64 = 1;
 /// A node that is a listpack of elements.
@@ -41,12 +42,13 @@ pub(crate) fn read_nodes(
         let packed = match sort {
             0 if !of_version_2 => Packed::Ziplist(Ziplist::new(bytes)?),
             PACKED_NODE => Packed::Listpack(Listpack::new(bytes)?),
+            PLAIN_NODE if bytes.is_empty() => return Err(MALFORMED_NODE),
             PLAIN_NODE => {
                 visit(Item::Element(bytes))?;
                 count += 1;
                 continue;
             }
-            _ => return Err(Error::Malformed("node of a list")),
+            _ => return Err(MALFORMED_NODE),
         };
         count += read_packed(packed, visit)?;
     }

@@ -33,14 +33,21 @@ pub struct Payload<'a> {
 impl<'a> Payload<'a> {
     /// Errors: the version is not known, or the checksum is another.
     pub fn check(bytes: &'a [u8]) -> Result<Payload<'a>, Error> {
+        let payload = Payload::without_check(bytes)?;
         let (rest, sum) = bytes.split_last_chunk::<8>().ok_or(Error::Short)?;
+        if Checksum::of(rest) != u64::from_le_bytes(*sum) {
+            return Err(Error::Malformed("checksum"));
+        }
+        Ok(payload)
+    }
+
+    /// A payload whose checksum may be anything. Errors: the version is not known.
+    pub fn without_check(bytes: &'a [u8]) -> Result<Payload<'a>, Error> {
+        let (rest, _sum) = bytes.split_last_chunk::<8>().ok_or(Error::Short)?;
         let (object, version) = rest.split_last_chunk::<2>().ok_or(Error::Short)?;
         let version = u16::from_le_bytes(*version);
         if !is_known(version) {
             return Err(Error::Unsupported("version", version.into()));
-        }
-        if Checksum::of(rest) != u64::from_le_bytes(*sum) {
-            return Err(Error::Malformed("checksum"));
         }
         Ok(Payload { dialect: Dialect::of_version(version), object })
     }

@@ -20,6 +20,7 @@ use crate::packed::{Value, signed};
 const MALFORMED: Error = Error::Malformed("ziplist");
 
 const HEAD_BYTES: usize = 10;
+const LAST_AT: usize = 4;
 const COUNT_AT: usize = 8;
 const COUNT_UNKNOWN: u16 = u16::MAX;
 const END: u8 = 0xff;
@@ -30,8 +31,10 @@ const LONG_BEFORE: u8 = 254;
 pub(crate) struct Ziplist<'a> {
     /// What is left, with the byte at the end.
     rest: &'a [u8],
-    /// Bytes of the value that was read last.
+    /// Bytes of the value that was read last, 0 before the first.
     before: usize,
+    /// Bytes of the last value, as the head says.
+    last: usize,
     /// Values that are to come, if that is known.
     left: Option<u16>,
 }
@@ -40,19 +43,24 @@ impl<'a> Ziplist<'a> {
     /// Errors: the head does not fit.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Ziplist<'a>, Error> {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or(MALFORMED)?;
-        let len = signed(&head[..4]) as u32;
+        let number = |at: usize| signed(&head[at..at + 4]) as u32 as usize;
+        let (len, last_at) = (number(0), number(LAST_AT));
         let count = u16::from_le_bytes([head[COUNT_AT], head[COUNT_AT + 1]]);
-        if len as usize != bytes.len() || rest.is_empty() {
+        if len != bytes.len() || rest.is_empty() {
             return Err(MALFORMED);
         }
-        Ok(Ziplist { rest, before: 0, left: (count != COUNT_UNKNOWN).then_some(count) })
+        let last = (len - 1).checked_sub(last_at).ok_or(MALFORMED)?;
+        Ok(Ziplist { rest, before: 0, last, left: (count != COUNT_UNKNOWN).then_some(count) })
     }
 
     /// The next value. None: the end.
     pub(crate) fn next(&mut self) -> Result<Option<Value<'a>>, Error> {
         let (&first, behind) = self.rest.split_first().ok_or(MALFORMED)?;
         if first == END {
-            let is_whole = behind.is_empty() && self.left.is_none_or(|left| left == 0);
+            // An empty one says anything of its last value.
+            let is_whole = behind.is_empty()
+                && self.left.is_none_or(|left| left == 0)
+                && (self.before == 0 || self.before == self.last);
             return if is_whole { Ok(None) } else { Err(MALFORMED) };
         }
         if let Some(left) = &mut self.left {
@@ -131,7 +139,9 @@ mod tests {
         }
         let len = (HEAD_BYTES + body.len() + 1) as u32;
         let count = encodings.len() as u16;
-        let head = [&len.to_le_bytes()[..], &[0; 4], &count.to_le_bytes()].concat();
+        let last = len - 1 - before as u32;
+        let head = [len.to_le_bytes(), last.to_le_bytes()].concat();
+        let head = [&head[..], &count.to_le_bytes()].concat();
         [&head[..], &body, &[END]].concat()
     }
 
@@ -168,6 +178,16 @@ mod tests {
         assert_eq!(values(bytes), Ok(vec![Value::Integer(2), Value::Integer(5)]));
         for at in 0..bytes.len() {
             assert!(values(&bytes[..at]).is_err());
+        }
+    }
+
+    #[test]
+    fn where_the_last_value_begins_is_as_the_head_says() {
+        let mut bytes = ziplist_of(&[b"\xf1", b"\xf2"]);
+        assert!(values(&bytes).is_ok());
+        for last in [0, 2, 10, 11, 13, 14, 15, u32::MAX] {
+            bytes[4..8].copy_from_slice(&last.to_le_bytes());
+            assert_eq!(values(&bytes), Err(MALFORMED), "{last}");
         }
     }
 

@@ -207,6 +207,13 @@ fn empty_collections_are_refused() {
     }
 }
 
+/// Only a long element has a node of its own.
+#[test]
+fn a_node_of_no_bytes_is_refused() {
+    let read = typed(18, Dialect::Redis, b"\x01\x01\x00");
+    assert_eq!(read, Err(Error::Malformed("node of a list")));
+}
+
 #[test]
 fn what_compressed_strings_claim_is_told() {
     let (object_type, bytes) = (ObjectType::String, from_hex(OF_REDIS_7_0[2].0));

@@ -48,6 +48,8 @@ pub trait Limits {
     fn memory_bytes_max(&self) -> usize;
     /// Whether `maxmemory-policy` is one that counts uses (LFU).
     fn counts_uses(&self) -> bool;
+    /// Whether the checksum of a payload is looked at (`DEBUG SET-SKIP-CHECKSUM-VALIDATION`).
+    fn checks_sums(&self) -> bool;
 }
 
 /// A value that a handler reads.

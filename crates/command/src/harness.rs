@@ -160,6 +160,10 @@ impl Limits for FixedLimits {
     fn counts_uses(&self) -> bool {
         self.counts_uses
     }
+
+    fn checks_sums(&self) -> bool {
+        true
+    }
 }
 
 #[derive(Default)]

@@ -784,3 +784,24 @@ fn growth_is_measured_without_compression_behind_a_start_as_well() {
         wait_for_rewrite(&mut client);
     }
 }
+
+#[test]
+fn a_payload_that_was_taken_without_a_look_at_its_checksum_is_there_again() {
+    let restore = |client: &mut Client| {
+        client.send_bytes(&[b"RESTORE", b"k", b"0", b"\x00\x05value\x0a\x00checksum"]);
+        show(&client.read())
+    };
+    let refused = "-ERR DUMP payload version or checksum are wrong";
+    let owner = Server::kelvin(&[]);
+    let mut server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    assert_eq!(restore(&mut client), refused);
+    client.line("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
+    assert_eq!(restore(&mut client), "+OK");
+    server.kill();
+    let server = on_directory(owner.directory(), &ALWAYS);
+    let mut client = server.connect();
+    assert_eq!(client.show("GET k"), "$value");
+    client.line("DEL k");
+    assert_eq!(restore(&mut client), refused);
+}

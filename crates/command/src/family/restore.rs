@@ -114,7 +114,11 @@ fn restore(cx: &mut Cx<'_, '_>, args: Args<'_>, reply: &mut Reply) -> CommandRes
     }
     let ttl = parse_i64(&args[2]).ok_or(CommandError::NOT_INTEGER)?;
     let ttl = u64::try_from(ttl).map_err(|_| INVALID_TTL)?;
-    let payload = Payload::check(&args[3]).map_err(|_| WRONG_PAYLOAD)?;
+    let payload = match cx.limits.checks_sums() {
+        true => Payload::check(&args[3]),
+        false => Payload::without_check(&args[3]),
+    };
+    let payload = payload.map_err(|_| WRONG_PAYLOAD)?;
     let object = payload.object().map_err(|_| BAD_FORMAT)?;
     reserve(cx, &key, object, reply)?;
     let (object_type, mut bytes) = object;

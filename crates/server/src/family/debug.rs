@@ -52,7 +52,6 @@ const WITHOUT_EFFECT: &[(&str, usize)] = &[
     ("QUICKLIST-PACKED-THRESHOLD", 3),
     ("REPLYBUFFER", 4),
     ("SET-DISABLE-DENY-SCRIPTS", 3),
-    ("SET-SKIP-CHECKSUM-VALIDATION", 3),
 ];
 
 /// The rows of this family.
@@ -99,11 +98,12 @@ const HELP: &[&str] = &[
     "    meanwhile.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Remove expired keys when they are used only (0), or by and by (1).",
+    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Have RESTORE take payloads whose checksum is another (1), or refuse them (0).",
     "SLEEP <seconds>",
     "    Stop the worker of this connection for <seconds>. Decimals allowed.",
     "CHANGE-REPL-ID, DICT-RESIZING <0|1>, PAUSE-CRON <0|1>, QUICKLIST-PACKED-THRESHOLD <size>,",
-    "REPLYBUFFER <option> <value>, SET-DISABLE-DENY-SCRIPTS <0|1>,",
-    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "REPLYBUFFER <option> <value>, SET-DISABLE-DENY-SCRIPTS <0|1>",
     "    Accepted, without effect.",
     "HELP",
     "    Print this help.",
@@ -138,6 +138,9 @@ fn debug(session: &mut Session, args: Args<'_>, reply: &mut Reply) -> CommandRes
         (b"PROTOCOL", 3) => return protocol(session, &args[2], reply),
         (b"SET-ACTIVE-EXPIRE", 3) => {
             session.server().active_expire.store(parse_switch(&args[2]), Ordering::Relaxed);
+        }
+        (b"SET-SKIP-CHECKSUM-VALIDATION", 3) => {
+            session.server().checks_sums.store(!parse_switch(&args[2]), Ordering::Relaxed);
         }
         (b"SLEEP", 3) => sleep(&args[2]),
         (name, words) if is_without_effect(name, words) => {}

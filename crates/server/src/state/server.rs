@@ -82,6 +82,8 @@ pub(crate) struct Server {
     pub(crate) active_expire: AtomicBool,
     /// Whether what a command has worked on is demoted behind it.
     pub(crate) demotes_after_command: AtomicBool,
+    /// Whether RESTORE looks at checksums.
+    pub(crate) checks_sums: AtomicBool,
     pub(crate) rejected_connections: AtomicU64,
     /// What the options that need a restart were at the start.
     started_with: Vec<(&'static str, Vec<u8>)>,
@@ -127,6 +129,7 @@ impl Server {
             tcp_port: AtomicU64::new(0),
             active_expire: AtomicBool::new(true),
             demotes_after_command: AtomicBool::new(false),
+            checks_sums: AtomicBool::new(true),
             rejected_connections: AtomicU64::new(0),
             started_with,
             stopping: AtomicBool::new(false),
@@ -238,6 +241,10 @@ impl Limits for Server {
 
     fn counts_uses(&self) -> bool {
         self.tier.settings.policy().is_lfu()
+    }
+
+    fn checks_sums(&self) -> bool {
+        self.checks_sums.load(Ordering::Relaxed)
     }
 }
 

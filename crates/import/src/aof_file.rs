@@ -2,12 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 
-use stdx::output::complain;
-
+use crate::Importing;
 use crate::error::ImportError;
 use crate::files::Input;
 use crate::link::Request;
-use crate::{Importing, PROGRAM};
 
 /// Bytes of a line: a number, or a remark.
 const LINE_BYTES_MAX: u64 = 1 << 10;
@@ -24,6 +22,8 @@ impl Importing<'_> {
         let input = self.input;
         let mut file = input.open()?;
         file.seek(SeekFrom::Start(begin)).map_err(|source| input.unreadable(source))?;
+        // What a Redis that still runs adds meanwhile is not looked at.
+        let file = file.take(input.bytes - begin);
         let mut commands = Commands { input, file: BufReader::new(file), offset: begin };
         // Where the transaction under way begins.
         let mut transaction = None;
@@ -65,7 +65,7 @@ impl Importing<'_> {
         let text = format!(
             "{path} ends in the midst of {what}: its last {bytes} bytes, from byte {offset} on, are left out"
         );
-        complain(PROGRAM, text);
+        (self.warn)(text);
         Ok(())
     }
 }
@@ -177,6 +177,45 @@ impl<R: BufRead> Commands<'_, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sent;
+    use crate::link::Destination;
+    use crate::progress::Progress;
+
+    struct Nowhere;
+
+    impl Destination for Nowhere {
+        fn send(&mut self, _: (&Input, u64), _: &[u8], _: &Request) -> Result<(), ImportError> {
+            Ok(())
+        }
+
+        fn select(&mut self, _: &Input, _: u64, _: u64) -> Result<(), ImportError> {
+            Ok(())
+        }
+
+        fn forget_db(&mut self) {}
+    }
+
+    #[test]
+    fn what_is_added_meanwhile_is_not_looked_at() {
+        let path = std::env::temp_dir().join(format!("kelvin-import-log-{}", std::process::id()));
+        std::fs::write(&path, "*1\r\n$4\r\nPING\r\n".repeat(3)).expect("a file");
+        let input = Input { path: path.clone(), bytes: 17, is_last: true };
+        let (mut sent, mut told) = (Sent::default(), Vec::new());
+        let mut importing = Importing {
+            input: &input,
+            link: &mut Nowhere,
+            progress: &mut Progress::new(input.bytes, true),
+            warn: &mut |text| told.push(text),
+            sent: &mut sent,
+            replaces: false,
+            is_strict: false,
+        };
+        let imported = importing.import_commands(0);
+        std::fs::remove_file(path).expect("it is there");
+        assert!(imported.is_ok());
+        assert_eq!(sent.commands, 1);
+        assert!(told.len() == 1 && told[0].contains("last 3 bytes, from byte 14 on"), "{told:?}");
+    }
 
     #[test]
     fn commands_are_named_wherever_what_is_read_at_once_ends() {

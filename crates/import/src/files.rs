@@ -62,9 +62,14 @@ pub(crate) fn find(path: &Path) -> Result<Vec<Input>, ImportError> {
     };
     let last = paths.len() - 1;
     let input = |(number, path): (usize, PathBuf)| {
-        let bytes = std::fs::metadata(&path).map(|metadata| metadata.len());
-        let bytes = bytes.map_err(|source| ImportError::Read { path: path.clone(), source })?;
-        Ok(Input { path, bytes, is_last: number == last })
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() => {
+                Ok(Input { path, bytes: metadata.len(), is_last: number == last })
+            }
+            // To open a pipe would wait for somebody who writes into it.
+            Ok(_) => Err(ImportError::Files { path, what: "it is no file".to_owned() }),
+            Err(source) => Err(ImportError::Read { path, source }),
+        }
     };
     paths.into_iter().enumerate().map(input).collect()
 }
@@ -87,9 +92,49 @@ fn find_manifest(path: &Path) -> Result<PathBuf, ImportError> {
 }
 
 fn read_manifest(path: &Path) -> Result<Manifest, ImportError> {
+    let wrong = |what| ImportError::Files { path: path.to_path_buf(), what };
     let mut text = Vec::new();
     let read =
-        File::open(path).and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_end(&mut text));
+        File::open(path).and_then(|file| file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut text));
     read.map_err(|source| ImportError::Read { path: path.to_path_buf(), source })?;
-    Manifest::parse(&text).map_err(|what| ImportError::Files { path: path.to_path_buf(), what })
+    if text.len() as u64 > MANIFEST_BYTES_MAX {
+        return Err(wrong(format!("it is longer than {MANIFEST_BYTES_MAX} bytes")));
+    }
+    Manifest::parse(&text).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found in a folder with a manifest, and a file `log` in it.
+    fn found(name: &str, manifest: &str) -> Result<Vec<Input>, String> {
+        let folder = format!("kelvin-import-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(folder.join("folder")).expect("a folder");
+        std::fs::write(folder.join("log"), "*1").expect("a file");
+        std::fs::write(folder.join("a.manifest"), manifest).expect("a file");
+        let found = find(&folder).map_err(|error| error.to_string());
+        std::fs::remove_dir_all(folder).expect("it is there");
+        found
+    }
+
+    #[test]
+    fn a_manifest_that_is_too_long_is_told() {
+        let line = "file log seq 1 type i\n";
+        let remarks = "#\n".repeat((MANIFEST_BYTES_MAX as usize - line.len()) / 2);
+        let whole = line.to_owned() + &remarks;
+        assert_eq!(found("whole", &whole).map(|files| files.len()), Ok(1));
+        let error = found("long", &(whole + "file more seq 2 type i\n")).expect_err("it is");
+        assert!(error.contains("longer than"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_file_is_told() {
+        for name in ["folder", "..", "."] {
+            let error =
+                found(name, &format!("file {name} seq 1 type i\n")).expect_err("it is none");
+            assert!(error.ends_with("it is no file"), "{error}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! files      which files there are, and in which order: a file, or a directory with a manifest
 //! rdb_file   keys of an RDB file -> RESTORE, or for large collections the commands that make them (`pieces`)
 //! aof_file   commands of a log -> themselves
-//! link       the connection: requests out, and replies looked at as they come
+//! link       where requests go: the connection, on which replies are looked at as they come
 //! progress   what is told meanwhile
 //! ```
 //!
@@ -32,7 +32,7 @@ use stdx::output::{complain, exit_code, print};
 
 use crate::error::ImportError;
 use crate::files::{Input, find};
-use crate::link::{Link, Server};
+use crate::link::{Destination, Link, Server};
 use crate::progress::Progress;
 
 /// The program, as it calls itself.
@@ -124,6 +124,7 @@ fn import(line: &Line) -> Result<String, ImportError> {
             input,
             link: &mut link,
             progress: &mut progress,
+            warn: &mut |text| complain(PROGRAM, text),
             sent: &mut sent,
             replaces: line.replace,
             is_strict: line.strict,
@@ -145,8 +146,10 @@ fn import(line: &Line) -> Result<String, ImportError> {
 /// One of the files on its way.
 struct Importing<'a> {
     input: &'a Input,
-    link: &'a mut Link,
+    link: &'a mut dyn Destination,
     progress: &'a mut Progress,
+    /// Told of what is left out.
+    warn: &'a mut dyn FnMut(String),
     sent: &'a mut Sent,
     replaces: bool,
     is_strict: bool,

@@ -67,6 +67,30 @@ impl Request {
     pub(crate) fn bytes(&self) -> usize {
         self.body.len()
     }
+
+    pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        write!(to, "*{}\r\n", self.words)?;
+        to.write_all(&self.body)
+    }
+}
+
+/// Where requests go.
+pub(crate) trait Destination {
+    /// Sends a request; where it comes from, and what it is about, is told if the server does not take it.
+    ///
+    /// Errors: that of an earlier one; the connection is lost.
+    fn send(
+        &mut self,
+        from: (&Input, u64),
+        about: &[u8],
+        request: &Request,
+    ) -> Result<(), ImportError>;
+
+    /// Has what follows be for a database.
+    fn select(&mut self, input: &Input, offset: u64, db: u64) -> Result<(), ImportError>;
+
+    /// What has been sent may have chosen another database.
+    fn forget_db(&mut self);
 }
 
 /// Where the server is, and who asks.
@@ -134,7 +158,7 @@ impl Link {
 
     /// Asks something, with nothing under way. Errors: the server says no.
     fn call(&mut self, words: &[&[u8]]) -> Result<Frame, ImportError> {
-        self.write(&Request::of(words))?;
+        Request::of(words).write(&mut self.output)?;
         self.output.flush()?;
         let mut replies = Replies { stream: self.output.get_ref(), received: Vec::new(), taken: 0 };
         match replies.next()? {
@@ -143,55 +167,6 @@ impl Link {
             }
             frame => Ok(frame),
         }
-    }
-
-    /// Has what follows be for a database.
-    pub(crate) fn select(
-        &mut self,
-        input: &Input,
-        offset: u64,
-        db: u64,
-    ) -> Result<(), ImportError> {
-        if self.db == Some(db) {
-            return Ok(());
-        }
-        self.db = Some(db);
-        let number = db.to_string();
-        self.send((input, offset), b"SELECT", &Request::of(&[b"SELECT", number.as_bytes()]))
-    }
-
-    /// What has been sent may have chosen another database.
-    pub(crate) fn forget_db(&mut self) {
-        self.db = None;
-    }
-
-    /// Sends a request; where it comes from, and what it is about, is told if the server does not take it.
-    ///
-    /// Errors: that of an earlier one; the connection is lost.
-    pub(crate) fn send(
-        &mut self,
-        (input, offset): (&Input, u64),
-        about: &[u8],
-        request: &Request,
-    ) -> Result<(), ImportError> {
-        if self.replies.is_none() {
-            self.start()?;
-        }
-        let about = about[..about.len().min(ABOUT_BYTES_MAX)].escape_ascii().to_string();
-        let asked = Asked { path: input.path.clone(), offset, about };
-        match self.asked.as_ref().map(|sender| sender.try_send(asked)) {
-            Some(Ok(())) => {}
-            Some(Err(TrySendError::Full(asked))) => {
-                // Those in front are answered only once they have left.
-                self.flush()?;
-                let sent = self.asked.as_ref().map(|sender| sender.send(asked));
-                if !matches!(sent, Some(Ok(()))) {
-                    return Err(self.failure(ImportError::Closed));
-                }
-            }
-            _ => return Err(self.failure(ImportError::Closed)),
-        }
-        self.write(request).map_err(|error| self.failure(error.into()))
     }
 
     fn start(&mut self) -> Result<(), ImportError> {
@@ -205,11 +180,6 @@ impl Link {
 
     fn flush(&mut self) -> Result<(), ImportError> {
         self.output.flush().map_err(|error| self.failure(error.into()))
-    }
-
-    fn write(&mut self, request: &Request) -> io::Result<()> {
-        write!(self.output, "*{}\r\n", request.words)?;
-        self.output.write_all(&request.body)
     }
 
     /// Waits for all replies. Errors: the server did not take something.
@@ -232,6 +202,47 @@ impl Link {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(ImportError::NoReply),
         }
+    }
+}
+
+impl Destination for Link {
+    fn send(
+        &mut self,
+        (input, offset): (&Input, u64),
+        about: &[u8],
+        request: &Request,
+    ) -> Result<(), ImportError> {
+        if self.replies.is_none() {
+            self.start()?;
+        }
+        let about = about[..about.len().min(ABOUT_BYTES_MAX)].escape_ascii().to_string();
+        let asked = Asked { path: input.path.clone(), offset, about };
+        match self.asked.as_ref().map(|sender| sender.try_send(asked)) {
+            Some(Ok(())) => {}
+            Some(Err(TrySendError::Full(asked))) => {
+                // Those in front are answered only once they have left.
+                self.flush()?;
+                let sent = self.asked.as_ref().map(|sender| sender.send(asked));
+                if !matches!(sent, Some(Ok(()))) {
+                    return Err(self.failure(ImportError::Closed));
+                }
+            }
+            _ => return Err(self.failure(ImportError::Closed)),
+        }
+        request.write(&mut self.output).map_err(|error| self.failure(error.into()))
+    }
+
+    fn select(&mut self, input: &Input, offset: u64, db: u64) -> Result<(), ImportError> {
+        if self.db == Some(db) {
+            return Ok(());
+        }
+        self.db = Some(db);
+        let number = db.to_string();
+        self.send((input, offset), b"SELECT", &Request::of(&[b"SELECT", number.as_bytes()]))
+    }
+
+    fn forget_db(&mut self) {
+        self.db = None;
     }
 }
 

@@ -60,7 +60,8 @@ fn parse_line(line: &[u8]) -> Result<(String, u64, Sort), String> {
         match &words[at] {
             word if word.eq_ignore_ascii_case(b"file") => {
                 let text = std::str::from_utf8(value).map_err(|_| "a name is no text")?;
-                if text.contains('/') || text.is_empty() {
+                if text.is_empty() || text.contains(|c: char| c == '/' || c.is_control()) {
+                    let text = text.escape_debug();
                     return Err(format!("'{text}' is no name of a file beside it"));
                 }
                 name = Some(text.to_owned());
@@ -106,6 +107,7 @@ mod tests {
             ("file a seq 1 type b\nfile b seq 2 type b\n", "line 2: there are two bases"),
             ("file a seq 2 type i\nfile b seq 2 type i\n", "line 2: the numbers of its files"),
             ("file ../a seq 1 type b\n", "'../a' is no name"),
+            ("file \"a\\nb\" seq 1 type b\n", "'a\\nb' is no name"),
             ("file a seq x type b\n", "a number is none"),
             ("file a seq 1 type z\n", "type 'z' is not known"),
             ("file a seq\n", "a value is missing"),

@@ -5,13 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rdb::file::{FileError, FileReader, KeyPart, Part};
 use rdb::{Error, payload, read_object};
-use stdx::output::complain;
 
+use crate::Importing;
 use crate::error::ImportError;
 use crate::link::Request;
 use crate::pieces::{Maker, TooMuch};
 use crate::recorded::Recorded;
-use crate::{Importing, PROGRAM};
 
 /// Strings of a file: Redis has none that are longer.
 const STRING_BYTES_MAX: u64 = 512 << 20;
@@ -35,7 +34,7 @@ impl Importing<'_> {
                     let (path, offset) = (input.path.display(), reader.offset());
                     let what = format!("{what:?}").to_lowercase();
                     let text = format!("{path} at byte {offset}: passed over: {what}");
-                    complain(PROGRAM, text);
+                    (self.warn)(text);
                 }
                 Part::Aux { .. } | Part::Size { .. } => {}
                 Part::Own(_) => unreachable!("no type is taken as its own"),

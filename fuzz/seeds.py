@@ -18,6 +18,10 @@ LISTPACK = b"\x14\x00\x00\x00\x03\x00\x81f\x02\x81v\x02\xf1\x88\x13\x03\xff"
 PAIRS = b"\x14\x00\x00\x00\x04\x00\x81f\x02\x81v\x02\x81g\x02\x81w\x02\xff"
 PAIRS = len(PAIRS).to_bytes(4, "little") + PAIRS[4:]
 LISTPACK = len(LISTPACK).to_bytes(4, "little") + LISTPACK[4:]
+COMMANDS = (
+    b"#TS:1700000000\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n"
+    b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*1\r\n$4\r\nEXEC\r\n"
+)
 FIRST_MS = (1_700_000_005_000).to_bytes(8, "little")
 OTHERS = [
     (1, b"\x02\x01a\xc0\x05"),
@@ -71,7 +75,13 @@ def main():
         head = b"REDIS0012" + b"\xfa\x03ver\x037.0\xfe\x00\xfb\x01\x00"
         expiry = b"\xfc" + FIRST_MS
         end = b"\xff" + b"\x00" * 8
-        write(folder, "rdb_file", number, head + expiry + bytes([kind]) + b"\x01k" + value + end)
+        file = head + expiry + bytes([kind]) + b"\x01k" + value + end
+        write(folder, "rdb_file", number, file)
+        # As the base of a log, with commands behind it, in front of a file with the end cut off.
+        write(folder, "log", number, b"\xfe--\xff".join([b"\x01" + file + COMMANDS, COMMANDS, COMMANDS[:-3]]))
+    manifest = b"# log\nfile base seq 1 type b\nfile 'old' seq 1 type h\nfile \"fir\\x73t\" seq 1 type i startoffset 2\n"
+    for choices in range(0, 32, 8):
+        write(folder, "log", 900 + choices, b"\xfe--\xff".join([bytes([choices]) + manifest, COMMANDS, COMMANDS]))
     requests = [
         b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n*1\r\n$4\r\nPING\r\n",
         b"PING\r\nSET k 'a b' \"\\x41\\n\"\r\n\r\n*0\r\n*-1\r\n",

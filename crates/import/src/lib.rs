@@ -16,6 +16,8 @@
 mod aof_file;
 mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod link;
 mod manifest;
 mod pieces;

@@ -74,6 +74,15 @@ impl Importing<'_> {
         if let Some(failure) = failure {
             return Err(failure);
         }
+        if read == Err(Error::Empty) {
+            let (path, key) = (input.path.display(), part.key.escape_ascii());
+            let text = format!(
+                "{path} at byte {offset}: passed over: an empty key, {key} of database {}",
+                part.db
+            );
+            (self.warn)(text);
+            return Ok(());
+        }
         if let Err(error) = read {
             let FileError { offset, error, io } = reader.error(error);
             return Err(match io {

@@ -524,3 +524,45 @@ fn fill_until_refused(client: &mut Client, value_bytes: usize) -> usize {
     }
     taken
 }
+
+/// Some versions of Redis have saved them.
+#[test]
+fn empty_collections_are_passed_over() {
+    let mut file = b"REDIS0011".to_vec();
+    let values: [(&[u8], u8, &[u8]); 8] = [
+        (b"list", 1, b"\x00"),
+        (b"packed list", 18, b"\x01\x02\x07\x07\0\0\0\0\0\xff"),
+        (b"set", 2, b"\x00"),
+        (b"numbers", 11, b"\x08\x02\0\0\0\0\0\0\0"),
+        (b"full", 2, b"\x01\x01m"),
+        (b"sorted", 5, b"\x00"),
+        (b"packed\nhash", 16, b"\x07\x07\0\0\0\0\0\xff"),
+        (b"text", 0, b"\x01t"),
+    ];
+    for (key, kind, value) in values {
+        file.extend([kind, key.len() as u8]);
+        file.extend([key, value].concat());
+    }
+    file.extend([&b"\xff"[..], &[0; 8]].concat());
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory();
+    std::fs::write(dir.join("dump.rdb"), file).expect("it can be written");
+    let server = Server::kelvin(&["--dir", path_text(dir)]);
+    let mut client = server.connect();
+    assert_eq!(client.show("DBSIZE"), ":2");
+    assert_eq!(client.show("SMEMBERS full"), "[$m]");
+    assert_eq!(client.show("GET text"), "$t");
+    let kelvin = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
+        let output = command.args(arguments).output().expect("the program runs");
+        let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {}", shown(&output.stderr));
+        shown(&output.stderr)
+    };
+    kelvin(&["check", "--dir", path_text(dir)]);
+    let (path, port) = (dir.join("dump.rdb"), owner.port().to_string());
+    let told = kelvin(&["import", path_text(&path), "--port", &port]);
+    assert_eq!(told.matches("passed over: an empty key").count(), 6, "{told}");
+    assert!(told.contains("packed\\nhash"), "{told}");
+    assert_eq!(owner.connect().show("DBSIZE"), ":2");
+}

@@ -9,6 +9,9 @@ pub enum Error {
     /// They are no such thing.
     #[error("malformed {0}")]
     Malformed(&'static str),
+    /// They are a collection without elements, which some versions of Redis have saved; all of it was read.
+    #[error("malformed collection: it is empty")]
+    Empty,
     /// They are something that is not read, with its number.
     #[error("{0} {1} is not supported")]
     Unsupported(&'static str, u64),

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::length;
 use crate::listpack::Listpack;
-use crate::object::{EMPTY, Item, Visit, some};
+use crate::object::{Item, Visit, some};
 use crate::packed::Packed;
 use crate::source::Source;
 use crate::text;
@@ -52,7 +52,7 @@ pub(crate) fn read_nodes(
         };
         count += read_packed(packed, visit)?;
     }
-    if count == 0 { Err(EMPTY) } else { Ok(()) }
+    some(count).map(drop)
 }
 
 fn read_packed(mut packed: Packed<'_>, visit: &mut impl Visit) -> Result<u64, Error> {

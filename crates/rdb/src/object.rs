@@ -231,10 +231,7 @@ pub fn read_object(
     }
 }
 
-/// The error of an object without elements.
-pub(crate) const EMPTY: Error = Error::Malformed("collection: it is empty");
-
 /// Errors: there are none.
 pub(crate) fn some(count: u64) -> Result<u64, Error> {
-    if count == 0 { Err(EMPTY) } else { Ok(count) }
+    if count == 0 { Err(Error::Empty) } else { Ok(count) }
 }

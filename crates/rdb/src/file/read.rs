@@ -11,7 +11,7 @@ use crate::file::{
     HEAD_BYTES, IDLE, MAGIC_REDIS, MAGIC_VALKEY, MODULE_AUX, RESIZE, SLOT_INFO, SUMMED_FROM,
 };
 use crate::length;
-use crate::object::{Dialect, ObjectType};
+use crate::object::{Dialect, ObjectType, read_object};
 use crate::payload::is_known;
 use crate::source::{STRING_BYTES_MAX, Source, array, byte};
 use crate::text;
@@ -175,6 +175,16 @@ impl<R: Read> FileReader<R> {
     /// The error of who has read a value from here.
     pub fn error(&mut self, error: Error) -> FileError {
         FileError { offset: self.offset(), error, io: self.bytes.failure.take() }
+    }
+
+    /// Passes over the value of a key, which may be a collection without elements.
+    ///
+    /// Errors: it cannot be read, or is none.
+    pub fn pass_over(&mut self, object_type: ObjectType) -> Result<(), FileError> {
+        match read_object(self, object_type, &mut |_| Ok(())) {
+            Ok(()) | Err(Error::Empty) => Ok(()),
+            Err(error) => Err(self.error(error)),
+        }
     }
 
     /// The next part.

@@ -7,7 +7,6 @@ use std::path::Path;
 use command::saved::PLACED_TYPE;
 use keyspace::DB_COUNT;
 use rdb::file::{FileError, FileReader, FileWriter, KeyPart, OwnPart, Part, own_value};
-use rdb::read_object;
 
 use super::error::CheckError;
 use crate::limits::CHECKED_STRING_BYTES_MAX;
@@ -50,8 +49,7 @@ pub(super) fn rewrite_snapshot(
         }
         let begin = reader.offset();
         if let Part::Key(part) = &part {
-            let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
-            read.map_err(|error| unread(path, reader.error(error)))?;
+            reader.pass_over(part.object_type).map_err(|error| unread(path, error))?;
         }
         rewrite.add(part, (begin, reader.offset())).map_err(failed(out))?;
     }

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use command::saved::{PLACED_TYPE, Placed};
 use flash::{KeptFlash, KeptRecord, Location, RecordId};
 use keyspace::DB_COUNT;
+use rdb::Error;
 use rdb::file::{FileError, FileReader, OwnPart, Part};
-use rdb::{Error, read_object};
 
 use super::error::CheckError;
 use super::follow::database_of;
@@ -100,10 +100,7 @@ pub(super) fn is_whole(path: &Path) -> bool {
         loop {
             match reader.next_part()? {
                 Part::End => return Ok(()),
-                Part::Key(part) => {
-                    let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
-                    read.map_err(|error| reader.error(error))?;
-                }
+                Part::Key(part) => reader.pass_over(part.object_type)?,
                 _ => {}
             }
         }
@@ -157,8 +154,7 @@ impl Walk<'_> {
                 Part::End => return Ok(()),
                 Part::Key(part) => {
                     self.keys += 1;
-                    let read = read_object(&mut reader, part.object_type, &mut |_| Ok(()));
-                    read.map_err(|error| reader.error(error))?;
+                    reader.pass_over(part.object_type)?;
                 }
                 Part::Own(part) => {
                     self.keys += 1;

@@ -334,6 +334,11 @@ impl FileThread {
                 Ok(())
             }
             Ok(()) => Ok(()),
+            Err(Error::Empty) => {
+                let (key, db) = (part.key.escape_ascii(), part.db);
+                tracing::warn!(%key, db, offset, "passed over: an empty key");
+                Ok(())
+            }
             Err(Error::Stopped) if has_left => Err(Ended::Left),
             Err(Error::Stopped) => Err(Ended::Not(NotLoaded::TooLarge {
                 offset: reader.offset(),

@@ -266,7 +266,7 @@ fn write_all(
 ) -> io::Result<SavedFile> {
     let mut next = receive(pieces);
     let written = Written { file, bytes: 0, begun: 0, synced: 0 };
-    let mut packer = Packer::new(written, progress.packs.load(Ordering::Relaxed));
+    let mut packer = Packer::new(written, progress.packs.load(Ordering::Relaxed))?;
     while let Some(piece) = next {
         packer.write_all(&piece.bytes)?;
         progress.pending.fetch_sub(1, Ordering::Relaxed);

@@ -72,6 +72,14 @@ impl PointedEngine {
 }
 
 impl Checkpoints for PointedEngine {
+    fn keep_room(&self) {
+        self.inner().keep_room();
+    }
+
+    fn release_room(&self) {
+        self.inner().release_room();
+    }
+
     fn prepare(&self, journal: u64) -> Result<(), EngineError> {
         point();
         self.inner().prepare(journal)

@@ -3,12 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flash::{FREE_SPARE_SHARE, FreeSpace, HELD_SPARE_SHARE};
+use flash::{FREE_SPARE_SHARE, FreeSpace};
 
 use crate::tier::Tier;
 
-/// A checkpoint is taken for room when garbage collection has made as much as it does before one, or when as little is free of
-/// what does not live as this, an eighth, and it brings as much.
+/// A checkpoint is taken for room when it brings as much of what does not live as this, a quarter, while garbage collection works;
+/// that makes more until the checkpoint begins.
+const WORTH_SPARE_SHARE: u64 = 4;
+/// Or when as little is free as this, an eighth, and it brings as much.
 const SHORT_SPARE_SHARE: u64 = 8;
 
 /// What is known of the next checkpoint.
@@ -45,7 +47,7 @@ fn is_worth_it(space: &FreeSpace) -> bool {
         space.free_bytes < spare_bytes / free_share && space.held_bytes >= spare_bytes / held_share
     };
     space.held_bytes > 0
-        && (is_with(FREE_SPARE_SHARE, HELD_SPARE_SHARE)
+        && (is_with(FREE_SPARE_SHARE, WORTH_SPARE_SHARE)
             || is_with(SHORT_SPARE_SHARE, SHORT_SPARE_SHARE))
 }
 
@@ -121,8 +123,8 @@ mod tests {
         for (free, held, is_wanted, is_wanted_by_who_waits) in [
             (640, 0, false, false),
             (160, 480, false, true),
-            (159, 320, true, true),
-            (159, 319, false, true),
+            (159, 160, true, true),
+            (159, 159, false, true),
             (79, 80, true, true),
             (79, 79, false, true),
             // Though something is free: a long record may need more.

@@ -109,6 +109,13 @@ pub trait Checkpoints: Send + Sync {
     /// Errors: they cannot be, or what is on them could not be made durable. No checkpoint may refer to it.
     fn prepare(&self, journal: u64) -> Result<(), EngineError>;
 
+    /// Keeps free segments back for the checkpoint that begins soon, or [`Checkpoints::release_room`] is called: what is free
+    /// has to last until it ends. Cost: a short lock.
+    fn keep_room(&self);
+
+    /// Lets others have them, unless the checkpoint has begun.
+    fn release_room(&self);
+
     /// Begins a checkpoint and returns its number: from now on segments that are freed are not used again as long as it may
     /// refer to what is in them. No reference is being made meanwhile. Cost: a short lock.
     fn begin(&self) -> u64;
@@ -316,7 +323,7 @@ pub enum GcProgress {
 /// survivors need room before any comes free.
 pub const FREE_SPARE_SHARE: u64 = 4;
 /// It ends when this share is held, a half: each checkpoint is written for the room that it brings.
-pub const HELD_SPARE_SHARE: u64 = 2;
+pub(crate) const HELD_SPARE_SHARE: u64 = 2;
 
 /// Room on flash.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]

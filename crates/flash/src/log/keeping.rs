@@ -55,6 +55,8 @@ pub(crate) struct Keeping {
     is_forgetting: AtomicBool,
     /// Where in the journal the checkpoint is that was closed last.
     closed_at: AtomicU64,
+    /// A checkpoint has begun.
+    is_under_way: AtomicBool,
     /// Segments that were kept back when the checkpoint began, and that are now.
     kept_back_at_first: AtomicU64,
     pub(super) kept_back: AtomicU64,
@@ -192,6 +194,17 @@ impl Shared {
         self.give_needless(&mut space);
     }
 
+    /// Keeps segments back for a checkpoint, from its beginning.
+    fn keep_room_back(&self, space: &mut Space) {
+        let free = self.free_segments.load(Ordering::Relaxed);
+        let short = free.min(self.spare_segments() / KEPT_BACK_SPARE_SHARE);
+        // Else nobody waits for it: what finds no room is refused, or has keys evicted.
+        let is_waited_for = self.checkpoint_comes.load(Ordering::Relaxed) && space.held() > 0;
+        let kept_back = if is_waited_for { short * KEPT_BACK_EIGHTHS / 8 } else { 0 };
+        self.keeping.kept_back_at_first.store(kept_back, Ordering::Relaxed);
+        self.keep_back(space, kept_back);
+    }
+
     /// Lets new records have free segments but for so many.
     fn keep_back(&self, space: &mut Space, segments: u64) {
         space.kept_back = segments as usize;
@@ -253,19 +266,25 @@ impl Checkpoints for Shared {
         Ok(())
     }
 
+    fn keep_room(&self) {
+        self.keep_room_back(&mut self.space.lock());
+    }
+
+    fn release_room(&self) {
+        let mut space = self.space.lock();
+        if !self.keeping.is_under_way.load(Ordering::Relaxed) {
+            self.keep_back(&mut space, 0);
+        }
+    }
+
     fn begin(&self) -> u64 {
         let failed = self.keeping.failed_writes.load(Ordering::SeqCst);
         self.keeping.failed_before.store(failed, Ordering::SeqCst);
         let mut space = self.space.lock();
         let number = space.epochs.begin();
         self.publish(&space);
-        let free = self.free_segments.load(Ordering::Relaxed);
-        let short = free.min(self.spare_segments() / KEPT_BACK_SPARE_SHARE);
-        // Else nobody waits for it: what finds no room is refused, or has keys evicted.
-        let is_waited_for = self.checkpoint_comes.load(Ordering::Relaxed) && space.held() > 0;
-        let kept_back = if is_waited_for { short * KEPT_BACK_EIGHTHS / 8 } else { 0 };
-        self.keeping.kept_back_at_first.store(kept_back, Ordering::Relaxed);
-        self.keep_back(&mut space, kept_back);
+        self.keeping.is_under_way.store(true, Ordering::Relaxed);
+        self.keep_room_back(&mut space);
         number
     }
 
@@ -338,6 +357,7 @@ impl Checkpoints for Shared {
         }
         let mut space = self.space.lock();
         space.epochs.end(number, end);
+        self.keeping.is_under_way.store(false, Ordering::Relaxed);
         self.keep_back(&mut space, 0);
         self.give_needless(&mut space);
     }

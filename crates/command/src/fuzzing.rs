@@ -12,7 +12,7 @@ use value::Kind;
 use crate::family::FAMILIES;
 use crate::harness::Harness;
 use crate::journal_record::{At, BadRecord, Commands, LoggedCommand, Record, put_command};
-use crate::saved::Placed;
+use crate::saved::Reference;
 use crate::spec::Command;
 
 /// Longer strings are refused, so that one input takes little memory.
@@ -58,10 +58,11 @@ fn bulk(reply: &[u8]) -> &[u8] {
     &reply[end + 1..reply.len() - 2]
 }
 
-/// What a checkpoint has in place of a value on flash: refused, or it is written as it was read.
+/// What a checkpoint has in place of a value: refused, or it is written as it was read.
 pub fn placed(input: &[u8]) {
-    if let Some(placed) = Placed::read(input) {
-        assert_eq!(placed.bytes(), input);
+    let Some(reference) = Reference::read(input) else { return };
+    assert_eq!(reference.bytes(), input);
+    if let Reference::Placed(placed) = reference {
         assert!(placed.first_expiry_ms == 0 || Kind::from_bits(placed.kind).is_hash());
     }
 }

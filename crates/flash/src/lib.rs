@@ -31,13 +31,13 @@ pub use engine::neighbours::Neighbours;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
     CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FREE_SPARE_SHARE, FreeSpace,
-    GcProgress, HELD_SPARE_SHARE, Liveness, Owner, ReadStart,
+    GcProgress, Liveness, Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
 pub use journal::{
     Beyond, CheckedJournal, FoundJournal, Journal, JournalError, JournalFile, JournalMark,
-    JournalOptions, JournalRecord, JournalStatus, Position, Recovery, SyncPolicy, TornEnd,
-    TornTail, find_journal,
+    JournalOptions, JournalRecord, JournalStatus, Position, Recent, RecentRecords, Recovery,
+    SyncPolicy, TornEnd, TornTail, find_journal,
 };
 #[cfg(feature = "simulation")]
 pub use journal::{SimFile, SimFiles, SimJournal, SimJournalSizes, SimWriter};

@@ -126,6 +126,9 @@ pub const JOURNAL_RETRY: Duration = Duration::from_millis(250);
 /// Bytes that are read of a journal at a time, or a record if it is longer.
 pub const JOURNAL_READ_BYTES: usize = 1 << 20;
 
+/// Segments in front of a checkpoint that stay with it: each checkpoint begins one, however short.
+pub const RECENT_SEGMENTS_MAX: usize = 64;
+
 const _: () = assert!(2 * JOURNAL_SYNC_BYTES <= JOURNAL_HELD_BYTES_MAX);
 
 // Each stream may have one open while a large record is written; one more must be left.

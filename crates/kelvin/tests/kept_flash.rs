@@ -134,8 +134,9 @@ fn values_in_ram_are_not_read_by_a_start() {
         let key = format!("key:{number}");
         // From those that stand in their records to those that have writes of their own.
         let words_max = if number % 100 == 0 { 20_000 } else { WORDS_MAX };
-        client.send(&["SET", &key, &value(&key, 1, words_max)]);
-        assert_eq!(show(&client.read()), "+OK");
+        // No record of the journal has it as a SET, by which the checkpoint could refer to it there.
+        let value = value(&key, 1, words_max);
+        assert_eq!(client.call(&["APPEND", &key, &value]), Frame::Integer(value.len() as i64));
     }
     let check = |client: &mut Client, round: &str| {
         client.line("SELECT 3");
@@ -260,7 +261,9 @@ fn a_checkpoint_has_values_itself_for_which_flash_has_no_room() {
             let key = format!("key:{number}");
             times[number] += 1;
             let words = value(&key, times[number], WORDS_MAX);
-            assert_eq!(show(&client.call(&["SET", &key, &words])), "+OK");
+            // No record of the journal has it as a SET, by which the checkpoint could refer to it there.
+            client.call(&["DEL", &key]);
+            assert_eq!(client.call(&["APPEND", &key, &words]), Frame::Integer(words.len() as i64));
         }
         // One may be taken for want of room.
         wait_until("none is under way", || {
@@ -496,7 +499,7 @@ fn a_checkpoint_that_refers_to_flash_is_packed_unless_told_not_to() {
     let expected = client.show("DEBUG DIGEST");
     let folder = owner.directory().join("appendonlydir");
     let mut sizes = Vec::new();
-    for (packs, head) in [("yes", &b"\x04\x22\x4d\x18"[..]), ("no", b"REDIS00")] {
+    for (packs, head) in [("yes", &b"\x28\xb5\x2f\xfd"[..]), ("no", b"REDIS00")] {
         assert_eq!(client.show(&format!("CONFIG SET rdbcompression {packs}")), "+OK");
         take_checkpoint(&mut client);
         let paths =
@@ -510,7 +513,7 @@ fn a_checkpoint_that_refers_to_flash_is_packed_unless_told_not_to() {
         client = server.connect();
         assert_eq!(client.show("DEBUG DIGEST"), expected, "{packs}");
     }
-    assert!(sizes[0] * 3 < sizes[1] * 2, "{sizes:?}");
+    assert!(sizes[0] * 2 < sizes[1], "{sizes:?}");
 }
 
 #[test]

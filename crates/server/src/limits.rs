@@ -186,8 +186,8 @@ pub(crate) const ERROR_CODES_MAX: usize = 128;
 pub(crate) const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 /// What a snapshot takes from first to last beside values: what is noted of each slot, buffers that flash is read into,
 /// and what is on its way to the file. Measured: 5.0 MB, where values were read one by one; reads of several values, of 64 KiB
-/// each, are reckoned as a megabyte more, in which the 0.3 MB are that pack a file.
-pub(crate) const SAVED_FIXED_BYTES: u64 = 6 << 20;
+/// each, are reckoned as a megabyte more, and so is what packs a file.
+pub(crate) const SAVED_FIXED_BYTES: u64 = 7 << 20;
 /// Leaves of a large collection that are read together for a snapshot, and written with their slot held.
 pub(crate) const SAVED_LEAVES_MAX: usize = 128;
 /// Bytes of a collection that is saved at once, all of it in memory and with its slot held.
@@ -234,6 +234,15 @@ pub(crate) const SAVED_SLOT_NAMES_BYTES_MAX: u64 = 4 << 20;
 pub(crate) const DIGESTED_BYTES_MAX: usize = 256 << 10;
 /// Leaves of them.
 pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
+/// Bytes of the last records in front of a checkpoint that stay with it, since it may refer to them: so many times those
+/// of the values that are in RAM alone.
+pub(crate) const RECENT_SHARE: u64 = 6;
+/// A segment of the journal is not kept for values that are less than a part of it, 1/16.
+pub(crate) const RECENT_WORTH: u64 = 16;
+/// Shorter values are written: a reference takes some 12 bytes.
+pub(crate) const RECENT_VALUE_BYTES_MIN: usize = 128;
+/// What is noted of these values while a checkpoint is taken: this part of `maxmemory` at most, 1/32.
+pub(crate) const RECENT_VALUES_SHIFT: u32 = 5;
 /// Pieces of values that are loaded from a file before others have their turn.
 pub(crate) const LOADED_KEYS_MAX: usize = 64;
 /// Bytes of them, and of a piece of a large collection.

@@ -2,7 +2,7 @@
 
 use keyspace::Key;
 use rdb::file::KeyPart;
-use rdb::{Error, Item, Source, read_object};
+use rdb::{Error, Item, ObjectType, Source, read_object};
 
 use super::load_stream::{StreamCutter, StreamPiece};
 use crate::collection::Encodings;
@@ -109,6 +109,15 @@ fn read_stream(
 }
 
 impl Piece {
+    /// A whole string.
+    pub fn of_string(value: &[u8]) -> Piece {
+        let (item, mut gathered) = (Item::String(value), Gathered::default());
+        gathered.add(&item);
+        let restored = gathered.finish(ObjectType::String);
+        let content = Content::First(Some(restored.expect("invariant: a string is one")));
+        Piece { content, bytes: item_bytes(&item) }
+    }
+
     /// Bytes that it takes on its way.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -8,7 +8,7 @@ mod placed;
 mod stream;
 
 pub use load::{Piece, PieceMax, read_pieces};
-pub use placed::{PLACED_TYPE, Placed};
+pub use placed::{Journaled, PLACED_TYPE, Placed, Reference};
 
 use keyspace::{Key, SlotState, Stored};
 use rdb::write::{

@@ -1,5 +1,5 @@
-//! Values that stay on flash: what a checkpoint of the journal has in their place. A string of a type that no other program
-//! reads ([`rdb::file::own_value`]), of numbers as [`crate::varint`] has them:
+//! Values that are elsewhere: what a checkpoint of the journal has in their place. A string of a type that no other program
+//! reads ([`rdb::file::own_value`]), of numbers as [`crate::varint`] has them. Of a value that is on flash:
 //!
 //! | number | |
 //! |--------|-|
@@ -9,6 +9,14 @@
 //! | stored | bytes of the value as it is stored |
 //! | saved | if it is compressed: how many bytes fewer these are than the value has |
 //! | expiry | if fields expire: when the first one does, Unix milliseconds |
+//!
+//! Of a string that a record of the journal has, in front of the checkpoint:
+//!
+//! | number | |
+//! |--------|-|
+//! | head | 31, which is no kind |
+//! | back | from where the record begins to the checkpoint, in bytes of the journal |
+//! | bytes | of the value |
 
 use keyspace::{FlashRef, KEY_BYTES_MAX};
 use rdb::file::own_value;
@@ -28,6 +36,75 @@ const FREQUENCY_MAX: u64 = 3;
 const UNITS_BITS: u32 = 40;
 /// Values are no longer than keys may be, and what is stored no longer than they are.
 const VALUE_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + (1 << 20);
+
+/// Where a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// On flash.
+    Placed(Placed),
+    /// In the journal.
+    Journaled(Journaled),
+}
+
+impl Reference {
+    /// Reads what was written so, without what stands in front of it in a file. None: it is none.
+    pub fn read(bytes: &[u8]) -> Option<Reference> {
+        let journaled = || Journaled::read(bytes).map(Reference::Journaled);
+        Placed::read(bytes).map(Reference::Placed).or_else(journaled)
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Reference::Placed(placed) => placed.bytes(),
+            Reference::Journaled(journaled) => journaled.bytes(),
+        }
+    }
+}
+
+/// A string that a record of the journal has: its key is set to it by the last command there that sets the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Journaled {
+    /// From where the record begins to the checkpoint: bytes of the journal.
+    pub back: u64,
+    /// Bytes of the value.
+    pub value_len: u32,
+}
+
+impl Journaled {
+    /// Writes it as the value of a key, the type in front.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        own_value(out, PLACED_TYPE, &self.bytes());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16);
+        let numbers = [KIND_MASK, self.back, self.value_len.into()];
+        numbers.into_iter().for_each(|number| varint::put(&mut bytes, number));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Journaled> {
+        let mut numbers = Numbers(bytes);
+        let (head, back, value_len) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let is_one = head == KIND_MASK && value_len <= VALUE_BYTES_MAX && numbers.0.is_empty();
+        is_one.then_some(Journaled { back, value_len: value_len as u32 })
+    }
+}
+
+/// Numbers that are read one after another.
+struct Numbers<'a>(&'a [u8]);
+
+impl Numbers<'_> {
+    /// None: there is none.
+    fn next(&mut self) -> Option<u64> {
+        let (number, len) = varint::read(self.0).ok()?;
+        // The last byte of a number that ends in zeros was not needed.
+        let is_shortest = len == 1 || self.0[len - 1] != 0;
+        self.0 = &self.0[len..];
+        is_shortest.then_some(number)
+    }
+}
 
 /// A value that is on flash, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +149,9 @@ impl Placed {
     }
 
     /// Reads what was written so, without what stands in front of it in a file. None: it is none.
-    pub fn read(bytes: &[u8]) -> Option<Placed> {
-        let mut rest = bytes;
-        let mut next = || {
-            let (number, len) = varint::read(rest).ok()?;
-            // The last byte of a number that ends in zeros was not needed.
-            let is_shortest = len == 1 || rest[len - 1] != 0;
-            rest = &rest[len..];
-            is_shortest.then_some(number)
-        };
+    pub(crate) fn read(bytes: &[u8]) -> Option<Placed> {
+        let mut numbers = Numbers(bytes);
+        let mut next = || numbers.next();
         let (head, units, start, count) = (next()?, next()?, next()?, next()?);
         let kind = (head & KIND_MASK) as u8;
         let (compressed, expires) = (head & COMPRESSED != 0, head & EXPIRES != 0);
@@ -89,7 +160,7 @@ impl Placed {
         let saved = if compressed { next()? } else { 0 };
         let first_expiry_ms = if expires { next()? } else { 0 };
         let value_len = stored_len.checked_add(saved).filter(|&len| len <= VALUE_BYTES_MAX)?;
-        let is_one = rest.is_empty()
+        let is_one = numbers.0.is_empty()
             && units >> UNITS_BITS == 0
             && start.max(count) >> 32 == 0
             && frequency <= FREQUENCY_MAX
@@ -159,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_the_journal_comes_back_and_is_no_place() {
+        for (back, value_len) in [(1, 0), (300, 128), (1 << 60, VALUE_BYTES_MAX as u32)] {
+            let journaled = Journaled { back, value_len };
+            let bytes = journaled.bytes();
+            assert_eq!(Reference::read(&bytes), Some(Reference::Journaled(journaled)));
+            assert_eq!(Placed::read(&bytes), None);
+            for len in 0..bytes.len() {
+                assert_eq!(Reference::read(&bytes[..len]), None);
+            }
+            assert_eq!(Reference::read(&[&bytes[..], &[0]].concat()), None);
+        }
+        assert_eq!(Reference::read(&Journaled { back: 1, value_len: TOO_LONG }.bytes()), None);
+    }
+
+    #[test]
     fn only_hashes_have_fields_that_expire() {
         for kind in 0..1 << KIND_BITS {
             let at = FlashRef { units: 5, stored_len: 300, compressed: false };
@@ -188,8 +274,8 @@ mod tests {
                 // Few bits, so that lengths are in order now and then.
                 *byte = random.below(256) as u8 & random.below(256) as u8 & random.below(256) as u8;
             }
-            if let Some(placed) = Placed::read(&bytes) {
-                assert_eq!(placed.bytes(), bytes);
+            if let Some(reference) = Reference::read(&bytes) {
+                assert_eq!(reference.bytes(), bytes);
                 read += 1;
             }
         }

@@ -32,12 +32,19 @@ impl Journal {
     /// The checkpoint has a snapshot, which is durable, its name as well: it takes the place of the records in front of
     /// it, which are removed, as is the snapshot before. Waits for the writer to come to the position.
     ///
+    /// `kept`: the number of the first segment that the snapshot refers to ([`Journal::recent`]); it and those behind it
+    /// stay.
+    ///
     /// Errors: the checkpoint before is still the one that counts, or this one is if its manifest is there in spite of
     /// the error. So the files stay if it may be: the next checkpoint removes them, or the next start does.
-    pub fn end_checkpoint(&self, position: Position) -> Result<(), JournalError> {
+    pub fn end_checkpoint(
+        &self,
+        position: Position,
+        kept: Option<u64>,
+    ) -> Result<(), JournalError> {
         let cut = self.shared.queue.wait_for_cut(position, &self.shared);
         let _alone = self.checkpoint.lock();
-        let prepared = cut.and_then(|cut| self.prepare_manifest(cut, position));
+        let prepared = cut.and_then(|cut| self.prepare_manifest((cut, kept), position));
         if prepared.is_err() {
             remove(&*self.storage, &names::snapshot(position));
             remove(&*self.storage, &names::flash(position));
@@ -47,7 +54,7 @@ impl Journal {
         let mut facts = self.shared.facts.lock();
         facts.checkpoint = position.0;
         facts.snapshot_bytes = snapshot_bytes;
-        facts.segments.retain(|&number| number >= header.number);
+        facts.segments.retain(|&number| number >= header.first_kept());
         drop(facts);
         remove_obsolete(&*self.storage, &header);
         Ok(())
@@ -56,7 +63,7 @@ impl Journal {
     /// Writes the manifest of a checkpoint, which is not in place yet. Returns it, and the bytes of the snapshot.
     fn prepare_manifest(
         &self,
-        cut: Cut,
+        (cut, kept): (Cut, Option<u64>),
         position: Position,
     ) -> Result<(Header, u64), JournalError> {
         let name = names::snapshot(position);
@@ -66,7 +73,7 @@ impl Journal {
         };
         let file = self.storage.open(&name).map_err(failed("open of the snapshot"))?;
         let snapshot_bytes = file.size().map_err(failed("look at the snapshot"))?;
-        let header = self.manifest(cut);
+        let header = self.manifest(cut, kept);
         write_manifest(&*self.storage, &header)?;
         Ok((header, snapshot_bytes))
     }
@@ -102,8 +109,9 @@ impl Journal {
         JournalMark { journal: self.id(), checkpoint }
     }
 
-    fn manifest(&self, cut: Cut) -> Header {
-        Header { number: cut.number, position: cut.position, run: 0, ..self.identity }
+    fn manifest(&self, cut: Cut, kept: Option<u64>) -> Header {
+        let run = kept.filter(|&first| first < cut.number).unwrap_or(0);
+        Header { number: cut.number, position: cut.position, run, ..self.identity }
     }
 
     /// The name of the file that is the snapshot of a checkpoint.
@@ -278,7 +286,7 @@ pub(super) fn remove_obsolete(storage: &dyn Storage, manifest: &Header) {
     };
     for name in names {
         let is_obsolete = match Name::parse(&name) {
-            Name::Segment(number) => number < manifest.number,
+            Name::Segment(number) => number < manifest.first_kept(),
             Name::Snapshot(position) | Name::Flash(position) => position.0 < manifest.position,
             Name::Unfinished | Name::Other => false,
         };

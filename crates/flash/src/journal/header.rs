@@ -6,7 +6,7 @@
 //! | 8      | 4     | CRC32C of bytes 12 to 64, whatever the version |
 //! | 12     | 4     | version of the format, 1 |
 //! | 16     | 8     | journal: drawn when it was made, the same in all its files |
-//! | 24     | 8     | run: drawn when it was opened, a part of the checksum of each record; 0 in the manifest |
+//! | 24     | 8     | run: drawn when it was opened, a part of the checksum of each record; in the manifest the number of the first segment that the snapshot refers to, 0 for none |
 //! | 32     | 8     | number of the segment, or of the first one behind the checkpoint |
 //! | 40     | 8     | position at which it begins, or that of the checkpoint |
 //! | 48     | 4     | life: how often it was begun anew |
@@ -66,6 +66,14 @@ impl Header {
         Position(self.position)
     }
 
+    /// Of a manifest: the number of the first segment that stays with the checkpoint.
+    pub(crate) fn first_kept(&self) -> u64 {
+        match self.run {
+            0 => self.number,
+            first => first,
+        }
+    }
+
     pub(crate) fn encode(&self, kind: Kind) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(kind.magic());
@@ -94,7 +102,9 @@ impl Header {
         }
         let (journal, run, number, position) = (long(16), long(24), long(32), long(40));
         let life = word(48);
-        if number > NUMBER_MAX || position > NUMBER_MAX || life > LIFE_MAX {
+        // A manifest keeps segments in front of the checkpoint alone.
+        let is_kept_behind = kind == Kind::Manifest && run > number;
+        if number > NUMBER_MAX || position > NUMBER_MAX || life > LIFE_MAX || is_kept_behind {
             return Err(NoHeader::Bad("impossible header"));
         }
         Ok(Self { journal, run, number, position, life })
@@ -126,8 +136,9 @@ mod tests {
     #[test]
     fn a_header_comes_back_and_damage_is_seen() {
         for kind in [Kind::Segment, Kind::Manifest] {
-            let mut bytes = HEADER.encode(kind);
-            assert_eq!(Header::decode(&bytes, kind), Ok(HEADER));
+            let header = Header { run: 4, ..HEADER };
+            let mut bytes = header.encode(kind);
+            assert_eq!(Header::decode(&bytes, kind), Ok(header));
             for byte in 0..HEADER_BYTES {
                 bytes[byte] ^= 1;
                 assert!(Header::decode(&bytes, kind).is_err(), "byte {byte}");
@@ -145,9 +156,10 @@ mod tests {
             Header { position: u64::MAX, ..HEADER },
             Header { life: u32::MAX, ..HEADER },
         ];
-        for header in headers {
-            let bytes = header.encode(Kind::Segment);
-            let decoded = Header::decode(&bytes, Kind::Segment);
+        let kept_behind = Header { run: 6, ..HEADER };
+        let segments = headers.map(|header| (header, Kind::Segment));
+        for (header, kind) in segments.into_iter().chain([(kept_behind, Kind::Manifest)]) {
+            let decoded = Header::decode(&header.encode(kind), kind);
             assert_eq!(decoded, Err(NoHeader::Bad("impossible header")));
         }
     }

@@ -52,6 +52,7 @@ mod host;
 mod names;
 mod queue;
 mod reader;
+mod recent;
 mod record;
 mod recovery;
 mod repair;
@@ -84,6 +85,7 @@ use parking_lot::Mutex;
 pub use check::{Beyond, CheckedJournal, JournalFile, TornEnd};
 pub use checkpoint::{FoundJournal, JournalMark, find_journal};
 pub use error::JournalError;
+pub use recent::{Recent, RecentRecords};
 pub use recovery::{JournalRecord, Recovery};
 pub use status::JournalStatus;
 

@@ -34,6 +34,8 @@ pub struct Recovery {
     pub(super) has_manifest: bool,
     snapshot_bytes: u64,
     pub(super) segments: Vec<Segment>,
+    /// Those in front of the checkpoint that stay with it. What is damaged or missing of them is told by who reads them.
+    pub(super) kept: Vec<Segment>,
     /// Files that count for nothing.
     pub(super) needless: Vec<String>,
     /// What is wrong with the first segment that cannot be read, and the names from that one on: what comes before is
@@ -60,6 +62,7 @@ pub struct Recovery {
 }
 
 /// A segment whose header is right.
+#[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) name: String,
     pub(super) header: Header,
@@ -122,6 +125,7 @@ impl Recovery {
             has_manifest: manifest.is_some(),
             snapshot_bytes: 0,
             segments: Vec::new(),
+            kept: Vec::new(),
             needless: Vec::new(),
             damage: None,
             beyond: Vec::new(),
@@ -235,6 +239,10 @@ impl Recovery {
         self.number_last = numbers.last().copied().unwrap_or(0).max(self.manifest.number);
         for number in numbers {
             let name = names::segment(number);
+            if (self.manifest.first_kept()..self.manifest.number).contains(&number) {
+                self.keep(name, number)?;
+                continue;
+            }
             if self.damage.is_some() {
                 self.beyond.push(name);
                 continue;
@@ -252,13 +260,26 @@ impl Recovery {
         Ok(())
     }
 
+    /// Keeps a segment in front of the checkpoint, unless it is damaged. Errors: it cannot be read.
+    fn keep(&mut self, name: String, number: u64) -> Result<(), JournalError> {
+        match self.look_at_segment(&name, number) {
+            Ok(Some(segment)) => self.kept.push(segment),
+            Ok(None) => self.needless.push(name),
+            Err(error @ JournalError::Io { .. }) => return Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a segment in front of the checkpoint cannot be read")
+            }
+        }
+        Ok(())
+    }
+
     /// None: it counts for nothing.
     pub(super) fn look_at_segment(
         &mut self,
         name: &str,
         number: u64,
     ) -> Result<Option<Segment>, JournalError> {
-        if number < self.manifest.number {
+        if number < self.manifest.first_kept() {
             return Ok(None);
         }
         let file = self.open_file(name)?;
@@ -494,9 +515,10 @@ impl Recovery {
             tracing::info!(name, "a needless file of the journal is removed");
             remove(&*self.storage, name);
         }
+        let segments = self.kept.iter().chain(&self.segments);
         let facts = Facts {
             error: None,
-            segments: self.segments.iter().map(|segment| segment.header.number).collect(),
+            segments: segments.map(|segment| segment.header.number).collect(),
             checkpoint: self.manifest.position,
             snapshot_bytes: self.snapshot_bytes,
         };

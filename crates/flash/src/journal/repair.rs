@@ -89,7 +89,7 @@ impl Recovery {
 /// Begins a segment without records where the checkpoint is.
 fn put_segment(storage: &dyn Storage, manifest: &Header) -> Result<(), JournalError> {
     let file = storage.create(SEGMENT_NEW).map_err(failed(storage, SEGMENT_NEW, "creation"))?;
-    let header = manifest.encode(Kind::Segment);
+    let header = Header { run: 0, ..*manifest }.encode(Kind::Segment);
     file.write_at(0, &header).map_err(failed(storage, SEGMENT_NEW, "write"))?;
     file.sync().map_err(failed(storage, SEGMENT_NEW, "sync"))?;
     let name = names::segment(manifest.number);
@@ -151,7 +151,8 @@ impl CheckedJournal {
                 keep(storage, MANIFEST, &Aside::new(&names).name(MANIFEST))?;
                 sync_folder(storage)?;
             }
-            write_manifest(storage, &Header { run: 0, ..segment })?;
+            let run = self.first_before(&names, &segment)?;
+            write_manifest(storage, &Header { run, ..segment })?;
             put_manifest(storage)?;
             return Ok(Some(position));
         }
@@ -164,21 +165,32 @@ impl CheckedJournal {
         names: &[String],
         position: Position,
     ) -> Result<Option<Header>, JournalError> {
+        let headers = self.headers(names)?;
+        let there = headers.into_iter().filter(|header| header.position() == position);
+        Ok(there.max_by_key(|header| (header.life, u64::MAX - header.number)))
+    }
+
+    /// The number of the first segment of the same life, in front of one that is to be the first behind a checkpoint: the
+    /// snapshot may refer to it. 0: there is none.
+    fn first_before(&self, names: &[String], first: &Header) -> Result<u64, JournalError> {
+        let headers = self.headers(names)?;
+        let is_before =
+            |header: &&Header| header.life == first.life && header.number < first.number;
+        Ok(headers.iter().filter(is_before).map(|header| header.number).min().unwrap_or(0))
+    }
+
+    /// Those of all segments that are whole.
+    fn headers(&self, names: &[String]) -> Result<Vec<Header>, JournalError> {
         let storage = &*self.storage;
-        let mut found: Option<Header> = None;
+        let mut headers = Vec::new();
         for name in names {
             let Name::Segment(number) = Name::parse(name) else { continue };
             let read = storage.open(name).and_then(|file| read_exactly::<HEADER_BYTES>(&*file));
             let bytes = read.map_err(failed(storage, name, "read"))?;
             let header = bytes.and_then(|bytes| Header::decode(&bytes, Kind::Segment).ok());
-            let is_it = |header: &Header| header.number == number && header.position() == position;
-            let Some(header) = header.filter(is_it) else { continue };
-            let order = |header: &Header| (header.life, u64::MAX - header.number);
-            if found.is_none_or(|found| order(&header) > order(&found)) {
-                found = Some(header);
-            }
+            headers.extend(header.filter(|header| header.number == number));
         }
-        Ok(found)
+        Ok(headers)
     }
 
     /// Puts a snapshot that was written to a file of the folder, and what it says of the flash, in place of those of the last

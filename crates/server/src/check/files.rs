@@ -115,7 +115,8 @@ fn check_journal(
     }
     if let Some(path) = recovery.snapshot() {
         let position = recovery.checkpoint();
-        found.checkpoint = check_checkpoint(config, journal, (&path, position), found, report)?;
+        found.checkpoint =
+            check_checkpoint(config, (journal, &recovery), (&path, position), found, report)?;
     }
     if check_records(config, &mut recovery, found, report)? {
         found.records = Some(recovery);
@@ -126,7 +127,7 @@ fn check_journal(
 /// Checks what a checkpoint has, and what it refers to.
 fn check_checkpoint(
     config: &Config,
-    journal: &CheckedJournal,
+    (journal, recovery): (&CheckedJournal, &Recovery),
     (path, position): (&Path, Position),
     found: &mut Found,
     report: &mut Report,
@@ -154,7 +155,8 @@ fn check_checkpoint(
     }
     refused.iter().for_each(|error| report.damage(error));
     let snapshot = check_snapshot(path, SnapshotOf::Checkpoint(flash.as_mut()), report)?;
-    let SnapshotFound { is_whole, tables, lost } = snapshot;
+    let SnapshotFound { is_whole, tables, mut lost, recent } = snapshot;
+    recent.check(recovery, &tables.unwrap_or_default(), &mut lost, report)?;
     if !is_whole {
         found.refusal = found.refusal.or(Some(SNAPSHOT_DAMAGED));
     }

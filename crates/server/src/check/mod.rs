@@ -5,18 +5,20 @@
 //! files      which of them there are, by the options of the server
 //! journal    the records
 //! snapshot   keys, and references to values on flash, which are checked in batches
+//! recent     values that the snapshot refers to in the journal
 //! report     what is told
 //! repair     what can be repaired: `lost` keys are followed (`follow`) through the records, and taken out (`rewrite`)
 //! ```
 //!
-//! Invariant: no more is in memory than a batch of references, the longest string or record, and the list of the segments
-//! of the flash.
+//! Invariant: no more is in memory than a batch of references, the longest string or record, the list of the segments
+//! of the flash, and the names of keys whose values are in the journal, which were all in RAM.
 
 mod error;
 mod files;
 mod follow;
 mod journal;
 mod lost;
+mod recent;
 mod repair;
 mod report;
 mod rewrite;

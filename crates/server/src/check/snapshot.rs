@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-use command::saved::{PLACED_TYPE, Placed};
+use command::saved::{PLACED_TYPE, Reference};
 use flash::{KeptFlash, KeptRecord, Location, RecordId};
 use keyspace::DB_COUNT;
 use rdb::Error;
@@ -16,6 +16,7 @@ use rdb::file::{FileError, FileReader, OwnPart, Part};
 use super::error::CheckError;
 use super::follow::database_of;
 use super::lost::Lost;
+use super::recent::RecentKeys;
 use super::report::Report;
 use crate::limits::{CHECKED_BATCH_BYTES, CHECKED_STRING_BYTES_MAX};
 use crate::session::load_file::parse_tables;
@@ -38,6 +39,8 @@ pub(super) struct SnapshotFound {
     pub(super) tables: Option<[u8; DB_COUNT]>,
     /// Keys whose value is lost.
     pub(super) lost: Lost,
+    /// Keys whose value is in the journal.
+    pub(super) recent: RecentKeys,
 }
 
 /// Checks a file.
@@ -62,6 +65,7 @@ pub(super) fn check_snapshot(
         bytes,
         done,
         is_checkpoint,
+        is_of_flash: false,
         flash,
         report,
         tables: None,
@@ -70,11 +74,12 @@ pub(super) fn check_snapshot(
         keys: 0,
         references: 0,
         lost: Lost::default(),
+        recent: RecentKeys::default(),
     };
     let reader = FileReader::new(unpacker, CHECKED_STRING_BYTES_MAX);
     let read = reader.and_then(|reader| walk.all(reader));
     walk.check_batch();
-    let Walk { keys, references, report, tables, lost, .. } = walk;
+    let Walk { keys, references, report, tables, lost, recent, .. } = walk;
     let is_whole = read.is_ok();
     match read {
         Ok(()) => {}
@@ -86,10 +91,10 @@ pub(super) fn check_snapshot(
     }
     let on_flash = match references {
         0 => String::new(),
-        _ => format!(", {references} of them on flash"),
+        _ => format!(", {references} of them on flash or in the journal"),
     };
     report.line(format_args!("  {name}: {keys} keys{on_flash}, {bytes} bytes"));
-    Ok(SnapshotFound { is_whole, tables, lost })
+    Ok(SnapshotFound { is_whole, tables, lost, recent })
 }
 
 /// Whether a snapshot can be read to its end, and is what its checksum says.
@@ -135,6 +140,8 @@ struct Walk<'a> {
     /// Bytes of it that were read.
     done: Rc<Cell<u64>>,
     is_checkpoint: bool,
+    /// It says to which flash it refers.
+    is_of_flash: bool,
     flash: Option<&'a mut KeptFlash>,
     report: &'a mut Report,
     /// Of each database.
@@ -144,10 +151,14 @@ struct Walk<'a> {
     keys: u64,
     references: u64,
     lost: Lost,
+    recent: RecentKeys,
 }
 
 impl Walk<'_> {
     fn all(&mut self, mut reader: FileReader<Unpacker<Counted>>) -> Result<(), FileError> {
+        if self.is_checkpoint {
+            reader.take_own(PLACED_TYPE);
+        }
         loop {
             self.report.progress(self.name, self.done.get(), self.bytes);
             match reader.next_part()? {
@@ -181,7 +192,7 @@ impl Walk<'_> {
             let tables = parse_tables(value).ok_or(Error::Malformed("list of tables"));
             self.tables = Some(tables.map_err(|error| reader.error(error))?);
         } else if name == AUX_CHECKPOINT.as_bytes() {
-            reader.take_own(PLACED_TYPE);
+            self.is_of_flash = true;
             let number = self.flash.as_ref().map(|flash| flash.number());
             if number.is_none() || value::number::parse_u64(value) != number {
                 self.report.damage(format_args!(
@@ -195,10 +206,21 @@ impl Walk<'_> {
 
     /// Errors: it is no reference.
     fn refer(&mut self, part: OwnPart) -> Result<(), Error> {
-        let placed = Placed::read(&part.value).ok_or(Error::Malformed("reference to flash"))?;
+        let reference =
+            Reference::read(&part.value).ok_or(Error::Malformed("reference to a value"))?;
         let tables = self.tables.ok_or(Error::Malformed("file: it does not say its tables"))?;
         let db = usize::try_from(part.db).unwrap_or(usize::MAX);
         let table = *tables.get(db).ok_or(Error::Malformed("database"))?;
+        let placed = match reference {
+            Reference::Placed(placed) => placed,
+            Reference::Journaled(journaled) => {
+                self.recent.add(table, part.key.into_boxed_slice(), journaled);
+                return Ok(());
+            }
+        };
+        if !self.is_of_flash {
+            return Err(Error::Malformed("reference to flash: it does not say to which"));
+        }
         let id =
             RecordId { at: Location::from_units(placed.at.units), generation: placed.generation };
         let stored_len = placed.at.stored_len as usize;

@@ -27,6 +27,7 @@ use crate::session::journal::{cut_logging, journal_options};
 use crate::session::load_brake::Brake;
 use crate::session::load_file::{Batch, LoadedPiece, LoadedPlace, LoadedPlaces, start_reading};
 use crate::session::load_memory::LoadMemory;
+use crate::session::load_recent::RecentKeys;
 use crate::session::load_room::make_room_for_load;
 use crate::session::replay::load_journal;
 use crate::session::save::{AtHand, snapshot_path};
@@ -262,7 +263,7 @@ async fn load_begun(worker: &Worker, merging: Merging) -> Result<(), NotLoaded> 
 pub(super) async fn load_saved(worker: &Worker, merging: Merging) -> Result<bool, NotLoaded> {
     let (dir, name) = snapshot_path(&worker.server.config);
     match load_file(worker, &dir.join(name), merging).await {
-        Ok(()) => Ok(true),
+        Ok(_) => Ok(true),
         Err(NotLoaded::Open(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -274,19 +275,14 @@ pub(super) fn end_loading(worker: &Worker, is_whole: bool) {
     worker.server.saves.end_loading(changes);
 }
 
-/// Loads a file.
+/// Loads a file. Returns the keys whose values are in the journal.
 pub(super) async fn load_file(
     worker: &Worker,
     path: &Path,
     merging: Merging,
-) -> Result<(), NotLoaded> {
+) -> Result<RecentKeys, NotLoaded> {
     let file = worker.server.files.open(path)?;
-    let memory = LoadMemory::new(match merging {
-        Merging::Before => LOADED_OVER_SHIFT,
-        Merging::Not | Merging::Over => DUMP_OVER_SHIFT,
-    });
-    let (start, brake) = (Instant::now(), Brake::default());
-    let loaded = Loading { worker, merging, start, brake, memory }.load(path, file).await;
+    let loaded = Loading::new(worker, merging).load(path, file).await;
     worker.tier.after_batch(&mut worker.tally.borrow_mut());
     loaded
 }
@@ -302,8 +298,8 @@ pub(super) enum Merging {
     Before,
 }
 
-struct Loading<'a> {
-    worker: &'a Worker,
+pub(super) struct Loading<'a> {
+    pub(super) worker: &'a Worker,
     merging: Merging,
     start: Instant,
     brake: Brake,
@@ -316,8 +312,16 @@ fn item_bytes_max(server: &Server) -> u64 {
     request_bytes_max(server).saturating_mul(2)
 }
 
-impl Loading<'_> {
-    async fn load(&self, path: &Path, file: SavedFile) -> Result<(), NotLoaded> {
+impl<'a> Loading<'a> {
+    pub(super) fn new(worker: &'a Worker, merging: Merging) -> Loading<'a> {
+        let memory = LoadMemory::new(match merging {
+            Merging::Before => LOADED_OVER_SHIFT,
+            Merging::Not | Merging::Over => DUMP_OVER_SHIFT,
+        });
+        Loading { worker, merging, start: Instant::now(), brake: Brake::default(), memory }
+    }
+
+    async fn load(&self, path: &Path, file: SavedFile) -> Result<RecentKeys, NotLoaded> {
         let server = &self.worker.server;
         let file_bytes = file.size()?;
         tracing::info!(path = %path.display(), file_bytes, "loading");
@@ -325,12 +329,14 @@ impl Loading<'_> {
         let refers = self.merging == Merging::Before;
         let mut batches = start_reading(server, file, item_bytes_max(server), refers)?;
         let (mut putting, mut logged) = (Putting::default(), self.start);
+        let mut recent = RecentKeys::new(&server.tier);
         loop {
             let batch = batches.recv().await.ok_or(NotLoaded::Thread)??;
             if batch.is_empty() {
                 break;
             }
-            let Batch { pieces, places, put, .. } = batch;
+            let Batch { pieces, places, recent: more, put, .. } = batch;
+            more.into_iter().for_each(|key| recent.add(key));
             for piece in pieces {
                 self.put(&mut putting, piece).await?;
             }
@@ -358,10 +364,12 @@ impl Loading<'_> {
         let engine = server.tier.engine();
         match engine.as_ref().and_then(|engine| engine.checkpoints()) {
             Some(checkpoints) if refers => {
-                checkpoints.end_claims().map_err(|error| NotLoaded::Flash(error.to_string()))
+                let ended = checkpoints.end_claims();
+                ended.map_err(|error| NotLoaded::Flash(error.to_string()))?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(recent)
     }
 
     /// Makes keys of one slot whose values stay on flash.
@@ -395,7 +403,11 @@ impl Loading<'_> {
     }
 
     /// Makes a key of a piece, or adds it to that, with the leaves at hand that it needs.
-    async fn put(&self, putting: &mut Putting, mut piece: LoadedPiece) -> Result<(), NotLoaded> {
+    pub(super) async fn put(
+        &self,
+        putting: &mut Putting,
+        mut piece: LoadedPiece,
+    ) -> Result<(), NotLoaded> {
         let LoadedPiece { part, piece: value, .. } = &piece;
         if value.is_first() {
             let is_over = part.expire_at_ms > 0 && part.expire_at_ms <= unix_ms();
@@ -510,7 +522,7 @@ impl Loading<'_> {
 
 /// What is known of the key that is being put.
 #[derive(Default)]
-struct Putting {
+pub(super) struct Putting {
     /// It is passed over.
     has_expired: bool,
 }
@@ -550,7 +562,7 @@ fn put_place(
 }
 
 impl LoadedPiece {
-    fn refused(&self, reason: impl Into<Cow<'static, str>>) -> NotLoaded {
+    pub(super) fn refused(&self, reason: impl Into<Cow<'static, str>>) -> NotLoaded {
         let LoadedPiece { part, offset, .. } = self;
         let key = part.key.escape_ascii().to_string();
         NotLoaded::Key { offset: *offset, key, db: part.db, reason: reason.into() }

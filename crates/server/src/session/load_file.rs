@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use command::saved::{PLACED_TYPE, Piece, PieceMax, Placed, read_pieces};
+use command::saved::{PLACED_TYPE, Piece, PieceMax, Placed, Reference, read_pieces};
 use flash::Checkpoints;
 use keyspace::{DB_COUNT, Key};
 use rdb::file::{FileReader, KeyPart, OwnPart, Part, Short};
@@ -18,6 +18,7 @@ use crate::limits::{
     LOADED_PLACES_BYTES_MAX, LOADED_PLACES_MAX,
 };
 use crate::session::load::NotLoaded;
+use crate::session::load_recent::RecentKey;
 use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
 use crate::state::files::SavedFile;
 use crate::state::packed::Unpacker;
@@ -29,6 +30,7 @@ use crate::state::threads::wait_for;
 pub(super) struct Batch {
     pub(super) pieces: Vec<LoadedPiece>,
     pub(super) places: Vec<LoadedPlaces>,
+    pub(super) recent: Vec<RecentKey>,
     /// What they take on their way.
     bytes: u64,
     /// To be told when a large batch has been put: only then is more read.
@@ -91,11 +93,23 @@ pub(super) fn start_reading(
 ) -> Result<mpsc::Receiver<Result<Batch, NotLoaded>>, NotLoaded> {
     let file_bytes = file.size()?;
     let file = Counted { file, server: server.clone(), read: 0, asked_for: 0 };
-    let reader = FileReader::new(Unpacker::new(file)?, bytes_max)?;
+    let mut reader = FileReader::new(Unpacker::new(file)?, bytes_max)?;
+    if refers {
+        reader.take_own(PLACED_TYPE);
+    }
     tracing::info!(version = reader.version(), "loading");
     let (sender, receiver) = mpsc::channel(LOADED_BATCHES_MAX);
     let out = Out { sender, batch: Batch::default(), places: LoadedPlaces::default() };
-    let read = FileThread { server: server.clone(), reader, file_bytes, bytes_max, refers, out };
+    let (server_of_thread, is_of_flash) = (server.clone(), false);
+    let read = FileThread {
+        server: server_of_thread,
+        reader,
+        file_bytes,
+        bytes_max,
+        refers,
+        is_of_flash,
+        out,
+    };
     server.threads.start("load", Box::new(move || read.run()))?;
     Ok(receiver)
 }
@@ -136,8 +150,10 @@ struct FileThread {
     reader: FileReader<Unpacker<Counted>>,
     file_bytes: u64,
     bytes_max: u64,
-    /// Whether it may refer to values on flash.
+    /// Whether it may refer to values on flash, and in the journal.
     refers: bool,
+    /// It says to which flash it refers.
+    is_of_flash: bool,
     out: Out,
 }
 
@@ -154,7 +170,7 @@ struct Left;
 
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.places.is_empty()
+        self.pieces.is_empty() && self.places.is_empty() && self.recent.is_empty()
     }
 }
 
@@ -175,10 +191,17 @@ impl Out {
     }
 
     fn send_enough(&mut self) -> Result<(), Left> {
-        match self.batch.bytes >= LOADED_BYTES_MAX || self.batch.pieces.len() >= LOADED_KEYS_MAX {
+        let Batch { pieces, recent, bytes, .. } = &self.batch;
+        match *bytes >= LOADED_BYTES_MAX || pieces.len() + recent.len() >= LOADED_KEYS_MAX {
             true => self.send(),
             false => Ok(()),
         }
+    }
+
+    fn add_recent(&mut self, key: RecentKey) -> Result<(), Left> {
+        self.add_bytes(key.bytes())?;
+        self.batch.recent.push(key);
+        self.send_enough()
     }
 
     fn add_place(&mut self, slot: u16, db: u64, place: LoadedPlace) -> Result<(), Left> {
@@ -245,7 +268,7 @@ impl FileThread {
                     let offset = self.reader.offset();
                     tracing::warn!(?what, offset, "passed over: not supported");
                 }
-                Part::Own(part) => self.read_place(part)?,
+                Part::Own(part) => self.read_reference(part)?,
                 Part::Aux { name, value } => self.note(&name, &value)?,
                 Part::Size { .. } => {}
             }
@@ -290,17 +313,25 @@ impl FileThread {
                 let what = "it refers to values on flash, and the flash was not opened for it";
                 return Err(Ended::Not(NotLoaded::Flash(what.to_owned())));
             }
-            self.reader.take_own(PLACED_TYPE);
+            self.is_of_flash = true;
         }
         Ok(())
     }
 
-    fn read_place(&mut self, part: OwnPart) -> Result<(), Ended> {
+    fn read_reference(&mut self, part: OwnPart) -> Result<(), Ended> {
         let offset = self.reader.offset();
         let OwnPart { db, key, expire_at_ms, value } = part;
-        let Some(placed) = Placed::read(&value) else {
-            let error = self.reader.error(Error::Malformed("reference to flash"));
-            return Err(Ended::Not(error.into()));
+        let placed = match Reference::read(&value) {
+            Some(Reference::Placed(placed)) if self.is_of_flash => placed,
+            Some(Reference::Journaled(journaled)) => {
+                self.server.saves.loading.note_compressed(journaled.value_len.into(), 0);
+                let key = RecentKey { db, key, expire_at_ms, journaled, offset };
+                return Ok(self.out.add_recent(key)?);
+            }
+            _ => {
+                let error = self.reader.error(Error::Malformed("reference to a value"));
+                return Err(Ended::Not(error.into()));
+            }
         };
         let Key { slot, hash, .. } = Key::new(&key);
         let place = LoadedPlace { key, hash, expire_at_ms, placed, offset };

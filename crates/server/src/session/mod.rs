@@ -12,6 +12,7 @@ pub(crate) mod load;
 mod load_brake;
 pub(crate) mod load_file;
 mod load_memory;
+pub(crate) mod load_recent;
 mod load_room;
 pub(crate) mod replay;
 pub(crate) mod save;

@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,7 @@ use crate::session::journal::{GAP, apply_sync, journal_folder, resume_logging};
 use crate::session::load::{Merging, NotLoaded, end_loading, load_file, load_saved};
 use crate::session::load_brake::Brake;
 use crate::session::load_memory::LoadMemory;
+use crate::session::load_recent::load_recent;
 use crate::session::save::AtHand;
 use crate::session::taken_once::TakenOnce;
 use crate::state::registry::Run;
@@ -74,7 +76,8 @@ async fn read_journal(
     let mut recovery = opened?;
     let snapshot = recovery.snapshot();
     if let Some(path) = &snapshot {
-        load_file(worker, path, Merging::Before).await.map_err(|reason| {
+        let loaded = load_checkpoint(worker, path, &recovery).await;
+        loaded.map_err(|reason| {
             let name = path.file_name().unwrap_or(path.as_os_str());
             let name = name.to_string_lossy().into_owned();
             NotLoaded::Checkpoint { name, reason: Box::new(reason) }
@@ -94,6 +97,16 @@ async fn read_journal(
     // What stands behind a gap counts for nothing.
     let journal = if has_gap { recovery.start_anew()? } else { recovery.start()? };
     Ok((journal, needs_checkpoint))
+}
+
+/// Loads the snapshot of a checkpoint, and what it refers to in the journal.
+async fn load_checkpoint(
+    worker: &Worker,
+    path: &Path,
+    recovery: &Recovery,
+) -> Result<(), NotLoaded> {
+    let recent = load_file(worker, path, Merging::Before).await?;
+    load_recent(worker, recent, recovery).await
 }
 
 /// Whether an append-only file of Redis is where the journal is to be. To pass over it would be to lose what it has.

@@ -2,6 +2,7 @@
 //! moment).
 
 mod large;
+mod recent;
 mod referred;
 mod turns;
 mod window;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use command::{ColdValue, Fetched};
 use flash::{Checkpoints, Engine, Journal, Position};
-use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
+use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState, View};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
 use smallvec::SmallVec;
@@ -35,7 +36,10 @@ use crate::state::snapshot::{
 };
 use crate::state::snapshot_file::{FilePipe, SnapshotFile};
 
+pub(crate) use recent::set_values;
 pub(crate) use referred::forget_references;
+
+use recent::Gathering;
 use referred::{Referred, engine_to_refer_to};
 use turns::Turns;
 use window::Window;
@@ -339,6 +343,8 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         // Redis reads no file that refers to flash, packed or not.
         pipe.pack();
     }
+    let recent = journal.zip(saving.engine.clone());
+    let recent = recent.and_then(|(journal, engine)| Gathering::begin(server, journal, engine));
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
     let Moment { snapshot, mut referred, changes, position } = match saving.begin(writer) {
         Ok(moment) => moment,
@@ -348,6 +354,12 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         }
     };
     memory.end_claim();
+    let first_kept = recent.as_ref().and_then(Gathering::first);
+    if let Some((recent, (journal, position))) = recent.zip(journal.zip(position)) {
+        // All in front of it is in the segments then, unless the journal fails, which is told in the end.
+        let _ = journal.await_checkpoint_segment(position);
+        snapshot.set_recent(recent.end(server, journal), position);
+    }
     let walked = saving.walk(&snapshot);
     let [writer, part] = saving.end(&snapshot);
     let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
@@ -355,20 +367,25 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let compressed_away = snapshot.compressed_away.load(Ordering::Relaxed);
     if let Some(referred) = &referred {
         let stay_on_flash = snapshot.referred.load(Ordering::Relaxed);
-        tracing::info!(checkpoint = referred.number, keys, stay_on_flash, "values stay on flash");
+        let journaled = snapshot.journaled.load(Ordering::Relaxed);
+        let checkpoint = referred.number;
+        tracing::info!(checkpoint, keys, stay_on_flash, journaled, "values stay where they are");
     }
     let Saving { file, mut beside, .. } = saving;
     let checkpoint = journal.zip(position);
+    let first_kept = first_kept.filter(|_| snapshot.journaled.load(Ordering::Relaxed) > 0);
     let finished = finish((writer, part), beside.take(), result);
     let closed =
         finished.and_then(|bytes| Ok((bytes, close(server, checkpoint, referred.as_ref())?)));
     match closed {
-        Ok((bytes, state)) => put(server, file, &name, checkpoint, (&mut referred, state))
-            .map(|in_file| {
-                let compressed_away = compressed_away + bytes.saturating_sub(in_file);
-                Done { keys, bytes: in_file, compressed_away, changes }
-            })
-            .map_err(|error| failed("Error moving temp DB file on the final", error)),
+        Ok((bytes, state)) => {
+            put(server, file, &name, (checkpoint, first_kept), (&mut referred, state))
+                .map(|in_file| {
+                    let compressed_away = compressed_away + bytes.saturating_sub(in_file);
+                    Done { keys, bytes: in_file, compressed_away, changes }
+                })
+                .map_err(|error| failed("Error moving temp DB file on the final", error))
+        }
         Err(failure) => match file.remove() {
             Some(error) => Err(failed("Write error saving DB on disk:", error)),
             None => Err(failure),
@@ -404,7 +421,7 @@ fn put(
     server: &Server,
     file: SnapshotFile<'_>,
     name: &Path,
-    checkpoint: Option<(&Journal, Position)>,
+    (checkpoint, first_kept): (Option<(&Journal, Position)>, Option<u64>),
     (referred, state): (&mut Option<Referred>, Option<Vec<u8>>),
 ) -> io::Result<u64> {
     let Some((journal, position)) = checkpoint else { return file.put(name) };
@@ -416,7 +433,7 @@ fn put(
         return Err(io::Error::other(error));
     }
     let bytes = file.put(Path::new(&Journal::snapshot_name(position)))?;
-    let ended = journal.end_checkpoint(position).map_err(io::Error::other);
+    let ended = journal.end_checkpoint(position, first_kept).map_err(io::Error::other);
     match referred.take() {
         Some(referred) => referred.end(ended.is_ok()),
         None if ended.is_ok() => forget_references(server),
@@ -608,7 +625,10 @@ impl<'a> Saving<'a> {
             return Ok(());
         }
         if let Some(copier) = &mut *self.copier.borrow_mut() {
-            copier.copy_slot(slot, |key| !snapshot.has_saved(key));
+            let is_to_copy = |key: &Key<'_>, view: &View<'_>| {
+                !snapshot.has_saved(key) && !snapshot.is_journaled(key, view)
+            };
+            copier.copy_slot(slot, is_to_copy);
         }
         let keyspace = &self.server.tier.keyspace;
         let mut left_out = self.left_out();

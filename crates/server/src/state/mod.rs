@@ -23,6 +23,7 @@ pub(crate) mod post;
 pub(crate) mod prefetch;
 pub(crate) mod pubsub;
 pub(crate) mod push;
+pub(crate) mod recent_values;
 pub(crate) mod registry;
 pub(crate) mod reservation_queue;
 pub(crate) mod samples;

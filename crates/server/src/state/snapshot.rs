@@ -14,18 +14,18 @@
 //!    value that goes while it is written ends the snapshot; it is begun again.
 //! 4. What writes without a key (FLUSHALL, FLUSHDB, SWAPDB) does the same.
 //! 5. A checkpoint of the journal refers to values that are on flash and stay there ([`References`]): they are not read. Large
-//!    collections are written all the same.
+//!    collections are written all the same. It refers to strings in RAM as well that recent records of the journal have.
 //! 6. Locks are taken in this order: a slot, what was saved of it, the file.
 
 mod slot_saved;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use command::collection::LeafAt;
-use command::saved::{Placed, SavedTree, save_value, tree_bytes};
+use command::saved::{Journaled, Placed, SavedTree, save_value, tree_bytes};
 use command::{ColdValue, Fetched, NotResident};
-use flash::{Checkpoints, Engine, Location, record_size};
+use flash::{Checkpoints, Engine, Location, Position, record_size};
 use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState, Stored, View};
 use parking_lot::{Mutex, MutexGuard};
 use rapidhash::RapidHashSet;
@@ -35,9 +35,11 @@ use tier::{Counted, FetchedSet, Tier, TierWorker, Want};
 use value::Kind;
 
 use crate::limits::{
-    SAVED_AT_ONCE_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX, SAVED_STRING_BYTES_MAX,
-    SAVED_STRING_BYTES_MIN, SAVED_STRING_SHIFT, SAVED_TURN_BYTES_MAX, SAVED_WANTED_MAX,
+    RECENT_VALUE_BYTES_MIN, SAVED_AT_ONCE_BYTES_MAX, SAVED_KEYS_MAX, SAVED_LEAVES_MAX,
+    SAVED_STRING_BYTES_MAX, SAVED_STRING_BYTES_MIN, SAVED_STRING_SHIFT, SAVED_TURN_BYTES_MAX,
+    SAVED_WANTED_MAX,
 };
+use crate::state::recent_values::RecentValues;
 use crate::state::snapshot_file::FilePipe;
 use crate::state::threads::lock;
 
@@ -65,7 +67,9 @@ pub(crate) struct Snapshot {
     pub(crate) keys: AtomicU64,
     /// Those of them whose values stay on flash.
     pub(crate) referred: AtomicU64,
-    /// Bytes that values have and the file has not, since they are compressed in it.
+    /// Those whose values recent records of the journal have.
+    pub(crate) journaled: AtomicU64,
+    /// Bytes that values have and the file has not, since they are compressed in it, or in the journal.
     pub(crate) compressed_away: AtomicU64,
     /// Keys when it began.
     pub(crate) keys_at_first: u64,
@@ -78,12 +82,14 @@ pub(crate) struct Snapshot {
 pub(crate) struct References {
     engine: Arc<dyn Engine>,
     number: u64,
+    /// Values that the journal has in front of the checkpoint, and where that is. None: not yet, or it has none.
+    recent: OnceLock<(RecentValues, Position)>,
 }
 
 impl References {
     /// Those of the checkpoint of the engine with this number.
     pub(crate) fn new(engine: Arc<dyn Engine>, number: u64) -> References {
-        References { engine, number }
+        References { engine, number, recent: OnceLock::new() }
     }
 
     fn checkpoints(&self) -> &dyn Checkpoints {
@@ -108,6 +114,17 @@ impl References {
         };
         let generation = record.generation;
         Some(Placed { kind, at, generation, value_len, first_expiry_ms, frequency })
+    }
+
+    /// Refers to a string in RAM that the journal has. None: it is to be written.
+    fn refer_to_journal(&self, key: &Key<'_>, view: &View<'_>) -> Option<Journaled> {
+        let Stored::Hot(value) = view.stored else { return None };
+        let (recent, checkpoint) = self.recent.get()?;
+        if !Kind::from_bits(view.kind).is_string() || value.len() < RECENT_VALUE_BYTES_MIN {
+            return None;
+        }
+        let position = recent.find(key, value)?;
+        Some(Journaled { back: checkpoint.0 - position.0, value_len: value.len() as u32 })
     }
 }
 
@@ -229,6 +246,7 @@ impl Snapshot {
             references,
             keys: AtomicU64::new(0),
             referred: AtomicU64::new(0),
+            journaled: AtomicU64::new(0),
             compressed_away: AtomicU64::new(0),
             keys_at_first: (0..DB_COUNT as u8).map(|table| tier.counters.table(table).keys).sum(),
             failure: Mutex::new(None),
@@ -597,6 +615,10 @@ impl Snapshot {
         if let Some(placed) = self.references.as_ref().and_then(refer) {
             placed.save(&mut object);
             self.referred.fetch_add(1, Ordering::Relaxed);
+        } else if let Some(journaled) = self.refer_to_journal(key, view) {
+            journaled.save(&mut object);
+            self.journaled.fetch_add(1, Ordering::Relaxed);
+            self.compressed_away.fetch_add(journaled.value_len.into(), Ordering::Relaxed);
         } else {
             let value = match view.stored {
                 Stored::Hot(value) | Stored::Clean(value, _) => value,
@@ -616,6 +638,23 @@ impl Snapshot {
         let mut files = lock(&self.files);
         let file = files.current()?;
         file.key(self.database(table), key.bytes, view.expire_at_ms, &object).map_err(unwritten)
+    }
+
+    fn refer_to_journal(&self, key: &Key<'_>, view: &View<'_>) -> Option<Journaled> {
+        self.references.as_ref()?.refer_to_journal(key, view)
+    }
+
+    /// Whether the value of a key in RAM, with its slot held, is one that the journal has.
+    pub(crate) fn is_journaled(&self, key: &Key<'_>, view: &View<'_>) -> bool {
+        self.refer_to_journal(key, view).is_some()
+    }
+
+    /// Has values referred to from now on that the journal has in front of the checkpoint, at this position; once.
+    pub(crate) fn set_recent(&self, values: RecentValues, checkpoint: Position) {
+        if let Some(references) = &self.references {
+            let set = references.recent.set((values, checkpoint));
+            assert!(set.is_ok(), "records are gathered once for a checkpoint");
+        }
     }
 
     /// Whether something that a name holds is not saved at once. Its slot is held.

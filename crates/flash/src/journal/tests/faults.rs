@@ -239,8 +239,8 @@ fn a_checkpoint_that_another_has_replaced_comes_to_nothing() {
     scene.append(10);
     let new = scene.journal().begin_checkpoint();
     scene.step();
-    assert_eq!(scene.journal().end_checkpoint(old), Err(JournalError::Overtaken));
-    let missing = scene.journal().end_checkpoint(new);
+    assert_eq!(scene.journal().end_checkpoint(old, None), Err(JournalError::Overtaken));
+    let missing = scene.journal().end_checkpoint(new, None);
     assert!(matches!(missing, Err(JournalError::Io { operation: "open of the snapshot", .. })));
 }
 
@@ -257,7 +257,7 @@ fn a_checkpoint_that_surely_fails_leaves_nothing() {
     scene.journal().put_flash_state(at, b"state").expect("a file");
     assert_eq!(names(&scene).len(), before.len() + 2);
     scene.folder.set_faults(SimFaults { bytes_max: Some(0), ..SimFaults::default() });
-    let ended = scene.journal().end_checkpoint(at);
+    let ended = scene.journal().end_checkpoint(at, None);
     assert!(matches!(ended, Err(JournalError::Io { .. })), "{ended:?}");
     scene.folder.set_faults(SimFaults::default());
     let is_new = |name: &String| name == MANIFEST_NEW || before.contains(name);
@@ -271,5 +271,5 @@ fn a_checkpoint_of_a_journal_that_fails_does_not_end() {
     scene.append(10);
     let at = scene.journal().begin_checkpoint();
     scene.step();
-    assert!(matches!(scene.journal().end_checkpoint(at), Err(JournalError::Io { .. })));
+    assert!(matches!(scene.journal().end_checkpoint(at, None), Err(JournalError::Io { .. })));
 }

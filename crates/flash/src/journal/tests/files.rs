@@ -110,7 +110,7 @@ fn a_checkpoint_waits_for_the_writer() {
     let at = journal.begin_checkpoint();
     journal.append(&[b"behind"]);
     std::fs::write(journal.folder().join(Journal::snapshot_name(at)), "hundred").expect("written");
-    journal.end_checkpoint(at).expect("it ends");
+    journal.end_checkpoint(at, None).expect("it ends");
     assert_eq!(journal.status().snapshot_bytes, 7);
     drop(journal);
     let mut recovery = Recovery::open(folder.options(SyncPolicy::Always)).expect("it opens");
@@ -163,7 +163,7 @@ fn the_format_does_not_change() {
     writer.step(now);
     let snapshot = Journal::snapshot_name(at);
     std::fs::write(journal.folder().join(&snapshot), records[0]).expect("written");
-    journal.end_checkpoint(at).expect("it ends");
+    journal.end_checkpoint(at, None).expect("it ends");
     for record in &records[1..] {
         journal.append(&[record]);
     }

@@ -4,5 +4,6 @@ mod damage;
 mod faults;
 mod files;
 mod power_loss;
+mod recent;
 mod repair;
 mod scene;

@@ -92,10 +92,10 @@ fn a_loss_of_power_at_every_operation_leaves_a_prefix_with_all_that_was_durable(
     let first = number("KELVIN_HISTORY_FIRST").unwrap_or(0);
     let mut losses = 0;
     for seed in first..first + histories {
-        let mut scene = Scene::new(seed);
+        let mut scene = Scene::keeping(seed);
         play(&mut scene, 80);
         for at in 0..scene.folder.operations() {
-            let mut scene = Scene::new(seed);
+            let mut scene = Scene::keeping(seed);
             scene.folder.set_faults(SimFaults { power_off_at: Some(at), ..SimFaults::default() });
             play(&mut scene, 80);
             assert!(scene.folder.is_off());
@@ -110,10 +110,10 @@ fn a_loss_of_power_at_every_operation_leaves_a_prefix_with_all_that_was_durable(
 #[test]
 fn so_does_a_loss_behind_an_operation_that_failed_wherever_it_was() {
     for seed in 1_000..1_040 {
-        let mut scene = Scene::new(seed);
+        let mut scene = Scene::keeping(seed);
         play(&mut scene, 60);
         for at in 0..scene.folder.operations() {
-            let mut scene = Scene::new(seed);
+            let mut scene = Scene::keeping(seed);
             scene.folder.set_faults(SimFaults { fail_at: Some(at), ..SimFaults::default() });
             play(&mut scene, 80);
             survive(&mut scene);
@@ -124,7 +124,7 @@ fn so_does_a_loss_behind_an_operation_that_failed_wherever_it_was() {
 #[test]
 fn so_does_a_loss_behind_any_failures() {
     for seed in 2_000..3_000 {
-        let mut scene = Scene::new(seed);
+        let mut scene = Scene::keeping(seed);
         let power_off_at = Some(scene.random.below(400));
         let failing = [20, 100, 400][scene.random.below(3) as usize];
         scene.folder.set_faults(SimFaults { power_off_at, failing, ..SimFaults::default() });

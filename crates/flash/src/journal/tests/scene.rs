@@ -11,7 +11,8 @@ use super::super::storage::Storage;
 use super::super::tuning::Tuning;
 use super::super::writer::{Next, Writer};
 use super::super::{
-    Journal, JournalError, JournalOptions, Position, Recovery, SyncPolicy, TornTail,
+    Journal, JournalError, JournalOptions, Position, Recent, RecentRecords, Recovery, SyncPolicy,
+    TornTail,
 };
 
 /// Sizes with which a short history meets segments, chunks and parts.
@@ -44,6 +45,8 @@ pub(super) struct Scene {
     serial: u64,
     /// Checkpoints are numbered, as what they say of the flash is, by which a start opens that.
     checkpoints: u64,
+    /// Whether some of them refer to recent records.
+    keeps_recent: bool,
     /// The number of the one by which it was opened last: older ones must not be found any more.
     pub(super) opened_by: u64,
 }
@@ -59,8 +62,14 @@ impl Scene {
             durable: 0,
             serial: 0,
             checkpoints: 0,
+            keeps_recent: false,
             opened_by: 0,
         }
+    }
+
+    /// One whose checkpoints refer to recent records now and then.
+    pub(super) fn keeping(seed: u64) -> Self {
+        Self { keeps_recent: true, ..Self::new(seed) }
     }
 
     pub(super) fn journal(&self) -> &Journal {
@@ -87,9 +96,12 @@ impl Scene {
         let mut recovery = Recovery::open_on(Arc::new(self.folder.clone()), options(), tuning)?;
         let snapshot =
             recovery.snapshot().map(|_| read_snapshot(&self.folder, recovery.checkpoint()));
-        let of_snapshot = snapshot.as_ref().map(|(number, _)| *number);
+        let of_snapshot = snapshot.as_ref().map(|snapshot| snapshot.state);
         assert_eq!(of_snapshot, of_state, "the flash is as the snapshot needs it");
-        let mut found = snapshot.map(|(_, found)| found).unwrap_or_default();
+        if let Some(snapshot) = &snapshot {
+            check_kept(&recovery, snapshot)?;
+        }
+        let mut found = snapshot.map(|snapshot| snapshot.records).unwrap_or_default();
         assert!(found.iter().all(|(end, _)| *end <= recovery.checkpoint().0));
         while let Some(record) = recovery.read()? {
             found.push((record.position.0, record.payload.to_vec()));
@@ -133,6 +145,10 @@ impl Scene {
 
     /// Takes a checkpoint. False: something failed.
     pub(super) fn checkpoint(&mut self) -> bool {
+        let bytes_max = if self.keeps_recent { self.random.below(9_000) } else { 1 };
+        // Half of them.
+        let keeps = bytes_max.is_multiple_of(2);
+        let mut recent = keeps.then(|| self.journal().recent(bytes_max).ok()).flatten();
         let at = self.journal().begin_checkpoint();
         let records = self.records.clone();
         for _ in 0..self.random.below(3) {
@@ -141,10 +157,16 @@ impl Scene {
         self.step();
         self.checkpoints += 1;
         let state = self.checkpoints.to_le_bytes();
-        self.journal().await_checkpoint_segment(at).is_ok()
-            && write_snapshot(&self.folder, at, &state, &records).is_ok()
+        if self.journal().await_checkpoint_segment(at).is_err() {
+            return false;
+        }
+        let kept_from = recent.as_mut().and_then(|recent| first_of(recent, self.journal()));
+        let kept = recent.and_then(|recent| recent.first()).filter(|_| kept_from.is_some());
+        let snapshot =
+            Snapshot { state: self.checkpoints, kept_from: kept_from.unwrap_or(at.0), records };
+        write_snapshot(&self.folder, at, &snapshot).is_ok()
             && self.journal().put_flash_state(at, &state).is_ok()
-            && self.journal().end_checkpoint(at).is_ok()
+            && self.journal().end_checkpoint(at, kept).is_ok()
     }
 
     /// Ends the journal as a server does that is told to. False: something failed.
@@ -167,15 +189,43 @@ impl Scene {
     }
 }
 
-/// Writes a snapshot as a server does, which refers to the flash as it says in front.
-fn write_snapshot(
-    folder: &SimFolder,
-    at: Position,
-    state: &[u8],
-    records: &[Appended],
-) -> std::io::Result<()> {
-    let mut bytes = state.to_vec();
-    for (end, payload) in records {
+/// What a snapshot has.
+struct Snapshot {
+    /// What it says of the flash to which it refers.
+    state: u64,
+    /// Where the records begin that stay with it.
+    kept_from: u64,
+    records: Vec<Appended>,
+}
+
+/// Where the first of the recent records begins. None: there is none, or it cannot be read.
+fn first_of(recent: &mut RecentRecords, journal: &Journal) -> Option<u64> {
+    recent.go_on(journal).ok()?;
+    match recent.read().ok()? {
+        Recent::Record { begin, .. } => Some(begin.0),
+        Recent::Damage(_) | Recent::End => None,
+    }
+}
+
+/// Looks whether all records are there that stay with a snapshot.
+fn check_kept(recovery: &Recovery, snapshot: &Snapshot) -> Result<(), JournalError> {
+    let mut recent = recovery.recent();
+    recent.go_to(Position(snapshot.kept_from));
+    for (end, kept) in snapshot.records.iter().filter(|(end, _)| *end > snapshot.kept_from) {
+        match recent.read()? {
+            Recent::Record { begin, payload } => {
+                assert!(payload == kept && begin.0 < *end, "another record than that up to {end}");
+            }
+            other => panic!("{other:?} in place of the record up to {end}"),
+        }
+    }
+    Ok(())
+}
+
+/// Writes a snapshot as a server does.
+fn write_snapshot(folder: &SimFolder, at: Position, snapshot: &Snapshot) -> std::io::Result<()> {
+    let mut bytes = [snapshot.state.to_le_bytes(), snapshot.kept_from.to_le_bytes()].concat();
+    for (end, payload) in &snapshot.records {
         bytes.extend_from_slice(&end.to_le_bytes());
         bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
         bytes.extend_from_slice(payload);
@@ -191,7 +241,7 @@ fn number_of(state: &[u8]) -> u64 {
     u64::from_le_bytes(state.try_into().expect("a whole state"))
 }
 
-fn read_snapshot(folder: &SimFolder, at: Position) -> (u64, Vec<Appended>) {
+fn read_snapshot(folder: &SimFolder, at: Position) -> Snapshot {
     let bytes = folder.bytes(&Journal::snapshot_name(at));
     let mut rest = &bytes[..];
     let number = |rest: &mut &[u8]| {
@@ -199,7 +249,7 @@ fn read_snapshot(folder: &SimFolder, at: Position) -> (u64, Vec<Appended>) {
         *rest = back;
         u64::from_le_bytes(*number)
     };
-    let state = number(&mut rest);
+    let (state, kept_from) = (number(&mut rest), number(&mut rest));
     let mut records = Vec::new();
     while !rest.is_empty() {
         let end = number(&mut rest);
@@ -208,5 +258,5 @@ fn read_snapshot(folder: &SimFolder, at: Position) -> (u64, Vec<Appended>) {
         records.push((end, payload.to_vec()));
         rest = back;
     }
-    (state, records)
+    Snapshot { state, kept_from, records }
 }

@@ -129,6 +129,9 @@ pub const JOURNAL_READ_BYTES: usize = 1 << 20;
 /// Segments in front of a checkpoint that stay with it: each checkpoint begins one, however short.
 pub const RECENT_SEGMENTS_MAX: usize = 64;
 
+/// Bytes of a record in them that is read while the journal goes on: it is in memory as a whole.
+pub const RECENT_RECORD_BYTES_MAX: usize = 4 << 20;
+
 const _: () = assert!(2 * JOURNAL_SYNC_BYTES <= JOURNAL_HELD_BYTES_MAX);
 
 // Each stream may have one open while a large record is written; one more must be left.

@@ -112,6 +112,8 @@ fn values_that_the_journal_has_are_not_written_again() {
         run(&mut client, &["DEL behind"]);
         assert_eq!(client.show("DEBUG DIGEST"), expected, "{round}");
         assert!(matches!(client.line("PTTL volatile"), Frame::Integer(ms) if ms > 1));
+        let found = field(&mut client, "tiering", "tier_loaded_recent");
+        assert!(found > VALUES as u64 * 9 / 10, "{round}: {found}");
         let hot = field(&mut client, "tiering", "tier_values_hot_bytes");
         assert!(bytes - hot <= copied, "{round}: {hot} of {bytes} bytes are in RAM again");
     }
@@ -231,4 +233,36 @@ fn a_value_that_is_lost_with_its_record_is_told_and_taken_out() {
         let (code, told) = check(&options);
         assert_eq!(code, 0, "{told}");
     }
+}
+
+/// Where the flash is lost and the keys on it are taken out, values that the journal has stay, and the rest can be checked.
+#[test]
+fn values_that_the_journal_has_stay_where_the_flash_is_lost() {
+    let owner = Server::kelvin(&[]);
+    let dir = owner.directory().to_str().expect("a path in UTF-8");
+    let own = ["--dir", dir, "--flash-path", dir, "--flash-size", "512mb"];
+    let kept = ["--appendonly", "yes", "--tier-persistence", "yes"];
+    let options = [&own[..], &kept, &OPTIONS].concat();
+    let mut server = on_directory(owner.directory(), &OPTIONS);
+    let mut client = server.connect();
+    fill(&mut client, 1);
+    let is_long = |number: &usize| value(&format!("key:{number}"), 1, WORDS_MAX).len() >= 128;
+    let demoted: Vec<usize> = (0..VALUES).filter(is_long).take(10).collect();
+    for number in &demoted {
+        assert_eq!(client.show(&format!("TIER DEMOTE key:{number}")), ":1", "{number}");
+    }
+    take_checkpoint(&mut client);
+    shut_down(&mut server, &mut client);
+    fs::remove_file(owner.directory().join("kelvin.flash")).expect("it is there");
+    let (code, told) = check(&[&options[..], &["--repair"]].concat());
+    assert_eq!(code, 0, "{told}");
+    let (code, told) = check(&options);
+    assert_eq!(code, 0, "{told}");
+    let mut server = on_directory(owner.directory(), &OPTIONS);
+    let mut client = server.connect();
+    for number in 0..VALUES {
+        let found = times_written(&mut client, &format!("key:{number}"), WORDS_MAX);
+        assert_eq!(found, u64::from(!demoted.contains(&number)), "{number}");
+    }
+    take_checkpoint(&mut client);
 }

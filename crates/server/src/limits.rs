@@ -237,7 +237,9 @@ pub(crate) const DIGESTED_LEAVES_MAX: usize = 128;
 /// Bytes of the last records in front of a checkpoint that stay with it, since it may refer to them: so many times those
 /// of the values that are in RAM alone.
 pub(crate) const RECENT_SHARE: u64 = 6;
-/// A segment of the journal is not kept for values that are less than a part of it, 1/16.
+/// And at most so many: they are read before a checkpoint begins, and by a start.
+pub(crate) const RECENT_BYTES_MAX: u64 = 4 << 30;
+/// A segment in which the values of less than this part of it are wanted, 1/16, is the first that is kept.
 pub(crate) const RECENT_WORTH: u64 = 16;
 /// Shorter values are written: a reference takes some 12 bytes.
 pub(crate) const RECENT_VALUE_BYTES_MIN: usize = 128;

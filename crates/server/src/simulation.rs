@@ -99,6 +99,11 @@ impl SimServer {
         self.server.saves.loaded_places.load(Ordering::Relaxed)
     }
 
+    /// Values that the last start found in the journal.
+    pub fn loaded_recent(&self) -> u64 {
+        self.server.saves.loaded_recent.load(Ordering::Relaxed)
+    }
+
     /// Has what is under way come to an end, as that of a process does that is told to.
     pub fn stop(&self) {
         self.server.shut_down();

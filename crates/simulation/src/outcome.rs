@@ -57,6 +57,8 @@ pub struct Outcome {
     pub checkpoints: u64,
     /// Keys that a start has found with their values left on flash.
     pub kept: u64,
+    /// Values that the last start found in the journal, where a checkpoint refers to them.
+    pub recent: u64,
     /// Writes that were answered before a crash and lost by it.
     pub lost: u64,
     /// Fields with a time that were found behind crashes.
@@ -152,6 +154,7 @@ impl Outcome {
         self.crashes += other.crashes;
         self.checkpoints += other.checkpoints;
         self.kept += other.kept;
+        self.recent += other.recent;
         self.lost += other.lost;
         self.timed_fields += other.timed_fields;
         self.pending += other.pending;
@@ -167,7 +170,7 @@ impl fmt::Display for Outcome {
         let Outcome { cold_reads, demoted, promoted, restored, evicted, .. } = self;
         let Outcome { waits, collected, heard, unchecked, fingerprint, .. } = self;
         let Outcome { light, overtaken, heavy, passed, behind, .. } = self;
-        let Outcome { crashes, lost, checkpoints, kept, timed_fields, pending, .. } = self;
+        let Outcome { crashes, lost, checkpoints, kept, recent, timed_fields, pending, .. } = self;
         writeln!(out, "{steps} steps, {answered} operations answered, {refused} refused")?;
         writeln!(out, "{committed} transactions committed, {disturbed} disturbed")?;
         writeln!(out, "values: {demoted} demoted, {promoted} promoted, {restored} restored")?;
@@ -176,7 +179,10 @@ impl fmt::Display for Outcome {
         writeln!(out, "turns: {light} light, {overtaken} overtaken, {heavy} heavy")?;
         writeln!(out, "{passed} times overtaken, {behind} times behind")?;
         writeln!(out, "{crashes} crashes, {lost} answered writes lost by them")?;
-        writeln!(out, "{checkpoints} checkpoints, {kept} values found on flash by starts")?;
+        writeln!(
+            out,
+            "{checkpoints} checkpoints, {kept} values found on flash by starts, {recent} in the journal"
+        )?;
         writeln!(
             out,
             "{timed_fields} fields with times and {pending} pending entries found by them"

@@ -689,6 +689,7 @@ impl World {
         self.threads.iter().for_each(|one| outcome.add_turns(one.worker.turn_counts()));
         outcome.checkpoints = self.journal.as_ref().map_or(0, JournalThread::checkpoints);
         outcome.kept = self.server.loaded_places();
+        outcome.recent = self.server.loaded_recent();
         histories.iter().flatten().for_each(|event| outcome.add_event(event));
         outcome
     }

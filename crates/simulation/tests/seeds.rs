@@ -14,10 +14,11 @@ fn seeds_run_clean() {
     let Outcome { light, overtaken, heavy, passed, behind, .. } = summary.total;
     assert!([light, overtaken, heavy, passed, behind].iter().all(|count| *count > 0), "{summary}");
     // Servers crash, and lose of what was answered where they may.
-    let Outcome { crashes, lost, checkpoints, kept, .. } = summary.total;
+    let Outcome { crashes, lost, checkpoints, kept, recent, .. } = summary.total;
     assert!(crashes * 4 > SEEDS && lost > 0, "{summary}");
     // Checkpoints are taken, and refer to values that starts find on flash.
     assert!(checkpoints * 5 > SEEDS && kept * 20 > SEEDS, "{summary}");
+    assert!(recent * 200 > SEEDS, "{summary}");
     // Fields have times then, and groups what they have not acknowledged.
     let Outcome { timed_fields, pending, .. } = summary.total;
     assert!(timed_fields * 2 > SEEDS && pending * 4 > SEEDS, "{summary}");

@@ -16,7 +16,7 @@ use super::record::Part;
 use super::recovery::Segment;
 use super::storage::{Storage, read_exactly};
 use super::{Journal, Position, Recovery};
-use crate::limits::RECENT_SEGMENTS_MAX;
+use crate::limits::{RECENT_RECORD_BYTES_MAX, RECENT_SEGMENTS_MAX};
 
 /// The records of some segments that follow each other, up to a position.
 pub struct RecentRecords {
@@ -27,6 +27,9 @@ pub struct RecentRecords {
     reader: Option<SegmentReader>,
     /// Parts of a record that is not whole yet.
     parts: Vec<u8>,
+    /// Longer records are passed over.
+    record_bytes_max: usize,
+    is_too_long: bool,
     /// Where the next record begins, whose parts may have been read.
     position: u64,
     /// Where they end. None: others are appended meanwhile.
@@ -56,6 +59,8 @@ pub enum Recent<'a> {
 impl Journal {
     /// The records of the last segments, 64 of them at most, which have `bytes_max` bytes at most unless there is only one.
     ///
+    /// Records of more than 4 MiB are passed over.
+    ///
     /// Errors: they cannot be read.
     pub fn recent(&self, bytes_max: u64) -> Result<RecentRecords, JournalError> {
         let mut segments = self.segments_from(0)?;
@@ -68,7 +73,7 @@ impl Journal {
             count += 1;
         }
         let segments = segments.split_off(segments.len() - count);
-        Ok(RecentRecords::new(self.storage.clone(), segments, None))
+        Ok(RecentRecords::new(self.storage.clone(), segments, (None, RECENT_RECORD_BYTES_MAX)))
     }
 
     /// Segments by their numbers.
@@ -94,16 +99,32 @@ impl Recovery {
     /// The records that stay with the last checkpoint, in front of it.
     pub fn recent(&self) -> RecentRecords {
         let end = Some(self.checkpoint().0);
-        RecentRecords::new(self.storage.clone(), self.kept.clone(), end)
+        RecentRecords::new(self.storage.clone(), self.kept.clone(), (end, usize::MAX))
     }
 }
 
 impl RecentRecords {
-    fn new(storage: Arc<dyn Storage>, segments: Vec<Segment>, end: Option<u64>) -> RecentRecords {
+    fn new(
+        storage: Arc<dyn Storage>,
+        segments: Vec<Segment>,
+        (end, record_bytes_max): (Option<u64>, usize),
+    ) -> RecentRecords {
         let position = segments.first().map_or(0, |segment| segment.header.position);
         let (at, reader, parts) = (0, None, Vec::new());
         let (is_bad, is_past) = (false, false);
-        RecentRecords { storage, segments, at, reader, parts, position, end, is_bad, is_past }
+        RecentRecords {
+            storage,
+            segments,
+            at,
+            reader,
+            parts,
+            record_bytes_max,
+            is_too_long: false,
+            position,
+            end,
+            is_bad,
+            is_past,
+        }
     }
 
     /// The number of the first segment. None: there is none.
@@ -142,7 +163,7 @@ impl RecentRecords {
         let is_before = |segment: &Segment| segment.header.position <= position.0;
         self.at = self.segments.iter().rposition(is_before).unwrap_or(0);
         self.position = position.0;
-        self.reader = None;
+        (self.reader, self.is_bad, self.is_past) = (None, false, false);
     }
 
     /// What comes next.
@@ -150,12 +171,13 @@ impl RecentRecords {
     /// Errors: a file cannot be read.
     pub fn read(&mut self) -> Result<Recent<'_>, JournalError> {
         self.parts.clear();
+        self.is_too_long = false;
         loop {
             let Some(segment) = self.segments.get(self.at) else { return Ok(Recent::End) };
             let path = self.storage.path(&segment.name);
             let failed = |error| JournalError::io(&path, "read", &error);
             let bound = self.segments.get(self.at + 1).map(|next| next.header.position);
-            let bound = bound.or(self.end);
+            let bound = bound.into_iter().chain(self.end).min();
             if self.reader.is_none() {
                 let file = self.storage.open(&segment.name).map_err(failed)?;
                 self.position = self.position.max(segment.header.position);
@@ -176,7 +198,15 @@ impl RecentRecords {
             }
             let what = match reader.next().map_err(failed)? {
                 Read::Record { payload, part: Part::GoesOn } => {
-                    self.parts.extend_from_slice(&reader.bytes()[payload]);
+                    self.is_too_long |= self.parts.len() + payload.len() > self.record_bytes_max;
+                    match self.is_too_long {
+                        true => self.parts.clear(),
+                        false => self.parts.extend_from_slice(&reader.bytes()[payload]),
+                    }
+                    continue;
+                }
+                Read::Record { part: Part::Last, .. } if self.is_too_long => {
+                    (self.is_too_long, self.position) = (false, reader.position());
                     continue;
                 }
                 Read::Record { payload, part: Part::Last } => {
@@ -204,7 +234,7 @@ impl RecentRecords {
 
     fn go_to_next_segment(&mut self) {
         self.at += 1;
-        (self.reader, self.is_past) = (None, false);
+        (self.reader, self.is_past, self.is_too_long) = (None, false, false);
         self.parts.clear();
         // Not what a record claims that is bad.
         self.position =

@@ -44,6 +44,8 @@ pub(super) struct Checkpoint {
     pub(super) tables: Option<[u8; DB_COUNT]>,
     pub(super) lost: Lost,
     pub(super) flash: Option<KeptFlash>,
+    /// Whether it refers to flash.
+    pub(super) is_of_flash: bool,
     /// What is said of the flash is not what is there, though no value may be lost.
     pub(super) is_other: bool,
 }
@@ -155,7 +157,7 @@ fn check_checkpoint(
     }
     refused.iter().for_each(|error| report.damage(error));
     let snapshot = check_snapshot(path, SnapshotOf::Checkpoint(flash.as_mut()), report)?;
-    let SnapshotFound { is_whole, tables, mut lost, recent } = snapshot;
+    let SnapshotFound { is_whole, tables, is_of_flash, mut lost, recent } = snapshot;
     recent.check(recovery, &tables.unwrap_or_default(), &mut lost, report)?;
     if !is_whole {
         found.refusal = found.refusal.or(Some(SNAPSHOT_DAMAGED));
@@ -169,7 +171,7 @@ fn check_checkpoint(
     }
     let is_other = has_more || !refused.is_empty();
     let (path, position) = (path.to_owned(), position);
-    Ok(Some(Checkpoint { path, position, tables, lost, flash, is_other }))
+    Ok(Some(Checkpoint { path, position, tables, lost, flash, is_of_flash, is_other }))
 }
 
 /// Tells of what is wrong with the journal. Errors: it cannot be read.

@@ -57,7 +57,7 @@ impl RecentKeys {
                 }
                 Recent::End => break,
             };
-            let back = recovery.checkpoint().0 - begin.0;
+            let back = recovery.checkpoint().0.saturating_sub(begin.0);
             let Some(keys) = self.0.remove(&back) else { continue };
             let sets = last_sets(payload, keys.iter().map(|key| &key.key[..]));
             let sets = sets.unwrap_or_default();

@@ -84,14 +84,15 @@ fn take_out_lost(
     checkpoint: Checkpoint,
     report: &mut Report,
 ) -> Result<bool, CheckError> {
-    let Checkpoint { path, position, tables, lost, flash, .. } = checkpoint;
-    let Some(flash) = flash.filter(|flash| !flash.has_refused_file()) else {
+    let Checkpoint { path, position, tables, lost, flash, is_of_flash, .. } = checkpoint;
+    let flash = flash.filter(|flash| !flash.has_refused_file());
+    if flash.is_none() && is_of_flash {
         return refuse(
             report,
             "the values may be there, and nobody can say so without the state of the flash and its label: restore \
              these from a copy",
         );
-    };
+    }
     // A snapshot that does not say them refers to nothing.
     let tables = tables.unwrap_or_default();
     let mut followed = Followed::new(tables, lost);
@@ -114,8 +115,13 @@ fn take_out_lost(
         report.key("given up", followed.db(table).into(), key, "its value is lost");
     }
     remove_made(journal, &followed)?;
-    flash.lengthen()?;
-    let state = flash.has_files().then(|| flash.state_of_claims());
+    let state = match &flash {
+        Some(flash) => {
+            flash.lengthen()?;
+            flash.has_files().then(|| flash.state_of_claims())
+        }
+        None => None,
+    };
     let out = path.with_file_name(REWRITTEN_NAME);
     let is_lost = |table: u8, key: &[u8]| at_checkpoint.has(table, key);
     let taken_out = rewrite_snapshot(&path, &out, tables, state.is_some(), &is_lost)?;

@@ -10,7 +10,7 @@ use rdb::file::{FileError, FileReader, FileWriter, KeyPart, OwnPart, Part, own_v
 
 use super::error::CheckError;
 use crate::limits::CHECKED_STRING_BYTES_MAX;
-use crate::session::save::{AUX_CHECKPOINT, AUX_LOST, AUX_TABLES};
+use crate::session::save::{AUX_CHECKPOINT, AUX_LOST};
 use crate::state::packed::Unpacker;
 
 /// Its name until it takes the place of the other: a start removes it.
@@ -87,7 +87,8 @@ impl Rewrite<'_> {
     }
 
     fn add_aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
-        let is_of_flash = [AUX_TABLES, AUX_CHECKPOINT].iter().any(|own| own.as_bytes() == name);
+        // Which tables there are is needed in any case: records and references to the journal go by them.
+        let is_of_flash = AUX_CHECKPOINT.as_bytes() == name;
         match (std::str::from_utf8(name), std::str::from_utf8(value)) {
             (Ok(name), Ok(value)) if self.refers || !is_of_flash => self.writer.aux(name, value),
             _ => Ok(()),

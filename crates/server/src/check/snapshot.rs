@@ -37,6 +37,8 @@ pub(super) struct SnapshotFound {
     pub(super) is_whole: bool,
     /// The table of each database, if it says so.
     pub(super) tables: Option<[u8; DB_COUNT]>,
+    /// Whether it refers to flash.
+    pub(super) is_of_flash: bool,
     /// Keys whose value is lost.
     pub(super) lost: Lost,
     /// Keys whose value is in the journal.
@@ -79,7 +81,7 @@ pub(super) fn check_snapshot(
     let reader = FileReader::new(unpacker, CHECKED_STRING_BYTES_MAX);
     let read = reader.and_then(|reader| walk.all(reader));
     walk.check_batch();
-    let Walk { keys, references, report, tables, lost, recent, .. } = walk;
+    let Walk { keys, references, report, tables, is_of_flash, lost, recent, .. } = walk;
     let is_whole = read.is_ok();
     match read {
         Ok(()) => {}
@@ -94,7 +96,7 @@ pub(super) fn check_snapshot(
         _ => format!(", {references} of them on flash or in the journal"),
     };
     report.line(format_args!("  {name}: {keys} keys{on_flash}, {bytes} bytes"));
-    Ok(SnapshotFound { is_whole, tables, lost, recent })
+    Ok(SnapshotFound { is_whole, tables, is_of_flash, lost, recent })
 }
 
 /// Whether a snapshot can be read to its end, and is what its checksum says.

@@ -2,6 +2,7 @@
 //! the records behind the checkpoint are run.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use command::saved::{Journaled, Piece};
 use command::{BadRecord, Commands};
@@ -82,10 +83,11 @@ pub(super) async fn load_recent(
 ) -> Result<(), NotLoaded> {
     let (loading, checkpoint) = (Loading::new(worker, Merging::Before), recovery.checkpoint().0);
     let (mut records, mut damage) = (recovery.recent(), None);
-    let (mut put, mut turn) = (0, Turn::default());
-    if let Some(back) = recent.keys.keys().max() {
-        records.go_to(Position(checkpoint.saturating_sub(*back)));
-    }
+    let (loaded, mut turn) = (&worker.server.saves.loaded_recent, Turn::default());
+    let progress = &worker.server.saves.loading;
+    let mut left = recent.keys.keys().max().copied().unwrap_or(0);
+    records.go_to(Position(checkpoint.saturating_sub(left)));
+    progress.begin_file(left);
     while !recent.keys.is_empty() {
         let (begin, payload) = match records.read()? {
             Recent::Record { begin, payload } => (begin, payload),
@@ -96,15 +98,19 @@ pub(super) async fn load_recent(
             }
             Recent::End => break,
         };
-        let (keys, bytes) = (recent.take(checkpoint - begin.0), payload.len() as u64);
+        let (back, bytes) = (checkpoint.saturating_sub(begin.0), payload.len() as u64);
+        progress.note_read(left.saturating_sub(back));
+        left = left.min(back);
+        let keys = recent.take(back);
         if !keys.is_empty() {
-            put += keys.len();
+            loaded.fetch_add(keys.len() as u64, Ordering::Relaxed);
             load_of_record(&loading, keys, (begin, payload)).await?;
         }
         turn.give_way(worker, bytes).await;
     }
     worker.tier.after_batch(&mut worker.tally.borrow_mut());
-    tracing::info!(keys = put, "values of the checkpoint were read from the journal");
+    let keys = loaded.load(Ordering::Relaxed);
+    tracing::info!(keys, "values of the checkpoint were read from the journal");
     match recent.keys.values().flatten().next() {
         None => Ok(()),
         Some(key) => Err(missing(key, checkpoint, damage)),

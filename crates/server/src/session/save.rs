@@ -358,7 +358,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     if let Some((recent, (journal, position))) = recent.zip(journal.zip(position)) {
         // All in front of it is in the segments then, unless the journal fails, which is told in the end.
         let _ = journal.await_checkpoint_segment(position);
-        snapshot.set_recent(recent.end(server, journal), position);
+        snapshot.set_recent(recent.end(server, journal, position), position);
     }
     let walked = saving.walk(&snapshot);
     let [writer, part] = saving.end(&snapshot);

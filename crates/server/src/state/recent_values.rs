@@ -15,6 +15,8 @@ pub(crate) struct RecentValues {
     found: RapidHashMap<u64, Found>,
     state: RandomState,
     bytes: u64,
+    /// Records in front of this do not stay.
+    kept_from: Position,
     memory: Counted,
 }
 
@@ -27,12 +29,12 @@ struct Found {
 }
 
 impl RecentValues {
-    /// Bytes that one takes: an entry, and half as much that is free in the table.
-    pub(crate) const VALUE_BYTES: u64 = 48;
+    /// Bytes that one takes: an entry of 33, and as much again that is free in the table.
+    pub(crate) const VALUE_BYTES: u64 = 64;
 
     pub(crate) fn new(tier: &Arc<Tier>) -> RecentValues {
         let (found, memory) = (RapidHashMap::default(), Counted::new(tier.clone()));
-        RecentValues { found, state: RandomState::new(), bytes: 0, memory }
+        RecentValues { found, state: RandomState::new(), bytes: 0, kept_from: Position(0), memory }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -42,6 +44,11 @@ impl RecentValues {
     /// Bytes of the values.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Says from where on records stay: those in front are not referred to.
+    pub(crate) fn keep_from(&mut self, position: Position) {
+        self.kept_from = position;
     }
 
     /// Whether a record that sets a key, and begins there, is the last one by now. What an earlier command of it sets the
@@ -74,7 +81,9 @@ impl RecentValues {
     /// Where the record begins that sets a key to this value, and nothing behind it that was noted sets it to another.
     pub(crate) fn find(&self, key: &Key<'_>, value: &[u8]) -> Option<Position> {
         let found = self.found.get(&key.hash)?;
-        (found.check == self.check(value)).then_some(found.position)
+        let is_kept = found.position >= self.kept_from;
+        let is_it = || found.value_len as usize == value.len() && found.check == self.check(value);
+        (is_kept && is_it()).then_some(found.position)
     }
 
     fn check(&self, value: &[u8]) -> u64 {
@@ -117,6 +126,10 @@ mod tests {
         let mut values = RecentValues::new(&tier);
         assert!(values.is_to_be_noted(&key, position));
         values.note(&key, b"first", position);
+        values.keep_from(Position(4));
+        assert_eq!(values.find(&key, b"first"), None, "it does not stay");
+        values.keep_from(position);
+        assert_eq!(values.find(&key, b"first"), Some(position));
         // The second is not worth a note.
         assert!(values.is_to_be_noted(&key, position));
         assert_eq!(values.find(&key, b"first"), None);

@@ -54,6 +54,8 @@ pub(crate) struct Saves {
     pub(crate) loaded_keys: AtomicU64,
     /// Those of them whose values were on flash and stayed there.
     pub(crate) loaded_places: AtomicU64,
+    /// Values that it found in the journal, where the snapshot refers to them.
+    pub(crate) loaded_recent: AtomicU64,
     pub(crate) loaded_expired: AtomicU64,
     pub(crate) loading: LoadingProgress,
 }
@@ -115,6 +117,7 @@ impl Saves {
             is_half_loaded: AtomicBool::new(false),
             loaded_keys: AtomicU64::new(0),
             loaded_places: AtomicU64::new(0),
+            loaded_recent: AtomicU64::new(0),
             loaded_expired: AtomicU64::new(0),
             loading: LoadingProgress::default(),
         }
@@ -221,6 +224,7 @@ impl Saves {
         self.is_loading.store(true, Ordering::Relaxed);
         self.loaded_keys.store(0, Ordering::Relaxed);
         self.loaded_places.store(0, Ordering::Relaxed);
+        self.loaded_recent.store(0, Ordering::Relaxed);
         self.loaded_expired.store(0, Ordering::Relaxed);
         self.loading.begin();
         true

@@ -124,7 +124,8 @@ impl References {
             return None;
         }
         let position = recent.find(key, value)?;
-        Some(Journaled { back: checkpoint.0 - position.0, value_len: value.len() as u32 })
+        let back = checkpoint.0.checked_sub(position.0)?;
+        Some(Journaled { back, value_len: value.len() as u32 })
     }
 }
 
@@ -641,7 +642,10 @@ impl Snapshot {
     }
 
     fn refer_to_journal(&self, key: &Key<'_>, view: &View<'_>) -> Option<Journaled> {
-        self.references.as_ref()?.refer_to_journal(key, view)
+        // A longer one is written by the walk alone.
+        let references = self.references.as_ref()?;
+        (view.value_len() <= self.string_bytes_max)
+            .then(|| references.refer_to_journal(key, view))?
     }
 
     /// Whether the value of a key in RAM, with its slot held, is one that the journal has.

@@ -52,6 +52,7 @@ pub(crate) struct Figures<'a> {
     promotion: Promotion,
     /// Values that the last load found on flash.
     loaded_cold: u64,
+    loaded_recent: u64,
 }
 
 /// A heading of the documentation and its fields.
@@ -201,6 +202,11 @@ const MOVES: &[Field] = &[
         "tier_loaded_cold",
         "Values that the last load found on flash, where they stay: `tier-persistence`.",
         |f| Count(f.loaded_cold),
+    ),
+    field(
+        "tier_loaded_recent",
+        "Values that the last load found in the journal, where a checkpoint refers to them, and brought to RAM.",
+        |f| Count(f.loaded_recent),
     ),
     field(
         "tier_read_back",
@@ -438,6 +444,7 @@ impl<'a> Figures<'a> {
             pressure: tier.pressure(),
             promotion: tier.settings.promotion(),
             loaded_cold: server.saves.loaded_places.load(Ordering::Relaxed),
+            loaded_recent: server.saves.loaded_recent.load(Ordering::Relaxed),
         }
     }
 

@@ -10,7 +10,9 @@ use keyspace::{Key, Stored};
 use resp::Args;
 use value::Kind;
 
-use crate::limits::{RECENT_SHARE, RECENT_VALUE_BYTES_MIN, RECENT_VALUES_SHIFT, RECENT_WORTH};
+use crate::limits::{
+    RECENT_BYTES_MAX, RECENT_SHARE, RECENT_VALUE_BYTES_MIN, RECENT_VALUES_SHIFT, RECENT_WORTH,
+};
 use crate::state::recent_values::RecentValues;
 use crate::state::server::Server;
 
@@ -65,7 +67,7 @@ impl Gathering {
     ) -> Option<Gathering> {
         let room = Room::keep(engine);
         let hot_bytes = server.tier.counters.hot_bytes.load(Ordering::Relaxed).max(0) as u64;
-        let records = journal.recent(hot_bytes.saturating_mul(RECENT_SHARE));
+        let records = journal.recent(hot_bytes.saturating_mul(RECENT_SHARE).min(RECENT_BYTES_MAX));
         let records = records.inspect_err(tell).ok()?;
         let values_max = match server.config.maxmemory.load() {
             0 => u64::MAX,
@@ -78,13 +80,14 @@ impl Gathering {
         // From its moment on the checkpoint waits for what is not durable by then, and values are written meanwhile that
         // change.
         journal.sync_soon();
-        gathering.go_on(server, journal);
+        gathering.go_on(server, journal, NO_END);
         Some(gathering)
     }
 
-    /// Goes on to what the journal has got meanwhile, and ends.
-    pub(super) fn end(mut self, server: &Server, journal: &Journal) -> RecentValues {
-        self.go_on(server, journal);
+    /// Goes on to what the journal has got in front of the checkpoint, which is there, and ends.
+    pub(super) fn end(mut self, server: &Server, journal: &Journal, at: Position) -> RecentValues {
+        self.go_on(server, journal, at);
+        self.values.keep_from(self.records.starts().first().copied().unwrap_or(NO_END));
         self.values
     }
 
@@ -93,18 +96,20 @@ impl Gathering {
         self.records.first()
     }
 
-    /// Reads the segments, the last one first: most keys of those in front of it were noted by then. One that would be kept for
-    /// few values is the first.
+    /// Reads the segments, the last one first: most keys of those in front of it were noted by then. One that brings little is
+    /// the first that stays, and so is one with damage.
     fn read_backwards(&mut self, server: &Server, hot_bytes: u64) -> Result<(), Ended> {
         let starts = self.records.starts();
         let mut end = None;
         for (index, &start) in starts.iter().enumerate().rev() {
             self.records.go_to(start);
             let before = self.values.bytes();
-            let read_to = self.read(server, end.unwrap_or(NO_END))?;
-            match end {
-                None => self.read_to = read_to,
-                Some(Position(end)) => {
+            let read = self.read(server, end.unwrap_or(NO_END));
+            match (end, &read) {
+                (None, _) => self.read_to = self.records.position(),
+                // What was read of it in front of the damage was noted.
+                (Some(_), Err(_)) => self.records.forget_before(index),
+                (Some(Position(end)), Ok(_)) => {
                     // A short one is passed over.
                     let (bytes, new) = (end - start.0, self.values.bytes() - before);
                     if bytes > hot_bytes / RECENT_WORTH && new < bytes / RECENT_WORTH {
@@ -113,16 +118,17 @@ impl Gathering {
                     }
                 }
             }
+            read?;
             end = Some(start);
         }
         Ok(())
     }
 
-    fn go_on(&mut self, server: &Server, journal: &Journal) {
+    fn go_on(&mut self, server: &Server, journal: &Journal, end: Position) {
         let mut go_on = || {
             self.records.go_on(journal)?;
             self.records.go_to(self.read_to);
-            self.read_to = self.read(server, NO_END)?;
+            self.read_to = self.read(server, end)?;
             Ok::<(), Ended>(())
         };
         let _ = go_on().inspect_err(tell);
@@ -146,7 +152,8 @@ impl Gathering {
 }
 
 fn tell(error: &impl std::fmt::Display) {
-    tracing::warn!(%error, "recent records of the journal");
+    // Whoever needs what cannot be read tells of it: here a value is written that need not be.
+    tracing::info!(%error, "a checkpoint refers to fewer records of the journal");
 }
 
 /// Notes what a record sets keys to, each of which counts as the last command has it.

@@ -258,7 +258,7 @@ fn values_that_the_journal_has_stay_where_the_flash_is_lost() {
     assert_eq!(code, 0, "{told}");
     let (code, told) = check(&options);
     assert_eq!(code, 0, "{told}");
-    let mut server = on_directory(owner.directory(), &OPTIONS);
+    let server = on_directory(owner.directory(), &OPTIONS);
     let mut client = server.connect();
     for number in 0..VALUES {
         let found = times_written(&mut client, &format!("key:{number}"), WORDS_MAX);

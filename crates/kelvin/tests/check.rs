@@ -5,11 +5,10 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use resp::Frame;
 use stdx::Random;
-use support::kept::{on_directory, shut_down, take_checkpoint};
+use support::kept::{check, on_directory, shut_down, take_checkpoint};
 use support::{Client, Server, show, text};
 
 /// Keys on flash, and in the journal behind the checkpoint.
@@ -126,15 +125,6 @@ impl Kept {
         };
         paths.iter().rfind(is_it).unwrap_or_else(|| panic!("{start}: {paths:?}")).clone()
     }
-}
-
-/// Runs `kelvin check`. Returns how it ended, and what it told.
-fn check(words: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
-    let output = command.arg("check").args(words).output().expect("it can be started");
-    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(!told.contains("panicked"), "{told}");
-    (output.status.code().expect("an exit status"), told)
 }
 
 fn flip(path: &Path, at: usize) {

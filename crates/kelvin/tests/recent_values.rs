@@ -4,12 +4,11 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 
 use resp::Frame;
 use stdx::Random;
-use support::kept::{field, on_directory, shut_down, take_checkpoint, times_written, value};
+use support::kept::{check, field, on_directory, shut_down, take_checkpoint, times_written, value};
 use support::{Client, Server, show};
 
 const OPTIONS: [&str; 8] = [
@@ -33,6 +32,14 @@ fn set(client: &mut Client, key: &str, times: u64) {
 
 fn fill(client: &mut Client, times: u64) {
     (0..VALUES).for_each(|number| set(client, &format!("key:{number}"), times));
+}
+
+/// The options of a server that is not to be started.
+fn options_on(directory: &Path) -> Vec<String> {
+    let dir = directory.to_str().expect("a path in UTF-8");
+    let own = ["--dir", dir, "--flash-path", dir, "--flash-size", "512mb"];
+    let kept = ["--appendonly", "yes", "--tier-persistence", "yes"];
+    [&own[..], &kept, &OPTIONS].concat().into_iter().map(str::to_owned).collect()
 }
 
 fn run(client: &mut Client, lines: &[&str]) {
@@ -168,15 +175,6 @@ fn what_was_answered_is_there_though_values_change_meanwhile() {
     }
 }
 
-/// Runs `kelvin check`. Returns how it ended, and what it told.
-fn check(words: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
-    let output = command.arg("check").args(words).output().expect("it can be started");
-    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(!told.contains("panicked"), "{told}");
-    (output.status.code().expect("an exit status"), told)
-}
-
 /// A record that is damaged or gone is told with the keys whose values it has, a start is refused, and a repair deletes
 /// these and nothing else.
 #[test]
@@ -187,10 +185,8 @@ fn a_value_that_is_lost_with_its_record_is_told_and_taken_out() {
     assert!(is_long(&7) && is_long(&1500));
     for removes_segment in [false, true] {
         let owner = Server::kelvin(&[]);
-        let dir = owner.directory().to_str().expect("a path in UTF-8");
-        let own = ["--dir", dir, "--flash-path", dir, "--flash-size", "512mb"];
-        let kept = ["--appendonly", "yes", "--tier-persistence", "yes"];
-        let options = [&own[..], &kept, &OPTIONS].concat();
+        let options = options_on(owner.directory());
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let mut server = on_directory(owner.directory(), &OPTIONS);
         let mut client = server.connect();
         fill(&mut client, 1);
@@ -239,10 +235,8 @@ fn a_value_that_is_lost_with_its_record_is_told_and_taken_out() {
 #[test]
 fn values_that_the_journal_has_stay_where_the_flash_is_lost() {
     let owner = Server::kelvin(&[]);
-    let dir = owner.directory().to_str().expect("a path in UTF-8");
-    let own = ["--dir", dir, "--flash-path", dir, "--flash-size", "512mb"];
-    let kept = ["--appendonly", "yes", "--tier-persistence", "yes"];
-    let options = [&own[..], &kept, &OPTIONS].concat();
+    let options = options_on(owner.directory());
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut server = on_directory(owner.directory(), &OPTIONS);
     let mut client = server.connect();
     fill(&mut client, 1);

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! <folder>/lock               held by the process that has the journal
-//! <folder>/manifest           the last checkpoint: its position, and the first segment behind it
+//! <folder>/manifest           the last checkpoint: its position, the first segment behind it, and the first that it refers to
 //! <folder>/snapshot.900.rdb   what the records up to position 900 make, written by whoever took the checkpoint
 //! <folder>/journal.000004     header | record | record | ...         positions 900 to 1400
 //! <folder>/journal.000005     header | record | ...                  positions 1400 to ...

@@ -112,6 +112,23 @@ impl SegmentReader {
         Ok(read)
     }
 
+    /// Passes over a record of more than so many bytes, without a look at more than its header, and says which part it is. None:
+    /// what comes is none.
+    ///
+    /// Errors: the file cannot be read.
+    pub(crate) fn pass_over_longer(&mut self, bytes_max: usize) -> io::Result<Option<Part>> {
+        let front = self.window.look(&*self.file, self.offset, RECORD_HEADER_BYTES)?;
+        let claim = self.window.bytes[front].first_chunk().map(Claim::decode);
+        let Some(Ok(claim @ Claim::Payload { part, .. })) = claim else { return Ok(None) };
+        let bytes = claim.record_bytes();
+        let is_there = self.offset + bytes as u64 <= self.size;
+        if bytes <= bytes_max || !is_there {
+            return Ok(None);
+        }
+        self.offset += bytes as u64;
+        Ok(Some(part))
+    }
+
     /// Whether a mark from `offset` on says that what begins there was durable, and where that mark is.
     ///
     /// Cost: a pass over the rest of the file.

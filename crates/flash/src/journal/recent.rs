@@ -3,7 +3,7 @@
 //!
 //! A manifest names the first of these segments ([`Header::first_kept`]). Who takes a checkpoint reads them while the
 //! journal goes on ([`Journal::recent`]); a start reads them before the records behind the checkpoint
-//! ([`Recovery::recent`]).
+//! ([`Recovery::kept_records`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::names;
 use super::reader::{Read, SegmentReader};
 use super::record::Part;
 use super::recovery::Segment;
+use super::status::Facts;
 use super::storage::{Storage, read_exactly};
 use super::{Journal, Position, Recovery};
 use crate::limits::{RECENT_RECORD_BYTES_MAX, RECENT_SEGMENTS_MAX};
@@ -27,11 +28,13 @@ pub struct RecentRecords {
     reader: Option<SegmentReader>,
     /// Parts of a record that is not whole yet.
     parts: Vec<u8>,
-    /// Longer records are passed over.
+    /// Records with longer parts are passed over.
     record_bytes_max: usize,
     is_too_long: bool,
     /// Where the next record begins, whose parts may have been read.
     position: u64,
+    /// Where the last record ends that was read.
+    read_to: u64,
     /// Where they end. None: others are appended meanwhile.
     end: Option<u64>,
     /// What comes is bad, as was told.
@@ -59,15 +62,18 @@ pub enum Recent<'a> {
 impl Journal {
     /// The records of the last segments, 64 of them at most, which have `bytes_max` bytes at most unless there is only one.
     ///
-    /// Records of more than 4 MiB are passed over.
+    /// Records with parts of more than 4 MiB are passed over.
     ///
     /// Errors: they cannot be read.
     pub fn recent(&self, bytes_max: u64) -> Result<RecentRecords, JournalError> {
-        let mut segments = self.segments_from(0)?;
+        let last =
+            |facts: &Facts| facts.segments.iter().rev().take(RECENT_SEGMENTS_MAX).last().copied();
+        let first = last(&self.shared.facts.lock()).unwrap_or(0);
+        let mut segments = self.segments_from(first)?;
         let (mut bytes, mut count) = (0, 0);
         for segment in segments.iter().rev() {
             bytes += segment.size;
-            if count > 0 && (bytes > bytes_max || count == RECENT_SEGMENTS_MAX) {
+            if count > 0 && bytes > bytes_max {
                 break;
             }
             count += 1;
@@ -97,7 +103,7 @@ impl Journal {
 
 impl Recovery {
     /// The records that stay with the last checkpoint, in front of it.
-    pub fn recent(&self) -> RecentRecords {
+    pub fn kept_records(&self) -> RecentRecords {
         let end = Some(self.checkpoint().0);
         RecentRecords::new(self.storage.clone(), self.kept.clone(), (end, usize::MAX))
     }
@@ -121,6 +127,7 @@ impl RecentRecords {
             record_bytes_max,
             is_too_long: false,
             position,
+            read_to: position,
             end,
             is_bad,
             is_past,
@@ -148,13 +155,18 @@ impl RecentRecords {
         self.go_to(self.position());
     }
 
-    /// Goes on to what the journal has got meanwhile.
+    /// Where the last record ends that was read. A mark behind it may be given up: a start writes others in its place.
+    pub fn read_to(&self) -> Position {
+        Position(self.read_to)
+    }
+
+    /// Goes on to what the journal has got meanwhile, behind the last record that was read.
     ///
     /// Errors: that cannot be read.
     pub fn go_on(&mut self, journal: &Journal) -> Result<(), JournalError> {
         let Some(first) = self.first() else { return Ok(()) };
         self.segments = journal.segments_from(first)?;
-        self.go_to(Position(self.position));
+        self.go_to(Position(self.read_to));
         Ok(())
     }
 
@@ -162,7 +174,7 @@ impl RecentRecords {
     pub fn go_to(&mut self, position: Position) {
         let is_before = |segment: &Segment| segment.header.position <= position.0;
         self.at = self.segments.iter().rposition(is_before).unwrap_or(0);
-        self.position = position.0;
+        (self.position, self.read_to) = (position.0, position.0);
         (self.reader, self.is_bad, self.is_past) = (None, false, false);
     }
 
@@ -196,12 +208,18 @@ impl RecentRecords {
                 self.go_to_next_segment();
                 continue;
             }
+            if let Some(part) = reader.pass_over_longer(self.record_bytes_max).map_err(failed)? {
+                self.is_too_long = part == Part::GoesOn;
+                if part == Part::Last {
+                    self.position = reader.position();
+                }
+                self.parts.clear();
+                continue;
+            }
             let what = match reader.next().map_err(failed)? {
                 Read::Record { payload, part: Part::GoesOn } => {
-                    self.is_too_long |= self.parts.len() + payload.len() > self.record_bytes_max;
-                    match self.is_too_long {
-                        true => self.parts.clear(),
-                        false => self.parts.extend_from_slice(&reader.bytes()[payload]),
+                    if !self.is_too_long {
+                        self.parts.extend_from_slice(&reader.bytes()[payload]);
                     }
                     continue;
                 }
@@ -211,6 +229,7 @@ impl RecentRecords {
                 }
                 Read::Record { payload, part: Part::Last } => {
                     let begin = Position(std::mem::replace(&mut self.position, reader.position()));
+                    self.read_to = self.position;
                     return Ok(Recent::Record { begin, payload: self.payload(payload) });
                 }
                 Read::Mark(_) => {
@@ -230,6 +249,12 @@ impl RecentRecords {
             };
             return Ok(Recent::Damage(JournalError::damaged(path, reader.offset(), what)));
         }
+    }
+
+    /// Bytes of the file that are in memory.
+    #[cfg(test)]
+    pub(super) fn window_bytes(&self) -> usize {
+        self.reader.as_ref().map_or(0, |reader| reader.bytes().len())
     }
 
     fn go_to_next_segment(&mut self) {

@@ -1,6 +1,7 @@
 //! Servers with a journal and flash on one directory, started again and again, and what is written to them.
 
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,4 +87,13 @@ pub fn times_written(client: &mut Client, key: &str, words_max: u64) -> u64 {
     let times = times.unwrap_or_else(|| panic!("{key}: {found}"));
     assert!(found == value(key, times, words_max), "{key}: not what was written {times} times");
     times
+}
+
+/// Runs `kelvin check`. Returns how it ended, and what it told.
+pub fn check(words: &[&str]) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
+    let output = command.arg("check").args(words).output().expect("it can be started");
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(!told.contains("panicked"), "{told}");
+    (output.status.code().expect("an exit status"), told)
 }

@@ -42,7 +42,7 @@ impl RecentKeys {
         lost: &mut Lost,
         report: &mut Report,
     ) -> Result<(), CheckError> {
-        let (mut records, mut damage): (_, Option<JournalError>) = (recovery.recent(), None);
+        let (mut records, mut damage): (_, Option<JournalError>) = (recovery.kept_records(), None);
         let mut lose = |key: &RecentKey, why: &str| {
             lost.add(key.table, &key.key);
             report.lost(database_of(tables, key.table).into(), &key.key, why);

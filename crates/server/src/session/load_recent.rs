@@ -82,7 +82,7 @@ pub(super) async fn load_recent(
     recovery: &Recovery,
 ) -> Result<(), NotLoaded> {
     let (loading, checkpoint) = (Loading::new(worker, Merging::Before), recovery.checkpoint().0);
-    let (mut records, mut damage) = (recovery.recent(), None);
+    let (mut records, mut damage) = (recovery.kept_records(), None);
     let (loaded, mut turn) = (&worker.server.saves.loaded_recent, Turn::default());
     let progress = &worker.server.saves.loading;
     let mut left = recent.keys.keys().max().copied().unwrap_or(0);

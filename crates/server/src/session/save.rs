@@ -354,12 +354,12 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         }
     };
     memory.end_claim();
-    let first_kept = recent.as_ref().and_then(Gathering::first);
-    if let Some((recent, (journal, position))) = recent.zip(journal.zip(position)) {
-        // All in front of it is in the segments then, unless the journal fails, which is told in the end.
-        let _ = journal.await_checkpoint_segment(position);
-        snapshot.set_recent(recent.end(server, journal, position), position);
-    }
+    let checkpoint = journal.zip(position);
+    let first_kept = recent.zip(checkpoint).and_then(|(recent, checkpoint)| {
+        let first_kept = recent.first();
+        recent.end(server, checkpoint, &snapshot);
+        first_kept
+    });
     let walked = saving.walk(&snapshot);
     let [writer, part] = saving.end(&snapshot);
     let result = walked.and_then(|()| snapshot.failure().map_or(Ok(()), Err));
@@ -372,7 +372,6 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         tracing::info!(checkpoint, keys, stay_on_flash, journaled, "values stay where they are");
     }
     let Saving { file, mut beside, .. } = saving;
-    let checkpoint = journal.zip(position);
     let first_kept = first_kept.filter(|_| snapshot.journaled.load(Ordering::Relaxed) > 0);
     let finished = finish((writer, part), beside.take(), result);
     let closed =

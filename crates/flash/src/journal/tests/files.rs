@@ -9,8 +9,9 @@ use std::time::Instant;
 use super::super::tuning::Tuning;
 use super::super::writer::Next;
 use super::super::{
-    Journal, JournalError, JournalOptions, Position, Recovery, SyncPolicy, TornTail,
+    Journal, JournalError, JournalOptions, Position, Recent, Recovery, SyncPolicy, TornTail,
 };
+use crate::limits::{JOURNAL_READ_BYTES, RECENT_RECORD_BYTES_MAX};
 
 /// A folder of a test, removed in the end.
 struct TestFolder(PathBuf);
@@ -120,6 +121,29 @@ fn a_checkpoint_waits_for_the_writer() {
     let record = recovery.read().expect("it is read").expect("there is one");
     assert_eq!(record.payload, b"behind");
     assert_eq!(recovery.read().expect("it is read"), None);
+}
+
+/// A value of hundreds of megabytes is not in memory for a checkpoint that reads recent records.
+#[test]
+fn long_records_are_passed_over_by_who_reads_recent_ones() {
+    let folder = TestFolder::new("long");
+    let (journal, _) = folder.open(SyncPolicy::Always);
+    let long = vec![7; RECENT_RECORD_BYTES_MAX + 1];
+    let last =
+        [&b"one"[..], &long, b"two", &long, b"three"].map(|payload| journal.append(&[payload]));
+    wait(&journal, last[4]);
+    let mut recent = journal.recent(u64::MAX).expect("it is read");
+    let mut found = Vec::new();
+    while let Recent::Record { begin, payload } = recent.read().expect("it is read") {
+        found.push((begin, payload.to_vec()));
+        assert!(recent.window_bytes() <= JOURNAL_READ_BYTES);
+    }
+    let begins = [Position(0), last[1], last[3]];
+    let payloads = [&b"one"[..], b"two", b"three"].map(<[u8]>::to_vec);
+    let found_payloads: Vec<Vec<u8>> = found.iter().map(|(_, payload)| payload.clone()).collect();
+    assert_eq!(found_payloads, payloads);
+    assert!(found.iter().zip(begins).all(|((found, _), begin)| *found >= begin));
+    assert_eq!(recent.read_to(), last[4]);
 }
 
 #[test]

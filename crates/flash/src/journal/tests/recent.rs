@@ -88,10 +88,10 @@ fn a_checkpoint_keeps_the_last_segments_and_a_start_reads_them() {
     assert!(payloads == appended_from(&scene, begin), "{} records", payloads.len());
     assert!(at.0 - begin > 4_000 && at.0 - begin < 10_000, "{begin} of {}", at.0);
     let mut recovery = recovery(&scene);
-    assert_eq!(read_all(&mut recovery.recent()), (kept.clone(), 0));
+    assert_eq!(read_all(&mut recovery.kept_records()), (kept.clone(), 0));
     // From any record on.
     for number in [1, kept.len() / 2, kept.len() - 1] {
-        let mut recent = recovery.recent();
+        let mut recent = recovery.kept_records();
         recent.go_to(Position(kept[number].0));
         assert_eq!(read_all(&mut recent), (kept[number..].to_vec(), 0));
     }
@@ -155,7 +155,7 @@ fn what_is_damaged_or_missing_is_passed_over_and_nothing_behind_it_is_lost() {
             damaged[at] ^= 1;
             scene.folder.create(name).and_then(|file| file.write_at(0, &damaged)).expect("written");
             let mut recovery = recovery(&scene);
-            let (found, damage) = read_all(&mut recovery.recent());
+            let (found, damage) = read_all(&mut recovery.kept_records());
             let lost = kept.len() - whole(&found, &kept);
             assert!(damage > 0 || found == kept, "{name} at {at}");
             assert!(lost < kept.len() / in_front.len() + 8, "{name} at {at}: {lost}");
@@ -163,7 +163,7 @@ fn what_is_damaged_or_missing_is_passed_over_and_nothing_behind_it_is_lost() {
             assert_eq!(recovery.read().expect("it is read"), None);
         }
         scene.folder.remove(name).expect("it is there");
-        let (found, damage) = read_all(&mut recovery(&scene).recent());
+        let (found, damage) = read_all(&mut recovery(&scene).kept_records());
         assert!(whole(&found, &kept) < kept.len() && found.iter().all(|one| kept.contains(one)));
         assert_eq!(damage, usize::from(index > 0), "{name}");
         scene.folder.create(name).and_then(|file| file.write_at(0, &bytes)).expect("written");
@@ -178,5 +178,31 @@ fn a_manifest_that_is_made_anew_keeps_what_is_there() {
     let checked = CheckedJournal { path: "sim".into(), storage: Arc::new(scene.folder.clone()) };
     assert_eq!(checked.make_manifest(&mut |_| true).expect("it is made"), Some(at));
     assert_eq!(scene.folder.bytes(MANIFEST), manifest);
-    assert_eq!(read_all(&mut recovery(&scene).recent()), (kept, 0));
+    assert_eq!(read_all(&mut recovery(&scene).kept_records()), (kept, 0));
+}
+
+/// What a killed process has left behind its last record is a mark, in whose place the next one writes.
+#[test]
+fn behind_a_start_records_are_read_where_a_mark_was() {
+    let mut scene = Scene::new(6);
+    scene.open().expect("it opens");
+    fill(&mut scene, 20);
+    scene.pass(Duration::from_secs(3));
+    scene.step();
+    let appended = scene.journal().appended();
+    scene.pass(Duration::from_secs(3));
+    scene.step();
+    scene.kill();
+    scene.open().expect("it opens");
+    let first = scene.records.len();
+    let mut recent = scene.journal().recent(u64::MAX).expect("it is read");
+    let (before, damaged) = read_all(&mut recent);
+    assert_eq!((before.len(), damaged), (first, 0));
+    assert!(recent.read_to() <= appended && recent.position() >= recent.read_to());
+    fill(&mut scene, 30);
+    recent.go_on(scene.journal()).expect("it is read");
+    let (behind, damaged) = read_all(&mut recent);
+    let payloads: Vec<Vec<u8>> = behind.into_iter().map(|(_, payload)| payload).collect();
+    let expected = scene.records[first..].iter().map(|(_, payload)| payload.clone());
+    assert!(payloads == expected.collect::<Vec<_>>() && damaged == 0, "{}", payloads.len());
 }

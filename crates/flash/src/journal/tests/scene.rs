@@ -209,7 +209,7 @@ fn first_of(recent: &mut RecentRecords, journal: &Journal) -> Option<u64> {
 
 /// Looks whether all records are there that stay with a snapshot.
 fn check_kept(recovery: &Recovery, snapshot: &Snapshot) -> Result<(), JournalError> {
-    let mut recent = recovery.recent();
+    let mut recent = recovery.kept_records();
     recent.go_to(Position(snapshot.kept_from));
     for (end, kept) in snapshot.records.iter().filter(|(end, _)| *end > snapshot.kept_from) {
         match recent.read()? {

@@ -15,6 +15,7 @@ use crate::limits::{
 };
 use crate::state::recent_values::RecentValues;
 use crate::state::server::Server;
+use crate::state::snapshot::Snapshot;
 
 /// Beyond all records.
 const NO_END: Position = Position(u64::MAX);
@@ -22,7 +23,7 @@ const NO_END: Position = Position(u64::MAX);
 /// What is gathered.
 pub(super) struct Gathering {
     records: RecentRecords,
-    /// Where records begin that were not there yet.
+    /// Where the last record ends that was read.
     read_to: Position,
     values: RecentValues,
     values_max: u64,
@@ -59,14 +60,18 @@ enum Ended {
 }
 
 impl Gathering {
-    /// Begins with what the journal has by now. None: that cannot be read, of which the log tells.
+    /// Begins with what the journal has by now. None: nothing is in RAM alone, or the journal cannot be read,
+    /// of which the log tells.
     pub(super) fn begin(
         server: &Server,
         journal: &Journal,
         engine: Arc<dyn Engine>,
     ) -> Option<Gathering> {
-        let room = Room::keep(engine);
         let hot_bytes = server.tier.counters.hot_bytes.load(Ordering::Relaxed).max(0) as u64;
+        if hot_bytes == 0 {
+            return None;
+        }
+        let room = Room::keep(engine);
         let records = journal.recent(hot_bytes.saturating_mul(RECENT_SHARE).min(RECENT_BYTES_MAX));
         let records = records.inspect_err(tell).ok()?;
         let values_max = match server.config.maxmemory.load() {
@@ -84,11 +89,19 @@ impl Gathering {
         Some(gathering)
     }
 
-    /// Goes on to what the journal has got in front of the checkpoint, which is there, and ends.
-    pub(super) fn end(mut self, server: &Server, journal: &Journal, at: Position) -> RecentValues {
-        self.go_on(server, journal, at);
+    /// Goes on to what the journal has got in front of the checkpoint, whose moment has come, and has the snapshot refer to
+    /// what was found.
+    pub(super) fn end(
+        mut self,
+        server: &Server,
+        (journal, checkpoint): (&Journal, Position),
+        snapshot: &Snapshot,
+    ) {
+        // All in front of it is in the segments then, unless the journal fails, which is told in the end.
+        let _ = journal.await_checkpoint_segment(checkpoint);
+        self.go_on(server, journal, checkpoint);
         self.values.keep_from(self.records.starts().first().copied().unwrap_or(NO_END));
-        self.values
+        snapshot.set_recent(self.values, checkpoint);
     }
 
     /// The number of the first segment.
@@ -106,7 +119,7 @@ impl Gathering {
             let before = self.values.bytes();
             let read = self.read(server, end.unwrap_or(NO_END));
             match (end, &read) {
-                (None, _) => self.read_to = self.records.position(),
+                (None, _) => self.read_to = self.records.read_to(),
                 // What was read of it in front of the damage was noted.
                 (Some(_), Err(_)) => self.records.forget_before(index),
                 (Some(Position(end)), Ok(_)) => {
@@ -128,14 +141,15 @@ impl Gathering {
         let mut go_on = || {
             self.records.go_on(journal)?;
             self.records.go_to(self.read_to);
-            self.read_to = self.read(server, end)?;
-            Ok::<(), Ended>(())
+            let read = self.read(server, end);
+            self.read_to = self.records.read_to();
+            read
         };
         let _ = go_on().inspect_err(tell);
     }
 
-    /// Reads up to where a record begins, or to the end. Returns where that is.
-    fn read(&mut self, server: &Server, end: Position) -> Result<Position, Ended> {
+    /// Reads up to where a record begins, or to the end.
+    fn read(&mut self, server: &Server, end: Position) -> Result<(), Ended> {
         while self.records.position() < end
             && self.values.len() < self.values_max
             && !server.is_stopping()
@@ -147,7 +161,7 @@ impl Gathering {
             };
             note_values(server, &mut self.values, (begin, payload))?;
         }
-        Ok(self.records.position())
+        Ok(())
     }
 }
 

@@ -134,9 +134,8 @@ fn values_in_ram_are_not_read_by_a_start() {
         let key = format!("key:{number}");
         // From those that stand in their records to those that have writes of their own.
         let words_max = if number % 100 == 0 { 20_000 } else { WORDS_MAX };
-        // No record of the journal has it as a SET, by which the checkpoint could refer to it there.
-        let value = value(&key, 1, words_max);
-        assert_eq!(client.call(&["APPEND", &key, &value]), Frame::Integer(value.len() as i64));
+        client.send(&["SET", &key, &value(&key, 1, words_max)]);
+        assert_eq!(show(&client.read()), "+OK");
     }
     let check = |client: &mut Client, round: &str| {
         client.line("SELECT 3");
@@ -261,9 +260,7 @@ fn a_checkpoint_has_values_itself_for_which_flash_has_no_room() {
             let key = format!("key:{number}");
             times[number] += 1;
             let words = value(&key, times[number], WORDS_MAX);
-            // No record of the journal has it as a SET, by which the checkpoint could refer to it there.
-            client.call(&["DEL", &key]);
-            assert_eq!(client.call(&["APPEND", &key, &words]), Frame::Integer(words.len() as i64));
+            assert_eq!(show(&client.call(&["SET", &key, &words])), "+OK");
         }
         // One may be taken for want of room.
         wait_until("none is under way", || {

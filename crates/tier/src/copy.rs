@@ -47,7 +47,7 @@ impl Copier {
     }
 
     /// Copies the values of keys of a slot that are `wanted`. Waits for the drive, with nothing held, while that gets on.
-    pub fn copy_slot(&mut self, slot: u16, wanted: impl Fn(&Key<'_>, &View<'_>) -> bool) {
+    pub fn copy_slot(&mut self, slot: u16, wanted: impl Fn(&Key<'_>) -> bool) {
         let tier = &*self.worker.tier;
         let (mut from, mut waits) = (EntryPosition::default(), 0);
         while !self.is_stopped {
@@ -77,7 +77,7 @@ impl Copier {
         &self,
         slot: u16,
         from: &mut EntryPosition,
-        wanted: &impl Fn(&Key<'_>, &View<'_>) -> bool,
+        wanted: &impl Fn(&Key<'_>) -> bool,
     ) -> Option<StopReason> {
         let copied = self.worker.with_demoter(|demoter, tally| {
             let mut state = self.worker.tier.keyspace.lock(slot);
@@ -87,7 +87,7 @@ impl Copier {
                     return Copying::Stop;
                 }
                 let is_worth_it = view.value_len() >= COPIED_BYTES_MIN;
-                if !is_worth_it || !wanted(&Key::in_slot(view.key, slot), &view) {
+                if !is_worth_it || !wanted(&Key::in_slot(view.key, slot)) {
                     return Copying::Leave;
                 }
                 bytes += view.value_len();

@@ -63,7 +63,7 @@ impl Rig {
     fn copy_all(&self, wanted: impl Fn(&Key<'_>) -> bool) -> bool {
         let copier = Copier::new(&self.tier).expect("a worker");
         let Some(mut copier) = copier else { return false };
-        (0..SLOT_COUNT as u16).for_each(|slot| copier.copy_slot(slot, |key, _| wanted(key)));
+        (0..SLOT_COUNT as u16).for_each(|slot| copier.copy_slot(slot, &wanted));
         true
     }
 

@@ -215,7 +215,7 @@ fn copies_for_a_checkpoint_end_where_flash_is_to_go() {
     }
     let mut copier = Copier::new(&rig.tier).expect("a side").expect("there is much to copy");
     let seen = Cell::new(0);
-    copier.copy_slot(Key::new(names[0].as_bytes()).slot, |_, _| {
+    copier.copy_slot(Key::new(names[0].as_bytes()).slot, |_| {
         seen.set(seen.get() + 1);
         if seen.get() == KEYS / 2 {
             rig.tier.set_drains(true);

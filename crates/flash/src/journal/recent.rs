@@ -14,7 +14,6 @@ use super::names;
 use super::reader::{Read, SegmentReader};
 use super::record::Part;
 use super::recovery::Segment;
-use super::status::Facts;
 use super::storage::{Storage, read_exactly};
 use super::{Journal, Position, Recovery};
 use crate::limits::{RECENT_RECORD_BYTES_MAX, RECENT_SEGMENTS_MAX};
@@ -66,9 +65,11 @@ impl Journal {
     ///
     /// Errors: they cannot be read.
     pub fn recent(&self, bytes_max: u64) -> Result<RecentRecords, JournalError> {
-        let last =
-            |facts: &Facts| facts.segments.iter().rev().take(RECENT_SEGMENTS_MAX).last().copied();
-        let first = last(&self.shared.facts.lock()).unwrap_or(0);
+        let first = {
+            let facts = self.shared.facts.lock();
+            let passed_over = facts.segments.len().saturating_sub(RECENT_SEGMENTS_MAX);
+            facts.segments.iter().nth(passed_over).copied().unwrap_or(0)
+        };
         let mut segments = self.segments_from(first)?;
         let (mut bytes, mut count) = (0, 0);
         for segment in segments.iter().rev() {
@@ -186,8 +187,7 @@ impl RecentRecords {
         self.is_too_long = false;
         loop {
             let Some(segment) = self.segments.get(self.at) else { return Ok(Recent::End) };
-            let path = self.storage.path(&segment.name);
-            let failed = |error| JournalError::io(&path, "read", &error);
+            let failed = |error| JournalError::io(self.storage.path(&segment.name), "read", &error);
             let bound = self.segments.get(self.at + 1).map(|next| next.header.position);
             let bound = bound.into_iter().chain(self.end).min();
             if self.reader.is_none() {
@@ -247,6 +247,7 @@ impl RecentRecords {
                     what
                 }
             };
+            let path = self.storage.path(&segment.name);
             return Ok(Recent::Damage(JournalError::damaged(path, reader.offset(), what)));
         }
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use command::{ColdValue, Fetched};
 use flash::{Checkpoints, Engine, Journal, Position};
-use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState, View};
+use keyspace::{DB_COUNT, FlashRef, Key, SLOT_COUNT, ScanPosition, SlotState};
 use rdb::file::FileWriter;
 use rdb::payload::{VERSION_7_0, VERSION_7_4};
 use smallvec::SmallVec;
@@ -322,7 +322,7 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
     let is_on = server.listening.is_logged() || server.config.appendonly.load();
     let engine = journal.filter(|_| is_on).and_then(|journal| engine_to_refer_to(server, journal));
     let window = Window::new(server, engine.is_none());
-    let copier = RefCell::default();
+    let copier = RefCell::new(engine.as_ref().and_then(|_| start_copying(server)));
     let is_short = Cell::new(false);
     let saving = Saving {
         server,
@@ -343,7 +343,9 @@ fn take(server: &Server, purpose: Purpose) -> Result<Done, Failure> {
         // Redis reads no file that refers to flash, packed or not.
         pipe.pack();
     }
-    let recent = journal.zip(saving.engine.clone());
+    let copies = saving.copier.borrow().is_some();
+    // A start need not read what is copied.
+    let recent = journal.zip(saving.engine.clone()).filter(|_| !copies);
     let recent = recent.and_then(|(journal, engine)| Gathering::begin(server, journal, engine));
     let writer = FileWriter::new(pipe, saving.version(), has_checksum);
     let Moment { snapshot, mut referred, changes, position } = match saving.begin(writer) {
@@ -467,6 +469,14 @@ fn finish(
     Ok(bytes)
 }
 
+/// What has a checkpoint refer to values in RAM as well, if that is worth it.
+fn start_copying(server: &Server) -> Option<Copier> {
+    Copier::new(&server.tier).unwrap_or_else(|error| {
+        tracing::warn!(%error, "values in RAM are not copied to flash for the checkpoint");
+        None
+    })
+}
+
 impl<'a> Saving<'a> {
     /// Redis 7.0 knows no fields that expire, and says so at once.
     fn version(&self) -> u16 {
@@ -523,20 +533,10 @@ impl<'a> Saving<'a> {
 
     fn walk(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         snapshot.describe(|file| self.describe(file))?;
-        self.copier.replace(self.start_copying());
         let walked = self.walk_slots(snapshot);
         // Before the checkpoint waits for all who write to flash: this thread serves no other wish.
         drop(self.copier.take());
         walked
-    }
-
-    /// What has a checkpoint refer to values in RAM as well, if that is worth it.
-    fn start_copying(&self) -> Option<Copier> {
-        self.engine.as_ref()?;
-        Copier::new(&self.server.tier).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the checkpoint has all values in RAM itself");
-            None
-        })
     }
 
     fn walk_slots(&self, snapshot: &Snapshot) -> Result<(), Failure> {
@@ -624,10 +624,7 @@ impl<'a> Saving<'a> {
             return Ok(());
         }
         if let Some(copier) = &mut *self.copier.borrow_mut() {
-            let is_to_copy = |key: &Key<'_>, view: &View<'_>| {
-                !snapshot.has_saved(key) && !snapshot.is_journaled(key, view)
-            };
-            copier.copy_slot(slot, is_to_copy);
+            copier.copy_slot(slot, |key| !snapshot.has_saved(key));
         }
         let keyspace = &self.server.tier.keyspace;
         let mut left_out = self.left_out();

@@ -648,11 +648,6 @@ impl Snapshot {
             .then(|| references.refer_to_journal(key, view))?
     }
 
-    /// Whether the value of a key in RAM, with its slot held, is one that the journal has.
-    pub(crate) fn is_journaled(&self, key: &Key<'_>, view: &View<'_>) -> bool {
-        self.refer_to_journal(key, view).is_some()
-    }
-
     /// Has values referred to from now on that the journal has in front of the checkpoint, at this position; once.
     pub(crate) fn set_recent(&self, values: RecentValues, checkpoint: Position) {
         if let Some(references) = &self.references {

@@ -30,7 +30,7 @@ pub use engine::fetched::FetchedRecord;
 pub use engine::neighbours::Neighbours;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
-    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FREE_SPARE_SHARE, FreeSpace,
+    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FreeSpace,
     GcProgress, Liveness, Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};

@@ -3,12 +3,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flash::{FREE_SPARE_SHARE, FreeSpace};
+use flash::FreeSpace;
 
 use crate::tier::Tier;
 
-/// A checkpoint is taken for room when it brings as much of what does not live as this, a quarter, while garbage collection works;
-/// that makes more until the checkpoint begins.
+/// A checkpoint is taken for room when less than this part is free of what does not live, a quarter, and it brings as much:
+/// garbage collection works by then, and makes more until the checkpoint begins.
 const WORTH_SPARE_SHARE: u64 = 4;
 /// Or when as little is free as this, an eighth, and it brings as much.
 const SHORT_SPARE_SHARE: u64 = 8;
@@ -43,12 +43,10 @@ impl NextCheckpoint {
 /// the better.
 fn is_worth_it(space: &FreeSpace) -> bool {
     let spare_bytes = space.capacity_bytes.saturating_sub(space.live_bytes);
-    let is_with = |free_share, held_share| {
-        space.free_bytes < spare_bytes / free_share && space.held_bytes >= spare_bytes / held_share
+    let is_with = |share| {
+        space.free_bytes < spare_bytes / share && space.held_bytes >= spare_bytes / share
     };
-    space.held_bytes > 0
-        && (is_with(FREE_SPARE_SHARE, WORTH_SPARE_SHARE)
-            || is_with(SHORT_SPARE_SHARE, SHORT_SPARE_SHARE))
+    space.held_bytes > 0 && (is_with(WORTH_SPARE_SHARE) || is_with(SHORT_SPARE_SHARE))
 }
 
 impl Tier {

@@ -319,9 +319,10 @@ pub enum GcProgress {
     },
 }
 
-/// Where freed segments are held for a checkpoint gc begins when less than this share is free of what does not live, a quarter:
-/// survivors need room before any comes free.
-pub const FREE_SPARE_SHARE: u64 = 4;
+/// Where freed segments are held for a checkpoint gc begins when less than so many eighths are free of what does not live:
+/// survivors need room before any comes free, and the more is held when a checkpoint is taken, at a quarter, the fewer
+/// are taken.
+pub(crate) const FREE_SPARE_EIGHTHS: u64 = 3;
 /// It ends when this share is held, a half: each checkpoint is written for the room that it brings.
 pub(crate) const HELD_SPARE_SHARE: u64 = 2;
 

@@ -24,7 +24,7 @@ use super::table::SegmentTable;
 use crate::device::{Drives, Extent, FileIndex};
 use crate::engine::FreeSpace;
 use crate::engine::stats::EngineStats;
-use crate::engine::{FREE_SPARE_SHARE, HELD_SPARE_SHARE};
+use crate::engine::{FREE_SPARE_EIGHTHS, HELD_SPARE_SHARE};
 use crate::error::{AppendError, EngineError};
 use crate::limits::PATHS_MAX;
 use crate::location::{Location, RecordId};
@@ -469,7 +469,7 @@ impl Shared {
     /// The number of free segments below which gc works.
     fn gc_below(&self) -> u64 {
         match self.holds_for_next_checkpoint() {
-            true => self.gc_below_min().max(self.spare_segments() / FREE_SPARE_SHARE),
+            true => self.gc_below_min().max(self.spare_segments() * FREE_SPARE_EIGHTHS / 8),
             false => self.gc_below_min(),
         }
     }

@@ -30,8 +30,8 @@ pub use engine::fetched::FetchedRecord;
 pub use engine::neighbours::Neighbours;
 pub use engine::stats::{EngineStats, LatencySummary};
 pub use engine::{
-    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FreeSpace,
-    GcProgress, Liveness, Owner, ReadStart,
+    CheckpointEnd, Checkpoints, Completion, Engine, EngineWorker, FreeSpace, GcProgress, Liveness,
+    Owner, ReadStart,
 };
 pub use error::{AppendError, EngineError};
 pub use journal::{

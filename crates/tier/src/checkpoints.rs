@@ -43,9 +43,8 @@ impl NextCheckpoint {
 /// the better.
 fn is_worth_it(space: &FreeSpace) -> bool {
     let spare_bytes = space.capacity_bytes.saturating_sub(space.live_bytes);
-    let is_with = |share| {
-        space.free_bytes < spare_bytes / share && space.held_bytes >= spare_bytes / share
-    };
+    let is_with =
+        |share| space.free_bytes < spare_bytes / share && space.held_bytes >= spare_bytes / share;
     space.held_bytes > 0 && (is_with(WORTH_SPARE_SHARE) || is_with(SHORT_SPARE_SHARE))
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::DirEntry;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use super::error::JournalError;
@@ -51,13 +52,23 @@ impl Journal {
         }
         let (header, snapshot_bytes) = prepared?;
         put_manifest(&*self.storage)?;
+        let kept_bytes = self.bytes_of_segments(header.first_kept()..header.number);
         let mut facts = self.shared.facts.lock();
         facts.checkpoint = position.0;
-        facts.snapshot_bytes = snapshot_bytes;
+        (facts.snapshot_bytes, facts.kept_bytes) = (snapshot_bytes, kept_bytes);
         facts.segments.retain(|&number| number >= header.first_kept());
         drop(facts);
         remove_obsolete(&*self.storage, &header);
         Ok(())
+    }
+
+    /// Bytes of some segments, by their numbers: of those whose files can be looked at.
+    fn bytes_of_segments(&self, numbers: Range<u64>) -> u64 {
+        let sizes = numbers.filter_map(|number| {
+            let file = self.storage.open(&names::segment(number)).ok()?;
+            file.size().ok()
+        });
+        sizes.sum()
     }
 
     /// Writes the manifest of a checkpoint, which is not in place yet. Returns it, and the bytes of the snapshot.

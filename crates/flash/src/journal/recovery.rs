@@ -521,6 +521,7 @@ impl Recovery {
             segments: segments.map(|segment| segment.header.number).collect(),
             checkpoint: self.manifest.position,
             snapshot_bytes: self.snapshot_bytes,
+            kept_bytes: self.kept.iter().map(|segment| segment.size).sum(),
         };
         let last_checkpoint = self.has_manifest.then_some(self.manifest.position);
         let queue = Queue::new(buffer, last_checkpoint);

@@ -25,6 +25,8 @@ pub struct JournalStatus {
     pub checkpoint: Position,
     /// Bytes of its snapshot.
     pub snapshot_bytes: u64,
+    /// Bytes of the segments in front of it that stay, as it refers to records in them.
+    pub kept_bytes: u64,
     /// Bytes of the records behind it.
     pub bytes: u64,
     /// Segments.
@@ -38,6 +40,7 @@ pub(super) struct Facts {
     pub(super) segments: BTreeSet<u64>,
     pub(super) checkpoint: u64,
     pub(super) snapshot_bytes: u64,
+    pub(super) kept_bytes: u64,
 }
 
 impl Journal {
@@ -56,6 +59,7 @@ impl Journal {
             is_syncing: shared.is_syncing(),
             checkpoint: Position(facts.checkpoint),
             snapshot_bytes: facts.snapshot_bytes,
+            kept_bytes: facts.kept_bytes,
             bytes: appended.0.saturating_sub(facts.checkpoint),
             segments: facts.segments.len(),
         }

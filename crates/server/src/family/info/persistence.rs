@@ -87,6 +87,7 @@ fn journal(server: &Server, text: &mut Text) {
     let status = journal.status();
     text.field("aof_current_size", journaling.current_bytes());
     text.field("aof_base_size", journaling.rewrites.lock().base_bytes);
+    text.field("aof_kept_size", status.kept_bytes);
     text.field("aof_pending_rewrite", 0);
     text.field("aof_buffer_length", status.appended.0 - status.durable.0);
     text.field("aof_pending_bio_fsync", u8::from(status.is_syncing));

@@ -8,7 +8,9 @@ use std::thread;
 
 use resp::Frame;
 use stdx::Random;
-use support::kept::{check, field, on_directory, shut_down, take_checkpoint, times_written, value};
+use support::kept::{
+    check, field, on_directory, shut_down, take_checkpoint, times_written, value, wait_until,
+};
 use support::{Client, Server, show};
 
 /// With segments so long that values in RAM, which fill less than four, are not copied to flash for a checkpoint.
@@ -116,6 +118,9 @@ fn values_that_the_journal_has_are_not_written_again() {
         copied += field(&mut client, "tiering", "flash_append_bytes");
         assert!(copied < bytes / 100, "{round}: {copied} of {bytes}");
         set(&mut client, "behind", round);
+        wait_until("the last write is durable", || {
+            field(&mut client, "persistence", "aof_buffer_length") == 0
+        });
         match round % 2 {
             0 => server.kill(),
             _ => shut_down(&mut server, &mut client),

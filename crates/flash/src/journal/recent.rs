@@ -36,6 +36,8 @@ pub struct RecentRecords {
     read_to: u64,
     /// Where they end. None: others are appended meanwhile.
     end: Option<u64>,
+    /// How far the journal has come: what the last file has behind it a start gave up.
+    appended: u64,
     /// What comes is bad, as was told.
     is_bad: bool,
     /// The file ends too early, as was told.
@@ -65,6 +67,7 @@ impl Journal {
     ///
     /// Errors: they cannot be read.
     pub fn recent(&self, bytes_max: u64) -> Result<RecentRecords, JournalError> {
+        let appended = self.appended().0;
         let first = {
             let facts = self.shared.facts.lock();
             let passed_over = facts.segments.len().saturating_sub(RECENT_SEGMENTS_MAX);
@@ -80,7 +83,9 @@ impl Journal {
             count += 1;
         }
         let segments = segments.split_off(segments.len() - count);
-        Ok(RecentRecords::new(self.storage.clone(), segments, (None, RECENT_RECORD_BYTES_MAX)))
+        let records =
+            RecentRecords::new(self.storage.clone(), segments, (None, RECENT_RECORD_BYTES_MAX));
+        Ok(RecentRecords { appended, ..records })
     }
 
     /// Segments by their numbers.
@@ -130,6 +135,7 @@ impl RecentRecords {
             position,
             read_to: position,
             end,
+            appended: u64::MAX,
             is_bad,
             is_past,
         }
@@ -166,6 +172,7 @@ impl RecentRecords {
     /// Errors: that cannot be read.
     pub fn go_on(&mut self, journal: &Journal) -> Result<(), JournalError> {
         let Some(first) = self.first() else { return Ok(()) };
+        self.appended = journal.appended().0;
         self.segments = journal.segments_from(first)?;
         self.go_to(Position(self.read_to));
         Ok(())
@@ -207,6 +214,9 @@ impl RecentRecords {
             if self.is_past || bound.is_some_and(|bound| reader.position() >= bound) {
                 self.go_to_next_segment();
                 continue;
+            }
+            if bound.is_none() && reader.position() >= self.appended {
+                return Ok(Recent::End);
             }
             if let Some(part) = reader.pass_over_longer(self.record_bytes_max).map_err(failed)? {
                 self.is_too_long = part == Part::GoesOn;

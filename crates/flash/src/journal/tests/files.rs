@@ -6,6 +6,8 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
+use super::super::header::HEADER_BYTES;
+use super::super::names;
 use super::super::tuning::Tuning;
 use super::super::writer::Next;
 use super::super::{
@@ -144,6 +146,38 @@ fn long_records_are_passed_over_by_who_reads_recent_ones() {
     assert_eq!(found_payloads, payloads);
     assert!(found.iter().zip(begins).all(|((found, _), begin)| *found >= begin));
     assert_eq!(recent.read_to(), last[4]);
+}
+
+/// What a start gave up stands in the last segment still, and is whole behind a long record that is not.
+#[test]
+fn recent_records_end_where_a_start_has_cut() {
+    let folder = TestFolder::new("cut");
+    let (journal, _) = folder.open(SyncPolicy::Never);
+    let long = vec![7; RECENT_RECORD_BYTES_MAX + 1];
+    let ends = [&b"one"[..], &long, b"two"].map(|payload| journal.append(&[payload]).0);
+    drop(journal);
+    let path = folder.0.join(names::segment(1));
+    let mut bytes = std::fs::read(&path).expect("a segment");
+    // The mark that says that all is durable is not there.
+    bytes.truncate(HEADER_BYTES + ends[2] as usize);
+    bytes[HEADER_BYTES + ends[0] as usize + 100] ^= 1;
+    std::fs::write(&path, &bytes).expect("it is written");
+    let (journal, records) = folder.open(SyncPolicy::Never);
+    assert_eq!(records, [b"one"]);
+    let mut recent = journal.recent(u64::MAX).expect("it is read");
+    let mut read = || match recent.read().expect("it is read") {
+        Recent::Record { payload, .. } => Some(payload.to_vec()),
+        Recent::End => None,
+        Recent::Damage(error) => panic!("{error}"),
+    };
+    assert_eq!([read(), read()], [Some(b"one".to_vec()), None]);
+    // Nor does it come back when the journal goes on elsewhere.
+    let last = journal.append(&[b"three"]);
+    journal.sync_soon();
+    wait(&journal, last);
+    recent.go_on(&journal).expect("it is read");
+    let Recent::Record { payload, .. } = recent.read().expect("it is read") else { panic!() };
+    assert_eq!(payload, b"three");
 }
 
 #[test]

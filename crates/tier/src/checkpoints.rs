@@ -114,7 +114,7 @@ mod tests {
                 live_bytes,
                 held_bytes,
                 coming_bytes,
-                is_held_up: false,
+                ..FreeSpace::default()
             }
         };
         for (free, held, is_wanted, is_wanted_by_who_waits) in [

@@ -432,7 +432,7 @@ impl Figures {
 /// Whether garbage collection of the flash is to evict the live records that it meets: free segments
 /// run out, and dead records no longer make the room.
 pub(crate) fn evicts_from_flash(space: &flash::FreeSpace) -> bool {
-    space.free_bytes + space.coming_bytes < space.gc_below_bytes && has_little_garbage(space)
+    space.free_bytes + space.coming_bytes < space.short_below_bytes && has_little_garbage(space)
 }
 
 /// Whether hardly any of the flash is garbage.

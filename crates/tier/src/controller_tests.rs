@@ -151,6 +151,7 @@ impl World {
             is_held_up: false,
             free_bytes: bytes(free),
             gc_below_bytes: bytes(below),
+            short_below_bytes: bytes(below),
             capacity_bytes: bytes(capacity),
             live_bytes: bytes(live),
         };

@@ -467,7 +467,7 @@ impl Tier {
 
 /// Whether hardly a segment is free, and none will be behind the next checkpoint, for which values wait.
 fn is_short_of_segments(space: &FreeSpace, max_memory: u64) -> bool {
-    space.free_bytes + space.coming_bytes < space.gc_below_bytes.min(max_memory >> SHORT_SHIFT)
+    space.free_bytes + space.coming_bytes < space.short_below_bytes.min(max_memory >> SHORT_SHIFT)
 }
 
 #[cfg(test)]
@@ -487,11 +487,12 @@ mod tests {
             (4, 0, 20, true),
             (0, 5, 20, false),
         ] {
-            let (gc_below_bytes, held_bytes) = (10, 300);
+            let (gc_below_bytes, short_below_bytes, held_bytes) = (15, 10, 300);
             let space = FreeSpace {
                 free_bytes,
                 coming_bytes,
                 gc_below_bytes,
+                short_below_bytes,
                 held_bytes,
                 ..FreeSpace::default()
             };

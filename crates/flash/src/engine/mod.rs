@@ -323,7 +323,9 @@ pub enum GcProgress {
 /// survivors need room before any comes free, and the more is held when a checkpoint is taken, at a quarter, the fewer
 /// are taken.
 pub(crate) const FREE_SPARE_EIGHTHS: u64 = 3;
-/// It ends when this share is held, a half: each checkpoint is written for the room that it brings.
+/// Flash is short of room when less than so many eighths are free: gc alone has not made enough.
+pub(crate) const SHORT_SPARE_EIGHTHS: u64 = 2;
+/// Gc ends when this share is held, a half: each checkpoint is written for the room that it brings.
 pub(crate) const HELD_SPARE_SHARE: u64 = 2;
 
 /// Room on flash.
@@ -335,6 +337,8 @@ pub struct FreeSpace {
     /// Below this many free bytes `gc` starts to work; the nearer to 0, the more it should be
     /// given to do.
     pub gc_below_bytes: u64,
+    /// Below this many flash is short of room, though gc works: keys may have to go.
+    pub short_below_bytes: u64,
     /// Bytes that the engine may fill in all; after the flash size was lowered, the new size.
     pub capacity_bytes: u64,
     /// Bytes of records that live. The nearer to the capacity, the more each append costs in

@@ -24,7 +24,7 @@ use super::table::SegmentTable;
 use crate::device::{Drives, Extent, FileIndex};
 use crate::engine::FreeSpace;
 use crate::engine::stats::EngineStats;
-use crate::engine::{FREE_SPARE_EIGHTHS, HELD_SPARE_SHARE};
+use crate::engine::{FREE_SPARE_EIGHTHS, HELD_SPARE_SHARE, SHORT_SPARE_EIGHTHS};
 use crate::error::{AppendError, EngineError};
 use crate::limits::PATHS_MAX;
 use crate::location::{Location, RecordId};
@@ -468,8 +468,13 @@ impl Shared {
 
     /// The number of free segments below which gc works.
     fn gc_below(&self) -> u64 {
+        self.part_of_spare(FREE_SPARE_EIGHTHS)
+    }
+
+    /// So many eighths of the segments beyond what lives where freed ones are held, and what gc needs at least.
+    fn part_of_spare(&self, eighths: u64) -> u64 {
         match self.holds_for_next_checkpoint() {
-            true => self.gc_below_min().max(self.spare_segments() * FREE_SPARE_EIGHTHS / 8),
+            true => self.gc_below_min().max(self.spare_segments() * eighths / 8),
             false => self.gc_below_min(),
         }
     }
@@ -594,6 +599,7 @@ impl Shared {
         FreeSpace {
             free_bytes: self.free_segments.load(Ordering::Relaxed) * segment_bytes,
             gc_below_bytes: self.gc_below() * segment_bytes,
+            short_below_bytes: self.part_of_spare(SHORT_SPARE_EIGHTHS) * segment_bytes,
             capacity_bytes: self.active_segments.load(Ordering::Relaxed) * segment_bytes,
             live_bytes: self.live_bytes.load(Ordering::Relaxed),
             held_bytes,

@@ -51,8 +51,8 @@ impl Journal {
             remove(&*self.storage, &names::flash(position));
         }
         let (header, snapshot_bytes) = prepared?;
-        put_manifest(&*self.storage)?;
         let kept_bytes = self.bytes_of_segments(header.first_kept()..header.number);
+        put_manifest(&*self.storage)?;
         let mut facts = self.shared.facts.lock();
         facts.checkpoint = position.0;
         (facts.snapshot_bytes, facts.kept_bytes) = (snapshot_bytes, kept_bytes);

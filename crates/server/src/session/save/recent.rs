@@ -119,9 +119,14 @@ impl Gathering {
             let before = self.values.bytes();
             let read = self.read(server, end.unwrap_or(NO_END));
             match (end, &read) {
-                (None, _) => self.read_to = self.records.read_to(),
+                (None, Ok(_)) => self.read_to = self.records.read_to(),
                 // What was read of it in front of the damage was noted.
-                (Some(_), Err(_)) => self.records.forget_before(index),
+                (_, Err(_)) => {
+                    if end.is_none() {
+                        self.read_to = self.records.read_to();
+                    }
+                    self.records.forget_before(index);
+                }
                 (Some(Position(end)), Ok(_)) => {
                     // A short one is passed over.
                     let (bytes, new) = (end - start.0, self.values.bytes() - before);

@@ -1,8 +1,8 @@
 """A snapshot of a data set ten times RAM, while half of the load writes.
 
-Clients on schedule read and write, by turns without and during BGSAVE; the medians of their p99 are compared. One more client moves
-units between two counters in transactions: wherever the moment of the snapshot lies, their sum is the same in what
-redis-server loads from the file. What it loads is compared with Kelvin key by key, by samples that no load writes.
+Clients on schedule read and write, by turns without and during BGSAVE; the medians of their p99 are compared. One more
+client moves units between two counters in transactions: wherever the moment of the snapshot lies, their sum is the same
+in what redis-server loads from the file. What it loads is compared with Kelvin key by key, by samples that no load writes.
 """
 
 import random

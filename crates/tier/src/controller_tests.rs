@@ -564,3 +564,21 @@ fn a_limit_that_moves_up_and_down_never_makes_a_write_wait_for_ever() {
         assert_eq!(world.refused > 0, !may_evict);
     }
 }
+
+#[test]
+fn gc_that_works_ahead_of_a_checkpoint_evicts_only_where_flash_is_short() {
+    for (free_bytes, coming_bytes, evicts) in
+        [(20, 0, false), (12, 0, false), (9, 0, true), (5, 8, false), (0, 0, true)]
+    {
+        let space = flash::FreeSpace {
+            free_bytes,
+            coming_bytes,
+            gc_below_bytes: 15,
+            short_below_bytes: 10,
+            capacity_bytes: 100,
+            live_bytes: 90,
+            ..flash::FreeSpace::default()
+        };
+        assert_eq!(evicts_from_flash(&space), evicts, "{space:?}");
+    }
+}

@@ -118,16 +118,14 @@ impl Gathering {
             self.records.go_to(start);
             let before = self.values.bytes();
             let read = self.read(server, end.unwrap_or(NO_END));
+            if end.is_none() {
+                self.read_to = self.records.read_to();
+            }
             match (end, &read) {
-                (None, Ok(_)) => self.read_to = self.records.read_to(),
                 // What was read of it in front of the damage was noted.
-                (_, Err(_)) => {
-                    if end.is_none() {
-                        self.read_to = self.records.read_to();
-                    }
-                    self.records.forget_before(index);
-                }
-                (Some(Position(end)), Ok(_)) => {
+                (_, Err(_)) => self.records.forget_before(index),
+                (None, Ok(())) => {}
+                (Some(Position(end)), Ok(())) => {
                     // A short one is passed over.
                     let (bytes, new) = (end - start.0, self.values.bytes() - before);
                     if bytes > hot_bytes / RECENT_WORTH && new < bytes / RECENT_WORTH {

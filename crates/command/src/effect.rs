@@ -239,10 +239,17 @@ pub struct Effects {
     pub counts_reads: bool,
     /// Whether fields that have expired stay where others are changed: a replay is told of each that went.
     pub(crate) keeps_expired: bool,
+    /// What else listeners are told.
+    pub(crate) told: Option<Box<Told>>,
+}
+
+/// What listeners are told of a run: apart from [`Effects`], since most runs have nobody to tell.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
     /// What has happened, in its order. Bound: what the run changes.
-    pub noted: Vec<Effect>,
+    noted: Vec<Effect>,
     /// What is logged otherwise than as it was sent.
-    pub(crate) logged: Option<Box<Logged>>,
+    pub(crate) logged: Option<Logged>,
 }
 
 impl Effects {
@@ -255,7 +262,17 @@ impl Effects {
     /// Whether nothing has been reported, and nothing is to be logged.
     #[inline]
     pub fn are_none(&self) -> bool {
-        self.changes == 0 && self.noted.is_empty() && self.logged.is_none()
+        self.changes == 0 && self.told.is_none()
+    }
+
+    /// What has happened, in its order.
+    pub fn noted(&self) -> &[Effect] {
+        self.told.as_ref().map_or(&[], |told| &told.noted)
+    }
+
+    #[cold]
+    pub(crate) fn told(&mut self) -> &mut Told {
+        self.told.get_or_insert_default()
     }
 
     /// Takes note of what the keyspace has noted so far, and of an event behind it.
@@ -268,7 +285,7 @@ impl Effects {
     ) {
         self.take_notes(keyspace, notes);
         if event.classes.has(self.listened) {
-            self.noted.push(Effect { db, key: key.bytes.into(), event });
+            self.told().noted.push(Effect { db, key: key.bytes.into(), event });
         }
     }
 
@@ -294,7 +311,7 @@ impl Effects {
                 Noted::Ended => Event::ENDED,
             };
             if event.classes.has(self.listened) {
-                self.noted.push(Effect { db, key, event });
+                self.told().noted.push(Effect { db, key, event });
             }
         }
     }
@@ -303,8 +320,9 @@ impl Effects {
     /// happened.
     #[cold]
     pub fn take_back(&mut self) {
-        self.noted.retain(|effect| matches!(effect.event, Event::EXPIRED | Event::ENDED));
-        if let Some(logged) = &mut self.logged {
+        let Some(told) = &mut self.told else { return };
+        told.noted.retain(|effect| matches!(effect.event, Event::EXPIRED | Event::ENDED));
+        if let Some(logged) = &mut told.logged {
             logged.take_back();
         }
     }

@@ -422,7 +422,7 @@ impl Harness {
             if let Err(CommandError::NotResident(_) | CommandError::ReplyTooLong(_)) = result {
                 effects.take_back();
             }
-            self.events.extend(effects.noted.iter().map(show_effect));
+            self.events.extend(effects.noted().iter().map(show_effect));
             let mut record = Record::new(Vec::new(), self.now_ms);
             effects.log(self.db, args, &mut record);
             self.records.extend((!record.is_empty()).then(|| record.pieces().concat()));
@@ -523,7 +523,7 @@ impl Harness {
         self.counts.add_tally(&tally);
         let mut effects = Effects::new(LISTENED, true);
         effects.take_notes(&self.keyspace, &mut tally.notes);
-        self.events.extend(effects.noted.iter().map(show_effect));
+        self.events.extend(effects.noted().iter().map(show_effect));
         let mut record = Record::new(Vec::new(), self.now_ms);
         effects.log(self.db, Args::new(&[], &[]), &mut record);
         self.records = vec![record.pieces().concat()];

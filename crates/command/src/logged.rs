@@ -89,7 +89,7 @@ impl Effects {
     /// keys have expired or were evicted without a command.
     #[inline(never)]
     pub fn log<'a>(&self, db: u8, args: Args<'a>, record: &mut Record<'a>) {
-        let logged = self.logged.as_deref();
+        let logged = self.told.as_ref().and_then(|told| told.logged.as_ref());
         if let Some(logged) = logged {
             record.add_commands(&logged.gone);
         }
@@ -105,7 +105,7 @@ impl Effects {
 
     #[cold]
     fn logged(&mut self) -> &mut Logged {
-        self.logged.get_or_insert_default()
+        self.told().logged.get_or_insert_default()
     }
 
     /// Logs that a key has expired, whose time was `at_ms`.
@@ -119,7 +119,8 @@ impl Effects {
     /// The time of a record that is made at `now_ms` of what has gone without a command: a clock that was put back is
     /// not to have a replay find keys that had expired.
     pub fn time_of_gone(&self, now_ms: u64) -> u64 {
-        now_ms.max(self.logged.as_ref().map_or(0, |logged| logged.expired_ms))
+        let logged = self.told.as_ref().and_then(|told| told.logged.as_ref());
+        now_ms.max(logged.map_or(0, |logged| logged.expired_ms))
     }
 
     /// Logs that a key was evicted.
@@ -476,7 +477,7 @@ mod tests {
         let mut record = Record::new(Vec::new(), 1);
         effects.log(0, Args::new(&[], &[]), &mut record);
         assert_eq!(record.pieces().concat(), b"\x01\x07\x02\x03DEL\x01k");
-        assert!(effects.noted.is_empty(), "nobody listens to events");
+        assert!(effects.noted().is_empty(), "nobody listens to events");
     }
 
     #[test]

@@ -47,7 +47,11 @@ fn upper_word(bytes: &[u8]) -> u64 {
             let last = u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
             u64::from(u32::from_le_bytes(*first)) | last
         }
-        _ => bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        // Of one to three the first, the middle and the last are all.
+        _ if len > 0 => [0, len / 2, len - 1]
+            .into_iter()
+            .fold(0, |word, at| word | u64::from(bytes[at]) << (8 * at)),
+        _ => 0,
     };
     // The high bit of each byte that is a lower-case letter, moved to the bit that tells the cases apart.
     let low = word & (ONES * 0x7f);

@@ -429,7 +429,7 @@ impl Record {
     }
 
     /// Asks for the first lines of a value that stands apart. Returns its kind, and where it is if that is on flash alone.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch_value(&self, lines: usize) -> (u8, Option<FlashRef>) {
         let view = self.parse_in_place().0;
         let cold = match view.stored {

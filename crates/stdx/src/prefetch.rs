@@ -19,10 +19,10 @@ pub fn prefetch<T>(address: *const T) {
 /// Asks for the lines of some bytes, so many at most; the CPU itself follows a longer copy.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], lines: usize) {
-    let in_first = bytes.len().min(bytes.as_ptr().align_offset(CACHE_LINE_BYTES));
-    let (first, rest) = bytes.split_at(in_first);
-    let first = (in_first > 0).then_some(first);
-    for line in first.into_iter().chain(rest.chunks(CACHE_LINE_BYTES)).take(lines) {
-        prefetch(line.as_ptr());
+    let in_front = bytes.as_ptr().addr() % CACHE_LINE_BYTES;
+    let count = (in_front + bytes.len()).div_ceil(CACHE_LINE_BYTES).min(lines);
+    let first = bytes.as_ptr().wrapping_sub(in_front);
+    for line in 0..count {
+        prefetch(first.wrapping_add(line * CACHE_LINE_BYTES));
     }
 }

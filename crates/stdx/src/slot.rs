@@ -48,24 +48,32 @@ fn between_braces(key: &[u8]) -> &[u8] {
     }
 }
 
+#[inline]
 fn crc16(bytes: &[u8]) -> u16 {
-    let mut crc = 0u16;
-    let mut steps = bytes.chunks_exact(CRC_STEP);
-    for step in &mut steps {
-        let head = [step[0] ^ (crc >> 8) as u8, step[1] ^ crc as u8];
-        crc = CRC_TABLES[7][head[0] as usize]
-            ^ CRC_TABLES[6][head[1] as usize]
-            ^ CRC_TABLES[5][step[2] as usize]
-            ^ CRC_TABLES[4][step[3] as usize]
-            ^ CRC_TABLES[3][step[4] as usize]
-            ^ CRC_TABLES[2][step[5] as usize]
-            ^ CRC_TABLES[1][step[6] as usize]
-            ^ CRC_TABLES[0][step[7] as usize];
-    }
-    for &byte in steps.remainder() {
-        crc = (crc << 8) ^ CRC_TABLES[0][((crc >> 8) as u8 ^ byte) as usize];
-    }
-    crc
+    let (head, steps) = bytes.as_rchunks::<CRC_STEP>();
+    let crc = match bytes.first_chunk::<CRC_STEP>() {
+        // Zeros in front of the first byte change nothing: with them the head is one step.
+        Some(first) if !head.is_empty() => {
+            let word = u64::from_be_bytes(*first) >> (8 * (CRC_STEP - head.len()));
+            crc_step(0, word.to_be_bytes())
+        }
+        _ => head.iter().fold(0u16, |crc, &byte| {
+            (crc << 8) ^ CRC_TABLES[0][((crc >> 8) as u8 ^ byte) as usize]
+        }),
+    };
+    steps.iter().fold(crc, |crc, &step| crc_step(crc, step))
+}
+
+#[inline]
+fn crc_step(crc: u16, step: [u8; CRC_STEP]) -> u16 {
+    CRC_TABLES[7][(step[0] ^ (crc >> 8) as u8) as usize]
+        ^ CRC_TABLES[6][(step[1] ^ crc as u8) as usize]
+        ^ CRC_TABLES[5][step[2] as usize]
+        ^ CRC_TABLES[4][step[3] as usize]
+        ^ CRC_TABLES[3][step[4] as usize]
+        ^ CRC_TABLES[2][step[5] as usize]
+        ^ CRC_TABLES[1][step[6] as usize]
+        ^ CRC_TABLES[0][step[7] as usize]
 }
 
 const fn crc_tables() -> [[u16; 256]; CRC_STEP] {

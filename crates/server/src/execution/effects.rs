@@ -33,8 +33,7 @@ pub(super) fn take_effects<'r>(
             None => journal_run(worker, cx, args),
         }
     }
-    let effects = std::mem::take(&mut cx.effects.noted);
-    hear(server, Some(worker.index), &effects);
+    hear(server, Some(worker.index), cx.effects.noted());
 }
 
 /// Has a server hear of keys that expire and are evicted.
@@ -57,7 +56,7 @@ impl Listener for OfKeyspace {
         if effects.listened.has(Classes::LOGGED) {
             journal_gone(&server, &effects);
         }
-        hear(&server, None, &effects.noted);
+        hear(&server, None, effects.noted());
     }
 }
 

@@ -59,6 +59,7 @@ impl Upkeep {
             let now_ms = self.worker.server.tier.clock().unix_ms();
             self.worker.deadlines.wake_due(now_ms);
         }
+        self.worker.fit_buffers();
         self.rounds = self.rounds.wrapping_add(1);
         if self.worker.index == 0 && self.rounds.is_multiple_of(SAVE_ROUNDS) {
             save_if_due(&self.worker.server);

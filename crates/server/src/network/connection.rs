@@ -355,11 +355,11 @@ impl<T: Transport> Connection<T> {
                 }
                 self.take_own_pushes();
                 match self.pipeline().dispatch(&request) {
-                    Outcome::Done | Outcome::NotRun if self.reply.has_gaps() => {
-                        self.worker.after_batch();
-                        return Next::Wait(Wait::Reply);
-                    }
                     Outcome::Done | Outcome::NotRun => {
+                        if self.reply.has_gaps() {
+                            self.worker.after_batch();
+                            return Next::Wait(Wait::Reply);
+                        }
                         self.end_request();
                         if self.worker.has_to_demote() {
                             self.worker.after_batch();

@@ -45,12 +45,14 @@ impl PrefetchQueue {
                 keyspace.prefetch(key.slot);
                 keys.push(hint);
             }
-            let at = keys.len() - 1;
-            let element = element().and_then(|element| match elements.last() {
-                Some((last_at, last)) if *last_at == at => element.after(*last),
-                _ => Some(element),
-            });
-            elements.extend(element.map(|element| (at, element)));
+            if let Some(element) = element() {
+                let at = keys.len() - 1;
+                let element = match elements.last() {
+                    Some((last_at, last)) if *last_at == at => element.after(*last),
+                    _ => Some(element),
+                };
+                elements.extend(element.map(|element| (at, element)));
+            }
         }
         has_room(keys, elements)
     }

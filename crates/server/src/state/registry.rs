@@ -60,13 +60,13 @@ impl Registry {
     }
 
     /// The command, or the subcommand, of a request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, args: Args<'_>) -> Option<&'static Entry> {
         let entry = self.get(&args[0])?;
-        match args.get(1) {
-            Some(name) if !entry.subcommands.is_empty() => entry.subcommand(name).or(Some(entry)),
-            _ => Some(entry),
+        if entry.subcommands.is_empty() {
+            return Some(entry);
         }
+        args.get(1).and_then(|name| entry.subcommand(name)).or(Some(entry))
     }
 
     /// All commands by name, each before its subcommands.

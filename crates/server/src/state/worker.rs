@@ -44,6 +44,8 @@ pub(crate) struct Worker {
     /// Buffers that connections borrow while they have bytes to keep, so that 10,000 idle
     /// connections cost none.
     buffers: RefCell<Vec<Vec<u8>>>,
+    /// Spare ones to keep.
+    buffers_kept_max: Cell<usize>,
     /// How many of them connections have.
     buffers_lent: Cell<usize>,
     /// Room for requests that connections borrow while they have some.
@@ -78,6 +80,7 @@ impl Worker {
             detached: RefCell::default(),
             to_demote: RefCell::default(),
             buffers: RefCell::default(),
+            buffers_kept_max: Cell::new(BUFFERS_KEPT_MIN),
             buffers_lent: Cell::new(0),
             batch_lists: RefCell::default(),
             turn,
@@ -228,9 +231,12 @@ impl Worker {
         self.server.slices.waiting_buffers_max.min(self.buffers_share())
     }
 
-    /// Spare buffers to keep.
-    fn buffers_kept_max(&self) -> usize {
-        self.buffers_share().clamp(BUFFERS_KEPT_MIN, BUFFERS_KEPT_MAX)
+    /// Keeps as many spare buffers from now on as come to its share, which follows the settings and how many
+    /// connections there are.
+    pub(crate) fn fit_buffers(&self) {
+        let kept_max = self.buffers_share().clamp(BUFFERS_KEPT_MIN, BUFFERS_KEPT_MAX);
+        self.buffers_kept_max.set(kept_max);
+        self.buffers.borrow_mut().truncate(kept_max);
     }
 
     /// How many buffers come to the worker's share of a part of what clients may take. Cost: some loads and a division.
@@ -289,7 +295,7 @@ impl Worker {
     /// Gives a buffer back. One that has grown is let go.
     pub(crate) fn give_buffer(&self, mut buffer: Vec<u8>) {
         let mut buffers = self.buffers.borrow_mut();
-        if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < self.buffers_kept_max() {
+        if buffer.capacity() == READ_BUFFER_BYTES && buffers.len() < self.buffers_kept_max.get() {
             buffer.clear();
             buffers.push(buffer);
         }

@@ -547,6 +547,7 @@ fn spare_buffers_take_no_more_than_a_part_of_what_clients_may_take() {
         let config = Config::default();
         config.load_arguments(&options).expect("an option");
         let worker = worker_with(config);
+        worker.fit_buffers();
         let buffers: Vec<_> = (0..2 * BUFFERS_KEPT_MAX).map(|_| worker.take_buffer()).collect();
         buffers.into_iter().for_each(|buffer| worker.give_buffer(buffer));
         worker.buffers_kept()

@@ -66,12 +66,8 @@ impl Counters {
     /// Adds a batch and resets the tally, but for its dead copies and detached trees, which are the
     /// caller's to release.
     pub(crate) fn add(&self, tally: &mut Tally) {
-        for (total, part) in self.keys.iter().zip(&mut tally.keys) {
-            add(total, part);
-        }
-        for (total, part) in self.volatile.iter().zip(&mut tally.volatile) {
-            add(total, part);
-        }
+        add_all(&self.keys, &mut tally.keys);
+        add_all(&self.volatile, &mut tally.volatile);
         add(&self.nodes, &mut tally.nodes);
         add(&self.timers, &mut tally.timers);
         add(&self.index_bytes, &mut tally.index_bytes);
@@ -166,6 +162,16 @@ fn add(total: &AtomicI64, part: &mut i64) {
     if *part != 0 {
         total.fetch_add(*part, Ordering::Relaxed);
         *part = 0;
+    }
+}
+
+/// Those of all tables: of most batches all are zero, which is seen at one look.
+#[inline]
+fn add_all<const N: usize>(totals: &[AtomicI64; N], parts: &mut [i64; N]) {
+    if *parts != [0; N] {
+        for (total, part) in totals.iter().zip(parts) {
+            add(total, part);
+        }
     }
 }
 

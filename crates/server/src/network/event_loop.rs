@@ -20,6 +20,7 @@ use crate::network::deadline_timer::DeadlineTimer;
 use crate::network::flash_tasks::{FlashTasks, follow_flash};
 use crate::network::listener::Accepted;
 use crate::network::stream::Stream;
+use crate::network::time_slice;
 use crate::network::upkeep_timer::UpkeepTimer;
 use crate::session::load::{NotLoaded, load_at_start};
 use crate::state::server::Server;
@@ -37,6 +38,9 @@ pub(crate) fn run(
     accepted: Receiver<Accepted>,
     loaded: Option<LoadedSender>,
 ) -> anyhow::Result<()> {
+    if let Err(error) = time_slice::ask_for_shortest() {
+        tracing::debug!(%error, "a worker has the usual time slice");
+    }
     // Without timers: see `upkeep_timer`.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

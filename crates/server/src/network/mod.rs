@@ -10,5 +10,7 @@ pub(crate) mod measure;
 mod prefault;
 pub(crate) mod stream;
 pub(crate) mod supervisor;
+#[allow(unsafe_code, reason = "no crate here wraps sched_setattr")]
+mod time_slice;
 mod upkeep_timer;
 mod wake;

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, FIRST_USE};
 use crate::key::{Hint, Key};
 use crate::record::{FlashRef, INLINE_BYTES_MAX, NewState, Record, Stored, View};
 use crate::slot::{Judge, SlotState, Verdict, holds_keys};
@@ -156,8 +156,14 @@ impl<'a> Db<'a> {
         };
         self.tally.found += u64::from(counts);
         let entries = self.slot.table_mut(self.table);
-        entries.entry_mut(at).touch();
-        Some((entries.view(at), self.tally))
+        let entry = entries.entry_mut(at);
+        entry.touch();
+        let is_first = entry.frequency() == FIRST_USE;
+        let view = entries.view(at);
+        if is_first && matches!(view.stored, Stored::Cold(..)) {
+            self.tally.first_cold_reads += 1;
+        }
+        Some((view, self.tally))
     }
 
     /// The same without being an access: for clients that watch and do not use.

@@ -22,6 +22,8 @@ const FREQUENCY_MASK: u64 = 3;
 
 /// Highest frequency an entry counts to.
 pub(crate) const FREQUENCY_MAX: u8 = FREQUENCY_MASK as u8;
+/// Frequency of a key that was not used lately, with the access under way.
+pub const FIRST_USE: u8 = 1;
 
 /// One place of a table: empty, or a tagged record.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub use defrag::{
     Defrag, Defragged, DetachedBlocks, HEAP_BLOCKS_MAX, Heap, Scope, SegmentPosition,
 };
 pub use detached::DetachedTable;
-pub use entry::{ADDRESS_BITS_MAX, can_hold_address};
+pub use entry::{ADDRESS_BITS_MAX, FIRST_USE, can_hold_address};
 pub use evict::{Evictable, Evicted};
 pub use key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
 pub use keyspace::{FreeSlots, Keyspace, Locked, SlotGuard};

@@ -72,6 +72,8 @@ pub struct FetchedSet {
     order: Vec<(RecordId, u32)>,
     /// How far they were asked for.
     asked: Cell<usize>,
+    /// The position that a search by halves has found last.
+    found: Cell<usize>,
     /// Whether some were not at hand when they were asked for.
     pub(crate) has_waited: bool,
 }
@@ -127,10 +129,21 @@ impl FetchedSet {
 
     fn position_in_index(&self, record: RecordId) -> Option<u32> {
         if self.index.is_empty() {
-            let position = self.values.binary_search_by_key(&record, |(id, _)| *id).ok()?;
-            return Some(position as u32);
+            return self.search(record);
         }
         self.index.get(&record).copied()
+    }
+
+    /// Searches by halves; what was written together, and is asked for in that order, is there at once.
+    #[inline]
+    fn search(&self, record: RecordId) -> Option<u32> {
+        let found = self.found.get();
+        let is_at = |at: &usize| self.values.get(*at).is_some_and(|(id, _)| *id == record);
+        let position = [found, found + 1].into_iter().find(is_at);
+        let by_halves = || self.values.binary_search_by_key(&record, |(id, _)| *id).ok();
+        let position = position.or_else(by_halves)?;
+        self.found.set(position);
+        Some(position as u32)
     }
 
     /// The value of the record at a position, if it was fetched.

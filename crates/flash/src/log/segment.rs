@@ -67,7 +67,7 @@ pub(crate) enum State {
     Held,
 }
 
-const STATES: [State; 10] = [
+pub(crate) const STATES: [State; 10] = [
     State::Free,
     State::Open,
     State::Sealed,

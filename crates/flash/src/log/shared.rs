@@ -5,7 +5,6 @@
 //! counters are atomics. The mutex of `Space` is taken once for each segment that is opened or
 //! freed.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,7 +17,7 @@ use super::geometry::Geometry;
 use super::keeping::Keeping;
 use super::lifetime::{Lifetimes, STREAMS, Stream};
 use super::moving::AllMoving;
-use super::segment::{Pending, Segment, State};
+use super::segment::{Pending, STATES, Segment, State};
 use super::space::{Blocks, FreeSegment, NoSegment, Purpose, Space};
 use super::table::SegmentTable;
 use crate::device::{Drives, Extent, FileIndex};
@@ -617,12 +616,12 @@ impl Shared {
             buffer_bytes: self.table.bytes() as u64,
             ..EngineStats::default()
         };
-        let mut states: HashMap<u8, u64> = HashMap::new();
+        let mut states = [0; STATES.len()];
         for (_, segment) in self.table.iter() {
             stats.live_bytes += u64::from(segment.live_bytes());
-            *states.entry(segment.state() as u8).or_default() += 1;
+            states[segment.state() as usize] += 1;
         }
-        let count = |state: State| states.get(&(state as u8)).copied().unwrap_or_default();
+        let count = |state: State| states[state as usize];
         stats.segments_open = count(State::Open);
         stats.segments_sealed = count(State::Sealed) + count(State::Span) + count(State::SpanPart);
         stats.segments_in_gc = count(State::Victim);

@@ -8,7 +8,7 @@ use command::{
     Classes, ColdValue, CommandError, CommandResult, Cx, Effects, Fetched, Handler, Record, Waits,
 };
 use flash::RecordId;
-use keyspace::{FlashRef, Key, Locked, SlotState, Tally};
+use keyspace::{FIRST_USE, FlashRef, Key, Locked, SlotState, Tally};
 use resp::{Args, Reply};
 use smallvec::SmallVec;
 use tier::{FetchedSet, TierWorker};
@@ -108,6 +108,7 @@ pub(crate) fn run_locked(
     let leaves_gaps = run.leaves_gaps;
     let fetched = FetchedValues { set: run.fetched, tier: &worker.tier, leaves_gaps };
     let reads = Reads::of(&tally);
+    let first_cold_reads = tally.first_cold_reads;
     // With the slots held, so that it says who waits for their keys.
     let (listened, is_saving) = server.listening.split();
     if is_saving && run.is_write {
@@ -164,7 +165,11 @@ pub(crate) fn run_locked(
         }
         _ => {}
     }
-    if !run.fetched.is_empty() {
+    // One key that was not used lately stays where it is: nothing needs to be looked up to know that.
+    let stays = run.keys.len() == 1
+        && tally.first_cold_reads > first_cold_reads
+        && !server.tier.promotes_at_once();
+    if !run.fetched.is_empty() && !stays {
         // Of very many keys, some by chance.
         let count = match run.part {
             Part::Whole if run.keys.len() <= PROMOTED_AT_ONCE_MAX => PROMOTED_AT_ONCE_MAX,
@@ -476,8 +481,8 @@ fn promote_in_table(
     let mut db = keyspace::Db::new(slot, table, caller.now_ms, tally);
     let at_once = at_once && tier.promotes_at_once();
     let promoted = db.promote_with(key, |at, frequency| {
-        // The frequency counts this access too: above 1 it was used before.
-        let wanted = at_once || frequency > 1;
+        // The frequency counts this access, too.
+        let wanted = at_once || frequency > FIRST_USE;
         wanted.then(|| value(caller.worker.tier.record_id(at))).flatten()
     });
     if promoted {

@@ -239,7 +239,7 @@ pub struct Effects {
     pub counts_reads: bool,
     /// Whether fields that have expired stay where others are changed: a replay is told of each that went.
     pub(crate) keeps_expired: bool,
-    /// What else listeners are told.
+    /// Its events and what is logged of it; of most runs none.
     pub(crate) told: Option<Box<Told>>,
 }
 

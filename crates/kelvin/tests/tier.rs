@@ -212,13 +212,25 @@ fn leave_no_free_room(client: &mut Client) {
 /// the first, or none to end its demotions before either: then that is done once more, a little later behind the fill
 /// each time, and with nothing left of the try before, whose fillers would stay cold and fill no RAM.
 fn use_twice_without_room(client: &mut Client, key: &str, uses: [&[&str]; 2], state_behind: &str) {
+    let set = |client: &mut Client| drop(client.call(&["SET", key, &"x".repeat(500)]));
+    use_twice_without_room_what(client, key, set, uses, state_behind);
+}
+
+/// The same of a key that `set` makes, with others.
+fn use_twice_without_room_what(
+    client: &mut Client,
+    key: &str,
+    set: impl Fn(&mut Client),
+    uses: [&[&str]; 2],
+    state_behind: &str,
+) {
     const TRIES: u32 = 10;
     const PAUSE: Duration = Duration::from_millis(2);
     let mut states = Vec::new();
     for index in 0..TRIES {
         client.call(&["FLUSHALL"]);
-        client.call(&["SET", key, &"x".repeat(500)]);
-        client.line(&format!("TIER DEMOTE {key}"));
+        set(client);
+        client.line("TIER DEMOTE ALL");
         leave_no_free_room(client);
         std::thread::sleep(PAUSE * index);
         assert_eq!(state(client, key), "cold");
@@ -245,6 +257,27 @@ fn a_value_comes_back_at_its_second_use_and_at_its_first_while_there_is_room() {
     assert_eq!(state(&mut client, "roomy"), "clean");
     use_twice_without_room(&mut client, "full", [&["GET", "full"]; 2], "clean");
     assert_eq!(text(&client.line("GET full")), value);
+}
+
+#[test]
+fn a_list_comes_back_at_its_second_use_though_that_is_a_sort_by_values_that_were_not_used_before() {
+    let options = ["--maxmemory", "64mb", "--flash-segment-size", "1mb"];
+    let kelvin = Server::kelvin_with_flash("256mb", &options);
+    let mut client = kelvin.connect();
+    let set = |client: &mut Client| {
+        let numbers: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+        let mut push = vec!["RPUSH", "list"];
+        push.extend(numbers.iter().map(String::as_str));
+        client.call(&push);
+        for number in 0..3 {
+            client.call(&["SET", &format!("by-{number}"), &"7".repeat(500)]);
+        }
+    };
+    let uses: [&[&str]; 2] = [
+        &["LRANGE", "list", "0", "0"],
+        &["SORT", "list", "BY", "by-*", "ALPHA", "LIMIT", "0", "1"],
+    ];
+    use_twice_without_room_what(&mut client, "list", set, uses, "clean");
 }
 
 #[test]

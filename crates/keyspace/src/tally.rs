@@ -146,8 +146,8 @@ pub struct Tally {
     pub read_ram: u64,
     /// Reads that needed flash.
     pub read_flash: u64,
-    /// Reads of values on flash alone whose keys were not used lately, with those that found the value not fetched yet.
-    /// It only grows: who wants to know looks before and after.
+    /// Reads of values on flash alone whose keys were not used lately, also those that are made again once the value is
+    /// fetched. It is never reset: who wants to know how many a run has made looks before and behind it.
     pub first_cold_reads: u64,
     /// Reads of keys that exist, however many leaves of them are read.
     pub found: u64,

@@ -19,6 +19,9 @@ pub fn prefetch<T>(address: *const T) {
 /// Asks for the lines of some bytes, so many at most; the CPU itself follows a longer copy.
 #[inline]
 pub fn prefetch_lines(bytes: &[u8], lines: usize) {
+    if bytes.is_empty() {
+        return;
+    }
     let in_front = bytes.as_ptr().addr() % CACHE_LINE_BYTES;
     let count = (in_front + bytes.len()).div_ceil(CACHE_LINE_BYTES).min(lines);
     let first = bytes.as_ptr().wrapping_sub(in_front);

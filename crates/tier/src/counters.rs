@@ -64,7 +64,7 @@ pub struct KeyspaceCounts {
 
 impl Counters {
     /// Adds a batch and resets the tally, but for its dead copies and detached trees, which are the
-    /// caller's to release.
+    /// caller's to release, and for what counts first cold reads.
     pub(crate) fn add(&self, tally: &mut Tally) {
         add_all(&self.keys, &mut tally.keys);
         add_all(&self.volatile, &mut tally.volatile);

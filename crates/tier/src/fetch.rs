@@ -414,6 +414,10 @@ impl Drop for GroupDone<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use flash::Location;
+
     use super::*;
 
     #[test]
@@ -427,5 +431,28 @@ mod tests {
         };
         assert_eq!(cleared(SEARCHED_MAX), (SEARCHED_MAX, 0));
         assert_eq!(cleared(SEARCHED_MAX + 1), (0, 0));
+    }
+
+    #[test]
+    fn a_search_finds_what_a_look_at_all_finds_whatever_was_found_before() {
+        let mut random = stdx::Random::new(3);
+        let record =
+            |units: u64| RecordId { at: Location::from_units(units), generation: 1 + units % 2 };
+        let mut set = FetchedSet::default();
+        for _ in 0..200 {
+            let count = random.below(SEARCHED_MAX as u64);
+            let places: BTreeSet<u64> = (0..count).map(|_| random.below(100)).collect();
+            // What was found last may lie beyond the end.
+            set.values = places.iter().map(|&units| (record(units), Fetched::Pending)).collect();
+            set.values.sort_unstable_by_key(|(id, _)| *id);
+            let mut next = 0;
+            for _ in 0..40 {
+                next =
+                    if random.below(3) == 0 { random.below(100) } else { next + random.below(3) };
+                let wanted = record(next);
+                let expected = set.values.iter().position(|(id, _)| *id == wanted);
+                assert_eq!(set.search(wanted).map(|at| at as usize), expected);
+            }
+        }
     }
 }

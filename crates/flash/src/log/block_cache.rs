@@ -58,8 +58,8 @@ const PREFETCH_LINES: usize = 10;
 /// Blocks that are used up and stay until their memory is used again: to allocate and zero it takes more CPU than to read into
 /// it.
 const USED_UP_MAX: usize = 16;
-/// How many are noted whenever all blocks are looked at for those that were not used for longest: one look is for the blocks of
-/// about a megabyte, and costs a microsecond for each 16 MiB of them.
+/// How many are noted whenever all blocks are looked at for those that were not used for longest: with blocks of the largest
+/// size one look is for a megabyte that is read ahead, and costs a microsecond for each 16 MiB of them.
 const OLDEST_MAX: usize = 16;
 
 /// The blocks of one worker. Those that are being read are among them.
@@ -413,6 +413,7 @@ impl BlockCache {
     /// Gives up all that is not being read.
     pub(crate) fn clear(&mut self) {
         self.used_up.clear();
+        self.oldest = Vec::new();
         self.blocks.retain(|_, block| !block.is_ready());
         self.keys.retain(|_, key| self.blocks.contains(*key));
         self.blocks.shrink_to_fit();
@@ -662,9 +663,28 @@ mod tests {
             order.push(number);
             for _ in 0..random.next_u64() % 4 {
                 pass_look_ups(&mut cache);
-                let used = order.remove(random.next_u64() as usize % order.len());
-                cache.note_use(3, used * BLOCK_BYTES, 100);
-                order.push(used);
+                let place = random.next_u64() as usize % order.len();
+                let one = order.remove(place);
+                match random.next_u64() % 8 {
+                    0 => cache.discard(3, &block(one)),
+                    // It is read again, and cannot go until it is there.
+                    1 if one + 1 < number => {
+                        cache.begin(PLACE, block(one), 2);
+                        let refused = cache.evict_unused(cache.stays).map(|(gone, _)| gone.range);
+                        assert_ne!(refused, Some(block(one)));
+                        refused.map(|gone| order.retain(|other| block(*other) != gone));
+                        cache.discard(3, &block(one));
+                        cache.forget_read((3, one * BLOCK_BYTES), 2);
+                    }
+                    _ => {
+                        cache.note_use(3, one * BLOCK_BYTES, 100);
+                        assert_eq!(cache.evict_unused(u64::MAX).map(drop), None, "none is so old");
+                        order.push(one);
+                    }
+                }
+                if order.is_empty() {
+                    break;
+                }
             }
             pass_look_ups(&mut cache);
         }

@@ -165,10 +165,12 @@ pub(crate) fn run_locked(
         }
         _ => {}
     }
-    // One key that was not used lately stays where it is: nothing needs to be looked up to know that.
-    let stays = run.keys.len() == 1
-        && tally.first_cold_reads > first_cold_reads
-        && !server.tier.promotes_at_once();
+    // A value that was read for the first time in long stays where it is, which need not be looked up again. It is the key's own,
+    // if the run has read no other, as SORT does.
+    let values_read = Reads::of(&tally).minus(reads).values();
+    let is_first = tally.first_cold_reads > first_cold_reads;
+    let stays =
+        run.keys.len() == 1 && values_read == 1 && is_first && !server.tier.promotes_at_once();
     if !run.fetched.is_empty() && !stays {
         // Of very many keys, some by chance.
         let count = match run.part {
@@ -308,6 +310,12 @@ impl Reads {
     pub(super) fn of(tally: &Tally) -> Reads {
         let (ram, flash) = (tally.read_ram, tally.read_flash);
         Reads { ram, flash, found: tally.found, missed: tally.missed }
+    }
+
+    /// How many values and leaves.
+    #[inline]
+    fn values(self) -> u64 {
+        self.ram + self.flash
     }
 
     #[inline]

@@ -126,9 +126,10 @@ impl ReadAhead {
     /// Says how many bytes the blocks that were read ahead may come to.
     pub(crate) fn set_kept_bytes_max(&mut self, bytes: usize) {
         self.streams_max = (bytes / BYTES_OF_STREAM).clamp(STREAMS_MIN, STREAMS_MAX);
-        let window_bytes =
-            (bytes >> WINDOW_OF_KEPT_SHIFT).min(WINDOW_BYTES_MAX.end as usize) as u32;
-        self.window_bytes_max = window_bytes.max(WINDOW_BYTES_MAX.start);
+        let window_bytes = (bytes >> WINDOW_OF_KEPT_SHIFT)
+            .clamp(WINDOW_BYTES_MAX.start as usize, WINDOW_BYTES_MAX.end as usize);
+        // A power of two, as all windows are that are halved from it: the drive takes whole sectors alone.
+        self.window_bytes_max = 1 << window_bytes.ilog2();
         self.ahead_look_ups = stays_of(bytes) >> AHEAD_OF_STAY_SHIFT;
         // Those that were longest not heard of go.
         while self.streams.len() > self.streams_max {
@@ -458,6 +459,35 @@ mod tests {
             assert!(reads.sizes[&size] < 8, "{size}: {}", reads.sizes[&size]);
         }
         assert!(reads.brought_early > blocks * 9 / 10, "{} of {blocks}", reads.brought_early);
+    }
+
+    #[test]
+    fn windows_that_grow_and_shrink_again_begin_and_end_at_sectors_however_much_is_kept() {
+        for kept_bytes in [4 << 20, (100 << 20) / 24, (128 << 20) / 24 + 1, 5_000_001, 13_333_333] {
+            let mut ahead = ReadAhead::new();
+            ahead.set_kept_bytes_max(kept_bytes);
+            let mut read = |ahead: &mut ReadAhead, number: u32| {
+                let sectors = sectors_of(number * RECORD);
+                let window = ahead.note_read(3, &sectors)?;
+                assert!(window.start.is_multiple_of(WINDOW_BYTES_MIN), "{kept_bytes}: {window:?}");
+                assert!(window.len().is_power_of_two(), "{kept_bytes}: {window:?}");
+                ahead.earn(RECORD);
+                Some(window)
+            };
+            for number in 0..3_000 {
+                if let Some(window) = read(&mut ahead, number) {
+                    let _ahead = ahead.note_use(3, &window, number.into());
+                }
+            }
+            // Blocks go without having been used, until the stream ends.
+            let mut windows = 0;
+            for number in 3_000..3_100 {
+                let Some(range) = read(&mut ahead, number) else { continue };
+                windows += 1;
+                ahead.note_eviction(&Evicted { segment: 3, range, used_bytes: 0 });
+            }
+            assert!(windows > 3, "{windows}");
+        }
     }
 
     #[test]

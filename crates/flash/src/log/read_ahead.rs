@@ -466,7 +466,7 @@ mod tests {
         for kept_bytes in [4 << 20, (100 << 20) / 24, (128 << 20) / 24 + 1, 5_000_001, 13_333_333] {
             let mut ahead = ReadAhead::new();
             ahead.set_kept_bytes_max(kept_bytes);
-            let mut read = |ahead: &mut ReadAhead, number: u32| {
+            let read = |ahead: &mut ReadAhead, number: u32| {
                 let sectors = sectors_of(number * RECORD);
                 let window = ahead.note_read(3, &sectors)?;
                 assert!(window.start.is_multiple_of(WINDOW_BYTES_MIN), "{kept_bytes}: {window:?}");

@@ -213,11 +213,11 @@ fn leave_no_free_room(client: &mut Client) {
 /// each time, and with nothing left of the try before, whose fillers would stay cold and fill no RAM.
 fn use_twice_without_room(client: &mut Client, key: &str, uses: [&[&str]; 2], state_behind: &str) {
     let set = |client: &mut Client| drop(client.call(&["SET", key, &"x".repeat(500)]));
-    use_twice_without_room_what(client, key, set, uses, state_behind);
+    use_what_is_set_twice_without_room(client, key, set, uses, state_behind);
 }
 
 /// The same of a key that `set` makes, with others.
-fn use_twice_without_room_what(
+fn use_what_is_set_twice_without_room(
     client: &mut Client,
     key: &str,
     set: impl Fn(&mut Client),
@@ -277,7 +277,7 @@ fn a_list_comes_back_at_its_second_use_though_that_is_a_sort_by_values_that_were
         &["LRANGE", "list", "0", "0"],
         &["SORT", "list", "BY", "by-*", "ALPHA", "LIMIT", "0", "1"],
     ];
-    use_twice_without_room_what(&mut client, "list", set, uses, "clean");
+    use_what_is_set_twice_without_room(&mut client, "list", set, uses, "clean");
 }
 
 #[test]

@@ -156,12 +156,10 @@ impl<'a> Db<'a> {
         };
         self.tally.found += u64::from(counts);
         let entries = self.slot.table_mut(self.table);
-        let entry = entries.entry_mut(at);
-        entry.touch();
-        let is_first = entry.frequency() == FIRST_USE;
+        entries.entry_mut(at).touch();
         let view = entries.view(at);
-        if is_first && matches!(view.stored, Stored::Cold(..)) {
-            self.tally.first_cold_reads += 1;
+        if let Stored::Cold(..) = view.stored {
+            self.tally.first_cold_reads += u64::from(entries.get(at).frequency() == FIRST_USE);
         }
         Some((view, self.tally))
     }

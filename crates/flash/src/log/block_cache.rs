@@ -89,7 +89,7 @@ pub(crate) struct BlockCache {
     oldest: Vec<(u64, Place)>,
 }
 
-#[derive(Copy, Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Place {
     segment: u32,
     start: u32,

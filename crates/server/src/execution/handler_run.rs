@@ -165,13 +165,14 @@ pub(crate) fn run_locked(
         }
         _ => {}
     }
-    // A value that was read for the first time in long stays where it is, which need not be looked up again. It is the key's own,
-    // if the run has read no other, as SORT does.
-    let values_read = Reads::of(&tally).minus(reads).values();
-    let is_first = tally.first_cold_reads > first_cold_reads;
-    let stays =
-        run.keys.len() == 1 && values_read == 1 && is_first && !server.tier.promotes_at_once();
-    if !run.fetched.is_empty() && !stays {
+    // The value of a single key that was not used lately stays on flash: it need not be looked up again for that. If the run
+    // has read others, as SORT does, the first cold read may have been of one of them.
+    let stays = || {
+        let values_read = Reads::of(&tally).minus(reads).values();
+        let is_first = tally.first_cold_reads > first_cold_reads;
+        run.keys.len() == 1 && values_read == 1 && is_first && !server.tier.promotes_at_once()
+    };
+    if !run.fetched.is_empty() && !stays() {
         // Of very many keys, some by chance.
         let count = match run.part {
             Part::Whole if run.keys.len() <= PROMOTED_AT_ONCE_MAX => PROMOTED_AT_ONCE_MAX,

@@ -157,11 +157,10 @@ impl<'a> Db<'a> {
         self.tally.found += u64::from(counts);
         let entries = self.slot.table_mut(self.table);
         entries.entry_mut(at).touch();
-        let view = entries.view(at);
-        if let Stored::Cold(..) = view.stored {
+        if entries.record(at).is_cold() {
             self.tally.first_cold_reads += u64::from(entries.get(at).frequency() == FIRST_USE);
         }
-        Some((view, self.tally))
+        Some((entries.view(at), self.tally))
     }
 
     /// The same without being an access: for clients that watch and do not use.

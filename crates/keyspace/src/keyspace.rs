@@ -130,9 +130,9 @@ impl Keyspace {
     /// Brings near what look-ups of these keys will wait for behind their slots ([`Keyspace::prefetch`]):
     /// table entry, record, and so many lines of the value at most. One key alone waits for
     /// each in turn; here each step is taken for all keys before the next, so that their cache
-    /// misses overlap.
+    /// misses overlap. Keys that share their slots: [`FreeSlots::prefetch_keys`].
     #[inline]
-    pub fn prefetch_keys<K: AsMut<Hint>>(&self, keys: &mut [K], value_lines: usize) {
+    pub fn prefetch_keys(&self, keys: &mut [Hint], value_lines: usize) {
         self.each(keys, SlotState::prefetch_entry);
         self.each(keys, SlotState::prefetch_record);
         if value_lines > 0 {
@@ -140,13 +140,12 @@ impl Keyspace {
         }
     }
 
+    /// Slots that somebody holds are passed over: who holds one brings its lines near.
     #[inline]
-    fn each<K: AsMut<Hint>>(&self, keys: &mut [K], step: impl Fn(&SlotState, &mut Hint)) {
-        let mut slots = self.free_slots();
+    fn each(&self, keys: &mut [Hint], step: impl Fn(&SlotState, &mut Hint)) {
         for key in keys {
-            let key = key.as_mut();
-            if let Some(slot) = slots.get(key.slot) {
-                step(slot, key);
+            if let Some(slot) = self.try_lock(key.slot) {
+                step(&slot, key);
             }
         }
     }
@@ -205,6 +204,23 @@ impl FreeSlots<'_> {
         }
         self.held.as_ref().map(|(_, guard)| &**guard)
     }
+
+    /// The same as [`Keyspace::prefetch_keys`] for many keys of few slots, as the nodes of a collection are.
+    pub fn prefetch_keys<K: AsMut<Hint>>(&mut self, keys: &mut [K], value_lines: usize) {
+        self.each(keys, SlotState::prefetch_entry);
+        self.each(keys, SlotState::prefetch_record);
+        self.each(keys, |slot, key| slot.prefetch_value(key, value_lines));
+    }
+
+    #[inline]
+    fn each<K: AsMut<Hint>>(&mut self, keys: &mut [K], step: impl Fn(&SlotState, &mut Hint)) {
+        for key in keys {
+            let key = key.as_mut();
+            if let Some(slot) = self.get(key.slot) {
+                step(slot, key);
+            }
+        }
+    }
 }
 
 /// The slots that a command or a transaction holds.
@@ -255,6 +271,12 @@ impl<'k> Locked<'k> {
                 step(&self.guards[at].1, key);
             }
         }
+    }
+
+    /// Lets go of all slots.
+    pub fn unlock(&mut self) {
+        self.guards.clear();
+        self.all = false;
     }
 
     /// Whether `slot` is held.

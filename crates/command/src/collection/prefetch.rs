@@ -1,6 +1,6 @@
 //! Which leaves a command will look an element up in, so that their cache lines can be on their way when it runs.
 
-use keyspace::{Hint, Key, Keyspace, SlotState, Stored, VALUE_LINES, node_table};
+use keyspace::{FreeSlots, Hint, Key, SlotState, Stored, VALUE_LINES, node_table};
 use resp::Args;
 use stdx::prefetch::{CACHE_LINE_BYTES, prefetch};
 use value::Kind;
@@ -232,24 +232,21 @@ impl AsMut<Hint> for LookUp {
 
 impl LookUp {
     /// Brings near what look-ups will wait for, each step for all of them before the next. None is left.
-    pub fn prefetch_all(look_ups: &mut Vec<LookUp>, keyspace: &Keyspace) {
-        keyspace.prefetch_keys(look_ups, VALUE_LINES);
+    pub fn prefetch_all(look_ups: &mut Vec<LookUp>, slots: &mut FreeSlots<'_>) {
+        slots.prefetch_keys(look_ups, VALUE_LINES);
         // In hashes and sets, where there is one step, it costs as much to choose lines as it gains.
-        LookUp::all_go_on(look_ups, keyspace);
+        LookUp::all_go_on(look_ups, slots);
         while !look_ups.is_empty() {
-            keyspace.prefetch_keys(look_ups, FINGERPRINT_LINES);
-            let mut slots = keyspace.free_slots();
+            slots.prefetch_keys(look_ups, FINGERPRINT_LINES);
             for look_up in look_ups.iter() {
                 slots.get(look_up.key.slot).inspect(|slot| look_up.prefetch_row(slot));
             }
-            drop(slots);
-            LookUp::all_go_on(look_ups, keyspace);
+            LookUp::all_go_on(look_ups, slots);
         }
     }
 
     /// Takes the next step of all; those that have none are left out.
-    fn all_go_on(look_ups: &mut Vec<LookUp>, keyspace: &Keyspace) {
-        let mut slots = keyspace.free_slots();
+    fn all_go_on(look_ups: &mut Vec<LookUp>, slots: &mut FreeSlots<'_>) {
         look_ups.retain_mut(|look_up| {
             slots.get(look_up.key.slot).is_some_and(|slot| look_up.go_on(slot).is_some())
         });
@@ -359,7 +356,7 @@ mod tests {
             if !matches!(look_ups[0].step, Step::End | Step::IndexRoot) {
                 leaves.push(look_ups[0].node.hash);
             }
-            server.keyspace.prefetch_keys(&mut look_ups, 1);
+            server.keyspace.free_slots().prefetch_keys(&mut look_ups, 1);
             let slot = server.keyspace.lock(look_ups[0].key.slot);
             if look_ups[0].go_on(&slot).is_none() {
                 return leaves;
@@ -487,7 +484,7 @@ mod tests {
         let member = Element::Scored(element_hash(b"1"), order_of_score(2000.0));
         look_ups.extend(member.look_up_place(&server.keyspace.lock(key.slot), &hints[0]));
         assert_eq!(look_ups.len(), 8);
-        LookUp::prefetch_all(&mut look_ups, &server.keyspace);
+        LookUp::prefetch_all(&mut look_ups, &mut server.keyspace.free_slots());
         assert!(look_ups.is_empty());
     }
 

@@ -1,6 +1,7 @@
 //! From a request to its run: what the client may do, which values must be fetched, which slots
 //! locked.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 use command::{ColdValue, CommandError, Flags, Handler, Locks, Needs, Wait, Waits};
@@ -19,7 +20,7 @@ use crate::execution::read_windows::first_walk;
 use crate::execution::refusal::{
     not_between_messages, unknown_command, unknown_subcommand, wrong_arity,
 };
-use crate::execution::serve::{lock_served, serve_ready};
+use crate::execution::serve::{serve_locked, serve_ready};
 use crate::execution::transaction;
 use crate::execution::watched_read::WatchedRead;
 use crate::family::HANDLERS;
@@ -64,7 +65,7 @@ pub(crate) struct Pipeline<'a> {
     /// Whether the request under way, having waited for memory, may run.
     pub(crate) memory_granted: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
-    pub(crate) refused_bytes: Option<u64>,
+    pub(crate) refused_bytes: Option<NonZeroU64>,
 }
 
 /// One of the runs of a request.
@@ -101,9 +102,11 @@ impl Pipeline<'_> {
             return Outcome::Done;
         };
         if let Some(bytes) = self.refused_bytes {
-            return self.refuse_for_memory(Some(entry), bytes);
+            return self.refuse_for_memory(Some(entry), bytes.get());
         }
         self.fetched.rewind();
+        let bytes_max = &mut self.attempt.reply_bytes_max;
+        *bytes_max = bytes_max.saturating_add(length);
         let mut run = Runner {
             session: self.session,
             entry,
@@ -111,10 +114,7 @@ impl Pipeline<'_> {
             key: request.key(args),
             fetched: self.fetched,
             spare: self.spare,
-            attempt: Attempt {
-                reply_bytes_max: self.attempt.reply_bytes_max.saturating_add(length),
-                ..self.attempt
-            },
+            attempt: &mut self.attempt,
             memory_granted: self.memory_granted,
             is_large: self.input.len() as u64 > CLAIM_BYTES_MIN
                 && args_bytes(args) > CLAIM_BYTES_MIN,
@@ -199,7 +199,7 @@ struct Runner<'a> {
     key: Option<Key<'a>>,
     fetched: &'a mut FetchedSet,
     spare: &'a mut Vec<u8>,
-    attempt: Attempt,
+    attempt: &'a mut Attempt,
     memory_granted: Option<bool>,
     /// Whether memory is to be made before its arguments become part of the data set.
     is_large: bool,
@@ -439,8 +439,8 @@ impl Runner<'_> {
         let keyspace = &*worker.server.tier.keyspace;
         let length = reply.len();
         let locks = self.entry.spec.locks.of_request(self.args);
-        let lock = || lock_slots(keyspace, locks, keys);
-        let mut locked = lock_served(&worker, lock(), lock);
+        let mut locked = lock_slots(keyspace, locks, keys);
+        serve_locked(&worker, &mut locked, || lock_slots(keyspace, locks, keys));
         // Ends: with the slots held values stay where they are, so each turn reads another one.
         loop {
             let run = HandlerRun {
@@ -455,7 +455,7 @@ impl Runner<'_> {
                 spare: self.spare,
                 is_write: self.entry.spec.flags.has(Flags::WRITE),
                 waits: Waits::May,
-                walk: first_walk(&worker.server.slices, self.entry.spec.flags, self.attempt),
+                walk: first_walk(&worker.server.slices, self.entry.spec.flags, *self.attempt),
                 saved_bytes: None,
                 record: None,
             };
@@ -534,7 +534,7 @@ impl Runner<'_> {
             late_ms: now_ms.saturating_sub(session.now_ms),
         };
         let bytes = of.memory_bytes();
-        if let Some(needed) = Needed::to_keep(bytes, length, self.attempt, session) {
+        if let Some(needed) = Needed::to_keep(bytes, length, *self.attempt, session) {
             return Outcome::Fetch(needed);
         }
         client.last_command.store(self.entry.index as u32 + 1, Ordering::Relaxed);
@@ -598,7 +598,7 @@ impl Runner<'_> {
     fn run_transaction(&mut self, verb: Verb, reply: &mut Reply) -> Outcome {
         let length = reply.len();
         let (session, fetched) = (&mut *self.session, &mut *self.fetched);
-        match transaction::run(verb, session, self.args, fetched, self.attempt, reply) {
+        match transaction::run(verb, session, self.args, fetched, *self.attempt, reply) {
             Ok(outcome) => outcome,
             Err(text) => self.fail(reply, length, text),
         }

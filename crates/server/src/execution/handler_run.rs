@@ -148,7 +148,7 @@ pub(crate) fn run_locked(
         let is_over = is_over(&result) && run.part != Part::Rehearsal;
         take_effects(worker, &mut cx, (run.args, run.record), is_over);
     }
-    let (changes, detached, cold_leaves) = (cx.effects.changes, cx.detached, cx.cold_leaves);
+    let (changes, detached, cold_leaves) = (cx.effects.into_changes(), cx.detached, cx.cold_leaves);
     match &mut result {
         Err(CommandError::NotResident(missing)) => {
             reads.take_back(caller, locked, (run.keys, &missing.key), &mut tally);

@@ -41,33 +41,27 @@ fn serve_all(worker: &Worker) {
     }
 }
 
-/// Slots that are locked when nobody waits any more for what they hold: `locked`, or what `lock` locks after
-/// that. Cost: a load when nobody does.
+/// Serves whoever waits for what the `locked` slots hold, which `lock` locks again after that. Cost: a load when nobody
+/// does.
 #[inline(always)]
-pub(super) fn lock_served<'k>(
+pub(super) fn serve_locked<'k>(
     worker: &Worker,
-    locked: Locked<'k>,
+    locked: &mut Locked<'k>,
     lock: impl Fn() -> Locked<'k>,
-) -> Locked<'k> {
-    match worker.server.waiters.has_ready() {
-        false => locked,
-        true => serve_locked(worker, locked, lock),
+) {
+    if worker.server.waiters.has_ready() {
+        serve_all_locked(worker, locked, lock);
     }
 }
 
 #[cold]
-fn serve_locked<'k>(
-    worker: &Worker,
-    mut locked: Locked<'k>,
-    lock: impl Fn() -> Locked<'k>,
-) -> Locked<'k> {
+fn serve_all_locked<'k>(worker: &Worker, locked: &mut Locked<'k>, lock: impl Fn() -> Locked<'k>) {
     let waiters = &worker.server.waiters;
     while let Some(ready) = waiters.first_ready(|slot| locked.holds(slot)) {
-        drop(locked);
+        locked.unlock();
         serve_key(worker, &ready);
-        locked = lock();
+        *locked = lock();
     }
-    locked
 }
 
 /// Serves those who wait for a key, until it holds nothing for any of them.

@@ -25,7 +25,7 @@ use crate::execution::keys::{Keys, keys_with_needs};
 use crate::execution::need::{NeededOf, value_bytes};
 use crate::execution::outcome::{Lacked, Needed, Outcome};
 use crate::execution::rehearse::rehearse;
-use crate::execution::serve::{lock_served, serve_ready};
+use crate::execution::serve::{serve_locked, serve_ready};
 use crate::family::HANDLERS;
 use crate::limits::{ATTEMPTS_MAX, REPLY_BYTES_FREE};
 use crate::session::Session;
@@ -114,7 +114,8 @@ fn exec(
     let server = session.worker.server.clone();
     let keyspace = &*server.tier.keyspace;
     let lock = || lock(keyspace, &session.transaction);
-    let mut locked = lock_served(&session.worker, lock(), lock);
+    let mut locked = lock();
+    serve_locked(&session.worker, &mut locked, lock);
     let is_disturbed = {
         let tally = &mut session.worker.tally.borrow_mut();
         tally.noting = server.tier.noting();

@@ -13,6 +13,7 @@ mod wait_for_keys;
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::num::NonZeroU64;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ pub(crate) struct Connection<T> {
     /// Whether the request under way, having waited for memory, may run.
     memory_granted: Option<bool>,
     /// What the request under way needed, when there was no memory for it.
-    refused_bytes: Option<u64>,
+    refused_bytes: Option<NonZeroU64>,
     counted: CountedBuffers,
 }
 
@@ -542,15 +543,14 @@ impl<T: Transport> Connection<T> {
         let (worker, requests) = (&self.worker, self.batch.rest());
         let keyspace = &worker.server.tier.keyspace;
         let table = keyspace.table_of(self.session.db);
-        let mut alone = true;
         for request in requests {
             let args = self.batch.args(request, &self.input);
             if let Some(key) = request.key(args) {
                 let element = || request.entry?.element?.element(args);
-                alone &= worker.prefetch.add(keyspace, table, &key, element);
+                worker.prefetch.add(keyspace, table, &key, element);
             }
         }
-        if alone && requests.len() < TURN_REQUESTS_MAX {
+        if requests.len() < TURN_REQUESTS_MAX && worker.prefetch.has_room() {
             return true;
         }
         worker.prefetch.run(&worker.tier);

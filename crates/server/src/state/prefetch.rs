@@ -24,9 +24,14 @@ struct Gathered {
     look_ups: Vec<LookUp>,
 }
 
+impl Gathered {
+    fn has_room(&self) -> bool {
+        self.keys.len().max(self.elements.len()) < PREFETCH_KEYS
+    }
+}
+
 impl PrefetchQueue {
-    /// Adds a key, and an element of its collection, and asks for its slot. False: there is no place for more
-    /// before [`PrefetchQueue::run`].
+    /// Adds a key, and an element of its collection, and asks for its slot: if there is room.
     #[inline]
     pub(crate) fn add(
         &self,
@@ -34,27 +39,31 @@ impl PrefetchQueue {
         table: u8,
         key: &Key<'_>,
         element: impl FnOnce() -> Option<Element>,
-    ) -> bool {
-        let Gathered { keys, elements, .. } = &mut *self.0.borrow_mut();
-        let has_room =
-            |keys: &[Hint], elements: &[_]| keys.len().max(elements.len()) < PREFETCH_KEYS;
-        if has_room(keys, elements) {
-            // A pipeline often works on one key, or on one element of it.
-            let hint = Hint::new(table, key);
-            if keys.last().is_none_or(|last| !last.is_of_same_key(&hint)) {
-                keyspace.prefetch(key.slot);
-                keys.push(hint);
-            }
-            if let Some(element) = element() {
-                let at = keys.len() - 1;
-                let element = match elements.last() {
-                    Some((last_at, last)) if *last_at == at => element.after(*last),
-                    _ => Some(element),
-                };
-                elements.extend(element.map(|element| (at, element)));
-            }
+    ) {
+        let gathered = &mut *self.0.borrow_mut();
+        if !gathered.has_room() {
+            return;
         }
-        has_room(keys, elements)
+        let Gathered { keys, elements, .. } = gathered;
+        // A pipeline often works on one key, or on one element of it.
+        let hint = Hint::new(table, key);
+        if keys.last().is_none_or(|last| !last.is_of_same_key(&hint)) {
+            keyspace.prefetch(key.slot);
+            keys.push(hint);
+        }
+        if let Some(element) = element() {
+            let at = keys.len() - 1;
+            let element = match elements.last() {
+                Some((last_at, last)) if *last_at == at => element.after(*last),
+                _ => Some(element),
+            };
+            elements.extend(element.map(|element| (at, element)));
+        }
+    }
+
+    /// Whether there is room for more before [`PrefetchQueue::run`].
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.borrow().has_room()
     }
 
     /// Prefetches what the gathered keys and elements need, and forgets them.
@@ -72,8 +81,7 @@ impl PrefetchQueue {
                     look_ups.extend(element.look_up_place(slot, &keys[*at]));
                 }
             }
-            drop(slots);
-            LookUp::prefetch_all(look_ups, keyspace);
+            LookUp::prefetch_all(look_ups, &mut slots);
         }
         elements.clear();
         keys.clear();

@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -397,7 +398,7 @@ impl<T: Transport> Connection<T> {
                     self.read_many().await;
                 }
             }
-            Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
+            Err(TooMuch(bytes)) => self.refused_bytes = NonZeroU64::new(bytes.max(1)),
         }
     }
 
@@ -567,7 +568,7 @@ impl<T: Transport> Connection<T> {
                 self.attempts -= 1;
                 self.named_max = 0;
             } else {
-                self.refused_bytes = Some(u64::MAX);
+                self.refused_bytes = Some(NonZeroU64::MAX);
             }
             return false;
         }
@@ -575,7 +576,7 @@ impl<T: Transport> Connection<T> {
         let reply_bytes = if self.copies_bytes > 0 { 0 } else { reply_bytes };
         if !self.claim_reserved(bytes, reply_bytes).await {
             self.counted.release(&self.worker.server, &self.session.client);
-            self.refused_bytes = Some(u64::MAX);
+            self.refused_bytes = Some(NonZeroU64::MAX);
             return false;
         }
         self.reply_granted = made_bytes as usize;

@@ -130,7 +130,8 @@ impl Keyspace {
     /// Brings near what look-ups of these keys will wait for behind their slots ([`Keyspace::prefetch`]):
     /// table entry, record, and so many lines of the value at most. One key alone waits for
     /// each in turn; here each step is taken for all keys before the next, so that their cache
-    /// misses overlap. Keys that share their slots: [`FreeSlots::prefetch_keys`].
+    /// misses overlap. Cost: a lock of each key's slot for each step; of keys that share slots
+    /// [`FreeSlots::prefetch_keys`] takes fewer.
     #[inline]
     pub fn prefetch_keys(&self, keys: &mut [Hint], value_lines: usize) {
         self.each(keys, SlotState::prefetch_entry);
@@ -187,7 +188,8 @@ impl Keyspace {
     }
 }
 
-/// Slots that are looked into one after another. The lock of one is kept while the next is the same.
+/// Slots that are looked into one after another. One stays locked until another is asked for or this is dropped: no other
+/// may be waited for meanwhile.
 pub struct FreeSlots<'k> {
     keyspace: &'k Keyspace,
     held: Option<(u16, SlotGuard<'k>)>,
@@ -205,7 +207,8 @@ impl FreeSlots<'_> {
         self.held.as_ref().map(|(_, guard)| &**guard)
     }
 
-    /// The same as [`Keyspace::prefetch_keys`] for many keys of few slots, as the nodes of a collection are.
+    /// What [`Keyspace::prefetch_keys`] does, for keys many of which follow one of the same slot: those of one hash tag,
+    /// the nodes of a collection. `value_lines` is not 0. Cost: a lock where the slot changes, for each step.
     pub fn prefetch_keys<K: AsMut<Hint>>(&mut self, keys: &mut [K], value_lines: usize) {
         self.each(keys, SlotState::prefetch_entry);
         self.each(keys, SlotState::prefetch_record);
@@ -298,5 +301,52 @@ impl<'k> Locked<'k> {
             return visit(&mut self.keyspace.lock(slot));
         }
         visit(self.slot(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Db, Expiry, Tally};
+
+    #[test]
+    fn slots_that_were_let_go_of_are_free() {
+        let keyspace = Keyspace::default();
+        for all in [true, false] {
+            let mut locked = if all { keyspace.lock_all() } else { keyspace.lock_one(7) };
+            assert!(locked.holds(7) && keyspace.try_lock(7).is_none());
+            locked.unlock();
+            assert!(!locked.holds(7) && !locked.holds_all());
+            assert!(keyspace.try_lock(7).is_some());
+        }
+    }
+
+    #[test]
+    fn keys_of_free_slots_are_prefetched_whichever_slots_they_share() {
+        let keyspace = Keyspace::default();
+        let names = ["{a}1", "{a}2", "{b}1", "{a}3", "{b}2"];
+        let keys = names.map(|name| Key::new(name.as_bytes()));
+        for key in &keys {
+            let (mut slot, mut tally) = (keyspace.lock(key.slot), Tally::default());
+            Db::new(&mut slot, 0, 1_000, &mut tally).put(key, 3, &[b'v'; 200], Expiry::Clear);
+        }
+        let kinds_where = |held: Option<u16>| {
+            let _held = held.map(|slot| keyspace.lock(slot));
+            let (mut one, mut other) =
+                ([(); 2]).map(|()| keys.map(|key| Hint::new(0, &key))).into();
+            keyspace.prefetch_keys(&mut one, VALUE_LINES);
+            let mut slots = keyspace.free_slots();
+            slots.prefetch_keys(&mut other, VALUE_LINES);
+            assert_eq!(one.map(|key| key.kind), other.map(|key| key.kind));
+            one.map(|key| key.kind)
+        };
+        assert_eq!(kinds_where(None), [Some(3); 5]);
+        let held = kinds_where(Some(keys[0].slot));
+        assert_eq!(
+            held,
+            [None, None, Some(3), None, Some(3)],
+            "who holds a slot brings its lines near"
+        );
+        assert!(keyspace.try_lock(keys[4].slot).is_some(), "none is kept");
     }
 }

@@ -47,7 +47,8 @@ const SNAPSHOT_FAILED: &str = concat!(
     "error."
 );
 
-/// The requests of a connection that have arrived, and what running them needs of it.
+/// The requests of a connection that have arrived, and what a run of the next needs of it. One is made for each run, which
+/// changes it.
 pub(crate) struct Pipeline<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) batch: &'a Batch,
@@ -64,7 +65,8 @@ pub(crate) struct Pipeline<'a> {
     pub(crate) attempt: Attempt,
     /// Whether the request under way, having waited for memory, may run.
     pub(crate) memory_granted: Option<bool>,
-    /// What the request under way needed, when there was no memory for it.
+    /// What the request under way needed, when there was no memory for it. In one word: it is set anew before each run, and
+    /// a load of two behind a store of one would wait for it.
     pub(crate) refused_bytes: Option<NonZeroU64>,
 }
 
@@ -134,7 +136,7 @@ impl Pipeline<'_> {
                 self.reply.truncate(length);
                 let outcome = match self.needs_of_batch(needed) {
                     Ok(needed) => Outcome::Fetch(needed),
-                    Err(TooMuch(bytes)) => self.refuse_for_memory(Some(entry), bytes),
+                    Err(TooMuch(bytes)) => self.refuse_for_memory(Some(entry), bytes.get()),
                 };
                 self.count_turn(start_ticks);
                 outcome

@@ -1,5 +1,7 @@
 //! The memory that a request needs before it can run, and what is fetched for it.
 
+use std::num::NonZeroU64;
+
 use flash::RecordId;
 use keyspace::{Key, SlotState};
 use rapidhash::RapidHashSet;
@@ -17,7 +19,7 @@ use crate::state::server::Server;
 use crate::state::worker::Worker;
 
 /// What a request needs is more than it may take: more than so many bytes.
-pub(crate) struct TooMuch(pub(crate) u64);
+pub(crate) struct TooMuch(pub(crate) NonZeroU64);
 
 /// What is known so far of what a request needs.
 pub(crate) struct NeededOf<'a> {
@@ -172,6 +174,7 @@ impl Pipeline<'_> {
         let args = batch.current().map_or(0, |request| args_bytes(batch.args(&request, input)));
         let of_client = args + (bytes - overhead(&wants)).max(needed.reply_bytes);
         if needed.is_too_much || of_client > own_max {
+            let own_max = NonZeroU64::new(own_max).expect("invariant: at least a read buffer");
             return Err(TooMuch(own_max));
         }
         let (tier, keyspace) = (&session.worker.tier, &*server.tier.keyspace);

@@ -41,8 +41,8 @@ fn serve_all(worker: &Worker) {
     }
 }
 
-/// Serves whoever waits for what the `locked` slots hold, which `lock` locks again after that. Cost: a load when nobody
-/// does.
+/// Serves clients until nobody waits for what the `locked` slots hold. In between they are let go of, and `lock` locks
+/// them again. Cost: a load when nobody waits.
 #[inline(always)]
 pub(super) fn serve_locked<'k>(
     worker: &Worker,

@@ -18,6 +18,8 @@ pub(crate) struct PrefetchQueue(RefCell<Gathered>);
 #[derive(Default)]
 struct Gathered {
     keys: Vec<Hint>,
+    /// Whether one follows another of its slot, as those of a hash tag do.
+    shares_slots: bool,
     /// Elements that are looked up, each in the collection of one of the keys.
     elements: Vec<(usize, Element)>,
     /// Those of large ones, on their way.
@@ -31,7 +33,7 @@ impl Gathered {
 }
 
 impl PrefetchQueue {
-    /// Adds a key, and an element of its collection, and asks for its slot: if there is room.
+    /// Adds a key, and an element of its collection, and asks for its slot. Without room, does nothing.
     #[inline]
     pub(crate) fn add(
         &self,
@@ -44,10 +46,12 @@ impl PrefetchQueue {
         if !gathered.has_room() {
             return;
         }
-        let Gathered { keys, elements, .. } = gathered;
+        let Gathered { keys, shares_slots, elements, .. } = gathered;
         // A pipeline often works on one key, or on one element of it.
         let hint = Hint::new(table, key);
-        if keys.last().is_none_or(|last| !last.is_of_same_key(&hint)) {
+        let last = keys.last();
+        *shares_slots |= last.is_some_and(|last| last.slot == hint.slot);
+        if last.is_none_or(|last| !last.is_of_same_key(&hint)) {
             keyspace.prefetch(key.slot);
             keys.push(hint);
         }
@@ -70,11 +74,14 @@ impl PrefetchQueue {
     #[inline]
     pub(crate) fn run(&self, tier: &TierWorker) {
         let keyspace = &tier.tier.keyspace;
-        let Gathered { keys, elements, look_ups } = &mut *self.0.borrow_mut();
+        let Gathered { keys, shares_slots, elements, look_ups } = &mut *self.0.borrow_mut();
         if keys.len().max(elements.len()) >= LOOKUPS_MIN {
-            keyspace.prefetch_keys(keys, VALUE_LINES);
-            tier.prefetch(keys.iter().filter_map(|key| key.cold));
             let mut slots = keyspace.free_slots();
+            match *shares_slots {
+                true => slots.prefetch_keys(keys, VALUE_LINES),
+                false => keyspace.prefetch_keys(keys, VALUE_LINES),
+            }
+            tier.prefetch(keys.iter().filter_map(|key| key.cold));
             for (at, element) in elements.iter().filter(|(at, _)| Element::may_be_in(&keys[*at])) {
                 if let Some(slot) = slots.get(keys[*at].slot) {
                     look_ups.extend(element.look_up(slot, &keys[*at]));
@@ -85,5 +92,31 @@ impl PrefetchQueue {
         }
         elements.clear();
         keys.clear();
+        *shares_slots = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gathered_is_bounded() {
+        let (queue, keyspace) = (PrefetchQueue::default(), Keyspace::default());
+        for number in 0..2 * PREFETCH_KEYS {
+            assert_eq!(queue.has_room(), number < PREFETCH_KEYS, "{number}");
+            queue.add(&keyspace, 0, &Key::new(number.to_string().as_bytes()), || None);
+        }
+        assert_eq!(queue.0.borrow().keys.len(), PREFETCH_KEYS);
+        assert!(!queue.0.borrow().shares_slots);
+    }
+
+    #[test]
+    fn keys_of_a_hash_tag_are_known_to_share_their_slot() {
+        let (queue, keyspace) = (PrefetchQueue::default(), Keyspace::default());
+        for (name, is_shared) in [("{tag}1", false), ("{tag}2", true), ("other", true)] {
+            queue.add(&keyspace, 0, &Key::new(name.as_bytes()), || None);
+            assert_eq!(queue.0.borrow().shares_slots, is_shared, "{name}");
+        }
     }
 }

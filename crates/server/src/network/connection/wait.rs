@@ -398,7 +398,7 @@ impl<T: Transport> Connection<T> {
                     self.read_many().await;
                 }
             }
-            Err(TooMuch(bytes)) => self.refused_bytes = NonZeroU64::new(bytes.max(1)),
+            Err(TooMuch(bytes)) => self.refused_bytes = Some(bytes),
         }
     }
 

@@ -252,7 +252,7 @@ impl SlotState {
 
     /// Asks for the value of that record, when it stands apart, and notes its kind, and where it is if that is on flash
     /// alone.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch_value(&self, key: &mut Hint, lines: usize) {
         if let (Some(entries), Some(at)) = (self.table(key.table), key.guess)
             && entries.fits(at, key.hash)

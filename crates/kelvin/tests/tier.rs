@@ -99,6 +99,33 @@ fn a_place_on_flash_is_told_in_full() {
 }
 
 #[test]
+fn a_large_collection_in_the_place_of_a_string_of_its_length_stays_in_ram() {
+    const ELEMENTS: usize = 200;
+    let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);
+    let mut client = kelvin.connect();
+    let element = |number: usize| format!("e{number}").repeat(10);
+    let elements: Vec<String> = (0..ELEMENTS).map(element).collect();
+    let elements: Vec<&str> = elements.iter().map(String::as_str).collect();
+    client.call(&[&["RPUSH", "list"], &elements[..]].concat());
+    client.call(&[&["SADD", "set"], &elements[..]].concat());
+    // Its root has one of these lengths.
+    for len in 32..400 {
+        for (kind, count) in [("list", "LLEN"), ("set", "SCARD")] {
+            client.call(&["SET", "over", &"x".repeat(len)]);
+            client.call(&["COPY", kind, "over", "REPLACE"]);
+            client.line("TIER DEMOTE ALL");
+            assert_eq!(client.call(&[count, "over"]), Frame::Integer(ELEMENTS as i64), "{len}");
+        }
+    }
+    client.call(&["COPY", "list", "over", "REPLACE"]);
+    client.line("TIER DEMOTE ALL");
+    for number in [0, ELEMENTS - 1] {
+        let index = number.to_string();
+        assert_eq!(text(&client.call(&["LINDEX", "over", &index])), element(number));
+    }
+}
+
+#[test]
 fn clients_are_not_told_where_a_value_that_cannot_be_read_is() {
     const KEYS: usize = 500;
     let kelvin = Server::kelvin_with_flash("64mb", &["--flash-segment-size", "1mb"]);

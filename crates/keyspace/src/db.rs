@@ -276,7 +276,8 @@ impl<'a> Db<'a> {
             return false;
         }
         let mut record = entries.record_mut(at);
-        if record.is_cold() || stays_in_ram(record.view().kind) {
+        // A root that comes or goes changes what may be demoted, and what its collection takes.
+        if record.is_cold() || stays_in_ram(record.view().kind) || stays_in_ram(kind) {
             return false;
         }
         let fits = matches!(record.view().stored, Stored::Hot(old) if old.len() == value.len());
@@ -376,10 +377,12 @@ impl<'a> Db<'a> {
         self.slot.changed(self.table, key.bytes);
     }
 
-    /// Changes the kind of a key (its encoding) without touching its value.
+    /// Changes the kind of a key (its encoding) without touching its value. Panics: one of both is a root, the other not.
     pub fn set_kind(&mut self, key: &Key<'_>, kind: u8) {
         if let Some(at) = self.locate(key) {
-            self.entries().record_mut(at).set_kind(kind);
+            let mut record = self.entries().record_mut(at);
+            assert_eq!(stays_in_ram(record.view().kind), stays_in_ram(kind));
+            record.set_kind(kind);
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::db::account;
+use crate::db::{account, stays_in_ram};
 use crate::{
     Db, Expiry, FlashRef, Judge, Key, SlotState, Stored, TREE_KIND_BITS, Tally, Verdict, View,
     WatchFlag,
@@ -17,28 +17,50 @@ use crate::{
 
 const KEYS: u8 = 10;
 const TABLES: u8 = 2;
+/// Kinds of values, a quarter of them roots.
+const KINDS: u8 = 32;
 const START_MS: u64 = 1_700_000_000_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Put { len: usize, expiry: Expiry },
-    PutVec { len: usize, expiry: Expiry },
-    Update { len: usize },
+    Put {
+        len: usize,
+        expiry: Expiry,
+    },
+    PutVec {
+        len: usize,
+        expiry: Expiry,
+    },
+    /// One of the length that is there.
+    PutOver {
+        expiry: Expiry,
+    },
+    Update {
+        len: usize,
+    },
     Fill,
     SetKind,
-    SetExpiry { expire_at_ms: u64 },
+    SetExpiry {
+        expire_at_ms: u64,
+    },
     Remove,
-    MoveTo { other: u8 },
+    MoveTo {
+        other: u8,
+    },
     Read,
     Demote,
     Promote,
     Relocate,
     ForgetCopy,
     Restore,
-    Hand { stop_after: u8 },
+    Hand {
+        stop_after: u8,
+    },
     Expire,
     Clear,
-    Wait { ms: u64 },
+    Wait {
+        ms: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +128,7 @@ impl Judge for ModelJudge<'_> {
         let id = id_of(&view, table);
         let item = &self.items[&id];
         assert!(item.in_ram && item.value.len() >= crate::DEMOTE_BYTES_MIN);
+        assert!(!stays_in_ram(item.kind), "a root stays in RAM");
         if let Stored::Clean(_, at) = view.stored {
             self.seen.push((id, at.units));
             return Verdict::Demote(at);
@@ -190,6 +213,10 @@ impl World {
         let flags = self.watch_all();
         match op {
             Op::Put { len, expiry } | Op::PutVec { len, expiry } => self.put(id, op, len, expiry),
+            Op::PutOver { expiry } => {
+                let len = self.items.get(&id).map_or(31, |item| item.value.len());
+                self.put(id, op, len, expiry);
+            }
             Op::Update { .. } | Op::Fill | Op::SetKind => self.edit(id, op),
             Op::SetExpiry { .. } | Op::Remove | Op::MoveTo { .. } | Op::Read => self.touch(id, op),
             Op::Demote | Op::Promote => self.change_place(id, op),
@@ -211,7 +238,8 @@ impl World {
     fn put(&mut self, id: Id, op: Op, len: usize, expiry: Expiry) {
         let old = self.find(id);
         let value = self.value(len);
-        let kind = self.fill % TREE_KIND_BITS;
+        // A quarter are roots, as COPY and RENAME put them over values of other kinds.
+        let kind = self.fill % KINDS;
         let bytes = value.clone();
         self.with_db(id, |db, key| match op {
             Op::PutVec { .. } => db.put_vec(key, kind, bytes, expiry),
@@ -229,7 +257,9 @@ impl World {
         let item = self.find(id);
         let len = if let Op::Update { len } = op { len } else { 0 };
         let fresh = self.value(len);
-        let (fill, kind) = (self.fill, self.fill % TREE_KIND_BITS);
+        let fill = self.fill;
+        let is_root = item.as_ref().is_some_and(|item| stays_in_ram(item.kind));
+        let kind = if is_root { TREE_KIND_BITS } else { fill % TREE_KIND_BITS };
         let done = self.with_db(id, |db, key| match op {
             Op::Update { .. } => {
                 let change = |bits: &mut u8, value: &mut Vec<u8>| {
@@ -311,7 +341,8 @@ impl World {
                     _ => self.copy_of(item.value.len()),
                 };
                 let done = self.with_db(id, |db, key| db.demote(key, at));
-                assert_eq!(done, item.in_ram && item.value.len() >= crate::DEMOTE_BYTES_MIN);
+                let is_long = item.value.len() >= crate::DEMOTE_BYTES_MIN;
+                assert_eq!(done, item.in_ram && is_long && !stays_in_ram(item.kind));
                 if done {
                     self.items.insert(id, Item { in_ram: false, copy: Some(at.units), ..item });
                 } else if item.copy != Some(at.units) {
@@ -508,6 +539,7 @@ fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (lengths(), expiries()).prop_map(|(len, expiry)| Op::Put { len, expiry }),
         2 => (lengths(), expiries()).prop_map(|(len, expiry)| Op::PutVec { len, expiry }),
+        4 => expiries().prop_map(|expiry| Op::PutOver { expiry }),
         2 => lengths().prop_map(|len| Op::Update { len }),
         2 => Just(Op::Fill),
         1 => Just(Op::SetKind),

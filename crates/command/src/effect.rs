@@ -265,7 +265,7 @@ impl Effects {
         self.changes == 0 && self.told.is_none()
     }
 
-    /// The changes made. Cost: nothing but a look when nobody was told: the rest is dropped out of line.
+    /// The changes made. What somebody was told is dropped out of line: most runs have nobody to tell.
     #[inline]
     pub fn into_changes(self) -> u64 {
         if let Some(told) = self.told {

@@ -276,7 +276,7 @@ impl<'a> Db<'a> {
             return false;
         }
         let mut record = entries.record_mut(at);
-        // A root that comes or goes changes what may be demoted, and what its collection takes.
+        // A root that is overwritten leaves a tree to free, and one that comes must not be demoted, as the old value may be.
         if record.is_cold() || stays_in_ram(record.view().kind) || stays_in_ram(kind) {
             return false;
         }

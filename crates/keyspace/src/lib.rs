@@ -19,9 +19,11 @@ mod detached;
 mod entry;
 mod evict;
 mod key;
+mod key_group;
 mod keyspace;
 #[cfg(test)]
 mod model;
+mod new_value;
 #[allow(unsafe_code, reason = "a record is bytes of one allocation, by address")]
 mod record;
 mod region;
@@ -45,6 +47,7 @@ pub use entry::{ADDRESS_BITS_MAX, FIRST_USE, can_hold_address};
 pub use evict::{Evictable, Evicted};
 pub use key::{Hint, Key, PREFETCH_KEYS, VALUE_LINES};
 pub use keyspace::{FreeSlots, Keyspace, Locked, SlotGuard};
+pub use new_value::NewValue;
 pub use record::{FlashRef, KEY_BYTES_MAX, Stored, View};
 pub use region::Region;
 pub use slot::{
@@ -52,6 +55,6 @@ pub use slot::{
 };
 pub use stdx::SLOT_COUNT;
 pub use table::{Position, ScanPosition};
-pub use tally::{DeadCopy, DetachedTree, NewValue, Note, Noted, Noting, Tally};
+pub use tally::{DeadCopy, DetachedTree, Note, Noted, Noting, Tally};
 pub use timers::{KeyTimers, Timer, WHOLE};
 pub use watch::WatchFlag;

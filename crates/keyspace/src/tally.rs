@@ -2,6 +2,7 @@
 //! locked, then published once by whoever ran the batch.
 
 use crate::key::{Hint, Key};
+use crate::new_value::NewValue;
 use crate::record::FlashRef;
 use crate::slot::{DB_COUNT, holds_keys};
 
@@ -85,34 +86,6 @@ const COLD_WRITES_MAX: usize = 256;
 /// New values that a tally remembers, likewise.
 const NEW_VALUES_MAX: usize = 1024;
 
-/// A value of a key that did not exist before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewValue {
-    hash: u64,
-    bytes: u32,
-    slot: u16,
-    table: u8,
-}
-
-impl NewValue {
-    /// Bytes of the value, as the client counts them.
-    pub fn bytes(&self) -> usize {
-        self.bytes as usize
-    }
-
-    /// The hint to its key.
-    pub fn hint(&self) -> Hint {
-        Hint {
-            table: self.table,
-            slot: self.slot,
-            hash: self.hash,
-            guess: None,
-            kind: None,
-            cold: None,
-        }
-    }
-}
-
 /// Changes since the last publication. Every field is a difference, so batches can be summed.
 #[derive(Default, Debug)]
 pub struct Tally {
@@ -175,7 +148,8 @@ pub struct Tally {
     /// Cold keys that a write has given a value though nobody had used them lately: the first that
     /// may leave RAM again.
     pub cold_writes: Vec<Hint>,
-    /// Values of keys that are new, in the order in which they came, unless they are too short to be demoted.
+    /// Values of keys that are new, in the order in which they came, unless they are too short to be demoted, or too long to be
+    /// noted.
     pub new_values: Vec<NewValue>,
 }
 
@@ -241,8 +215,7 @@ impl Tally {
     #[inline]
     pub(crate) fn add_new_value(&mut self, table: u8, key: &Key<'_>, bytes: usize) {
         if self.new_values.len() < NEW_VALUES_MAX {
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            self.new_values.push(NewValue { hash: key.hash, bytes, slot: key.slot, table });
+            self.new_values.extend(NewValue::new(table, key, bytes));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Probation: new values leave RAM in the order in which they were written, unless they are used.
+//! Probation: new values leave RAM about in the order in which they were written, unless they are used.
 //!
 //! What is written together is asked for together: imports, time series, sessions, a walk over keys in the order of a
 //! fill. The hand meets values in the order of their slots, which is that of hashes, so each page of flash that it fills
 //! holds what has nothing in common. So a new value first stands in a queue of its worker, which holds a 32nd of
 //! `maxmemory`, and while memory is short leaves RAM at its end, if it was not used meanwhile. Then pages of flash hold
-//! what one worker was given within a moment, in that order. Left to the hand are values that were used (the queue is the
+//! what one worker was given within a moment, and those whose keys are numbered one after another side by side (`queue`). Left to the hand are values that were used (the queue is the
 //! small one of S3-FIFO, Yang et al. 2023), large ones, which would take the place of many, and those that expire within
 //! minutes, many of which are gone before it comes. Values that nobody used thus do not wash out what is hot, and they
 //! leave pages in the order in which these were filled, so that whole pages come free.
@@ -12,10 +12,11 @@
 //! While memory is free none leaves and the queue grows. It stays as long when memory becomes short, and each new value
 //! ends the probation of an older one; other demotion takes from it ahead of the hand until it holds its share.
 
-use std::collections::VecDeque;
+mod queue;
 
 use keyspace::{Hint, NewValue, PREFETCH_KEYS, VALUE_LINES};
 
+use self::queue::Queue;
 use crate::demote::{Demoted, Written};
 use crate::worker::TierWorker;
 
@@ -27,30 +28,24 @@ const QUEUES_SHIFT: u32 = 8;
 const GROWN_QUEUES_SHIFT: u32 = 5;
 /// A value of more than this part of what a worker may have on probation has none: 1/8.
 const LARGE_SHIFT: u32 = 3;
+/// A chunk of the queue is at most this part of a worker's share: half. So a value leaves when at least half of the share was
+/// written behind it.
+const CHUNK_SHIFT: u32 = 1;
 /// Bytes of values that are too many before any of them leave: to demote takes something of its own each time.
 const TAKEN_BYTES_MIN: usize = 16 << 10;
 
-/// Values of a chunk of the queue: it grows and shrinks by one, so that nothing is copied and none of it is empty.
-const CHUNK_VALUES: usize = 1_024;
 /// Batches of values that are taken from the queue at once, at most: a queue that has grown holds millions, and those that
 /// were used or deleted since free nothing. More than a batch of requests adds, so that it does come down.
 const TAKEN_BATCHES_MAX: usize = 64;
 const TAKEN_VALUES_MAX: usize = TAKEN_BATCHES_MAX * PREFETCH_KEYS;
 
-/// New values of one worker, the oldest first.
+/// New values of one worker, about the oldest first.
 #[derive(Default)]
 pub(crate) struct Probation {
     values: Queue,
     bytes: usize,
     /// How long it may be while memory is short, if that is more than its share: as it was when that began.
     kept: Limit,
-}
-
-/// New values in chunks, the first and the last of which are in part used.
-#[derive(Default)]
-struct Queue {
-    chunks: VecDeque<VecDeque<NewValue>>,
-    len: usize,
 }
 
 /// How much a worker's values on probation may be.
@@ -73,35 +68,13 @@ impl Limit {
         Limit { bytes: usize::MAX - TAKEN_BYTES_MIN, values: queue_bytes / size_of::<NewValue>() }
     }
 
+    /// That of a chunk.
+    fn chunk(self) -> Limit {
+        Limit { bytes: self.bytes >> CHUNK_SHIFT, values: self.values >> CHUNK_SHIFT }
+    }
+
     fn max(self, other: Limit) -> Limit {
         Limit { bytes: self.bytes.max(other.bytes), values: self.values.max(other.values) }
-    }
-}
-
-impl Queue {
-    fn push(&mut self, value: NewValue) {
-        if self.chunks.back().is_none_or(|last| last.len() == last.capacity()) {
-            self.chunks.push_back(VecDeque::with_capacity(CHUNK_VALUES));
-        }
-        if let Some(last) = self.chunks.back_mut() {
-            last.push_back(value);
-            self.len += 1;
-        }
-    }
-
-    fn put_back(&mut self, first: Vec<NewValue>) {
-        self.len += first.len();
-        self.chunks.push_front(first.into());
-    }
-
-    fn pop(&mut self) -> Option<NewValue> {
-        let first = self.chunks.front_mut()?;
-        let value = first.pop_front();
-        if first.is_empty() {
-            self.chunks.pop_front();
-        }
-        self.len -= usize::from(value.is_some());
-        value
     }
 }
 
@@ -110,24 +83,29 @@ impl Probation {
     fn add(&mut self, new: &mut Vec<NewValue>, share: Limit) {
         for value in new.drain(..).filter(|value| value.bytes() <= share.bytes >> LARGE_SHIFT) {
             self.bytes += value.bytes();
-            self.values.push(value);
+            self.values.push(value, share.chunk());
         }
     }
 
     fn length(&self) -> Limit {
-        Limit { bytes: self.bytes, values: self.values.len }
+        Limit { bytes: self.bytes, values: self.values.len() }
     }
 
     /// Whether there are so many more than may be that it is worth to end the probation of some.
     fn is_over(&self, limit: Limit) -> bool {
-        self.bytes > limit.bytes + TAKEN_BYTES_MIN || self.values.len > limit.values + PREFETCH_KEYS
+        self.bytes > limit.bytes + TAKEN_BYTES_MIN
+            || self.values.len() > limit.values + PREFETCH_KEYS
     }
 
-    fn pop_over(&mut self, limit: Limit) -> Option<NewValue> {
-        if self.bytes <= limit.bytes && self.values.len <= limit.values {
+    fn pop_over(
+        &mut self,
+        limit: Limit,
+        pop: impl FnOnce(&mut Queue) -> Option<NewValue>,
+    ) -> Option<NewValue> {
+        if self.bytes <= limit.bytes && self.values.len() <= limit.values {
             return None;
         }
-        let value = self.values.pop()?;
+        let value = pop(&mut self.values)?;
         self.bytes -= value.bytes();
         Some(value)
     }
@@ -135,7 +113,7 @@ impl Probation {
     /// Takes the oldest while there are more than may be, a few of them. None: there are no more.
     fn take(&mut self, limit: Limit) -> Option<Vec<NewValue>> {
         let old: Vec<NewValue> =
-            std::iter::from_fn(|| self.pop_over(limit)).take(PREFETCH_KEYS).collect();
+            std::iter::from_fn(|| self.pop_over(limit, Queue::pop)).take(PREFETCH_KEYS).collect();
         (!old.is_empty()).then_some(old)
     }
 
@@ -147,7 +125,7 @@ impl Probation {
 
     /// Forgets the oldest while there are more than may be, as many as are taken at once: the hand meets their values.
     fn trim(&mut self, limit: Limit) {
-        (0..TAKEN_VALUES_MAX).find(|_| self.pop_over(limit).is_none());
+        (0..TAKEN_VALUES_MAX).find(|_| self.pop_over(limit, Queue::pop_oldest).is_none());
     }
 }
 
@@ -219,10 +197,16 @@ mod tests {
 
     use super::*;
 
+    /// New values of 100 bytes each, of one group.
     fn new_values(count: usize) -> Vec<NewValue> {
+        new_values_of(count, 1)
+    }
+
+    /// The same of some groups, which take turns.
+    fn new_values_of(count: usize, groups: usize) -> Vec<NewValue> {
         let (mut slot, mut tally) = (SlotState::default(), Tally::default());
         for number in 0..count {
-            let key = format!("key:{number}");
+            let key = format!("{}:{number}", number % groups);
             Db::new(&mut slot, 0, 1_000, &mut tally).put(
                 &Key::new(key.as_bytes()),
                 1,
@@ -246,7 +230,26 @@ mod tests {
             gone.extend(old);
         }
         assert_eq!(gone, all[..200]);
-        assert_eq!((probation.values.len, probation.bytes), (100, 10_000));
+        assert_eq!((probation.values.len(), probation.bytes), (100, 10_000));
+    }
+
+    #[test]
+    fn what_was_written_last_leaves_last_be_values_bounded_by_bytes_or_by_number() {
+        for limit in
+            [Limit { bytes: 100_000, values: 100 }, Limit { bytes: 10_000, values: 100_000 }]
+        {
+            let mut probation = Probation::default();
+            let all = new_values_of(1_000, 7);
+            for (number, value) in all.iter().enumerate() {
+                probation.add(&mut vec![*value], limit);
+                let Some(gone) = probation.is_over(limit).then(|| probation.take(limit)) else {
+                    continue;
+                };
+                let last_half = &all[number - 45..=number];
+                let gone = gone.expect("more than may be");
+                assert!(gone.iter().all(|value| !last_half.contains(value)), "{number}");
+            }
+        }
     }
 
     #[test]
@@ -256,7 +259,7 @@ mod tests {
         probation.add(&mut new_values(300), limit);
         assert!(probation.is_over(limit));
         probation.trim(limit);
-        assert_eq!((probation.values.len, probation.bytes), (50, 5_000));
+        assert_eq!((probation.values.len(), probation.bytes), (50, 5_000));
         assert!(!probation.is_over(limit));
         probation.add(&mut new_values(PREFETCH_KEYS), limit);
         assert!(!probation.is_over(limit), "not worth it yet");
@@ -266,22 +269,9 @@ mod tests {
     fn a_value_that_would_take_the_place_of_many_has_no_probation() {
         let mut probation = Probation::default();
         probation.add(&mut new_values(10), Limit { bytes: 799, values: 50 });
-        assert_eq!(probation.values.len, 0);
+        assert_eq!(probation.values.len(), 0);
         probation.add(&mut new_values(10), Limit { bytes: 800, values: 50 });
-        assert_eq!(probation.values.len, 10);
-    }
-
-    #[test]
-    fn the_queue_gives_back_what_was_put_in_order_and_keeps_no_empty_chunk() {
-        let all = new_values(3 * CHUNK_VALUES + 5);
-        let mut queue = Queue::default();
-        for (at, &value) in all.iter().enumerate() {
-            queue.push(value);
-            assert_eq!((queue.len, queue.chunks.len()), (at + 1, at / CHUNK_VALUES + 1));
-        }
-        let back: Vec<NewValue> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(back, all);
-        assert_eq!((queue.len, queue.chunks.len()), (0, 0));
+        assert_eq!(probation.values.len(), 10);
     }
 
     #[test]
@@ -306,10 +296,10 @@ mod tests {
         for _ in 0..6 {
             probation.add(&mut all.clone(), Limit { bytes: 10_000, values: 0 });
         }
-        let count = probation.values.len;
+        let count = probation.values.len();
         assert!(count > TAKEN_VALUES_MAX);
         probation.trim(none);
-        assert_eq!(probation.values.len, count - TAKEN_VALUES_MAX);
+        assert_eq!(probation.values.len(), count - TAKEN_VALUES_MAX);
         probation.trim(none);
         assert_eq!(probation.length(), none);
     }

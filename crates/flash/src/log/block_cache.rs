@@ -120,7 +120,10 @@ enum Content {
 pub(crate) struct Evicted {
     pub(crate) segment: u32,
     pub(crate) range: Range<u32>,
+    /// As in the block: a record counts as often as it was served.
     pub(crate) used_bytes: u32,
+    /// Of what was served at all, also to those it was read for, in whole pieces.
+    pub(crate) served_bytes: u32,
 }
 
 /// What is there of a record.
@@ -470,7 +473,9 @@ impl BlockCache {
         let block = self.blocks.remove(key);
         self.bytes -= block.counted_bytes();
         let range = place.start..block.end;
-        let evicted = Evicted { segment: place.segment, range, used_bytes: block.used_bytes };
+        let served_bytes = (block.used.count * PIECE_BYTES).min(range.len() as u32);
+        let used_bytes = block.used_bytes;
+        let evicted = Evicted { segment: place.segment, range, used_bytes, served_bytes };
         (evicted, block.content)
     }
 }
@@ -635,7 +640,10 @@ mod tests {
         let mut evicted = Vec::new();
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
         assert!(buffer.is_some());
-        assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: 0 }]);
+        assert_eq!(
+            evicted,
+            [Evicted { segment: 3, range: block(1), used_bytes: 0, served_bytes: 0 }]
+        );
         assert!(found(&mut cache, PLACE, 5, 100));
         for number in 0..500 {
             pass_look_ups(&mut cache);
@@ -714,7 +722,15 @@ mod tests {
         let mut evicted = Vec::new();
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
         assert!(buffer.is_some());
-        assert_eq!(evicted, [Evicted { segment: 3, range: block(1), used_bytes: 3 * half }]);
+        assert_eq!(
+            evicted,
+            [Evicted {
+                segment: 3,
+                range: block(1),
+                used_bytes: 3 * half,
+                served_bytes: BLOCK_BYTES
+            }]
+        );
         assert_eq!(cache.bytes(), 2 << 16);
     }
 

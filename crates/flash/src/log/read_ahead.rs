@@ -10,6 +10,10 @@
 //! smallest the stream ends, and has to be found again. At the end of a segment it goes on in the one that the same worker
 //! wrote next, as far as that is known: not over a restart.
 //!
+//! How much of the blocks that go was used says whether reads follow each other for long, or for runs of records that others lie
+//! between. While it is less than half nothing is read beyond a window; while it is more than a quarter, a stream begins with a
+//! larger window. Used-up blocks that go for want of demand and blocks that go for want of memory are not counted.
+//!
 //! All of it lives on credit: what is read ahead is paid by what was used before, and by a small part
 //! of what is read anyway. So bytes that nobody wants are at most that part, whatever the reads are.
 
@@ -62,6 +66,15 @@ const UNPAID_SHIFT: u32 = 7;
 /// by chance, and pay for more of the same.
 const JUDGED_READS: u32 = 4096;
 const USES_MIN: u32 = JUDGED_READS / 32;
+/// The part of evicted blocks that was used is known when they came to so many bytes; later ones count more than earlier ones,
+/// which are halved together as often.
+const JUDGED_BYTES: u32 = 1 << 20;
+/// Blocks ahead of a window are read until less than 3/8 of evicted blocks was used, and again from 1/2 on: where clients walk
+/// over runs of records that those of others lie between, what follows a run is not asked for.
+const AHEAD_BELOW: (u32, u32) = (3, 8);
+const AHEAD_FROM: (u32, u32) = (1, 2);
+/// From this part on a stream begins with a window of half a block: 1/4.
+const WIDE_FROM: (u32, u32) = (1, 4);
 const CREDIT_BYTES_FIRST: i64 = 256 << 10;
 const CREDIT_BYTES_MAX: i64 = 2 << 20;
 
@@ -79,6 +92,16 @@ pub(crate) struct ReadAhead {
     judged_at: u32,
     uses: u32,
     credit_bytes: i64,
+    evicted: EvictedBytes,
+    /// Whether enough of them was used to read blocks that nobody has asked for.
+    reads_blocks_ahead: bool,
+}
+
+/// Bytes of blocks that were evicted lately, and of those that were served.
+#[derive(Default)]
+struct EvictedBytes {
+    all: u32,
+    served: u32,
 }
 
 /// Reads that belong to no stream, in one region.
@@ -120,6 +143,8 @@ impl ReadAhead {
             judged_at: 0,
             uses: 0,
             credit_bytes: CREDIT_BYTES_FIRST,
+            evicted: EvictedBytes::default(),
+            reads_blocks_ahead: true,
         }
     }
 
@@ -145,7 +170,7 @@ impl ReadAhead {
         let known = self.stream_near(segment, sectors.start).map(|stream| stream.window_bytes);
         let window_bytes = match known {
             Some(bytes) => bytes.min(BLOCK_BYTES),
-            None if self.begins_stream(segment, sectors.start, bytes) => first_window(bytes),
+            None if self.begins_stream(segment, sectors.start, bytes) => self.first_window(bytes),
             None => 0,
         };
         let start = sectors.start - sectors.start % window_bytes.max(1);
@@ -191,12 +216,20 @@ impl ReadAhead {
             segment,
             front: start / BLOCK_BYTES,
             drift: 0,
-            window_bytes: first_window(bytes),
+            window_bytes: self.first_window(bytes),
             read_at: self.reads,
             used_at: None,
             look_ups_per_block: self.ahead_look_ups.max(1),
         });
         true
+    }
+
+    /// The window that a stream begins with: what a read of so many bytes asks for and as much again, and more where what
+    /// was read ahead has been used of late.
+    fn first_window(&self, bytes: u32) -> u32 {
+        let is_wide = self.evicted.is_served(WIDE_FROM) == Some(true);
+        let learned = if is_wide { BLOCK_BYTES / 2 } else { 0 };
+        (2 * bytes).next_power_of_two().max(learned).clamp(WINDOW_BYTES_MIN, BLOCK_BYTES)
     }
 
     /// Adds a stream, in place of the one that was longest not heard of where there are many.
@@ -229,16 +262,16 @@ impl ReadAhead {
         self.credit_bytes = (self.credit_bytes + bytes).min(CREDIT_BYTES_MAX);
     }
 
-    /// Notes that what was read ahead is used for the first time, of one block, after so many look-ups: the window of its stream grows. Returns
-    /// the numbers of the blocks to read next, the nearest first: none, while the stream is young or has no direction. Those
-    /// below 0 are in the segment that was written before, those beyond the last in the one after.
+    /// Notes that what was read ahead is used for the first time, of one block, after so many look-ups: the window of its stream
+    /// grows. Returns the numbers of the blocks to read next, the nearest first: none, while the stream is young or has no
+    /// direction, or too little of blocks is used. Those below 0 are in the segment that was written before, those beyond the last in the one after.
     pub(crate) fn note_use(
         &mut self,
         segment: u32,
         block: &Range<u32>,
         look_ups: u64,
     ) -> impl ExactSizeIterator<Item = i32> + use<> {
-        let has_credit = self.credit_bytes > 0;
+        let reads_ahead = self.credit_bytes > 0 && self.reads_blocks_ahead;
         let window_bytes_max = self.window_bytes_max;
         let ahead_look_ups = self.ahead_look_ups;
         let next = self.stream_near(segment, block.start).and_then(|stream| {
@@ -248,7 +281,7 @@ impl ReadAhead {
             stream.note_pace(look_ups);
             let within_time = 2 + ahead_look_ups / stream.look_ups_per_block;
             let count = u64::from(stream.window_bytes / BLOCK_BYTES).min(within_time) as u32;
-            (has_credit && stream.drift.abs() >= DRIFT_MIN).then_some((stream.drift, count))
+            (reads_ahead && stream.drift.abs() >= DRIFT_MIN).then_some((stream.drift, count))
         });
         let (drift, count) = next.unwrap_or_default();
         let number = (block.start / BLOCK_BYTES) as i32;
@@ -270,6 +303,7 @@ impl ReadAhead {
     /// Notes that a block goes: the window of its stream shrinks if little of it was used, and from the smallest on the
     /// stream ends.
     pub(crate) fn note_eviction(&mut self, block: &Evicted) {
+        self.learn(block);
         if u64::from(block.used_bytes) << USED_SHIFT >= block.range.len() as u64 {
             return;
         }
@@ -278,6 +312,15 @@ impl ReadAhead {
         stream.window_bytes /= 2;
         if stream.window_bytes < WINDOW_BYTES_MIN {
             self.streams.swap_remove(index);
+        }
+    }
+
+    /// Learns from a block that goes what part of blocks is used.
+    fn learn(&mut self, block: &Evicted) {
+        self.evicted.add(block.range.len() as u32, block.served_bytes);
+        let bound = if self.reads_blocks_ahead { AHEAD_BELOW } else { AHEAD_FROM };
+        if let Some(is_served) = self.evicted.is_served(bound) {
+            self.reads_blocks_ahead = is_served;
         }
     }
 
@@ -291,6 +334,7 @@ impl ReadAhead {
         let is_idle = std::mem::take(&mut self.uses) < USES_MIN;
         if is_idle {
             self.streams.clear();
+            (self.evicted, self.reads_blocks_ahead) = (EvictedBytes::default(), true);
         }
         is_idle
     }
@@ -300,6 +344,24 @@ impl ReadAhead {
         if let Some(index) = self.find_stream(segment, block.start) {
             self.streams.swap_remove(index);
         }
+    }
+}
+
+impl EvictedBytes {
+    fn add(&mut self, all: u32, served: u32) {
+        if self.all >= 2 * JUDGED_BYTES {
+            (self.all, self.served) = (self.all / 2, self.served / 2);
+        }
+        self.all += all;
+        self.served += served;
+    }
+
+    /// Whether at least a part of them was served. None: there were too few.
+    fn is_served(&self, (part, of): (u32, u32)) -> Option<bool> {
+        let is_known = self.all >= JUDGED_BYTES;
+        is_known.then(|| {
+            u64::from(self.served) * u64::from(of) >= u64::from(self.all) * u64::from(part)
+        })
     }
 }
 
@@ -322,11 +384,6 @@ impl Stream {
 /// The bytes of a block of a segment.
 pub(crate) fn block_range(number: u32) -> Range<u32> {
     number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES
-}
-
-/// The window that a stream begins with: what a read of so many bytes asks for, and as much again.
-fn first_window(bytes: u32) -> u32 {
-    (2 * bytes).next_power_of_two().clamp(WINDOW_BYTES_MIN, BLOCK_BYTES)
 }
 
 fn region_slot(segment: u32, number: u32) -> usize {
@@ -401,7 +458,8 @@ mod tests {
             self.device_reads += 1;
             self.device_bytes += range.len() as u64;
             *self.sizes.entry(range.len()).or_default() += 1;
-            self.blocks.push((self.look_ups, Evicted { segment, range, used_bytes: 0 }));
+            self.blocks
+                .push((self.look_ups, Evicted { segment, range, used_bytes: 0, served_bytes: 0 }));
             true
         }
 
@@ -419,6 +477,7 @@ mod tests {
                 let (_, mut block) = self.blocks.remove(index);
                 let is_first = block.used_bytes == 0;
                 block.used_bytes += RECORD;
+                block.served_bytes += RECORD;
                 let range = block.range.clone();
                 self.blocks.push((self.look_ups, block));
                 self.hits += 1;
@@ -484,7 +543,7 @@ mod tests {
             for number in 3_000..3_100 {
                 let Some(range) = read(&mut ahead, number) else { continue };
                 windows += 1;
-                ahead.note_eviction(&Evicted { segment: 3, range, used_bytes: 0 });
+                ahead.note_eviction(&Evicted { segment: 3, range, used_bytes: 0, served_bytes: 0 });
             }
             assert!(windows > 3, "{windows}");
         }
@@ -582,7 +641,9 @@ mod tests {
         assert_eq!(windows[4], Some(4 * 4096..6 * 4096));
         assert_eq!(ahead.note_use(1, &(4 * 4096..6 * 4096), 0).count(), 0);
         assert_eq!(ahead.note_read(1, &sectors(6)), Some(4 * 4096..8 * 4096), "it has grown");
-        let evicted = |used_bytes| Evicted { segment: 1, range: 4 * 4096..8 * 4096, used_bytes };
+        let range = 4 * 4096..8 * 4096;
+        let evicted =
+            |used_bytes| Evicted { segment: 1, range: range.clone(), used_bytes, served_bytes: 0 };
         ahead.note_eviction(&evicted(4096));
         assert_eq!(ahead.note_read(1, &sectors(7)), Some(4 * 4096..8 * 4096));
         ahead.note_eviction(&evicted(100));
@@ -674,6 +735,29 @@ mod tests {
             let numbers: Vec<i32> = ahead.note_use(1, &block_range(20), look_ups).collect();
             assert_eq!(numbers, Vec::from_iter(21..21 + expected), "{look_ups_per_block}");
         }
+    }
+
+    #[test]
+    fn blocks_that_nobody_asked_for_are_read_while_half_of_the_blocks_is_used() {
+        let (mut ahead, look_ups) = walked(100);
+        let evict = |ahead: &mut ReadAhead, used_bytes: u32, count: u32| {
+            // In a place without a stream, which would lose its window.
+            let range = block_range(3);
+            let evicted = Evicted { segment: 9, range, used_bytes: 0, served_bytes: used_bytes };
+            (0..count).for_each(|_| ahead.note_eviction(&evicted));
+        };
+        evict(&mut ahead, BLOCK_BYTES / 5, 100);
+        assert_eq!(ahead.note_use(1, &block_range(20), look_ups).count(), 0);
+        assert_eq!(ahead.first_window(4096), WINDOW_BYTES_MIN);
+        evict(&mut ahead, BLOCK_BYTES / 3, 100);
+        assert_eq!(ahead.note_use(1, &block_range(21), look_ups + 100).count(), 0);
+        assert_eq!(
+            ahead.first_window(4096),
+            BLOCK_BYTES / 2,
+            "where reads follow each other at all"
+        );
+        evict(&mut ahead, BLOCK_BYTES, 100);
+        assert_eq!(ahead.note_use(1, &block_range(22), look_ups + 200).count(), 15);
     }
 
     #[test]

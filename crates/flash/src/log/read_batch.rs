@@ -30,11 +30,17 @@ impl Reader {
             if gathered.len() > 1 {
                 gathered.sort_unstable_by_key(|&index| self.get(index).place());
             }
+            let mut begins_any = false;
             gathered.retain(|&index| {
-                let is_in_block = self.has_joined_block(io, index)
-                    || reads_ahead && self.has_begun_block(io, index);
-                !is_in_block
+                let is_joined = self.has_joined_block(io, index);
+                let begins = !is_joined && reads_ahead && self.has_begun_block(io, index);
+                begins_any |= begins;
+                !is_joined && !begins
             });
+            if begins_any {
+                // A block that was begun for a read may hold those before it: a stream begins at the last of a few.
+                gathered.retain(|&index| !self.has_joined_block(io, index));
+            }
             self.begin_runs(io, &gathered);
             gathered.clear();
             self.gathered = gathered;

@@ -124,6 +124,35 @@ fn reads_in_order_take_few_device_reads() {
     }
 }
 
+/// A client that walks in batches over runs of records that those of others lie between.
+#[test]
+fn runs_of_records_take_few_device_reads_and_little_more_than_their_bytes() {
+    const RUN: u32 = 120;
+    for seed in [2, 3] {
+        let mut records = Records::new(seed, 40_000);
+        let mut walk = |runs: std::ops::Range<u32>| {
+            let before = records.engine.stats();
+            for first in runs.clone().map(|run| run * 1_000) {
+                for batch in 0..RUN / 8 {
+                    let from = first + batch * 8;
+                    assert_eq!(records.read_all(&Vec::from_iter(from..from + 8)), []);
+                }
+            }
+            let after = records.engine.stats();
+            let bytes = after.device_read_bytes - before.device_read_bytes;
+            let runs = runs.len() as u64;
+            (
+                (after.device_reads - before.device_reads) / runs,
+                bytes * 10 / (runs * u64::from(RUN) * SIZE as u64),
+            )
+        };
+        walk(0..20);
+        let (reads, tenths) = walk(20..40);
+        assert!(reads <= 5, "{reads} device reads a run");
+        assert!(tenths <= 23, "{tenths} tenths of its bytes");
+    }
+}
+
 #[test]
 fn reads_in_order_go_on_from_segment_to_segment() {
     for seed in [2, 3] {

@@ -11,8 +11,8 @@
 //! wrote next, as far as that is known: not over a restart.
 //!
 //! How much of the blocks that go was used says whether reads follow each other for long, or for runs of records that others lie
-//! between. While it is less than half nothing is read beyond a window; while it is more than a quarter, a stream begins with a
-//! larger window. Used-up blocks that go for want of demand and blocks that go for want of memory are not counted.
+//! between. Where too little was, nothing is read beyond a window; from a quarter on a stream begins with a larger one.
+//! Used-up blocks that go for want of demand and blocks that go for want of memory are not counted.
 //!
 //! All of it lives on credit: what is read ahead is paid by what was used before, and by a small part
 //! of what is read anyway. So bytes that nobody wants are at most that part, whatever the reads are.

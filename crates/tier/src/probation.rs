@@ -4,9 +4,9 @@
 //! fill. The hand meets values in the order of their slots, which is that of hashes, so each page of flash that it fills
 //! holds what has nothing in common. So a new value first stands in a queue of its worker, which holds a 32nd of
 //! `maxmemory`, and while memory is short leaves RAM at its end, if it was not used meanwhile. Then pages of flash hold
-//! what one worker was given within a moment, and those whose keys are numbered one after another side by side (`queue`). Left to the hand are values that were used (the queue is the
-//! small one of S3-FIFO, Yang et al. 2023), large ones, which would take the place of many, and those that expire within
-//! minutes, many of which are gone before it comes. Values that nobody used thus do not wash out what is hot, and they
+//! what one worker was given within a moment, and those whose keys are numbered one after another side by side (`queue`).
+//! Left to the hand are values that were used (the queue is the small one of S3-FIFO, Yang et al. 2023), large ones, which
+//! would take the place of many, and those that expire within minutes, many of which are gone before it comes. Values that nobody used thus do not wash out what is hot, and they
 //! leave pages in the order in which these were filled, so that whole pages come free.
 //!
 //! While memory is free none leaves and the queue grows. It stays as long when memory becomes short, and each new value

@@ -619,6 +619,10 @@ mod tests {
         assert!(found(&mut cache, (3, 8), 16_384, 100));
     }
 
+    fn gone(number: u32, used_bytes: u32, served_bytes: u32) -> Evicted {
+        Evicted { segment: 3, range: block(number), used_bytes, served_bytes }
+    }
+
     fn block(number: u32) -> Range<u32> {
         number * BLOCK_BYTES..(number + 1) * BLOCK_BYTES
     }
@@ -640,10 +644,7 @@ mod tests {
         let mut evicted = Vec::new();
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
         assert!(buffer.is_some());
-        assert_eq!(
-            evicted,
-            [Evicted { segment: 3, range: block(1), used_bytes: 0, served_bytes: 0 }]
-        );
+        assert_eq!(evicted, [gone(1, 0, 0)]);
         assert!(found(&mut cache, PLACE, 5, 100));
         for number in 0..500 {
             pass_look_ups(&mut cache);
@@ -722,15 +723,7 @@ mod tests {
         let mut evicted = Vec::new();
         let buffer = cache.take_buffer(&pool, BLOCK_BYTES as usize, |one| evicted.push(one));
         assert!(buffer.is_some());
-        assert_eq!(
-            evicted,
-            [Evicted {
-                segment: 3,
-                range: block(1),
-                used_bytes: 3 * half,
-                served_bytes: BLOCK_BYTES
-            }]
-        );
+        assert_eq!(evicted, [gone(1, 3 * half, BLOCK_BYTES)]);
         assert_eq!(cache.bytes(), 2 << 16);
     }
 

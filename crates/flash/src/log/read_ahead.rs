@@ -264,7 +264,8 @@ impl ReadAhead {
 
     /// Notes that what was read ahead is used for the first time, of one block, after so many look-ups: the window of its stream
     /// grows. Returns the numbers of the blocks to read next, the nearest first: none, while the stream is young or has no
-    /// direction, or too little of blocks is used. Those below 0 are in the segment that was written before, those beyond the last in the one after.
+    /// direction, or too little of blocks is used. Those below 0 are in the segment that was written before, those beyond the
+    /// last in the one after.
     pub(crate) fn note_use(
         &mut self,
         segment: u32,

@@ -71,6 +71,8 @@ const HOLES_SHIFT: u32 = 4;
 const LEVEL_MEASURES: i64 = 25;
 /// Measurements for which what defragmentation moved may have pages come free: a fifth of a second.
 const PACKED_MEASURES: u32 = 10;
+/// Measurements for which blocks that were read ahead, and have gone, may have pages come free: a fifth of a second.
+const READ_AHEAD_MEASURES: u32 = 10;
 /// Less than this part of `maxmemory` above that average is no rise, and below it no fall.
 const LEVEL_SHIFT: u32 = 12;
 /// What the peak of tracked bytes loses at each measurement: 1/2048, so that it follows a data set
@@ -130,6 +132,10 @@ pub struct Budget {
     engine_bytes: AtomicI64,
     /// What it will take besides when it writes.
     engine_bytes_to_come: AtomicI64,
+    /// What blocks that were read ahead take beyond the least that they may, and the measurement that found less of it than
+    /// the one before.
+    read_ahead_spare_bytes: AtomicU64,
+    read_ahead_fell_at: AtomicU32,
     limit_bytes: AtomicI64,
     resident_bytes: AtomicU64,
     resident_peak_bytes: AtomicU64,
@@ -221,6 +227,8 @@ impl Budget {
             claimed_bytes: AtomicI64::new(0),
             engine_bytes: AtomicI64::new(0),
             engine_bytes_to_come: AtomicI64::new(0),
+            read_ahead_spare_bytes: AtomicU64::new(0),
+            read_ahead_fell_at: AtomicU32::new(0u32.wrapping_sub(READ_AHEAD_MEASURES)),
             limit_bytes: AtomicI64::new(i64::MAX),
             resident_bytes: AtomicU64::new(base_bytes as u64),
             resident_peak_bytes: AtomicU64::new(base_bytes as u64),
@@ -445,6 +453,19 @@ impl Budget {
     pub(crate) fn set_engine(&self, bytes: u64, bytes_to_come: u64) {
         self.engine_bytes.store(bytes as i64, Ordering::Relaxed);
         self.engine_bytes_to_come.store(bytes_to_come as i64, Ordering::Relaxed);
+    }
+
+    /// Says what blocks that were read ahead take beyond the least that they may: they go while memory is short.
+    pub(crate) fn set_read_ahead_spare(&self, bytes: u64) {
+        if self.read_ahead_spare_bytes.swap(bytes, Ordering::Relaxed) > bytes {
+            self.read_ahead_fell_at.store(self.measures(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether some of them are to go, or went so lately that their pages may be on their way.
+    pub(crate) fn read_ahead_shrinks(&self) -> bool {
+        let since = self.measures().wrapping_sub(self.read_ahead_fell_at.load(Ordering::Relaxed));
+        self.read_ahead_spare_bytes.load(Ordering::Relaxed) > 0 || since < READ_AHEAD_MEASURES
     }
 
     /// All that is counted. What clients hold is counted anew now and then while they change it, so that

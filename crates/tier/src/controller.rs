@@ -96,6 +96,8 @@ pub(crate) struct Figures {
     pub(crate) bears_alone: bool,
     /// Whether the data set gets smaller.
     pub(crate) shrinks: bool,
+    /// Whether blocks that were read ahead go, which they do while memory is short, down to the least that they may be.
+    pub(crate) read_ahead_shrinks: bool,
     /// Bytes that the data set takes less than when writes were last refused.
     pub(crate) freed_since_refusal: i64,
 }
@@ -358,6 +360,7 @@ impl Figures {
             _ if !done.is_late && self.may_defrag => Next::Continue,
             Some(StopReason::Spent) if self.resident == Resident::NotFull => Next::AdmitBeyondLimit,
             Some(StopReason::Spent) if in_time && self.others_hold_values() => Next::AwaitOthers,
+            _ if in_time && self.is_full() && self.read_ahead_shrinks => Next::AwaitMeasure,
             Some(StopReason::Spent) if in_time && awaits_buffers && tries_eviction => {
                 Next::AwaitMeasure
             }

@@ -92,6 +92,7 @@ impl World {
             is_held_up: false,
             bears_alone: false,
             shrinks: false,
+            read_ahead_shrinks: false,
             freed_since_refusal: 0,
         }
     }

@@ -92,6 +92,7 @@ impl Tier {
         assert!(self.have_workers_followed(), "a worker has its side of the engine");
         let engine = self.flash.engine.swap(None);
         self.budget.set_engine(0, 0);
+        self.budget.set_read_ahead_spare(0);
         self.forget_checkpoints();
         engine.as_deref().cloned()
     }

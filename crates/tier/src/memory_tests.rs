@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use flash::CheckpointEnd;
 use flash::{WRITE_BUFFERS, WRITE_BUFFERS_MIN};
-use keyspace::{Db, Expiry, Key, Note, Noting, SLOT_COUNT, Tally};
+use keyspace::{Db, Expiry, Key, Note, Noting, SLOT_COUNT, Stored, Tally};
 use stdx::Random;
 
 use crate::limits::{DRIVE_WAIT_MAX, SLICE_SLOTS_MAX};
 use crate::test_machine::{MIB, Machine, ROUNDS, reserved};
 use crate::{
     Background, Clock, EvictionPolicy, Freeing, Held, Listener, Pressure, Tier, TierError,
-    TierWorker,
+    TierWorker, Want,
 };
 
 #[test]
@@ -803,6 +803,76 @@ fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
 }
 
 /// They would wait for each other.
+/// Keys fill most of RAM, and blocks that were read ahead the rest.
+fn read_ahead_beside_keys() -> Machine {
+    let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
+    (0..120_000).for_each(|number| machine.put(&format!("{number:064}"), b"", Expiry::Clear));
+    let names = (0..4000).map(|number| format!("value-{number}"));
+    let names = names.collect::<Vec<_>>();
+    let (mut random, mut value) = (Random::new(1), [0; 1000]);
+    for name in &names {
+        random.fill(&mut value);
+        machine.put(name, &value, Expiry::Clear);
+        let key = Key::new(name.as_bytes());
+        let _ = machine.worker.demote_key(0, &key, machine.clock.unix_ms());
+        machine.round();
+    }
+    for walked in names.chunks(8) {
+        // Blocks of which all was served would go at once.
+        let walked = &walked[1..];
+        let mut fetch =
+            pin!(machine.worker.fetch(walked.iter().map(|name| want(&machine, name)).collect()));
+        let mut cx = Context::from_waker(Waker::noop());
+        while fetch.as_mut().poll(&mut cx).is_pending() {
+            machine.round();
+        }
+    }
+    machine
+}
+
+/// What to fetch of a key whose value is on flash.
+fn want(machine: &Machine, name: &str) -> Want {
+    let key = Key::new(name.as_bytes());
+    let mut slot = machine.tier().keyspace.lock(key.slot);
+    let mut tally = Tally::default();
+    let mut db = Db::new(&mut slot, 0, 1, &mut tally);
+    match db.peek(&key).map(|view| view.stored) {
+        Some(Stored::Cold(at, value_len)) => machine.worker.want(&key, at, value_len),
+        stored => panic!("{name}: {stored:?}"),
+    }
+}
+
+#[test]
+fn a_write_waits_for_blocks_that_were_read_ahead_to_go_and_for_no_more() {
+    for left_over in [0, 4 * MIB] {
+        let machine = read_ahead_beside_keys();
+        let read_ahead_bytes =
+            || machine.tier().engine().expect("there is flash").stats().block_cache_bytes;
+        let before = read_ahead_bytes();
+        assert!(before > MIB / 2, "{before}");
+        // Without half of them there is memory, beside what is left to reads, or there is none.
+        let others_bytes = 15 * MIB - before / 2 - machine.used() + left_over;
+        let set_resident = || machine.overhead.set(Some(others_bytes + read_ahead_bytes()));
+        set_resident();
+        machine.measure();
+        let start = machine.clock.now();
+        let mut wait = pin!(machine.worker.wait_for_data(0, reserved(0)));
+        let mut cx = Context::from_waker(Waker::noop());
+        let result = loop {
+            if let Poll::Ready(result) = wait.as_mut().poll(&mut cx) {
+                break result.map(drop);
+            }
+            set_resident();
+            machine.round();
+        };
+        let expected = if left_over == 0 { Ok(()) } else { Err(TierError::OutOfMemory) };
+        assert_eq!(result, expected, "{left_over}");
+        assert!(read_ahead_bytes() < before / 2, "{} of {before}", read_ahead_bytes());
+        let waited = machine.clock.now() - start;
+        assert!(waited < Duration::from_secs(1), "{waited:?}");
+    }
+}
+
 #[test]
 fn what_waits_in_the_background_for_memory_holds_up_no_refusal() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);

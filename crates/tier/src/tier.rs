@@ -20,6 +20,7 @@ use crate::flash_switch::FlashSwitch;
 use crate::hand::IdleRounds;
 use crate::policy::{Promotion, Settings};
 use crate::regions::Regions;
+use crate::upkeep::READ_AHEAD_BYTES_MIN;
 use crate::wait::HeldByWaiting;
 
 /// See [`Tier::has_free_memory`].
@@ -354,6 +355,7 @@ impl Tier {
             own_hand_may_find: may_find(&self.rounds[index]),
             other_hands_may_find: others.any(|(_, hand)| may_find(hand)),
             shrinks: self.budget.shrinks(),
+            read_ahead_shrinks: self.budget.read_ahead_shrinks(),
             freed_since_refusal: self.budget.freed_since_refusal(),
         }
     }
@@ -406,6 +408,9 @@ impl Tier {
     pub fn measure(&self) {
         let stats = self.flash.engine().as_ref().map(|engine| engine.stats()).unwrap_or_default();
         self.budget.set_engine(stats.buffer_bytes, stats.unmade_bytes);
+        let read_ahead_bytes_min = (self.workers * READ_AHEAD_BYTES_MIN) as u64;
+        let spare_bytes = stats.block_cache_bytes.saturating_sub(read_ahead_bytes_min);
+        self.budget.set_read_ahead_spare(spare_bytes);
         self.look_for_memory(0);
         let keys_bytes = self.keys_that_stay();
         let keys_fill_ram = keys_bytes.is_some_and(|bytes| {

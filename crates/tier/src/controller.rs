@@ -341,6 +341,8 @@ impl Figures {
             None if self.fits_keys() => Next::AdmitBeyondLimit,
             None if in_time => Next::Continue,
             Some(StopReason::Busy) if in_time => Next::AwaitDevice,
+            // Collection gets on slowly where most of the flash is live.
+            Some(StopReason::Full) if self.bears_alone && done.is_late => Next::AdmitAlone,
             Some(StopReason::Full) if in_time && done.gc_frees => Next::AwaitDevice,
             Some(StopReason::Full) if in_time && done.awaits_checkpoint => Next::AwaitMeasure,
             // What was deleted may be written anew, though its pages are still resident and the limit
@@ -377,9 +379,10 @@ impl Figures {
             _ if !self.is_full() => Next::AdmitBeyondLimit,
             _ if tries_eviction => self.evict(),
             _ if evicts => Next::Continue,
+            // Flash takes nothing more, so there is nothing to wait for.
+            _ if self.bears_alone => Next::AdmitAlone,
             // Values have gone to flash; their pages may be on their way.
             _ if in_time && self.resident == Resident::FullForNow => Next::AwaitMeasure,
-            _ if self.bears_alone => Next::AdmitAlone,
             _ => Next::Refuse,
         }
     }

@@ -45,6 +45,7 @@ impl Reader {
             gathered.clear();
             self.gathered = gathered;
         }
+        io.counters.block_cache_bytes.set(self.blocks.bytes() as u64);
     }
 
     // Neighbours.

@@ -79,7 +79,6 @@ impl LogWorker {
         let bytes = buffers + large + self.reader.blocks.bytes();
         self.io.counters.buffer_bytes.set(bytes as u64);
         self.io.counters.unmade_bytes.set(self.appender.buffers.unmade_bytes() as u64);
-        self.io.counters.block_cache_bytes.set(self.reader.blocks.bytes() as u64);
     }
 
     /// Hands an ended operation to the part that waits for it.

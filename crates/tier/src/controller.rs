@@ -418,6 +418,8 @@ impl Figures {
             _ if !next.keeps_waiting() => Some(0),
             // Else their clients would take what is freed here.
             _ if self.is_large && self.has_flash && self.others_hold_values() => Some(missing),
+            // They keep what they have read ahead, unless `maxmemory` is resident or they are asked.
+            _ if self.is_large && self.read_ahead_shrinks => Some(missing),
             Next::AwaitMeasure => Some(0),
             // The own hand looks once more.
             _ => None,

@@ -583,3 +583,15 @@ fn gc_that_works_ahead_of_a_checkpoint_evicts_only_where_flash_is_short() {
         assert_eq!(evicts_from_flash(&space), evicts, "{space:?}");
     }
 }
+
+#[test]
+fn other_workers_are_asked_for_what_they_have_read_ahead_while_a_large_request_waits_for_it() {
+    let figures = World::new(64 << 20, 1_000_000, false).figures();
+    let waiting = Figures { is_large: true, read_ahead_shrinks: true, ..figures };
+    assert!(waiting.asks_others(Next::AwaitMeasure) > Some(0));
+    assert_eq!(waiting.asks_others(Next::Refuse), Some(0));
+    let small = Figures { is_large: false, ..waiting };
+    assert_eq!(small.asks_others(Next::AwaitMeasure), Some(0));
+    let nothing_left = Figures { read_ahead_shrinks: false, ..waiting };
+    assert_eq!(nothing_left.asks_others(Next::AwaitMeasure), Some(0));
+}

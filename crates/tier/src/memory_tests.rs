@@ -809,7 +809,6 @@ fn a_large_write_is_refused_soon_when_what_is_in_its_way_stays() {
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }
 
-/// They would wait for each other.
 /// Keys fill most of RAM, and blocks that were read ahead the rest.
 fn read_ahead_beside_keys() -> Machine {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);
@@ -880,6 +879,7 @@ fn a_write_waits_for_blocks_that_were_read_ahead_to_go_and_for_no_more() {
     }
 }
 
+/// They would wait for each other.
 #[test]
 fn what_waits_in_the_background_for_memory_holds_up_no_refusal() {
     let machine = Machine::new(16 * MIB, 64 * MIB, EvictionPolicy::NoEviction);

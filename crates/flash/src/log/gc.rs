@@ -13,7 +13,7 @@
 //! 2. No memory is needed but the worker's buffers, and no free segment but the reserve. A large
 //!    record takes its own size while it is moved, which has a bound over all workers (`moving`).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -52,8 +52,10 @@ struct GcRun {
     blocks: VecDeque<Block>,
     /// Blocks that were asked for.
     asked: Vec<Block>,
-    /// Blocks that were read.
-    ready: VecDeque<Walk>,
+    /// Blocks that were read, by their numbers among those that were asked for; none: one could not be. They come in any order.
+    read: BTreeMap<u32, Option<Walk>>,
+    /// The number of the next to be dealt with: survivors keep their order.
+    next: u32,
     large: Large,
     in_flight: usize,
     /// No more is read: survivors cannot be written.
@@ -165,7 +167,8 @@ impl Gc {
             segment,
             blocks: VecDeque::new(),
             asked: Vec::new(),
-            ready: VecDeque::new(),
+            read: BTreeMap::new(),
+            next: 0,
             large: Large::None,
             in_flight: 0,
             given_up: false,
@@ -232,11 +235,12 @@ impl Gc {
                 {
                     active.report(io, block.offset, what);
                 }
-                active.ready.push_back(Walk::new(block, buffer));
+                active.read.insert(index, Some(Walk::new(block, buffer)));
             }
             Err(_) => {
                 io.counters.read_errors.add(1);
                 active.report(io, block.offset, "block not readable");
+                active.read.insert(index, None);
             }
         }
     }
@@ -302,7 +306,7 @@ impl GcRun {
     fn give_up(&mut self) {
         self.given_up = true;
         self.blocks.clear();
-        self.ready.clear();
+        self.read.clear();
         self.large = Large::None;
         self.pending = PendingRecord::default();
     }
@@ -310,7 +314,7 @@ impl GcRun {
     fn is_done(&self) -> bool {
         self.in_flight == 0
             && self.blocks.is_empty()
-            && self.ready.is_empty()
+            && self.read.is_empty()
             && matches!(self.large, Large::None)
     }
 
@@ -326,13 +330,13 @@ impl GcRun {
     fn ask(&mut self, io: &mut Io, large: &mut LargeReads, budget_bytes: usize) {
         self.ask_large(io, large);
         let mut bytes = 0;
-        while self.in_flight + self.ready.len() < GC_READS_IN_FLIGHT_MAX
+        while self.in_flight + self.read.len() < GC_READS_IN_FLIGHT_MAX
             && matches!(self.large, Large::None)
             && (bytes == 0 || bytes < budget_bytes)
             && let Some(&block) = self.blocks.front()
         {
             if block.size as usize > io.shared.geometry.write_buffer_bytes() {
-                if self.in_flight + self.ready.len() == 0 {
+                if self.in_flight + self.read.len() == 0 {
                     self.blocks.pop_front();
                     let first = block.first_record() as u32;
                     let at = io.shared.geometry.join(self.segment, block.offset + first);
@@ -396,10 +400,15 @@ impl GcRun {
     ) -> Result<(), Stop> {
         self.work_large(io, appender, owner)?;
         let mut left = budget_bytes.max(1);
-        while let Some(walk) = self.ready.front_mut() {
-            walk.announce(owner);
-            let Some((start, header)) = next_record(walk.buffer.bytes(), walk.at) else {
-                self.ready.pop_front();
+        while let Some(walk) = self.read.get_mut(&self.next) {
+            let found = walk.as_mut().and_then(|walk| {
+                walk.announce(owner);
+                let (start, header) = next_record(walk.buffer.bytes(), walk.at)?;
+                Some((walk, start, header))
+            });
+            let Some((walk, start, header)) = found else {
+                self.read.remove(&self.next);
+                self.next += 1;
                 continue;
             };
             let offset = walk.block.offset + start as u32;

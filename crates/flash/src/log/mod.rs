@@ -13,6 +13,8 @@ mod epochs;
 mod flush;
 pub(crate) mod format;
 mod gc;
+#[cfg(test)]
+mod gc_tests;
 mod geometry;
 mod io;
 mod janitor;

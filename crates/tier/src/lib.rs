@@ -38,6 +38,8 @@ mod policy;
 mod probation;
 mod process_memory;
 mod read_back;
+#[cfg(test)]
+mod reader_tests;
 mod regions;
 #[cfg(test)]
 mod test_machine;

@@ -212,6 +212,10 @@ impl TierWorker {
         if let Some(engine) = &mut side {
             engine.bound_write_buffers(self.write_buffers_max());
             engine.merge_reads_over(self.gap_bytes.get());
+            if !self.appends {
+                // Nobody measures what it keeps, or has it give that up while others wait for memory.
+                engine.bound_block_cache(0, 0);
+            }
         }
         Ok(side)
     }

@@ -147,9 +147,8 @@ impl Model {
         for index in 0..self.victims.len() {
             let (at, mut passed) = self.victims[index];
             let keys = &self.segments[at].keys;
-            let lives = |passed: usize| {
-                self.places[keys[passed] as usize] == (at as u32, passed as u32)
-            };
+            let lives =
+                |passed: usize| self.places[keys[passed] as usize] == (at as u32, passed as u32);
             while passed < keys.len() && !lives(passed) {
                 passed += 1;
             }

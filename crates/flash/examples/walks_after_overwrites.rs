@@ -18,6 +18,8 @@ const LIVE_SHARE: f64 = 0.69;
 const OVERWRITES_PER_KEY: u32 = 8;
 const WALKERS: u32 = 64;
 const PIPELINE: u32 = 8;
+/// Free segments that collection keeps beside those that are merged.
+const FREE_KEPT: usize = 12;
 /// Part of the best victim's score from which another is as good.
 const NEARLY_BEST: f64 = 0.8;
 
@@ -66,7 +68,7 @@ impl Model {
     fn new(setup: Setup) -> Model {
         let per_segment = setup.segment_mib * VALUES_PER_MIB;
         // Beyond the flash size what is being merged.
-        let spare = 2 * setup.merged + 12;
+        let spare = 2 * setup.merged + FREE_KEPT;
         let count = (f64::from(KEYS) / LIVE_SHARE) as usize / per_segment + spare;
         let segment = |_| Segment { keys: Vec::new(), live: 0, filled_at: 0, state: State::Free };
         Model {
@@ -109,7 +111,7 @@ impl Model {
         let (segment, _) = self.places[key as usize];
         self.segments[segment as usize].live -= 1;
         self.append(key, 0);
-        while self.free.len() < self.setup.merged + 12 {
+        while self.free.len() < self.setup.merged + FREE_KEPT {
             self.collect_one();
         }
     }

@@ -15,7 +15,7 @@ use crate::location::Location;
 use crate::record::{Record, record_size};
 
 const LEN: usize = 1000;
-/// So many records of each thousand.
+/// So many records of each thousand are released before segments are collected.
 const RELEASED: u64 = 600;
 
 /// Where each record lives, and the numbers of those that were moved.

@@ -8,7 +8,8 @@ order, so that neighbours among the keys are neighbours on flash. Sections, of w
 - `zipf`: hits of a read-only load, with popular keys side by side and scattered; and it writes nothing.
 - `scan`: clients that walk beside clients that jump: how fast the ones are, how long the others wait.
 - `verify`: every value read is compared with what was written, with two workers and little memory.
-- `overwrites`: walks after random overwrites have mixed the order on flash, against all in RAM.
+- `overwrites`: walks over all keys after random overwrites have mixed the order on flash, against all in RAM; on the data of
+  `kelvin bench suite --ram 1gb`, twelve million values behind 1 GiB.
 
 `--before PATH` is an earlier build: both are measured in the same run, each paused while the other is
 measured. Without it what compares the two is not judged. The acceptance has `--overwrite-seconds 3600`.
@@ -73,8 +74,16 @@ def maxmemory_mib(bench):
     return bench.scaled(256, 64)
 
 
-def span(bench):
-    return f"--key-minimum 1 --key-maximum {key_count(bench)} -d {VALUE_BYTES}"
+def suite_key_count(bench):
+    return bench.scaled(12_000_000, 400_000)
+
+
+def suite_maxmemory_mib(bench):
+    return bench.scaled(1024, 64)
+
+
+def span(bench, keys=None):
+    return f"--key-minimum 1 --key-maximum {keys or key_count(bench)} -d {VALUE_BYTES}"
 
 
 def seed(number):
@@ -92,22 +101,22 @@ def builds(bench, index):
     return names if index % 2 == 0 else names[::-1]
 
 
-def start_filled(bench, index, flash_size="8gb"):
+def start_filled(bench, index, flash_size="8gb", keys=None, maxmemory=None):
     """A server of each build with the data, at rest."""
-    servers = {}
+    servers, keys, maxmemory = {}, keys or key_count(bench), maxmemory or maxmemory_mib(bench)
     for name in builds(bench, index):
         binary = bench.options.before if name == "before" else None
         with contextlib.ExitStack() as others:
             for server in servers.values():
                 others.enter_context(server.paused())
-            servers[name] = bench.kelvin(maxmemory_mib(bench), flash_size, binary=binary)
-            result, _ = bench.load(servers[name], f"{span(bench)} {FILL}")
+            servers[name] = bench.kelvin(maxmemory, flash_size, binary=binary)
+            result, _ = bench.load(servers[name], f"{span(bench, keys)} {FILL}")
             settle(servers[name])
         client = servers[name].client()
-        keys = client.call("DBSIZE")
+        filled = client.call("DBSIZE")
         client.close()
-        if keys != key_count(bench):
-            raise SystemExit(f"{keys} keys behind the fill, not {key_count(bench)}")
+        if filled != keys:
+            raise SystemExit(f"{filled} keys behind the fill, not {keys}")
         bench.record("fills", {"build": name, "load": result, "tiering": tiering(servers[name])})
     return servers
 
@@ -470,10 +479,11 @@ def verified_loads(bench, keys):
 def overwrites(bench):
     """Overwrites in random order leave neighbours among the keys all over the flash, and collection moves them."""
     record_bytes = VALUE_BYTES + RECORD_EXTRA_BYTES
-    flash_mib = int(key_count(bench) * record_bytes * ON_FLASH / FILL_OF_FLASH) // MIB
-    in_ram = start_in_ram(bench)
+    keys = suite_key_count(bench)
+    flash_mib = int(keys * record_bytes * ON_FLASH / FILL_OF_FLASH) // MIB
+    in_ram = start_in_ram(bench, keys)
     with in_ram.paused():
-        servers = start_filled(bench, 0, f"{flash_mib}mb")
+        servers = start_filled(bench, 0, f"{flash_mib}mb", keys, suite_maxmemory_mib(bench))
         for name in servers:
             with alone(servers, name) as server:
                 overwrite(bench, server, name)
@@ -489,10 +499,10 @@ def overwrites(bench):
     stop_all(bench, servers)
 
 
-def start_in_ram(bench):
+def start_in_ram(bench, keys):
     """The build under test with the same keys, all in RAM: fewer would cost fewer misses of the CPU's caches."""
-    server = bench.kelvin(bench.scaled(8192, 1024), flash_size=None)
-    bench.load(server, f"{span(bench)} {FILL}")
+    server = bench.kelvin(bench.scaled(12 * 1024, 1024), flash_size=None)
+    bench.load(server, f"{span(bench, keys)} {FILL}")
     settle(server)
     return server
 
@@ -501,11 +511,12 @@ def overwrite(bench, server, name):
     seconds = bench.options.overwrite_seconds or bench.scaled(60, 3)
     filled = tiering(server)
     result, measured = bench.load(
-        server, f"{span(bench)} {CLIENTS} --ratio 1:0 --key-pattern R:R --value-version 1 --test-time {seconds}",
+        server, f"{span(bench, suite_key_count(bench))} {CLIENTS} --ratio 1:0 --key-pattern R:R --value-version 1 "
+                f"--test-time {seconds}",
         may_fail=True)
     settle(server)
     after = tiering(server)
-    times = result["set"]["count"] / key_count(bench)
+    times = result["set"]["count"] / suite_key_count(bench)
     amplification = measured.process_write_bytes / max(result["value_bytes_written"], 1)
     bench.record("overwrites", {"build": name, "load": result, "server": measured.as_dict(), "filled": filled,
                                 "after": after})
@@ -518,7 +529,8 @@ def overwrite(bench, server, name):
 
 
 def walk_speed(bench, servers, name, what, ratio_of_sets):
-    arguments = f"{span(bench)} {CLIENTS} --ratio {ratio_of_sets} --key-pattern P:P --test-time {bench.scaled(15, 1)}"
+    keys = suite_key_count(bench)
+    arguments = f"{span(bench, keys)} {CLIENTS} --ratio {ratio_of_sets} --key-pattern P:P -n allkeys"
     with alone(servers, name) as server:
         result, measured, counts = counted_load(bench, server, arguments)
     reads = counts["flash_device_reads"] / result["get"]["count"]

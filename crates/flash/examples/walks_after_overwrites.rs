@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 
 use stdx::Random;
 
+/// Values behind 256 MiB, and behind 1 GiB as in `kelvin bench suite`.
 const KEYS: u32 = 3_000_000;
+const SUITE_KEYS: u32 = 12_000_000;
 /// Of 512 bytes, with what a record has beside them.
 const VALUES_PER_MIB: usize = (1 << 20) / 576;
 const VALUES_PER_PAGE: u32 = 7;
-/// 32 MiB of 4 KiB.
-const PAGES_KEPT: usize = 8192;
+/// Pages of 4 KiB that are kept are an eighth of the RAM: of 3 million keys 32 MiB.
+const KEYS_PER_KEPT_PAGE: u32 = 366;
 const LIVE_SHARE: f64 = 0.69;
 const OVERWRITES_PER_KEY: u32 = 8;
 const WALKERS: u32 = 64;
@@ -26,6 +28,7 @@ const NEARLY_BEST: f64 = 0.8;
 /// What is modelled.
 #[derive(Clone, Copy)]
 struct Setup {
+    keys: u32,
     /// Values that leave RAM together, ordered by key.
     batch: usize,
     segment_mib: usize,
@@ -69,13 +72,13 @@ impl Model {
         let per_segment = setup.segment_mib * VALUES_PER_MIB;
         // Beyond the flash size what is being merged.
         let spare = 2 * setup.merged + FREE_KEPT;
-        let count = (f64::from(KEYS) / LIVE_SHARE) as usize / per_segment + spare;
+        let count = (f64::from(setup.keys) / LIVE_SHARE) as usize / per_segment + spare;
         let segment = |_| Segment { keys: Vec::new(), live: 0, filled_at: 0, state: State::Free };
         Model {
             setup,
             segments: (0..count).map(segment).collect(),
             free: (0..count).collect(),
-            places: vec![(u32::MAX, 0); KEYS as usize],
+            places: vec![(u32::MAX, 0); setup.keys as usize],
             open: [None; 2],
             victims: Vec::new(),
             swept_to: 0,
@@ -137,7 +140,7 @@ impl Model {
     }
 
     fn distance(&self, key: u32) -> u32 {
-        (key + KEYS - self.swept_to) % KEYS
+        (key + self.setup.keys - self.swept_to) % self.setup.keys
     }
 
     /// Moves the value that comes next by key of all victims, or frees one of which none is left.
@@ -177,12 +180,13 @@ impl Model {
     /// Device reads a GET of walkers side by side, each over its part of the keys.
     fn reads_per_get(&self) -> f64 {
         let (mut kept, mut by_use) = (BTreeMap::new(), BTreeMap::new());
+        let (keys, kept_max) = (self.setup.keys, self.setup.keys / KEYS_PER_KEPT_PAGE);
         let (mut reads, mut gets) = (0_u64, 0_u64);
-        for from in (0..KEYS / WALKERS).step_by(PIPELINE as usize) {
+        for from in (0..keys / WALKERS).step_by(PIPELINE as usize) {
             for key in (0..WALKERS).flat_map(|walker| {
-                (0..PIPELINE).map(move |at| walker * (KEYS / WALKERS) + from + at)
+                (0..PIPELINE).map(move |at| walker * (keys / WALKERS) + from + at)
             }) {
-                let (segment, number) = self.places[key.min(KEYS - 1) as usize];
+                let (segment, number) = self.places[key.min(keys - 1) as usize];
                 let page = (segment, number / VALUES_PER_PAGE);
                 gets += 1;
                 match kept.insert(page, gets) {
@@ -190,7 +194,7 @@ impl Model {
                     None => reads += 1,
                 }
                 by_use.insert(gets, page);
-                if by_use.len() > PAGES_KEPT
+                if by_use.len() > kept_max as usize
                     && let Some((_, oldest)) = by_use.pop_first()
                 {
                     kept.remove(&oldest);
@@ -203,15 +207,16 @@ impl Model {
 
 fn run(setup: Setup) {
     let mut model = Model::new(setup);
-    let part = KEYS / WALKERS;
-    (0..KEYS).for_each(|number| model.append(number % WALKERS * part + number / WALKERS, 0));
+    let keys = setup.keys;
+    let part = keys / WALKERS;
+    (0..keys).for_each(|number| model.append(number % WALKERS * part + number / WALKERS, 0));
     let mut random = Random::new(7);
     let mut batch = Vec::new();
-    let overwrites = u64::from(OVERWRITES_PER_KEY) * u64::from(KEYS);
+    let overwrites = u64::from(OVERWRITES_PER_KEY) * u64::from(keys);
     let mut written = 0_u64;
     for clock in 0..overwrites {
         model.clock = clock;
-        batch.push(random.below(KEYS.into()) as u32);
+        batch.push(random.below(keys.into()) as u32);
         if batch.len() == setup.batch {
             batch.sort_unstable();
             batch.dedup();
@@ -220,7 +225,8 @@ fn run(setup: Setup) {
         }
     }
     println!(
-        "batches of {:>5.1} MiB by key, segments of {} MiB, {} merged{}: {:.2} device reads a GET, {:.2} bytes written for one",
+        "{} million keys, batches of {:>5.1} MiB by key, segments of {} MiB, {} merged{}: {:.2} device reads a GET, {:.2} bytes written for one",
+        keys / 1_000_000,
         setup.batch as f64 / VALUES_PER_MIB as f64,
         setup.segment_mib,
         setup.merged,
@@ -231,16 +237,20 @@ fn run(setup: Setup) {
 }
 
 fn main() {
-    for (batch, segment_mib, merged, takes_next_by_key) in [
-        (1, 4, 1, false),
-        (4 * VALUES_PER_MIB, 4, 1, false),
-        (16 * VALUES_PER_MIB, 4, 1, false),
-        (16 * VALUES_PER_MIB, 4, 8, false),
-        (16 * VALUES_PER_MIB, 4, 4, true),
-        (8 * VALUES_PER_MIB, 4, 8, true),
-        (16 * VALUES_PER_MIB, 4, 8, true),
-        (16 * VALUES_PER_MIB, 8, 8, true),
+    let mib = VALUES_PER_MIB;
+    for (keys, batch, segment_mib, merged, takes_next_by_key) in [
+        (KEYS, 1, 4, 1, false),
+        (KEYS, 4 * mib, 4, 1, false),
+        (KEYS, 16 * mib, 4, 1, false),
+        (KEYS, 16 * mib, 4, 8, false),
+        (KEYS, 16 * mib, 4, 4, true),
+        (KEYS, 8 * mib, 4, 8, true),
+        (KEYS, 16 * mib, 4, 8, true),
+        (KEYS, 16 * mib, 8, 8, true),
+        (SUITE_KEYS, 1, 8, 1, false),
+        (SUITE_KEYS, 64 * mib, 8, 1, false),
+        (SUITE_KEYS, 64 * mib, 8, 4, true),
     ] {
-        run(Setup { batch, segment_mib, merged, takes_next_by_key });
+        run(Setup { keys, batch, segment_mib, merged, takes_next_by_key });
     }
 }

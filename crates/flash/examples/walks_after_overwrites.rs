@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 
 use stdx::Random;
 
-/// Values behind 256 MiB, and behind 1 GiB as in `kelvin bench suite`.
+/// As many as behind 256 MiB, and behind 1 GiB in `kelvin bench suite`.
 const KEYS: u32 = 3_000_000;
 const SUITE_KEYS: u32 = 12_000_000;
 /// Of 512 bytes, with what a record has beside them.
 const VALUES_PER_MIB: usize = (1 << 20) / 576;
 const VALUES_PER_PAGE: u32 = 7;
-/// Pages of 4 KiB that are kept are an eighth of the RAM: of 3 million keys 32 MiB.
+/// An eighth of that RAM in pages of 4 KiB.
 const KEYS_PER_KEPT_PAGE: u32 = 366;
 const LIVE_SHARE: f64 = 0.69;
 const OVERWRITES_PER_KEY: u32 = 8;

@@ -161,7 +161,8 @@ fn memory_is_told_in_words_too() {
     let kelvin = Server::kelvin(&["--maxmemory", "100mb"]);
     let mut client = kelvin.connect();
     assert!(!text(&client.line("MEMORY DOCTOR")).is_empty());
-    assert!(text(&client.line("MEMORY MALLOC-STATS")).contains("llocated"));
+    let report = text(&client.line("MEMORY MALLOC-STATS"));
+    assert!(report.contains("Allocated:") && report.contains("curslabs"), "{report}");
     for container in ["MEMORY", "LATENCY", "SLOWLOG"] {
         let help = client.show(&format!("{container} HELP"));
         assert!(help.starts_with(&format!("[+{container} <subcommand>")), "{help}");

@@ -1,11 +1,13 @@
-//! Defragmentation: records and values leave pages that are sparsely used, so that those go back to
+//! Defragmentation: records, values and the arrays of tables leave pages that are sparsely used, so that those go back to
 //! the machine.
 //!
 //! Values are demoted in no order of address, so what they leave behind is a hole here and there:
-//! room for other values of their size, and for nothing else. The blocks that were moved from are
+//! room for other values of their size, and for nothing else. Arrays grow from class to class, and leave holes that none
+//! asks for once all tables are larger. The blocks that were moved from are
 //! freed later ([`DetachedBlocks`]): a block that is free again at once is the first that the
 //! allocator would hand out. A pass moves the blocks of one [`Region`].
 
+use crate::entry::Entry;
 use crate::record::{DetachedBlock, Record};
 use crate::region::Region;
 use crate::slot::{SlotState, TABLE_COUNT};
@@ -32,7 +34,7 @@ pub trait Heap: Send + Sync {
 /// What defragmentation looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Values in RAM, which leave holes as they are demoted. A cold key costs next to nothing.
+    /// Values in RAM, which leave holes as they are demoted, and arrays of tables. A cold key costs next to nothing.
     #[default]
     Values,
     /// Records too, which leave holes as keys are deleted or change their size.
@@ -54,12 +56,16 @@ pub struct Defrag<'a> {
 
 /// What moves left behind, still allocated.
 #[derive(Default)]
-pub struct DetachedBlocks(Vec<DetachedBlock>);
+pub struct DetachedBlocks {
+    blocks: Vec<DetachedBlock>,
+    arrays: Vec<Box<[Entry]>>,
+}
 
 impl DetachedBlocks {
     /// Frees all of it.
     pub fn free(&mut self) {
-        self.0.clear();
+        self.blocks.clear();
+        self.arrays.clear();
     }
 }
 
@@ -75,7 +81,7 @@ pub struct SegmentPosition {
 pub struct Defragged {
     /// Keys looked at.
     pub visited: u64,
-    /// Records and values of the region that the allocator was asked about.
+    /// Records, values and arrays of the region that the allocator was asked about.
     pub asked: u64,
     /// Those of them that moved.
     pub moved: u64,
@@ -93,28 +99,39 @@ impl std::ops::Add for Defragged {
     }
 }
 
-/// Blocks of some entries, and whose they are.
+/// Whose a block is.
+#[derive(Clone, Copy)]
+enum Owner {
+    /// The record of an entry itself.
+    Record(Position),
+    /// The record of an entry, whose value it is.
+    Value(Position),
+    /// The array of the segment.
+    Segment,
+}
+
+/// Blocks of a segment, and whose they are.
 #[derive(Default)]
 struct Blocks {
     addresses: SmallVec<[*const u8; HEAP_BLOCKS_MAX]>,
-    owners: SmallVec<[(Position, bool); HEAP_BLOCKS_MAX]>,
+    owners: SmallVec<[Owner; HEAP_BLOCKS_MAX]>,
 }
 
 impl Blocks {
     fn add(&mut self, at: Position, record: &Record, how: Defrag<'_>) {
         let (record, value) = record.blocks();
         if how.scope == Scope::All || value.is_none() {
-            self.push(record, at, false, how.region);
+            self.push(record, Owner::Record(at), how.region);
         }
         if let Some(value) = value {
-            self.push(value, at, true, how.region);
+            self.push(value, Owner::Value(at), how.region);
         }
     }
 
-    fn push(&mut self, address: *const u8, at: Position, is_value: bool, region: Region) {
+    fn push(&mut self, address: *const u8, owner: Owner, region: Region) {
         if region.holds(address.addr() as u64) {
             self.addresses.push(address);
-            self.owners.push((at, is_value));
+            self.owners.push(owner);
         }
     }
 }
@@ -156,25 +173,31 @@ fn defrag_segment(
     done: &mut Defragged,
 ) {
     let mut from = 0;
+    let mut blocks = Blocks::default();
+    if let Some(array) = entries.segment(segment).array_address() {
+        blocks.push(array, Owner::Segment, how.region);
+    }
     while from < entries.segment(segment).capacity() {
         let here = next_places(entries, segment, how.scope, &mut from);
         done.visited += here.len() as u64;
-        let mut blocks = Blocks::default();
         for at in here {
             blocks.add(at, &entries.record(at), how);
         }
-        move_sparse(entries, &blocks, how, detached, done);
+        move_sparse(entries, segment, std::mem::take(&mut blocks), how, detached, done);
     }
 }
 
+/// Entries whose blocks are asked about together: two each, beside the array of their segment.
+const PLACES_MAX: usize = (HEAP_BLOCKS_MAX - 1) / 2;
+
 /// The next entries from place `from` on that the scope asks for, whose records are on their way to
-/// the cache. Each has at most two blocks.
+/// the cache.
 fn next_places(
     entries: &Table,
     segment: u32,
     scope: Scope,
     from: &mut usize,
-) -> SmallVec<[Position; HEAP_BLOCKS_MAX / 2]> {
+) -> SmallVec<[Position; PLACES_MAX]> {
     let mut places = SmallVec::new();
     for &entry in entries.segment(segment).places(*from) {
         let at = Position::new(segment, *from);
@@ -186,7 +209,7 @@ fn next_places(
         if is_wanted {
             prefetch(entry.address() as *const u8);
             places.push(at);
-            if places.len() == HEAP_BLOCKS_MAX / 2 {
+            if places.len() == PLACES_MAX {
                 break;
             }
         }
@@ -196,7 +219,8 @@ fn next_places(
 
 fn move_sparse(
     entries: &mut Table,
-    blocks: &Blocks,
+    segment: u32,
+    blocks: Blocks,
     how: Defrag<'_>,
     detached: &mut DetachedBlocks,
     done: &mut Defragged,
@@ -209,14 +233,15 @@ fn move_sparse(
     how.heap.find_sparse(&blocks.addresses, how.free_shift, sparse);
     done.asked += sparse.len() as u64;
     let owners = blocks.owners.iter().zip(sparse).filter(|(_, sparse)| **sparse);
-    for (&(at, is_value), _) in owners {
-        let old = if is_value {
-            let old = entries.record_mut(at).relocate_value();
-            old.expect("invariant: it had one a moment ago")
-        } else {
-            entries.relocate(at)
-        };
-        detached.0.push(old);
+    for (&owner, _) in owners {
+        match owner {
+            Owner::Record(at) => detached.blocks.push(entries.relocate(at)),
+            Owner::Value(at) => {
+                let old = entries.record_mut(at).relocate_value();
+                detached.blocks.push(old.expect("invariant: it had one a moment ago"));
+            }
+            Owner::Segment => detached.arrays.push(entries.segment_mut(segment).relocate_array()),
+        }
         done.moved += 1;
     }
 }
@@ -316,7 +341,8 @@ mod tests {
             let done = whole_slot(&mut slot, Scope::All, &heap, &mut detached);
             assert!(done.asked > 4_500, "3,000 records, and values outside them");
             assert_eq!(done.moved, done.asked / nth as u64);
-            assert_eq!(detached.0.len() as u64, done.moved);
+            assert_eq!((detached.blocks.len() + detached.arrays.len()) as u64, done.moved);
+            assert!(nth > 1 || detached.arrays.len() > 1, "arrays of both databases");
             detached.free();
             assert_eq!(contents(&slot), before);
             let mut tally = Tally::default();

@@ -140,6 +140,17 @@ impl Segment {
         self.entries.len()
     }
 
+    /// Where the array lies; none is there before the first entry.
+    pub(crate) fn array_address(&self) -> Option<*const u8> {
+        (!self.entries.is_empty()).then(|| self.entries.as_ptr().cast())
+    }
+
+    /// Copies the array to another allocation, and hands out the old one, whose entries are to be forgotten.
+    pub(crate) fn relocate_array(&mut self) -> Box<[Entry]> {
+        let copy = self.entries.clone();
+        std::mem::replace(&mut self.entries, copy)
+    }
+
     /// The places from `from` on, empty ones included.
     pub(crate) fn places(&self, from: usize) -> &[Entry] {
         &self.entries[from..]

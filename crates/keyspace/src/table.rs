@@ -133,7 +133,7 @@ impl Table {
     }
 
     #[inline]
-    fn segment_mut(&mut self, index: u32) -> &mut Segment {
+    pub(crate) fn segment_mut(&mut self, index: u32) -> &mut Segment {
         match &mut self.directory {
             None => &mut self.root,
             Some(directory) => &mut directory.segments[index as usize].segment,

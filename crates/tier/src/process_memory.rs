@@ -61,6 +61,15 @@ impl AllocatorStats {
             retained: bytes(stats::retained::read()),
         }
     }
+
+    /// The allocator's whole report for people to read, about 32 KB: every size class with its pages and how full
+    /// they are. Errors: its text ends early where the allocator has none. Cost: about 1 ms.
+    pub fn report() -> Vec<u8> {
+        let mut text = Vec::new();
+        // A vector takes all that is written.
+        let _ = tikv_jemalloc_ctl::stats_print::stats_print(&mut text, Default::default());
+        text
+    }
 }
 
 #[cfg(test)]

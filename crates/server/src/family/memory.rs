@@ -208,12 +208,7 @@ fn diagnosis(memory: &Memory, pressure: Pressure) -> String {
 }
 
 fn malloc_stats(_session: &mut Session, _args: Args<'_>, reply: &mut Reply) -> CommandResult {
-    let AllocatorStats { allocated, active, resident, metadata, retained } = AllocatorStats::read();
-    let text = format!(
-        "Allocated: {allocated}, active: {active}, metadata: {metadata}, resident: {resident}, \
-         retained: {retained}\n"
-    );
-    reply.verbatim("txt", text);
+    reply.verbatim("txt", AllocatorStats::report());
     Ok(())
 }
 
